@@ -1,1 +1,22 @@
-//! placeholder
+//! The run model of pgassay, and what is concluded from it.
+//!
+//! Everything here is pure: a recorded run goes in, an [`analysis::Analysis`]
+//! comes out. There is no I/O and no clock, so an old run can be analysed again
+//! by a newer program and gives the same answer on any machine.
+//!
+//! [`plan`] says what is to be measured, [`record`] what was seen (raw, as
+//! read), [`analyse`] turns the second into [`analysis`], which every report
+//! format renders.
+
+pub mod analysis;
+pub mod host;
+pub mod plan;
+pub mod record;
+pub mod samples;
+pub mod server;
+pub mod stats;
+pub mod warning;
+
+pub use analysis::Analysis;
+pub use plan::Plan;
+pub use record::RecordedRun;

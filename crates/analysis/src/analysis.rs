@@ -1,0 +1,202 @@
+//! The analysed form of a run: what every report format renders.
+//!
+//! Text, HTML, JSON and markdown are views of this one value, so none of them
+//! knows more than another. Units stand in the names. Serialized it is the
+//! document `pgassay/analysis/1`, described in `docs/schema/analysis-1.json`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::HostSummary;
+use crate::plan::{Plan, Point};
+use crate::record::{EndState, Origin};
+use crate::server::Setting;
+use crate::stats::Estimate;
+use crate::warning::Warning;
+
+/// Name and version of the serialized form.
+pub const SCHEMA: &str = "pgassay/analysis/1";
+
+/// Everything that was concluded from one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Analysis {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Which run this is.
+    pub run: RunInfo,
+    /// The plan as recorded.
+    pub plan: Plan,
+    /// The result in a few plain sentences, the most important first.
+    pub headline: Vec<String>,
+    /// The machine that it ran on.
+    pub host: HostSummary,
+    /// The arms, in the plan's order.
+    pub arms: Vec<ArmAnalysis>,
+    /// What qualifies the run as a whole.
+    pub warnings: Vec<Warning>,
+}
+
+/// A run's identity and how it went.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// Name of the run directory.
+    pub id: String,
+    /// `assay`, `run` or `compare`.
+    pub command: String,
+    /// What was typed, passwords replaced.
+    pub command_line: Vec<String>,
+    /// Version of pgassay that measured.
+    pub pgassay_version: String,
+    /// Start, UTC, RFC 3339.
+    pub started: String,
+    /// Whether it completed.
+    pub state: RunState,
+    /// Why it did not complete.
+    pub reason: Option<String>,
+    /// Duration of the whole command in seconds, where it ended by itself.
+    pub elapsed_seconds: Option<f64>,
+    /// Trials that were measured and count.
+    pub trials_measured: u32,
+    /// Trials that the plan asked for.
+    pub trials_planned: u32,
+    /// Most resident memory of pgassay itself, in bytes.
+    pub max_rss_bytes: Option<u64>,
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Every slice of the plan was measured.
+    Complete,
+    /// Stopped by Ctrl-C, or killed.
+    Interrupted,
+    /// The server died or could not be reached any more.
+    ServerDied,
+    /// Something else failed.
+    Failed,
+    /// It is being measured by another process.
+    Running,
+}
+
+impl From<EndState> for RunState {
+    fn from(state: EndState) -> Self {
+        match state {
+            EndState::Complete => Self::Complete,
+            EndState::Interrupted => Self::Interrupted,
+            EndState::ServerDied => Self::ServerDied,
+            EndState::Failed => Self::Failed,
+        }
+    }
+}
+
+/// One server: what it is, and how it did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmAnalysis {
+    /// Short name in tables.
+    pub label: String,
+    /// The target as typed.
+    pub target: String,
+    /// What the server is.
+    pub server: Option<ServerSummary>,
+    /// What inspect saw in its executable; the text says why there is none.
+    pub binary: Result<pgassay_inspect::Binary, String>,
+    /// One entry a client count, ascending.
+    pub points: Vec<PointAnalysis>,
+    /// The server's own count of transactions against the client's.
+    pub commit_check: Option<CommitCheck>,
+}
+
+/// What the server said of itself, as far as it bears on the figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServerSummary {
+    /// Launched or running.
+    pub origin: Origin,
+    /// `version()`.
+    pub version: String,
+    /// `server_version_num`.
+    pub version_num: Option<u32>,
+    /// Path of the executable, or why it can't be seen.
+    pub executable: String,
+    /// The settings that bear on the figures, in a fixed order.
+    pub settings: Vec<Setting>,
+}
+
+/// How one server did at one client count.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PointAnalysis {
+    /// Clients and threads.
+    pub point: Point,
+    /// Transactions a second, with the interval over trials.
+    pub throughput_tps: Estimate,
+    /// Latency percentiles in microseconds; the interval is over trials.
+    pub latency_us: LatencyEstimates,
+    /// CPU time of pgassay's load threads for each transaction, microseconds.
+    pub client_cpu_us_per_transaction: Estimate,
+    /// The part of it in user mode.
+    pub client_user_us_per_transaction: Estimate,
+    /// CPU time of the server's processes for each transaction, microseconds; none where they can't be seen.
+    pub server_cpu_us_per_transaction: Option<Estimate>,
+    /// CPUs that the client kept busy on average.
+    pub client_cpus: Estimate,
+    /// CPUs that the server kept busy on average.
+    pub server_cpus: Option<Estimate>,
+    /// CPUs that the whole machine kept busy on average, others' work included.
+    pub machine_cpus: Option<Estimate>,
+    /// Share of time that the hypervisor gave to others, 0 to 1.
+    pub steal_share: Option<Estimate>,
+    /// Shared-buffer hits for each transaction, by `pg_stat_database`.
+    pub buffer_hits_per_transaction: Option<Estimate>,
+    /// Blocks read into shared buffers for each transaction, likewise.
+    pub buffer_reads_per_transaction: Option<Estimate>,
+    /// Failed transactions of all counted trials by SQLSTATE.
+    pub failures: Vec<(String, u64)>,
+    /// Every trial, in the order in which they ran.
+    pub trials: Vec<TrialAnalysis>,
+    /// What qualifies this point.
+    pub warnings: Vec<Warning>,
+}
+
+/// Latency at one point, microseconds from the intended start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LatencyEstimates {
+    /// Transactions that the percentiles are read from.
+    pub count: u64,
+    /// The mean; for checks against other tools, not for judgement.
+    pub mean: f64,
+    /// Median.
+    pub p50: Estimate,
+    /// 90th percentile.
+    pub p90: Estimate,
+    /// 99th percentile.
+    pub p99: Estimate,
+    /// 99.9th percentile.
+    pub p99_9: Estimate,
+    /// The longest of all trials.
+    pub max: f64,
+}
+
+/// One trial, reduced to what a chart draws.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrialAnalysis {
+    /// Position in the schedule.
+    pub index: u32,
+    /// Transactions a second.
+    pub throughput_tps: f64,
+    /// Median latency, microseconds.
+    pub p50_us: f64,
+    /// 99th percentile, microseconds.
+    pub p99_us: f64,
+    /// Server CPU time for each transaction, microseconds.
+    pub server_cpu_us_per_transaction: Option<f64>,
+    /// Client CPU time for each transaction, microseconds.
+    pub client_cpu_us_per_transaction: f64,
+}
+
+/// Whether server and client counted the same work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CommitCheck {
+    /// Transactions that the client sent over the whole run, warm-ups included.
+    pub client_transactions: u64,
+    /// `xact_commit` over the same time, by `pg_stat_database`; set-up and samplers included.
+    pub server_commits: u64,
+}

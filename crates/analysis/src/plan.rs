@@ -1,0 +1,172 @@
+//! What is to be measured: arms × points × trials, and in which order.
+//!
+//! The plan is decided before the first measurement and recorded with the run.
+//! An assay has one arm; a comparison has two or more. Every trial is a short
+//! slice of load on one arm at one point, and the order of the slices is drawn
+//! from the recorded seed, so that drift of the machine falls on all alike
+//! (rules 1 and 2 of the project's statistics).
+
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use serde::{Deserialize, Serialize};
+
+/// A whole experiment, decided before it starts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What the clients do.
+    pub workload: WorkloadPlan,
+    /// What is measured: one server for an assay, several for a comparison.
+    pub arms: Vec<Arm>,
+    /// Under which concurrency.
+    pub points: Vec<Point>,
+    /// Trials of each arm at each point.
+    pub trials: u32,
+    /// Load before the window of a trial that is not counted, in milliseconds.
+    pub warmup_ms: u64,
+    /// The counted window of a trial, in milliseconds.
+    pub window_ms: u64,
+    /// Seed of the schedule and of the clients' random numbers.
+    pub seed: u64,
+}
+
+/// The workload of a plan, enough to run it again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadPlan {
+    /// Its registered name, such as `select-only`.
+    pub name: String,
+    /// pgbench's scale: 100,000 accounts each.
+    pub scale: u32,
+    /// pgbench's protocol mode: `simple`, `extended` or `prepared`.
+    pub protocol: String,
+}
+
+/// One server under measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Arm {
+    /// Short name in tables: `A`, `B`, or the target itself.
+    pub label: String,
+    /// The target as typed, without passwords.
+    pub target: String,
+    /// Settings asked for by `--set`, in the order given.
+    pub settings: Vec<(String, String)>,
+}
+
+/// One concurrency at which every arm is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Point {
+    /// Connections that carry load at once.
+    pub clients: u32,
+    /// Threads of pgassay that drive them.
+    pub threads: u32,
+}
+
+/// One trial of the schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Slice {
+    /// Position in the schedule, from 0.
+    pub index: u32,
+    /// Which trial of its arm and point this is, from 0.
+    pub round: u32,
+    /// Index into [`Plan::arms`].
+    pub arm: u32,
+    /// Index into [`Plan::points`].
+    pub point: u32,
+}
+
+impl Plan {
+    /// The slices in the order in which they run.
+    ///
+    /// Each round visits every point once in random order, and at each point
+    /// every arm once in random order: the trials that are compared with each
+    /// other lie next to each other in time.
+    pub fn schedule(&self) -> Vec<Slice> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let mut slices = Vec::new();
+        let mut points: Vec<u32> = (0..self.points.len() as u32).collect();
+        let mut arms: Vec<u32> = (0..self.arms.len() as u32).collect();
+        for round in 0..self.trials {
+            points.shuffle(&mut rng);
+            for &point in &points {
+                arms.shuffle(&mut rng);
+                for &arm in &arms {
+                    let index = slices.len() as u32;
+                    slices.push(Slice {
+                        index,
+                        round,
+                        arm,
+                        point,
+                    });
+                }
+            }
+        }
+        slices
+    }
+
+    /// Seconds that the load of all slices takes, without what lies between.
+    pub fn load_seconds(&self) -> f64 {
+        let slices = self.arms.len() * self.points.len() * self.trials as usize;
+        slices as f64 * (self.warmup_ms + self.window_ms) as f64 / 1000.0
+    }
+
+    /// The largest number of clients of any point; 0 without points.
+    pub fn max_clients(&self) -> u32 {
+        self.points.iter().map(|p| p.clients).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn plan(arms: usize, points: usize, trials: u32, seed: u64) -> Plan {
+        Plan {
+            workload: WorkloadPlan {
+                name: "select-only".into(),
+                scale: 10,
+                protocol: "prepared".into(),
+            },
+            arms: (0..arms)
+                .map(|i| Arm {
+                    label: format!("{i}"),
+                    target: "temp".into(),
+                    settings: vec![],
+                })
+                .collect(),
+            points: (0..points)
+                .map(|i| Point {
+                    clients: 1 << i,
+                    threads: 1,
+                })
+                .collect(),
+            trials,
+            warmup_ms: 100,
+            window_ms: 900,
+            seed,
+        }
+    }
+
+    #[test]
+    fn every_arm_meets_every_point_in_every_round() {
+        let plan = plan(2, 3, 5, 7);
+        let slices = plan.schedule();
+        assert_eq!(slices.len(), 30);
+        let distinct: HashSet<_> = slices.iter().map(|s| (s.round, s.arm, s.point)).collect();
+        assert_eq!(distinct.len(), 30);
+        assert!(slices.iter().enumerate().all(|(i, s)| s.index == i as u32));
+        assert_eq!(plan.load_seconds(), 30.0);
+        // the arms of a pair are neighbours
+        assert!(
+            slices
+                .chunks(2)
+                .all(|c| c[0].point == c[1].point && c[0].arm != c[1].arm)
+        );
+    }
+
+    #[test]
+    fn the_seed_decides_the_order() {
+        assert_eq!(plan(1, 4, 6, 1).schedule(), plan(1, 4, 6, 1).schedule());
+        assert_ne!(plan(1, 4, 6, 1).schedule(), plan(1, 4, 6, 2).schedule());
+    }
+}

@@ -1,0 +1,1 @@
+//! Parsers of the raw samples around a trial.
