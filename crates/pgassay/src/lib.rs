@@ -1,1 +1,3 @@
-//! placeholder
+//! The program `pgassay`, as a library of its parts.
+
+pub mod target;

@@ -1,0 +1,28 @@
+//! Servers to measure: finding installations, launching throw-away clusters
+//! of them, and leaving nothing behind.
+//!
+//! ```text
+//! TARGET text -> TargetSpec -> Installation -> Cluster (launch) -> conninfo
+//!                           -> a running server's conninfo
+//! ```
+//!
+//! What a launched server reads lies under [`scratch`], because it runs as
+//! another user where pgassay runs as root; what a killed run left there is
+//! found and removed by [`leftover`].
+
+pub mod account;
+pub mod error;
+pub mod find;
+pub mod launch;
+pub mod leftover;
+pub mod ready;
+pub mod scratch;
+pub mod settings;
+pub mod spec;
+pub mod version;
+
+pub use error::TargetError;
+pub use find::{Installation, Installations};
+pub use launch::{Cluster, LaunchOptions};
+pub use spec::TargetSpec;
+pub use version::Version;
