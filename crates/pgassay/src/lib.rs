@@ -1,3 +1,4 @@
 //! The program `pgassay`, as a library of its parts.
 
+pub mod script;
 pub mod target;
