@@ -8,6 +8,7 @@
 //! read), [`analyse`] turns the second into [`analysis`], which every report
 //! format renders.
 
+pub mod analyse;
 pub mod analysis;
 pub mod host;
 pub mod plan;
@@ -17,6 +18,7 @@ pub mod server;
 pub mod stats;
 pub mod warning;
 
+pub use analyse::analyse;
 pub use analysis::Analysis;
 pub use plan::Plan;
 pub use record::RecordedRun;

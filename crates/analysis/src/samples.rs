@@ -1,1 +1,158 @@
-//! Parsers of the raw samples around a trial.
+//! What the raw readings around a trial say, as differences over its window.
+//!
+//! A reading that is missing or not understood gives `None`, never a zero.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use crate::record::{Reading, Sample};
+
+/// Sampler: a line `PID run_ns wait_ns timeslices` for every process of the server,
+/// from /proc/PID/schedstat (Linux, Documentation/scheduler/sched-stats.rst).
+pub const SERVER_SCHEDSTAT: &str = "server.schedstat";
+/// Sampler: the first line of /proc/stat, in ticks (proc_stat(5)).
+pub const HOST_STAT: &str = "host.stat";
+/// Sampler: /proc/pressure/cpu (Linux, Documentation/accounting/psi.rst).
+pub const HOST_PRESSURE_CPU: &str = "host.pressure_cpu";
+/// Sampler: the row of `pg_stat_database` as JSON.
+pub const PG_STAT_DATABASE: &str = "pg_stat_database";
+
+/// Ticks a second in /proc/stat: fixed at 100 for user space on every architecture of Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// CPU time of all the server's processes, nanoseconds.
+///
+/// A process that started in the window counts from its start; of one that
+/// ended in it the last part is not seen.
+pub fn server_cpu_ns(sample: &Sample) -> Option<u64> {
+    let before = run_times(sample.before.text()?)?;
+    let after = run_times(sample.after.text()?)?;
+    let grown = after
+        .iter()
+        .map(|(pid, run)| run.saturating_sub(before.get(pid).copied().unwrap_or(0)))
+        .sum();
+    // No process in common: the server was restarted in between.
+    after
+        .keys()
+        .any(|pid| before.contains_key(pid))
+        .then_some(grown)
+}
+
+fn run_times(text: &str) -> Option<HashMap<u32, u64>> {
+    let times: HashMap<u32, u64> = text
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+        })
+        .collect();
+    (!times.is_empty()).then_some(times)
+}
+
+/// What the machine's CPUs did over a window, in CPU-seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HostCpu {
+    /// Working: user, nice, system and interrupts.
+    pub busy: f64,
+    /// Given to other guests by the hypervisor.
+    pub steal: f64,
+    /// All, idle and steal included.
+    pub total: f64,
+}
+
+/// The machine's CPU time over the window.
+pub fn host_cpu(sample: &Sample) -> Option<HostCpu> {
+    let before = cpu_line(sample.before.text()?)?;
+    let after = cpu_line(sample.after.text()?)?;
+    let grown = |i: usize| after[i].saturating_sub(before[i]) as f64 / TICKS_PER_SECOND;
+    // user nice system idle iowait irq softirq steal; guest time is part of user
+    let busy = grown(0) + grown(1) + grown(2) + grown(5) + grown(6);
+    let steal = grown(7);
+    Some(HostCpu {
+        busy,
+        steal,
+        total: busy + steal + grown(3) + grown(4),
+    })
+}
+
+fn cpu_line(text: &str) -> Option<[u64; 8]> {
+    let line = text.lines().find(|line| line.starts_with("cpu "))?;
+    let mut fields = line.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
+    let mut values = [0; 8];
+    for value in &mut values {
+        *value = fields.next()?.ok()?;
+    }
+    Some(values)
+}
+
+/// Growth of a counter of `pg_stat_database` over the window.
+pub fn database_counter(sample: &Sample, name: &str) -> Option<u64> {
+    counter(&sample.after, name)?.checked_sub(counter(&sample.before, name)?)
+}
+
+/// One counter of a recorded `pg_stat_database` row.
+pub fn counter(row: &Reading, name: &str) -> Option<u64> {
+    let row: Value = serde_json::from_str(row.text()?).ok()?;
+    let value = row.get(name)?;
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(before: &str, after: &str) -> Sample {
+        Sample {
+            before: Reading::Text(before.into()),
+            after: Reading::Text(after.into()),
+            elapsed_ns: 1_000_000_000,
+        }
+    }
+
+    #[test]
+    fn processes_that_come_and_go() {
+        let cpu = server_cpu_ns(&sample(
+            "10 100 5 1\n11 50 5 1\n",
+            "10 300 6 2\n12 40 0 1\n",
+        ));
+        assert_eq!(cpu, Some(240));
+        assert_eq!(server_cpu_ns(&sample("10 100 5 1\n", "20 300 6 2\n")), None);
+        assert_eq!(server_cpu_ns(&sample("", "")), None);
+        assert_eq!(server_cpu_ns(&sample("garbage\n", "more garbage")), None);
+    }
+
+    #[test]
+    fn steal_is_told_from_work() {
+        let cpu = host_cpu(&sample(
+            "cpu  100 0 50 1000 0 0 0 10 0 0\n",
+            "cpu  200 10 90 1040 5 2 3 30 0 0\n",
+        ));
+        let cpu = cpu.unwrap();
+        assert!((cpu.busy - 1.55).abs() < 1e-9);
+        assert!((cpu.steal - 0.2).abs() < 1e-9);
+        assert!((cpu.total - 2.2).abs() < 1e-9);
+        assert_eq!(host_cpu(&sample("cpu 1 2 3\n", "cpu 1 2 3\n")), None);
+    }
+
+    #[test]
+    fn counters_that_went_back_are_not_negative() {
+        let row = |n: u64| format!("{{\"blks_hit\": {n}, \"xact_commit\": \"{n}\"}}");
+        assert_eq!(
+            database_counter(&sample(&row(5), &row(9)), "blks_hit"),
+            Some(4)
+        );
+        assert_eq!(
+            database_counter(&sample(&row(5), &row(9)), "xact_commit"),
+            Some(4)
+        );
+        assert_eq!(
+            database_counter(&sample(&row(9), &row(5)), "blks_hit"),
+            None
+        );
+        assert_eq!(
+            database_counter(&sample(&row(9), "not json"), "blks_hit"),
+            None
+        );
+    }
+}

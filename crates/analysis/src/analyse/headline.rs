@@ -1,0 +1,154 @@
+//! The result in plain sentences: what anyone can read first.
+
+use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState};
+use crate::stats::Estimate;
+
+/// Growth below this share counts as none when the end of scaling is named.
+const GROWTH: f64 = 1.05;
+
+/// The most important sentences of an analysis.
+pub fn write(analysis: &Analysis) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for warning in &analysis.warnings {
+        // Two warnings head the page: it is not your build, it is not the whole run.
+        if warning.id == "not-your-build" || warning.id == "incomplete" {
+            sentences.push(warning.text.clone());
+        }
+    }
+    for arm in &analysis.arms {
+        sentences.extend(arm_sentences(analysis, arm));
+    }
+    if sentences.is_empty() {
+        sentences.push(match analysis.run.state {
+            RunState::Running => "Nothing is measured yet.".to_owned(),
+            _ if analysis.plan.points.is_empty() => {
+                "No load was put on the server; this is what could be seen.".to_owned()
+            }
+            _ => "Nothing was measured.".to_owned(),
+        });
+    }
+    sentences
+}
+
+fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis) -> Vec<String> {
+    let points = &arm.points;
+    let Some(peak) = points.iter().max_by(|a, b| rate(a).total_cmp(&rate(b))) else {
+        return Vec::new();
+    };
+    let mut sentences = vec![format!(
+        "{} on {} does at most {} {} transactions a second{}, with {}.",
+        product(arm),
+        machine(analysis),
+        group(rate(peak)),
+        analysis.plan.workload.name,
+        interval(&peak.throughput_tps),
+        clients(peak),
+    )];
+    if let (Some(first), true) = (points.first(), points.len() > 1) {
+        // The smallest count from which on more clients bring nothing that matters.
+        let knee = points
+            .iter()
+            .find(|p| rate(peak) <= GROWTH * rate(p))
+            .unwrap_or(peak);
+        if knee.point.clients > first.point.clients && rate(first) > 0.0 {
+            sentences.push(format!(
+                "From {} to {} it grows {:.1}-fold{}.",
+                clients(first),
+                knee.point.clients,
+                rate(knee) / rate(first),
+                match points.last() {
+                    Some(last) if last.point.clients > knee.point.clients =>
+                        format!(", and no further up to {}", last.point.clients),
+                    _ => String::new(),
+                }
+            ));
+        }
+    }
+    sentences.push(format!(
+        "At that point half of the transactions take at most {}, 99 % at most {}.",
+        duration(peak.latency_us.p50.estimate),
+        duration(peak.latency_us.p99.estimate),
+    ));
+    if let Some(server) = &peak.server_cpu_us_per_transaction {
+        let client = peak.client_cpu_us_per_transaction.estimate;
+        sentences.push(format!(
+            "Each transaction costs {} of CPU time in the server and {} in the client, \
+             which is {:.0} % of both together.",
+            duration(server.estimate),
+            duration(client),
+            100.0 * client / (client + server.estimate),
+        ));
+    }
+    sentences
+}
+
+fn rate(point: &PointAnalysis) -> f64 {
+    point.throughput_tps.estimate
+}
+
+fn product(arm: &ArmAnalysis) -> String {
+    let version = arm
+        .server
+        .as_ref()
+        .map_or("", |server| server.version.as_str());
+    let mut words = version.split_whitespace();
+    match (words.next(), words.next()) {
+        (Some(name @ "PostgreSQL"), Some(number)) => format!("{name} {number}"),
+        _ => "This server".to_owned(),
+    }
+}
+
+fn machine(analysis: &Analysis) -> String {
+    let host = &analysis.host;
+    let cpus = match host.cpus {
+        Some(1) => "1 CPU".to_owned(),
+        Some(n) => format!("{n} CPUs"),
+        None => "this machine".to_owned(),
+    };
+    match &host.cpu_model {
+        Some(model) => format!("{cpus} ({model})"),
+        None => cpus,
+    }
+}
+
+fn clients(point: &PointAnalysis) -> String {
+    match point.point.clients {
+        1 => "1 client".to_owned(),
+        n => format!("{n} clients"),
+    }
+}
+
+fn interval(estimate: &Estimate) -> String {
+    if estimate.n < 2 {
+        return " (one trial, so nothing is known of its spread)".to_owned();
+    }
+    let level = 100.0 * estimate.level;
+    format!(
+        " ({level:.0} % interval {} to {})",
+        group(estimate.low),
+        group(estimate.high)
+    )
+}
+
+/// `41234.5` becomes `41,235`.
+fn group(value: f64) -> String {
+    let digits = format!("{:.0}", value.max(0.0));
+    let mut grouped = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+fn duration(us: f64) -> String {
+    match us {
+        us if us < 10.0 => format!("{us:.1} µs"),
+        us if us < 1_000.0 => format!("{us:.0} µs"),
+        us if us < 10_000.0 => format!("{:.1} ms", us / 1e3),
+        us if us < 1e6 => format!("{:.0} ms", us / 1e3),
+        us => format!("{:.1} s", us / 1e6),
+    }
+}

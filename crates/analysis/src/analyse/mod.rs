@@ -1,0 +1,223 @@
+//! From a recorded run to what it says.
+
+mod headline;
+mod points;
+
+use std::collections::BTreeMap;
+
+use crate::analysis::{
+    Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ServerSummary,
+};
+use crate::host;
+use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts};
+use crate::samples;
+use crate::server;
+use crate::warning::Warning;
+
+/// Concludes what a run says. The same run gives the same answer on any machine.
+pub fn analyse(run: &RecordedRun) -> Analysis {
+    let host = host::summarise(&run.host);
+    let skipped = skipped_points(run);
+    let arms: Vec<ArmAnalysis> = (0u32..)
+        .zip(&run.header.plan.arms)
+        .map(|(index, arm)| ArmAnalysis {
+            label: arm.label.clone(),
+            target: arm.target.clone(),
+            server: run.servers.get(&index).map(summarise_server),
+            binary: run
+                .binaries
+                .get(&index)
+                .cloned()
+                .unwrap_or_else(|| Err("the server's executable was not inspected".to_owned())),
+            points: points::analyse(run, index, &skipped),
+            commit_check: commit_check(run, index),
+        })
+        .collect();
+    let info = run_info(run);
+    let mut analysis = Analysis {
+        schema: SCHEMA.to_owned(),
+        headline: Vec::new(),
+        warnings: warnings(run, &info, &arms, &skipped),
+        run: info,
+        plan: run.header.plan.clone(),
+        host,
+        arms,
+    };
+    analysis.headline = headline::write(&analysis);
+    analysis
+}
+
+fn run_info(run: &RecordedRun) -> RunInfo {
+    let header = &run.header;
+    let plan = &header.plan;
+    let state = match &run.end {
+        _ if run.running => RunState::Running,
+        Some(end) => end.state.into(),
+        None => RunState::Interrupted,
+    };
+    let reason = match &run.end {
+        Some(end) => end.reason.clone(),
+        None if run.running => None,
+        None => Some("pgassay was killed".to_owned()),
+    };
+    RunInfo {
+        id: header.id.clone(),
+        command: header.command.clone(),
+        command_line: header.command_line.clone(),
+        pgassay_version: header.pgassay_version.clone(),
+        started: header.started.clone(),
+        state,
+        reason,
+        elapsed_seconds: run.end.as_ref().map(|end| end.elapsed_seconds),
+        trials_measured: run.trials.iter().filter(|t| t.cut_short.is_none()).count() as u32,
+        trials_planned: (plan.arms.len() * plan.points.len()) as u32 * plan.trials,
+        max_rss_bytes: run
+            .end
+            .as_ref()
+            .map(|end| end.max_rss_bytes)
+            .filter(|b| *b > 0),
+    }
+}
+
+fn summarise_server(facts: &ServerFacts) -> ServerSummary {
+    let text = |reading: &Reading| match reading {
+        Reading::Text(text) => text.trim().to_owned(),
+        Reading::Unavailable(why) => format!("not seen: {why}"),
+    };
+    ServerSummary {
+        origin: facts.origin.clone(),
+        version: text(&facts.version),
+        version_num: facts.version_num,
+        executable: text(&facts.executable),
+        settings: server::relevant_settings(facts),
+    }
+}
+
+/// Points left out, with the reason.
+fn skipped_points(run: &RecordedRun) -> BTreeMap<u32, String> {
+    run.events
+        .iter()
+        .filter_map(|event| match &event.what {
+            EventKind::PointSkipped { point, reason } => Some((*point, reason.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The server's count of commits against the client's, where both are whole.
+fn commit_check(run: &RecordedRun, arm: u32) -> Option<CommitCheck> {
+    let before = run.servers.get(&arm)?.database_before.as_ref()?;
+    let after = run.events.iter().find_map(|event| match &event.what {
+        EventKind::DatabaseAfter { arm: of, row } if *of == arm => Some(row),
+        _ => None,
+    })?;
+    // After a resume the counters belong to another server.
+    if run
+        .events
+        .iter()
+        .any(|event| event.what == EventKind::Resumed)
+    {
+        return None;
+    }
+    let commits = |row| samples::counter(row, "xact_commit");
+    Some(CommitCheck {
+        client_transactions: run
+            .trials
+            .iter()
+            .filter(|t| t.slice.arm == arm)
+            .map(|t| t.transactions_sent)
+            .sum(),
+        server_commits: commits(after)?.checked_sub(commits(before)?)?,
+    })
+}
+
+/// What qualifies the run as a whole.
+fn warnings(
+    run: &RecordedRun,
+    info: &RunInfo,
+    arms: &[ArmAnalysis],
+    skipped: &BTreeMap<u32, String>,
+) -> Vec<Warning> {
+    let mut warnings: Vec<Warning> = Vec::new();
+    if run
+        .servers
+        .values()
+        .any(|s| matches!(s.origin, Origin::Launched { stand_in: true, .. }))
+    {
+        warnings.push(
+            Warning::new(
+                "not-your-build",
+                "Not the build you run: no PostgreSQL was installed, so an archived build stood in. \
+                 Its compiler and flags are not those of your packages.",
+            )
+            .with_remedy("install the packages that you use in production and assay again"),
+        );
+    }
+    if info.state != RunState::Complete && info.trials_planned > 0 {
+        let reason = info
+            .reason
+            .as_deref()
+            .unwrap_or("it is still being measured");
+        let warning = Warning::new(
+            "incomplete",
+            format!(
+                "{} of {} trials were measured: {reason}.",
+                info.trials_measured, info.trials_planned
+            ),
+        );
+        warnings.push(match info.state {
+            RunState::Running => warning,
+            _ => warning.with_remedy(format!("go on with: pgassay assay --resume {}", info.id)),
+        });
+    }
+    for (point, reason) in skipped {
+        if let Some(point) = run.header.plan.points.get(*point as usize) {
+            warnings.push(Warning::new(
+                "point-skipped",
+                format!("{} clients were not measured: {reason}", point.clients),
+            ));
+        }
+    }
+    for event in &run.events {
+        if let EventKind::Warned { warning } = &event.what
+            && !warnings.contains(warning)
+        {
+            warnings.push(warning.clone());
+        }
+    }
+    let steal = arms
+        .iter()
+        .flat_map(|arm| &arm.points)
+        .filter_map(|point| point.steal_share.as_ref())
+        .map(|share| share.estimate)
+        .fold(0.0, f64::max);
+    if steal > 0.02 {
+        warnings.push(Warning::new(
+            "steal",
+            format!(
+                "The hypervisor gave up to {:.0} % of the machine's time to other guests: \
+                 absolute figures are too low, and the spread is theirs too.",
+                steal * 100.0
+            ),
+        ));
+    }
+    for check in arms.iter().filter_map(|arm| arm.commit_check.as_ref()) {
+        let client = check.client_transactions as f64;
+        if client > 0.0 && (check.server_commits as f64 / client - 1.0).abs() > 0.01 {
+            warnings.push(Warning::new(
+                "commits-differ",
+                format!(
+                    "The server counted {} commits and the client {} transactions: \
+                     something else used the database, or work was lost.",
+                    check.server_commits, check.client_transactions
+                ),
+            ));
+        }
+    }
+    warnings.extend(
+        run.damage
+            .iter()
+            .map(|text| Warning::new("damaged", text.clone())),
+    );
+    warnings
+}

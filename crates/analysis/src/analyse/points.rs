@@ -1,0 +1,215 @@
+//! The trials of one arm at one client count, reduced to estimates over trials.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+
+use crate::analysis::{LatencyEstimates, PointAnalysis, TrialAnalysis};
+use crate::plan::Point;
+use crate::record::{RecordedRun, TrialRecord};
+use crate::samples;
+use crate::stats::Estimate;
+use crate::stats::estimate::{summarize, summarize_positive};
+use crate::warning::Warning;
+
+/// A load thread busier than this leaves no doubt that the client bends the curve.
+const BUSY_THREAD: f64 = 0.9;
+
+/// All points of an arm that have at least one trial, by ascending clients.
+pub fn analyse(run: &RecordedRun, arm: u32, skipped: &BTreeMap<u32, String>) -> Vec<PointAnalysis> {
+    let mut points: Vec<PointAnalysis> = (0u32..)
+        .zip(&run.header.plan.points)
+        .filter_map(|(index, point)| {
+            let trials: Vec<Trial> = run
+                .trials
+                .iter()
+                .filter(|t| t.slice.arm == arm && t.slice.point == index)
+                .filter(|t| t.cut_short.is_none() && t.window_ns > 0)
+                .filter_map(Trial::read)
+                .collect();
+            analyse_point(*point, &trials, run.header.plan.trials, skipped.get(&index))
+        })
+        .collect();
+    points.sort_by_key(|p| p.point.clients);
+    points
+}
+
+/// A trial with its histogram and samples interpreted.
+struct Trial<'a> {
+    record: &'a TrialRecord,
+    latency: Histogram<u64>,
+    seconds: f64,
+    server_cpus: Option<f64>,
+    host: Option<samples::HostCpu>,
+}
+
+impl<'a> Trial<'a> {
+    fn read(record: &'a TrialRecord) -> Option<Self> {
+        let sample = |id: &str| record.samples.get(id);
+        Some(Self {
+            latency: decode(&record.latency)?,
+            seconds: record.window_ns as f64 / 1e9,
+            server_cpus: sample(samples::SERVER_SCHEDSTAT)
+                .and_then(|s| Some(samples::server_cpu_ns(s)? as f64 / s.elapsed_ns.max(1) as f64)),
+            host: sample(samples::HOST_STAT).and_then(samples::host_cpu),
+            record,
+        })
+    }
+
+    fn tps(&self) -> f64 {
+        self.record.transactions as f64 / self.seconds
+    }
+
+    fn percentile_us(&self, percentile: f64) -> f64 {
+        self.latency.value_at_percentile(percentile) as f64 / 1000.0
+    }
+
+    fn client_cpus(&self) -> f64 {
+        let ns = self.record.client_user_ns + self.record.client_system_ns;
+        ns as f64 / 1e9 / self.seconds
+    }
+
+    /// Microseconds of CPU for each transaction, from CPUs kept busy.
+    fn per_transaction_us(&self, cpus: f64) -> Option<f64> {
+        (self.record.transactions > 0).then(|| cpus * 1e6 / self.tps())
+    }
+
+    /// What `pg_stat_database` counted for each commit that it counted; its
+    /// counters arrive late, but all of a backend's together.
+    fn per_commit(&self, counter: &str) -> Option<f64> {
+        let sample = self.record.samples.get(samples::PG_STAT_DATABASE)?;
+        let commits = samples::database_counter(sample, "xact_commit")?;
+        let count = samples::database_counter(sample, counter)?;
+        (commits > 100).then(|| count as f64 / commits as f64)
+    }
+}
+
+/// A latency histogram as recorded: V2, deflate, base64. None where it is damaged.
+pub fn decode(text: &str) -> Option<Histogram<u64>> {
+    let bytes = BASE64_STANDARD.decode(text).ok()?;
+    Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
+}
+
+fn analyse_point(
+    point: Point,
+    trials: &[Trial],
+    planned: u32,
+    skipped: Option<&String>,
+) -> Option<PointAnalysis> {
+    let over = |value: &dyn Fn(&Trial) -> f64| -> Option<Estimate> {
+        summarize_positive(&trials.iter().map(value).collect::<Vec<_>>())
+    };
+    // An estimate over the trials that have the value; none where half of them lack it.
+    let where_seen = |value: &dyn Fn(&Trial) -> Option<f64>| -> Option<Estimate> {
+        let seen: Vec<f64> = trials.iter().filter_map(value).collect();
+        (seen.len() * 2 > trials.len())
+            .then(|| summarize(&seen))
+            .flatten()
+    };
+    let user_cpus = |t: &Trial| t.record.client_user_ns as f64 / 1e9 / t.seconds;
+    let latency = latency(trials, &over)?;
+    let mut failures: BTreeMap<String, u64> = BTreeMap::new();
+    for (state, count) in trials.iter().flat_map(|t| &t.record.failures) {
+        *failures.entry(state.clone()).or_default() += count;
+    }
+    Some(PointAnalysis {
+        point,
+        throughput_tps: over(&|t| t.tps())?,
+        latency_us: latency,
+        client_cpu_us_per_transaction: where_seen(&|t| t.per_transaction_us(t.client_cpus()))?,
+        client_user_us_per_transaction: where_seen(&|t| t.per_transaction_us(user_cpus(t)))?,
+        server_cpu_us_per_transaction: where_seen(&|t| t.per_transaction_us(t.server_cpus?)),
+        client_cpus: summarize(&trials.iter().map(Trial::client_cpus).collect::<Vec<_>>())?,
+        server_cpus: where_seen(&|t| t.server_cpus),
+        machine_cpus: where_seen(&|t| Some(t.host?.busy / t.seconds)),
+        steal_share: where_seen(&|t| {
+            t.host
+                .filter(|host| host.total > 0.0)
+                .map(|host| host.steal / host.total)
+        }),
+        buffer_hits_per_transaction: where_seen(&|t| t.per_commit("blks_hit")),
+        buffer_reads_per_transaction: where_seen(&|t| t.per_commit("blks_read")),
+        failures: failures.into_iter().collect(),
+        warnings: warnings(trials, planned, skipped),
+        trials: trials.iter().map(reduce).collect(),
+    })
+}
+
+fn latency(
+    trials: &[Trial],
+    over: &dyn Fn(&dyn Fn(&Trial) -> f64) -> Option<Estimate>,
+) -> Option<LatencyEstimates> {
+    let count: u64 = trials.iter().map(|t| t.latency.len()).sum();
+    let sum: f64 = trials
+        .iter()
+        .map(|t| t.latency.mean() * t.latency.len() as f64)
+        .sum();
+    let max = trials.iter().map(|t| t.latency.max()).max()?;
+    Some(LatencyEstimates {
+        count,
+        mean: sum / count.max(1) as f64 / 1000.0,
+        p50: over(&|t| t.percentile_us(50.0))?,
+        p90: over(&|t| t.percentile_us(90.0))?,
+        p99: over(&|t| t.percentile_us(99.0))?,
+        p99_9: over(&|t| t.percentile_us(99.9))?,
+        max: max as f64 / 1000.0,
+    })
+}
+
+fn reduce(trial: &Trial) -> TrialAnalysis {
+    TrialAnalysis {
+        index: trial.record.slice.index,
+        throughput_tps: trial.tps(),
+        p50_us: trial.percentile_us(50.0),
+        p99_us: trial.percentile_us(99.0),
+        server_cpu_us_per_transaction: trial
+            .server_cpus
+            .and_then(|cpus| trial.per_transaction_us(cpus)),
+        client_cpu_us_per_transaction: trial
+            .per_transaction_us(trial.client_cpus())
+            .unwrap_or_default(),
+    }
+}
+
+fn warnings(trials: &[Trial], planned: u32, skipped: Option<&String>) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if let Some(reason) = skipped {
+        warnings.push(Warning::new(
+            "point-skipped",
+            format!("left out from here on: {reason}"),
+        ));
+    }
+    if trials.len() < planned as usize {
+        warnings.push(Warning::new(
+            "trials-missing",
+            format!("{} of {planned} trials were measured", trials.len()),
+        ));
+    }
+    let busiest = trials
+        .iter()
+        .filter_map(|t| t.record.busiest_thread_share)
+        .fold(0.0, f64::max);
+    if busiest > BUSY_THREAD {
+        warnings.push(
+            Warning::new(
+                "client-bound",
+                format!(
+                    "a load thread was busy {:.0} % of the time: the server could go faster",
+                    busiest * 100.0
+                ),
+            )
+            .with_remedy("give the client more threads with --threads"),
+        );
+    }
+    let failed: u64 = trials.iter().flat_map(|t| t.record.failures.values()).sum();
+    if failed > 0 {
+        warnings.push(Warning::new(
+            "failures",
+            format!("{failed} transactions failed"),
+        ));
+    }
+    warnings
+}
