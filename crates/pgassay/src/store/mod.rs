@@ -1,0 +1,72 @@
+//! Run directories: the seam between measuring and concluding.
+//!
+//! ```text
+//! RUN/run.json            the plan and how it was asked for; written first
+//! RUN/facts/*.json        host, servers, binaries
+//! RUN/trials.jsonl        one line a trial, appended
+//! RUN/events.jsonl        what happened beside the trials
+//! RUN/end.json            how it ended; absent from a killed run
+//! RUN/lock                held by the process that measures
+//! RUN/report.html
+//! ```
+//! Whole files are written under another name, synced and renamed; lines are
+//! appended between trials and synced at most once a second. A crash loses at
+//! most the trial in flight.
+
+pub mod catalogue;
+mod read;
+mod write;
+
+pub use read::read;
+pub use write::RunWriter;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use crate::exit::Failure;
+
+/// The directory that holds all runs.
+///
+/// The `--runs` flag, else `$PGASSAY_RUNS`, else `$XDG_STATE_HOME/pgassay/runs`,
+/// else `~/.local/state/pgassay/runs`.
+///
+/// # Errors
+/// Where none of them is set.
+pub fn root(flag: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let variable = |name| {
+        std::env::var_os(name)
+            .filter(|v| !v.is_empty())
+            .map(PathBuf::from)
+    };
+    flag.map(Path::to_owned)
+        .or_else(|| variable("PGASSAY_RUNS"))
+        .or_else(|| variable("XDG_STATE_HOME").map(|d| d.join("pgassay/runs")))
+        .or_else(|| variable("HOME").map(|d| d.join(".local/state/pgassay/runs")))
+        .ok_or_else(|| {
+            Failure::usage("there is no place for recorded runs: HOME is not set")
+                .with_remedy("name a directory with --runs DIR or $PGASSAY_RUNS")
+                .into()
+        })
+}
+
+/// Writes a whole file under another name, syncs it, and renames it into place.
+fn replace_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    use std::io::Write;
+    let temporary = path.with_extension("tmp");
+    let write = || -> std::io::Result<()> {
+        let mut file = std::fs::File::create(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)
+    };
+    write()
+        .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The time now, UTC, RFC 3339 with milliseconds.
+pub fn now() -> String {
+    let now = jiff::Timestamp::now();
+    format!("{now:.3}")
+}

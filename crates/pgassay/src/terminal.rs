@@ -1,0 +1,151 @@
+//! The only way out for text: results to one side, progress and complaints to the other.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+use owo_colors::OwoColorize;
+
+/// How much is said on the error side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Verbosity {
+    /// Complaints only.
+    Quiet,
+    /// What is going on, on a terminal.
+    #[default]
+    Normal,
+    /// What is going on, also into a pipe, with details.
+    Verbose,
+}
+
+/// Where results and progress go.
+pub struct Terminal {
+    out: Box<dyn Write>,
+    err: Box<dyn Write>,
+    /// Columns of the terminal that shows results; 100 where it is none.
+    pub width: usize,
+    /// Whether results may be coloured.
+    pub colour: bool,
+    /// Whether a person watches the error side.
+    pub watched: bool,
+    verbosity: Verbosity,
+}
+
+/// The reader of our results has gone; not an error of ours.
+#[derive(Debug)]
+pub struct ClosedPipe;
+
+impl fmt::Display for ClosedPipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the output was closed")
+    }
+}
+
+impl std::error::Error for ClosedPipe {}
+
+impl Terminal {
+    /// The process's own standard output and error.
+    pub fn of_process() -> Self {
+        let colour = io::stdout().is_terminal()
+            && anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
+        let columns = rustix::termios::tcgetwinsize(io::stdout())
+            .or_else(|_| rustix::termios::tcgetwinsize(io::stderr()))
+            .map_or(0, |size| usize::from(size.ws_col));
+        let asked = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+        let width = asked.unwrap_or(if columns == 0 { 100 } else { columns });
+        Self {
+            out: Box::new(io::stdout()),
+            err: Box::new(anstream::stderr()),
+            width: width.clamp(20, 400),
+            colour,
+            watched: io::stderr().is_terminal(),
+            verbosity: Verbosity::Normal,
+        }
+    }
+
+    /// A terminal for tests: plain text into the two writers.
+    pub fn plain(out: Box<dyn Write>, err: Box<dyn Write>, width: usize) -> Self {
+        Self {
+            out,
+            err,
+            width,
+            colour: false,
+            watched: false,
+            verbosity: Verbosity::Normal,
+        }
+    }
+
+    /// Sets how much is said from here on.
+    pub fn set_verbosity(&mut self, verbosity: Verbosity) {
+        self.verbosity = verbosity;
+    }
+
+    /// Whether progress is to be shown: somebody watches, or asked for it.
+    pub fn shows_progress(&self) -> bool {
+        match self.verbosity {
+            Verbosity::Quiet => false,
+            Verbosity::Normal => self.watched,
+            Verbosity::Verbose => true,
+        }
+    }
+
+    /// Whether a moving bar makes sense.
+    pub fn animates(&self) -> bool {
+        self.watched && self.verbosity != Verbosity::Quiet
+    }
+
+    /// A result, to standard output as it is.
+    ///
+    /// # Errors
+    /// [`ClosedPipe`] where the reader has gone, else the write error.
+    pub fn print(&mut self, text: &str) -> anyhow::Result<()> {
+        let written = self
+            .out
+            .write_all(text.as_bytes())
+            .and_then(|()| self.out.flush());
+        match written {
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(ClosedPipe.into()),
+            other => Ok(other?),
+        }
+    }
+
+    /// An announcement that a user must see even when nothing animates, unless `--quiet`.
+    pub fn announce(&mut self, text: &str) {
+        if self.verbosity != Verbosity::Quiet {
+            self.line(text);
+        }
+    }
+
+    /// Progress in words: shown to a watching user, or on `--verbose`.
+    pub fn progress(&mut self, text: &str) {
+        if self.shows_progress() {
+            self.line(text);
+        }
+    }
+
+    /// A detail for `--verbose`.
+    pub fn detail(&mut self, text: &str) {
+        if self.verbosity == Verbosity::Verbose {
+            self.line(text);
+        }
+    }
+
+    /// A warning, always shown.
+    pub fn warn(&mut self, text: &str) {
+        self.line(&format!("{} {text}", "warning:".yellow()));
+    }
+
+    /// An error, always shown.
+    pub fn complain(&mut self, text: &str) {
+        self.line(&format!("{} {text}", "error:".red()));
+    }
+
+    /// What can be done about the complaint before.
+    pub fn note(&mut self, text: &str) {
+        self.line(&format!("{} {text}", "  help:".cyan()));
+    }
+
+    fn line(&mut self, text: &str) {
+        // Nobody is left to tell if the error side itself is closed.
+        let _ = writeln!(self.err, "{text}");
+    }
+}
