@@ -1,4 +1,38 @@
-//! The program `pgassay`, as a library of its parts.
+//! pgassay: the performance laboratory for PostgreSQL on every processor.
+//!
+//! ```text
+//! argv -> Args -> Plan -> bench(target, load, observers) -> raw records -> run directory
+//! run directory -> analyse -> Analysis -> text | html | json | markdown
+//! ```
+//! [`run`] is the whole program; ARCHITECTURE.md is the map of its modules.
 
-pub mod script;
+pub mod bench;
+pub mod cli;
+pub mod commands;
+pub mod exit;
+pub mod stop;
+pub mod store;
 pub mod target;
+pub mod terminal;
+pub mod workload;
+
+use std::ffi::OsString;
+
+pub use exit::Exit;
+pub use stop::Stop;
+pub use terminal::Terminal;
+
+/// Runs the program: parses `args`, carries out the command, and says how it ended.
+///
+/// Results go to the terminal's output, progress and complaints to its error side.
+pub fn run(args: impl IntoIterator<Item = OsString>, terminal: &mut Terminal, stop: &Stop) -> Exit {
+    let args = match cli::parse(args) {
+        Ok(args) => args,
+        Err(answer) => return cli::show(&answer, terminal),
+    };
+    terminal.set_verbosity(args.global.verbosity());
+    match commands::dispatch(args, terminal, stop) {
+        Ok(exit) => exit,
+        Err(error) => exit::report(&error, terminal),
+    }
+}

@@ -1,0 +1,118 @@
+//! Measuring: the schedule of a plan, slice by slice, into the journal.
+//!
+//! This module decides the order and what a failure means; an [`Arena`] runs
+//! the slices. The real one (`arena`) joins target, load and observers; the
+//! tests' has a clock of its own, so that the whole pipeline runs without time.
+
+use std::collections::BTreeSet;
+use std::collections::HashSet;
+
+use pgassay_analysis::Plan;
+use pgassay_analysis::plan::Slice;
+use pgassay_analysis::record::{EventKind, TrialRecord};
+
+use crate::stop::Stop;
+
+/// What can run a slice of load.
+pub trait Arena {
+    /// Runs one slice of the plan and says what was seen.
+    ///
+    /// # Errors
+    /// Why there is no trial; see [`SliceFailure`].
+    fn run_slice(&mut self, plan: &Plan, slice: Slice) -> Result<TrialRecord, SliceFailure>;
+}
+
+/// Why a slice gave no trial.
+#[derive(Debug)]
+pub enum SliceFailure {
+    /// The server takes fewer connections than the point needs: the point is left out.
+    PointOutOfReach(String),
+    /// Somebody asked for a stop.
+    Interrupted,
+    /// The server died or can't be reached any more.
+    ServerDied(String),
+    /// Anything else, which ends the run.
+    Other(anyhow::Error),
+}
+
+/// Where trials and events are written down as they come.
+pub trait Journal {
+    /// Keeps a trial.
+    ///
+    /// # Errors
+    /// Where it can't be written; the run ends.
+    fn trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()>;
+    /// Keeps an event.
+    ///
+    /// # Errors
+    /// Like [`Self::trial`].
+    fn event(&mut self, event: EventKind) -> anyhow::Result<()>;
+}
+
+/// Who wants to see the run go on.
+pub trait Watcher {
+    /// A slice is about to run; `done` of `all` lie behind.
+    fn before(&mut self, plan: &Plan, slice: Slice, done: usize, all: usize);
+    /// A slice has given this trial.
+    fn after(&mut self, plan: &Plan, trial: &TrialRecord);
+}
+
+/// How the schedule ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// Every slice was run.
+    Complete,
+    /// Somebody asked for a stop.
+    Interrupted,
+    /// The server died.
+    ServerDied(String),
+}
+
+/// Runs the slices of the plan that are not in `measured`, in the plan's order.
+///
+/// # Errors
+/// Where a slice fails for a reason of our own, or the journal can't be written.
+pub fn run(
+    plan: &Plan,
+    measured: &HashSet<u32>,
+    arena: &mut dyn Arena,
+    journal: &mut dyn Journal,
+    watcher: &mut dyn Watcher,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
+    let schedule = plan.schedule();
+    let all = schedule.len();
+    let mut done = measured.len();
+    let mut out_of_reach: BTreeSet<u32> = BTreeSet::new();
+    for slice in schedule {
+        if measured.contains(&slice.index) {
+            continue;
+        }
+        if stop.asked() {
+            return Ok(Ended::Interrupted);
+        }
+        if out_of_reach.contains(&slice.point) {
+            done += 1;
+            continue;
+        }
+        watcher.before(plan, slice, done, all);
+        match arena.run_slice(plan, slice) {
+            Ok(trial) => {
+                journal.trial(&trial)?;
+                watcher.after(plan, &trial);
+            }
+            Err(SliceFailure::PointOutOfReach(reason)) => {
+                out_of_reach.insert(slice.point);
+                journal.event(EventKind::PointSkipped {
+                    point: slice.point,
+                    reason,
+                })?;
+            }
+            Err(SliceFailure::Interrupted) => return Ok(Ended::Interrupted),
+            Err(SliceFailure::ServerDied(reason)) => return Ok(Ended::ServerDied(reason)),
+            Err(SliceFailure::Other(error)) => return Err(error),
+        }
+        done += 1;
+    }
+    Ok(Ended::Complete)
+}

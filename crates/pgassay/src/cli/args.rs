@@ -1,0 +1,300 @@
+//! What was typed: the flags of every command, with their help.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+use super::clients::ClientList;
+use crate::terminal::Verbosity;
+
+const EXAMPLES: &str = "\
+Examples:
+  pgassay assay                        assay the newest PostgreSQL on this machine
+  pgassay assay temp:15 --quick        PostgreSQL 15, in 45 seconds
+  pgassay assay 'host=db1 dbname=app'  look at a running server; changes nothing
+  pgassay report last --format html    render the newest run again
+
+Exit codes:
+  0 done   1 what was guarded against was found   2 wrong command line or file
+  3 the target can't be had   4 measured in part; what there is was kept
+  5 comparison inconclusive   6 not comparable   70 a fault of pgassay
+  130 Ctrl-C before anything was measured";
+
+/// The performance laboratory for PostgreSQL on every processor.
+#[derive(Debug, Parser)]
+#[command(name = "pgassay", version, after_help = EXAMPLES, max_term_width = 100)]
+pub struct Args {
+    /// Flags that every command takes.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags that every command takes.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct GlobalArgs {
+    /// Say nothing but errors and warnings on standard error
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say what is going on also where nobody watches, with details
+    #[arg(long, short, global = true)]
+    pub verbose: bool,
+    /// Directory of recorded runs [default: $PGASSAY_RUNS, or the XDG state directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub runs: Option<PathBuf>,
+}
+
+impl GlobalArgs {
+    /// What the two flags mean together.
+    pub fn verbosity(&self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (_, true) => Verbosity::Verbose,
+            _ => Verbosity::Normal,
+        }
+    }
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Everything about one server, in one report (the main job)
+    Assay(AssayArgs),
+    /// Measure one workload over client counts
+    Run(RunArgs),
+    /// List the PostgreSQL installations that a temporary server can be launched from
+    Targets(TargetsArgs),
+    /// Render recorded runs: text, html, json, markdown, csv
+    Report(ReportArgs),
+    /// List, show and remove recorded runs
+    Runs(RunsArgs),
+    /// Print the completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page (roff)
+    #[command(hide = true)]
+    Man,
+}
+
+/// What is measured, shared by all commands that measure.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct TargetArgs {
+    /// temp (default), temp:17, an installation's prefix or bin directory, or the URI or conninfo
+    /// of a running server
+    #[arg(value_name = "TARGET")]
+    pub target: Option<String>,
+    /// A setting for a launched server (repeatable)
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub settings: Vec<String>,
+    /// Allow load on a running server: says what it will create, and removes it afterwards
+    #[arg(long)]
+    pub load: bool,
+    /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Use the archived PostgreSQL from Maven Central where none is installed
+    #[arg(long)]
+    pub stand_in: bool,
+}
+
+/// How it is measured, shared by all commands that measure.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct MeasureArgs {
+    /// Client counts: 1,2,8 or 1..64*2 [default: 1, 2, 4 … four times the CPUs]
+    #[arg(long, short = 'c', value_name = "LIST")]
+    pub clients: Option<ClientList>,
+    /// Counted seconds of a trial
+    #[arg(long, short = 'T', value_name = "SECONDS", value_parser = seconds)]
+    pub time: Option<f64>,
+    /// Uncounted seconds before each trial
+    #[arg(long, value_name = "SECONDS", value_parser = seconds_or_zero)]
+    pub warmup: Option<f64>,
+    /// Trials at each client count
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub trials: Option<u32>,
+    /// Threads that drive the clients [default: a quarter of the CPUs]
+    #[arg(long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
+    #[arg(long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub scale: Option<u32>,
+    /// Seed of the order of trials and of the clients' random numbers [default: drawn and recorded]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+/// Arguments of `pgassay assay`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay assay
+  pgassay assay temp:15 --set shared_buffers=1GB --quick
+  pgassay assay /usr/local/pgsql --clients 1..64*2
+  pgassay assay 'service=staging' --load
+  pgassay assay --resume last")]
+pub struct AssayArgs {
+    /// The server.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// The trials.
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// Fewer and shorter trials: 45 seconds instead of 3 minutes
+    #[arg(long)]
+    pub quick: bool,
+    /// Go on with an interrupted run: its plan, the trials that are missing
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["target", "clients", "time", "trials", "seed", "scale", "quick"])]
+    pub resume: Option<String>,
+    /// Print the analysis as JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `pgassay run`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay run select-only --clients 1..16*2 --time 2 --trials 12
+  pgassay run select-only temp:15 --set huge_pages=on")]
+pub struct RunArgs {
+    /// The workload: select-only
+    #[arg(value_name = "WORKLOAD")]
+    pub workload: String,
+    /// The server.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// The trials.
+    #[command(flatten)]
+    pub measure: MeasureArgs,
+    /// Print the analysis as JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `pgassay targets`.
+#[derive(Debug, ClapArgs)]
+pub struct TargetsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `pgassay report`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay report last
+  pgassay report 20261121T03 --format html --output assay.html
+  pgassay report last --format csv > trials.csv")]
+pub struct ReportArgs {
+    /// Runs by name, unique prefix, path, or `last`
+    #[arg(value_name = "RUN", required = true)]
+    pub run: Vec<String>,
+    /// How to render
+    #[arg(long, short, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write to a file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+/// The formats of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For the terminal
+    Text,
+    /// One self-contained file
+    Html,
+    /// The document pgassay/analysis/1
+    Json,
+    /// For issues and wikis
+    Markdown,
+    /// One row a trial
+    Csv,
+}
+
+/// Arguments of `pgassay runs`.
+#[derive(Debug, ClapArgs)]
+pub struct RunsArgs {
+    /// What to do; lists without one
+    #[command(subcommand)]
+    pub action: Option<RunsAction>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `pgassay runs` can do.
+#[derive(Debug, Subcommand)]
+pub enum RunsAction {
+    /// List the recorded runs, newest last
+    List,
+    /// Show where a run lies and what is in it
+    Show {
+        /// Name, unique prefix, path, or `last`
+        run: String,
+    },
+    /// Remove runs
+    Remove {
+        /// Names, unique prefixes, or `last`
+        #[arg(required = true)]
+        run: Vec<String>,
+    },
+}
+
+/// Arguments of `pgassay completions`.
+#[derive(Debug, ClapArgs)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.05..=86_400.0).contains(&s) => Ok(s),
+        Ok(_) => Err("between 0.05 seconds and a day".to_owned()),
+        Err(_) => Err(format!("`{text}` is not a number of seconds")),
+    }
+}
+
+fn seconds_or_zero(text: &str) -> Result<f64, String> {
+    if text.parse() == Ok(0.0) {
+        Ok(0.0)
+    } else {
+        seconds(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn absurd_values_are_refused() {
+        let wrong: &[&[&str]] = &[
+            &["--time", "nan"],
+            &["--time", "-1"],
+            &["--time", "1e9"],
+            &["--trials", "0"],
+            &["--clients", "0"],
+            &["--scale", "0"],
+            &["--threads", "0"],
+            &["--seed", "-1"],
+        ];
+        for flags in wrong {
+            let line = ["pgassay", "assay"].iter().chain(flags.iter());
+            assert!(Args::try_parse_from(line).is_err(), "{flags:?}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What the measuring flags mean on this machine: the plan.
+
+use pgassay_analysis::Plan;
+use pgassay_analysis::plan::{Arm, Point, WorkloadPlan};
+
+use super::args::MeasureArgs;
+use super::clients::doubling_up_to;
+use crate::exit::Failure;
+
+/// Bytes of heap and index that one unit of pgbench's scale takes, measured on
+/// PostgreSQL 15: 13.4 MB of accounts and 2.2 MB of their index.
+pub const BYTES_PER_SCALE: u64 = 15_700_000;
+
+/// Seconds that a slice takes beside its load, at the default client counts.
+const BETWEEN_SLICES: f64 = 0.06;
+
+/// What the plan depends on beside the flags.
+#[derive(Debug, Clone, Copy)]
+pub struct Machine {
+    /// CPUs that may be used.
+    pub cpus: u32,
+    /// All last-level caches together, in bytes; 0 where not known.
+    pub cache_bytes: u64,
+    /// shared_buffers of the server, in bytes.
+    pub shared_buffers: u64,
+    /// The most clients that the server may be loaded with.
+    pub most_clients: u32,
+}
+
+/// How long the load of a command may take by default.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    /// Seconds for all slices together.
+    pub load_seconds: f64,
+    /// Trials at each client count.
+    pub trials: u32,
+}
+
+impl Budget {
+    /// `pgassay assay`: 3 minutes in all, set-up and report included.
+    pub const ASSAY: Self = Self {
+        load_seconds: 155.0,
+        trials: 20,
+    };
+    /// `pgassay assay --quick`: 45 seconds in all.
+    pub const QUICK: Self = Self {
+        load_seconds: 31.0,
+        trials: 8,
+    };
+    /// `pgassay run`.
+    pub const RUN: Self = Self {
+        load_seconds: 60.0,
+        trials: 12,
+    };
+}
+
+/// Turns the flags into a plan; `drawn_seed` is used where none was given.
+///
+/// # Errors
+/// Where the flags contradict each other or the machine.
+pub fn plan(
+    workload: &str,
+    flags: &MeasureArgs,
+    arms: Vec<Arm>,
+    machine: &Machine,
+    budget: Budget,
+    drawn_seed: u64,
+) -> Result<Plan, Failure> {
+    let counts = match &flags.clients {
+        Some(list) => list.0.clone(),
+        None => {
+            let most = machine
+                .cpus
+                .saturating_mul(4)
+                .min(machine.most_clients)
+                .max(1);
+            doubling_up_to(most)
+        }
+    };
+    let threads = flags.threads.unwrap_or(machine.cpus.div_ceil(4)).max(1);
+    let points: Vec<Point> = counts
+        .into_iter()
+        .map(|clients| Point {
+            clients,
+            threads: threads.min(clients),
+        })
+        .collect();
+    let trials = flags.trials.unwrap_or(budget.trials);
+    let slices = arms.len() as f64 * points.len() as f64 * f64::from(trials);
+    // Given nothing, the budget is shared out; a window is never so short that
+    // p99.9 of a thousand transactions a second would be one transaction.
+    let share = (budget.load_seconds / slices.max(1.0) - BETWEEN_SLICES).max(0.0);
+    let warmup = flags.warmup.unwrap_or((share * 0.15).clamp(0.1, 0.5));
+    let window = flags.time.unwrap_or((share - warmup).clamp(0.4, 5.0));
+    Ok(Plan {
+        workload: WorkloadPlan {
+            name: workload.to_owned(),
+            scale: flags.scale.unwrap_or_else(|| default_scale(machine)),
+            protocol: "prepared".to_owned(),
+        },
+        arms,
+        points,
+        trials,
+        warmup_ms: (warmup * 1000.0).round() as u64,
+        window_ms: (window * 1000.0).round() as u64,
+        seed: flags.seed.unwrap_or(drawn_seed),
+    })
+}
+
+/// The smallest scale whose data is four times the last-level cache, if it fits
+/// into three fifths of shared_buffers; at least 1.
+fn default_scale(machine: &Machine) -> u32 {
+    let beyond_cache = (4 * machine.cache_bytes).div_ceil(BYTES_PER_SCALE).max(10);
+    let within_buffers = machine.shared_buffers / 5 * 3 / BYTES_PER_SCALE;
+    beyond_cache.min(within_buffers).max(1) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    const SMALL: Machine = Machine {
+        cpus: 2,
+        cache_bytes: 32 << 20,
+        shared_buffers: 6 << 30,
+        most_clients: 90,
+    };
+
+    fn planned(flags: &[&str], machine: &Machine, budget: Budget) -> Plan {
+        #[derive(Parser)]
+        struct Only {
+            #[command(flatten)]
+            measure: MeasureArgs,
+        }
+        let line = ["x"].iter().chain(flags);
+        let flags = Only::try_parse_from(line).unwrap().measure;
+        let arm = Arm {
+            label: "A".into(),
+            target: "temp".into(),
+            settings: vec![],
+        };
+        plan("select-only", &flags, vec![arm], machine, budget, 42).unwrap()
+    }
+
+    #[test]
+    fn the_default_keeps_to_its_budget() {
+        for (budget, cpus) in [(Budget::ASSAY, 2), (Budget::QUICK, 2), (Budget::ASSAY, 192)] {
+            let machine = Machine {
+                cpus,
+                most_clients: 1000,
+                ..SMALL
+            };
+            let plan = planned(&[], &machine, budget);
+            assert_eq!(plan.max_clients(), cpus * 4);
+            assert!(plan.load_seconds() <= budget.load_seconds, "{plan:?}");
+            assert!(plan.window_ms >= 400);
+            assert!(plan.trials >= 6);
+        }
+    }
+
+    #[test]
+    fn the_data_is_larger_than_the_cache_and_fits_the_buffers() {
+        assert_eq!(planned(&[], &SMALL, Budget::ASSAY).workload.scale, 10);
+        let large = Machine {
+            cache_bytes: 512 << 20,
+            ..SMALL
+        };
+        let scale = u64::from(planned(&[], &large, Budget::ASSAY).workload.scale);
+        assert!(scale * BYTES_PER_SCALE >= 4 * large.cache_bytes);
+        let tiny = Machine {
+            shared_buffers: 64 << 20,
+            ..SMALL
+        };
+        assert_eq!(planned(&[], &tiny, Budget::ASSAY).workload.scale, 2);
+    }
+
+    #[test]
+    fn flags_win() {
+        let flags = [
+            "-c", "1,3", "-T", "0.5", "--warmup", "0", "--trials", "7", "-s", "3", "--seed", "9",
+        ];
+        let plan = planned(&flags, &SMALL, Budget::ASSAY);
+        assert_eq!(
+            plan.points.iter().map(|p| p.clients).collect::<Vec<_>>(),
+            [1, 3]
+        );
+        assert_eq!((plan.window_ms, plan.warmup_ms, plan.trials), (500, 0, 7));
+        assert_eq!((plan.workload.scale, plan.seed), (3, 9));
+    }
+}

@@ -1,0 +1,44 @@
+//! The command line: what was typed, apart from what it means on this machine.
+
+pub mod args;
+pub mod clients;
+pub mod measure;
+
+use std::ffi::OsString;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+pub use args::Args;
+
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+
+/// Parses what was typed.
+///
+/// # Errors
+/// What clap has to say: a mistake, or the text of `--help` and `--version`.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
+    Args::try_parse_from(args)
+}
+
+/// Shows clap's answer on the right side and gives the exit code.
+pub fn show(answer: &clap::Error, terminal: &mut Terminal) -> Exit {
+    let text = answer.render();
+    let text = if terminal.colour {
+        text.ansi().to_string()
+    } else {
+        text.to_string()
+    };
+    match answer.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed pipe after --help is no error.
+            let _ = terminal.print(&text);
+            Exit::Done
+        }
+        _ => {
+            terminal.complain(text.trim_start_matches("error: ").trim_end());
+            Exit::Usage
+        }
+    }
+}

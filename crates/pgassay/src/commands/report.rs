@@ -1,0 +1,68 @@
+//! `pgassay report`: recorded runs, rendered.
+
+use std::fs;
+
+use anyhow::bail;
+use pgassay_analysis::{Analysis, analyse};
+
+use crate::cli::args::{Format, GlobalArgs, ReportArgs};
+use crate::exit::{Exit, Failure};
+use crate::report;
+use crate::store::{self, catalogue};
+use crate::terminal::Terminal;
+
+/// Analyses the runs again, as they stand, and renders them.
+///
+/// # Errors
+/// Where a run is not found or the file can't be written.
+pub fn report(
+    args: &ReportArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+) -> anyhow::Result<Exit> {
+    let root = store::root(global.runs.as_deref())?;
+    let format = if args.json { Format::Json } else { args.format };
+    if format == Format::Html && args.run.len() > 1 {
+        bail!(Failure::usage("an HTML report shows one run")
+            .with_remedy("call pgassay report once for each run"));
+    }
+    let mut text = String::new();
+    for name in &args.run {
+        let run = store::read(&catalogue::find(&root, name)?)?;
+        text += &render(&analyse(&run), format, terminal, args.output.is_none());
+    }
+    match &args.output {
+        None => terminal.print(&text)?,
+        Some(path) => {
+            fs::write(path, text).map_err(|e| {
+                Failure::usage(format!("cannot write {}: {e}", path.display()))
+                    .with_remedy("name another file with --output")
+            })?;
+            terminal.announce(&format!("written: {}", path.display()));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// One analysis in one format; colour and width only where it goes to the terminal.
+pub fn render(
+    analysis: &Analysis,
+    format: Format,
+    terminal: &Terminal,
+    to_terminal: bool,
+) -> String {
+    match format {
+        Format::Text => {
+            let style = report::TextStyle {
+                width: if to_terminal { terminal.width } else { 100 },
+                color: to_terminal && terminal.colour,
+                unicode: true,
+            };
+            report::text(analysis, &style)
+        }
+        Format::Html => report::html(analysis),
+        Format::Json => report::json(analysis),
+        Format::Markdown => report::markdown(analysis),
+        Format::Csv => report::csv(analysis),
+    }
+}

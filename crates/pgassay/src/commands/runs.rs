@@ -1,0 +1,123 @@
+//! `pgassay runs`: what was recorded.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use comfy_table::{ContentArrangement, Table, presets};
+use pgassay_analysis::analysis::RunState;
+use serde_json::json;
+
+use crate::cli::args::{GlobalArgs, RunsAction, RunsArgs};
+use crate::exit::Exit;
+use crate::store::{self, catalogue};
+use crate::terminal::Terminal;
+
+/// Lists, shows or removes runs.
+///
+/// # Errors
+/// Where a run is not found, or can't be read or removed.
+pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
+    let root = store::root(global.runs.as_deref())?;
+    match &args.action {
+        None | Some(RunsAction::List) => {
+            let runs = catalogue::list(&root)?;
+            if args.json {
+                return print_json(terminal, &json!({"schema": "pgassay/runs/1", "runs": runs}));
+            }
+            if runs.is_empty() {
+                terminal.announce(&format!("no run is recorded in {}", root.display()));
+                return Ok(Exit::Done);
+            }
+            let text = table(&runs, terminal.width);
+            terminal.print(&text)?;
+        }
+        Some(RunsAction::Show { run }) => {
+            let entry = catalogue::describe(&catalogue::find(&root, run)?)?;
+            if args.json {
+                return print_json(
+                    terminal,
+                    &json!({"schema": "pgassay/runs/1", "runs": [entry]}),
+                );
+            }
+            let text = show(&entry);
+            terminal.print(&text)?;
+        }
+        Some(RunsAction::Remove { run }) => {
+            // All are looked up before the first is removed, so that a mistake removes none.
+            let found: BTreeMap<_, _> = run
+                .iter()
+                .map(|name| Ok((catalogue::find(&root, name)?, name)))
+                .collect::<anyhow::Result<_>>()?;
+            for dir in found.keys() {
+                catalogue::remove(dir)?;
+                terminal.announce(&format!("removed {}", dir.display()));
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn print_json(terminal: &mut Terminal, value: &serde_json::Value) -> anyhow::Result<Exit> {
+    let text = serde_json::to_string_pretty(value).context("cannot serialize")?;
+    terminal.print(&(text + "\n"))?;
+    Ok(Exit::Done)
+}
+
+fn table(runs: &[catalogue::Entry], width: usize) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    // A narrow terminal gets what names and tells a run.
+    if width < 80 {
+        table.set_header(["run", "state"]);
+        for run in runs {
+            table.add_row([run.id.clone(), state(run.state).to_owned()]);
+        }
+    } else {
+        table.set_header(["run", "command", "targets", "trials", "state", "size"]);
+        for run in runs {
+            table.add_row([
+                run.id.clone(),
+                run.command.clone(),
+                run.targets.join(", "),
+                format!("{}/{}", run.trials.0, run.trials.1),
+                state(run.state).to_owned(),
+                format!("{} kB", run.size_bytes.div_ceil(1000)),
+            ]);
+        }
+    }
+    let lines: Vec<String> = table
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect();
+    lines.join("\n") + "\n"
+}
+
+fn show(run: &catalogue::Entry) -> String {
+    format!(
+        "{}\n  command  {}\n  workload {}\n  targets  {}\n  started  {}\n  state    {}\n  \
+         trials   {} of {}\n  size     {} kB\n  path     {}\n",
+        run.id,
+        run.command,
+        run.workload,
+        run.targets.join(", "),
+        run.started,
+        state(run.state),
+        run.trials.0,
+        run.trials.1,
+        run.size_bytes.div_ceil(1000),
+        run.dir.display()
+    )
+}
+
+fn state(state: RunState) -> &'static str {
+    match state {
+        RunState::Complete => "complete",
+        RunState::Interrupted => "interrupted",
+        RunState::ServerDied => "server died",
+        RunState::Failed => "failed",
+        RunState::Running => "running",
+    }
+}
