@@ -10,6 +10,7 @@ pub mod bench;
 pub mod cli;
 pub mod commands;
 pub mod exit;
+pub mod pg;
 pub mod stop;
 pub mod store;
 pub mod target;

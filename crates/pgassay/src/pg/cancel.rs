@@ -1,0 +1,52 @@
+//! Cancelling what a session runs, over a connection of its own.
+
+use super::channel::{Channel, ChannelError};
+use super::conninfo::Conninfo;
+use super::dial::{Endpoint, dial};
+use super::error::ConnectError;
+use super::startup::broken;
+use bytes::BytesMut;
+use postgres_protocol::message::frontend;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What it takes to cancel a session's statement. It may be cloned and used
+/// from any thread while the session waits.
+#[derive(Clone)]
+pub struct CancelKey {
+    pub(super) conninfo: Arc<Conninfo>,
+    pub(super) endpoint: Endpoint,
+    pub(super) server: String,
+    pub(super) process_id: i32,
+    pub(super) secret_key: i32,
+}
+
+impl std::fmt::Debug for CancelKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CancelKey({}, backend {})", self.server, self.process_id)
+    }
+}
+
+impl CancelKey {
+    /// Asks the server to cancel the running statement, if there is one. That
+    /// the request was taken says not that anything was cancelled: the
+    /// session's statement then fails with SQLSTATE 57014, or it had ended.
+    pub fn cancel(&self, timeout: Duration) -> Result<(), ConnectError> {
+        let deadline = Instant::now().checked_add(timeout);
+        let transport = dial(&self.endpoint, &self.server, &self.conninfo, deadline)?;
+        let mut channel = Channel::new(transport);
+        let mut out = BytesMut::new();
+        frontend::cancel_request(self.process_id, self.secret_key, &mut out);
+        let fault = |error| broken(error, &self.server, &self.conninfo, "cancelling");
+        channel.send(&out, deadline).map_err(fault)?;
+        // The server closes once it has sent the signal.
+        match channel.message(deadline) {
+            Err(ChannelError::Closed { .. }) => Ok(()),
+            Err(error) => Err(fault(error)),
+            Ok(_) => Err(ConnectError::Protocol {
+                server: self.server.clone(),
+                why: "an answer to a request to cancel".to_owned(),
+            }),
+        }
+    }
+}

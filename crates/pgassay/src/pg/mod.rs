@@ -1,0 +1,31 @@
+//! PostgreSQL as a client sees it: where the server is, how to get in, simple
+//! queries, and the bare transport for whoever drives load.
+//!
+//! The bottom of the program: target, load and observe stand on it, and it
+//! uses nothing of them. The protocol's messages and the cryptography of
+//! authentication are `postgres_protocol`'s, TLS is rustls's; libpq's rules
+//! about strings, files, modes and retries are here.
+
+mod cancel;
+mod channel;
+mod connect;
+mod conninfo;
+mod copy;
+mod dial;
+mod error;
+mod secret;
+mod session;
+mod startup;
+mod transport;
+
+pub use cancel::CancelKey;
+pub use connect::connect;
+pub use conninfo::{
+    AuthMethod, ChannelBinding, Conninfo, ConninfoError, FileSeen, Host, Keepalives, Place,
+    RequireAuth, RootCert, SessionAttrs, SslMode, Surroundings, ThisProcess, TlsSettings,
+};
+pub use copy::CopyIn;
+pub use error::{ConnectError, QueryError, ServerError};
+pub use secret::Secret;
+pub use session::{RawConnection, ResultSet, Session, TransactionStatus};
+pub use transport::{TlsTransport, Transport};

@@ -1,0 +1,422 @@
+//! A session with simple queries, for set-up, checks and sampling; the load
+//! itself runs on the transport alone.
+
+use super::cancel::CancelKey;
+use super::channel::{Channel, ChannelError};
+use super::copy::CopyIn;
+use super::error::{QueryError, ServerError};
+use super::startup::Greeting;
+use super::transport::Transport;
+use bytes::BytesMut;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{DataRowBody, Message};
+use postgres_protocol::message::frontend;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Bytes of values that one query may return unless set otherwise.
+const RESULT_LIMIT: usize = 256 << 20;
+
+/// Notices kept between two calls of `take_notices`.
+const NOTICE_LIMIT: usize = 100;
+
+/// What one statement returned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResultSet {
+    /// Names of the columns; empty where the statement returns no rows.
+    pub columns: Vec<String>,
+    /// The rows, values in text form, `None` for NULL.
+    pub rows: Vec<Vec<Option<String>>>,
+    /// The command tag, such as `SELECT 3`; empty for an empty statement.
+    pub tag: String,
+}
+
+impl ResultSet {
+    /// The value in the first row under that name; `None` where there is no
+    /// row, no such column, or it is NULL.
+    pub fn first(&self, column: &str) -> Option<&str> {
+        let at = self.columns.iter().position(|name| name == column)?;
+        self.rows.first()?.get(at)?.as_deref()
+    }
+
+    /// Rows affected or returned, from the tag.
+    pub fn affected(&self) -> Option<u64> {
+        self.tag.rsplit(' ').next()?.parse().ok()
+    }
+}
+
+/// Whether a transaction is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TransactionStatus {
+    /// None is.
+    Idle,
+    /// One is.
+    Open,
+    /// One is and has failed: only ROLLBACK helps.
+    Failed,
+}
+
+/// A connection taken out of its session, for a loop of one's own.
+pub struct RawConnection {
+    /// The socket or TLS over it, non-blocking.
+    pub transport: Transport,
+    /// What the server sent and nobody has read yet; read this first.
+    pub unread: Vec<u8>,
+    /// What cancels its running statement.
+    pub cancel: CancelKey,
+    /// Process id of its backend.
+    pub backend_pid: i32,
+    /// The parameters that the server reported.
+    pub parameters: BTreeMap<String, String>,
+}
+
+/// A session with a server.
+pub struct Session {
+    pub(super) channel: Channel,
+    cancel: CancelKey,
+    backend_pid: i32,
+    parameters: BTreeMap<String, String>,
+    notices: Vec<ServerError>,
+    status: TransactionStatus,
+    read_timeout: Option<Duration>,
+    result_limit: usize,
+    broken: bool,
+    server: String,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({}, backend {})", self.server, self.backend_pid)
+    }
+}
+
+impl Session {
+    pub(super) fn new(
+        channel: Channel,
+        greeting: Greeting,
+        cancel: CancelKey,
+        server: String,
+    ) -> Session {
+        Session {
+            channel,
+            cancel,
+            backend_pid: greeting.process_id,
+            parameters: greeting.parameters,
+            notices: greeting.notices,
+            status: TransactionStatus::Idle,
+            read_timeout: None,
+            result_limit: RESULT_LIMIT,
+            broken: false,
+            server,
+        }
+    }
+
+    /// Runs one or several statements and returns what each returned, in
+    /// order. Where one fails the error is returned; the statements before it
+    /// are undone unless they committed themselves, as they are one implicit
+    /// transaction.
+    pub fn query(&mut self, sql: &str) -> Result<Vec<ResultSet>, QueryError> {
+        self.begin(sql)?;
+        let mut results = Vec::new();
+        let mut current = ResultSet::default();
+        let mut failure = None;
+        let mut bytes = 0_usize;
+        loop {
+            match self.receive()? {
+                Message::RowDescription(body) => {
+                    let fields = body
+                        .fields()
+                        .map(|field| Ok(field.name().to_owned()))
+                        .collect();
+                    current.columns = self.parsed(fields)?;
+                }
+                Message::DataRow(body) => {
+                    bytes += body.buffer().len();
+                    if bytes > self.result_limit {
+                        self.broken = true;
+                        return Err(QueryError::TooLarge(self.result_limit));
+                    }
+                    let row = row(&body);
+                    let row = self.parsed(row)?;
+                    if row.len() != current.columns.len() {
+                        return Err(self.garbled("a row without or beside its description"));
+                    }
+                    current.rows.push(row);
+                }
+                Message::CommandComplete(body) => {
+                    let tag = body.tag().map(str::to_owned);
+                    current.tag = self.parsed(tag)?;
+                    results.push(std::mem::take(&mut current));
+                }
+                Message::EmptyQueryResponse => results.push(std::mem::take(&mut current)),
+                Message::ErrorResponse(body) => {
+                    let error = ServerError::read(body.fields());
+                    failure = Some(QueryError::Server(Box::new(self.parsed(error)?)));
+                }
+                Message::CopyInResponse(_) => {
+                    let mut out = BytesMut::new();
+                    let fail = frontend::copy_fail("no data: use copy_in", &mut out);
+                    self.parsed(fail)?;
+                    self.send(&out)?;
+                }
+                Message::CopyOutResponse(_) => {
+                    failure = Some(QueryError::Misused(
+                        "COPY … TO STDOUT can't be run as a plain query".to_owned(),
+                    ));
+                }
+                Message::CopyData(_) | Message::CopyDone if failure.is_some() => {}
+                Message::ReadyForQuery(body) => {
+                    self.ready(body.status())?;
+                    return failure.map_or(Ok(results), Err);
+                }
+                _ => return Err(self.garbled("a message out of place in a simple query")),
+            }
+        }
+    }
+
+    /// Runs statements of which only the last one's result matters.
+    pub fn rows(&mut self, sql: &str) -> Result<ResultSet, QueryError> {
+        Ok(self.query(sql)?.pop().unwrap_or_default())
+    }
+
+    /// The first value of the first row of the last statement; `None` for NULL
+    /// and where there is no row.
+    pub fn value(&mut self, sql: &str) -> Result<Option<String>, QueryError> {
+        let result = self.rows(sql)?;
+        Ok(result
+            .rows
+            .into_iter()
+            .next()
+            .and_then(|row| row.into_iter().next())
+            .flatten())
+    }
+
+    /// Runs statements for their effect.
+    pub fn execute(&mut self, sql: &str) -> Result<(), QueryError> {
+        self.query(sql).map(drop)
+    }
+
+    /// Starts a `COPY … FROM STDIN`; the data goes into what is returned.
+    pub fn copy_in(&mut self, sql: &str) -> Result<CopyIn<'_>, QueryError> {
+        self.begin(sql)?;
+        let mut failure = None;
+        loop {
+            match self.receive()? {
+                Message::CopyInResponse(_) if failure.is_none() => return Ok(CopyIn::new(self)),
+                Message::ErrorResponse(body) => {
+                    let error = ServerError::read(body.fields());
+                    failure = Some(QueryError::Server(Box::new(self.parsed(error)?)));
+                }
+                Message::ReadyForQuery(body) => {
+                    self.ready(body.status())?;
+                    return Err(failure.unwrap_or_else(|| {
+                        QueryError::Misused("the statement is not COPY … FROM STDIN".to_owned())
+                    }));
+                }
+                Message::CopyInResponse(_) => return Err(self.garbled("a COPY after an error")),
+                // Rows of something that is no COPY at all.
+                Message::RowDescription(_)
+                | Message::DataRow(_)
+                | Message::CommandComplete(_)
+                | Message::EmptyQueryResponse
+                | Message::CopyOutResponse(_)
+                | Message::CopyData(_)
+                | Message::CopyDone => {}
+                _ => return Err(self.garbled("a message out of place before a COPY")),
+            }
+        }
+    }
+
+    /// The value of a parameter that the server reports by itself, such as
+    /// `server_version`, as it stands now.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.get(name).map(String::as_str)
+    }
+
+    /// All that the server reports by itself.
+    pub fn parameters(&self) -> &BTreeMap<String, String> {
+        &self.parameters
+    }
+
+    /// The process id of our backend as the server names it. A pooler invents one.
+    pub fn backend_pid(&self) -> i32 {
+        self.backend_pid
+    }
+
+    /// The process id of the server's main process as the kernel knows it,
+    /// on a Unix socket.
+    pub fn peer_pid(&self) -> Option<u32> {
+        self.channel.transport()?.peer_pid()
+    }
+
+    /// Which of the servers it is, as `host port n` or the socket's path.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// `TLSv1.3, TLS13_AES_256_GCM_SHA384` and the like; `None` without TLS.
+    pub fn tls(&self) -> Option<String> {
+        self.channel.transport()?.tls_description()
+    }
+
+    /// Whether a transaction is open, after the last statement.
+    pub fn transaction_status(&self) -> TransactionStatus {
+        self.status
+    }
+
+    /// What cancels a statement that runs in this session, from any thread.
+    pub fn cancel_key(&self) -> CancelKey {
+        self.cancel.clone()
+    }
+
+    /// Sets how long the server may be silent before a statement counts as
+    /// lost; `None` waits for ever.
+    pub fn set_read_timeout(&mut self, timeout: Option<Duration>) {
+        self.read_timeout = timeout;
+    }
+
+    /// Sets how many bytes of values one query may return.
+    pub fn set_result_limit(&mut self, bytes: usize) {
+        self.result_limit = bytes;
+    }
+
+    /// The notices that came since the last call; at most a hundred are kept.
+    pub fn take_notices(&mut self) -> Vec<ServerError> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Says good-bye. Dropping a session does the same.
+    pub fn close(self) {}
+
+    /// Takes the transport out, idle and non-blocking, for a loop of one's own.
+    pub fn into_transport(mut self) -> Result<RawConnection, QueryError> {
+        if self.broken {
+            return Err(QueryError::Broken);
+        }
+        let (transport, unread) = self.channel.take().ok_or(QueryError::Broken)?;
+        Ok(RawConnection {
+            transport,
+            unread,
+            cancel: self.cancel.clone(),
+            backend_pid: self.backend_pid,
+            parameters: std::mem::take(&mut self.parameters),
+        })
+    }
+
+    /// Sends a simple query.
+    fn begin(&mut self, sql: &str) -> Result<(), QueryError> {
+        if self.broken {
+            return Err(QueryError::Broken);
+        }
+        let mut out = BytesMut::new();
+        frontend::query(sql, &mut out).map_err(|error| {
+            QueryError::Misused(format!("the statement can't be sent: {error}"))
+        })?;
+        self.send(&out)
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
+        let deadline = self.deadline();
+        let outcome = self.channel.send(bytes, deadline);
+        outcome.map_err(|error| self.lost(error))
+    }
+
+    /// The next message that is not asynchronous.
+    pub(super) fn receive(&mut self) -> Result<Message, QueryError> {
+        let deadline = self.deadline();
+        loop {
+            let message = self.channel.message(deadline);
+            let message = message.map_err(|error| self.lost(error))?;
+            match message {
+                Message::NoticeResponse(body) => {
+                    let notice = ServerError::read(body.fields());
+                    let notice = self.parsed(notice)?;
+                    if self.notices.len() < NOTICE_LIMIT {
+                        self.notices.push(notice);
+                    }
+                }
+                Message::ParameterStatus(body) => {
+                    let pair = body.name().and_then(|name| Ok((name, body.value()?)));
+                    let (name, value) = self.parsed(pair)?;
+                    self.parameters.insert(name.to_owned(), value.to_owned());
+                }
+                Message::NotificationResponse(_) => {}
+                Message::ErrorResponse(body) => {
+                    // An error that ends the session has nothing after it.
+                    let error = ServerError::read(body.fields());
+                    let error = self.parsed(error)?;
+                    if matches!(error.severity.as_str(), "FATAL" | "PANIC") {
+                        self.broken = true;
+                        return Err(QueryError::Closed(Some(Box::new(error))));
+                    }
+                    return Ok(Message::ErrorResponse(body));
+                }
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// Takes a ReadyForQuery in.
+    pub(super) fn ready(&mut self, status: u8) -> Result<(), QueryError> {
+        self.status = match status {
+            b'I' => TransactionStatus::Idle,
+            b'T' => TransactionStatus::Open,
+            b'E' => TransactionStatus::Failed,
+            _ => return Err(self.garbled("an unknown transaction status")),
+        };
+        Ok(())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.read_timeout
+            .and_then(|timeout| Instant::now().checked_add(timeout))
+    }
+
+    /// A value read from a message, or the session is broken.
+    pub(super) fn parsed<T>(&mut self, value: std::io::Result<T>) -> Result<T, QueryError> {
+        value.map_err(|error| self.garbled(&error.to_string()))
+    }
+
+    pub(super) fn garbled(&mut self, what: &str) -> QueryError {
+        self.broken = true;
+        QueryError::Protocol(what.to_owned())
+    }
+
+    pub(super) fn lost(&mut self, error: ChannelError) -> QueryError {
+        self.broken = true;
+        match error {
+            ChannelError::Closed { .. } => QueryError::Closed(self.last_words()),
+            ChannelError::Timeout => QueryError::Timeout(self.read_timeout.unwrap_or_default()),
+            ChannelError::Protocol(what) => QueryError::Protocol(what),
+            ChannelError::Io(error) => QueryError::Io(error),
+        }
+    }
+
+    /// Why the server closed, if it said so before: sending fails first when
+    /// it was shut down while the session was idle.
+    fn last_words(&mut self) -> Option<Box<ServerError>> {
+        let _ = self.channel.take_in();
+        while let Ok(Some(message)) = self.channel.buffered_message() {
+            if let Message::ErrorResponse(body) = message {
+                return ServerError::read(body.fields()).ok().map(Box::new);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let mut out = BytesMut::new();
+        frontend::terminate(&mut out);
+        self.channel.send_best_effort(&out);
+    }
+}
+
+/// The values of a row as text.
+fn row(body: &DataRowBody) -> std::io::Result<Vec<Option<String>>> {
+    let buffer = body.buffer();
+    body.ranges()
+        .map(|range| Ok(range.map(|range| String::from_utf8_lossy(&buffer[range]).into_owned())))
+        .collect()
+}
