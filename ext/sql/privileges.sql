@@ -1,0 +1,25 @@
+-- Nobody else may, unless granted, and then only what they may read.
+CREATE ROLE pgassay_stranger;
+CREATE TABLE private AS SELECT 1 AS n;
+GRANT USAGE ON SCHEMA pgassay TO pgassay_stranger;
+SET ROLE pgassay_stranger;
+SELECT pgassay.snapshot(count => 1);
+SELECT pgassay.arena_create(1);
+SELECT pgassay.pins('pg_class');
+SELECT pgassay.plpgsql_loop_create('select 1');
+SELECT pgassay.loop_next();
+RESET ROLE;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgassay TO pgassay_stranger;
+SET ROLE pgassay_stranger;
+SELECT operations FROM pgassay.snapshot(count => 1);
+SELECT pgassay.buffer_hit(count => 1, rel => 'private');
+RESET ROLE;
+GRANT SELECT ON private TO pgassay_stranger;
+SET ROLE pgassay_stranger;
+SELECT operations FROM pgassay.buffer_hit(count => 1, rel => 'private');
+RESET ROLE;
+DROP TABLE private;
+DROP OWNED BY pgassay_stranger;
+DROP ROLE pgassay_stranger;
+SET client_min_messages = warning;
+DROP SCHEMA pgassay CASCADE;
