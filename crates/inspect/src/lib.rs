@@ -1,10 +1,276 @@
-//! What the code in a binary does: bytes in, an account of its atomics out.
+//! What a binary's locks and buffer pins compile to.
+//!
+//! Bytes in, an account of the code out: this crate opens no file and starts no process, so that it
+//! can be fuzzed whole and used from anywhere. [`inspect_elf`] reads one ELF image; [`archive`]
+//! walks packages and hands over the images in them.
 
-use serde::{Deserialize, Serialize};
+mod bounds;
+mod elf;
+mod error;
+mod facts;
+pub mod hotpath;
+mod isa;
+pub mod model;
+mod outline;
+mod scan;
 
-/// The account of one binary.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Binary {
-    /// ELF machine, such as `x86-64`.
-    pub machine: String,
+use std::collections::BTreeMap;
+
+pub use crate::error::Error;
+pub use crate::model::{Atomic, Atomics, Binary, Class, Counts, FileKind, Hint, Machine, Ordering};
+
+use crate::bounds::{Bounds, Source};
+use crate::elf::{Image, Parsed};
+use crate::model::{BuildFacts, FunctionAtomics, FunctionBounds, Hardening, HintCount};
+
+/// Choices of an inspection.
+#[derive(Clone, Debug)]
+pub struct Options<'d> {
+    /// Threads for one file; 1 where many files are inspected side by side.
+    pub threads: usize,
+    /// The separate debug file, where there is one (see [`debug_wanted`]).
+    pub debug: Option<&'d [u8]>,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            threads,
+            debug: None,
+        }
+    }
+}
+
+/// What names a file's separate debug file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DebugWanted {
+    /// Build id in hexadecimal: `/usr/lib/debug/.build-id/xx/rest.debug`.
+    pub build_id: Option<String>,
+    /// File name from `.gnu_debuglink`.
+    pub debuglink: Option<String>,
+}
+
+/// Tells whether a stripped file names a separate debug file that would name its functions.
+pub fn debug_wanted(bytes: &[u8]) -> Option<DebugWanted> {
+    match elf::parse(bytes) {
+        Ok(Parsed::Image(image)) => {
+            let facts = facts::build_facts(&image);
+            (facts.stripped && (facts.build_id.is_some() || facts.debuglink.is_some())).then_some(
+                DebugWanted {
+                    build_id: facts.build_id,
+                    debuglink: facts.debuglink,
+                },
+            )
+        }
+        _ => None,
+    }
+}
+
+/// Inspects one ELF file. `name` is what the result is called: a path, or `package!member`.
+///
+/// # Errors
+/// Where the bytes are not a linked ELF file or its headers can't be followed. A fault further in
+/// costs what stands there only, and is told in [`Binary::warnings`].
+pub fn inspect_elf(name: &str, bytes: &[u8], options: &Options<'_>) -> Result<Binary, Error> {
+    match elf::parse(bytes)? {
+        Parsed::Image(image) => Ok(inspect_image(name, &image, options)),
+        Parsed::Foreign(foreign) => Ok(Binary {
+            path: name.into(),
+            warnings: vec![format!(
+                "instructions of {} are not read; x86-64, aarch64, ppc64le, riscv64 and s390x are",
+                foreign.machine.name()
+            )],
+            machine: foreign.machine,
+            kind: foreign.kind,
+            size_bytes: bytes.len() as u64,
+            build: BuildFacts::default(),
+            postgres: None,
+            hardening: Hardening::default(),
+            bounds: FunctionBounds::default(),
+            atomics: Atomics::default(),
+            hints: Vec::new(),
+            hot_paths: Vec::new(),
+        }),
+    }
+}
+
+fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary {
+    let mut warnings = image.warnings.clone();
+    let debug_image = options.debug.and_then(|debug| match elf::parse(debug) {
+        Ok(Parsed::Image(other)) => {
+            let (ours, theirs) = (image.build_id(), other.build_id());
+            if ours.is_some() && theirs.is_some() && ours != theirs {
+                warnings
+                    .push("the separate debug file is of another build and was not used".into());
+                None
+            } else {
+                Some(other)
+            }
+        }
+        _ => {
+            warnings.push("the separate debug file can't be read".into());
+            None
+        }
+    });
+    let extra = debug_image
+        .as_ref()
+        .map(|other| (Source::DebugFile, other.symtab()));
+    let bounds = Bounds::gather(image, extra, &mut warnings);
+    let scan = scan::scan(image, &bounds, options.threads);
+    let mut build = facts::build_facts(image);
+    let (postgres, flags) = facts::postgres_facts(image);
+    build.flags.extend(flags);
+    if build.compilers.is_empty()
+        && let Some(text) = postgres.as_ref().and_then(|p| p.version_text.as_deref())
+        && let Some((_, compiler)) = text.split_once("compiled by ")
+    {
+        build
+            .compilers
+            .push(compiler.trim_end_matches(", 64-bit").to_string());
+    }
+
+    let atomics = account(image, &bounds, scan.inside.atomics, scan.outside);
+    let hints = hint_counts(&bounds, &scan.inside.hints);
+    let hot_paths = if postgres.is_some() {
+        hotpath::hot_paths(
+            &image.machine,
+            &bounds,
+            &atomics,
+            &scan.inside.hints,
+            &image.data_sections(),
+        )
+    } else {
+        Vec::new()
+    };
+    if image.kind == FileKind::DebugInfo {
+        warnings.push(
+            "holds symbols and DWARF only; the code is in the file it was stripped from".into(),
+        );
+    }
+    Binary {
+        path: name.into(),
+        machine: image.machine.clone(),
+        kind: image.kind,
+        size_bytes: image.bytes.len() as u64,
+        build,
+        postgres,
+        hardening: facts::hardening(image, scan.inside.pac),
+        bounds: bounds.summary(image),
+        atomics,
+        hints,
+        hot_paths,
+        warnings,
+    }
+}
+
+/// Attributes instructions and outline calls to functions.
+fn account(
+    image: &Image<'_>,
+    bounds: &Bounds<'_>,
+    mut instructions: Vec<Atomic>,
+    outside: Vec<Atomic>,
+) -> Atomics {
+    instructions.sort_by_key(|a| a.address);
+    let mut outline = (image.machine == Machine::Aarch64)
+        .then(|| outline::find(image, bounds, instructions.iter().chain(&outside)))
+        .flatten();
+    let mut by_start: BTreeMap<u64, FunctionAtomics> = BTreeMap::new();
+    let mut entry = |address: u64| -> Option<u64> {
+        let function = &bounds.functions[bounds.find(address)?];
+        by_start
+            .entry(function.start)
+            .or_insert_with(|| FunctionAtomics {
+                name: function.name.map(|n| facts::clean(n.as_bytes())),
+                address: function.start,
+                size_bytes: function.end - function.start,
+                ..FunctionAtomics::default()
+            });
+        Some(function.start)
+    };
+    let starts: Vec<Option<u64>> = instructions.iter().map(|a| entry(a.address)).collect();
+    let calls: Vec<Option<u64>> = outline
+        .iter()
+        .flat_map(|o| &o.calls)
+        .map(|c| entry(c.address))
+        .collect();
+
+    let mut counts = Counts::new();
+    for (atomic, start) in instructions.iter().zip(&starts) {
+        *counts.entry(atomic.class).or_insert(0) += 1;
+        if let Some(function) = start.and_then(|s| by_start.get_mut(&s)) {
+            *function.counts.entry(atomic.class).or_insert(0) += 1;
+        }
+    }
+    if let Some(outline) = &outline {
+        for (call, start) in outline.calls.iter().zip(&calls) {
+            let helper = outline.helpers[call.helper as usize].name.clone();
+            if let Some(function) = start.and_then(|s| by_start.get_mut(&s)) {
+                *function.outline_calls.entry(helper).or_insert(0) += 1;
+            }
+        }
+        for helper in &outline.helpers {
+            if let Some(function) = by_start.get_mut(&helper.address) {
+                function.is_outline_helper = true;
+                function.name.get_or_insert_with(|| helper.name.clone());
+            }
+        }
+    }
+    let order: BTreeMap<u64, u32> = by_start
+        .keys()
+        .enumerate()
+        .map(|(i, s)| (*s, i as u32))
+        .collect();
+    for (atomic, start) in instructions.iter_mut().zip(&starts) {
+        atomic.function = start.and_then(|s| order.get(&s).copied());
+    }
+    let functions: Vec<FunctionAtomics> = by_start.into_values().collect();
+    if let Some(outline) = &mut outline {
+        for (call, start) in outline.calls.iter_mut().zip(&calls) {
+            call.function = start.and_then(|s| order.get(&s).copied());
+        }
+        for atomic in &instructions {
+            if atomic
+                .function
+                .is_some_and(|f| functions[f as usize].is_outline_helper)
+            {
+                if atomic.class.is_lse() {
+                    outline.lse_in_helpers += 1;
+                } else if atomic.class.is_llsc() {
+                    outline.exclusive_in_helpers += 1;
+                }
+            }
+        }
+    }
+    Atomics {
+        counts,
+        functions,
+        instructions,
+        outside,
+        outline,
+    }
+}
+
+fn hint_counts(bounds: &Bounds<'_>, hints: &[(u64, Hint)]) -> Vec<HintCount> {
+    let mut counts: BTreeMap<Hint, HintCount> = BTreeMap::new();
+    for (address, hint) in hints {
+        let count = counts.entry(*hint).or_insert_with(|| HintCount {
+            hint: *hint,
+            count: 0,
+            functions: Vec::new(),
+        });
+        count.count += 1;
+        if count.functions.len() < 16
+            && let Some(i) = bounds.find(*address)
+        {
+            let function = &bounds.functions[i];
+            let name = function
+                .name
+                .map_or_else(|| format!("<{:#x}>", function.start), Into::into);
+            if !count.functions.contains(&name) {
+                count.functions.push(name);
+            }
+        }
+    }
+    counts.into_values().collect()
 }

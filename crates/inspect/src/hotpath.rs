@@ -1,0 +1,532 @@
+//! PostgreSQL's hot paths: which functions they are, under the names that each major version gives
+//! them, and what they compile to in a given file.
+
+use std::collections::BTreeMap;
+
+use memchr::memmem;
+use serde::{Deserialize, Serialize};
+
+use crate::bounds::Bounds;
+use crate::model::{Atomics, Class, Counts, Hint, Machine, Ordering};
+
+/// How a path does its atomics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Technique {
+    /// A64 LSE, always.
+    Lse,
+    /// A64 outline helpers: LSE where the CPU has it.
+    Outline,
+    /// A loop of load-linked and store-conditional, always (A64 exclusives, POWER, RISC-V lr/sc).
+    LlSc,
+    /// RISC-V or POWER operations in memory.
+    Amo,
+    /// x86 locked instructions.
+    Locked,
+    /// z/Architecture interlocked instructions.
+    Interlocked,
+    /// More than one of the above.
+    Mixed,
+    /// An instruction made for the purpose (CRC, popcount, ISB, PAUSE).
+    Instruction,
+    /// Chosen at run time between an instruction and a table or loop.
+    RunTimeChosen,
+    /// A table or loop of ordinary instructions.
+    Software,
+    /// The functions are there and hold no such instruction.
+    None,
+    /// No function of the path can be named in this file.
+    Unnamed,
+}
+
+impl Technique {
+    /// For tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lse => "LSE",
+            Self::Outline => "outline atomics",
+            Self::LlSc => "LL/SC loop",
+            Self::Amo => "AMO",
+            Self::Locked => "lock prefix",
+            Self::Interlocked => "interlocked",
+            Self::Mixed => "mixed",
+            Self::Instruction => "instruction",
+            Self::RunTimeChosen => "chosen at run time",
+            Self::Software => "software",
+            Self::None => "none",
+            Self::Unnamed => "not named in this file",
+        }
+    }
+}
+
+/// One function of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotFunction {
+    /// Symbol, with a compiler's suffix (`.isra.0`) if it has one.
+    pub name: String,
+    /// Address.
+    pub address: u64,
+    /// Atomics in it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: Counts,
+    /// Outline calls in it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outline_calls: BTreeMap<String, u64>,
+}
+
+/// One path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotPath {
+    /// Stable name for scripts.
+    pub id: String,
+    /// For people.
+    pub title: String,
+    /// How it is done.
+    pub technique: Technique,
+    /// Its functions that the file names.
+    pub functions: Vec<HotFunction>,
+    /// In a sentence.
+    pub detail: String,
+}
+
+/// A path's definition.
+struct Path {
+    id: &'static str,
+    title: &'static str,
+    functions: &'static [&'static str],
+}
+
+/// Function names per path, over the versions 9.6 to 19; sources: src/backend/storage/lmgr/s_lock.c,
+/// lwlock.c, src/backend/storage/buffer/bufmgr.c, freelist.c, src/backend/storage/ipc/procarray.c,
+/// src/backend/access/transam/xlog.c.
+const PATHS: &[Path] = &[
+    Path {
+        id: "spinlock",
+        title: "spinlock (contended)",
+        functions: &["s_lock", "tas", "tas_sema"],
+    },
+    Path {
+        id: "lwlock",
+        title: "LWLock acquire and release",
+        functions: &[
+            "LWLockAttemptLock",
+            "LWLockAcquire",
+            "LWLockConditionalAcquire",
+            "LWLockAcquireOrWait",
+            "LWLockRelease",
+            "LWLockReleaseInternal",
+            "LWLockWaitListLock",
+            "LWLockWaitListUnlock",
+            "LWLockQueueSelf",
+            "LWLockDequeueSelf",
+            "LWLockWakeup",
+        ],
+    },
+    Path {
+        id: "buffer-pin",
+        title: "buffer pin",
+        functions: &[
+            "PinBuffer",
+            "PinBuffer_Locked",
+            "PinBufferForBlock",
+            "ReadRecentBuffer",
+        ],
+    },
+    Path {
+        id: "buffer-unpin",
+        title: "buffer unpin",
+        functions: &["UnpinBuffer", "UnpinBufferNoOwner", "ReleaseBuffer"],
+    },
+    Path {
+        id: "buffer-header",
+        title: "buffer header lock, clock sweep",
+        functions: &[
+            "LockBufHdr",
+            "WaitBufHdrUnlocked",
+            "StrategyGetBuffer",
+            "MarkBufferDirty",
+            "MarkBufferDirtyHint",
+        ],
+    },
+    Path {
+        id: "buffer-content-lock",
+        title: "buffer content lock (19 and later; an LWLock before)",
+        functions: &[
+            "BufferLockAcquire",
+            "BufferLockAttempt",
+            "BufferLockConditional",
+            "BufferLockUnlock",
+            "BufferLockDisown",
+            "BufferLockQueueSelf",
+            "BufferLockDequeueSelf",
+            "BufferLockWakeup",
+        ],
+    },
+    Path {
+        id: "snapshot",
+        title: "snapshot and ProcArray",
+        functions: &[
+            "GetSnapshotData",
+            "ProcArrayEndTransaction",
+            "ProcArrayEndTransactionInternal",
+            "ProcArrayGroupClearXid",
+            "TransactionIdIsInProgress",
+        ],
+    },
+    Path {
+        id: "wal-insert",
+        title: "WAL insertion",
+        functions: &[
+            "XLogInsertRecord",
+            "ReserveXLogInsertLocation",
+            "CopyXLogRecordToWAL",
+            "WALInsertLockAcquire",
+            "WALInsertLockAcquireExclusive",
+            "WALInsertLockRelease",
+            "WALInsertLockUpdateInsertingAt",
+            "WaitXLogInsertionsToFinish",
+            "AdvanceXLInsertBuffer",
+            "GetXLogBuffer",
+            "LWLockWaitForVar",
+            "LWLockUpdateVar",
+            "LWLockReleaseClearVar",
+            "LWLockConflictsWithVar",
+        ],
+    },
+];
+
+/// Functions that wait on a spinlock: `SPIN_DELAY()` is inlined into them.
+const DELAY_FUNCTIONS: &[&str] = &["perform_spin_delay", "s_lock"];
+
+/// `pg_crc32c_table[0]` of slicing-by-8 starts so, in either byte order (pg_crc32c_sb8.c stores the
+/// big-endian table swapped).
+const CRC32C_TABLE: &[u8] = &[0, 0, 0, 0, 0x03, 0x83, 0x6B, 0xF2, 0xF7, 0x70, 0x3B, 0xE1];
+
+/// A name without the suffix of a compiler's clone (`.isra.0`, `.part.0`, `.cold`).
+fn stem(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}
+
+/// Accounts for the paths of a PostgreSQL server.
+pub fn hot_paths(
+    machine: &Machine,
+    bounds: &Bounds<'_>,
+    atomics: &Atomics,
+    hints: &[(u64, Hint)],
+    data: &[(u64, &[u8])],
+) -> Vec<HotPath> {
+    let mut named: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (i, function) in bounds.functions.iter().enumerate() {
+        if let Some(name) = function.name {
+            named.entry(stem(name)).or_default().push(i);
+        }
+    }
+    let hot = |names: &[&str]| -> Vec<HotFunction> {
+        names
+            .iter()
+            .flat_map(|n| named.get(n).into_iter().flatten())
+            .map(|i| {
+                let function = &bounds.functions[*i];
+                let found = atomics
+                    .functions
+                    .iter()
+                    .find(|f| f.address == function.start);
+                HotFunction {
+                    name: function.name.unwrap_or_default().to_string(),
+                    address: function.start,
+                    counts: found.map(|f| f.counts.clone()).unwrap_or_default(),
+                    outline_calls: found.map(|f| f.outline_calls.clone()).unwrap_or_default(),
+                }
+            })
+            .collect()
+    };
+    let mut paths: Vec<HotPath> = PATHS
+        .iter()
+        .map(|path| {
+            let functions = hot(path.functions);
+            let technique = technique(&functions);
+            let detail = detail(path, technique, &functions, machine, atomics);
+            HotPath {
+                id: path.id.into(),
+                title: path.title.into(),
+                technique,
+                functions,
+                detail,
+            }
+        })
+        .collect();
+    paths.push(delay(bounds, hot(DELAY_FUNCTIONS), hints));
+    paths.push(crc(bounds, hints, data));
+    paths.push(popcount(bounds, hints));
+    paths
+}
+
+/// The technique behind the atomics of some functions.
+fn technique(functions: &[HotFunction]) -> Technique {
+    if functions.is_empty() {
+        return Technique::Unnamed;
+    }
+    let mut seen: Vec<Technique> = Vec::new();
+    let mut see = |t| {
+        if !seen.contains(&t) {
+            seen.push(t);
+        }
+    };
+    for function in functions {
+        if !function.outline_calls.is_empty() {
+            see(Technique::Outline);
+        }
+        for class in function.counts.keys() {
+            see(technique_of(*class));
+        }
+    }
+    match seen.as_slice() {
+        [] => Technique::None,
+        [one] => *one,
+        _ => Technique::Mixed,
+    }
+}
+
+fn technique_of(class: Class) -> Technique {
+    if class.is_lse() {
+        return Technique::Lse;
+    }
+    if class.is_llsc() {
+        return Technique::LlSc;
+    }
+    match class {
+        Class::AmoSwap | Class::AmoAdd | Class::AmoLogic | Class::AmoOther | Class::AmoCas => {
+            Technique::Amo
+        }
+        Class::CompareAndSwap
+        | Class::CompareAndSwapAndStore
+        | Class::LoadAndOp
+        | Class::TestAndSet
+        | Class::PerformLockedOperation => Technique::Interlocked,
+        _ => Technique::Locked,
+    }
+}
+
+fn detail(
+    path: &Path,
+    technique: Technique,
+    functions: &[HotFunction],
+    machine: &Machine,
+    atomics: &Atomics,
+) -> String {
+    let mut text = match technique {
+        Technique::Unnamed if path.id == "buffer-content-lock" => {
+            "no function of it in this version, or stripped of its names".into()
+        }
+        Technique::Unnamed => format!(
+            "none of {} can be named here: static functions, stripped; their instructions are in the totals",
+            path.functions[..path.functions.len().min(3)].join(", ")
+        ),
+        Technique::None => {
+            "named, and holds no atomic of its own (inlined elsewhere or called)".into()
+        }
+        _ => {
+            let mut parts: Vec<String> = Vec::new();
+            for f in functions
+                .iter()
+                .filter(|f| !f.counts.is_empty() || !f.outline_calls.is_empty())
+            {
+                let counts = f.counts.iter().map(|(c, n)| format!("{n} {}", c.name()));
+                let calls = f.outline_calls.iter().map(|(h, n)| {
+                    format!(
+                        "{n} call{} of {}",
+                        if *n == 1 { "" } else { "s" },
+                        h.trim_start_matches("__aarch64_")
+                    )
+                });
+                parts.push(format!(
+                    "{}: {}",
+                    f.name,
+                    counts.chain(calls).collect::<Vec<_>>().join(", ")
+                ));
+            }
+            parts.join("; ")
+        }
+    };
+    if path.id == "spinlock" {
+        text.push_str(&format!("; {}", inlined_tas(machine, atomics)));
+    }
+    text
+}
+
+/// How many test-and-set sites are inlined at `SpinLockAcquire`, where the instruction tells.
+fn inlined_tas(machine: &Machine, atomics: &Atomics) -> String {
+    let count = |class, width, ordering: Option<Ordering>| {
+        atomics
+            .instructions
+            .iter()
+            .filter(|a| {
+                a.class == class
+                    && a.width_bits == width
+                    && ordering.is_none_or(|o| o == a.ordering)
+            })
+            .count()
+    };
+    match machine {
+        Machine::X86_64 => {
+            format!(
+                "{} byte-wide xchg (TAS) in the file",
+                count(Class::Xchg, 8, None)
+            )
+        }
+        Machine::Aarch64 => {
+            // __sync_lock_test_and_set calls the `_sync` helper, __atomic_exchange with acquire the
+            // `_acq` one.
+            let swaps: Vec<_> = atomics
+                .outline
+                .iter()
+                .flat_map(|o| &o.helpers)
+                .filter(|h| {
+                    matches!(
+                        h.name.as_str(),
+                        "__aarch64_swp4_acq" | "__aarch64_swp4_sync"
+                    )
+                })
+                .collect();
+            let calls: u64 = swaps.iter().map(|h| h.call_sites).sum();
+            let inline = count(Class::LseSwp, 32, None).saturating_sub(swaps.len());
+            format!(
+                "TAS in the file: {calls} calls of the swp4 helper, {inline} inline 32-bit swaps"
+            )
+        }
+        Machine::Riscv64 => format!(
+            "{} amoswap.w.aq (TAS) in the file",
+            count(Class::AmoSwap, 32, Some(Ordering::Acquire))
+        ),
+        _ => "inlined TAS can't be told from other loops on this machine".into(),
+    }
+}
+
+fn holders(bounds: &Bounds<'_>, hints: &[(u64, Hint)], wanted: &[Hint]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (address, hint) in hints {
+        if wanted.contains(hint)
+            && let Some(i) = bounds.find(*address)
+        {
+            let function = &bounds.functions[i];
+            let name = function
+                .name
+                .map_or_else(|| format!("<{:#x}>", function.start), Into::into);
+            if !names.contains(&name) && names.len() < 16 {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+fn delay(bounds: &Bounds<'_>, functions: Vec<HotFunction>, hints: &[(u64, Hint)]) -> HotPath {
+    let inside = |hint: &&(u64, Hint)| {
+        functions.iter().any(|f| {
+            bounds
+                .find(hint.0)
+                .is_some_and(|i| bounds.functions[i].start == f.address)
+        })
+    };
+    let mut kinds: Vec<&str> = Vec::new();
+    for (_, hint) in hints.iter().filter(inside) {
+        let kind = match hint {
+            Hint::Isb => "isb",
+            Hint::Yield => "yield",
+            Hint::Wfe => "wfe",
+            Hint::Pause => "pause",
+            _ => continue,
+        };
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let (technique, detail) = if functions.is_empty() {
+        (
+            Technique::Unnamed,
+            "perform_spin_delay and s_lock can't be named here".to_string(),
+        )
+    } else if kinds.is_empty() {
+        (
+            Technique::None,
+            "no delay instruction: it spins at full speed between sleeps".to_string(),
+        )
+    } else {
+        (Technique::Instruction, kinds.join(", "))
+    };
+    HotPath {
+        id: "spin-delay".into(),
+        title: "spin delay".into(),
+        technique,
+        functions,
+        detail,
+    }
+}
+
+fn crc(bounds: &Bounds<'_>, hints: &[(u64, Hint)], data: &[(u64, &[u8])]) -> HotPath {
+    let by_instruction = hints.iter().any(|(_, h)| *h == Hint::Crc32c);
+    let folded = hints.iter().any(|(_, h)| *h == Hint::CarrylessMultiply);
+    let table = data
+        .iter()
+        .any(|(_, d)| memmem::find(d, CRC32C_TABLE).is_some());
+    let functions = holders(bounds, hints, &[Hint::Crc32c]);
+    let names = functions.join(", ");
+    let (technique, mut detail) = match (by_instruction, table) {
+        (true, true) => (
+            Technique::RunTimeChosen,
+            format!("CRC instruction in {names}; table kept for CPUs without it"),
+        ),
+        (true, false) => (
+            Technique::Instruction,
+            format!("CRC instruction, no table: {names}"),
+        ),
+        (false, true) => (Technique::Software, "table only (slicing by 8)".into()),
+        (false, false) => (Technique::None, "no CRC-32C found".into()),
+    };
+    if folded {
+        let names = holders(bounds, hints, &[Hint::CarrylessMultiply]).join(", ");
+        detail.push_str(&format!("; carry-less multiplication in {names}"));
+    }
+    HotPath {
+        id: "crc32c".into(),
+        title: "CRC-32C (WAL records, checksums of files)".into(),
+        technique,
+        functions: Vec::new(),
+        detail,
+    }
+}
+
+fn popcount(bounds: &Bounds<'_>, hints: &[(u64, Hint)]) -> HotPath {
+    let wanted = [Hint::Popcnt, Hint::VectorPopcnt];
+    let names = holders(bounds, hints, &wanted);
+    let chosen = bounds.functions.iter().any(|f| {
+        f.name.is_some_and(|n| {
+            n.starts_with("pg_popcount")
+                && (n.contains("choose")
+                    || n.contains("slow")
+                    || n.contains("portable")
+                    || n.contains("generic"))
+        })
+    });
+    let (technique, detail) = match (names.is_empty(), chosen) {
+        (true, _) => (
+            Technique::Software,
+            "no population-count instruction".into(),
+        ),
+        (false, true) => (
+            Technique::RunTimeChosen,
+            format!("instruction in {}; a table besides", names.join(", ")),
+        ),
+        (false, false) => (
+            Technique::Instruction,
+            format!("instruction in {}", names.join(", ")),
+        ),
+    };
+    HotPath {
+        id: "popcount".into(),
+        title: "population count".into(),
+        technique,
+        functions: Vec::new(),
+        detail,
+    }
+}

@@ -1,0 +1,270 @@
+//! A64: exclusives, LSE, LSE128, and the hints that tell how a build waits and checks.
+//!
+//! Encodings from the Arm Architecture Reference Manual, section C4.1.94 "Loads and Stores":
+//! bits 29:24 = 001000 is the exclusive group (with CAS and CASP in it), bits 29:24 = 111000 with
+//! bit 21 set and bits 11:10 clear the atomic memory operations.
+
+use std::borrow::Cow;
+
+use super::{Found, Range};
+use crate::model::{Class, Hint, Ordering};
+
+/// `ret`.
+pub const RET: u32 = 0xD65F_03C0;
+
+/// One decoded atomic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Class.
+    pub class: Class,
+    /// Stem with ordering and size suffixes, as in `ldaddal` or `casab`.
+    pub mnemonic: Cow<'static, str>,
+    /// Bits in memory.
+    pub width_bits: u16,
+    /// Ordering.
+    pub ordering: Ordering,
+}
+
+/// The words of a range, little-endian as instructions always are.
+pub fn words(data: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    data.as_chunks::<4>()
+        .0
+        .iter()
+        .map(|b| u32::from_le_bytes(*b))
+}
+
+/// Scans a range, whose address is a multiple of four.
+pub fn scan(range: Range<'_>, found: &mut Found) {
+    for (i, w) in words(range.data).enumerate() {
+        let address = || range.address + 4 * i as u64;
+        // Three of the four kinds sought have bits 29:27 = 001 or 111 with bits 25:24 = 00: loads
+        // and stores of every sort. One test turns most words away.
+        if w & 0x1B00_0000 == 0x0800_0000
+            || w & 0x1B00_0000 == 0x1800_0000
+            || w & 0x1B00_0000 == 0x1900_0000
+        {
+            if let Some(d) = decode(w) {
+                found.atomic(address(), d.class, d.mnemonic, d.width_bits, d.ordering);
+            }
+        } else if w & 0xFFFF_F000 == 0xD503_2000 || w & 0xFFFF_F000 == 0xD503_3000 {
+            match w {
+                0xD503_203F => found.hints.push((address(), Hint::Yield)),
+                0xD503_205F => found.hints.push((address(), Hint::Wfe)),
+                0xD503_233F | 0xD503_237F => found.pac += 1,
+                _ if w & 0xFFFF_F0FF == 0xD503_30DF => found.hints.push((address(), Hint::Isb)),
+                _ => {}
+            }
+        } else if w & 0x7FE0_F000 == 0x1AC0_5000 {
+            found.hints.push((address(), Hint::Crc32c));
+        } else if w & 0xBFE0_FC00 == 0x0EE0_E000 {
+            found.hints.push((address(), Hint::CarrylessMultiply));
+        } else if w & 0xBFFF_FC00 == 0x0E20_5800 || w & 0xFF3F_E000 == 0x041A_A000 {
+            found.hints.push((address(), Hint::VectorPopcnt));
+        }
+    }
+}
+
+/// The atomic that a word is, if it is one.
+pub fn decode(w: u32) -> Option<Decoded> {
+    match w & 0x3F00_0000 {
+        0x0800_0000 => exclusive_group(w),
+        0x3800_0000 if w & 0x0020_0C00 == 0x0020_0000 => memory_operation(w),
+        0x1900_0000 if w & 0xFF20_0C00 == 0x1920_0000 => wide_operation(w),
+        _ => None,
+    }
+}
+
+fn bit(w: u32, n: u32) -> bool {
+    w >> n & 1 == 1
+}
+
+fn width(size: u32) -> u16 {
+    8 << size
+}
+
+/// `b`, `h` or nothing: how A64 marks the narrow forms.
+fn size_suffix(size: u32) -> &'static str {
+    match size {
+        0 => "b",
+        1 => "h",
+        _ => "",
+    }
+}
+
+fn ordering(acquire: bool, release: bool) -> (Ordering, &'static str) {
+    match (acquire, release) {
+        (false, false) => (Ordering::Relaxed, ""),
+        (true, false) => (Ordering::Acquire, "a"),
+        (false, true) => (Ordering::Release, "l"),
+        (true, true) => (Ordering::AcqRel, "al"),
+    }
+}
+
+/// LDXR, STXR, LDXP, STXP, CAS, CASP; the ordered loads and stores of the group are not atomics.
+fn exclusive_group(w: u32) -> Option<Decoded> {
+    let size = w >> 30;
+    let (o2, load, o1, o0) = (bit(w, 23), bit(w, 22), bit(w, 21), bit(w, 15));
+    let rt2_is_31 = w >> 10 & 31 == 31;
+    let make = |class, mnemonic: String, width_bits, ordering| {
+        Some(Decoded {
+            class,
+            mnemonic: mnemonic.into(),
+            width_bits,
+            ordering,
+        })
+    };
+    match (o2, o1) {
+        (false, false) => {
+            let suffix = size_suffix(size);
+            if load {
+                let stem = if o0 { "ldaxr" } else { "ldxr" };
+                let order = if o0 {
+                    Ordering::Acquire
+                } else {
+                    Ordering::Relaxed
+                };
+                make(
+                    Class::LoadExclusive,
+                    format!("{stem}{suffix}"),
+                    width(size),
+                    order,
+                )
+            } else {
+                let stem = if o0 { "stlxr" } else { "stxr" };
+                let order = if o0 {
+                    Ordering::Release
+                } else {
+                    Ordering::Relaxed
+                };
+                make(
+                    Class::StoreExclusive,
+                    format!("{stem}{suffix}"),
+                    width(size),
+                    order,
+                )
+            }
+        }
+        (false, true) if size >= 2 => {
+            let bits = 2 * width(size);
+            if load {
+                let (stem, order) = if o0 {
+                    ("ldaxp", Ordering::Acquire)
+                } else {
+                    ("ldxp", Ordering::Relaxed)
+                };
+                make(Class::LoadExclusive, stem.into(), bits, order)
+            } else {
+                let (stem, order) = if o0 {
+                    ("stlxp", Ordering::Release)
+                } else {
+                    ("stxp", Ordering::Relaxed)
+                };
+                make(Class::StoreExclusive, stem.into(), bits, order)
+            }
+        }
+        (false, true) if rt2_is_31 => {
+            let (order, mark) = ordering(load, o0);
+            make(
+                Class::LseCasp,
+                format!("casp{mark}"),
+                64 << (size & 1),
+                order,
+            )
+        }
+        (true, true) if rt2_is_31 => {
+            let (order, mark) = ordering(load, o0);
+            make(
+                Class::LseCas,
+                format!("cas{mark}{}", size_suffix(size)),
+                width(size),
+                order,
+            )
+        }
+        _ => None,
+    }
+}
+
+/// LD<op> and SWP. LDAPR, LD64B, ST64B and the RCW instructions share the group and are not ours.
+fn memory_operation(w: u32) -> Option<Decoded> {
+    let size = w >> 30;
+    let (order, mark) = ordering(bit(w, 23), bit(w, 22));
+    let (class, stem) = match (bit(w, 15), w >> 12 & 7) {
+        (false, 0) => (Class::LseLdadd, "ldadd"),
+        (false, 1) => (Class::LseLdclr, "ldclr"),
+        (false, 2) => (Class::LseLdeor, "ldeor"),
+        (false, 3) => (Class::LseLdset, "ldset"),
+        (false, 4) => (Class::LseMinmax, "ldsmax"),
+        (false, 5) => (Class::LseMinmax, "ldsmin"),
+        (false, 6) => (Class::LseMinmax, "ldumax"),
+        (false, 7) => (Class::LseMinmax, "ldumin"),
+        (true, 0) => (Class::LseSwp, "swp"),
+        _ => return None,
+    };
+    let mnemonic = format!("{stem}{mark}{}", size_suffix(size)).into();
+    Some(Decoded {
+        class,
+        mnemonic,
+        width_bits: width(size),
+        ordering: order,
+    })
+}
+
+/// LSE128: SWPP, LDCLRP, LDSETP.
+fn wide_operation(w: u32) -> Option<Decoded> {
+    let (order, mark) = ordering(bit(w, 23), bit(w, 22));
+    let stem = match (bit(w, 15), w >> 12 & 7) {
+        (true, 0) => "swpp",
+        (false, 1) => "ldclrp",
+        (false, 3) => "ldsetp",
+        _ => return None,
+    };
+    Some(Decoded {
+        class: Class::Lse128,
+        mnemonic: format!("{stem}{mark}").into(),
+        width_bits: 128,
+        ordering: order,
+    })
+}
+
+/// The target of a `b` or `bl` at `address`.
+pub fn branch_target(w: u32, address: u64) -> Option<u64> {
+    if w & 0x7C00_0000 != 0x1400_0000 {
+        return None;
+    }
+    let words = ((w << 6) as i32) >> 6;
+    Some(address.wrapping_add_signed(i64::from(words) * 4))
+}
+
+/// The page and register of an `adrp` at `address`.
+pub fn adrp(w: u32, address: u64) -> Option<(u64, u32)> {
+    if w & 0x9F00_0000 != 0x9000_0000 {
+        return None;
+    }
+    let immediate = ((w >> 5 & 0x7_FFFF) << 2 | w >> 29 & 3) << 11;
+    let pages = i64::from(immediate as i32 >> 11);
+    Some(((address & !0xFFF).wrapping_add_signed(pages << 12), w & 31))
+}
+
+/// The target of a `cbz` with a 32-bit register, and that register.
+pub fn cbz(w: u32, address: u64) -> Option<(u64, u32)> {
+    if w & 0xFF00_0000 != 0x3400_0000 {
+        return None;
+    }
+    let words = ((w << 8) as i32) >> 13;
+    Some((address.wrapping_add_signed(i64::from(words) * 4), w & 31))
+}
+
+/// The immediate of `ldrb Wt, [Xn, #imm]`, with n and t.
+pub fn ldrb(w: u32) -> Option<(u64, u32, u32)> {
+    (w & 0xFFC0_0000 == 0x3940_0000).then_some((u64::from(w >> 10 & 0xFFF), w >> 5 & 31, w & 31))
+}
+
+/// A landing pad: `bti` in any of its forms.
+pub fn is_bti(w: u32) -> bool {
+    w & 0xFFFF_FF3F == 0xD503_241F
+}
+
+/// `dmb` of any sort.
+pub fn is_dmb(w: u32) -> bool {
+    w & 0xFFFF_F0FF == 0xD503_30BF
+}

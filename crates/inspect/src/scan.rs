@@ -1,0 +1,162 @@
+//! Runs the scanners over a file's code, cut at function bounds, on as many threads as are given.
+
+use crate::bounds::Bounds;
+use crate::elf::Image;
+use crate::isa::{self, Found, Range};
+use crate::model::{Atomic, Machine};
+
+/// Least work worth a thread of its own, in bytes of code.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// What was found, told apart by where it stands.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Inside function bounds.
+    pub inside: Found,
+    /// Outside them, or marked as data.
+    pub outside: Vec<Atomic>,
+}
+
+/// A range with whether a function covers it.
+#[derive(Clone, Copy)]
+struct Piece<'d> {
+    range: Range<'d>,
+    inside: bool,
+}
+
+/// Scans all code of `image` with at most `threads` threads.
+pub fn scan(image: &Image<'_>, bounds: &Bounds<'_>, threads: usize) -> Scan {
+    let pieces = cut(image, bounds);
+    let scanner: fn(Range<'_>, &mut Found) = match image.machine {
+        Machine::X86_64 => isa::x86::scan,
+        Machine::Aarch64 => isa::a64::scan,
+        Machine::Ppc64le => isa::power::scan,
+        Machine::Riscv64 => isa::riscv::scan,
+        Machine::S390x => isa::s390x::scan,
+        Machine::Other(_) => return Scan::default(),
+    };
+    let total: usize = pieces.iter().map(|p| p.range.data.len()).sum();
+    let threads = threads.min(total / CHUNK_BYTES).max(1);
+    // More chunks than threads, taken from one counter, so that an uneven one does not hold all up.
+    let chunks = chunks(&pieces, total / (threads * 4) + 1);
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let work = || {
+        let mut mine: Vec<(usize, Found, Vec<Atomic>)> = Vec::new();
+        loop {
+            let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let Some(chunk) = chunks.get(n) else {
+                return mine;
+            };
+            let (mut inside, mut outside) = (Found::default(), Found::default());
+            for piece in *chunk {
+                scanner(
+                    piece.range,
+                    if piece.inside {
+                        &mut inside
+                    } else {
+                        &mut outside
+                    },
+                );
+            }
+            mine.push((n, inside, outside.atomics));
+        }
+    };
+    let mut parts = if threads == 1 {
+        work()
+    } else {
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let mut all = work();
+            for other in others {
+                match other.join() {
+                    Ok(part) => all.extend(part),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            all
+        })
+    };
+    parts.sort_by_key(|(n, ..)| *n);
+    let mut scan = Scan::default();
+    for (_, inside, mut outside) in parts {
+        scan.inside.append(inside);
+        scan.outside.append(&mut outside);
+    }
+    set_data_apart(image, &mut scan);
+    scan
+}
+
+/// Moves what mapping symbols mark as data out of the functions around it.
+fn set_data_apart(image: &Image<'_>, scan: &mut Scan) {
+    let data = image.data_in_code();
+    if data.is_empty() {
+        return;
+    }
+    let is_data = |address: u64| {
+        let behind = data.partition_point(|r| r.0 <= address);
+        behind.checked_sub(1).is_some_and(|i| address < data[i].1)
+    };
+    let (apart, inside) = std::mem::take(&mut scan.inside.atomics)
+        .into_iter()
+        .partition(|a| is_data(a.address));
+    scan.inside.atomics = inside;
+    let mut apart: Vec<Atomic> = apart;
+    scan.outside.append(&mut apart);
+    scan.outside.sort_by_key(|a| a.address);
+    scan.inside.hints.retain(|(address, _)| !is_data(*address));
+}
+
+/// Cuts the code into functions and what lies between them.
+fn cut<'d>(image: &Image<'d>, bounds: &Bounds<'_>) -> Vec<Piece<'d>> {
+    let mut pieces = Vec::with_capacity(bounds.functions.len() + image.code.len());
+    let mut functions = bounds.functions.iter().peekable();
+    for code in &image.code {
+        let mut at = code.address;
+        let mut push = |from: u64, to: u64, inside: bool| {
+            let (start, end) = ((from - code.address) as usize, (to - code.address) as usize);
+            if let Some(data) = code.data.get(start..end).filter(|d| !d.is_empty()) {
+                pieces.push(Piece {
+                    range: Range {
+                        address: from,
+                        data,
+                    },
+                    inside,
+                });
+            }
+        };
+        while functions.next_if(|f| f.end <= at).is_some() {}
+        while let Some(function) = functions.next_if(|f| f.start < code.end()) {
+            let start = function.start.max(at);
+            if start > at {
+                push(at, start, false);
+            }
+            let end = function.end.min(code.end());
+            if end > start {
+                push(start, end, true);
+                at = end;
+            }
+        }
+        if at < code.end() {
+            push(at, code.end(), false);
+        }
+    }
+    pieces
+}
+
+/// Groups of neighbouring pieces with about `bytes` of code each.
+fn chunks<'p, 'd>(pieces: &'p [Piece<'d>], bytes: usize) -> Vec<&'p [Piece<'d>]> {
+    let bytes = bytes.max(CHUNK_BYTES / 4);
+    let mut chunks = Vec::new();
+    let (mut from, mut size) = (0, 0);
+    for (i, piece) in pieces.iter().enumerate() {
+        size += piece.range.data.len();
+        if size >= bytes {
+            chunks.push(&pieces[from..=i]);
+            (from, size) = (i + 1, 0);
+        }
+    }
+    if from < pieces.len() {
+        chunks.push(&pieces[from..]);
+    }
+    chunks
+}
