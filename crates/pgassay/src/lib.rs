@@ -11,6 +11,7 @@ pub mod cli;
 pub mod commands;
 pub mod exit;
 pub mod pg;
+pub mod report;
 pub mod stop;
 pub mod store;
 pub mod target;

@@ -1,0 +1,418 @@
+//! What a report says, apart from how any format shows it.
+//!
+//! A section is made of blocks; each format renders each kind of block, so a
+//! section written once appears in all of them.
+
+use pgassay_analysis::stats::Estimate;
+use pgassay_analysis::warning::Warning;
+
+/// A whole report.
+#[derive(Debug, Clone)]
+pub struct Document {
+    /// What was measured on what, in one line.
+    pub title: String,
+    /// When, with which program, under which name.
+    pub provenance: String,
+    /// What must be known before anything else: not complete, not your build.
+    pub alarms: Vec<String>,
+    /// The result in plain sentences, the most important first.
+    pub headline: Vec<String>,
+    /// The parts, in order.
+    pub sections: Vec<Section>,
+    /// Every warning, numbered from 1 in the order of first mention.
+    pub notes: Vec<Note>,
+}
+
+impl Document {
+    /// What qualifies the run as a whole and is not said above the headline
+    /// already, each with its number.
+    pub fn run_notes(&self) -> Vec<(usize, &Note)> {
+        let said = |note: &Note| self.alarms.contains(&note.warning.text);
+        let numbered = self.notes.iter().enumerate();
+        numbered
+            .filter(|(_, note)| note.about.is_empty() && !said(note))
+            .map(|(i, note)| (i + 1, note))
+            .collect()
+    }
+}
+
+/// A part of a report under a heading of its own.
+#[derive(Debug, Clone)]
+pub struct Section {
+    /// Stable name, used for links within a page.
+    pub id: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// Whether a terminal's summary has room for it.
+    pub depth: Depth,
+    /// What it says.
+    pub blocks: Vec<Block>,
+}
+
+/// How much a reader has to want to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Shown everywhere.
+    Summary,
+    /// Left out of a terminal's summary.
+    Evidence,
+}
+
+/// One kind of content.
+#[derive(Debug, Clone)]
+pub enum Block {
+    /// A paragraph.
+    Text(String),
+    /// Names and values.
+    Facts(Vec<Fact>),
+    /// Figures in rows.
+    Table(Table),
+    /// A picture; formats without pictures leave it out, its table stands beside it.
+    Chart(Box<Chart>),
+    /// Commands to type.
+    Commands(Vec<String>),
+    /// A heading within the section, and what follows it.
+    Heading(String),
+}
+
+/// A named fact.
+#[derive(Debug, Clone)]
+pub struct Fact {
+    /// What it is.
+    pub name: String,
+    /// Its value, with the unit.
+    pub value: String,
+    /// Where it comes from or what it means, in few words; may be empty.
+    pub remark: String,
+}
+
+impl Fact {
+    /// A fact that needs no remark.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            value: value.into(),
+            remark: String::new(),
+        }
+    }
+
+    /// The same with a remark.
+    pub fn remark(mut self, remark: impl Into<String>) -> Self {
+        self.remark = remark.into();
+        self
+    }
+}
+
+/// A table whose first column names its rows.
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// What the table shows, units and intervals explained.
+    pub caption: String,
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// The rows; each has one cell a column.
+    pub rows: Vec<Vec<Cell>>,
+    /// Long raw detail that a page may keep folded.
+    pub folded: bool,
+    /// Numbers of the notes that qualify every figure in it.
+    pub marks: Vec<usize>,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// Its heading.
+    pub head: String,
+    /// The unit of its figures; may be empty.
+    pub unit: String,
+    /// Where room is short columns of the highest rank go first; 0 always stays.
+    pub rank: u8,
+    /// Figures stand to the right, words to the left.
+    pub figures: bool,
+}
+
+impl Column {
+    /// A column of figures.
+    pub fn figures(head: &str, unit: &str, rank: u8) -> Self {
+        Self {
+            head: head.to_owned(),
+            unit: unit.to_owned(),
+            rank,
+            figures: true,
+        }
+    }
+
+    /// A column of words.
+    pub fn words(head: &str, rank: u8) -> Self {
+        Self {
+            head: head.to_owned(),
+            unit: String::new(),
+            rank,
+            figures: false,
+        }
+    }
+}
+
+/// A cell of a table.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// What stands in it.
+    pub value: Value,
+    /// Numbers of the notes that qualify it.
+    pub marks: Vec<usize>,
+}
+
+/// What stands in a cell.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// Words, or a figure that is exact.
+    Plain(String),
+    /// A figure with its interval.
+    Estimate(Estimate),
+    /// It could not be seen.
+    Missing,
+}
+
+impl Cell {
+    /// A cell without marks.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self {
+            value: Value::Plain(text.into()),
+            marks: Vec::new(),
+        }
+    }
+
+    /// Whether it holds a figure with an interval.
+    pub fn is_estimate(&self) -> bool {
+        matches!(self.value, Value::Estimate(_))
+    }
+
+    /// The same with the notes that qualify it.
+    pub fn marked(mut self, marks: Vec<usize>) -> Self {
+        self.marks.extend(marks);
+        self
+    }
+}
+
+/// A picture as data: what is drawn, not where on the page.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    /// Stable name, unique in the document.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// The same in words, for who can't see it.
+    pub alternative: String,
+    /// How to read it.
+    pub caption: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// What is drawn.
+    pub series: Vec<Series>,
+    /// Faint lines to compare with.
+    pub guides: Vec<Guide>,
+}
+
+/// An axis of a chart.
+#[derive(Debug, Clone)]
+pub struct Axis {
+    /// What it measures, with the unit.
+    pub label: String,
+    /// How values lie on it.
+    pub scale: Scale,
+    /// Where labels stand; empty leaves the choice to the drawing.
+    pub ticks: Vec<f64>,
+}
+
+/// How values lie on an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// In proportion.
+    Linear,
+    /// In proportion and beginning at zero.
+    FromZero,
+    /// By ratio.
+    Log,
+}
+
+/// What belongs together in a chart: one colour, one marker.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// Its name in the legend.
+    pub label: String,
+    /// Which of the palette's looks (colour and marker together) it takes.
+    pub look: usize,
+    /// Estimates with their intervals, joined by a line.
+    pub estimates: Vec<Interval>,
+    /// Single trials.
+    pub dots: Vec<Dot>,
+}
+
+/// An estimate as drawn.
+#[derive(Debug, Clone)]
+pub struct Interval {
+    /// Position.
+    pub x: f64,
+    /// Estimate.
+    pub y: f64,
+    /// Lower end; not a number where there is no interval.
+    pub low: f64,
+    /// Upper end; likewise.
+    pub high: f64,
+    /// What a pointer resting on it reads.
+    pub tip: String,
+}
+
+/// A trial as drawn.
+#[derive(Debug, Clone)]
+pub struct Dot {
+    /// Position.
+    pub x: f64,
+    /// Value.
+    pub y: f64,
+    /// Sideways offset that keeps trials of one position apart, -1 to 1.
+    pub offset: f64,
+    /// What a pointer resting on it reads.
+    pub tip: String,
+}
+
+/// A line to compare with.
+#[derive(Debug, Clone)]
+pub struct Guide {
+    /// Its name in the legend.
+    pub label: String,
+    /// Its course; drawn as far as the chart's range goes, which it does not widen.
+    pub points: Vec<(f64, f64)>,
+    /// Whether the chart's range must reach it.
+    pub in_range: bool,
+}
+
+/// A warning with its number and what it is about.
+#[derive(Debug, Clone)]
+pub struct Note {
+    /// The warning.
+    pub warning: Warning,
+    /// The values that it qualifies, in words; empty for the whole run.
+    pub about: Vec<String>,
+}
+
+impl Note {
+    /// The values that it qualifies, as a list that stays readable.
+    pub fn places(&self) -> String {
+        const NAMED: usize = 4;
+        match self.about.as_slice() {
+            [] => "the whole run".to_owned(),
+            few if few.len() <= NAMED + 1 => few.join("; "),
+            many => format!(
+                "{} and {} other figures",
+                many[..NAMED].join("; "),
+                many.len() - NAMED
+            ),
+        }
+    }
+}
+
+/// Collects the warnings while sections are made, and numbers them.
+#[derive(Debug, Default)]
+pub struct Notes {
+    notes: Vec<Note>,
+}
+
+impl Notes {
+    /// The numbers of these warnings; the same warning keeps its number.
+    pub fn marks(&mut self, warnings: &[Warning], about: &str) -> Vec<usize> {
+        warnings.iter().map(|w| self.mark(w, about)).collect()
+    }
+
+    fn mark(&mut self, warning: &Warning, about: &str) -> usize {
+        let known = self.notes.iter().position(|n| n.warning == *warning);
+        let index = known.unwrap_or_else(|| {
+            self.notes.push(Note {
+                warning: warning.clone(),
+                about: Vec::new(),
+            });
+            self.notes.len() - 1
+        });
+        let about = about.to_owned();
+        if !about.is_empty() && !self.notes[index].about.contains(&about) {
+            self.notes[index].about.push(about);
+        }
+        index + 1
+    }
+
+    /// A cell that holds an estimate, its warnings noted.
+    pub fn estimate(&mut self, estimate: &Estimate, about: &str) -> Cell {
+        Cell {
+            value: Value::Estimate(estimate.clone()),
+            marks: self.marks(&estimate.warnings, about),
+        }
+    }
+
+    /// The same for an estimate that may be missing.
+    pub fn maybe(&mut self, estimate: Option<&Estimate>, about: &str) -> Cell {
+        match estimate {
+            Some(estimate) => self.estimate(estimate, about),
+            None => Cell {
+                value: Value::Missing,
+                marks: Vec::new(),
+            },
+        }
+    }
+
+    /// All notes, in the order of their numbers.
+    pub fn into_notes(self) -> Vec<Note> {
+        self.notes
+    }
+}
+
+impl Table {
+    /// All notes that it or its cells point to, ascending.
+    pub fn all_marks(&self) -> Vec<usize> {
+        let cells = self.rows.iter().flatten().flat_map(|cell| &cell.marks);
+        let mut marks: Vec<usize> = self.marks.iter().chain(cells).copied().collect();
+        marks.sort_unstable();
+        marks.dedup();
+        marks
+    }
+
+    /// Says once what every figure of a row, or every row, would repeat: a note
+    /// on all figures of a row moves to the row's name, one on all rows' names
+    /// to the table.
+    pub fn gather_marks(&mut self) {
+        for row in &mut self.rows {
+            let common = common_marks(row.iter().filter(|c| c.is_estimate()));
+            for cell in row.iter_mut().filter(|c| c.is_estimate()) {
+                cell.marks.retain(|mark| !common.contains(mark));
+            }
+            if let Some(name) = row.first_mut() {
+                name.marks.extend(common);
+                name.marks.sort_unstable();
+                name.marks.dedup();
+            }
+        }
+        let names = || self.rows.iter().filter_map(|row| row.first());
+        self.marks = common_marks(names());
+        for name in self.rows.iter_mut().filter_map(|row| row.first_mut()) {
+            name.marks.retain(|mark| !self.marks.contains(mark));
+        }
+    }
+}
+
+/// The marks that at least two cells share with all others; none of fewer cells.
+fn common_marks<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Vec<usize> {
+    let Some(first) = cells.next() else {
+        return Vec::new();
+    };
+    let mut common = first.marks.clone();
+    let mut others = 0;
+    for cell in cells {
+        others += 1;
+        common.retain(|mark| cell.marks.contains(mark));
+    }
+    match others {
+        0 => Vec::new(),
+        _ => common,
+    }
+}

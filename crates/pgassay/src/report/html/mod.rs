@@ -1,0 +1,252 @@
+//! One self-contained HTML file: no script, no external request, no asset.
+//!
+//! Pictures are inline SVG whose colours are CSS variables, so that light, dark
+//! and print are the same file. Everything foreign goes through `maud`, which
+//! escapes it, after `plain::clean`.
+
+mod chart;
+mod scale;
+mod svg;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::document::{Block, Cell, Column, Document, Fact, Note, Section, Table, Value};
+use super::{number, plain};
+
+const STYLE: &str = include_str!("style.css");
+/// Nothing may be loaded or run, whatever slipped into the page.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// The whole page.
+pub fn render(document: &Document) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (text(&document.title)) " · pgassay" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                a.skip href="#results" { "Skip to the results" }
+                header {
+                    p.kicker { "pgassay" }
+                    h1 { (text(&document.title)) }
+                    @for alarm in &document.alarms {
+                        p.alarm role="note" { (text(alarm)) }
+                    }
+                    div.headline {
+                        @for sentence in &document.headline { p { (text(sentence)) } }
+                    }
+                    (run_notes(document))
+                    (contents(document))
+                }
+                main {
+                    @for section in &document.sections { (self::section(section, &document.notes)) }
+                    (all_notes(&document.notes))
+                }
+                footer { p { (text(&document.provenance)) "." } }
+            }
+        }
+    };
+    let mut page = page.into_string();
+    page.push('\n');
+    page
+}
+
+/// Foreign text: one line, no control characters; maud escapes it.
+fn text(text: &str) -> String {
+    plain::clean(text)
+}
+
+fn contents(document: &Document) -> Markup {
+    html! {
+        nav aria-label="Contents" {
+            ul {
+                @for section in &document.sections {
+                    li { a href={ "#" (section.id) } { (section.title) } }
+                }
+                @if !document.notes.is_empty() {
+                    li { a href="#warnings" { "Warnings (" (document.notes.len()) ")" } }
+                }
+            }
+        }
+    }
+}
+
+fn section(section: &Section, notes: &[Note]) -> Markup {
+    let heading = format!("{}-heading", section.id);
+    html! {
+        section id=(section.id) aria-labelledby=(heading) {
+            h2 id=(heading) { (section.title) }
+            @for (i, block) in section.blocks.iter().enumerate() {
+                @match block {
+                    Block::Text(paragraph) => p { (text(paragraph)) },
+                    Block::Heading(heading) => h3 { (text(heading)) },
+                    Block::Facts(facts) => (self::facts(facts)),
+                    Block::Table(table) => (self::table(table, &format!("{}-{i}", section.id), notes)),
+                    Block::Chart(chart) => (chart::figure(chart)),
+                    Block::Commands(commands) => (self::commands(commands)),
+                }
+            }
+        }
+    }
+}
+
+fn facts(facts: &[Fact]) -> Markup {
+    html! {
+        dl.facts {
+            @for fact in facts {
+                div {
+                    dt { (text(&fact.name)) }
+                    dd {
+                        (text(&fact.value))
+                        @if !fact.remark.is_empty() { " " span.remark { (text(&fact.remark)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn commands(commands: &[String]) -> Markup {
+    let lines: Vec<String> = commands.iter().map(|c| text(c)).collect();
+    html! { pre tabindex="0" aria-label="Commands" { code { (lines.join("\n")) } } }
+}
+
+fn table(table: &Table, id: &str, notes: &[Note]) -> Markup {
+    let caption = format!("{id}-caption");
+    let grid = html! {
+        div.scroll role="region" aria-labelledby=(caption) tabindex="0" {
+            table {
+                caption id=(caption) { (text(&table.caption)) (marks(&table.marks)) }
+                thead { tr { @for column in &table.columns { (head(column)) } } }
+                tbody {
+                    @for row in &table.rows {
+                        tr {
+                            @for (i, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
+                                (self::cell(cell, column, i == 0))
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        (own_notes(table, notes))
+    };
+    html! {
+        @if table.folded {
+            details { summary { "Show " (table.rows.len()) " rows" } (grid) }
+        } @else {
+            (grid)
+        }
+    }
+}
+
+fn head(column: &Column) -> Markup {
+    html! {
+        th scope="col" .n[column.figures] {
+            (text(&column.head))
+            @if !column.unit.is_empty() { " " span.unit { (text(&column.unit)) } }
+        }
+    }
+}
+
+fn cell(cell: &Cell, column: &Column, names_row: bool) -> Markup {
+    let content = html! { (value(&cell.value)) (marks(&cell.marks)) };
+    html! {
+        @if names_row {
+            th scope="row" .n[column.figures] { (content) }
+        } @else {
+            td .n[column.figures] { (content) }
+        }
+    }
+}
+
+fn value(value: &Value) -> Markup {
+    match value {
+        Value::Plain(plain) => html! { (text(plain)) },
+        Value::Missing => html! { span.missing title="could not be seen" { (number::NONE) } },
+        Value::Estimate(estimate) => {
+            let shown = number::shown(estimate);
+            html! {
+                span.value { (shown.value) }
+                @if let Some(interval) = shown.interval {
+                    " " span.interval title=(interval.percent) { (interval.ends) }
+                }
+            }
+        }
+    }
+}
+
+/// Links to the notes, small and raised.
+fn marks(marks: &[usize]) -> Markup {
+    html! {
+        @for mark in marks {
+            sup { a.mark href={ "#warning-" (mark) } aria-label={ "warning " (mark) } { (mark) } }
+        }
+    }
+}
+
+/// The notes of a table, right under it.
+fn own_notes(table: &Table, notes: &[Note]) -> Markup {
+    let marks = table.all_marks();
+    let own = marks
+        .iter()
+        .filter_map(|m| Some((*m, notes.get(m.checked_sub(1)?)?)));
+    let own: Vec<(usize, &Note)> = own.collect();
+    html! {
+        @if !own.is_empty() {
+            ol.notes {
+                @for (number, note) in own {
+                    li value=(number) { (warning(note)) }
+                }
+            }
+        }
+    }
+}
+
+/// What qualifies the run as a whole stands with its headline.
+fn run_notes(document: &Document) -> Markup {
+    let notes = document.run_notes();
+    html! {
+        @if !notes.is_empty() {
+            ol.notes.run {
+                @for (number, note) in notes {
+                    li value=(number) { (warning(note)) }
+                }
+            }
+        }
+    }
+}
+
+fn all_notes(notes: &[Note]) -> Markup {
+    html! {
+        @if !notes.is_empty() {
+            section id="warnings" aria-labelledby="warnings-heading" {
+                h2 id="warnings-heading" { "Warnings" }
+                p { "Each stands beside the values that it qualifies, too." }
+                ol.notes {
+                    @for (i, note) in notes.iter().enumerate() {
+                        li id={ "warning-" (i + 1) } value=(i + 1) {
+                            (warning(note)) " "
+                            span.remark { "Qualifies: " (text(&note.places())) "." }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn warning(note: &Note) -> Markup {
+    let warning = &note.warning;
+    html! {
+        strong { (text(&warning.id)) } ": " (text(&warning.text))
+        @if let Some(remedy) = &warning.remedy { " " em { "What to do:" } " " (text(remedy)) }
+    }
+}

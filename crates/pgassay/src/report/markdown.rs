@@ -1,0 +1,158 @@
+//! GitHub-flavoured markdown: for issues, mailing lists and wikis.
+//!
+//! Tables carry every figure, so pictures are left out.
+
+use super::document::{Block, Cell, Document, Fact, Note, Section, Table, Value};
+use super::{number, plain};
+
+/// The whole report.
+pub fn render(document: &Document) -> String {
+    let mut out = format!("# {}\n\n", escape(&document.title));
+    for alarm in &document.alarms {
+        out.push_str(&format!("> **{}**\n\n", escape(alarm)));
+    }
+    for sentence in &document.headline {
+        out.push_str(&format!("{}\n\n", escape(sentence)));
+    }
+    for (number, note) in document.run_notes() {
+        out.push_str(&format!("> {}\n\n", note_line(number, note)));
+    }
+    for section in &document.sections {
+        push_section(&mut out, section, &document.notes);
+    }
+    push_notes(&mut out, &document.notes);
+    out.push_str(&format!("---\n\n{}\n", escape(&document.provenance)));
+    out
+}
+
+fn push_section(out: &mut String, section: &Section, notes: &[Note]) {
+    out.push_str(&format!("## {}\n\n", section.title));
+    for block in &section.blocks {
+        match block {
+            Block::Text(text) => out.push_str(&format!("{}\n\n", escape(text))),
+            Block::Heading(text) => out.push_str(&format!("### {}\n\n", escape(text))),
+            Block::Facts(facts) => push_facts(out, facts),
+            Block::Table(table) => push_table(out, table, notes),
+            Block::Chart(_) => {}
+            Block::Commands(commands) => {
+                // a fence longer than any run of backticks within
+                let fence = "`".repeat(3.max(longest_run(commands, '`') + 1));
+                let commands: Vec<String> = commands.iter().map(|c| plain::clean(c)).collect();
+                out.push_str(&format!("{fence}sh\n{}\n{fence}\n\n", commands.join("\n")));
+            }
+        }
+    }
+}
+
+fn push_facts(out: &mut String, facts: &[Fact]) {
+    out.push_str("| | | |\n|---|---|---|\n");
+    for fact in facts {
+        out.push_str(&format!(
+            "| {} | {} | {} |\n",
+            escape(&fact.name),
+            escape(&fact.value),
+            escape(&fact.remark)
+        ));
+    }
+    out.push('\n');
+}
+
+fn push_table(out: &mut String, table: &Table, notes: &[Note]) {
+    let heads: Vec<String> = table
+        .columns
+        .iter()
+        .map(|c| match c.unit.as_str() {
+            "" => escape(&c.head),
+            unit => format!("{} ({})", escape(&c.head), escape(unit)),
+        })
+        .collect();
+    out.push_str(&format!("| {} |\n|", heads.join(" | ")));
+    for column in &table.columns {
+        out.push_str(if column.figures { "---:|" } else { "---|" });
+    }
+    out.push('\n');
+    for row in &table.rows {
+        let cells: Vec<String> = row.iter().map(cell).collect();
+        out.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    out.push_str(&format!("\n{}\n\n", escape(&table.caption)));
+    for mark in table.all_marks() {
+        if let Some(note) = notes.get(mark - 1) {
+            out.push_str(&format!("{}\n\n", note_line(mark, note)));
+        }
+    }
+}
+
+fn cell(cell: &Cell) -> String {
+    let mut text = match &cell.value {
+        Value::Plain(text) => escape(text),
+        Value::Missing => number::NONE.to_owned(),
+        Value::Estimate(estimate) => {
+            let shown = number::shown(estimate);
+            match shown.interval {
+                Some(interval) => format!("{} ({})", shown.value, interval.ends),
+                None => shown.value,
+            }
+        }
+    };
+    for mark in &cell.marks {
+        text.push_str(&format!(" \\[{mark}\\]"));
+    }
+    text
+}
+
+fn push_notes(out: &mut String, notes: &[Note]) {
+    if notes.is_empty() {
+        return;
+    }
+    out.push_str("## Warnings\n\n");
+    for (i, note) in notes.iter().enumerate() {
+        out.push_str(&format!(
+            "- {} *({})*\n",
+            note_line(i + 1, note),
+            escape(&note.places())
+        ));
+    }
+    out.push('\n');
+}
+
+fn note_line(number: usize, note: &Note) -> String {
+    let warning = &note.warning;
+    let mut line = format!(
+        "\\[{number}\\] **{}**: {}",
+        escape(&warning.id),
+        escape(&warning.text)
+    );
+    if let Some(remedy) = &warning.remedy {
+        line.push_str(&format!(" What to do: {}", escape(remedy)));
+    }
+    line
+}
+
+/// Takes its meaning from everything that markdown or HTML would read as markup.
+fn escape(text: &str) -> String {
+    let text = plain::clean(text);
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn longest_run(texts: &[String], wanted: char) -> usize {
+    let (mut longest, mut run) = (0, 0);
+    for c in texts.iter().flat_map(|t| t.chars()) {
+        run = if c == wanted { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    longest
+}

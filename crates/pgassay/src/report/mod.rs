@@ -1,0 +1,48 @@
+//! Reports: one [`Analysis`] in, one string out, in every format.
+//!
+//! Everything here is pure: no files, no clock, no environment. What depends on
+//! the reader's terminal is an argument ([`TextStyle`]).
+//!
+//! An analysis becomes a [`document::Document`] first (sections of paragraphs,
+//! tables, facts and charts; see [`sections`]), and each format renders that
+//! document. So no format knows more than another, and a new kind of result is
+//! one new file under `sections/` and one line in its registry.
+
+mod csv;
+pub mod document;
+mod html;
+mod markdown;
+mod number;
+mod plain;
+mod sections;
+mod text;
+
+use pgassay_analysis::Analysis;
+
+pub use csv::csv;
+pub use text::TextStyle;
+
+/// The summary for a terminal, in lines of at most [`TextStyle::width`] columns.
+pub fn text(analysis: &Analysis, style: &TextStyle) -> String {
+    text::render(&sections::document(analysis), style)
+}
+
+/// The report as one self-contained HTML file that asks nothing of any network.
+pub fn html(analysis: &Analysis) -> String {
+    html::render(&sections::document(analysis))
+}
+
+/// The report as GitHub-flavoured markdown.
+pub fn markdown(analysis: &Analysis) -> String {
+    markdown::render(&sections::document(analysis))
+}
+
+/// The document `pgassay/analysis/1`, described by `docs/schema/analysis-1.json`.
+///
+/// A figure that is not a number (nothing to divide by) becomes `null`.
+pub fn json(analysis: &Analysis) -> String {
+    let mut text = serde_json::to_string_pretty(analysis)
+        .expect("an analysis has string keys only, so it always serializes");
+    text.push('\n');
+    text
+}

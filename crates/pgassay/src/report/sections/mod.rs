@@ -1,0 +1,231 @@
+//! The parts of a report, one file each.
+//!
+//! [`SECTIONS`] is the registry: a section is a function from the analysis to
+//! its blocks, or to nothing where the run holds nothing of its kind.
+
+mod cpu;
+mod drift;
+mod host;
+mod latency;
+mod method;
+mod results;
+mod server;
+mod summary;
+mod trials;
+
+use pgassay_analysis::Analysis;
+use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis, RunInfo, RunState, TrialAnalysis};
+
+use super::document::{Block, Document, Dot, Interval, Notes, Section};
+use super::number;
+use pgassay_analysis::stats::Estimate;
+
+/// A section: what it says of an analysis, where it has something to say.
+type Make = fn(&Analysis, &mut Notes) -> Option<Section>;
+
+/// All sections in the order of the report.
+const SECTIONS: &[Make] = &[
+    results::section,
+    summary::section,
+    latency::section,
+    cpu::section,
+    drift::section,
+    server::section,
+    host::section,
+    method::section,
+    trials::section,
+];
+
+/// The report on an analysis, ready for any format.
+pub fn document(analysis: &Analysis) -> Document {
+    let mut notes = Notes::default();
+    notes.marks(&analysis.warnings, "");
+    let mut sections: Vec<Section> = SECTIONS
+        .iter()
+        .filter_map(|make| make(analysis, &mut notes))
+        .collect();
+    for block in sections.iter_mut().flat_map(|s| &mut s.blocks) {
+        if let Block::Table(table) = block {
+            table.gather_marks();
+        }
+    }
+    let alarms = alarms(analysis);
+    Document {
+        title: title(analysis),
+        provenance: provenance(analysis),
+        headline: analysis
+            .headline
+            .iter()
+            .filter(|sentence| !alarms.contains(sentence))
+            .cloned()
+            .collect(),
+        alarms,
+        sections,
+        notes: notes.into_notes(),
+    }
+}
+
+fn title(analysis: &Analysis) -> String {
+    let servers: Vec<String> = analysis.arms.iter().map(short_version).collect();
+    let workload = &analysis.plan.workload.name;
+    match (analysis.run.command.as_str(), servers.as_slice()) {
+        (_, []) => format!("{workload}: nothing was measured"),
+        ("assay", [server]) => format!("{server}, assayed"),
+        (_, [server]) => format!("{workload} on {server}"),
+        (_, several) => format!("{workload}: {}", several.join(" against ")),
+    }
+}
+
+/// `PostgreSQL 15.18`, or the target where the server did not say.
+fn short_version(arm: &ArmAnalysis) -> String {
+    let Some(server) = &arm.server else {
+        return arm.target.clone();
+    };
+    let words: Vec<&str> = server.version.split_whitespace().take(2).collect();
+    words.join(" ")
+}
+
+fn provenance(analysis: &Analysis) -> String {
+    let run = &analysis.run;
+    format!(
+        "Run {}, {} UTC, measured by pgassay {}",
+        run.id,
+        readable_time(&run.started),
+        run.pgassay_version
+    )
+}
+
+/// `2026-11-21T03:04:05.678Z` as `2026-11-21 03:04:05`; other text as it is.
+fn readable_time(rfc3339: &str) -> String {
+    match (rfc3339.get(..10), rfc3339.get(11..19)) {
+        (Some(day), Some(time)) if rfc3339.ends_with('Z') => format!("{day} {time}"),
+        _ => rfc3339.to_owned(),
+    }
+}
+
+/// Warnings that head the result, and a run that is not whole.
+fn alarms(analysis: &Analysis) -> Vec<String> {
+    let heads = analysis.warnings.iter().map(|w| &w.text);
+    let mut alarms: Vec<String> = heads
+        .filter(|text| analysis.headline.contains(text))
+        .cloned()
+        .collect();
+    let told = analysis.warnings.iter().any(|w| w.id == "incomplete");
+    if !told && let Some(standing) = standing(&analysis.run) {
+        alarms.push(standing);
+    }
+    alarms
+}
+
+fn standing(run: &RunInfo) -> Option<String> {
+    let what = match run.state {
+        RunState::Complete => return None,
+        RunState::Interrupted => "This run was interrupted",
+        RunState::ServerDied => "The server died or was lost during this run",
+        RunState::Failed => "This run failed before its end",
+        RunState::Running => "This run is still being measured",
+    };
+    let reason = match &run.reason {
+        Some(reason) => format!(" ({reason})"),
+        None => String::new(),
+    };
+    Some(format!(
+        "{what}{reason}: {} of {} trials were measured. What follows rests on these alone.",
+        run.trials_measured, run.trials_planned
+    ))
+}
+
+/// Every point with its arm, by client count and then in the order of the arms.
+fn points(analysis: &Analysis) -> Vec<(&ArmAnalysis, &PointAnalysis)> {
+    let mut points: Vec<_> = analysis
+        .arms
+        .iter()
+        .flat_map(|arm| arm.points.iter().map(move |point| (arm, point)))
+        .collect();
+    points.sort_by_key(|(_, point)| point.point.clients);
+    points
+}
+
+/// `8 clients`, with the arm before it where there are several.
+fn place(analysis: &Analysis, arm: &ArmAnalysis, clients: u32) -> String {
+    let clients = match clients {
+        1 => "1 client".to_owned(),
+        n => format!("{} clients", number::count(u64::from(n))),
+    };
+    match analysis.arms.len() {
+        0 | 1 => clients,
+        _ => format!("{}, {clients}", arm.label),
+    }
+}
+
+/// The client counts measured, ascending: the labels of a clients axis.
+fn client_ticks(analysis: &Analysis) -> Vec<f64> {
+    let mut clients: Vec<u32> = points(analysis)
+        .iter()
+        .map(|(_, p)| p.point.clients)
+        .collect();
+    clients.dedup();
+    clients.into_iter().map(f64::from).collect()
+}
+
+/// The charts' form of an estimate; `unit` goes into what a pointer reads.
+fn interval(x: f64, estimate: &Estimate, what: &str, unit: &str) -> Interval {
+    let shown = number::shown(estimate);
+    let (low, high, spread) = match shown.interval {
+        Some(interval) => (estimate.low, estimate.high, format!(" ({})", interval.ends)),
+        None => (f64::NAN, f64::NAN, String::new()),
+    };
+    Interval {
+        x,
+        y: estimate.estimate,
+        low,
+        high,
+        tip: format!("{what}: {}{spread} {unit}", shown.value),
+    }
+}
+
+/// One dot a trial, set apart sideways in the order in which they ran.
+fn dots(
+    point: &PointAnalysis,
+    value: impl Fn(&TrialAnalysis) -> Option<f64>,
+    unit: &str,
+) -> Vec<Dot> {
+    let count = point.trials.len();
+    let offset = |i: usize| match count {
+        0 | 1 => 0.0,
+        _ => 2.0 * i as f64 / (count - 1) as f64 - 1.0,
+    };
+    let trials = point.trials.iter().enumerate();
+    trials
+        .filter_map(|(i, trial)| {
+            let y = value(trial)?;
+            Some(Dot {
+                x: f64::from(point.point.clients),
+                y,
+                offset: offset(i),
+                tip: format!("trial {}: {} {unit}", trial.index + 1, number::single(y)),
+            })
+        })
+        .collect()
+}
+
+/// How wide the intervals of a table claim to be, in words.
+fn levels<'a>(estimates: impl Iterator<Item = &'a Estimate>) -> String {
+    let (mut level, mut n) = ((f64::MAX, f64::MIN), (usize::MAX, 0));
+    for e in estimates.filter(|e| e.n > 1) {
+        level = (level.0.min(e.level), level.1.max(e.level));
+        n = (n.0.min(e.n), n.1.max(e.n));
+    }
+    if n.1 == 0 {
+        return "One trial each: no spread can be given.".to_owned();
+    }
+    let level = match (number::share(level.0), number::share(level.1)) {
+        (low, high) if low == high => low,
+        (low, high) => format!("{low} to {high}"),
+    };
+    let n = match n {
+        (low, high) if low == high => format!("{low} trials"),
+        (low, high) => format!("{low} to {high} trials"),
+    };
+    format!("Ranges are {level} intervals over {n}.")
+}

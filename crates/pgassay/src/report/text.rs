@@ -1,0 +1,369 @@
+//! The summary for a terminal, from 20 columns up.
+//!
+//! A table that does not fit gives up precision of layout before it gives up
+//! figures: ranges become percentages, then columns are left out by rank (and
+//! named), and where not even the indispensable ones fit, rows are stacked.
+//! Only [`Depth::Summary`] sections are shown; the rest is in the other formats.
+
+use comfy_table::{CellAlignment, ContentArrangement, Row, Table as Grid, presets};
+use owo_colors::OwoColorize;
+
+use super::document::{Block, Cell, Chart, Depth, Document, Fact, Note, Table, Value};
+use super::{number, plain};
+
+/// What the reader's terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextStyle {
+    /// Columns.
+    pub width: usize,
+    /// Whether to use ANSI colours; NO_COLOR is the caller's to honour.
+    pub color: bool,
+    /// Whether it shows more than ASCII.
+    pub unicode: bool,
+}
+
+/// The narrowest layout that is attempted.
+const NARROWEST: usize = 20;
+/// Running text wider than this is hard to follow.
+const READABLE: usize = 100;
+
+/// The whole summary.
+pub fn render(document: &Document, style: &TextStyle) -> String {
+    let mut page = Page {
+        out: String::new(),
+        style: TextStyle {
+            width: style.width.max(NARROWEST),
+            ..*style
+        },
+    };
+    page.paragraph(&document.title, Tone::Strong);
+    for alarm in &document.alarms {
+        page.paragraph(alarm, Tone::Alarm);
+    }
+    page.blank();
+    for sentence in &document.headline {
+        page.paragraph(sentence, Tone::Normal);
+    }
+    let summaries = document.sections.iter();
+    for section in summaries.filter(|s| s.depth == Depth::Summary) {
+        page.blank();
+        for block in &section.blocks {
+            page.block(block);
+        }
+    }
+    page.notes(&document.notes);
+    page.blank();
+    page.paragraph(&document.provenance, Tone::Quiet);
+    page.out
+}
+
+/// How a line is coloured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tone {
+    Normal,
+    Strong,
+    Quiet,
+    Alarm,
+}
+
+struct Page {
+    out: String,
+    style: TextStyle,
+}
+
+impl Page {
+    fn blank(&mut self) {
+        self.out.push('\n');
+    }
+
+    fn line(&mut self, line: &str, tone: Tone) {
+        let line = line.trim_end();
+        let line = match (self.style.color, tone) {
+            (false, _) | (true, Tone::Normal) => line.to_owned(),
+            (true, Tone::Strong) => line.bold().to_string(),
+            (true, Tone::Quiet) => line.dimmed().to_string(),
+            (true, Tone::Alarm) => line.yellow().bold().to_string(),
+        };
+        self.out.push_str(&line);
+        self.out.push('\n');
+    }
+
+    /// Foreign text, cleaned and in the characters that the terminal has.
+    fn leaf(&self, text: &str) -> String {
+        let text = plain::clean(text);
+        match self.style.unicode {
+            true => text,
+            false => plain::ascii(&text),
+        }
+    }
+
+    fn paragraph(&mut self, text: &str, tone: Tone) {
+        let width = self.style.width.min(READABLE);
+        for line in wrapped(vec![vec![self.leaf(text)]], width) {
+            self.line(&line, tone);
+        }
+    }
+
+    fn block(&mut self, block: &Block) {
+        match block {
+            Block::Text(text) => self.paragraph(text, Tone::Normal),
+            Block::Heading(text) => self.paragraph(text, Tone::Strong),
+            Block::Facts(facts) => self.facts(facts),
+            Block::Table(table) => self.table(table),
+            Block::Chart(chart) => self.sparklines(chart),
+            Block::Commands(commands) => {
+                for command in commands {
+                    let command = self.leaf(command);
+                    self.line(&format!("  {command}"), Tone::Normal);
+                }
+            }
+        }
+    }
+
+    fn facts(&mut self, facts: &[Fact]) {
+        let rows = facts
+            .iter()
+            .map(|fact| {
+                let value = match fact.remark.as_str() {
+                    "" => fact.value.clone(),
+                    remark => format!("{} ({remark})", fact.value),
+                };
+                vec![self.leaf(&fact.name), self.leaf(&value)]
+            })
+            .collect();
+        for line in wrapped(rows, self.style.width) {
+            self.line(&line, Tone::Normal);
+        }
+    }
+
+    /// The course of each series of estimates, one character a point.
+    fn sparklines(&mut self, chart: &Chart) {
+        const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+        let several = chart.series.len() > 1;
+        let mut rows = Vec::new();
+        for series in &chart.series {
+            let values = || series.estimates.iter().map(|e| e.y);
+            let top = values().fold(0.0, f64::max);
+            let all_drawable = values().all(|v| v.is_finite() && v >= 0.0);
+            if !self.style.unicode || series.estimates.len() < 2 || top <= 0.0 || !all_drawable {
+                continue;
+            }
+            let bar = |v: f64| BARS[((v / top * 8.0).ceil() as usize).clamp(1, 8) - 1];
+            let name = match several {
+                true => format!("{}: {}", chart.title, series.label),
+                false => chart.title.clone(),
+            };
+            rows.push(vec![self.leaf(&name), values().map(bar).collect()]);
+        }
+        if rows.is_empty() {
+            return;
+        }
+        for line in wrapped(rows, self.style.width) {
+            self.line(&line, Tone::Normal);
+        }
+    }
+
+    fn table(&mut self, table: &Table) {
+        let highest = table.columns.iter().map(|c| c.rank).max().unwrap_or(0);
+        let percents = (0..=highest).rev().map(|rank| (Form::Percent, rank));
+        let layouts = std::iter::once((Form::Range, highest)).chain(percents);
+        let fitting = layouts
+            .map(|(form, rank)| (rank, self.grid(table, form, rank)))
+            .find(|(_, grid)| natural_width(grid) <= self.style.width);
+        let Some((rank, grid)) = fitting else {
+            return self.stacked(table);
+        };
+        let heads = table
+            .columns
+            .iter()
+            .filter(|c| c.rank <= rank && !c.unit.is_empty());
+        let head_lines = 1 + heads.count().min(1);
+        for (i, line) in grid.lines().enumerate() {
+            let tone = match i < head_lines {
+                true => Tone::Quiet,
+                false => Tone::Normal,
+            };
+            self.line(&line, tone);
+        }
+        let left_out: Vec<&str> = table
+            .columns
+            .iter()
+            .filter(|c| c.rank > rank)
+            .map(|c| c.head.as_str())
+            .collect();
+        let mut caption = table.caption.clone();
+        if !left_out.is_empty() {
+            caption.push_str(&format!(
+                " Left out at this width: {}.",
+                left_out.join(", ")
+            ));
+        }
+        self.paragraph(&caption, Tone::Quiet);
+    }
+
+    fn grid(&self, table: &Table, form: Form, rank: u8) -> Grid {
+        let shown = |i: &usize| table.columns[*i].rank <= rank;
+        let indices: Vec<usize> = (0..table.columns.len()).filter(shown).collect();
+        let noted = table.rows.iter().flatten().any(|c| !c.marks.is_empty());
+        let mut head: Vec<String> = indices
+            .iter()
+            .map(|i| {
+                let column = &table.columns[*i];
+                self.leaf(&column.head) + "\n" + &self.leaf(&column.unit)
+            })
+            .map(|head| head.trim_end().to_owned())
+            .collect();
+        if noted {
+            head.push("note".to_owned());
+        }
+        let rows = table.rows.iter().map(|row| {
+            let cells = indices.iter().filter_map(|i| row.get(*i));
+            let mut cells: Vec<String> = cells.map(|c| self.cell(c, form)).collect();
+            if noted {
+                cells.push(marks(row));
+            }
+            cells
+        });
+        let mut grid = bare();
+        grid.set_header(Row::from(head));
+        for row in rows {
+            grid.add_row(Row::from(row));
+        }
+        gaps(&mut grid);
+        for (place, i) in indices.iter().enumerate() {
+            if let Some(column) = grid.column_mut(place) {
+                column.set_cell_alignment(match table.columns[*i].figures {
+                    true => CellAlignment::Right,
+                    false => CellAlignment::Left,
+                });
+            }
+        }
+        grid
+    }
+
+    fn cell(&self, cell: &Cell, form: Form) -> String {
+        let text = match &cell.value {
+            Value::Plain(text) => shortened(text),
+            Value::Missing => number::NONE.to_owned(),
+            Value::Estimate(estimate) => {
+                let shown = number::shown(estimate);
+                match (shown.interval, form) {
+                    (None, _) => shown.value,
+                    (Some(i), Form::Range) => format!("{} ({})", shown.value, i.ends),
+                    (Some(i), Form::Percent) => format!("{} {}", shown.value, i.percent),
+                }
+            }
+        };
+        self.leaf(&text)
+    }
+
+    /// One block a row, one line a figure: for very narrow terminals.
+    fn stacked(&mut self, table: &Table) {
+        for row in &table.rows {
+            let mut lines = Vec::new();
+            for (column, cell) in table.columns.iter().zip(row) {
+                let name = match column.unit.as_str() {
+                    "" => column.head.clone(),
+                    unit => format!("{}, {unit}", column.head),
+                };
+                lines.push(vec![self.leaf(&name), self.cell(cell, Form::Percent)]);
+            }
+            let marks = marks(row);
+            if !marks.is_empty() {
+                lines.push(vec!["note".to_owned(), marks]);
+            }
+            for line in wrapped(lines, self.style.width) {
+                self.line(&line, Tone::Normal);
+            }
+            self.blank();
+        }
+        self.paragraph(&table.caption, Tone::Quiet);
+    }
+
+    fn notes(&mut self, notes: &[Note]) {
+        if notes.is_empty() {
+            return;
+        }
+        self.blank();
+        self.line("Warnings", Tone::Alarm);
+        let rows = notes
+            .iter()
+            .enumerate()
+            .map(|(i, note)| {
+                let mut text = format!("{}: {}", note.warning.id, note.warning.text);
+                if let Some(remedy) = &note.warning.remedy {
+                    text.push_str(&format!(" What to do: {remedy}"));
+                }
+                text.push_str(&format!(" ({})", note.places()));
+                vec![format!("{}", i + 1), self.leaf(&text)]
+            })
+            .collect();
+        for line in wrapped(rows, self.style.width.min(READABLE)) {
+            self.line(&line, Tone::Normal);
+        }
+    }
+}
+
+/// How much room an interval takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Both ends.
+    Range,
+    /// The larger distance as a percentage.
+    Percent,
+}
+
+/// Numbers of the notes that a row's cells point to.
+fn marks(row: &[Cell]) -> String {
+    let mut marks: Vec<usize> = row.iter().flat_map(|c| c.marks.iter().copied()).collect();
+    marks.sort_unstable();
+    marks.dedup();
+    let marks: Vec<String> = marks.iter().map(usize::to_string).collect();
+    marks.join(",")
+}
+
+/// A long name must not push the figures off the screen.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 24;
+    if text.chars().count() <= LONGEST {
+        return text.to_owned();
+    }
+    text.chars().take(LONGEST - 1).chain(['…']).collect()
+}
+
+/// A grid without lines that leaves its width to the content.
+fn bare() -> Grid {
+    let mut grid = Grid::new();
+    grid.load_style(presets::NOTHING);
+    grid.force_no_tty();
+    grid.set_content_arrangement(ContentArrangement::Disabled);
+    grid
+}
+
+/// Two spaces between columns, none outside.
+fn gaps(grid: &mut Grid) {
+    let last = grid.column_count().saturating_sub(1);
+    for i in 0..=last {
+        if let Some(column) = grid.column_mut(i) {
+            column.set_padding((0, if i == last { 0 } else { 2 }));
+        }
+    }
+}
+
+fn natural_width(grid: &Grid) -> usize {
+    let widths = grid.column_max_content_widths();
+    let gaps = widths.len().saturating_sub(1) * 2;
+    widths.iter().map(|w| usize::from(*w)).sum::<usize>() + gaps
+}
+
+/// Rows whose last column wraps within the width.
+fn wrapped(rows: Vec<Vec<String>>, width: usize) -> Vec<String> {
+    let mut grid = bare();
+    grid.set_content_arrangement(ContentArrangement::Dynamic);
+    grid.set_width(width.min(usize::from(u16::MAX)) as u16);
+    for row in rows {
+        grid.add_row(Row::from(row));
+    }
+    gaps(&mut grid);
+    grid.lines().collect()
+}
