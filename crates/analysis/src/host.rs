@@ -1,7 +1,18 @@
 //! The machine, out of the recorded texts of `/proc` and `/sys`.
+//!
+//! The texts are keyed by their source: a path, a path with `*` where the CPUs'
+//! own files are put together (a line `CPU-LIST: TEXT` for each different
+//! text), or the name of a system call. Nothing here fails: what is missing or
+//! not understood stays none.
+
+mod arm;
+mod cpu;
+mod limits;
+mod surroundings;
 
 use std::collections::BTreeMap;
 
+use procfs_core::{FromRead, Meminfo};
 use serde::{Deserialize, Serialize};
 
 use crate::record::Reading;
@@ -55,13 +66,111 @@ pub struct HostSummary {
     pub clock_source: Option<String>,
     /// CPU frequency governor, where the kernel has one.
     pub cpu_governor: Option<String>,
+    /// File system and device under the data directory: `ext4 on nvme0n1`.
+    pub data_device: Option<String>,
+}
+
+impl HostSummary {
+    /// The memory that a server may use: the machine's, or the container's
+    /// limit where that is less.
+    pub fn usable_memory_bytes(&self) -> Option<u64> {
+        match (self.memory_bytes, self.memory_limit_bytes) {
+            (Some(memory), Some(limit)) => Some(memory.min(limit)),
+            (memory, limit) => memory.or(limit),
+        }
+    }
+}
+
+/// The recorded texts, and the ways to look into them.
+#[derive(Clone, Copy)]
+struct Texts<'a>(&'a BTreeMap<String, Reading>);
+
+impl<'a> Texts<'a> {
+    /// A source's text, without the white space around it.
+    fn get(self, source: &str) -> Option<&'a str> {
+        self.0.get(source).and_then(Reading::text).map(str::trim)
+    }
+
+    /// A source's text, where it is not empty.
+    fn filled(self, source: &str) -> Option<&'a str> {
+        self.get(source).filter(|text| !text.is_empty())
+    }
+
+    /// The lines of what was put together for the CPUs: their list, the text.
+    fn grouped(self, source: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.get(source)
+            .unwrap_or_default()
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+    }
+
+    /// All sources with this beginning and end.
+    fn sources(self, start: &'a str, end: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.0
+            .range(start.to_owned()..)
+            .take_while(move |(source, _)| source.starts_with(start))
+            .filter(move |(source, _)| source.ends_with(end))
+            .filter_map(|(source, reading)| Some((source.as_str(), reading.text()?.trim())))
+    }
 }
 
 /// Reads the recorded texts; what is missing or not understood stays none.
 pub fn summarise(texts: &BTreeMap<String, Reading>) -> HostSummary {
-    let text = |path: &str| texts.get(path).and_then(Reading::text);
+    let texts = Texts(texts);
+    let architecture = texts.filled("uname machine").map(str::to_owned);
+    let processors = cpu::processors(texts);
+    let caches = cpu::last_level_cache(texts);
+    let meminfo = texts
+        .get("/proc/meminfo")
+        .and_then(|text| Meminfo::from_read(text.as_bytes()).ok());
+    let nodes = texts
+        .sources("/sys/devices/system/node/node", "/cpulist")
+        .count();
     HostSummary {
-        kernel: text("/proc/sys/kernel/osrelease").map(|t| t.trim().to_owned()),
-        ..HostSummary::default()
+        architecture,
+        cpu_model: processors.model,
+        cpus: processors.allowed,
+        cores: processors.cores,
+        sockets: processors.sockets,
+        numa_nodes: u32::try_from(nodes).ok().filter(|&nodes| nodes > 0),
+        cpu_features: processors.features,
+        last_level_cache_bytes: caches.map(|caches| caches.one),
+        last_level_cache_total_bytes: caches.map(|caches| caches.all),
+        memory_bytes: meminfo.as_ref().map(|m| m.mem_total),
+        memory_limit_bytes: limits::memory(texts),
+        cpu_quota: limits::cpu_quota(texts),
+        page_size_bytes: texts
+            .get("getconf PAGESIZE")
+            .and_then(|text| text.parse().ok()),
+        huge_page_size_bytes: meminfo.as_ref().and_then(|m| m.hugepagesize),
+        huge_pages_total: meminfo.as_ref().and_then(|m| m.hugepages_total),
+        huge_pages_free: meminfo.as_ref().and_then(|m| m.hugepages_free),
+        transparent_huge_pages: texts
+            .get("/sys/kernel/mm/transparent_hugepage/enabled")
+            .and_then(chosen)
+            .map(str::to_owned),
+        kernel: texts
+            .filled("/proc/sys/kernel/osrelease")
+            .map(str::to_owned),
+        distribution: texts
+            .get("/etc/os-release")
+            .and_then(surroundings::distribution),
+        virtualisation: surroundings::virtualisation(texts),
+        container: surroundings::container(texts),
+        clock_source: texts
+            .filled("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+            .map(str::to_owned),
+        cpu_governor: cpu::governor(texts),
+        data_device: surroundings::data_device(texts),
     }
 }
+
+/// The chosen one of a kernel's list: `madvise` of `always [madvise] never`.
+fn chosen(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once('[')?;
+    let (chosen, _) = rest.split_once(']')?;
+    Some(chosen)
+}
+
+#[cfg(test)]
+mod tests;

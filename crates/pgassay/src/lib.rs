@@ -10,6 +10,7 @@ pub mod bench;
 pub mod cli;
 pub mod commands;
 pub mod exit;
+pub mod host;
 pub mod pg;
 pub mod report;
 pub mod stop;

@@ -1,0 +1,74 @@
+//! The limits that a container or slice puts on this process.
+//!
+//! A limit can stand at each level of a control group's path, and inside a
+//! container the visible root may already be the container's own group; so every
+//! level that is visible is recorded, and the strictest counts when analysed.
+
+use pgassay_analysis::record::Reading;
+use procfs_core::FromBufRead;
+use procfs_core::ProcessCGroups;
+
+use super::HostFacts;
+use super::place::mounts;
+use super::reader::Reader;
+
+/// Files of a group: version 2, then version 1 (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/).
+const FILES: &[&str] = &[
+    "memory.max",
+    "memory.high",
+    "cpu.max",
+    "cpuset.cpus.effective",
+    "memory.limit_in_bytes",
+    "cpu.cfs_quota_us",
+    "cpu.cfs_period_us",
+    "cpuset.effective_cpus",
+];
+
+/// Records the limits of each group that this process is in.
+pub(super) fn record(reader: &Reader, facts: &mut HostFacts) {
+    let Some(text) = reader.value("/proc/self/cgroup") else {
+        return;
+    };
+    let Ok(groups) = ProcessCGroups::from_buf_read(text.as_bytes()) else {
+        return;
+    };
+    let mounts = mounts(reader);
+    for group in &groups.0 {
+        // Version 2 has the hierarchy 0 and names no controllers.
+        let mount = mounts.iter().find(|mount| {
+            if group.controllers.iter().all(String::is_empty) {
+                mount.fs_type == "cgroup2"
+            } else {
+                mount.fs_type == "cgroup"
+                    && group
+                        .controllers
+                        .iter()
+                        .all(|name| mount.super_options.contains_key(name))
+            }
+        });
+        let Some(mount) = mount else { continue };
+        let point = mount.mount_point.to_string_lossy();
+        // A mount can begin below the hierarchy's root: a container's own group.
+        let path = group.pathname.as_str();
+        let path = if mount.root == "/" {
+            path
+        } else {
+            path.strip_prefix(&mount.root).unwrap_or("")
+        };
+        let mut path = path.trim_end_matches('/');
+        loop {
+            for file in FILES {
+                let source = format!("{point}{path}/{file}");
+                // A group has the files of its own controllers only: the
+                // others' absence says nothing.
+                if let reading @ Reading::Text(_) = reader.read(&source) {
+                    facts.insert(source, reading);
+                }
+            }
+            match path.rfind('/') {
+                Some(end) => path = &path[..end],
+                None => break,
+            }
+        }
+    }
+}
