@@ -7,10 +7,24 @@
 
 pub mod caveat;
 pub mod estimate;
+pub mod family;
+pub mod forecast;
+pub mod noise_floor;
 #[cfg(test)]
 mod oracles;
 mod order;
+pub mod paired;
 mod rank_null;
+pub mod sequential;
+pub mod simulate;
+pub mod unpaired;
+pub mod verdict;
 
 pub use caveat::Caveat;
 pub use estimate::{Estimate, FEWEST, LEVEL, relative_spread, summarize, summarize_positive};
+pub use forecast::{Forecast, forecast};
+pub use noise_floor::NoiseFloor;
+pub use paired::{Comparison, compare, compare_launches};
+pub use sequential::{Decision, Sequential};
+pub use unpaired::compare_runs;
+pub use verdict::{Direction, Rule, StatsError, Verdict};

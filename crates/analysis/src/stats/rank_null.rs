@@ -152,7 +152,6 @@ pub(crate) fn normal_cdf(z: f64) -> f64 {
 }
 
 /// Φ⁻¹(p), p clamped to the open interval (0, 1).
-#[allow(dead_code)]
 pub(crate) fn normal_quantile(p: f64) -> f64 {
     Normal::standard().inverse_cdf(p.clamp(1e-300, 1.0 - 1e-16))
 }

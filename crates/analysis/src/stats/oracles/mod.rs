@@ -82,3 +82,15 @@ fn mann_whitney_p_estimate_and_intervals_are_those_of_r_and_scipy() {
     }
     assert_eq!(cases, 8 + 8);
 }
+
+#[test]
+fn holm_is_that_of_r() {
+    let mut cases = 0;
+    for row in rows(R, "holm") {
+        for (got, want) in family::holm(&numbers(row[1])).iter().zip(numbers(row[2])) {
+            close(*got, want, "adjusted p");
+        }
+        cases += 1;
+    }
+    assert_eq!(cases, 5);
+}
