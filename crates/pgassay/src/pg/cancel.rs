@@ -5,6 +5,7 @@ use super::conninfo::Conninfo;
 use super::dial::{Endpoint, dial};
 use super::error::ConnectError;
 use super::startup::broken;
+use super::tls::{Asked, Tls};
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub struct CancelKey {
     pub(super) server: String,
     pub(super) process_id: i32,
     pub(super) secret_key: i32,
+    pub(super) tls: Option<Tls>,
 }
 
 impl std::fmt::Debug for CancelKey {
@@ -35,6 +37,16 @@ impl CancelKey {
         let deadline = Instant::now().checked_add(timeout);
         let transport = dial(&self.endpoint, &self.server, &self.conninfo, deadline)?;
         let mut channel = Channel::new(transport);
+        if let Some(tls) = &self.tls {
+            channel = match tls.ask(channel, &self.server, &self.conninfo, deadline)? {
+                Asked::Secured(channel, _) => channel,
+                Asked::Plain(_) => {
+                    return Err(ConnectError::TlsRequired {
+                        server: self.server.clone(),
+                    });
+                }
+            };
+        }
         let mut out = BytesMut::new();
         frontend::cancel_request(self.process_id, self.secret_key, &mut out);
         let fault = |error| broken(error, &self.server, &self.conninfo, "cancelling");

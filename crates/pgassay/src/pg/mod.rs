@@ -7,6 +7,7 @@
 //! about strings, files, modes and retries are here.
 
 mod cancel;
+mod certificate;
 mod channel;
 mod connect;
 mod conninfo;
@@ -16,10 +17,12 @@ mod error;
 mod secret;
 mod session;
 mod startup;
+mod tls;
 mod transport;
+mod verifier;
 
 pub use cancel::CancelKey;
-pub use connect::connect;
+pub use connect::{Connector, connect};
 pub use conninfo::{
     AuthMethod, ChannelBinding, Conninfo, ConninfoError, FileSeen, Host, Keepalives, Place,
     RequireAuth, RootCert, SessionAttrs, SslMode, Surroundings, ThisProcess, TlsSettings,

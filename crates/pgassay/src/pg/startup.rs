@@ -321,6 +321,11 @@ pub(super) fn broken(
             after: conninfo.connect_timeout.unwrap_or_default(),
         },
         ChannelError::Protocol(why) => ConnectError::Protocol { server, why },
+        // In TLS 1.3 the server judges our certificate after our handshake.
+        ChannelError::Io(error) if is_alert(&error) => ConnectError::Tls {
+            server,
+            why: format!("{error}; does the server trust the client certificate, or ask for one?"),
+        },
         ChannelError::Io(error) => ConnectError::Io {
             server,
             doing,
@@ -339,4 +344,11 @@ pub(super) fn broken(
             ),
         },
     }
+}
+
+fn is_alert(error: &std::io::Error) -> bool {
+    let inner = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::AlertReceived(_)))
 }

@@ -200,6 +200,11 @@ impl TlsTransport {
         self.session.peer_certificates()?.first().map(AsRef::as_ref)
     }
 
+    /// The application protocol that the server confirmed.
+    pub(super) fn alpn(&self) -> Option<&[u8]> {
+        self.session.alpn_protocol()
+    }
+
     fn has_buffered(&self) -> bool {
         // `taken < filled` is ciphertext that the session would not take
         // before its plaintext is read.

@@ -87,8 +87,8 @@ fn did_you_mean(nearest: &Option<&'static str>) -> String {
     nearest.map_or_else(String::new, |known| format!("; did you mean \"{known}\"?"))
 }
 
-/// libpq's `sslmode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// libpq's `sslmode`, from the weakest to the strictest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SslMode {
     /// Never TLS.
     Disable,
