@@ -13,6 +13,7 @@ pub mod exit;
 pub mod host;
 pub mod pg;
 pub mod report;
+pub mod script;
 pub mod stop;
 pub mod store;
 pub mod target;

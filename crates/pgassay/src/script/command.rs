@@ -1,0 +1,557 @@
+//! The commands of a script and their compilation.
+
+use super::expr::{Expr, Slot};
+use super::split::{Piece, split};
+use super::token::{is_name_byte, is_name_start, tokens};
+use super::{Mistake, Symbols, parser};
+
+/// One command. Numbers are places in the script's command list.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// An SQL command, with what follows it by `\gset` or `\aset`.
+    Sql(Box<Sql>),
+    /// `\set name expression`
+    Set(Slot, Expr),
+    /// `\sleep`
+    Sleep(SleepTime),
+    /// `\setshell name command …`
+    SetShell(Slot, Vec<ShellWord>),
+    /// `\shell command …`
+    Shell(Vec<ShellWord>),
+    /// `\if expression`; where it does not hold the run goes on at `otherwise`, with the test of an
+    /// `\elif`, or after an `\else` or `\endif`.
+    If {
+        /// the condition
+        condition: Expr,
+        /// the next `\elif`, `\else` or `\endif` of this conditional
+        otherwise: usize,
+    },
+    /// `\elif expression`; reached from the branch above it, the conditional is over.
+    Elif {
+        /// the condition
+        condition: Expr,
+        /// the next `\elif`, `\else` or `\endif`
+        otherwise: usize,
+        /// the `\endif`
+        end: usize,
+    },
+    /// `\else`; reached from the branch above it, the conditional is over.
+    Else {
+        /// the `\endif`
+        end: usize,
+    },
+    /// `\endif`
+    Endif,
+    /// `\startpipeline`
+    StartPipeline,
+    /// `\syncpipeline`
+    SyncPipeline,
+    /// `\endpipeline`
+    EndPipeline,
+}
+
+/// An SQL command in the forms that the protocols need.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sql {
+    /// As written, without the semicolon.
+    pub text: String,
+    /// For the simple protocol: text and variables in turn.
+    pub parts: Vec<Part>,
+    /// For the extended protocol: with `$1`, `$2` … in the variables' places.
+    pub parametrized: String,
+    /// The variables in the places of `$1`, `$2` …
+    pub params: Vec<Slot>,
+    /// Where the result goes.
+    pub capture: Option<Capture>,
+    /// The line on which it begins, from 1.
+    pub line: usize,
+}
+
+/// A piece of a statement for the simple protocol.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// Text that stays.
+    Text(String),
+    /// A variable; where it is not set, its name stays as written.
+    Var(Slot),
+}
+
+/// What happens to a statement's rows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Capture {
+    /// `\gset`: the one row of the last statement becomes variables.
+    Gset(VarPrefix),
+    /// `\aset`: the last row of each statement becomes variables.
+    Aset(VarPrefix),
+}
+
+/// What stands before a column's name in its variable's name.
+pub type VarPrefix = String;
+
+/// A word of a shell command.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ShellWord {
+    /// Text.
+    Text(String),
+    /// A variable's text.
+    Var(Slot),
+}
+
+/// How long `\sleep` waits.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SleepTime {
+    /// This many microseconds.
+    Micros(i64),
+    /// As many units as the variable says, of so many microseconds each.
+    Var(Slot, i64),
+}
+
+/// pgbench's MAX_ARGS less the statement itself.
+const MAX_PARAMS: usize = 255;
+
+/// Whether a variable may have this name: ASCII letters, digits, underscores and anything beyond
+/// ASCII, not beginning with a digit.
+pub fn valid_name(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    bytes.first().copied().is_some_and(is_name_start) && bytes.iter().copied().all(is_name_byte)
+}
+
+/// Compiles a script's text into its commands.
+pub(super) fn compile(text: &str, symbols: &mut Symbols) -> Result<Vec<Command>, Mistake> {
+    let mut compiler = Compiler {
+        text,
+        symbols,
+        commands: Vec::new(),
+        open: Vec::new(),
+        in_pipeline: false,
+    };
+    for piece in split(text) {
+        match piece {
+            Piece::Sql { offset, text } => compiler.sql(offset, text)?,
+            Piece::Backslash { offset, end } => compiler.backslash(offset, end)?,
+        }
+    }
+    if let Some(open) = compiler.open.last() {
+        return Err(Mistake::new(open.offset, "\\if without matching \\endif"));
+    }
+    Ok(compiler.commands)
+}
+
+/// An `\if` whose `\endif` has not come.
+struct Open {
+    offset: usize,
+    /// The last test, whose `otherwise` is not known yet.
+    test: usize,
+    /// Commands whose `end` is not known yet.
+    ends: Vec<usize>,
+    has_else: bool,
+}
+
+struct Compiler<'a> {
+    text: &'a str,
+    symbols: &'a mut Symbols,
+    commands: Vec<Command>,
+    open: Vec<Open>,
+    in_pipeline: bool,
+}
+
+/// A word of a backslash command and the byte at which it begins.
+#[derive(Clone, Copy)]
+struct Word<'a> {
+    text: &'a str,
+    offset: usize,
+}
+
+impl Compiler<'_> {
+    fn sql(&mut self, offset: usize, text: String) -> Result<(), Mistake> {
+        let mut parts = Vec::new();
+        let mut params = Vec::new();
+        let mut parametrized = String::with_capacity(text.len());
+        let bytes = text.as_bytes();
+        let mut kept = 0;
+        let mut at = 0;
+        while let Some(colon) = bytes[at..].iter().position(|b| *b == b':').map(|n| at + n) {
+            let name_length = if bytes.get(colon + 1).copied().is_some_and(is_name_start) {
+                bytes[colon + 1..]
+                    .iter()
+                    .take_while(|b| is_name_byte(**b))
+                    .count()
+            } else {
+                0
+            };
+            if name_length == 0 {
+                // A double colon is a cast, whatever follows it.
+                at = colon + bytes[colon..].iter().take_while(|b| **b == b':').count();
+                continue;
+            }
+            at = colon + 1 + name_length;
+            let slot = self.symbols.slot(&text[colon + 1..at]);
+            if params.len() == MAX_PARAMS {
+                return Err(Mistake::new(
+                    offset,
+                    format!("statement has too many arguments (maximum is {MAX_PARAMS})"),
+                ));
+            }
+            params.push(slot);
+            if kept < colon {
+                parts.push(Part::Text(text[kept..colon].to_owned()));
+            }
+            parts.push(Part::Var(slot));
+            parametrized.push_str(&text[kept..colon]);
+            parametrized.push_str(&format!("${}", params.len()));
+            kept = at;
+        }
+        if kept < text.len() {
+            parts.push(Part::Text(text[kept..].to_owned()));
+            parametrized.push_str(&text[kept..]);
+        }
+        let line = self.text[..offset].matches('\n').count() + 1;
+        self.commands.push(Command::Sql(Box::new(Sql {
+            text,
+            parts,
+            parametrized,
+            params,
+            capture: None,
+            line,
+        })));
+        Ok(())
+    }
+
+    fn backslash(&mut self, offset: usize, end: usize) -> Result<(), Mistake> {
+        let words = words(self.text, offset + 1, end);
+        let Some((command, arguments)) = words.split_first() else {
+            return Err(Mistake::new(offset, "invalid command: a backslash alone"));
+        };
+        let none = || match arguments.first() {
+            Some(extra) => Err(Mistake::new(
+                extra.offset,
+                format!("unexpected argument ({}) in \\{}", extra.text, command.text),
+            )),
+            None => Ok(()),
+        };
+        let missing =
+            |what: &str| Mistake::new(end, format!("missing {what} in \\{}", command.text));
+        match command.text.to_ascii_lowercase().as_str() {
+            "set" => {
+                let name = arguments.first().ok_or_else(|| missing("argument"))?;
+                let slot = self.variable(*name)?;
+                let start = name.offset + name.text.len();
+                if arguments.len() == 1 {
+                    return Err(missing("expression"));
+                }
+                let expr = self.expression(start, end)?;
+                self.commands.push(Command::Set(slot, expr));
+            }
+            "if" => {
+                let condition = self.condition(command, end)?;
+                let test = self.commands.len();
+                self.open.push(Open {
+                    offset,
+                    test,
+                    ends: Vec::new(),
+                    has_else: false,
+                });
+                self.commands.push(Command::If {
+                    condition,
+                    otherwise: test,
+                });
+            }
+            "elif" => {
+                let condition = self.condition(command, end)?;
+                let here = self.commands.len();
+                self.next_branch(offset, "elif", here)?;
+                self.commands.push(Command::Elif {
+                    condition,
+                    otherwise: here,
+                    end: here,
+                });
+            }
+            "else" => {
+                none()?;
+                let here = self.commands.len();
+                self.next_branch(offset, "else", here)?;
+                self.commands.push(Command::Else { end: here });
+            }
+            "endif" => {
+                none()?;
+                let Some(open) = self.open.pop() else {
+                    return Err(Mistake::new(offset, "unmatched \\endif"));
+                };
+                let here = self.commands.len();
+                if !open.has_else {
+                    self.set_otherwise(open.test, here);
+                }
+                for place in open.ends {
+                    match &mut self.commands[place] {
+                        Command::Elif { end, .. } | Command::Else { end } => *end = here,
+                        _ => {}
+                    }
+                }
+                self.commands.push(Command::Endif);
+            }
+            "sleep" => {
+                let time = self.sleep(arguments, end, command)?;
+                self.commands.push(Command::Sleep(time));
+            }
+            "setshell" => {
+                let name = arguments.first().ok_or_else(|| missing("argument"))?;
+                if arguments.len() < 2 {
+                    return Err(missing("shell command"));
+                }
+                let slot = self.variable(*name)?;
+                let words = self.shell_words(&arguments[1..]);
+                self.commands.push(Command::SetShell(slot, words));
+            }
+            "shell" => {
+                if arguments.is_empty() {
+                    return Err(missing("command"));
+                }
+                let words = self.shell_words(arguments);
+                self.commands.push(Command::Shell(words));
+            }
+            "gset" | "aset" => self.capture(command, offset, arguments)?,
+            "startpipeline" => {
+                none()?;
+                self.in_pipeline = true;
+                self.commands.push(Command::StartPipeline);
+            }
+            "syncpipeline" => {
+                none()?;
+                self.commands.push(Command::SyncPipeline);
+            }
+            "endpipeline" => {
+                none()?;
+                self.in_pipeline = false;
+                self.commands.push(Command::EndPipeline);
+            }
+            _ => {
+                return Err(Mistake::new(
+                    offset,
+                    format!(
+                        "invalid command \\{}: pgbench's scripts know \\set, \\if, \\elif, \\else, \\endif, \
+                         \\sleep, \\setshell, \\shell, \\gset, \\aset, \\startpipeline, \\syncpipeline \
+                         and \\endpipeline",
+                        command.text
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn variable(&mut self, name: Word<'_>) -> Result<Slot, Mistake> {
+        if !valid_name(name.text) {
+            return Err(Mistake::new(
+                name.offset,
+                format!(
+                    "invalid variable name: \"{}\" (letters, digits and _, not beginning with a digit)",
+                    name.text
+                ),
+            ));
+        }
+        Ok(self.symbols.slot(name.text))
+    }
+
+    fn expression(&mut self, start: usize, end: usize) -> Result<Expr, Mistake> {
+        let tokens = tokens(self.text, start, end)?;
+        parser::compile(&tokens, end, self.symbols)
+    }
+
+    fn condition(&mut self, command: &Word<'_>, end: usize) -> Result<Expr, Mistake> {
+        self.expression(command.offset + command.text.len(), end)
+    }
+
+    /// At an `\elif` or `\else`: the test above it goes on here where it fails.
+    fn next_branch(&mut self, offset: usize, name: &str, here: usize) -> Result<(), Mistake> {
+        let Some(open) = self.open.last_mut() else {
+            return Err(Mistake::new(offset, format!("unmatched \\{name}")));
+        };
+        if open.has_else {
+            return Err(Mistake::new(offset, format!("\\{name} after \\else")));
+        }
+        let test = open.test;
+        open.test = here;
+        open.ends.push(here);
+        open.has_else = name == "else";
+        self.set_otherwise(test, here);
+        Ok(())
+    }
+
+    fn set_otherwise(&mut self, test: usize, target: usize) {
+        if let Some(Command::If { otherwise, .. } | Command::Elif { otherwise, .. }) =
+            self.commands.get_mut(test)
+        {
+            *otherwise = target;
+        }
+    }
+
+    fn sleep(
+        &mut self,
+        arguments: &[Word<'_>],
+        end: usize,
+        command: &Word<'_>,
+    ) -> Result<SleepTime, Mistake> {
+        let (number, unit) = match arguments {
+            [] => {
+                return Err(Mistake::new(
+                    end,
+                    format!("missing argument in \\{}", command.text),
+                ));
+            }
+            [number] => {
+                // "10ms" is a number and a unit.
+                let digits = number
+                    .text
+                    .bytes()
+                    .enumerate()
+                    .take_while(|(i, b)| {
+                        b.is_ascii_digit() || (*i == 0 && matches!(b, b'+' | b'-'))
+                    })
+                    .count();
+                let (text, unit) = number.text.split_at(digits);
+                if number.text.starts_with(':') || unit.is_empty() {
+                    (*number, None)
+                } else {
+                    let offset = number.offset;
+                    (
+                        Word { text, offset },
+                        Some(Word {
+                            text: unit,
+                            offset: offset + digits,
+                        }),
+                    )
+                }
+            }
+            [number, unit] => (*number, Some(*unit)),
+            [_, _, extra, ..] => {
+                return Err(Mistake::new(extra.offset, "too many arguments in \\sleep"));
+            }
+        };
+        let micros = match unit.map(|u| (u, u.text.to_ascii_lowercase())) {
+            None => 1_000_000,
+            Some((_, unit)) if unit == "us" => 1,
+            Some((_, unit)) if unit == "ms" => 1_000,
+            Some((_, unit)) if unit == "s" => 1_000_000,
+            Some((word, _)) => {
+                return Err(Mistake::new(
+                    word.offset,
+                    format!(
+                        "unrecognized time unit \"{}\", must be us, ms or s",
+                        word.text
+                    ),
+                ));
+            }
+        };
+        if let Some(name) = number.text.strip_prefix(':') {
+            return Ok(SleepTime::Var(self.symbols.slot(name), micros));
+        }
+        Ok(SleepTime::Micros(
+            leading_int(number.text).saturating_mul(micros),
+        ))
+    }
+
+    fn shell_words(&mut self, arguments: &[Word<'_>]) -> Vec<ShellWord> {
+        arguments
+            .iter()
+            .map(|word| match word.text.strip_prefix(':') {
+                // Two colons stand for one, and for no variable.
+                Some(rest) if rest.starts_with(':') => ShellWord::Text(rest.to_owned()),
+                Some(name) => ShellWord::Var(self.symbols.slot(name)),
+                None => ShellWord::Text(word.text.to_owned()),
+            })
+            .collect()
+    }
+
+    fn capture(
+        &mut self,
+        command: &Word<'_>,
+        offset: usize,
+        arguments: &[Word<'_>],
+    ) -> Result<(), Mistake> {
+        if let Some(extra) = arguments.get(1) {
+            return Err(Mistake::new(
+                extra.offset,
+                format!("too many arguments in \\{}", command.text),
+            ));
+        }
+        let prefix = arguments
+            .first()
+            .map_or(String::new(), |word| word.text.to_owned());
+        if !prefix.is_empty() && !valid_name(&prefix) {
+            let at = arguments.first().map_or(offset, |word| word.offset);
+            return Err(Mistake::new(
+                at,
+                format!("invalid variable name: \"{prefix}\""),
+            ));
+        }
+        let gset = command.text.eq_ignore_ascii_case("gset");
+        if self.in_pipeline {
+            return Err(Mistake::new(
+                offset,
+                format!("\\{} is not allowed in pipeline mode", command.text),
+            ));
+        }
+        match self.commands.last_mut() {
+            Some(Command::Sql(sql)) if sql.capture.is_none() => {
+                sql.capture = Some(if gset {
+                    Capture::Gset(prefix)
+                } else {
+                    Capture::Aset(prefix)
+                });
+                Ok(())
+            }
+            _ => Err(Mistake::new(
+                offset,
+                format!("\\{} must follow an SQL command", command.text),
+            )),
+        }
+    }
+}
+
+/// The words between two bytes; a backslash before the end of a line goes on with the next line.
+fn words(text: &str, start: usize, end: usize) -> Vec<Word<'_>> {
+    let mut found = Vec::new();
+    let bytes = text.as_bytes();
+    let mut at = start;
+    while at < end {
+        if is_gap(bytes, at, end) {
+            at += 1;
+            continue;
+        }
+        let first = at;
+        while at < end && !is_gap(bytes, at, end) {
+            at += 1;
+        }
+        found.push(Word {
+            text: &text[first..at],
+            offset: first,
+        });
+    }
+    found
+}
+
+fn is_gap(bytes: &[u8], at: usize, end: usize) -> bool {
+    match bytes[at] {
+        b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => true,
+        b'\\' => matches!(&bytes[at + 1..end], [b'\n', ..] | [b'\r', b'\n', ..]),
+        _ => false,
+    }
+}
+
+/// The integer with which a text begins, as C's `atoi` reads it; 0 where there is none.
+pub(crate) fn leading_int(text: &str) -> i64 {
+    let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
+    let (sign, digits) = match text.as_bytes().first() {
+        Some(b'-') => (-1, &text[1..]),
+        Some(b'+') => (1, &text[1..]),
+        _ => (1, text),
+    };
+    digits
+        .bytes()
+        .take_while(u8::is_ascii_digit)
+        .fold(0i64, |sum, digit| {
+            sum.saturating_mul(10)
+                .saturating_add(i64::from(digit - b'0'))
+        })
+        * sign
+}

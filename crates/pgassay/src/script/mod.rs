@@ -1,0 +1,231 @@
+//! pgbench's script language: from text to a program that the load engine runs.
+//!
+//! Everything that can be decided before the run is decided here: names become slots of a table,
+//! expressions become code, conditionals become jumps, and a mistake is reported with its line and
+//! column. A script that pgbench accepts compiles; one that it refuses, be it at its start or at its
+//! first execution, is refused before anything runs, as far as the text alone tells.
+//!
+//! Source of the language: PostgreSQL 18's manual page of pgbench, and the program's behaviour.
+
+mod builtin;
+mod command;
+mod expr;
+mod parser;
+mod random;
+mod split;
+mod token;
+mod value;
+
+use std::collections::HashMap;
+
+use thiserror::Error;
+
+pub use builtin::{BUILTINS, Builtin, find as find_builtin};
+pub use command::{Capture, Command, Part, ShellWord, SleepTime, Sql, VarPrefix, valid_name};
+pub use expr::{Expr, Scope, Slot, Var};
+pub use random::Random;
+pub use value::{EvalError, Value};
+
+/// A mistake in a script, with its place.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("{script}:{line}:{column}: {message}\n    {source_line}\n    {marker}")]
+pub struct ScriptError {
+    /// The script's name: its file, or a built-in's title.
+    pub script: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// The line in which it is.
+    pub source_line: String,
+    /// A caret below the place.
+    pub marker: String,
+}
+
+/// A mistake at a byte of the text, before it is known which line that is.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Mistake {
+    offset: usize,
+    message: String,
+}
+
+impl Mistake {
+    fn new(offset: usize, message: impl Into<String>) -> Self {
+        Mistake {
+            offset,
+            message: message.into(),
+        }
+    }
+
+    fn locate(self, script: &str, text: &str) -> ScriptError {
+        let mut offset = self.offset.min(text.len());
+        while !text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        let before = &text[..offset];
+        let line_start = before.rfind('\n').map_or(0, |n| n + 1);
+        let line_end = text[offset..].find('\n').map_or(text.len(), |n| offset + n);
+        let source_line = text[line_start..line_end].trim_end_matches('\r');
+        // Tabs stay tabs, so that the caret stands where the terminal shows the character.
+        let marker: String = text[line_start..offset]
+            .chars()
+            .map(|c| if c == '\t' { '\t' } else { ' ' })
+            .chain(['^'])
+            .collect();
+        ScriptError {
+            script: script.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: text[line_start..offset].chars().count() + 1,
+            message: self.message,
+            source_line: source_line.to_owned(),
+            marker,
+        }
+    }
+}
+
+/// The variables' names; a name's place is its slot.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Symbols {
+    names: Vec<String>,
+    slots: HashMap<String, Slot>,
+}
+
+impl Symbols {
+    /// The name's slot, made if it is new.
+    pub fn slot(&mut self, name: &str) -> Slot {
+        if let Some(slot) = self.slots.get(name) {
+            return *slot;
+        }
+        let slot = self.names.len() as Slot;
+        self.names.push(name.to_owned());
+        self.slots.insert(name.to_owned(), slot);
+        slot
+    }
+
+    /// The name's slot, if any script uses the name.
+    pub fn find(&self, name: &str) -> Option<Slot> {
+        self.slots.get(name).copied()
+    }
+
+    /// All names, by slot.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+}
+
+/// A script compiled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Script {
+    /// Its name in messages and reports.
+    pub name: String,
+    /// Its share among the program's scripts.
+    pub weight: u32,
+    /// Its commands, in the order and with the numbers that pgbench gives them.
+    pub commands: Vec<Command>,
+}
+
+/// Scripts compiled together: what one client runs, choosing a script per transaction by weight.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    scripts: Vec<Script>,
+    symbols: Symbols,
+    total_weight: u64,
+}
+
+/// How many scripts pgbench takes.
+const MAX_SCRIPTS: usize = 128;
+
+impl Program {
+    /// A program without scripts.
+    pub fn new() -> Self {
+        let mut program = Program::default();
+        // The variables that pgbench sets itself.
+        for name in ["scale", "client_id", "default_seed", "random_seed"] {
+            program.symbols.slot(name);
+        }
+        program
+    }
+
+    /// A program of one built-in script.
+    pub fn builtin(name: &str) -> Result<Self, String> {
+        let builtin = find_builtin(name)?;
+        let mut program = Program::new();
+        program
+            .add(builtin.title, builtin.text, 1)
+            .map_err(|e| e.to_string())?;
+        Ok(program)
+    }
+
+    /// Compiles a script and adds it.
+    pub fn add(&mut self, name: &str, text: &str, weight: u32) -> Result<(), ScriptError> {
+        let located = |mistake: Mistake| mistake.locate(name, text);
+        if self.scripts.len() == MAX_SCRIPTS {
+            return Err(located(Mistake::new(
+                0,
+                format!("at most {MAX_SCRIPTS} scripts can be run together"),
+            )));
+        }
+        let commands = command::compile(text, &mut self.symbols).map_err(located)?;
+        if commands.is_empty() {
+            return Err(located(Mistake::new(
+                text.len(),
+                "empty command list: the script does nothing",
+            )));
+        }
+        self.total_weight += u64::from(weight);
+        self.scripts.push(Script {
+            name: name.to_owned(),
+            weight,
+            commands,
+        });
+        Ok(())
+    }
+
+    /// The scripts.
+    pub fn scripts(&self) -> &[Script] {
+        &self.scripts
+    }
+
+    /// The names that the scripts use.
+    pub fn symbols(&self) -> &Symbols {
+        &self.symbols
+    }
+
+    /// Makes a slot for a variable that is defined from outside.
+    pub fn define(&mut self, name: &str) -> Slot {
+        self.symbols.slot(name)
+    }
+
+    /// The sum of the scripts' weights.
+    pub fn total_weight(&self) -> u64 {
+        self.total_weight
+    }
+
+    /// Chooses the next transaction's script.
+    pub fn choose(&self, random: &mut Random) -> usize {
+        if self.scripts.len() <= 1 {
+            return 0;
+        }
+        let mut rest = random.uniform(0, self.total_weight as i64 - 1);
+        for (at, script) in self.scripts.iter().enumerate() {
+            rest -= i64::from(script.weight);
+            if rest < 0 {
+                return at;
+            }
+        }
+        self.scripts.len() - 1
+    }
+
+    /// Whether any command opens a pipeline, which the simple query protocol does not have.
+    pub fn has_pipeline(&self) -> bool {
+        self.scripts
+            .iter()
+            .flat_map(|s| &s.commands)
+            .any(|c| matches!(c, Command::StartPipeline))
+    }
+}
+
+#[cfg(test)]
+mod tests;
