@@ -10,7 +10,7 @@ cat("# R", as.character(getRversion()), "nls; written by scripts/oracles/scaling
 num <- function(v) paste(formatC(v, digits = 12, format = "g", width = 1), collapse = " ")
 fit <- function(name, n, x, start, at) {
   m <- nls(x ~ l * n / (1 + s * (n - 1) + k * n * (n - 1)), start = start,
-           control = nls.control(tol = 1e-8, maxiter = 500, minFactor = 1e-8))
+           algorithm = "port", control = nls.control(tol = 1e-12, maxiter = 500))
   p <- coef(m); v <- vcov(m); t <- qt(0.975, length(n) - 3)
   se <- sqrt(diag(v))
   d <- 1 + p["s"] * (at - 1) + p["k"] * at * (at - 1)

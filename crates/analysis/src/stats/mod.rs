@@ -15,6 +15,9 @@ mod oracles;
 mod order;
 pub mod paired;
 mod rank_null;
+pub mod scaling;
+pub mod scaling_change;
+mod scaling_law;
 pub mod sequential;
 pub mod simulate;
 pub mod unpaired;
@@ -25,6 +28,7 @@ pub use estimate::{Estimate, FEWEST, LEVEL, relative_spread, summarize, summariz
 pub use forecast::{Forecast, forecast};
 pub use noise_floor::NoiseFloor;
 pub use paired::{Comparison, compare, compare_launches};
+pub use scaling::{Scaling, ScalingPoint};
 pub use sequential::{Decision, Sequential};
 pub use unpaired::compare_runs;
 pub use verdict::{Direction, Rule, StatsError, Verdict};
