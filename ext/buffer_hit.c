@@ -166,24 +166,37 @@ read_page(Buffer buffer)
 	return sum;
 }
 
+/* One block pinned through the mapping table, and unpinned. */
 static inline void
-visit_block(const Visit *visit, BlockNumber offset, Meter *meter,
-			volatile uint64 *sink)
+visit_block(const Visit *visit, BlockNumber offset, volatile uint64 *sink)
 {
-	BlockNumber block = visit->first + offset;
-	Buffer		buffer;
+	Buffer		buffer = ReadBuffer(visit->rel, visit->first + offset);
 
-	if (visit->recent != NULL &&
-		compat_pin_recent(visit->rel, block, visit->recent[offset]))
-	{
-		buffer = visit->recent[offset];
-		meter->reused++;
-	}
+	if (visit->lock)
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	if (visit->read)
+		*sink += read_page(buffer);
+	if (visit->lock)
+		UnlockReleaseBuffer(buffer);
 	else
+		ReleaseBuffer(buffer);
+}
+
+/*
+ * One block pinned by its known buffer number; if it is elsewhere now, by
+ * lookup.  Returns whether the number was still good.
+ */
+static inline bool
+visit_recent(const Visit *visit, BlockNumber offset, volatile uint64 *sink)
+{
+	Buffer		buffer = visit->recent[offset];
+
+	if (!compat_pin_recent(visit->rel, visit->first + offset, buffer))
 	{
-		buffer = ReadBuffer(visit->rel, block);
-		if (visit->recent != NULL)
-			visit->recent[offset] = buffer;
+		buffer = ReadBuffer(visit->rel, visit->first + offset);
+		visit->recent[offset] = buffer;
+		ReleaseBuffer(buffer);
+		return false;
 	}
 	if (visit->lock)
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -193,6 +206,45 @@ visit_block(const Visit *visit, BlockNumber offset, Meter *meter,
 		UnlockReleaseBuffer(buffer);
 	else
 		ReleaseBuffer(buffer);
+	return true;
+}
+
+/* The blocks of a session, in its order. */
+typedef struct Walk
+{
+	Rng			rng;
+	BlockNumber nblocks;
+	bool		sequential;
+	BlockNumber next;
+} Walk;
+
+static inline BlockNumber
+walk_on(Walk *walk)
+{
+	if (walk->nblocks == 1)
+		return 0;				/* no random number for one hot block */
+	if (!walk->sequential)
+		return rng_below(&walk->rng, walk->nblocks);
+	walk->next = walk->next + 1 == walk->nblocks ? 0 : walk->next + 1;
+	return walk->next;
+}
+
+/* Visit n blocks; return how many needed no lookup. */
+static int64
+visit_blocks(const Visit *visit, Walk *walk_state, int64 n, volatile uint64 *sink)
+{
+	Walk		walk = *walk_state; /* in registers while we loop */
+	int64		reused = 0;
+	int64		i;
+
+	if (visit->recent != NULL)
+		for (i = 0; i < n; i++)
+			reused += visit_recent(visit, walk_on(&walk), sink);
+	else
+		for (i = 0; i < n; i++)
+			visit_block(visit, walk_on(&walk), sink);
+	*walk_state = walk;
+	return reused;
 }
 
 /*
@@ -208,13 +260,12 @@ pgassay_buffer_hit(PG_FUNCTION_ARGS)
 	Call		call = call_begin(fcinfo, false);
 	Visit		visit;
 	Meter		meter;
-	Rng			rng = rng_for(call.seed, call.slot);
+	Walk		walk;
 	BlockNumber total;
-	BlockNumber next;
 	volatile uint64 sink = 0;
+	int64		reused = 0;
 	char	   *pattern;
 	int64		n;
-	int64		i;
 
 	if (PG_ARGISNULL(COMMON_ARGS))
 		ereport(ERROR,
@@ -231,24 +282,16 @@ pgassay_buffer_hit(PG_FUNCTION_ARGS)
 		visit.recent = find_buffers(&visit, call.entered_ns + CALL_LIMIT_NS);
 	visit.lock = !PG_ARGISNULL(COMMON_ARGS + 4) && PG_GETARG_BOOL(COMMON_ARGS + 4);
 	visit.read = !PG_ARGISNULL(COMMON_ARGS + 5) && PG_GETARG_BOOL(COMMON_ARGS + 5);
-	next = rng_below(&rng, visit.nblocks);
+	walk.rng = rng_for(call.seed, call.slot);
+	walk.nblocks = visit.nblocks;
+	walk.sequential = visit.sequential;
+	walk.next = rng_below(&walk.rng, visit.nblocks);
 
 	meter_start(&meter, &call);
-	if (visit.recent != NULL)
-		meter.reused = 0;
 	while ((n = meter_next(&meter)) > 0)
-	{
-		if (visit.sequential)
-			for (i = 0; i < n; i++)
-			{
-				visit_block(&visit, next, &meter, &sink);
-				if (++next == visit.nblocks)
-					next = 0;
-			}
-		else
-			for (i = 0; i < n; i++)
-				visit_block(&visit, rng_below(&rng, visit.nblocks), &meter, &sink);
-	}
+		reused += visit_blocks(&visit, &walk, n, &sink);
+	if (visit.recent != NULL)
+		meter.reused = reused;
 	relation_close(visit.rel, AccessShareLock);
 	return meter_finish(&meter, &call, fcinfo);
 }

@@ -17,6 +17,53 @@ PG_FUNCTION_INFO_V1(pgassay_lwlock);
  */
 #define WAIT_LIMIT_NS INT64CONST(10000000)
 
+/* What each operation does with which locks. */
+typedef struct Contest
+{
+	LWLockPadded *locks;
+	uint32		nlocks;
+	uint32		exclusive_percent;
+	int64		hold_ns;
+} Contest;
+
+/*
+ * Do n operations, and return how many had to wait.  The usual case, one lock
+ * and one mode and no hold time, is apart: a lock that nobody else wants costs
+ * so little that choosing among the cases would be a good part of it.
+ */
+static int64
+compete(const Contest *contest, Rng *rng, int64 n)
+{
+	int64		waits = 0;
+	uint32		exclusive = contest->exclusive_percent;
+	int64		i;
+
+	if (contest->nlocks == 1 && contest->hold_ns == 0 &&
+		(exclusive == 0 || exclusive == 100))
+	{
+		LWLock	   *lock = &contest->locks[0].lock;
+		LWLockMode	mode = exclusive == 0 ? LW_SHARED : LW_EXCLUSIVE;
+
+		for (i = 0; i < n; i++)
+		{
+			waits += !LWLockAcquire(lock, mode);
+			LWLockRelease(lock);
+		}
+		return waits;
+	}
+	for (i = 0; i < n; i++)
+	{
+		LWLock	   *lock = &contest->locks[rng_below(rng, contest->nlocks)].lock;
+		LWLockMode	mode = rng_below(rng, 100) < exclusive ?
+			LW_EXCLUSIVE : LW_SHARED;
+
+		waits += !LWLockAcquire(lock, mode);
+		clock_spin(contest->hold_ns);
+		LWLockRelease(lock);
+	}
+	return waits;
+}
+
 /*
  * lwlock(…, locks integer, exclusive_percent integer, hold_ns integer)
  *	returns outcome
@@ -36,9 +83,9 @@ pgassay_lwlock(PG_FUNCTION_ARGS)
 	int32		hold_ns = PG_ARGISNULL(COMMON_ARGS + 2) ? 0 :
 		PG_GETARG_INT32(COMMON_ARGS + 2);
 	Rng			rng = rng_for(call.seed, call.slot);
+	Contest		contest;
 	Meter		meter;
 	int64		n;
-	int64		i;
 
 	if (nlocks < 1 || nlocks > arena->nlocks)
 		ereport(ERROR,
@@ -63,22 +110,14 @@ pgassay_lwlock(PG_FUNCTION_ARGS)
 						(long long) (WAIT_LIMIT_NS / 1000000)),
 				 errhint("Hold it for a shorter time, or use fewer sessions.")));
 
+	contest.locks = call.view.locks;
+	contest.nlocks = nlocks;
+	contest.exclusive_percent = exclusive;
+	contest.hold_ns = hold_ns;
+
 	meter_start(&meter, &call);
 	meter.contended = 0;
 	while ((n = meter_next(&meter)) > 0)
-		for (i = 0; i < n; i++)
-		{
-			LWLock	   *lock = &call.view.locks[nlocks == 1 ? 0 :
-												rng_below(&rng, nlocks)].lock;
-			LWLockMode	mode = LW_SHARED;
-
-			if (exclusive == 100 ||
-				(exclusive > 0 && rng_below(&rng, 100) < (uint32) exclusive))
-				mode = LW_EXCLUSIVE;
-			if (!LWLockAcquire(lock, mode))
-				meter.contended++;
-			clock_spin(hold_ns);
-			LWLockRelease(lock);
-		}
+		meter.contended += compete(&contest, &rng, n);
 	return meter_finish(&meter, &call, fcinfo);
 }
