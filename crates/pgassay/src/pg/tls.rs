@@ -16,7 +16,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, version};
+use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore, version};
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
@@ -210,15 +210,31 @@ fn explain(error: &io::Error, conninfo: &Conninfo) -> String {
         return error.to_string();
     };
     match tls {
-        rustls::Error::InvalidCertificate(_) => format!(
-            "the server's certificate is not trusted ({tls}); sslrootcert={} must name the \
-             certificate of its authority",
-            match &conninfo.tls.root {
+        rustls::Error::InvalidCertificate(fault) => {
+            let roots = match &conninfo.tls.root {
                 Some(RootCert::File { path, .. }) => path.display().to_string(),
                 _ => "system".to_owned(),
+            };
+            match fault {
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    "the server's certificate has expired; renew it".to_owned()
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    "the server's certificate is not valid yet; compare the clocks".to_owned()
+                }
+                CertificateError::Revoked => {
+                    "the server's certificate is revoked; renew it".to_owned()
+                }
+                CertificateError::UnknownIssuer => format!(
+                    "no authority in sslrootcert={roots} has signed the server's certificate; \
+                     name the file with its authority's certificate"
+                ),
+                _ => format!(
+                    "the server's certificate is not accepted ({tls}), with sslrootcert={roots}"
+                ),
             }
-        ),
-        rustls::Error::General(why) => why.clone(),
+        }
+        rustls::Error::General(why) => format!("the server's certificate is not accepted: {why}"),
         rustls::Error::AlertReceived(alert) => format!(
             "the server broke off with {alert:?}; its log says why (a client certificate that it \
              does not accept, or no common TLS version)"

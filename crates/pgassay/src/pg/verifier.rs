@@ -102,7 +102,7 @@ impl ServerCertVerifier for Verifier {
             };
             if !certificate.is_for(host) {
                 return Err(Error::General(format!(
-                    "the certificate is for {}, not for \"{host}\"; connect under a name that it \
+                    "it is for {}, not for \"{host}\"; connect under a name that it \
                      has, or use sslmode=verify-ca if the name does not matter",
                     certificate.names()
                 )));

@@ -5,6 +5,9 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod certificates;
+pub mod raw;
+
 use pgassay::pg::{ConnectError, Conninfo, FileSeen, Session, Surroundings, connect};
 use std::collections::HashMap;
 use std::ffi::OsStr;
