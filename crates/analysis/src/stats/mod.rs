@@ -9,6 +9,7 @@ pub mod caveat;
 pub mod estimate;
 pub mod family;
 pub mod forecast;
+pub mod history;
 pub mod noise_floor;
 #[cfg(test)]
 mod oracles;
@@ -26,6 +27,7 @@ pub mod verdict;
 pub use caveat::Caveat;
 pub use estimate::{Estimate, FEWEST, LEVEL, relative_spread, summarize, summarize_positive};
 pub use forecast::{Forecast, forecast};
+pub use history::{ChangeRule, History, change_points};
 pub use noise_floor::NoiseFloor;
 pub use paired::{Comparison, compare, compare_launches};
 pub use scaling::{Scaling, ScalingPoint};

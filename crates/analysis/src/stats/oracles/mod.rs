@@ -212,3 +212,31 @@ fn scaling_fits_are_those_published() {
     );
     assert!(all.peak.is_none());
 }
+
+const E_DIVISIVE: &str = include_str!("e_divisive.tsv");
+
+#[test]
+fn change_points_are_those_of_mongodbs_implementation() {
+    let mut cases = 0;
+    for row in rows(E_DIVISIVE, "series") {
+        let x = numbers(row[1]);
+        for (got, want) in history::tests::statistics(&x)
+            .into_iter()
+            .zip(numbers(row[3]))
+        {
+            assert!((got - want).abs() < 1e-9, "statistic {got}, not {want}");
+        }
+        let runs: Vec<f64> = x.iter().map(|v| v.exp()).collect();
+        let rule = history::ChangeRule {
+            magnitude: 0.0,
+            shortest: 1,
+            ..Default::default()
+        };
+        let found = history::change_points(&runs, rule).changes;
+        let found: Vec<String> = found.iter().map(|c| c.index.to_string()).collect();
+        let want: Vec<&str> = row[2].split(' ').filter(|v| *v != "-").collect();
+        assert_eq!(found, want);
+        cases += 1;
+    }
+    assert_eq!(cases, 6);
+}
