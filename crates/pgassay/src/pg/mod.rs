@@ -14,6 +14,7 @@ mod conninfo;
 mod copy;
 mod dial;
 mod error;
+pub mod fake;
 mod secret;
 mod session;
 mod startup;
