@@ -4,6 +4,7 @@
 //! can be fuzzed whole and used from anywhere. [`inspect_elf`] reads one ELF image; [`archive`]
 //! walks packages and hands over the images in them.
 
+pub mod archive;
 mod bounds;
 mod elf;
 mod error;

@@ -1,0 +1,241 @@
+//! The checked-in fixtures (`fixtures/build.sh` makes them) against what objdump said of them, and
+//! outline call sites of stripped files against the symbols of the unstripped ones.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use pgassay_inspect::{Binary, Class, Machine, Options, inspect_elf};
+
+fn inspect(name: &str) -> Binary {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name);
+    let bytes = std::fs::read(&path).expect("a fixture");
+    inspect_elf(
+        name,
+        &bytes,
+        &Options {
+            threads: 1,
+            debug: None,
+        },
+    )
+    .expect("a readable fixture")
+}
+
+/// Address and mnemonic of each atomic, as objdump listed them.
+fn objdump(name: &str) -> Vec<(u64, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name);
+    std::fs::read_to_string(path)
+        .expect("an objdump listing")
+        .lines()
+        .map(|line| {
+            let (address, text) = line.split_once('\t').expect("two columns");
+            let mut words = text.split_whitespace();
+            let mut mnemonic = words.next().expect("a mnemonic").to_string();
+            if mnemonic == "lock" {
+                mnemonic = format!("lock {}", words.next().expect("a locked instruction"));
+            }
+            (
+                u64::from_str_radix(address, 16).expect("an address"),
+                mnemonic,
+            )
+        })
+        .collect()
+}
+
+/// objdump's spelling made ours: AT&T suffixes, and the store forms of A64 (`stadd` is `ldadd` with
+/// the result thrown away).
+fn canonical(machine: &Machine, mnemonic: &str) -> String {
+    match machine {
+        Machine::X86_64 => mnemonic.strip_prefix("lock ").map_or_else(
+            || mnemonic.to_string(),
+            |m| {
+                let stem = m.trim_end_matches(['b', 'w', 'l', 'q']);
+                let stem = if ["su", "cmpxchg16", "cmpxchg8"].contains(&stem) {
+                    m
+                } else {
+                    stem
+                };
+                format!("lock {stem}")
+            },
+        ),
+        Machine::Aarch64 => {
+            for operation in ["add", "clr", "eor", "set"] {
+                if let Some(rest) = mnemonic.strip_prefix(&format!("st{operation}")) {
+                    return format!("ld{operation}{rest}");
+                }
+            }
+            mnemonic.to_string()
+        }
+        _ => mnemonic.to_string(),
+    }
+}
+
+const FIXTURES: &[&str] = &[
+    "a64-gcc-outline",
+    "a64-gcc-outline-bti",
+    "a64-gcc-llsc",
+    "a64-gcc-llsc-O0",
+    "a64-gcc-armv8.1",
+    "a64-gcc-neoverse-v1",
+    "a64-clang-outline",
+    "a64-clang-armv8.2",
+    "x86-gcc",
+    "x86-clang",
+    "ppc64le-gcc",
+    "riscv64-gcc",
+    "s390x-gcc",
+];
+
+#[test]
+fn every_fixture_agrees_with_objdump_by_address_and_mnemonic() {
+    for name in FIXTURES {
+        let binary = inspect(&format!("{name}.so"));
+        let ours: Vec<(u64, String)> = binary
+            .atomics
+            .instructions
+            .iter()
+            .map(|a| (a.address, canonical(&binary.machine, &a.mnemonic)))
+            .collect();
+        let theirs: Vec<(u64, String)> = objdump(&format!("{name}.objdump"))
+            .into_iter()
+            .map(|(address, m)| (address, canonical(&binary.machine, &m)))
+            .collect();
+        assert!(theirs.len() >= 20, "{name}: objdump lists {}", theirs.len());
+        assert_eq!(ours, theirs, "{name}");
+        assert!(
+            binary.atomics.outside.is_empty(),
+            "{name}: {:?}",
+            binary.atomics.outside
+        );
+        let unattributed = binary
+            .atomics
+            .instructions
+            .iter()
+            .filter(|a| a.function.is_none())
+            .count();
+        assert_eq!(unattributed, 0, "{name}");
+    }
+}
+
+/// Calls by caller and helper name.
+fn calls(binary: &Binary) -> BTreeMap<(String, String), u64> {
+    binary
+        .atomics
+        .functions
+        .iter()
+        .flat_map(|f| {
+            f.outline_calls
+                .iter()
+                .map(move |(h, n)| ((f.label(), h.clone()), *n))
+        })
+        .collect()
+}
+
+#[test]
+fn outline_helpers_are_found_by_shape_alone() {
+    for name in [
+        "a64-gcc-outline",
+        "a64-gcc-outline-bti",
+        "a64-clang-outline",
+    ] {
+        let full = inspect(&format!("{name}.so"));
+        let stripped = inspect(&format!("{name}.stripped.so"));
+        assert!(stripped.build.stripped && !full.build.stripped);
+        let truth = full.atomics.outline.expect("helpers");
+        let found = stripped
+            .atomics
+            .outline
+            .as_ref()
+            .expect("helpers without names");
+        // The symbols of the unstripped file confirm every name told from the shape.
+        for helper in &truth.helpers {
+            assert!(helper.named_by_symbol, "{name}: {helper:?}");
+        }
+        // Seven operations in four widths, and the spinlock's swap.
+        assert_eq!(truth.helpers.len(), 7 * 4 + 1, "{name}");
+        assert_eq!(truth.flag_addresses.len(), 1);
+        assert_eq!(truth.flag_addresses, found.flag_addresses);
+        let sites = |o: &pgassay_inspect::model::Outline| {
+            o.calls
+                .iter()
+                .map(|c| (c.address, o.helpers[c.helper as usize].name.clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(sites(&truth), sites(found), "{name}");
+        // Debian's libgcc has landing pads whatever the caller was compiled with.
+        assert!(found.helpers.iter().all(|h| h.bti), "{name}");
+    }
+}
+
+#[test]
+fn a_helper_without_a_landing_pad_is_one_and_a_lookalike_is_not() {
+    let binary = inspect("a64-nobti.stripped.so");
+    let outline = binary.atomics.outline.as_ref().expect("a helper");
+    assert_eq!(outline.helpers.len(), 1);
+    assert_eq!(outline.helpers[0].name, "__aarch64_ldadd4_relax");
+    assert!(!outline.helpers[0].bti);
+    assert_eq!(outline.helpers[0].call_sites, 2, "a call and a tail call");
+    assert_eq!(binary.atomics.inline_lse(), 1, "the look-alike's");
+    assert!(outline.calls.iter().all(|c| {
+        c.function
+            .is_some_and(|f| binary.atomics.functions[f as usize].label() == "calls")
+    }));
+}
+
+#[test]
+fn call_sites_belong_to_the_functions_that_the_source_says() {
+    let binary = inspect("a64-gcc-outline.so");
+    let calls = calls(&binary);
+    let called = |caller: &str, helper: &str| calls.get(&(caller.into(), helper.into())).copied();
+    assert_eq!(
+        called("swap_u32", "__aarch64_swp4_acq"),
+        Some(1),
+        "{calls:?}"
+    );
+    assert_eq!(
+        called("add_u64", "__aarch64_ldadd8_acq_rel"),
+        Some(1),
+        "{calls:?}"
+    );
+    assert_eq!(
+        called("and_u16", "__aarch64_ldclr2_rel"),
+        Some(1),
+        "{calls:?}"
+    );
+    assert_eq!(
+        called("pin", "__aarch64_cas4_acq_rel"),
+        Some(1),
+        "{calls:?}"
+    );
+    assert_eq!(called("tas", "__aarch64_swp4_sync"), Some(1), "{calls:?}");
+}
+
+#[test]
+fn a_march_flag_shows_as_its_technique() {
+    let llsc = inspect("a64-gcc-llsc.so").atomics;
+    assert_eq!(
+        (llsc.inline_lse(), llsc.inline_llsc(), llsc.outline_calls()),
+        (0, 60, 0)
+    );
+    let lse = inspect("a64-gcc-armv8.1.so").atomics;
+    assert_eq!(
+        (lse.inline_lse(), lse.inline_llsc(), lse.outline_calls()),
+        (30, 0, 0)
+    );
+    let outline = inspect("a64-gcc-outline.stripped.so").atomics;
+    assert_eq!((outline.inline_lse(), outline.inline_llsc()), (0, 0));
+    assert_eq!(outline.outline_calls(), 30);
+    let x86 = inspect("x86-gcc.so").atomics;
+    assert_eq!(x86.count(|c| c == Class::LockXadd), 8);
+}
+
+#[test]
+fn a_result_survives_serialisation() {
+    let binary = inspect("a64-gcc-outline.so");
+    let text = serde_json::to_string(&binary).expect("JSON");
+    let back: Binary = serde_json::from_str(&text).expect("the same");
+    assert_eq!(binary, back);
+}
