@@ -301,6 +301,7 @@ impl ConnectError {
         let server = server.to_owned();
         let error = Box::new(error);
         match error.sqlstate.as_str() {
+            "08P01" => ConnectError::from_pooler(server, error),
             "28P01" | "28000" => {
                 let remedy = if error.message.contains("pg_hba.conf") {
                     "the server's pg_hba.conf has to admit this user, database, address and kind \
@@ -320,6 +321,28 @@ impl ConnectError {
             "53300" => ConnectError::TooManyConnections { server, error },
             "57P03" => ConnectError::ServerStarting { server, error },
             _ => ConnectError::Server { server, error },
+        }
+    }
+
+    /// PgBouncer up to 1.18 reports everything under one SQLSTATE, so its
+    /// wording has to tell (its sources: client.c, objects.c).
+    fn from_pooler(server: String, error: Box<ServerError>) -> ConnectError {
+        let says = |part: &str| error.message.contains(part);
+        if says("no such database") {
+            ConnectError::NoDatabase { server, error }
+        } else if says("no more connections allowed") {
+            ConnectError::TooManyConnections { server, error }
+        } else if says("server login has been failing") || says("server_login_retry") {
+            ConnectError::ServerStarting { server, error }
+        } else if says("authentication failed") || says("auth failed") || says("no such user") {
+            let why = format!("{error}; check user and password (PGPASSWORD, ~/.pgpass)");
+            ConnectError::Auth {
+                server,
+                why,
+                error: Some(error),
+            }
+        } else {
+            ConnectError::Server { server, error }
         }
     }
 }

@@ -6,6 +6,8 @@ mod files;
 mod keywords;
 mod resolve;
 mod surroundings;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use surroundings::{FileSeen, Surroundings, ThisProcess};
@@ -35,6 +37,12 @@ pub enum ConninfoError {
         /// Whose value it is.
         keyword: String,
     },
+    /// A word after a password that is no `keyword=value`; it is not shown.
+    #[error(
+        "connection string: what follows the password is not keyword=value; put a password that \
+         has blanks into single quotes"
+    )]
+    UnquotedSecret,
     /// A malformed URI.
     #[error("connection URI: {0}")]
     Uri(String),

@@ -472,11 +472,16 @@ fn hosts(
 fn port(settings: &Settings, text: Option<&&str>) -> Result<u16, ConninfoError> {
     match text.copied().filter(|text| !text.is_empty()) {
         None => Ok(DEFAULT_PORT),
+        // What is no number may be the end of a password with a "/" in it.
+        Some(text) if !text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Err(ConninfoError::Mismatch(
+                "the port is not a number from 1 to 65535 (in a URI, write a \"/\" in the password \
+                 as %2F)"
+                    .to_owned(),
+            ))
+        }
         Some(text) => text.parse().ok().filter(|port| *port > 0).ok_or_else(|| {
-            settings.invalid(
-                "port",
-                "ports are numbers from 1 to 65535, separated by commas",
-            )
+            settings.invalid("port", "ports are numbers from 1 to 65535, separated by commas")
         }),
     }
 }

@@ -1,7 +1,7 @@
 //! The two spellings of a connection string, URI and `key=value`, taken apart
 //! into keyword and value pairs. What they mean is decided elsewhere.
 
-use super::ConninfoError;
+use super::{ConninfoError, keywords};
 
 /// Keyword and value, in the order written.
 pub(super) type Pairs = Vec<(String, String)>;
@@ -14,7 +14,7 @@ pub(super) fn is_uri(text: &str) -> bool {
 /// Takes `key = value` pairs apart: blanks separate, single quotes protect
 /// blanks, a backslash protects a quote or a backslash.
 pub(super) fn key_values(text: &str) -> Result<Pairs, ConninfoError> {
-    let mut pairs = Vec::new();
+    let mut pairs = Pairs::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
         let end = rest
@@ -23,18 +23,32 @@ pub(super) fn key_values(text: &str) -> Result<Pairs, ConninfoError> {
         let key = &rest[..end];
         rest = rest[end..].trim_start();
         let Some(after) = rest.strip_prefix('=') else {
-            return Err(ConninfoError::MissingEquals {
-                keyword: key.to_owned(),
+            return Err(match pairs.last() {
+                Some((before, _)) if is_secret(before) => ConninfoError::UnquotedSecret,
+                _ => ConninfoError::MissingEquals {
+                    keyword: key.to_owned(),
+                },
             });
         };
         if key.is_empty() {
             return Err(ConninfoError::MissingKeyword);
         }
         let (value, after) = value(key, after.trim_start())?;
+        if pairs.last().is_some_and(|(before, _)| is_secret(before))
+            && keywords::find(key).is_none()
+        {
+            return Err(ConninfoError::UnquotedSecret);
+        }
         pairs.push((key.to_owned(), value));
         rest = after.trim_start();
     }
     Ok(pairs)
+}
+
+/// Whether the value under that keyword must not be shown. What follows it and
+/// makes no sense is probably its rest, written without quotes.
+fn is_secret(keyword: &str) -> bool {
+    matches!(keyword, "password" | "sslpassword" | "oauth_client_secret")
 }
 
 /// One value at the start of `text`, and what follows it.
@@ -86,6 +100,13 @@ pub(super) fn uri(text: &str) -> Result<Pairs, ConninfoError> {
         None => (before_query, None),
     };
 
+    if host_list.contains('@') {
+        return Err(ConninfoError::Uri(
+            "there is a second \"@\" before the database name; write an \"@\" in the user name or \
+             the password as %40"
+                .into(),
+        ));
+    }
     if let Some(login) = login {
         let (user, password) = match login.split_once(':') {
             Some((user, password)) => (user, Some(password)),
@@ -332,6 +353,7 @@ mod tests {
             "postgresql://h/%00",
             "postgresql://u:hun%ter2@h/db",
             "postgresql://u:%ff@h/db",
+            "postgresql://u:hunter@ter2@h/db",
         ] {
             let message = uri(text).unwrap_err().to_string();
             assert!(
