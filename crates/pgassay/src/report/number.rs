@@ -143,7 +143,7 @@ fn percent(e: &Estimate) -> String {
     let percent = (furthest / e.estimate.abs() * 100.0).max(0.0);
     // a hair below a whole per cent is that per cent, not the next
     let up = |x: f64| (x - 1e-9).ceil().max(0.0);
-    if percent < 1.0 {
+    if up(percent * 10.0) < 10.0 {
         format!("±{:.1}%", up(percent * 10.0) / 10.0)
     } else if percent < 1000.0 {
         format!("±{:.0}%", up(percent))
@@ -218,7 +218,7 @@ mod tests {
                 "60,000–190,000",
                 "±54%",
             ),
-            ((0.0123, 0.0120, 0.0126), "0.0123", "0.0120–0.0126", "±3%"),
+            ((0.0123, 0.0120, 0.0126), "0.01230", "0.01200–0.01260", "±3%"),
             ((-1.26, -3.1, 0.6), "-1.3", "-3.1 to 0.6", "±148%"),
             ((100.0, 98.0, 102.0), "100.0", "98.0–102.0", "±2%"),
             ((0.0, 0.0, 0.0), "0.00", "0.00–0.00", "±0%"),

@@ -123,7 +123,7 @@ fn table(table: &Table, id: &str, notes: &[Note]) -> Markup {
     let grid = html! {
         div.scroll role="region" aria-labelledby=(caption) tabindex="0" {
             table {
-                caption id=(caption) { (text(&table.caption)) (marks(&table.marks)) }
+                caption { span id=(caption) { (text(&table.caption)) (marks(&table.marks)) } }
                 thead { tr { @for column in &table.columns { (head(column)) } } }
                 tbody {
                     @for row in &table.rows {
@@ -140,11 +140,20 @@ fn table(table: &Table, id: &str, notes: &[Note]) -> Markup {
     };
     html! {
         @if table.folded {
-            details { summary { "Show " (table.rows.len()) " rows" } (grid) }
+            details {
+                summary { (first_clause(&table.caption)) " (" (table.rows.len()) " rows)" }
+                (grid)
+            }
         } @else {
             (grid)
         }
     }
+}
+
+/// What a folded table is called: its caption up to the first stop.
+fn first_clause(caption: &str) -> String {
+    let end = caption.find(['.', ',', ';']).unwrap_or(caption.len());
+    text(&caption[..end])
 }
 
 fn head(column: &Column) -> Markup {
@@ -157,7 +166,7 @@ fn head(column: &Column) -> Markup {
 }
 
 fn cell(cell: &Cell, column: &Column, names_row: bool) -> Markup {
-    let content = html! { (value(&cell.value)) (marks(&cell.marks)) };
+    let content = value(&cell.value, &marks(&cell.marks));
     html! {
         @if names_row {
             th scope="row" .n[column.figures] { (content) }
@@ -167,14 +176,17 @@ fn cell(cell: &Cell, column: &Column, names_row: bool) -> Markup {
     }
 }
 
-fn value(value: &Value) -> Markup {
+/// The figure with its marks at its side and its interval beneath.
+fn value(value: &Value, marks: &Markup) -> Markup {
     match value {
-        Value::Plain(plain) => html! { (text(plain)) },
-        Value::Missing => html! { span.missing title="could not be seen" { (number::NONE) } },
+        Value::Plain(plain) => html! { (text(plain)) (marks) },
+        Value::Missing => {
+            html! { span.missing title="could not be seen" { (number::NONE) } (marks) }
+        }
         Value::Estimate(estimate) => {
             let shown = number::shown(estimate);
             html! {
-                span.value { (shown.value) }
+                (shown.value) (marks)
                 @if let Some(interval) = shown.interval {
                     " " span.interval title=(interval.percent) { (interval.ends) }
                 }

@@ -118,7 +118,7 @@ fn by_ratio(low: f64, high: f64, wanted: usize) -> (f64, f64, Vec<f64>) {
         ticks.into_iter().filter(within).collect()
     };
     let rich = inside(rich);
-    let ticks = if rich.len() <= wanted + 2 {
+    let ticks = if rich.len() <= wanted * 3 / 2 + 1 {
         rich
     } else {
         inside(ticks(&[1.0]))

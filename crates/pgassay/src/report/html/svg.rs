@@ -18,8 +18,6 @@ pub struct Size {
     name: &'static str,
     width: f64,
     height: f64,
-    /// Room left of the plot for labels.
-    left: f64,
     /// Width of a character of a label, about.
     character: f64,
     /// Labels that fit on the vertical axis.
@@ -31,12 +29,11 @@ pub struct Size {
 /// For pages of a desk or of paper.
 pub const WIDE: Size = Size {
     name: "wide",
-    width: 860.0,
-    height: 400.0,
-    left: 64.0,
+    width: 880.0,
+    height: 420.0,
     character: 7.6,
     rows: 6,
-    spread: 15.0,
+    spread: 18.0,
 };
 
 /// For a phone held upright.
@@ -44,14 +41,13 @@ pub const NARROW: Size = Size {
     name: "narrow",
     width: 330.0,
     height: 300.0,
-    left: 52.0,
     character: 7.6,
     rows: 5,
-    spread: 8.0,
+    spread: 9.0,
 };
 
 const TOP: f64 = 26.0;
-const RIGHT: f64 = 22.0;
+const RIGHT: f64 = 12.0;
 const BOTTOM: f64 = 48.0;
 
 /// The picture with its text alternative.
@@ -73,6 +69,8 @@ pub fn picture(chart: &Chart, size: &Size) -> Markup {
 
 struct Plot<'a> {
     size: &'a Size,
+    /// Where the plot begins, right of the vertical axis's labels.
+    left: f64,
     x: Placed,
     y: Placed,
 }
@@ -90,36 +88,36 @@ impl<'a> Plot<'a> {
         ys.extend(reached.flat_map(|g| g.points.iter().map(|p| p.1)));
         // a margin on either side, where trials are spread around the outermost points
         let inset = size.spread + 7.0;
-        let columns = ((size.width - size.left) / 70.0) as usize;
+        let y = Placed::new(&chart.y, &ys, (size.height - BOTTOM, TOP), size.rows);
+        let labels = y.ticks.iter().map(|t| tick_label(*t).chars().count());
+        let left = labels.max().unwrap_or(0) as f64 * size.character + 12.0;
+        let columns = ((size.width - left) / 70.0) as usize;
+        let ends = (left + inset, size.width - RIGHT - inset);
         Self {
             size,
-            x: Placed::new(
-                &chart.x,
-                &xs,
-                (size.left + inset, size.width - RIGHT - inset),
-                columns,
-            ),
-            y: Placed::new(&chart.y, &ys, (size.height - BOTTOM, TOP), size.rows),
+            left,
+            x: Placed::new(&chart.x, &xs, ends, columns),
+            y,
         }
     }
 
     fn axes(&self, chart: &Chart) -> Markup {
-        let size = self.size;
+        let (size, left) = (self.size, r(self.left));
         let (right, bottom) = (size.width - RIGHT, size.height - BOTTOM);
         html! {
             g.axes aria-hidden="true" {
                 @for tick in &self.y.ticks {
                     @let y = r(self.y.at(*tick));
-                    path.grid d={ "M" (size.left) " " (y) "H" (right) } {}
-                    text.end x=(size.left - 8.0) y=(y + 4.0) { (tick_label(*tick)) }
+                    path.grid d={ "M" (left) " " (y) "H" (right) } {}
+                    text.end x=(r(self.left - 8.0)) y=(y + 4.0) { (tick_label(*tick)) }
                 }
                 text x="0" y="12" { (text(&chart.y.label)) }
-                path.base d={ "M" (size.left) " " (bottom) "H" (right) } {}
+                path.base d={ "M" (left) " " (bottom) "H" (right) } {}
                 @for (x, label) in self.x_labels() {
                     path.tick d={ "M" (r(x)) " " (bottom) "v5" } {}
                     text.middle x=(r(x)) y=(bottom + 20.0) { (label) }
                 }
-                text.middle x=(r((size.left + right) / 2.0)) y=(size.height - 6.0) {
+                text.middle x=(r((left + right) / 2.0)) y=(size.height - 6.0) {
                     (text(&chart.x.label))
                 }
             }
@@ -165,7 +163,7 @@ impl<'a> Plot<'a> {
                 @for dot in series.dots.iter().filter(|d| d.y.is_finite() && self.y.holds(d.y)) {
                     (dot_marker(
                         look,
-                        self.x.at(dot.x) + dot.offset * self.size.spread,
+                        self.x.at(dot.x) + aside(dot.offset) * self.size.spread,
                         self.y.at(dot.y),
                         &dot.tip,
                     ))
@@ -194,6 +192,14 @@ impl<'a> Plot<'a> {
             }
         }
     }
+}
+
+/// Leaves the middle to the estimate: -1 to 1 becomes -1 to -0.4 and 0.4 to 1.
+fn aside(offset: f64) -> f64 {
+    if offset == 0.0 {
+        return 0.0;
+    }
+    offset.signum() * (0.4 + 0.6 * offset.abs())
 }
 
 /// The mark of an estimate.

@@ -148,8 +148,8 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
         Column::figures("client", "CPUs", 1),
         Column::figures("server", "CPUs", 1),
         Column::figures("machine", "CPUs", 2),
-        Column::figures("stolen", "share of time", 3),
-        Column::figures("client in user mode", "µs/tx", 4),
+        Column::figures("stolen", "% of time", 3),
+        Column::figures("client, user mode", "µs/tx", 4),
         Column::figures("buffer hits", "per tx", 5),
         Column::figures("blocks read", "per tx", 5),
     ]);
@@ -166,7 +166,10 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
                 notes.estimate(&p.client_cpus, &format!("client CPUs at {at}")),
                 notes.maybe(p.server_cpus.as_ref(), &format!("server CPUs at {at}")),
                 notes.maybe(p.machine_cpus.as_ref(), &format!("machine CPUs at {at}")),
-                notes.maybe(p.steal_share.as_ref(), &format!("stolen time at {at}")),
+                notes.maybe(
+                    p.steal_share.as_ref().map(in_percent).as_ref(),
+                    &format!("stolen time at {at}"),
+                ),
                 notes.estimate(
                     &p.client_user_us_per_transaction,
                     &format!("client user CPU at {at}"),
@@ -193,5 +196,15 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
         rows,
         folded: false,
         marks: vec![],
+    }
+}
+
+/// A share of 0 to 1 in per cent.
+fn in_percent(share: &Estimate) -> Estimate {
+    Estimate {
+        estimate: share.estimate * 100.0,
+        low: share.low * 100.0,
+        high: share.high * 100.0,
+        ..share.clone()
     }
 }

@@ -16,7 +16,7 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
     }
     Some(Section {
         id: "drift",
-        title: "Trials in the order in which they ran",
+        title: "Steadiness",
         depth: Depth::Evidence,
         blocks: vec![Block::Chart(Box::new(chart(analysis)))],
     })
@@ -46,7 +46,9 @@ fn chart(analysis: &Analysis) -> Chart {
     );
     Chart {
         id: "drift".to_owned(),
-        title: "Each trial against the estimate of its own point".to_owned(),
+        title:
+            "Each trial against the estimate at its client count, in the order in which they ran"
+                .to_owned(),
         alternative,
         caption: "Points were visited in random order, so a slope or a step here is the machine \
                   changing, not the number of clients."

@@ -3,6 +3,7 @@
 //! [`SECTIONS`] is the registry: a section is a function from the analysis to
 //! its blocks, or to nothing where the run holds nothing of its kind.
 
+mod binary;
 mod cpu;
 mod drift;
 mod host;
@@ -31,6 +32,7 @@ const SECTIONS: &[Make] = &[
     cpu::section,
     drift::section,
     server::section,
+    binary::section,
     host::section,
     method::section,
     trials::section,
@@ -70,7 +72,7 @@ fn title(analysis: &Analysis) -> String {
     let workload = &analysis.plan.workload.name;
     match (analysis.run.command.as_str(), servers.as_slice()) {
         (_, []) => format!("{workload}: nothing was measured"),
-        ("assay", [server]) => format!("{server}, assayed"),
+        ("assay", [server]) => format!("Assay of {server}"),
         (_, [server]) => format!("{workload} on {server}"),
         (_, several) => format!("{workload}: {}", several.join(" against ")),
     }
@@ -227,5 +229,5 @@ fn levels<'a>(estimates: impl Iterator<Item = &'a Estimate>) -> String {
         (low, high) if low == high => format!("{low} trials"),
         (low, high) => format!("{low} to {high} trials"),
     };
-    format!("Ranges are {level} intervals over {n}.")
+    format!("Spreads are {level} intervals over {n}.")
 }

@@ -22,7 +22,7 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     blocks.extend(failures(analysis).map(Block::Table));
     Some(Section {
         id: "results",
-        title: "Throughput and latency over clients",
+        title: "Results",
         depth: Depth::Summary,
         blocks,
     })
@@ -145,7 +145,7 @@ fn chart(analysis: &Analysis) -> Chart {
                   point would give if every further client added as much."
             .to_owned(),
         x: Axis {
-            label: "clients (each step to the right doubles)".to_owned(),
+            label: "clients, logarithmic".to_owned(),
             scale: Scale::Log,
             ticks: client_ticks(analysis),
         },

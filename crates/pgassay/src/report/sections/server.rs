@@ -1,4 +1,4 @@
-//! The server: what it says of itself, its binary, its settings.
+//! The server: what it says of itself, and its settings.
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::ArmAnalysis;
@@ -44,10 +44,6 @@ fn facts(arm: &ArmAnalysis) -> Vec<Fact> {
             });
         }
     }
-    facts.push(match &arm.binary {
-        Ok(binary) => Fact::new("binary", binary.machine.name()).remark("ELF machine"),
-        Err(why) => Fact::new("binary", format!("not seen: {why}")),
-    });
     if let Some(check) = &arm.commit_check {
         facts.push(
             Fact::new(

@@ -4,17 +4,19 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::ArmAnalysis;
 use pgassay_analysis::host::HostSummary;
 
-use super::method;
+use super::{binary, method};
 use crate::report::document::{Block, Depth, Fact, Notes, Section};
 use crate::report::number;
 
 /// Server, machine and measurement, one line each.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
-    let mut facts: Vec<Fact> = analysis
-        .arms
-        .iter()
-        .map(|arm| server(analysis, arm))
-        .collect();
+    let mut facts = Vec::new();
+    for arm in &analysis.arms {
+        facts.push(server(analysis, arm));
+        if let Ok(binary) = &arm.binary {
+            facts.push(Fact::new("its binary", binary::in_short(binary)));
+        }
+    }
     facts.push(Fact::new("machine", machine(&analysis.host)));
     facts.push(Fact::new("measured", method::in_short(analysis)));
     Some(Section {

@@ -58,9 +58,10 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         title: "Every trial",
         depth: Depth::Evidence,
         blocks: vec![Block::Table(Table {
-            caption: "Single observations, without an interval of their own; trials that were cut \
-                      short are not among them."
-                .to_owned(),
+            caption:
+                "All counted trials: single observations, without an interval of their own. Trials \
+                      that were cut short are not among them."
+                    .to_owned(),
             columns,
             rows,
             folded: true,

@@ -1,0 +1,563 @@
+//! Analyses made by hand: invented figures of an invented machine, for the look
+//! and the completeness of reports only.
+
+use std::collections::BTreeMap;
+
+use pgassay_analysis::Analysis;
+use pgassay_analysis::analysis::{
+    ArmAnalysis, CommitCheck, LatencyEstimates, PointAnalysis, RunInfo, RunState, SCHEMA,
+    ServerSummary, TrialAnalysis,
+};
+use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::plan::{Arm, Plan, Point, WorkloadPlan};
+use pgassay_analysis::record::Origin;
+use pgassay_analysis::server::Setting;
+use pgassay_analysis::stats::{Estimate, summarize_positive};
+use pgassay_analysis::warning::Warning;
+use pgassay_inspect::Binary;
+use pgassay_inspect::hotpath::{HotFunction, HotPath, Technique};
+use pgassay_inspect::model::{
+    Atomics, BuildFacts, Class, FileKind, FunctionAtomics, FunctionBounds, Hardening, Machine,
+    PostgresFacts, RecordedFlags,
+};
+
+/// A whole assay: eight CPUs, eight client counts, eight trials each.
+pub fn complete() -> Analysis {
+    assay(&[1, 2, 4, 8, 16, 32, 64, 128], 8)
+}
+
+/// The same assay stopped after its first trial.
+pub fn interrupted() -> Analysis {
+    let mut analysis = assay(&[1, 2, 4], 8);
+    let arm = &mut analysis.arms[0];
+    let mut point = arm.points.remove(1);
+    point.trials.truncate(1);
+    for estimate in estimates(&mut point) {
+        estimate.low = estimate.estimate;
+        estimate.high = estimate.estimate;
+        estimate.level = 0.0;
+        estimate.n = 1;
+        estimate.warnings = vec![few()];
+    }
+    arm.points = vec![point];
+    arm.commit_check = None;
+    let incomplete = Warning::new(
+        "incomplete",
+        "1 of 24 trials were measured: Ctrl-C was pressed.",
+    )
+    .with_remedy("go on with: pgassay assay --resume 20261121T031500-assay-7f3a");
+    analysis.headline = vec![
+        incomplete.text.clone(),
+        "PostgreSQL 15.18 does 21,000 select-only transactions a second with 2 clients (one \
+         trial, so nothing is known of its spread)."
+            .to_owned(),
+    ];
+    analysis.warnings = vec![incomplete];
+    analysis.run.state = RunState::Interrupted;
+    analysis.run.reason = Some("Ctrl-C was pressed".to_owned());
+    analysis.run.trials_measured = 1;
+    analysis.run.max_rss_bytes = None;
+    analysis
+}
+
+/// Stopped before anything was measured, of a server that said nothing.
+pub fn empty() -> Analysis {
+    let mut analysis = interrupted();
+    analysis.arms[0].points.clear();
+    analysis.arms[0].server = None;
+    analysis.arms[0].binary = Err("permission denied".to_owned());
+    analysis.host = HostSummary::default();
+    analysis.headline = vec!["Nothing was measured.".to_owned()];
+    analysis.warnings.clear();
+    analysis.run.trials_measured = 0;
+    analysis
+}
+
+/// Two servers in one run, with failed transactions at one point.
+pub fn two_arms() -> Analysis {
+    let mut analysis = assay(&[1, 8, 64], 6);
+    let mut other = analysis.arms[0].clone();
+    other.label = "B".to_owned();
+    other.target = "temp:18".to_owned();
+    for (i, point) in other.points.iter_mut().enumerate() {
+        let factor = 1.0 + 0.06 * i as f64;
+        let tps = point.trials.iter_mut();
+        let tps: Vec<f64> = tps
+            .map(|t| {
+                t.throughput_tps *= factor;
+                t.index += 1;
+                t.throughput_tps
+            })
+            .collect();
+        point.throughput_tps = over(&tps);
+    }
+    other.points[2].failures = vec![("40001".to_owned(), 1234), ("connection".to_owned(), 2)];
+    analysis.arms[0].label = "A".to_owned();
+    analysis.arms.push(other);
+    analysis.plan.arms = vec![plan_arm("A", "temp:15"), plan_arm("B", "temp:18")];
+    analysis.plan.arms[1].settings = vec![("io_method".to_owned(), "io_uring".to_owned())];
+    analysis.run.command = "compare".to_owned();
+    analysis
+}
+
+/// A server whose processes can't be seen, on a host that tells little, in trouble everywhere.
+pub fn warned() -> Analysis {
+    let mut analysis = assay(&[1, 4, 16, 64], 5);
+    analysis.host = HostSummary {
+        architecture: Some("aarch64".to_owned()),
+        cpus: Some(4),
+        cpu_quota: Some(1.5),
+        memory_limit_bytes: Some(2 << 30),
+        container: Some("docker".to_owned()),
+        ..HostSummary::default()
+    };
+    analysis.arms[0].binary =
+        Err("the server's executable could not be read: permission denied".to_owned());
+    for point in &mut analysis.arms[0].points {
+        point.server_cpu_us_per_transaction = None;
+        point.server_cpus = None;
+        point.machine_cpus = None;
+        point.steal_share = None;
+        point.buffer_hits_per_transaction = None;
+        point.buffer_reads_per_transaction = None;
+        for trial in &mut point.trials {
+            trial.server_cpu_us_per_transaction = None;
+        }
+        for estimate in estimates(point) {
+            estimate.warnings = vec![few()];
+        }
+        if point.point.clients >= 16 {
+            point.warnings.push(client_bound());
+            point.throughput_tps.warnings.push(Warning::new(
+                "drift",
+                "The trials rise or fall from first to last more than chance would have it.",
+            ));
+        }
+    }
+    analysis.warnings = vec![
+        Warning::new(
+            "no-server-cpu",
+            "The server's processes belong to another user, so its CPU time is not known.",
+        )
+        .with_remedy("run pgassay as the server's user or as root"),
+        Warning::new(
+            "steal",
+            "The hypervisor gave up to 7 % of the machine's time to other guests: absolute \
+             figures are too low, and the spread is theirs too.",
+        ),
+    ];
+    analysis
+}
+
+/// Names that try to be markup, terminal control or a formula, and are too long.
+pub fn hostile() -> Analysis {
+    let mut analysis = assay(&[1, 2], 6);
+    let bad = "<script>alert('x')</script>";
+    let long = "a_very_long_name_".repeat(30);
+    analysis.plan.workload.name = format!("{bad}|`x`*_#");
+    analysis
+        .headline
+        .push(format!("{bad} & \"quotes\" | pipes"));
+    analysis.host.cpu_model = Some(format!("CPU \u{1b}[31mred\u{7} \u{202e}reversed {bad}"));
+    analysis.host.cpu_features = vec![long.clone()];
+    let arm = &mut analysis.arms[0];
+    arm.label = format!("=cmd(),\"{bad}\"\nsecond line");
+    arm.target = "postgres://user:***@host/db?options='--x'".to_owned();
+    if let Some(server) = &mut arm.server {
+        server.version = format!("PostgreSQL {bad}");
+        server.settings.push(Setting {
+            name: long.clone(),
+            value: format!("</style>{bad}| cell"),
+            source: "file\nwith lines".to_owned(),
+        });
+    }
+    let text = format!("{bad} [link](javascript:alert(1)) {long}");
+    let warning = Warning::new(bad, text).with_remedy("rm -rf `x`; ```");
+    arm.points[0].warnings.push(warning.clone());
+    arm.points[0].throughput_tps.warnings.push(warning.clone());
+    arm.points[1].failures.push((bad.to_owned(), u64::MAX));
+    analysis.warnings.push(warning);
+    analysis.run.command_line = vec!["pgassay".to_owned(), format!("it's ``` {bad}\nnext")];
+    analysis
+}
+
+/// Figures that are no numbers, zero, tiny and huge.
+pub fn absurd() -> Analysis {
+    let mut analysis = assay(&[1, 100_000], 6);
+    let points = &mut analysis.arms[0].points;
+    for estimate in estimates(&mut points[0]) {
+        estimate.estimate = f64::NAN;
+        estimate.low = f64::NEG_INFINITY;
+        estimate.high = f64::INFINITY;
+    }
+    for trial in &mut points[0].trials {
+        trial.throughput_tps = 0.0;
+        trial.p50_us = f64::NAN;
+        trial.p99_us = -1.0;
+    }
+    for estimate in estimates(&mut points[1]) {
+        estimate.estimate = 1e15;
+        estimate.low = 0.0;
+        estimate.high = 1e18;
+    }
+    points[1].latency_us.max = f64::INFINITY;
+    analysis.host.cpus = Some(0);
+    analysis
+}
+
+fn few() -> Warning {
+    Warning::new(
+        "too-few-trials",
+        "Fewer than 6 trials can't give a 95 % interval; the range of what was seen stands there.",
+    )
+    .with_remedy("measure at least 6 trials: --trials 6")
+}
+
+fn client_bound() -> Warning {
+    Warning::new(
+        "client-bound",
+        "The load threads were busy more than 90 % of the time: the client holds the server back.",
+    )
+    .with_remedy("give the client more threads: --threads")
+}
+
+fn assay(clients: &[u32], rounds: u32) -> Analysis {
+    let plan = Plan {
+        workload: WorkloadPlan {
+            name: "select-only".to_owned(),
+            scale: 50,
+            protocol: "prepared".to_owned(),
+        },
+        arms: vec![plan_arm("temp:15", "temp:15")],
+        points: clients
+            .iter()
+            .map(|&clients| Point {
+                clients,
+                threads: clients.min(2),
+            })
+            .collect(),
+        trials: rounds,
+        warmup_ms: 500,
+        window_ms: 2000,
+        seed: 42,
+    };
+    let mut indices: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for slice in plan.schedule() {
+        indices.entry(slice.point).or_default().push(slice.index);
+    }
+    let mut noise = Noise(7);
+    let points = (0..).zip(&plan.points);
+    let points: Vec<PointAnalysis> = points
+        .map(|(i, point)| point_analysis(*point, &indices[&i], &mut noise))
+        .collect();
+    let trials = rounds * clients.len() as u32;
+    Analysis {
+        schema: SCHEMA.to_owned(),
+        run: RunInfo {
+            id: "20261121T031500-assay-7f3a".to_owned(),
+            command: "assay".to_owned(),
+            command_line: ["pgassay", "assay", "temp:15", "--set", "shared_buffers=8GB"]
+                .map(str::to_owned)
+                .to_vec(),
+            pgassay_version: "0.1.0".to_owned(),
+            started: "2026-11-21T03:15:00.250Z".to_owned(),
+            state: RunState::Complete,
+            reason: None,
+            elapsed_seconds: Some(184.2),
+            trials_measured: trials,
+            trials_planned: trials,
+            max_rss_bytes: Some(41 << 20),
+        },
+        headline: headline(&points),
+        host: host(),
+        arms: vec![ArmAnalysis {
+            label: "temp:15".to_owned(),
+            target: "temp:15".to_owned(),
+            server: Some(server()),
+            binary: Ok(binary()),
+            points,
+            commit_check: Some(CommitCheck {
+                client_transactions: 9_876_543,
+                server_commits: 9_877_001,
+            }),
+        }],
+        warnings: vec![],
+        plan,
+    }
+}
+
+fn plan_arm(label: &str, target: &str) -> Arm {
+    Arm {
+        label: label.to_owned(),
+        target: target.to_owned(),
+        settings: vec![("shared_buffers".to_owned(), "8GB".to_owned())],
+    }
+}
+
+fn headline(points: &[PointAnalysis]) -> Vec<String> {
+    let peak = points
+        .iter()
+        .map(|p| &p.throughput_tps)
+        .max_by(|a, b| a.estimate.total_cmp(&b.estimate));
+    let peak = peak.map_or(0.0, |e| e.estimate);
+    vec![
+        format!(
+            "PostgreSQL 15.18 on 8 CPUs (Neoverse-N1) does about {peak:.0} select-only \
+             transactions a second at its best, with 32 clients."
+        ),
+        "From 1 client to 16 it grows 9.4-fold, and no further up to 128.".to_owned(),
+    ]
+}
+
+/// Saturating growth with a slow decline, noisy, slower towards the end of the run.
+fn point_analysis(point: Point, indices: &[u32], noise: &mut Noise) -> PointAnalysis {
+    let n = f64::from(point.clients);
+    let capacity = 11_800.0 * n / (1.0 + 0.055 * (n - 1.0) + 0.0006 * n * (n - 1.0));
+    let latency = n * 1e6 / capacity;
+    let trials: Vec<TrialAnalysis> = indices
+        .iter()
+        .map(|&index| {
+            let drift = 1.0 - 0.0006 * f64::from(index);
+            let tps = capacity * drift * noise.around(0.025);
+            TrialAnalysis {
+                index,
+                throughput_tps: tps,
+                p50_us: latency * 0.93 * noise.around(0.02),
+                p99_us: latency * (1.9 + n.ln() / 3.0) * noise.around(0.08),
+                server_cpu_us_per_transaction: Some((48.0 + n / 8.0) * noise.around(0.02)),
+                client_cpu_us_per_transaction: (8.0 + 6.0 / n) * noise.around(0.02),
+            }
+        })
+        .collect();
+    let each = |value: &dyn Fn(&TrialAnalysis) -> f64| {
+        over(&trials.iter().map(value).collect::<Vec<f64>>())
+    };
+    let server = |t: &TrialAnalysis| t.server_cpu_us_per_transaction.unwrap_or(f64::NAN);
+    let busy = |us: f64, t: &TrialAnalysis| us * t.throughput_tps / 1e6;
+    PointAnalysis {
+        point,
+        throughput_tps: each(&|t| t.throughput_tps),
+        latency_us: LatencyEstimates {
+            count: (capacity * 2.0) as u64 * trials.len() as u64,
+            mean: latency,
+            p50: each(&|t| t.p50_us),
+            p90: each(&|t| t.p50_us * 1.5),
+            p99: each(&|t| t.p99_us),
+            p99_9: each(&|t| t.p99_us * 2.6),
+            max: latency * 40.0,
+        },
+        client_cpu_us_per_transaction: each(&|t| t.client_cpu_us_per_transaction),
+        client_user_us_per_transaction: each(&|t| t.client_cpu_us_per_transaction * 0.35),
+        server_cpu_us_per_transaction: Some(each(&server)),
+        client_cpus: each(&|t| busy(t.client_cpu_us_per_transaction, t)),
+        server_cpus: Some(each(&|t| busy(server(t), t))),
+        machine_cpus: Some(each(&|t| {
+            busy(server(t) + t.client_cpu_us_per_transaction, t) + 0.3
+        })),
+        steal_share: Some(each(&|t| 0.002 * t.p99_us / t.p50_us)),
+        buffer_hits_per_transaction: Some(each(&|t| 3.98 + t.p50_us / 1e4)),
+        buffer_reads_per_transaction: Some(each(&|t| 0.0021 + t.p50_us / 1e7)),
+        failures: vec![],
+        trials,
+        warnings: match point.clients {
+            c if c >= 64 => vec![client_bound()],
+            _ => vec![],
+        },
+    }
+}
+
+fn over(values: &[f64]) -> Estimate {
+    summarize_positive(values).expect("the fixture has finite values")
+}
+
+fn estimates(p: &mut PointAnalysis) -> Vec<&mut Estimate> {
+    let latency = &mut p.latency_us;
+    let mut all = vec![
+        &mut p.throughput_tps,
+        &mut latency.p50,
+        &mut latency.p90,
+        &mut latency.p99,
+        &mut latency.p99_9,
+        &mut p.client_cpu_us_per_transaction,
+        &mut p.client_user_us_per_transaction,
+        &mut p.client_cpus,
+    ];
+    all.extend(
+        [
+            &mut p.server_cpu_us_per_transaction,
+            &mut p.server_cpus,
+            &mut p.machine_cpus,
+            &mut p.steal_share,
+            &mut p.buffer_hits_per_transaction,
+            &mut p.buffer_reads_per_transaction,
+        ]
+        .into_iter()
+        .flatten(),
+    );
+    all
+}
+
+/// A linear congruential generator: the same figures on every machine.
+struct Noise(u64);
+
+impl Noise {
+    /// A factor around 1 with about this relative spread.
+    fn around(&mut self, spread: f64) -> f64 {
+        let mut sum = 0.0;
+        for _ in 0..4 {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            sum += (self.0 >> 33) as f64 / f64::from(1u32 << 31) - 0.5;
+        }
+        1.0 + sum * spread * 1.7
+    }
+}
+
+fn host() -> HostSummary {
+    HostSummary {
+        architecture: Some("aarch64".to_owned()),
+        cpu_model: Some("Neoverse-N1".to_owned()),
+        cpus: Some(8),
+        cores: Some(8),
+        sockets: Some(1),
+        numa_nodes: Some(1),
+        cpu_features: ["atomics", "crc32", "asimd", "asimddp"]
+            .map(str::to_owned)
+            .to_vec(),
+        last_level_cache_bytes: Some(32 << 20),
+        last_level_cache_total_bytes: Some(32 << 20),
+        memory_bytes: Some(32 << 30),
+        page_size_bytes: Some(4096),
+        huge_page_size_bytes: Some(2 << 20),
+        huge_pages_total: Some(0),
+        huge_pages_free: Some(0),
+        transparent_huge_pages: Some("madvise".to_owned()),
+        kernel: Some("6.1.0-28-arm64".to_owned()),
+        distribution: Some("Debian GNU/Linux 12 (bookworm)".to_owned()),
+        virtualisation: Some("kvm".to_owned()),
+        clock_source: Some("arch_sys_counter".to_owned()),
+        ..HostSummary::default()
+    }
+}
+
+fn server() -> ServerSummary {
+    let setting = |name: &str, value: &str, source: &str| Setting {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        source: source.to_owned(),
+    };
+    ServerSummary {
+        origin: Origin::Launched {
+            bin_dir: "/usr/lib/postgresql/15/bin".to_owned(),
+            stand_in: false,
+        },
+        version: "PostgreSQL 15.18 (Debian 15.18-0+deb12u1) on aarch64-unknown-linux-gnu, \
+                  compiled by gcc (Debian 12.2.0-14+deb12u1) 12.2.0, 64-bit"
+            .to_owned(),
+        version_num: Some(150_018),
+        executable: "/usr/lib/postgresql/15/bin/postgres".to_owned(),
+        settings: vec![
+            setting("shared_buffers", "8GB", "command line"),
+            setting("huge_pages", "try", "default"),
+            setting("max_connections", "150", "configuration file"),
+            setting("fsync", "on", "default"),
+            setting("jit", "on", "default"),
+            setting("block_size", "8192", "default"),
+        ],
+    }
+}
+
+fn binary() -> Binary {
+    let function = |name: &str, class: Class, count: u64| FunctionAtomics {
+        name: Some(name.to_owned()),
+        address: 0x1000,
+        size_bytes: 128,
+        counts: BTreeMap::from([(class, count)]),
+        ..FunctionAtomics::default()
+    };
+    let hot = |id: &str, title: &str, technique, functions: &[&str], detail: &str| HotPath {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        technique,
+        functions: functions
+            .iter()
+            .map(|name| HotFunction {
+                name: (*name).to_owned(),
+                address: 0x1000,
+                counts: BTreeMap::new(),
+                outline_calls: BTreeMap::new(),
+            })
+            .collect(),
+        detail: detail.to_owned(),
+    };
+    Binary {
+        path: "/usr/lib/postgresql/15/bin/postgres".to_owned(),
+        machine: Machine::Aarch64,
+        kind: FileKind::PieExecutable,
+        size_bytes: 9_123_456,
+        build: BuildFacts {
+            compilers: vec!["GCC: (Debian 12.2.0-14+deb12u1) 12.2.0".to_owned()],
+            flags: vec![RecordedFlags {
+                source: "pg_config".to_owned(),
+                flags: "-O2 -moutline-atomics -march=armv8-a".to_owned(),
+            }],
+            build_id: Some("0123456789abcdef0123456789abcdef01234567".to_owned()),
+            debuglink: None,
+            stripped: true,
+            has_dwarf: false,
+        },
+        postgres: Some(PostgresFacts {
+            version: "15.18".to_owned(),
+            block_size_bytes: Some(8192),
+            ..PostgresFacts::default()
+        }),
+        hardening: Hardening {
+            pie: true,
+            relro: "full".to_owned(),
+            stack_protector: true,
+            fortified: true,
+            ..Hardening::default()
+        },
+        bounds: FunctionBounds {
+            functions: 15_012,
+            named: 31,
+            by_source: BTreeMap::from([("eh-frame".to_owned(), 15_012)]),
+            covered_bytes: 5_400_000,
+            text_bytes: 5_410_000,
+        },
+        atomics: Atomics {
+            counts: BTreeMap::from([(Class::LoadExclusive, 9), (Class::LseLdadd, 3)]),
+            functions: vec![
+                function("s_lock", Class::LoadExclusive, 9),
+                function("LWLockAttemptLock", Class::LseLdadd, 3),
+            ],
+            ..Atomics::default()
+        },
+        hints: vec![],
+        hot_paths: vec![
+            hot(
+                "spinlock",
+                "spinlock (contended)",
+                Technique::Outline,
+                &["s_lock"],
+                "calls an outline helper, which takes LSE where the CPU has it",
+            ),
+            hot(
+                "lwlock",
+                "LWLock acquire and release",
+                Technique::Outline,
+                &[
+                    "LWLockAttemptLock",
+                    "LWLockAcquire",
+                    "LWLockRelease",
+                    "LWLockConditionalAcquire",
+                    "LWLockWakeup",
+                ],
+                "compare and swap by outline helpers",
+            ),
+        ],
+        warnings: vec!["the file is stripped; functions are known by their frames only".to_owned()],
+    }
+}
