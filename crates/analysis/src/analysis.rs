@@ -99,6 +99,7 @@ pub struct ArmAnalysis {
     /// What the server is.
     pub server: Option<ServerSummary>,
     /// What inspect saw in its executable; the text says why there is none.
+    #[serde(with = "seen")]
     pub binary: Result<pgassay_inspect::Binary, String>,
     /// One entry a client count, ascending.
     pub points: Vec<PointAnalysis>,
@@ -199,4 +200,36 @@ pub struct CommitCheck {
     pub client_transactions: u64,
     /// `xact_commit` over the same time, by `pg_stat_database`; set-up and samplers included.
     pub server_commits: u64,
+}
+
+/// `{"seen": …}` or `{"unavailable": "why"}`: a `Result` under names that suit a document.
+mod seen {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Seen<T> {
+        Seen(T),
+        Unavailable(String),
+    }
+
+    pub fn serialize<T: Serialize, S: Serializer>(
+        result: &Result<T, String>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match result {
+            Ok(seen) => Seen::Seen(seen),
+            Err(why) => Seen::Unavailable(why.clone()),
+        }
+        .serialize(serializer)
+    }
+
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Result<T, String>, D::Error> {
+        Ok(match Seen::deserialize(deserializer)? {
+            Seen::Seen(seen) => Ok(seen),
+            Seen::Unavailable(why) => Err(why),
+        })
+    }
 }

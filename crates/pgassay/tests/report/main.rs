@@ -4,6 +4,8 @@
 //! at the difference before you commit it.
 
 mod fixture;
+mod page;
+mod schema;
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +13,13 @@ use std::path::Path;
 use pgassay::report::{self, TextStyle};
 use pgassay_analysis::Analysis;
 
+/// Holds a text against its golden file.
 fn check(name: &str, text: &str) {
+    // one element a line, so that a difference is a line, too
+    let text = match name.ends_with(".html") {
+        true => text.replace("><", ">\n<"),
+        false => text.to_owned(),
+    };
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/report/golden")
         .join(name);
@@ -21,11 +29,15 @@ fn check(name: &str, text: &str) {
     }
     let golden = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     if let Some(line) = (golden.lines().zip(text.lines())).position(|(a, b)| a != b) {
+        let part = |text: &str| -> String {
+            let line = text.lines().nth(line).unwrap_or_default();
+            line.chars().take(300).collect()
+        };
         panic!(
             "{name} differs from line {}:\n  golden: {}\n  now:    {}",
             line + 1,
-            golden.lines().nth(line).unwrap_or_default(),
-            text.lines().nth(line).unwrap_or_default()
+            part(&golden),
+            part(&text)
         );
     }
     assert_eq!(golden.len(), text.len(), "{name} differs in length");
@@ -80,13 +92,92 @@ fn markdown() {
 
 #[test]
 fn html() {
-    for (name, analysis) in all() {
-        check(&format!("{name}.html"), &report::html(&analysis));
-    }
+    check("complete.html", &report::html(&fixture::complete()));
+    check("warned.html", &report::html(&fixture::warned()));
 }
 
 #[test]
 fn csv() {
     check("two-arms.csv", &report::csv(&fixture::two_arms()));
     check("hostile.csv", &report::csv(&fixture::hostile()));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for (name, analysis) in all() {
+        for width in (20..=60).chain([80, 100, 132, 200, 400]) {
+            let text = report::text(&analysis, &plain(width));
+            for line in text.lines() {
+                let columns = line.chars().count();
+                assert!(columns <= width, "{name} at {width}: {columns}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn colour_adds_nothing_but_colour() {
+    let analysis = fixture::warned();
+    let coloured = TextStyle {
+        color: true,
+        ..plain(80)
+    };
+    let coloured = report::text(&analysis, &coloured);
+    assert!(coloured.contains("\u{1b}[1m"), "nothing is bold");
+    assert!(
+        !coloured.contains("\u{1b}[31m"),
+        "foreign text set a colour"
+    );
+    let mut bare = String::new();
+    let mut pieces = coloured.split("\u{1b}[");
+    bare.push_str(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        bare.push_str(piece.split_once('m').map_or("", |(_, rest)| rest));
+    }
+    assert_eq!(bare, report::text(&analysis, &plain(80)));
+}
+
+#[test]
+fn foreign_text_moves_no_cursor() {
+    let text =
+        report::text(&fixture::hostile(), &plain(80)) + &report::markdown(&fixture::hostile());
+    let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+    assert!(!text.contains(odd), "a control character got through");
+    let ascii = TextStyle {
+        unicode: false,
+        ..plain(80)
+    };
+    let text = report::text(&fixture::hostile(), &ascii);
+    assert!(text.is_ascii(), "not all of it is ASCII");
+}
+
+#[test]
+fn markdown_holds_no_markup_of_others() {
+    let text = report::markdown(&fixture::hostile());
+    // the commands stand in a fence that no run of backticks in them ends
+    let (before, fenced) = text.split_once("\n````sh\n").expect("a fence of four");
+    let (commands, after) = fenced.split_once("\n````\n").expect("its end");
+    assert!(commands.contains("```"), "the fixture tests nothing");
+    let text = format!("{before}\n{after}");
+    assert!(!text.contains("<script>"), "markup got through");
+    assert!(!text.contains("[link]("), "a link got through");
+    // a table row has as many cells as its table's head: nobody's pipe made one more
+    let bars = |line: &str| line.replace("\\|", "").matches('|').count();
+    let mut head = 0;
+    for line in text.lines() {
+        match (line.starts_with('|'), head) {
+            (false, _) => head = 0,
+            (true, 0) => head = bars(line),
+            (true, wanted) => assert_eq!(bars(line), wanted, "{line}"),
+        }
+    }
+}
+
+#[test]
+fn csv_has_one_row_a_trial() {
+    let analysis = fixture::two_arms();
+    let trials: usize = (analysis.arms.iter().flat_map(|a| &a.points))
+        .map(|p| p.trials.len())
+        .sum();
+    assert_eq!(report::csv(&analysis).lines().count(), trials + 1);
 }
