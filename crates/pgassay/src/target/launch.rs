@@ -262,8 +262,9 @@ impl Launcher<'_> {
                 "--encoding=UTF8",
                 "--locale=C",
             ])
-            // It is thrown away after a crash; the server's own fsync is untouched.
-            .arg("--no-sync")
+            // --no-sync, which 9.6 spells otherwise: it is thrown away after a crash; the
+            // server's own fsync is untouched.
+            .arg("-N")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let output = pgassay_sys::bound::spawn(command, Signal::KILL)

@@ -11,6 +11,7 @@
 //! found and removed by [`leftover`].
 
 pub mod account;
+pub mod archive;
 pub mod error;
 pub mod find;
 pub mod launch;
@@ -21,6 +22,7 @@ pub mod settings;
 pub mod spec;
 pub mod version;
 
+pub use archive::StandIn;
 pub use error::TargetError;
 pub use find::{Installation, Installations};
 pub use launch::{Cluster, LaunchOptions};

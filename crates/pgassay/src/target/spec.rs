@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::find::{Installation, Installations};
 use super::version::Version;
-use super::{TargetError, scratch};
+use super::{StandIn, TargetError, scratch};
 
 /// What a TARGET names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -89,6 +89,15 @@ impl TargetSpec {
     /// Whether pgassay launches the server itself.
     pub fn is_launched(&self) -> bool {
         !matches!(self, Self::Server(_))
+    }
+
+    /// The archive that can stand in where no fitting PostgreSQL is installed.
+    pub fn stand_in(&self) -> Option<StandIn> {
+        match self {
+            Self::Temp => StandIn::find(None),
+            Self::TempMajor(major) => StandIn::find(Some(major)),
+            Self::Prefix(_) | Self::Build(_) | Self::Server(_) => None,
+        }
     }
 
     /// The installation to launch; `None` for a server that already runs.

@@ -1,0 +1,316 @@
+//! A PostgreSQL to stand in where none is installed.
+//!
+//! The archives are those that Java's embedded tests use, from Maven Central;
+//! a few releases are pinned here with their checksums. They are a stand-in:
+//! built by others, with an old compiler, so the figures are not those of the
+//! build that a distribution's users run, and the report says so.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use ring::digest::{SHA256, digest};
+
+use super::scratch::Scratch;
+use super::{Installation, TargetError, Version};
+
+#[cfg(feature = "archive")]
+mod fetch;
+
+/// What the program does where it was built without the download.
+#[cfg(not(feature = "archive"))]
+mod fetch {
+    use super::{AtomicBool, Path, StandIn, TargetError};
+
+    fn without() -> TargetError {
+        TargetError::NotFound("this pgassay was built without the feature `archive`".into())
+    }
+
+    pub(super) fn download(_: &StandIn, _: &AtomicBool) -> Result<Vec<u8>, TargetError> {
+        Err(without())
+    }
+
+    pub(super) fn unpack(_: &StandIn, _: &Vec<u8>, _: &Path, _: &Path) -> Result<(), TargetError> {
+        Err(without())
+    }
+}
+
+/// One archive: processor, the release as the archive counts it, its size in
+/// bytes, SHA-256 of the file as it is downloaded.
+type Pinned = (&'static str, &'static str, u64, &'static str);
+
+/// The newest releases in November 2026. The arm64 archives hold no LSE
+/// atomics: they are built by GCC 7.5 for the first ARMv8.
+const PINNED: &[Pinned] = &[
+    (
+        "x86_64",
+        "18.6.0",
+        15_119_738,
+        "008ee189eaa7ca2b58bd01dd950291e638b998392cf982297acd4779ec898ac1",
+    ),
+    (
+        "x86_64",
+        "17.11.0",
+        14_987_378,
+        "0dd7b72b6f335b8ecfb355fa24c5781e8a93edd09880bb77eb52ebbf29b3e96d",
+    ),
+    (
+        "x86_64",
+        "16.15.0",
+        14_737_226,
+        "653abc065c682b85d3da50168fb95dc524bd85426cdec9ce3695a550ef431df2",
+    ),
+    (
+        "x86_64",
+        "15.19.0",
+        14_629_992,
+        "95f0b66fe72d4ca66c815773c44cb1196ea38552463e89a35f18114b3ed1565f",
+    ),
+    (
+        "x86_64",
+        "14.24.0",
+        14_500_812,
+        "2722d05eb22c671104c9918d59d8ba9f5656898f5452a0207bb4cce21eef5dc4",
+    ),
+    (
+        "x86_64",
+        "13.23.0",
+        14_200_570,
+        "0713b8a6dbe13440718ea789eefca6ae562b004bc0541d9c21d20300529c1db2",
+    ),
+    (
+        "x86_64",
+        "10.23.0",
+        14_135_822,
+        "e55e42533e1c2f135a4ef0c9e2cde634ff891dc71160483c12951fd611d8bc7c",
+    ),
+    (
+        "x86_64",
+        "9.6.24",
+        8_038_454,
+        "3d4bdb64d4bb0a8757f1efacfed3994aa4a0a37002d5222d7be6c3ddea95e474",
+    ),
+    (
+        "aarch64",
+        "18.4.0",
+        14_176_928,
+        "a9ec284923b9a7d2db41509bfb88c3d0eeb9f4aa5e2b29ea0aac5e8dbaf4c335",
+    ),
+    (
+        "aarch64",
+        "17.11.0",
+        14_015_430,
+        "8b042e0ea418b1927d95399207950da0734d27fe01e29503ade3bdc464ad4c2b",
+    ),
+    (
+        "aarch64",
+        "16.15.0",
+        13_744_494,
+        "f846a9989d686b7977d6eca9bc9d8b2b69e3f70c7eb60e032197d9c574a6136c",
+    ),
+    (
+        "aarch64",
+        "15.19.0",
+        13_686_798,
+        "95baf4bd4af31b91b3050118df59388ed0064756b556b850669e0300aa7b9911",
+    ),
+    (
+        "aarch64",
+        "14.23.0",
+        13_655_000,
+        "a55b93f67051a602be033b298461709f88789dccee925236f2fb5a4eaf9dd526",
+    ),
+];
+
+/// An archive that can be fetched for this processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StandIn {
+    pinned: &'static Pinned,
+}
+
+impl StandIn {
+    /// The newest pinned archive, or that of one major version; `None` where
+    /// there is none for this processor.
+    pub fn find(major: Option<&Version>) -> Option<Self> {
+        Self::find_for(std::env::consts::ARCH, major)
+    }
+
+    fn find_for(processor: &str, major: Option<&Version>) -> Option<Self> {
+        if !cfg!(feature = "archive") {
+            return None;
+        }
+        PINNED.iter().map(|pinned| Self { pinned }).find(|it| {
+            it.pinned.0 == processor
+                && major.is_none_or(|major| it.version().is_some_and(|v| v.same_major(major)))
+        })
+    }
+
+    /// PostgreSQL's version: `18.6` for the archive's 18.6.0.
+    fn version(&self) -> Option<Version> {
+        let number = self.pinned.1;
+        Version::parse(number).or_else(|| Version::parse(number.strip_suffix(".0")?))
+    }
+
+    /// What would be fetched, for an offer: `PostgreSQL 18.6 (15 MB, ...)`.
+    pub fn description(&self) -> String {
+        let number = self.pinned.1;
+        let number = if number.starts_with("9.") {
+            number
+        } else {
+            number.trim_end_matches(".0")
+        };
+        format!(
+            "PostgreSQL {number} ({} MB, Maven Central)",
+            self.pinned.2.div_ceil(1_000_000)
+        )
+    }
+
+    /// What a reader of figures measured on it must know.
+    pub fn caveat(&self) -> String {
+        let mut text = "not the build you run: an archived build stands in, because no PostgreSQL \
+                        is installed"
+            .to_owned();
+        if self.pinned.0 == "aarch64" {
+            text.push_str("; it has no LSE atomics, which change how it scales");
+        }
+        text
+    }
+
+    /// The installation, fetched and unpacked where it is not yet: the archive
+    /// in the user's cache, the installation under `scratch`, where the
+    /// server's user can read it.
+    ///
+    /// # Errors
+    /// Where it can't be fetched, does not have the pinned checksum, or can't
+    /// be unpacked; `Interrupted` where `stop` was raised.
+    pub fn installation(
+        &self,
+        scratch: &Scratch,
+        stop: &AtomicBool,
+    ) -> Result<Installation, TargetError> {
+        let archives = scratch.root().join("archives");
+        let prefix = archives.join(format!("{}-{}", self.pinned.1, &self.pinned.3[..12]));
+        if !prefix.is_dir() {
+            let jar = self.bytes(&cache_dir(&archives), stop)?;
+            fetch::unpack(self, &jar, &archives, &prefix)?;
+        }
+        let mut installation = Installation::at(&prefix)?;
+        "Maven Central".clone_into(&mut installation.found_by);
+        installation.caveat = Some(self.caveat());
+        Ok(installation)
+    }
+
+    /// The archive's bytes, from the cache or the network, with the checksum
+    /// looked at in both cases.
+    fn bytes(&self, cache: &Path, stop: &AtomicBool) -> Result<Vec<u8>, TargetError> {
+        let path = cache.join(format!("postgres-{}-{}.jar", self.pinned.0, self.pinned.1));
+        if let Ok(bytes) = fs::read(&path)
+            && self.is_pinned(&bytes)
+        {
+            return Ok(bytes);
+        }
+        let bytes = fetch::download(self, stop)?;
+        if !self.is_pinned(&bytes) {
+            return Err(TargetError::NotFound(format!(
+                "{}: what was downloaded does not have the checksum that pgassay knows; nothing \
+                 of it is used. Install PostgreSQL instead",
+                self.description()
+            )));
+        }
+        // Without the cache it works as well, and is downloaded again.
+        keep(&path, &bytes).ok();
+        Ok(bytes)
+    }
+
+    fn is_pinned(&self, bytes: &[u8]) -> bool {
+        let digest = digest(&SHA256, bytes);
+        let text: String = digest
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        text == self.pinned.3
+    }
+}
+
+/// The user's cache directory for archives, or `otherwise` where there is none.
+fn cache_dir(otherwise: &Path) -> PathBuf {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_CACHE_HOME")
+        .or_else(|| Some(absolute("HOME")?.join(".cache")))
+        .map_or_else(
+            || otherwise.to_path_buf(),
+            |cache| cache.join("pgassay/archives"),
+        )
+}
+
+/// Writes a file whole or not at all.
+fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    let attempt = path.with_extension(format!("{}.part", std::process::id()));
+    let written = fs::File::create(&attempt)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&attempt, path));
+    if written.is_err() {
+        fs::remove_file(&attempt).ok();
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(feature = "archive")]
+    fn the_newest_or_the_major_asked_for() {
+        for processor in ["x86_64", "aarch64"] {
+            let newest = StandIn::find_for(processor, None).unwrap();
+            assert!(newest.version().unwrap().is_release());
+            let versions: Vec<_> = PINNED
+                .iter()
+                .filter(|pinned| pinned.0 == processor)
+                .map(|pinned| StandIn { pinned }.version().unwrap())
+                .collect();
+            assert_eq!(versions.iter().max(), newest.version().as_ref());
+            for version in &versions {
+                let major = Version::parse(&version.major()).unwrap();
+                let found = StandIn::find_for(processor, Some(&major)).unwrap();
+                assert_eq!(found.version().as_ref(), Some(version));
+            }
+        }
+        assert_eq!(StandIn::find_for("s390x", None), None);
+        assert_eq!(
+            StandIn::find_for("x86_64", Version::parse("8.4").as_ref()),
+            None
+        );
+        let arm = StandIn::find_for("aarch64", Version::parse("18").as_ref()).unwrap();
+        assert!(
+            arm.description().starts_with("PostgreSQL 18.4 (15 MB"),
+            "{}",
+            arm.description()
+        );
+        assert!(arm.caveat().starts_with("not the build you run") && arm.caveat().contains("LSE"));
+    }
+
+    #[test]
+    fn a_damaged_cache_is_not_used() {
+        let it = StandIn { pinned: &PINNED[0] };
+        let cache = std::env::temp_dir().join(format!("pgassay-cache-{}", std::process::id()));
+        let path = cache.join(format!("postgres-{}-{}.jar", it.pinned.0, it.pinned.1));
+        keep(&path, b"half an archive").unwrap();
+        // A raised flag stops the download, which shows that it was begun.
+        let error = it.bytes(&cache, &AtomicBool::new(true)).unwrap_err();
+        if cfg!(feature = "archive") {
+            assert!(matches!(error, TargetError::Interrupted), "{error}");
+        }
+        fs::remove_dir_all(&cache).unwrap();
+    }
+}
