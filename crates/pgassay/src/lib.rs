@@ -11,6 +11,7 @@ pub mod cli;
 pub mod commands;
 pub mod exit;
 pub mod host;
+pub mod load;
 pub mod pg;
 pub mod report;
 pub mod script;

@@ -72,8 +72,8 @@ pub struct Sql {
 pub enum Part {
     /// Text that stays.
     Text(String),
-    /// A variable; where it is not set, its name stays as written.
-    Var(Slot),
+    /// A variable and its name, which stays as written where the variable is not set.
+    Var(Slot, String),
 }
 
 /// What happens to a statement's rows.
@@ -196,7 +196,7 @@ impl Compiler<'_> {
             if kept < colon {
                 parts.push(Part::Text(text[kept..colon].to_owned()));
             }
-            parts.push(Part::Var(slot));
+            parts.push(Part::Var(slot, text[colon + 1..at].to_owned()));
             parametrized.push_str(&text[kept..colon]);
             parametrized.push_str(&format!("${}", params.len()));
             kept = at;

@@ -5,6 +5,8 @@
 //! allocating. Jumps are relative, so that a piece of code may be moved (`a > b` is `b < a`, with
 //! the operands evaluated in that order, as pgbench does).
 
+use bytes::BufMut;
+
 use super::random::{self, Random};
 use super::value::{EvalError, Value};
 
@@ -92,11 +94,11 @@ pub enum Var {
 
 impl Var {
     /// Appends the variable's text; false where it is not set.
-    pub fn write_text(&self, out: &mut Vec<u8>) -> bool {
+    pub fn write_text(&self, out: &mut impl BufMut) -> bool {
         match self {
             Var::Unset => return false,
             Var::Value(value) => value.write_text(out),
-            Var::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Var::Text(text) => out.put_slice(text.as_bytes()),
         }
         true
     }

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use bytes::BufMut;
 use thiserror::Error;
 
 /// A value of an expression.
@@ -161,13 +162,13 @@ impl Value {
     }
 
     /// Appends the text by which the value goes into SQL.
-    pub fn write_text(self, out: &mut Vec<u8>) {
+    pub fn write_text(self, out: &mut impl BufMut) {
         match self {
-            Value::Null => out.extend_from_slice(b"NULL"),
-            Value::Bool(true) => out.extend_from_slice(b"true"),
-            Value::Bool(false) => out.extend_from_slice(b"false"),
+            Value::Null => out.put_slice(b"NULL"),
+            Value::Bool(true) => out.put_slice(b"true"),
+            Value::Bool(false) => out.put_slice(b"false"),
             Value::Int(i) => write_int(i, out),
-            Value::Double(d) => out.extend_from_slice(double_text(d).as_bytes()),
+            Value::Double(d) => out.put_slice(double_text(d).as_bytes()),
         }
     }
 }
@@ -206,7 +207,7 @@ pub(super) fn underflows(text: &str, value: f64) -> bool {
 
 /// Appends a decimal integer. A statement's parameters are written once a transaction, so this
 /// does not go through the formatting machinery.
-pub fn write_int(value: i64, out: &mut Vec<u8>) {
+pub fn write_int(value: i64, out: &mut impl BufMut) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     let mut rest = value.unsigned_abs();
@@ -219,9 +220,9 @@ pub fn write_int(value: i64, out: &mut Vec<u8>) {
         }
     }
     if value < 0 {
-        out.push(b'-');
+        out.put_u8(b'-');
     }
-    out.extend_from_slice(&digits[at..]);
+    out.put_slice(&digits[at..]);
 }
 
 /// A double with 15 significant digits, as C's `%.15g` writes it in PostgreSQL's own printf.

@@ -1,0 +1,158 @@
+//! What an engine is told: once for its clients, and again for each slice of load.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::encode::Protocol;
+use super::schedule::Schedule;
+use crate::script::Value;
+
+/// What happens to a client whose statement fails for a reason that no retry helps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// The failure is counted, the transaction rolled back, and the client goes on.
+    #[default]
+    Continue,
+    /// The client stops, as pgbench's do.
+    Abort,
+}
+
+/// Receives what clients have to say while they run: `debug()` values, aborted clients.
+pub type Listener = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How an engine's clients behave.
+#[derive(Clone)]
+pub struct Options {
+    /// How statements travel.
+    pub protocol: Protocol,
+    /// Load threads; `None` chooses by the number of clients and processors.
+    pub threads: Option<usize>,
+    /// Variables that scripts find set (`scale`, and whatever `-D` defines).
+    pub variables: Vec<(String, Value)>,
+    /// The same, as texts that are read when they are used.
+    pub texts: Vec<(String, String)>,
+    /// What a failed statement does to its client.
+    pub on_error: OnError,
+    /// How often a transaction is tried when it fails by serialization (40001) or deadlock
+    /// (40P01); 0 is without limit.
+    pub max_tries: u32,
+    /// Transactions longer than this count as late; those that a schedule meant to start longer
+    /// ago are left out and counted as skipped; no retry begins after it.
+    pub latency_limit: Option<Duration>,
+    /// A connection for each transaction.
+    pub reconnect: bool,
+    /// Keep a histogram for each script and each of its commands.
+    pub per_statement: bool,
+    /// How long a slice waits at its end for answers to what is under way.
+    pub drain: Duration,
+    /// Set from outside (Ctrl-C) to end a slice within a tenth of a second.
+    pub stop: Arc<AtomicBool>,
+    /// Where the clients' messages go.
+    pub listener: Option<Listener>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            protocol: Protocol::default(),
+            threads: None,
+            variables: vec![("scale".to_owned(), Value::Int(1))],
+            texts: Vec::new(),
+            on_error: OnError::default(),
+            max_tries: 1,
+            latency_limit: None,
+            reconnect: false,
+            per_statement: false,
+            drain: Duration::from_secs(30),
+            stop: Arc::new(AtomicBool::new(false)),
+            listener: None,
+        }
+    }
+}
+
+impl Options {
+    /// How many threads serve so many clients on so many processors: one thread drives a few
+    /// hundred thousand transactions a second, and the server needs the processors more.
+    pub fn threads_for(&self, clients: usize, processors: usize) -> usize {
+        let most = clients.max(1);
+        match self.threads {
+            Some(threads) => threads.clamp(1, most),
+            None => clients.div_ceil(32).min(processors / 4).clamp(1, most),
+        }
+    }
+}
+
+/// How long a slice is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// This long after the warm-up.
+    Time(Duration),
+    /// So many transactions per client; there is no warm-up.
+    Transactions(u64),
+}
+
+/// One slice of load.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SliceSpec {
+    /// Load that is driven and not counted before the window.
+    pub warmup: Duration,
+    /// The window.
+    pub length: Length,
+    /// Seed of all that is drawn; with the same seed pgbench draws the same numbers.
+    pub seed: u64,
+    /// When transactions start.
+    pub schedule: Schedule,
+    /// Length of the intervals by which the window is recorded as well; `None` records none.
+    pub interval: Option<Duration>,
+    /// How often `Edge::Tick` is called; `None` never.
+    pub tick: Option<Duration>,
+}
+
+impl Default for SliceSpec {
+    fn default() -> Self {
+        SliceSpec {
+            warmup: Duration::ZERO,
+            length: Length::Time(Duration::from_secs(1)),
+            seed: 0,
+            schedule: Schedule::Closed,
+            interval: None,
+            tick: None,
+        }
+    }
+}
+
+/// A moment at which the caller may look at the server; it is called on the coordinating thread
+/// while the load runs on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Edge {
+    /// The window has begun.
+    Start,
+    /// A tick has passed.
+    Tick(Progress),
+    /// The window has ended; no transaction is started any more.
+    End,
+}
+
+/// How far a slice has come: sums since it began, warm-up included.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Since the slice began.
+    pub elapsed_ns: u64,
+    /// Whether the window has begun.
+    pub counting: bool,
+    /// Transactions completed.
+    pub transactions: u64,
+    /// Transactions failed.
+    pub failures: u64,
+    /// Retries.
+    pub retries: u64,
+    /// Transactions that were skipped for being late.
+    pub skipped: u64,
+    /// Sum of the latencies from the intended start.
+    pub latency_sum_ns: f64,
+    /// Sum of their squares.
+    pub latency_sum_squares: f64,
+    /// Sum of the delays from the intended to the actual start.
+    pub lag_sum_ns: f64,
+}

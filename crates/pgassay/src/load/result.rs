@@ -1,0 +1,179 @@
+//! What a slice of load came to.
+
+use std::collections::BTreeMap;
+
+use super::latency::Latency;
+
+/// The key under which a broken connection counts among the failures by SQLSTATE.
+pub const CONNECTION: &str = "connection";
+
+/// One slice of load: what was counted in its window, and what it took.
+#[derive(Clone, Debug, Default)]
+pub struct SliceResult {
+    /// Length of the window as it was.
+    pub window_ns: u64,
+    /// Clients with a connection when the slice began.
+    pub clients: u32,
+    /// Transactions that ended well in the window.
+    pub transactions: u64,
+    /// All transactions of the slice that ended, well or not: warm-up, window and tail.
+    pub transactions_sent: u64,
+    /// Transactions that failed in the window, by SQLSTATE or `connection`.
+    pub failures: BTreeMap<String, u64>,
+    /// An example of each.
+    pub failure_examples: BTreeMap<String, String>,
+    /// Repetitions after serialization failures and deadlocks.
+    pub retries: u64,
+    /// Transactions that were repeated at least once.
+    pub retried: u64,
+    /// Starts that were left out because they would have missed the latency limit anyway.
+    pub skipped: u64,
+    /// Transactions that ended well but later than the latency limit.
+    pub late: u64,
+    /// Latency from the intended start.
+    pub latency: Latency,
+    /// Latency from the actual start, where there was a schedule that made it differ.
+    pub latency_from_actual: Option<Latency>,
+    /// The first transaction of each new connection, apart; it is not in the others.
+    pub first: Latency,
+    /// Time to connect, where clients connect for each transaction.
+    pub connects: Latency,
+    /// The window by intervals.
+    pub intervals: Vec<Interval>,
+    /// By script.
+    pub scripts: Vec<ScriptResult>,
+    /// By load thread.
+    pub threads: Vec<ThreadUse>,
+    /// Starts that were meant to lie in the window and had not begun when it ended.
+    pub behind: u64,
+    /// Transactions under way when the slice gave up waiting for them.
+    pub unfinished: u32,
+    /// Clients that lost their connection or were stopped; the first hundred.
+    pub lost: Vec<Lost>,
+    /// How many they are.
+    pub lost_count: u32,
+    /// Why nobody was left before the end, where that is so.
+    pub died: Option<String>,
+    /// Whether it was stopped from outside.
+    pub interrupted: bool,
+}
+
+impl SliceResult {
+    /// Transactions a second.
+    pub fn throughput(&self) -> f64 {
+        if self.window_ns == 0 { 0.0 } else { self.transactions as f64 * 1e9 / self.window_ns as f64 }
+    }
+
+    /// CPU time of the load threads in user mode.
+    pub fn client_user_ns(&self) -> u64 {
+        self.threads.iter().map(|t| t.user_ns).sum()
+    }
+
+    /// CPU time of the load threads in the kernel.
+    pub fn client_system_ns(&self) -> u64 {
+        self.threads.iter().map(|t| t.system_ns).sum()
+    }
+
+    /// The share of the window in which the busiest load thread ran, 0 to 1.
+    pub fn busiest_thread_share(&self) -> f64 {
+        let most = self.threads.iter().map(|t| t.user_ns + t.system_ns).max().unwrap_or(0);
+        if self.window_ns == 0 { 0.0 } else { most as f64 / self.window_ns as f64 }
+    }
+
+    /// System calls of the load threads in the window.
+    pub fn system_calls(&self) -> Calls {
+        let mut sum = Calls::default();
+        for thread in &self.threads {
+            sum.receive += thread.calls.receive;
+            sum.send += thread.calls.send;
+            sum.wait += thread.calls.wait;
+        }
+        sum
+    }
+}
+
+/// A part of the window.
+#[derive(Clone, Debug, Default)]
+pub struct Interval {
+    /// Where it begins, from the window's start.
+    pub start_ns: u64,
+    /// Transactions that ended well in it.
+    pub transactions: u64,
+    /// Transactions that failed in it.
+    pub failures: u64,
+    pub(super) packed: Vec<u8>,
+}
+
+impl Interval {
+    /// The latencies from the intended start.
+    pub fn latency(&self) -> Latency {
+        let mut latency = Latency::new();
+        latency.add_packed(&self.packed);
+        latency
+    }
+}
+
+/// What one script came to in the window.
+#[derive(Clone, Debug, Default)]
+pub struct ScriptResult {
+    /// Transactions that ended well.
+    pub transactions: u64,
+    /// Transactions that failed.
+    pub failures: u64,
+    /// Repetitions.
+    pub retries: u64,
+    /// Transactions that were repeated.
+    pub retried: u64,
+    /// Starts left out.
+    pub skipped: u64,
+    /// Latency from the intended start; only with several scripts or per statement.
+    pub latency: Option<Latency>,
+    /// By command, where asked for.
+    pub commands: Vec<CommandResult>,
+}
+
+/// What one command of a script came to in the window.
+#[derive(Clone, Debug, Default)]
+pub struct CommandResult {
+    /// How often it failed.
+    pub failures: u64,
+    /// How often its failure made its transaction be repeated.
+    pub retries: u64,
+    /// Its latencies; `None` where it never ran.
+    pub latency: Option<Latency>,
+}
+
+/// What a load thread used in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadUse {
+    /// Clients it served.
+    pub clients: u32,
+    /// CPU time in user mode.
+    pub user_ns: u64,
+    /// CPU time in the kernel.
+    pub system_ns: u64,
+    /// What it asked of the kernel.
+    pub calls: Calls,
+}
+
+/// System calls by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// recv
+    pub receive: u64,
+    /// send
+    pub send: u64,
+    /// epoll_wait, sleeps and timers
+    pub wait: u64,
+}
+
+/// A client that stopped before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Which.
+    pub client: u32,
+    /// When, from the slice's start.
+    pub at_ns: u64,
+    /// Why.
+    pub reason: String,
+}
