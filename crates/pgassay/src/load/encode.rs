@@ -22,13 +22,20 @@ pub enum Protocol {
 }
 
 /// Appends a statement by the simple protocol.
-pub(super) fn simple(sql: &Sql, vars: &[Var], text: &mut Vec<u8>, out: &mut BytesMut) -> io::Result<()> {
+pub(super) fn simple(
+    sql: &Sql,
+    vars: &[Var],
+    text: &mut Vec<u8>,
+    out: &mut BytesMut,
+) -> io::Result<()> {
     text.clear();
     for part in &sql.parts {
         match part {
             Part::Text(piece) => text.put_slice(piece.as_bytes()),
             Part::Var(slot, name) => {
-                let written = vars.get(*slot as usize).is_some_and(|var| var.write_text(text));
+                let written = vars
+                    .get(*slot as usize)
+                    .is_some_and(|var| var.write_text(text));
                 if !written {
                     text.put_u8(b':');
                     text.put_slice(name.as_bytes());
@@ -59,7 +66,9 @@ pub(super) fn run(name: &str, params: &[Slot], vars: &[Var], out: &mut BytesMut)
         [],
         params,
         |slot, out| {
-            let written = vars.get(*slot as usize).is_some_and(|var| var.write_text(out));
+            let written = vars
+                .get(*slot as usize)
+                .is_some_and(|var| var.write_text(out));
             Ok(if written { IsNull::No } else { IsNull::Yes })
         },
         [0],

@@ -90,7 +90,10 @@ impl Latency {
     /// Reads what `to_base64` wrote.
     pub fn from_base64(text: &str) -> io::Result<Self> {
         let invalid = |error: &dyn std::fmt::Display| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("not a latency histogram: {error}"))
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("not a latency histogram: {error}"),
+            )
         };
         let bytes = STANDARD.decode(text.trim()).map_err(|e| invalid(&e))?;
         let read: Histogram<u64> = Deserializer::new()
@@ -99,7 +102,9 @@ impl Latency {
         // Into our bounds, so that any two can be added.
         let mut latency = Latency::new();
         for step in read.iter_recorded() {
-            latency.0.saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());
+            latency
+                .0
+                .saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());
         }
         Ok(latency)
     }
@@ -137,7 +142,10 @@ mod tests {
             let mut latency = Latency::new();
             latency.record(value);
             let error = (latency.percentile(50.0) as f64 - value as f64).abs();
-            assert!(error <= (value as f64 / 1000.0).max(128.0), "{value}: {error}");
+            assert!(
+                error <= (value as f64 / 1000.0).max(128.0),
+                "{value}: {error}"
+            );
         }
         let mut latency = Latency::new();
         latency.record(u64::MAX);

@@ -1,12 +1,33 @@
 //! The load engine: clients that run scripts against a server, for little CPU and with the truth
 //! about latency.
+//!
+//! ```text
+//! Program + Conninfo -> Engine --resize--> clients --run_slice--> SliceResult
+//!                                 |
+//!            thread: Worker { epoll, clients: Client { Wire, place in the script } }
+//! ```
+//! One loop serves every kind of load. A schedule yields intended starts, the interpreter
+//! (`advance`) moves a client from one wait to the next, the wire state machine says when an
+//! answer is whole, and the tally counts what lies in the window.
 
+mod advance;
+mod client;
 mod encode;
+mod engine;
 mod latency;
+mod options;
+mod result;
 mod schedule;
+mod tally;
 mod wire;
+mod worker;
 
 pub use encode::Protocol;
+pub use engine::{Engine, ResizeError};
 pub use latency::Latency;
+pub use options::{Edge, Length, Listener, OnError, Options, Progress, SliceSpec};
+pub use result::{
+    CONNECTION, Calls, CommandResult, Interval, Lost, ScriptResult, SliceResult, ThreadUse,
+};
 pub use schedule::{Gaps, Schedule};
 pub use wire::{Captured, Exchange, Failure, Fed, TxStatus, Wire, WireError};

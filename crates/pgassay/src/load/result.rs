@@ -61,7 +61,11 @@ pub struct SliceResult {
 impl SliceResult {
     /// Transactions a second.
     pub fn throughput(&self) -> f64 {
-        if self.window_ns == 0 { 0.0 } else { self.transactions as f64 * 1e9 / self.window_ns as f64 }
+        if self.window_ns == 0 {
+            0.0
+        } else {
+            self.transactions as f64 * 1e9 / self.window_ns as f64
+        }
     }
 
     /// CPU time of the load threads in user mode.
@@ -76,8 +80,17 @@ impl SliceResult {
 
     /// The share of the window in which the busiest load thread ran, 0 to 1.
     pub fn busiest_thread_share(&self) -> f64 {
-        let most = self.threads.iter().map(|t| t.user_ns + t.system_ns).max().unwrap_or(0);
-        if self.window_ns == 0 { 0.0 } else { most as f64 / self.window_ns as f64 }
+        let most = self
+            .threads
+            .iter()
+            .map(|t| t.user_ns + t.system_ns)
+            .max()
+            .unwrap_or(0);
+        if self.window_ns == 0 {
+            0.0
+        } else {
+            most as f64 / self.window_ns as f64
+        }
     }
 
     /// System calls of the load threads in the window.

@@ -51,9 +51,21 @@ pub(super) struct Starts {
 
 #[derive(Debug)]
 enum Kind {
-    Exponential { at: u64, mean: f64 },
-    Fixed { begin: u64, count: u64, gap: f64 },
-    Burst { begin: u64, count: u64, size: u64, every: u64 },
+    Exponential {
+        at: u64,
+        mean: f64,
+    },
+    Fixed {
+        begin: u64,
+        count: u64,
+        gap: f64,
+    },
+    Burst {
+        begin: u64,
+        count: u64,
+        size: u64,
+        every: u64,
+    },
 }
 
 impl Starts {
@@ -70,11 +82,18 @@ impl Starts {
             Schedule::Paced { per_second, gaps } => {
                 let gap = threads as f64 * 1e9 / per_second;
                 match gaps {
-                    Gaps::Exponential => Kind::Exponential { at: begin, mean: gap },
+                    Gaps::Exponential => Kind::Exponential {
+                        at: begin,
+                        mean: gap,
+                    },
                     Gaps::Fixed => {
                         // The threads take turns.
                         let offset = (gap * thread as f64 / threads as f64) as u64;
-                        Kind::Fixed { begin: begin + offset, count: 0, gap }
+                        Kind::Fixed {
+                            begin: begin + offset,
+                            count: 0,
+                            gap,
+                        }
                     }
                 }
             }
@@ -105,7 +124,12 @@ impl Starts {
                 start
             }
             Kind::Burst { size: 0, .. } => u64::MAX,
-            Kind::Burst { begin, count, size, every } => {
+            Kind::Burst {
+                begin,
+                count,
+                size,
+                every,
+            } => {
                 let start = *begin + *count / *size * *every;
                 *count += 1;
                 start
@@ -140,7 +164,15 @@ mod tests {
     #[test]
     fn the_rate_is_the_sum_over_threads() {
         for gaps in [Gaps::Exponential, Gaps::Fixed] {
-            let n = starts(Schedule::Paced { per_second: 2_000.0, gaps }, 3, MINUTE).len() as f64;
+            let n = starts(
+                Schedule::Paced {
+                    per_second: 2_000.0,
+                    gaps,
+                },
+                3,
+                MINUTE,
+            )
+            .len() as f64;
             // 120,000 expected; four standard deviations of a Poisson count are 1,386.
             assert!((n - 120_000.0).abs() < 1_400.0, "{gaps:?}: {n}");
         }
@@ -149,22 +181,34 @@ mod tests {
     #[test]
     fn fixed_gaps_are_even_over_all_threads() {
         let all = starts(
-            Schedule::Paced { per_second: 1_000.0, gaps: Gaps::Fixed },
+            Schedule::Paced {
+                per_second: 1_000.0,
+                gaps: Gaps::Fixed,
+            },
             4,
             1_000 + 1_000_000_000,
         );
         assert_eq!(all.len(), 1_000);
-        assert!(all.windows(2).all(|pair| (pair[1] - pair[0]).abs_diff(1_000_000) <= 1));
+        assert!(
+            all.windows(2)
+                .all(|pair| (pair[1] - pair[0]).abs_diff(1_000_000) <= 1)
+        );
     }
 
     #[test]
     fn exponential_gaps_have_an_exponential_spread() {
         let all = starts(
-            Schedule::Paced { per_second: 1_000.0, gaps: Gaps::Exponential },
+            Schedule::Paced {
+                per_second: 1_000.0,
+                gaps: Gaps::Exponential,
+            },
             1,
             MINUTE,
         );
-        let gaps: Vec<f64> = all.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let gaps: Vec<f64> = all
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]) as f64)
+            .collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let above = gaps.iter().filter(|g| **g > mean).count() as f64 / gaps.len() as f64;
         assert!((above - (-1f64).exp()).abs() < 0.01, "{above}");
@@ -172,11 +216,18 @@ mod tests {
 
     #[test]
     fn bursts_come_whole_and_on_time() {
-        let schedule = Schedule::Burst { size: 10, every: Duration::from_millis(100) };
+        let schedule = Schedule::Burst {
+            size: 10,
+            every: Duration::from_millis(100),
+        };
         let all = starts(schedule, 3, 1_000 + 300_000_000);
         assert_eq!(all.len(), 30);
         for (burst, starts) in all.chunks(10).enumerate() {
-            assert!(starts.iter().all(|s| *s == 1_000 + burst as u64 * 100_000_000));
+            assert!(
+                starts
+                    .iter()
+                    .all(|s| *s == 1_000 + burst as u64 * 100_000_000)
+            );
         }
     }
 }

@@ -30,7 +30,6 @@ pub(super) struct Tally {
     pub open: bool,
     /// Whether it has closed again.
     pub closed: bool,
-    scheduled: bool,
     limit_ns: Option<u64>,
     window_start: u64,
     interval_ns: Option<u64>,
@@ -69,7 +68,7 @@ impl Tally {
         Tally {
             open: false,
             closed: false,
-            scheduled,
+
             limit_ns,
             window_start: 0,
             interval_ns,
@@ -157,7 +156,9 @@ impl Tally {
     pub fn failure(&mut self, ended: &Ended, code: &str, example: impl FnOnce() -> String) {
         self.result.transactions_sent += 1;
         if !self.result.failure_examples.contains_key(code) {
-            self.result.failure_examples.insert(code.to_owned(), example());
+            self.result
+                .failure_examples
+                .insert(code.to_owned(), example());
         }
         if !self.open {
             return;
@@ -223,12 +224,18 @@ impl Tally {
     pub fn lose(&mut self, client: u32, at_ns: u64, reason: String) {
         self.result.lost_count += 1;
         if self.result.lost.len() < LOST_LISTED {
-            self.result.lost.push(Lost { client, at_ns, reason });
+            self.result.lost.push(Lost {
+                client,
+                at_ns,
+                reason,
+            });
         }
     }
 
     fn turn_interval(&mut self, at: u64) {
-        let Some(length) = self.interval_ns else { return };
+        let Some(length) = self.interval_ns else {
+            return;
+        };
         let now = at.saturating_sub(self.window_start) / length;
         if now != self.interval {
             self.finish_interval();
@@ -237,7 +244,9 @@ impl Tally {
     }
 
     fn finish_interval(&mut self) {
-        let Some(length) = self.interval_ns else { return };
+        let Some(length) = self.interval_ns else {
+            return;
+        };
         let transactions = self.result.transactions - self.counted_in_intervals();
         if transactions > 0 || self.interval_failures > 0 {
             self.result.intervals.push(Interval {
@@ -317,9 +326,10 @@ pub(super) fn merge(
     sum.window_ns = window_ns;
     if let Some(length) = interval_ns {
         for start in (0..window_ns.div_ceil(length)).map(|n| n * length) {
-            intervals
-                .entry(start)
-                .or_insert_with(|| Interval { start_ns: start, ..Interval::default() });
+            intervals.entry(start).or_insert_with(|| Interval {
+                start_ns: start,
+                ..Interval::default()
+            });
         }
     }
     sum.intervals = intervals.into_values().collect();
@@ -368,7 +378,11 @@ impl Usage {
         let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let mut fields = after_name.split_ascii_whitespace().skip(11);
         let mut tick = || fields.next().and_then(|f| f.parse().ok()).unwrap_or(0);
-        Usage { total_ns, user_ticks: tick(), system_ticks: tick() }
+        Usage {
+            total_ns,
+            user_ticks: tick(),
+            system_ticks: tick(),
+        }
     }
 
     /// User and system time since an earlier reading: the exact sum, split in the ratio of the ticks
@@ -379,8 +393,11 @@ impl Usage {
             self.user_ticks.saturating_sub(earlier.user_ticks),
             self.system_ticks.saturating_sub(earlier.system_ticks),
         );
-        let (user, system) =
-            if window.0 + window.1 >= 50 { window } else { (self.user_ticks, self.system_ticks) };
+        let (user, system) = if window.0 + window.1 >= 50 {
+            window
+        } else {
+            (self.user_ticks, self.system_ticks)
+        };
         if user + system == 0 {
             return (0, total);
         }

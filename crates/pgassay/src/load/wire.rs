@@ -50,7 +50,13 @@ impl Failure {
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {} (SQLSTATE {})", self.severity, self.message, self.code())
+        write!(
+            f,
+            "{}: {} (SQLSTATE {})",
+            self.severity,
+            self.message,
+            self.code()
+        )
     }
 }
 
@@ -234,8 +240,10 @@ impl Wire {
     fn begin(&mut self, header: [u8; HEADER]) -> Result<(), WireError> {
         let [kind, length @ ..] = header;
         let length = i32::from_be_bytes(length);
-        let bad_length =
-            || WireError::Length { kind: char::from(kind), length: i64::from(length) };
+        let bad_length = || WireError::Length {
+            kind: char::from(kind),
+            length: i64::from(length),
+        };
         let body = usize::try_from(length)
             .ok()
             .and_then(|length| length.checked_sub(4))
@@ -307,15 +315,19 @@ impl Wire {
                     .map(|field| Ok(field.name().to_owned()))
                     .collect()
                     .map_err(malformed)?;
-                self.current = Some(Captured { columns, has_rows: true, ..Captured::default() });
+                self.current = Some(Captured {
+                    columns,
+                    has_rows: true,
+                    ..Captured::default()
+                });
             }
             Message::DataRow(row) => {
                 let buffer = row.buffer();
                 let values: Vec<Option<String>> = row
                     .ranges()
-                    .map(|range| {
-                        Ok(range.map(|r| String::from_utf8_lossy(&buffer[r]).into_owned()))
-                    })
+                    .map(
+                        |range| Ok(range.map(|r| String::from_utf8_lossy(&buffer[r]).into_owned())),
+                    )
                     .collect()
                     .map_err(malformed)?;
                 let current = self.current.get_or_insert_default();
@@ -333,7 +345,10 @@ impl Wire {
 
 /// Reads an ErrorResponse; what does not parse is left out, for the error itself is what counts.
 fn read_failure(body: &[u8]) -> Failure {
-    let mut failure = Failure { sqlstate: *b"XX000", ..Failure::default() };
+    let mut failure = Failure {
+        sqlstate: *b"XX000",
+        ..Failure::default()
+    };
     let mut message = BytesMut::with_capacity(HEADER + body.len());
     message.put_u8(b'E');
     message.put_i32(body.len() as i32 + 4);
@@ -458,17 +473,29 @@ mod tests {
         };
         assert_eq!(fed(b"HTTP/1.1 400"), Err(WireError::Copy));
         assert_eq!(fed(b"xyzzy"), Err(WireError::Unexpected('x')));
-        assert!(matches!(fed(b"C\x7f\xff\xff\xff"), Err(WireError::Length { .. })));
+        assert!(matches!(
+            fed(b"C\x7f\xff\xff\xff"),
+            Err(WireError::Length { .. })
+        ));
         assert!(matches!(fed(b"C\0\0\0\x03"), Err(WireError::Length { .. })));
-        assert!(matches!(fed(b"D\xff\xff\xff\xff"), Err(WireError::Length { .. })));
+        assert!(matches!(
+            fed(b"D\xff\xff\xff\xff"),
+            Err(WireError::Length { .. })
+        ));
         assert_eq!(fed(b"Z\0\0\0\x05X"), Err(WireError::Malformed('Z')));
-        assert!(matches!(fed(b"Z\0\0\0\x06II"), Err(WireError::Length { .. })));
+        assert!(matches!(
+            fed(b"Z\0\0\0\x06II"),
+            Err(WireError::Length { .. })
+        ));
     }
 
     #[test]
     fn answers_that_were_not_asked_for_are_found_out() {
         let mut wire = Wire::default();
-        assert_eq!(wire.feed(&message(b'Z', b"I")), Err(WireError::Unexpected('Z')));
+        assert_eq!(
+            wire.feed(&message(b'Z', b"I")),
+            Err(WireError::Unexpected('Z'))
+        );
         let mut wire = Wire::default();
         let fatal = message(b'E', b"SFATAL\0VFATAL\0C57P01\0Mterminating\0\0");
         assert_eq!(wire.feed(&fatal), Ok(Fed::More));

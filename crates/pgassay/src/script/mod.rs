@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use thiserror::Error;
 
 pub use builtin::{BUILTINS, Builtin, find as find_builtin};
+pub(crate) use command::leading_int;
 pub use command::{Capture, Command, Part, ShellWord, SleepTime, Sql, VarPrefix, valid_name};
 pub use expr::{Expr, Scope, Slot, Var};
 pub use random::Random;

@@ -1,0 +1,766 @@
+//! A load thread: its clients' sockets, timers and the loop that serves them.
+//!
+//! The loop asks the kernel for as little as it can: one recv and one send a statement, one
+//! epoll_wait for as many answers as have come meanwhile, one reading of the clock a transaction.
+//! Edge-triggered epoll makes that possible: an answer that has been read to its ReadyForQuery needs
+//! no further recv to find out that there is no more. A thread with a single client over a plain
+//! socket needs no epoll at all and blocks in recv.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+
+use super::client::{Client, Phase, Wait};
+use super::options::{Length, Options, SliceSpec};
+use super::result::{CONNECTION, Calls, SliceResult};
+use super::schedule::Starts;
+use super::tally::{Ended, Tally};
+use super::wire::{Fed, TxStatus};
+use crate::pg::Conninfo;
+use crate::script::{Program, Random, Value, Var};
+
+/// How long a thread may sleep without looking at the stop flag.
+const ATTENTION: Duration = Duration::from_millis(40);
+/// How many missed starts are counted at the end of a window; a rate far above what the server can
+/// do would have hours of them.
+const BEHIND_LIMIT: u64 = 10_000_000;
+/// Room for replies, shared by a thread's clients.
+const BUFFER: usize = 64 * 1024;
+/// Events taken from epoll at once.
+const EVENTS: usize = 256;
+/// The timer's place among epoll's user data.
+const TIMER: u64 = u64::MAX;
+
+/// What the threads of an engine share.
+pub(super) struct Shared {
+    pub conninfo: Conninfo,
+    pub program: Program,
+    /// Names of the prepared statements, by script and command; empty for other commands.
+    pub names: Vec<Vec<Statement>>,
+    pub options: Options,
+    pub epoch: Instant,
+}
+
+/// A statement's name in the server and its place among a client's prepared statements.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Statement {
+    pub name: String,
+    pub index: usize,
+}
+
+impl Shared {
+    /// Nanoseconds on the engine's clock.
+    pub fn now(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+}
+
+/// What the coordinating thread tells the others during a slice. Times are on the engine's clock.
+pub(super) struct Control {
+    /// When the slice began.
+    pub begin: u64,
+    /// When the window began; `u64::MAX` before.
+    pub start: AtomicU64,
+    /// When it ended; `u64::MAX` before.
+    pub end: AtomicU64,
+    /// When it will end, for sleeps not to outlast it.
+    pub planned_end: u64,
+    /// Set to make the threads leave at once.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// One thread's counters, read by the coordinating thread as they grow.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Live {
+    pub transactions: AtomicU64,
+    pub failures: AtomicU64,
+    pub retries: AtomicU64,
+    pub skipped: AtomicU64,
+    /// The sums are doubles, by their bits.
+    pub latency: AtomicU64,
+    pub latency_squares: AtomicU64,
+    pub lag: AtomicU64,
+}
+
+impl Live {
+    /// Only this thread writes, so that no locked instruction is needed.
+    pub fn bump(counter: &AtomicU64, by: u64) {
+        counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+    }
+
+    fn bump_sum(sum: &AtomicU64, by: f64) {
+        let grown = f64::from_bits(sum.load(Ordering::Relaxed)) + by;
+        sum.store(grown.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// A load thread during a slice.
+pub(super) struct Worker<'a> {
+    pub shared: &'a Shared,
+    pub control: &'a Control,
+    pub live: &'a Live,
+    pub clients: &'a mut [Client],
+    pub spec: SliceSpec,
+    pub starts: Option<Starts>,
+    pub choose: Random,
+    pub tally: Tally,
+    /// What the client being driven sends.
+    pub out: BytesMut,
+    /// Room for a statement's text.
+    pub text: Vec<u8>,
+    /// Room for an expression's operands.
+    pub stack: Vec<Value>,
+    timers: BinaryHeap<Reverse<(u64, u32)>>,
+    /// The clock, where it has been read since the last event.
+    now: Option<u64>,
+    /// Clients that are neither parked nor gone.
+    active: usize,
+    calls: Calls,
+    epoll: Option<OwnedFd>,
+    timer: Option<OwnedFd>,
+    timer_at: u64,
+    buffer: Vec<u8>,
+}
+
+/// What a worker needs besides its clients.
+pub(super) struct Assignment<'a> {
+    pub shared: &'a Shared,
+    pub control: &'a Control,
+    pub live: &'a Live,
+    pub spec: SliceSpec,
+    pub starts: Option<Starts>,
+    pub choose: Random,
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(assignment: Assignment<'a>, clients: &'a mut [Client]) -> Self {
+        let Assignment {
+            shared,
+            control,
+            live,
+            spec,
+            starts,
+            choose,
+        } = assignment;
+        let options = &shared.options;
+        let scripts: Vec<usize> = shared
+            .program
+            .scripts()
+            .iter()
+            .map(|s| s.commands.len())
+            .collect();
+        let nanos = |d: Duration| d.as_nanos() as u64;
+        let tally = Tally::new(
+            &scripts,
+            options.per_statement,
+            starts.is_some(),
+            options.latency_limit.map(nanos),
+            spec.interval.map(|d| nanos(d).max(1)),
+        );
+        Worker {
+            shared,
+            control,
+            live,
+            clients,
+            spec,
+            starts,
+            choose,
+            tally,
+            out: BytesMut::with_capacity(4096),
+            text: Vec::new(),
+            stack: Vec::new(),
+            timers: BinaryHeap::new(),
+            now: None,
+            active: 0,
+            calls: Calls::default(),
+            epoll: None,
+            timer: None,
+            timer_at: 0,
+            buffer: vec![0; BUFFER],
+        }
+    }
+
+    /// Serves the clients until the slice is over.
+    pub fn run(mut self) -> SliceResult {
+        let outcome = if self.may_block() {
+            self.run_blocking()
+        } else {
+            self.run_epoll()
+        };
+        if let Err(error) = outcome {
+            // Without epoll nobody can be served.
+            let reason = format!("the load thread can't wait for its sockets: {error}");
+            for i in 0..self.clients.len() {
+                self.lose(i, &reason);
+            }
+        }
+        let end = self.control.end.load(Ordering::Relaxed);
+        let end = if end == u64::MAX {
+            self.shared.now()
+        } else {
+            end
+        };
+        self.tally.close(self.calls);
+        self.count_behind(end);
+        for client in self.clients.iter() {
+            if matches!(client.phase, Phase::Waiting(_) | Phase::Sleeping) {
+                self.tally.result.unfinished += 1;
+            }
+        }
+        let clients = self.clients.len() as u32;
+        self.tally.into_result(clients)
+    }
+
+    fn may_block(&self) -> bool {
+        let [client] = &*self.clients else {
+            return false;
+        };
+        client.transport.as_ref().is_some_and(|t| !t.is_tls()) && !self.shared.options.reconnect
+    }
+
+    /// The clock. It is read at most once for each event.
+    pub fn now(&mut self) -> u64 {
+        if let Some(now) = self.now {
+            return now;
+        }
+        let now = self.shared.now();
+        self.now = Some(now);
+        if !self.tally.open && !self.tally.closed {
+            let start = self.control.start.load(Ordering::Relaxed);
+            if now >= start {
+                self.tally.open(start, self.calls);
+            }
+        }
+        if !self.tally.closed && now >= self.control.end.load(Ordering::Relaxed) {
+            self.tally.close(self.calls);
+        }
+        now
+    }
+
+    /// Makes the next `now` read the clock: time has passed.
+    pub fn forget_now(&mut self) {
+        self.now = None;
+    }
+
+    /// Whether no transaction is to begin any more.
+    pub fn is_over(&self) -> bool {
+        self.tally.closed || self.control.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether this client has done its share.
+    pub fn has_done_its_share(&self, i: usize) -> bool {
+        matches!(self.spec.length, Length::Transactions(n) if self.clients[i].done >= n)
+    }
+
+    fn begin(&mut self) {
+        for i in 0..self.clients.len() {
+            let client = &mut self.clients[i];
+            if !client.is_usable(self.shared.options.reconnect) {
+                continue;
+            }
+            self.active += 1;
+            client.done = 0;
+            let leftovers = client.wire.expected() > 0;
+            client.phase = if leftovers {
+                Phase::Waiting(Wait::Leftovers)
+            } else {
+                Phase::Next
+            };
+            if !leftovers && client.status != TxStatus::Idle {
+                self.rollback(i, false);
+            }
+            self.drive(i);
+            self.send(i);
+        }
+    }
+
+    fn run_blocking(&mut self) -> io::Result<()> {
+        if let Some(transport) = &self.clients[0].transport {
+            rustix::io::ioctl_fionbio(transport.as_fd(), false)?;
+            // A signal's flag is looked at between two time-outs.
+            set_socket_timeout(transport.as_fd(), Timeout::Recv, Some(ATTENTION))?;
+            set_socket_timeout(transport.as_fd(), Timeout::Send, Some(ATTENTION))?;
+        }
+        self.begin();
+        while self.active > 0 && !self.must_leave() {
+            self.now = None;
+            match self.clients[0].phase {
+                Phase::Waiting(_) => {
+                    if !self.clients[0].unsent.is_empty() {
+                        self.send(0);
+                    }
+                    self.readable(0, false);
+                }
+                _ => {
+                    let now = self.now();
+                    let wake = self.clients[0].wake_at;
+                    if wake > now {
+                        let left = Duration::from_nanos(wake - now).min(ATTENTION);
+                        self.calls.wait += 1;
+                        std::thread::sleep(left);
+                    } else {
+                        self.timers.clear();
+                        self.wake(0);
+                    }
+                    self.now = None;
+                }
+            }
+            // Without an event the edges of the window still have to be seen.
+            self.now();
+        }
+        if let Some(transport) = &self.clients[0].transport {
+            rustix::io::ioctl_fionbio(transport.as_fd(), true)?;
+        }
+        Ok(())
+    }
+
+    fn run_epoll(&mut self) -> io::Result<()> {
+        self.epoll = Some(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        for i in 0..self.clients.len() {
+            self.watch(i)?;
+        }
+        self.begin();
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
+        while self.active > 0 && !self.must_leave() {
+            self.now = None;
+            let wait = self.arm_timer()?;
+            self.calls.wait += 1;
+            events.clear();
+            let Some(epoll) = &self.epoll else { break };
+            match epoll::wait(
+                epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                Some(&wait),
+            ) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                let place = event.data.u64();
+                if place == TIMER {
+                    continue; // the timers below are due
+                }
+                self.now = None;
+                let i = place as usize;
+                let flags = event.flags;
+                if flags.contains(epoll::EventFlags::OUT) {
+                    self.send(i);
+                }
+                let ended = flags.intersects(
+                    epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR,
+                );
+                if ended || flags.contains(epoll::EventFlags::IN) {
+                    self.readable(i, ended);
+                }
+            }
+            self.fire_timers();
+        }
+        self.epoll = None;
+        self.timer = None;
+        Ok(())
+    }
+
+    /// Whether to leave what is under way: on a stop, or when the time for answers is up.
+    fn must_leave(&mut self) -> bool {
+        if self.control.stop.load(Ordering::Relaxed) {
+            return true;
+        }
+        if !self.tally.closed {
+            return false;
+        }
+        let end = self.control.end.load(Ordering::Relaxed);
+        self.now().saturating_sub(end) > self.shared.options.drain.as_nanos() as u64
+    }
+
+    /// Adds a client's socket to epoll.
+    pub fn watch(&mut self, i: usize) -> io::Result<()> {
+        let (Some(epoll), Some(transport)) = (&self.epoll, &self.clients[i].transport) else {
+            return Ok(());
+        };
+        let data = epoll::EventData::new_u64(i as u64);
+        epoll::add(epoll, transport.as_fd(), data, Self::interest(false))?;
+        self.clients[i].watches_room = false;
+        Ok(())
+    }
+
+    fn interest(room: bool) -> epoll::EventFlags {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        if room {
+            flags | epoll::EventFlags::OUT
+        } else {
+            flags
+        }
+    }
+
+    /// Sends what the client being driven has written, and what it could not send before.
+    fn send(&mut self, i: usize) {
+        let client = &mut self.clients[i];
+        let Some(transport) = &mut client.transport else {
+            self.out.clear();
+            return;
+        };
+        let waiting = !client.unsent.is_empty();
+        if waiting {
+            client.unsent.extend_from_slice(&self.out);
+            self.out.clear();
+        }
+        let bytes: &[u8] = if waiting { &client.unsent } else { &self.out };
+        let mut sent = 0;
+        let mut failed = false;
+        while sent < bytes.len() {
+            self.calls.send += 1;
+            match transport.write(&bytes[sent..]) {
+                Ok(n) => sent += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    failed = true;
+                    break;
+                }
+            }
+        }
+        if waiting {
+            client.unsent.drain(..sent);
+        } else {
+            client.unsent.extend_from_slice(&self.out[sent..]);
+            self.out.clear();
+        }
+        if failed {
+            // Why is in what the server sent before it went.
+            client.unsent.clear();
+            self.readable(i, true);
+            return;
+        }
+        let mut wants_room = !client.unsent.is_empty();
+        if transport.is_tls() && transport.wants_write() {
+            wants_room |= transport.flush().is_err();
+        }
+        if wants_room != client.watches_room
+            && let Some(epoll) = &self.epoll
+        {
+            let data = epoll::EventData::new_u64(i as u64);
+            client.watches_room =
+                epoll::modify(epoll, transport.as_fd(), data, Self::interest(wants_room)).is_ok()
+                    && wants_room;
+        }
+    }
+
+    /// Reads what has come for a client and lets it go on. After the end was signalled it is read
+    /// to the end.
+    fn readable(&mut self, i: usize, to_the_end: bool) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        loop {
+            let Some(transport) = &mut self.clients[i].transport else {
+                break;
+            };
+            self.calls.receive += 1;
+            match transport.read(&mut buffer) {
+                Ok(0) => {
+                    self.end_of_stream(i, "the server closed the connection");
+                    break;
+                }
+                Ok(n) => {
+                    self.now = None;
+                    let more = transport.has_buffered_plaintext();
+                    self.take_in(i, &buffer[..n]);
+                    if n < buffer.len() && !more && !to_the_end {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    self.end_of_stream(i, &format!("the connection failed: {error}"));
+                    break;
+                }
+            }
+        }
+        self.buffer = buffer;
+        if !self.out.is_empty() {
+            self.send(i);
+        }
+    }
+
+    fn take_in(&mut self, i: usize, mut bytes: &[u8]) {
+        loop {
+            match self.clients[i].wire.feed(bytes) {
+                Ok(Fed::More) => return,
+                Ok(Fed::Ready(used)) => {
+                    bytes = &bytes[used..];
+                    let wire = &mut self.clients[i].wire;
+                    let status = wire.status();
+                    let exchange = wire.take(status);
+                    self.clients[i].status = status;
+                    self.answered(i, exchange);
+                    if self.clients[i].transport.is_none() {
+                        return;
+                    }
+                    self.drive(i);
+                    if bytes.is_empty() {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    self.lose(i, &error.to_string());
+                    return;
+                }
+            }
+        }
+    }
+
+    fn end_of_stream(&mut self, i: usize, how: &str) {
+        let reason = match self.clients[i].wire.pending_failure() {
+            Some(failure) => format!("{how}: {failure}"),
+            None => how.to_owned(),
+        };
+        self.lose(i, &reason);
+    }
+
+    /// The client's connection is gone, and with it the client.
+    pub fn lose(&mut self, i: usize, reason: &str) {
+        let at = self.now();
+        if self.clients[i].phase == Phase::Gone {
+            return;
+        }
+        if matches!(
+            self.clients[i].phase,
+            Phase::Waiting(_) | Phase::Command | Phase::Sleeping
+        ) {
+            let ended = self.ended(i, at);
+            self.tally.failure(&ended, CONNECTION, || reason.to_owned());
+            Live::bump(&self.live.failures, 1);
+        }
+        self.remove(i, reason);
+    }
+
+    /// Takes a client out of the slice and of those that follow.
+    pub fn remove(&mut self, i: usize, reason: &str) {
+        let at = self.now().saturating_sub(self.control.begin);
+        let client = &mut self.clients[i];
+        if !matches!(client.phase, Phase::Gone | Phase::Parked) {
+            self.active -= 1;
+        }
+        client.phase = Phase::Gone;
+        client.detach();
+        let id = client.id;
+        self.tally.lose(id, at, reason.to_owned());
+    }
+
+    /// The client has no more to do in this slice.
+    pub fn park(&mut self, i: usize) {
+        self.clients[i].phase = Phase::Parked;
+        self.active -= 1;
+    }
+
+    /// Counts a transaction that ended well.
+    pub fn count_success(&mut self, i: usize) {
+        let at = self.now();
+        let ended = self.ended(i, at);
+        self.tally.success(&ended);
+        let latency = at.saturating_sub(ended.intended) as f64;
+        Live::bump(&self.live.transactions, 1);
+        Live::bump_sum(&self.live.latency, latency);
+        Live::bump_sum(&self.live.latency_squares, latency * latency);
+        if self.starts.is_some() {
+            let lag = ended.started.saturating_sub(ended.intended) as f64;
+            Live::bump_sum(&self.live.lag, lag);
+        }
+        if ended.retries > 0 {
+            Live::bump(&self.live.retries, u64::from(ended.retries));
+        }
+    }
+
+    /// How the client's transaction ended, at `at`.
+    pub fn ended(&self, i: usize, at: u64) -> Ended {
+        let client = &self.clients[i];
+        Ended {
+            script: client.script,
+            intended: client.intended,
+            started: client.started,
+            at,
+            retries: client.tries.saturating_sub(1),
+            first: client.fresh,
+        }
+    }
+
+    /// Lets the client go on at `at`.
+    pub fn wake_later(&mut self, i: usize, at: u64, phase: Phase) {
+        self.clients[i].phase = phase;
+        self.clients[i].wake_at = at;
+        self.timers.push(Reverse((at, i as u32)));
+    }
+
+    fn wake(&mut self, i: usize) {
+        let client = &mut self.clients[i];
+        client.phase = match client.phase {
+            Phase::Scheduled => Phase::Begin,
+            Phase::Sleeping => {
+                client.command += 1;
+                Phase::Command
+            }
+            other => other,
+        };
+        self.drive(i);
+        self.send(i);
+    }
+
+    fn fire_timers(&mut self) {
+        if self.timers.is_empty() {
+            if self.tally.closed {
+                return;
+            }
+            // Without an event the edges of the window still have to be seen.
+            self.now();
+            return;
+        }
+        self.now = None;
+        let now = self.now();
+        let over = self.is_over();
+        // Those added while these are driven wait for the next round, so that a client that never
+        // waits for its server starves nobody.
+        let mut due = Vec::new();
+        while let Some(Reverse((at, i))) = self.timers.peek().copied() {
+            let client = &self.clients[i as usize];
+            let scheduled = client.phase == Phase::Scheduled && client.wake_at == at;
+            // What was scheduled for after the end does not begin.
+            if at > now && !(over && scheduled) {
+                break;
+            }
+            self.timers.pop();
+            let waits = matches!(
+                client.phase,
+                Phase::Scheduled | Phase::Sleeping | Phase::Next
+            );
+            if waits && client.wake_at == at {
+                due.push(i as usize);
+            }
+        }
+        for i in due {
+            self.now = None;
+            self.wake(i);
+        }
+    }
+
+    /// Sets the timer to the first waiting client; returns how long epoll may wait.
+    fn arm_timer(&mut self) -> io::Result<Timespec> {
+        let short = Timespec {
+            tv_sec: 0,
+            tv_nsec: ATTENTION.as_nanos() as i64,
+        };
+        let Some(Reverse((first, _))) = self.timers.peek() else {
+            // In a closed loop the end is seen with the next answer.
+            return Ok(short);
+        };
+        let first = if self.tally.closed {
+            *first
+        } else {
+            (*first).min(self.control.planned_end)
+        };
+        let now = self.shared.now();
+        if first <= now {
+            return Ok(Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            });
+        }
+        // epoll_wait counts in milliseconds: a nearer time needs a timer.
+        let timer = match &self.timer {
+            Some(timer) => timer,
+            None => {
+                let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+                if let Some(epoll) = &self.epoll {
+                    let data = epoll::EventData::new_u64(TIMER);
+                    epoll::add(
+                        epoll,
+                        &timer,
+                        data,
+                        epoll::EventFlags::IN | epoll::EventFlags::ET,
+                    )?;
+                }
+                self.timer.insert(timer)
+            }
+        };
+        if self.timer_at != first {
+            self.timer_at = first;
+            let left = first - now;
+            let value = Timespec {
+                tv_sec: (left / 1_000_000_000) as i64,
+                tv_nsec: (left % 1_000_000_000) as i64,
+            };
+            let zero = Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let setting = Itimerspec {
+                it_interval: zero,
+                it_value: value,
+            };
+            self.calls.wait += 1;
+            timerfd_settime(timer, TimerfdTimerFlags::empty(), &setting)?;
+        }
+        Ok(short)
+    }
+
+    /// Counts the starts that were meant to lie before the window's end and have not begun.
+    fn count_behind(&mut self, end: u64) {
+        if self.control.start.load(Ordering::Relaxed) == u64::MAX {
+            return;
+        }
+        let waiting = self
+            .clients
+            .iter()
+            .filter(|c| matches!(c.phase, Phase::Scheduled | Phase::Begin) && c.intended < end)
+            .count() as u64;
+        let Some(starts) = &mut self.starts else {
+            return;
+        };
+        let mut behind = waiting;
+        if !matches!(self.spec.length, Length::Transactions(_)) {
+            // The start that a client drew and gave back when it was parked is among `missed`.
+            behind += self.tally.result.behind;
+            while behind < BEHIND_LIMIT && starts.next() < end {
+                behind += 1;
+            }
+        }
+        self.tally.result.behind = behind;
+    }
+}
+
+/// A client's variables at the start of a slice.
+pub(super) fn initial_vars(
+    shared: &Shared,
+    client: u32,
+    default_seed: i64,
+    random_seed: i64,
+) -> Vec<Var> {
+    let symbols = shared.program.symbols();
+    let mut vars = vec![Var::Unset; symbols.names().len()];
+    let mut set = |name: &str, var: Var| {
+        if let Some(slot) = symbols.find(name) {
+            vars[slot as usize] = var;
+        }
+    };
+    set("client_id", Var::Value(Value::Int(i64::from(client))));
+    set("default_seed", Var::Value(Value::Int(default_seed)));
+    set("random_seed", Var::Value(Value::Int(random_seed)));
+    for (name, value) in &shared.options.variables {
+        set(name, Var::Value(*value));
+    }
+    for (name, text) in &shared.options.texts {
+        set(name, Var::Text(text.as_str().into()));
+    }
+    vars
+}
