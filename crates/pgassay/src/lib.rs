@@ -12,6 +12,7 @@ pub mod commands;
 pub mod exit;
 pub mod host;
 pub mod load;
+pub mod observe;
 pub mod pg;
 pub mod report;
 pub mod script;

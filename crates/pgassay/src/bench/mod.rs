@@ -4,6 +4,8 @@
 //! the slices. The real one (`arena`) joins target, load and observers; the
 //! tests' has a clock of its own, so that the whole pipeline runs without time.
 
+pub mod arena;
+
 use std::collections::BTreeSet;
 use std::collections::HashSet;
 

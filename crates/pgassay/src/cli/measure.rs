@@ -6,10 +6,7 @@ use pgassay_analysis::plan::{Arm, Point, WorkloadPlan};
 use super::args::MeasureArgs;
 use super::clients::doubling_up_to;
 use crate::exit::Failure;
-
-/// Bytes of heap and index that one unit of pgbench's scale takes, measured on
-/// PostgreSQL 15: 13.4 MB of accounts and 2.2 MB of their index.
-pub const BYTES_PER_SCALE: u64 = 15_700_000;
+use crate::workload::pgbench_tables::BYTES_PER_SCALE;
 
 /// Seconds that a slice takes beside its load, at the default client counts.
 const BETWEEN_SLICES: f64 = 0.06;
@@ -105,6 +102,14 @@ pub fn plan(
         window_ms: (window * 1000.0).round() as u64,
         seed: flags.seed.unwrap_or(drawn_seed),
     })
+}
+
+/// The client counts asked for, else 1, 2, 4 … four times the CPUs or what the server allows.
+pub fn client_counts(flags: &MeasureArgs, cpus: u32, most_clients: u32) -> Vec<u32> {
+    match &flags.clients {
+        Some(list) => list.0.clone(),
+        None => doubling_up_to(cpus.saturating_mul(4).min(most_clients).max(1)),
+    }
 }
 
 /// The smallest scale whose data is four times the last-level cache, if it fits

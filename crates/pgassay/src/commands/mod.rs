@@ -1,7 +1,14 @@
 //! The commands, one file each. They may join modules that otherwise keep apart.
 
+pub mod assay;
+pub mod inspect_server;
+pub mod measure;
+pub mod progress;
+pub mod report;
 pub mod runs;
 pub mod shell;
+pub mod subject;
+pub mod targets;
 
 use crate::cli::Args;
 use crate::cli::args::Command;
@@ -15,11 +22,13 @@ use crate::terminal::Terminal;
 /// What went wrong; a [`crate::exit::Failure`] inside says with which exit code.
 pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
     let global = args.global;
-    let _ = stop;
     match args.command {
+        Command::Assay(args) => assay::assay(&args, &global, terminal, stop),
+        Command::Run(args) => assay::run(&args, &global, terminal, stop),
+        Command::Targets(args) => targets::targets(&args, terminal),
+        Command::Report(args) => report::report(&args, &global, terminal),
         Command::Runs(args) => runs::runs(&args, &global, terminal),
         Command::Completions(args) => shell::completions(&args, terminal),
         Command::Man => shell::manual(terminal),
-        _ => unreachable!(),
     }
 }

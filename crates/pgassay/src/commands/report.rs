@@ -23,8 +23,10 @@ pub fn report(
     let root = store::root(global.runs.as_deref())?;
     let format = if args.json { Format::Json } else { args.format };
     if format == Format::Html && args.run.len() > 1 {
-        bail!(Failure::usage("an HTML report shows one run")
-            .with_remedy("call pgassay report once for each run"));
+        bail!(
+            Failure::usage("an HTML report shows one run")
+                .with_remedy("call pgassay report once for each run")
+        );
     }
     let mut text = String::new();
     for name in &args.run {

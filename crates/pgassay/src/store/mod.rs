@@ -70,3 +70,15 @@ pub fn now() -> String {
     let now = jiff::Timestamp::now();
     format!("{now:.3}")
 }
+
+/// A seed from the operating system, for a plan that was given none.
+///
+/// # Errors
+/// Where the kernel gives no random bytes.
+pub fn random_seed() -> anyhow::Result<u64> {
+    let mut bytes = [0u8; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .context("no random bytes")?;
+    // Short enough to be typed again.
+    Ok(u64::from_le_bytes(bytes) % 1_000_000_000)
+}

@@ -2,6 +2,9 @@
 //!
 //! A workload is an entry of [`WORKLOADS`]; adding one is a file and a line.
 
+pub mod guest;
+pub mod pgbench_tables;
+
 use crate::exit::Failure;
 
 /// A workload that `pgassay run` knows by name.

@@ -1,0 +1,461 @@
+//! What `assay` and `run` share: open the server, write down what it is, load it, conclude.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::plan::Arm;
+use pgassay_analysis::record::{
+    EndState, EventKind, FORMAT, Origin, RunEnd, RunHeader, TrialRecord,
+};
+use pgassay_analysis::warning::Warning;
+use pgassay_analysis::{Analysis, Plan, analyse};
+
+use super::progress::{Progress, minutes};
+use super::subject::{Subject, explain};
+use super::{inspect_server, report};
+use crate::bench::arena::{LiveArena, LiveArm};
+use crate::bench::{self, Ended, Journal};
+use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
+use crate::cli::measure::{self, Budget, Machine};
+use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::observe::{self, Scene};
+use crate::pg;
+use crate::stop::Stop;
+use crate::store::{self, RunWriter};
+use crate::target::TargetSpec;
+use crate::terminal::Terminal;
+use crate::workload::pgbench_tables::{self, Made};
+use crate::workload::{Workload, guest};
+
+/// Connections beside the load: the control session and a few to spare.
+const BESIDE: u32 = 4;
+
+/// What a command asks for.
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// The command's name, for the record.
+    pub command: &'static str,
+    /// What the clients do.
+    pub workload: &'static Workload,
+    /// The server.
+    pub target: &'a TargetArgs,
+    /// The trials.
+    pub measure: &'a MeasureArgs,
+    /// What the defaults add up to.
+    pub budget: Budget,
+    /// A recorded run to go on with.
+    pub resume: Option<(PathBuf, RunHeader)>,
+    /// A server that we may not load is looked at all the same.
+    pub may_only_look: bool,
+    /// Results as JSON.
+    pub json: bool,
+}
+
+/// Carries the request out, from the target to the report.
+///
+/// # Errors
+/// What kept it from measuring; what was measured before is kept.
+pub fn measure(
+    request: &Request,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    let started = Instant::now();
+    let root = store::root(global.runs.as_deref())?;
+    let spec: TargetSpec = request
+        .target
+        .target
+        .as_deref()
+        .unwrap_or("temp")
+        .parse()
+        .map_err(explain)?;
+    let loads = spec.is_launched() || request.target.load;
+    if !loads && !request.may_only_look {
+        return Err(
+            Failure::usage("a running server is not loaded without --load")
+                .with_remedy("add --load, or measure a temp target")
+                .into(),
+        );
+    }
+    let facts = host::facts(None);
+    let machine = pgassay_analysis::host::summarise(&facts);
+    let cpus = machine.cpus.unwrap_or(1);
+    let counts = measure::client_counts(request.measure, cpus, u32::MAX);
+    let most = counts.iter().max().copied().unwrap_or(1);
+    let connections = most.saturating_add(BESIDE);
+
+    let progress = Progress::new(terminal, 100);
+    progress.say(match spec.is_launched() {
+        true => "making and starting a throw-away PostgreSQL",
+        false => "connecting",
+    });
+    let memory = machine
+        .memory_limit_bytes
+        .or(machine.memory_bytes)
+        .unwrap_or(1 << 30);
+    let opened = Subject::open(&spec, request.target, memory, connections, stop);
+    progress.clear();
+    let mut subject = opened?;
+    for leftover in subject.cluster.iter().flat_map(|c| c.leftovers()) {
+        let dir = leftover.dir.display();
+        match &leftover.failed {
+            None => terminal.announce(&format!("removed what a killed run had left: {dir}")),
+            Some(why) => terminal.warn(&format!("a killed run left {dir}: {why}")),
+        }
+    }
+    terminal.announce(&format!("server: {}", subject.shown));
+
+    let mut most_clients = u32::MAX;
+    if loads && subject.origin == Origin::Running {
+        let session = subject.session()?;
+        most_clients = guest::admit(session)?.most_clients;
+        if guest::remove_leftover(session)? {
+            terminal.announce("removed the schema pgassay that a killed run had left");
+        }
+    }
+    let plan = match &request.resume {
+        Some((_, header)) => header.plan.clone(),
+        None => make_plan(request, &mut subject, &machine, most_clients, loads)?,
+    };
+    let mut writer = open_run(request, &root, &plan)?;
+    let data_dir = subject.data_dir();
+    writer.write_fact("host", &host::facts(data_dir.as_deref()))?;
+    writer.write_fact("server-0", &subject.facts()?)?;
+    let inspected = inspect_server::inspect(&subject);
+    writer.write_fact("binary-0", &inspected)?;
+
+    let ended = if loads {
+        announce_load(request, &subject, &plan, terminal);
+        load(request, &plan, &mut subject, &mut writer, terminal, stop)
+    } else {
+        terminal.announce(
+            "looking only: no load without --load, so this says what the server is, not how fast",
+        );
+        Ok(Ended::Complete)
+    };
+    let (state, reason) = match &ended {
+        Ok(Ended::Complete) => (EndState::Complete, None),
+        Ok(Ended::Interrupted) => (EndState::Interrupted, Some("stopped by Ctrl-C".to_owned())),
+        Ok(Ended::ServerDied(why)) => {
+            let said = subject
+                .cluster
+                .as_ref()
+                .map_or(String::new(), |c| c.log_tail(20));
+            if !said.is_empty() {
+                terminal.warn(&format!("the server's last words:\n{}", said.trim_end()));
+            }
+            (
+                EndState::ServerDied,
+                Some(format!("the server died: {why}")),
+            )
+        }
+        Err(error) => (EndState::Failed, Some(format!("{error:#}"))),
+    };
+    let end = RunEnd {
+        state,
+        reason,
+        at: store::now(),
+        elapsed_seconds: started.elapsed().as_secs_f64(),
+        max_rss_bytes: max_rss_bytes(),
+    };
+    let finished = writer.finish(&end);
+    let dir = writer.dir().to_owned();
+    // The lock is given up first, so that the run does not count as running.
+    drop(writer);
+    drop(subject);
+    let analysis = analyse(&store::read(&dir)?);
+    if analysis.run.trials_measured == 0 && loads {
+        let error = match ended {
+            Ok(Ended::Interrupted) => Failure::interrupted().into(),
+            Ok(Ended::ServerDied(why)) => Failure::target(format!(
+                "the server died before anything was measured: {why}"
+            ))
+            .into(),
+            Ok(Ended::Complete) => Failure::target(
+                analysis
+                    .warnings
+                    .first()
+                    .map_or("nothing was measured", |w| w.text.as_str()),
+            )
+            .into(),
+            Err(error) => error,
+        };
+        return Err(error);
+    }
+    conclude(request, &analysis, &dir, terminal)?;
+    finished?;
+    match ended {
+        Ok(Ended::Complete) => Ok(Exit::Done),
+        Ok(_) => Ok(Exit::Partial),
+        Err(error) => Err(error),
+    }
+}
+
+fn make_plan(
+    request: &Request,
+    subject: &mut Subject,
+    machine: &HostSummary,
+    most_clients: u32,
+    loads: bool,
+) -> anyhow::Result<Plan> {
+    let shared_buffers = subject.session()?.value(
+        "SELECT setting::bigint * current_setting('block_size')::bigint \
+         FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'",
+    )?;
+    let settings = subject.cluster.as_ref().map_or_else(Vec::new, |cluster| {
+        cluster
+            .settings()
+            .iter()
+            .map(|(n, v)| (n.to_owned(), v.to_owned()))
+            .collect()
+    });
+    let arm = Arm {
+        label: request
+            .target
+            .target
+            .as_ref()
+            .map_or("temp", |_| "target")
+            .to_owned(),
+        target: subject.shown.clone(),
+        settings,
+    };
+    let machine = Machine {
+        cpus: machine.cpus.unwrap_or(1),
+        cache_bytes: machine.last_level_cache_total_bytes.unwrap_or(0),
+        shared_buffers: shared_buffers
+            .and_then(|b| b.parse().ok())
+            .unwrap_or(128 << 20),
+        most_clients,
+    };
+    let mut plan = measure::plan(
+        request.workload.name,
+        request.measure,
+        vec![arm],
+        &machine,
+        request.budget,
+        store::random_seed()?,
+    )?;
+    if !loads {
+        plan.points.clear();
+    }
+    Ok(plan)
+}
+
+fn open_run(request: &Request, root: &Path, plan: &Plan) -> anyhow::Result<RunWriter> {
+    if let Some((dir, header)) = &request.resume {
+        let mut writer = RunWriter::reopen(dir, header)?;
+        writer.append_event(EventKind::Resumed)?;
+        return Ok(writer);
+    }
+    let mut header = RunHeader {
+        schema: "pgassay/run/1".to_owned(),
+        format: FORMAT,
+        id: String::new(),
+        command: request.command.to_owned(),
+        command_line: command_line(request),
+        pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: store::now(),
+        plan: plan.clone(),
+    };
+    RunWriter::create(root, &mut header)
+}
+
+/// The command that repeats the run, from what is known rather than from argv,
+/// which may hold a password.
+fn command_line(request: &Request) -> Vec<String> {
+    let mut line = vec!["pgassay".to_owned(), request.command.to_owned()];
+    if request.command == "run" {
+        line.push(request.workload.name.to_owned());
+    }
+    if let Some(target) = &request.target.target {
+        line.push(match pg::Conninfo::parse(target) {
+            Ok(conninfo) if pg::Conninfo::looks_like(target) => conninfo.redacted(),
+            _ => target.clone(),
+        });
+    }
+    for setting in &request.target.settings {
+        line.extend(["--set".to_owned(), setting.clone()]);
+    }
+    if request.target.load {
+        line.push("--load".to_owned());
+    }
+    line
+}
+
+fn announce_load(request: &Request, subject: &Subject, plan: &Plan, terminal: &mut Terminal) {
+    let seconds = plan.load_seconds();
+    if subject.origin == Origin::Running {
+        terminal.announce(&guest::announcement(
+            &subject.shown,
+            plan.workload.scale,
+            plan.max_clients(),
+            seconds,
+        ));
+    }
+    let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
+    terminal.announce(&format!(
+        "{}: {} trials of {:.2} s at each of {} clients, scale {}: about {}",
+        request.workload.name,
+        plan.trials,
+        plan.window_ms as f64 / 1000.0,
+        counts.join(", "),
+        plan.workload.scale,
+        // Set-up, the time between trials and the report come on top.
+        minutes(Duration::from_secs_f64(
+            seconds * 1.03 + 4.0 + f64::from(plan.workload.scale) * 0.25
+        )),
+    ));
+}
+
+/// Makes the tables, runs the schedule, removes the tables.
+fn load(
+    request: &Request,
+    plan: &Plan,
+    subject: &mut Subject,
+    writer: &mut RunWriter,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
+    for mismatch in subject.settings_not_in_force()? {
+        let warning = Warning::new(
+            "setting-not-in-force",
+            format!("A setting is not in force as asked for: {mismatch}."),
+        );
+        writer.append_event(EventKind::Warned { warning })?;
+    }
+    let mut progress = Progress::new(terminal, 100);
+    progress.say(format!("filling the tables, scale {}", plan.workload.scale));
+    let made = pgbench_tables::create(
+        subject.session()?,
+        plan.workload.scale,
+        &mut |share| progress.share(share),
+        stop,
+    )?;
+    let ended = sweep(request, plan, subject, writer, &mut progress, stop);
+    progress.clear();
+    let removed = clean_up(subject, &made);
+    if subject.origin == Origin::Running {
+        match &removed {
+            Ok(()) => terminal.announce("removed the schema pgassay and its tables"),
+            Err(e) => terminal.warn(&format!("the schema pgassay is still there: {e:#}")),
+        }
+    }
+    ended
+}
+
+/// A launched cluster goes as a whole; from a guest's host we take our tables away.
+fn clean_up(subject: &mut Subject, made: &Made) -> anyhow::Result<()> {
+    if subject.cluster.is_some() {
+        return Ok(());
+    }
+    match pgbench_tables::remove(subject.session()?, made) {
+        Ok(()) => Ok(()),
+        // The control session may have died with a restart: once more on a new one.
+        Err(_) => {
+            let mut session = pg::connect(&subject.conninfo)?;
+            pgbench_tables::remove(&mut session, made)
+        }
+    }
+}
+
+fn sweep(
+    request: &Request,
+    plan: &Plan,
+    subject: &mut Subject,
+    writer: &mut RunWriter,
+    progress: &mut Progress,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
+    if subject.cluster.is_some() {
+        progress.say("writing a checkpoint");
+        subject.session()?.execute("CHECKPOINT")?;
+    }
+    writer.append_event(EventKind::Launched { arm: 0 })?;
+    let measured = match &request.resume {
+        None => HashSet::new(),
+        Some((dir, _)) => store::read(dir)?
+            .trials
+            .iter()
+            .filter(|t| t.cut_short.is_none())
+            .map(|t| t.slice.index)
+            .collect(),
+    };
+    // The scene goes with the load and comes back after it.
+    let unseen = Scene {
+        postmaster: Err("the load has it".to_owned()),
+        session: None,
+    };
+    let scene = std::mem::replace(&mut subject.scene, unseen);
+    let arm = LiveArm::new(request.workload, plan, &subject.conninfo, scene, stop)?;
+    let mut arena = LiveArena {
+        arms: vec![arm],
+        stop: stop.clone(),
+    };
+    let ended = bench::run(
+        plan,
+        &measured,
+        &mut arena,
+        &mut Recorder(writer),
+        progress,
+        stop,
+    );
+    let arms = arena.close();
+    // A backend that ends reports its last counters; it takes a moment.
+    std::thread::sleep(Duration::from_millis(100));
+    for (index, scene) in (0u32..).zip(arms) {
+        subject.scene = scene;
+        let row = observe::stat_database(&mut subject.scene);
+        writer.append_event(EventKind::DatabaseAfter { arm: index, row })?;
+    }
+    ended
+}
+
+/// The run directory as the bench sees it.
+struct Recorder<'a>(&'a mut RunWriter);
+
+impl Journal for Recorder<'_> {
+    fn trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
+        self.0.append_trial(trial)
+    }
+
+    fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
+        self.0.append_event(event)
+    }
+}
+
+fn conclude(
+    request: &Request,
+    analysis: &Analysis,
+    dir: &Path,
+    terminal: &mut Terminal,
+) -> anyhow::Result<()> {
+    let html = crate::report::html(analysis);
+    let path = dir.join("report.html");
+    let written =
+        std::fs::write(&path, html).with_context(|| format!("cannot write {}", path.display()));
+    let format = if request.json {
+        Format::Json
+    } else {
+        Format::Text
+    };
+    let text = report::render(analysis, format, terminal, true);
+    let printed = terminal.print(&text);
+    match written {
+        Ok(()) => terminal.announce(&format!("report: {}", path.display())),
+        Err(e) => terminal.warn(&format!("{e:#}")),
+    }
+    printed
+}
+
+/// The most memory that this process ever had resident, in bytes.
+fn max_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}

@@ -1,0 +1,263 @@
+//! The server under measurement: launched by us, or running and visited as a guest.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context;
+use pgassay_analysis::record::{Origin, Reading, ServerFacts};
+use serde_json::json;
+
+use crate::cli::args::TargetArgs;
+use crate::exit::{Exit, Failure};
+use crate::observe::{self, Scene};
+use crate::pg::{self, Conninfo, Session};
+use crate::stop::Stop;
+use crate::target::settings::{Settings, default_shared_buffers};
+use crate::target::{Cluster, Installations, LaunchOptions, TargetError, TargetSpec};
+
+/// A server that can be asked and, where we may, loaded.
+#[derive(Debug)]
+pub struct Subject {
+    /// How it came to be here.
+    pub origin: Origin,
+    /// The target for reports, without passwords.
+    pub shown: String,
+    /// How to connect.
+    pub conninfo: Conninfo,
+    /// What can be looked at.
+    pub scene: Scene,
+    /// The launched cluster; dropping it removes it.
+    pub cluster: Option<Cluster>,
+}
+
+impl Subject {
+    /// Launches or visits what the target says.
+    ///
+    /// # Errors
+    /// A [`Failure`] with exit code 2 or 3 that names the remedy.
+    pub fn open(
+        spec: &TargetSpec,
+        flags: &TargetArgs,
+        memory_bytes: u64,
+        connections: u32,
+        stop: &Stop,
+    ) -> anyhow::Result<Self> {
+        let settings = Settings::parse("--set", &flags.settings).map_err(explain)?;
+        match spec {
+            TargetSpec::Server(text) => {
+                if settings.iter().next().is_some() {
+                    return Err(Failure::usage("--set changes a launched server only")
+                        .with_remedy("set it on the running server yourself, or use a temp target")
+                        .into());
+                }
+                Self::visit(text)
+            }
+            launched => {
+                let at_hand = Installations::search();
+                let installation = launched
+                    .installation(&at_hand)
+                    .map_err(explain)?
+                    .context("a launched target has an installation")?;
+                let options = LaunchOptions {
+                    settings,
+                    scratch: flags.scratch.clone(),
+                    shared_buffers_bytes: Some(default_shared_buffers(memory_bytes)),
+                    max_connections: Some(connections.saturating_add(20).max(100)),
+                    stop: Some(Arc::clone(stop.flag())),
+                    ..LaunchOptions::default()
+                };
+                let cluster = Cluster::launch(&installation, &options)
+                    .map_err(|error| interrupted_or(stop, explain(error)))?;
+                let socket = cluster.socket_dir().display().to_string();
+                let conninfo = Conninfo::on_socket(&socket, 5432, "postgres", "postgres");
+                let session = pg::connect(&conninfo)
+                    .map_err(|e| Failure::target(format!("the launched server: {e}")))?;
+                Ok(Self {
+                    origin: Origin::Launched {
+                        bin_dir: installation.bin_dir.display().to_string(),
+                        stand_in: false,
+                    },
+                    shown: format!(
+                        "PostgreSQL {} of {}",
+                        installation.version,
+                        installation.bin_dir.display()
+                    ),
+                    conninfo,
+                    scene: Scene {
+                        postmaster: Ok(cluster.pid()),
+                        session: Some(session),
+                    },
+                    cluster: Some(cluster),
+                })
+            }
+        }
+    }
+
+    fn visit(text: &str) -> anyhow::Result<Self> {
+        let conninfo = Conninfo::parse(text).map_err(|e| Failure::usage(e.to_string()))?;
+        let conninfo = conninfo.with_application_name("pgassay");
+        let session = pg::connect(&conninfo).map_err(|e| Failure::target(e.to_string()))?;
+        let postmaster = match session.peer_pid() {
+            // Over a Unix socket the kernel says who listens there.
+            Some(pid) if std::fs::exists(format!("/proc/{pid}/exe")).unwrap_or(false) => Ok(pid),
+            Some(_) => Err("the server's process is in another container".to_owned()),
+            None => Err("the server's processes are not visible over TCP".to_owned()),
+        };
+        Ok(Self {
+            origin: Origin::Running,
+            shown: conninfo.redacted(),
+            conninfo,
+            scene: Scene {
+                postmaster,
+                session: Some(session),
+            },
+            cluster: None,
+        })
+    }
+
+    /// The session of our own.
+    ///
+    /// # Errors
+    /// Where it was closed.
+    pub fn session(&mut self) -> anyhow::Result<&mut Session> {
+        self.scene
+            .session
+            .as_mut()
+            .context("the control session is closed")
+    }
+
+    /// The server's data directory, where we launched it.
+    pub fn data_dir(&self) -> Option<PathBuf> {
+        self.cluster.as_ref().map(Cluster::data_dir)
+    }
+
+    /// Path under which the server's executable can be read, in the server's own file system view.
+    pub fn executable(&self) -> Result<PathBuf, String> {
+        let pid = self.scene.postmaster.clone()?;
+        let path = PathBuf::from(format!("/proc/{pid}/exe"));
+        match std::fs::File::open(&path) {
+            Ok(_) => Ok(path),
+            Err(e) => Err(format!("{}: {e}", path.display())),
+        }
+    }
+
+    /// Asks the server for what the report needs.
+    ///
+    /// # Errors
+    /// Where the session broke.
+    pub fn facts(&mut self) -> anyhow::Result<ServerFacts> {
+        let executable = match self.scene.postmaster.clone() {
+            Ok(pid) => match std::fs::read_link(format!("/proc/{pid}/exe")) {
+                Ok(path) => Reading::Text(path.display().to_string()),
+                Err(e) => Reading::Unavailable(format!("/proc/{pid}/exe: {e}")),
+            },
+            Err(why) => Reading::Unavailable(why),
+        };
+        let origin = self.origin.clone();
+        let session = self.session()?;
+        let version = session.value("SELECT pg_catalog.version()")?;
+        let number = session.value("SHOW server_version_num")?;
+        let rows =
+            session.rows("SELECT name, setting, unit, source FROM pg_catalog.pg_settings")?;
+        let settings: Vec<_> = rows
+            .rows
+            .iter()
+            .filter_map(|row| {
+                let [name, setting, unit, source] = row.as_slice() else {
+                    return None;
+                };
+                let name = name.as_deref()?;
+                let setting = if may_hold_secret(name) {
+                    None
+                } else {
+                    setting.as_deref()
+                };
+                Some(json!({"name": name, "setting": setting, "unit": unit, "source": source}))
+            })
+            .collect();
+        Ok(ServerFacts {
+            origin,
+            version: version.map_or_else(
+                || Reading::Unavailable("version() is null".into()),
+                Reading::Text,
+            ),
+            version_num: number.and_then(|n| n.parse().ok()),
+            settings: Reading::Text(serde_json::to_string(&settings)?),
+            executable,
+            database_before: Some(observe::stat_database(&mut self.scene)),
+        })
+    }
+
+    /// The settings asked for by `--set` that are not in force, in words.
+    ///
+    /// # Errors
+    /// Where the session broke.
+    pub fn settings_not_in_force(&mut self) -> anyhow::Result<Vec<String>> {
+        let Some(cluster) = &self.cluster else {
+            return Ok(Vec::new());
+        };
+        let asked: Vec<String> = cluster
+            .settings()
+            .iter()
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        let rows = self.session()?.rows(
+            "SELECT lower(name), source, setting FROM pg_catalog.pg_settings \
+             WHERE source NOT IN ('command line', 'configuration file')",
+        )?;
+        Ok(rows
+            .rows
+            .iter()
+            .filter_map(|row| {
+                let [Some(name), Some(source), setting] = row.as_slice() else {
+                    return None;
+                };
+                asked.iter().any(|a| a.eq_ignore_ascii_case(name)).then(|| {
+                    format!(
+                        "{name} is {} by {source}",
+                        setting.as_deref().unwrap_or("null")
+                    )
+                })
+            })
+            .collect())
+    }
+}
+
+/// Settings whose value may hold a password or token never reach a run directory.
+fn may_hold_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    [
+        "conninfo",
+        "password",
+        "passphrase",
+        "secret",
+        "token",
+        "command",
+        "key",
+    ]
+    .iter()
+    .any(|word| name.contains(word))
+}
+
+/// The exit code that a target's error carries.
+pub fn explain(error: TargetError) -> anyhow::Error {
+    let exit = if error.exit_code() == Exit::Usage as u8 {
+        Exit::Usage
+    } else {
+        Exit::Target
+    };
+    Failure {
+        exit,
+        message: error.to_string(),
+        remedy: None,
+    }
+    .into()
+}
+
+fn interrupted_or(stop: &Stop, error: anyhow::Error) -> anyhow::Error {
+    if stop.asked() {
+        Failure::interrupted().into()
+    } else {
+        error
+    }
+}

@@ -1,0 +1,193 @@
+//! Observers: what is read beside the load, raw, at the borders of each window.
+//!
+//! A sampler is an entry of [`SAMPLERS`]; adding one is a function and a line,
+//! and its reading is interpreted by `pgassay_analysis::samples`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::time::Instant;
+
+use pgassay_analysis::record::{Reading, Sample};
+use pgassay_analysis::samples;
+
+use crate::pg::Session;
+
+/// What there is to look at.
+#[derive(Debug)]
+pub struct Scene {
+    /// The server's first process, where it runs on this machine and can be seen.
+    pub postmaster: Result<u32, String>,
+    /// A session of our own in the measured database.
+    pub session: Option<Session>,
+}
+
+/// One thing that is read.
+pub struct Sampler {
+    /// Its stable name in the run directory.
+    pub id: &'static str,
+    /// The unit of what it reads.
+    pub unit: &'static str,
+    /// What it is for.
+    pub explanation: &'static str,
+    read: fn(&mut Scene) -> Reading,
+}
+
+/// All samplers. The last stands nearest to the window: it is read last before
+/// and first after it.
+pub const SAMPLERS: &[Sampler] = &[
+    Sampler {
+        id: samples::PG_STAT_DATABASE,
+        unit: "counters",
+        explanation: "buffer hits and reads for each transaction, as the server counts them",
+        read: stat_database,
+    },
+    Sampler {
+        id: samples::HOST_PRESSURE_CPU,
+        unit: "microseconds",
+        explanation: "how long tasks waited for a CPU",
+        read: |_| file("/proc/pressure/cpu"),
+    },
+    Sampler {
+        id: samples::HOST_STAT,
+        unit: "ticks",
+        explanation: "what the machine's CPUs did, steal included",
+        read: |_| first_line("/proc/stat"),
+    },
+    Sampler {
+        id: samples::SERVER_SCHEDSTAT,
+        unit: "nanoseconds",
+        explanation: "CPU time of each of the server's processes",
+        read: schedstat,
+    },
+];
+
+/// The readings at one border of a window.
+#[derive(Debug, Default)]
+pub struct Readings(Vec<(&'static str, Instant, Reading)>);
+
+impl Readings {
+    /// Reads all samplers just before a window starts.
+    pub fn before(scene: &mut Scene) -> Self {
+        Self(SAMPLERS.iter().map(|s| take(s, scene)).collect())
+    }
+
+    /// Reads all samplers just after a window ended, the nearest first.
+    pub fn after(scene: &mut Scene) -> Self {
+        Self(SAMPLERS.iter().rev().map(|s| take(s, scene)).collect())
+    }
+
+    /// Joins the two borders of a window.
+    pub fn until(self, after: Self) -> BTreeMap<String, Sample> {
+        let mut after: BTreeMap<_, _> = after
+            .0
+            .into_iter()
+            .map(|(id, at, reading)| (id, (at, reading)))
+            .collect();
+        self.0
+            .into_iter()
+            .filter_map(|(id, start, before)| {
+                let (end, after) = after.remove(id)?;
+                let elapsed_ns = end.duration_since(start).as_nanos() as u64;
+                Some((
+                    id.to_owned(),
+                    Sample {
+                        before,
+                        after,
+                        elapsed_ns,
+                    },
+                ))
+            })
+            .collect()
+    }
+}
+
+fn take(sampler: &Sampler, scene: &mut Scene) -> (&'static str, Instant, Reading) {
+    let reading = (sampler.read)(scene);
+    (sampler.id, Instant::now(), reading)
+}
+
+fn file(path: &str) -> Reading {
+    match fs::read_to_string(path) {
+        Ok(text) => Reading::Text(text),
+        Err(e) => Reading::Unavailable(format!("{path}: {e}")),
+    }
+}
+
+fn first_line(path: &str) -> Reading {
+    match file(path) {
+        Reading::Text(text) => Reading::Text(text.lines().next().unwrap_or_default().to_owned()),
+        unavailable => unavailable,
+    }
+}
+
+/// The row of the session's database in `pg_stat_database`, as JSON.
+pub fn stat_database(scene: &mut Scene) -> Reading {
+    let Some(session) = &mut scene.session else {
+        return Reading::Unavailable("no session to ask".to_owned());
+    };
+    // stats_reset and the like differ by version: the whole row is kept.
+    let sql = "SELECT pg_catalog.row_to_json(d) FROM pg_catalog.pg_stat_database d \
+               WHERE datname = pg_catalog.current_database()";
+    match session.value(sql) {
+        Ok(Some(row)) => Reading::Text(row),
+        Ok(None) => Reading::Unavailable("pg_stat_database has no row".to_owned()),
+        Err(e) => Reading::Unavailable(e.to_string()),
+    }
+}
+
+/// `PID run_ns wait_ns timeslices` for the postmaster and all its children.
+fn schedstat(scene: &mut Scene) -> Reading {
+    let postmaster = match &scene.postmaster {
+        Ok(pid) => *pid,
+        Err(why) => return Reading::Unavailable(why.clone()),
+    };
+    let children = match children_of(postmaster) {
+        Ok(children) => children,
+        Err(why) => return Reading::Unavailable(why),
+    };
+    let mut text = String::new();
+    let mut failure = None;
+    for pid in std::iter::once(postmaster).chain(children) {
+        match fs::read_to_string(format!("/proc/{pid}/schedstat")) {
+            Ok(line) => {
+                let _ = writeln!(text, "{pid} {}", line.trim_end());
+            }
+            // A process that has just ended is no failure of the reading.
+            Err(e) => failure = Some(format!("/proc/{pid}/schedstat: {e}")),
+        }
+    }
+    match failure {
+        Some(why) if text.is_empty() => Reading::Unavailable(why),
+        _ => Reading::Text(text),
+    }
+}
+
+fn children_of(pid: u32) -> Result<Vec<u32>, String> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(text
+            .split_ascii_whitespace()
+            .filter_map(|p| p.parse().ok())
+            .collect()),
+        // A kernel without CONFIG_PROC_CHILDREN: every process is asked for its parent.
+        Err(_) if fs::exists(format!("/proc/{pid}")).unwrap_or(false) => Ok(children_by_scan(pid)),
+        Err(e) => Err(format!("{path}: {e}")),
+    }
+}
+
+fn children_by_scan(parent: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            // The name in parentheses may hold anything; the parent is the second field after it.
+            let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+            after_name.split_ascii_whitespace().nth(1) == Some(&parent.to_string())
+        })
+        .collect()
+}

@@ -1,0 +1,114 @@
+//! What a server that we did not start must allow before it is loaded.
+//!
+//! A guest says beforehand what it will do, leaves room for others, and takes
+//! away what it brought, also what a killed run of ours left.
+
+use anyhow::{Context, bail};
+
+use super::pgbench_tables::{self, BYTES_PER_SCALE, Made};
+use crate::exit::Failure;
+use crate::pg::Session;
+
+/// What the server allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admission {
+    /// Half of the connections that are free now.
+    pub most_clients: u32,
+}
+
+/// Checks that load is harmless here, and takes the lock that keeps a second
+/// pgassay out until the session ends.
+///
+/// # Errors
+/// Why there can be no load, with what can be done about it.
+pub fn admit(session: &mut Session) -> anyhow::Result<Admission> {
+    let yes = |value: Option<String>| value.as_deref() == Some("t");
+    if yes(session.value("SELECT pg_catalog.pg_is_in_recovery()")?) {
+        bail!(
+            Failure::target("the server is a standby, which takes no tables of ours")
+                .with_remedy("point pgassay at the primary, or leave out --load")
+        );
+    }
+    // Publications came with version 10.
+    let publications = "SELECT pg_catalog.to_regclass('pg_catalog.pg_publication') IS NOT NULL";
+    if yes(session.value(publications)?)
+        && let Some(name) = session
+            .value("SELECT pubname FROM pg_catalog.pg_publication WHERE puballtables LIMIT 1")?
+    {
+        bail!(
+            Failure::target(format!(
+                "the publication {name} is FOR ALL TABLES: our tables would be replicated"
+            ))
+            .with_remedy("use a database without such a publication")
+        );
+    }
+    // The key is "pgassay" in ASCII, cut to 8 bytes.
+    let lock = "SELECT pg_catalog.pg_try_advisory_lock(31638865638023545)";
+    if !yes(session.value(lock)?) {
+        bail!(
+            Failure::target("another pgassay measures in this database")
+                .with_remedy("wait for it, or stop it with Ctrl-C there")
+        );
+    }
+    Ok(Admission {
+        most_clients: free_connections(session)? / 2,
+    })
+}
+
+/// Connections that an ordinary role could still open.
+fn free_connections(session: &mut Session) -> anyhow::Result<u32> {
+    let free = session.value(
+        "SELECT pg_catalog.current_setting('max_connections')::int \
+           - pg_catalog.current_setting('superuser_reserved_connections')::int \
+           - (SELECT count(*) FROM pg_catalog.pg_stat_activity)",
+    )?;
+    let free: i64 = free
+        .and_then(|n| n.parse().ok())
+        .context("the free connections")?;
+    if free < 2 {
+        bail!(
+            Failure::target("the server has no free connections to spare")
+                .with_remedy("try again when it is less busy, or raise max_connections")
+        );
+    }
+    Ok(u32::try_from(free).unwrap_or(u32::MAX))
+}
+
+/// Removes what a killed run of ours left in this database; false where there was nothing.
+///
+/// # Errors
+/// Where a schema of our name was made by somebody else.
+pub fn remove_leftover(session: &mut Session) -> anyhow::Result<bool> {
+    let found = session.rows(
+        "SELECT n.oid, pg_catalog.obj_description(n.oid, 'pg_namespace') AS comment \
+         FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pgassay'",
+    )?;
+    if found.rows.is_empty() {
+        return Ok(false);
+    }
+    let made = match found.first("comment").and_then(Made::from_comment) {
+        Some(made) if found.first("oid") == Some(&made.schema.to_string()) => made,
+        // Killed between CREATE SCHEMA and its comment: empty, or it is not ours.
+        _ => {
+            bail!(
+                Failure::target("the database has a schema `pgassay` that pgassay did not make")
+                    .with_remedy("use another database, or remove the schema if nobody needs it")
+            )
+        }
+    };
+    pgbench_tables::remove(session, &made)?;
+    Ok(true)
+}
+
+/// What the load will cost, for the announcement.
+pub fn announcement(server: &str, scale: u32, clients: u32, seconds: f64) -> String {
+    let bytes = u64::from(scale) * BYTES_PER_SCALE;
+    format!(
+        "load on {server}: makes the schema {} with pgbench's tables at scale {scale} \
+         ({} MB of disk, about as much WAL), up to {clients} connections for {:.0} seconds, \
+         and removes them afterwards",
+        pgbench_tables::SCHEMA,
+        bytes.div_ceil(1_000_000),
+        seconds
+    )
+}

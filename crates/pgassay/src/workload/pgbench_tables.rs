@@ -1,0 +1,256 @@
+//! The pgbench tables: what they cost, made in pgassay's own schema, and removed.
+//!
+//! They are pgbench's (pgbench -i, PostgreSQL's documentation), so that its
+//! scripts run on them, filled by COPY … FREEZE in the transaction that makes
+//! them: no hint bits are left to be set while something is measured.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, bail};
+
+use crate::exit::Failure;
+use crate::pg::Session;
+use crate::stop::Stop;
+
+/// The schema that everything of pgassay lies in.
+pub const SCHEMA: &str = "pgassay";
+
+/// Bytes of heap and index for each unit of scale: 1,640 blocks of accounts and
+/// 276 of their index, seen on PostgreSQL 15 with blocks of 8 KiB.
+pub const BYTES_PER_SCALE: u64 = (1640 + 276) * 8192;
+
+/// Accounts for each unit of scale.
+const ACCOUNTS: u64 = 100_000;
+/// Rows sent in one piece.
+const BATCH: u64 = 2_000;
+
+const TABLES: &str = "\
+CREATE TABLE pgassay.pgbench_history \
+  (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));
+CREATE TABLE pgassay.pgbench_tellers \
+  (tid int NOT NULL, bid int, tbalance int, filler char(84)) WITH (fillfactor=100);
+CREATE TABLE pgassay.pgbench_branches \
+  (bid int NOT NULL, bbalance int, filler char(88)) WITH (fillfactor=100);
+CREATE TABLE pgassay.pgbench_accounts \
+  (aid int NOT NULL, bid int, abalance int, filler char(84)) WITH (fillfactor=100);";
+
+/// What was made, by OID: only this is removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// OID of the schema.
+    pub schema: u32,
+    /// OIDs of the tables.
+    pub tables: Vec<u32>,
+}
+
+impl Made {
+    /// As it is written into the schema's comment, for a later run to find.
+    pub fn comment(&self) -> String {
+        let tables: Vec<String> = self.tables.iter().map(u32::to_string).collect();
+        format!(
+            "made by pgassay; schema {}; tables {}",
+            self.schema,
+            tables.join(" ")
+        )
+    }
+
+    /// Reads the comment back; none where somebody else wrote it.
+    pub fn from_comment(comment: &str) -> Option<Self> {
+        let rest = comment.strip_prefix("made by pgassay; schema ")?;
+        let (schema, tables) = rest.split_once("; tables ")?;
+        let tables: Result<Vec<u32>, _> = tables.split_ascii_whitespace().map(str::parse).collect();
+        Some(Self {
+            schema: schema.parse().ok()?,
+            tables: tables.ok()?,
+        })
+    }
+}
+
+/// Makes and fills the tables; `progress` is told the share done, 0 to 1.
+///
+/// # Errors
+/// Where the server refuses, naming what; nothing is left then, but where the
+/// connection breaks the server rolls back by itself.
+pub fn create(
+    session: &mut Session,
+    scale: u32,
+    progress: &mut dyn FnMut(f64),
+    stop: &Stop,
+) -> anyhow::Result<Made> {
+    session
+        .execute("CREATE SCHEMA pgassay")
+        .context("cannot make the schema pgassay")
+        .map_err(|e| e.context(Failure::target("the tables could not be made")))?;
+    match fill(session, scale, progress, stop) {
+        Ok(made) => Ok(made),
+        Err(error) => {
+            // The tables were made in one transaction; what is left is the schema.
+            let _ = session.execute("ROLLBACK");
+            if let Ok(made) = look(session) {
+                let _ = remove(session, &made);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn fill(
+    session: &mut Session,
+    scale: u32,
+    progress: &mut dyn FnMut(f64),
+    stop: &Stop,
+) -> anyhow::Result<Made> {
+    session.execute("BEGIN")?;
+    for statement in TABLES.split(';').map(str::trim).filter(|s| !s.is_empty()) {
+        session.execute(statement)?;
+    }
+    // A killed run is found by this comment and removed by the next.
+    let made = look(session)?;
+    let comment = made.comment();
+    session.execute(&format!("COMMENT ON SCHEMA pgassay IS '{comment}'"))?;
+    let branches = u64::from(scale);
+    copy(session, "pgbench_branches", branches, &mut |n, row| {
+        writeln!(row, "{n}\t0\t")
+    })?;
+    copy(session, "pgbench_tellers", branches * 10, &mut |n, row| {
+        writeln!(row, "{n}\t{}\t0\t", (n - 1) / 10 + 1)
+    })?;
+    let accounts = branches * ACCOUNTS;
+    copy(session, "pgbench_accounts", accounts, &mut |n, row| {
+        if n % BATCH == 0 {
+            if stop.asked() {
+                return Err(std::fmt::Error);
+            }
+            progress(0.7 * n as f64 / accounts as f64);
+        }
+        writeln!(row, "{n}\t{}\t0\t", (n - 1) / ACCOUNTS + 1)
+    })
+    .map_err(|error| {
+        if stop.asked() {
+            Failure::interrupted().into()
+        } else {
+            error
+        }
+    })?;
+    session.execute("COMMIT")?;
+    for (share, (table, key)) in [
+        (0.70, ("branches", "bid")),
+        (0.71, ("tellers", "tid")),
+        (0.72, ("accounts", "aid")),
+    ] {
+        progress(share);
+        session.execute(&format!(
+            "ALTER TABLE pgassay.pgbench_{table} ADD PRIMARY KEY ({key})"
+        ))?;
+    }
+    for (share, table) in [
+        (0.9, "branches"),
+        (0.91, "tellers"),
+        (0.92, "accounts"),
+        (0.99, "history"),
+    ] {
+        progress(share);
+        session.execute(&format!("VACUUM (ANALYZE) pgassay.pgbench_{table}"))?;
+    }
+    progress(1.0);
+    Ok(made)
+}
+
+fn copy(
+    session: &mut Session,
+    table: &str,
+    rows: u64,
+    write: &mut dyn FnMut(u64, &mut String) -> std::fmt::Result,
+) -> anyhow::Result<()> {
+    let sql = format!("COPY pgassay.{table} FROM STDIN WITH (FREEZE)");
+    let mut copy = session
+        .copy_in(&sql)
+        .with_context(|| format!("cannot fill {table}"))?;
+    let mut text = String::new();
+    for n in 1..=rows {
+        write(n, &mut text).context("filling was stopped")?;
+        if n % BATCH == 0 || n == rows {
+            copy.put(text.as_bytes())
+                .with_context(|| format!("cannot fill {table}"))?;
+            text.clear();
+        }
+    }
+    let filled = copy
+        .finish()
+        .with_context(|| format!("cannot fill {table}"))?;
+    if filled != rows {
+        bail!("{table} has {filled} rows after filling, not {rows}");
+    }
+    Ok(())
+}
+
+fn look(session: &mut Session) -> anyhow::Result<Made> {
+    let oid = |text: Option<&str>| {
+        text.and_then(|t| t.parse().ok())
+            .context("an OID is missing")
+    };
+    let schema =
+        session.rows("SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'pgassay'")?;
+    let tables = session.rows(
+        "SELECT c.oid FROM pg_catalog.pg_class c \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = 'pgassay' AND c.relkind = 'r' AND c.relname LIKE 'pgbench\\_%' \
+         ORDER BY c.oid",
+    )?;
+    Ok(Made {
+        schema: oid(schema.first("oid"))?,
+        tables: tables
+            .rows
+            .iter()
+            .map(|row| oid(row.first().and_then(|value| value.as_deref())))
+            .collect::<anyhow::Result<_>>()?,
+    })
+}
+
+/// Removes what was made, each by its recorded OID and nothing that depends on it.
+///
+/// # Errors
+/// Where something is in the way, such as a table that somebody else put into the schema.
+pub fn remove(session: &mut Session, made: &Made) -> anyhow::Result<()> {
+    for oid in &made.tables {
+        // The name is asked for by OID: a table of the same name made by another stays.
+        let name = session.value(&format!(
+            "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) \
+             FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE c.oid = {oid} AND n.oid = {}",
+            made.schema
+        ))?;
+        if let Some(name) = name {
+            session
+                .execute(&format!("DROP TABLE {name}"))
+                .with_context(|| format!("cannot remove {name}"))?;
+        }
+    }
+    let schema = session.value(&format!(
+        "SELECT pg_catalog.quote_ident(nspname) FROM pg_catalog.pg_namespace WHERE oid = {}",
+        made.schema
+    ))?;
+    if let Some(schema) = schema {
+        session
+            .execute(&format!("DROP SCHEMA {schema}"))
+            .with_context(|| format!("cannot remove the schema {schema}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Made;
+
+    #[test]
+    fn the_comment_says_what_to_remove() {
+        let made = Made {
+            schema: 16384,
+            tables: vec![16385, 16388],
+        };
+        assert_eq!(Made::from_comment(&made.comment()), Some(made));
+        for foreign in ["", "my schema", "made by pgassay; schema x; tables 1"] {
+            assert_eq!(Made::from_comment(foreign), None);
+        }
+    }
+}
