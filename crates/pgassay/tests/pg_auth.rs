@@ -7,7 +7,7 @@ use pg_support::{OWNER, Pretend, Server, private_dir};
 use pgassay::pg::{ConnectError, Conninfo, QueryError, connect};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The role decides the method.
 const HBA: &str = "\
@@ -264,4 +264,67 @@ fn a_frozen_server_is_a_timeout_and_a_stopped_one_says_why() {
         Err(QueryError::Closed(Some(error))) => assert_eq!(error.sqlstate, "57P01"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_standby_and_its_primary_are_told_apart() {
+    let hba = format!("{HBA}local replication all trust\n");
+    let primary = Server::start(
+        &hba,
+        &[("max_wal_senders", "2"), ("wal_level", "replica")],
+        |_| {},
+    );
+    primary.run(ROLES);
+    let standby = primary.standby();
+    let mut wal = connect(&primary.owner()).expect("primary");
+    let flushed = wal
+        .value("select pg_current_wal_flush_lsn()")
+        .expect("lsn")
+        .expect("lsn");
+    let arrived = format!("select pg_last_wal_replay_lsn() >= '{flushed}'");
+    let give_up = Instant::now() + Duration::from_secs(30);
+    while connect(&standby.owner())
+        .expect("standby")
+        .value(&arrived)
+        .expect("lsn")
+        .as_deref()
+        != Some("t")
+    {
+        assert!(Instant::now() < give_up, "the standby does not follow");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (p, s) = (primary.port, standby.port);
+    for (attrs, found) in [
+        ("primary", p),
+        ("read-write", p),
+        ("standby", s),
+        ("read-only", s),
+        ("prefer-standby", s),
+    ] {
+        for ports in [format!("{p},{s}"), format!("{s},{p}")] {
+            let text = format!(
+                "host=127.0.0.1,127.0.0.1 port={ports} user=trusted dbname=postgres \
+                 target_session_attrs={attrs}"
+            );
+            let conninfo = Conninfo::parse_in(&text, &Pretend::default()).expect("parse");
+            let session = connect(&conninfo).expect(attrs);
+            assert_eq!(session.server(), format!("127.0.0.1 port {}", found));
+        }
+    }
+}
+
+#[test]
+fn an_iteration_count_that_the_library_refuses_is_said() {
+    let server = start();
+    server.run("set password_encryption = 'scram-sha-256'; alter role plain password 'geheim'");
+    let mut owner = connect(&server.owner()).expect("owner");
+    let verifier = owner.value("select rolpassword from pg_authid where rolname = 'plain'");
+    let verifier = verifier.expect("query").expect("a verifier");
+    let slower = verifier.replacen("$4096:", "$100001:", 1);
+    assert_ne!(slower, verifier);
+    owner
+        .execute(&format!("alter role scrammer password '{slower}'"))
+        .expect("alter");
+    let message = auth_error(&server, "user=scrammer password=geheim");
+    assert!(message.contains("iteration count"), "{message}");
 }

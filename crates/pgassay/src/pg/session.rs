@@ -393,15 +393,24 @@ impl Session {
     }
 
     /// Why the server closed, if it said so before: sending fails first when
-    /// it was shut down while the session was idle.
+    /// it was shut down while the session was idle, and a crash elsewhere in
+    /// the server comes as a warning only (SQLSTATE class 57P).
     fn last_words(&mut self) -> Option<Box<ServerError>> {
         let _ = self.channel.take_in();
         while let Ok(Some(message)) = self.channel.buffered_message() {
-            if let Message::ErrorResponse(body) = message {
-                return ServerError::read(body.fields()).ok().map(Box::new);
+            match message {
+                Message::ErrorResponse(body) => {
+                    return ServerError::read(body.fields()).ok().map(Box::new);
+                }
+                Message::NoticeResponse(body) => {
+                    self.notices.extend(ServerError::read(body.fields()))
+                }
+                _ => {}
             }
         }
-        None
+        self.notices
+            .pop_if(|notice| notice.sqlstate.starts_with("57P"))
+            .map(Box::new)
     }
 }
 

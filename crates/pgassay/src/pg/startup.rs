@@ -274,8 +274,22 @@ impl Startup<'_> {
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), ConnectError> {
-        let outcome = self.channel.send(bytes, self.deadline);
-        outcome.map_err(|error| broken(error, self.server, self.conninfo, "sending the start-up"))
+        let Err(error) = self.channel.send(bytes, self.deadline) else {
+            return Ok(());
+        };
+        // A server that is full says so and closes without reading.
+        let _ = self.channel.take_in();
+        if let Ok(Some(Message::ErrorResponse(body))) = self.channel.buffered_message()
+            && let Ok(error) = ServerError::read(body.fields())
+        {
+            return Err(ConnectError::from_server(self.server, error));
+        }
+        Err(broken(
+            error,
+            self.server,
+            self.conninfo,
+            "sending the start-up",
+        ))
     }
 
     /// The next message; an error that the server sent is an `Err`.

@@ -39,6 +39,9 @@ pub struct TlsTransport {
     incoming: Vec<u8>,
     taken: usize,
     filled: usize,
+    /// The last read ended at the caller's buffer, not at the end of the
+    /// plaintext.
+    more_plaintext: bool,
 }
 
 impl Transport {
@@ -149,6 +152,7 @@ impl Transport {
             incoming,
             taken: 0,
             filled: 0,
+            more_plaintext: false,
         };
         tls.session.set_buffer_limit(Some(PLAINTEXT_LIMIT));
         while tls.session.is_handshaking() {
@@ -208,12 +212,13 @@ impl TlsTransport {
     fn has_buffered(&self) -> bool {
         // `taken < filled` is ciphertext that the session would not take
         // before its plaintext is read.
-        self.taken < self.filled
+        self.more_plaintext || self.taken < self.filled
     }
 
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut n = 0;
         let mut drained = false;
+        self.more_plaintext = false;
         loop {
             while n < buf.len() {
                 match self.session.reader().read(&mut buf[n..]) {
@@ -227,6 +232,9 @@ impl TlsTransport {
                 }
             }
             if n == buf.len() {
+                // An error here comes again with the next read.
+                let state = self.session.process_new_packets();
+                self.more_plaintext = state.is_ok_and(|state| state.plaintext_bytes_to_read() > 0);
                 return Ok(n);
             }
             if drained {

@@ -145,12 +145,41 @@ impl Server {
         );
         fs::write(data.join("pg_hba.conf"), hba).expect("pg_hba.conf");
         prepare(&data);
+        Server::launch(dir, socket_dir, settings)
+    }
+
+    /// A hot standby of this server, which needs WAL senders.
+    pub fn standby(&self) -> Server {
+        let uid = rustix::process::geteuid().as_raw();
+        let dir = private_dir(&format!("/var/tmp/pgassay-{uid}/test-pg-"));
+        let socket_dir = private_dir("/tmp/pga-test");
+        succeed(
+            command(bin_dir().join("pg_basebackup"))
+                .args([
+                    "-R",
+                    "-X",
+                    "stream",
+                    "-c",
+                    "fast",
+                    "--no-sync",
+                    "-U",
+                    OWNER,
+                    "-h",
+                ])
+                .arg(&self.socket_dir)
+                .args(["-p", &self.port.to_string(), "-D"])
+                .arg(dir.join("data")),
+        );
+        Server::launch(dir, socket_dir, &[("max_wal_senders", "2")])
+    }
+
+    fn launch(dir: PathBuf, socket_dir: PathBuf, settings: &[(&str, &str)]) -> Server {
         let port = free_port();
         let log = fs::File::create(dir.join("log")).expect("log");
         let mut postgres = command(bin_dir().join("postgres"));
         postgres
             .arg("-D")
-            .arg(&data)
+            .arg(dir.join("data"))
             .arg("-p")
             .arg(port.to_string());
         postgres.arg("-k").arg(&socket_dir);

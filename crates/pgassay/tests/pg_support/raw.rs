@@ -47,7 +47,10 @@ fn read_answer(poll: &rustix::fd::OwnedFd, transport: &mut Transport, buffer: us
             Ok(0) => panic!("closed"),
             Ok(n) => {
                 answer.extend_from_slice(&chunk[..n]);
-                n < chunk.len()
+                if n < chunk.len() {
+                    assert!(!transport.has_buffered_plaintext());
+                }
+                n < chunk.len() && !transport.has_buffered_plaintext()
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
             Err(error) => panic!("{error}"),

@@ -123,8 +123,9 @@ pub(super) fn uri(text: &str) -> Result<Pairs, ConninfoError> {
     if let Some(dbname) = dbname.filter(|dbname| !dbname.is_empty()) {
         pairs.push(("dbname".to_owned(), decode("dbname", dbname)?));
     }
-    for parameter in query.into_iter().flat_map(|query| query.split('&')) {
-        if !parameter.is_empty() {
+    // A "&" may end the parameters, as in libpq, but not stand for an empty one.
+    if let Some(query) = query.filter(|query| !query.is_empty()) {
+        for parameter in query.strip_suffix('&').unwrap_or(query).split('&') {
             pairs.push(query_parameter(parameter)?);
         }
     }
@@ -162,7 +163,7 @@ fn hosts(list: &str, pairs: &mut Pairs) -> Result<(), ConninfoError> {
         names.push(decode("host", name)?);
         ports.push(decode("port", port)?);
     }
-    if names.iter().any(|name| !name.is_empty()) {
+    if names.len() > 1 || !names[0].is_empty() {
         pairs.push(("host".to_owned(), names.join(",")));
     }
     if ports.iter().any(|port| !port.is_empty()) {
@@ -347,6 +348,8 @@ mod tests {
             "postgresql://[]",
             "postgresql://[::1]x",
             "postgresql://h/db?a",
+            "postgresql://h/db?user=a&&port=1",
+            "postgresql://h/db?&user=a",
             "postgresql://h/db?a=b=c",
             "postgresql://h/%zz",
             "postgresql://h/%1",
