@@ -94,6 +94,8 @@ struct Path {
     id: &'static str,
     title: &'static str,
     functions: &'static [&'static str],
+    /// How many of them, from the first, do the path's atomics themselves in one version or another.
+    core: usize,
 }
 
 /// Function names per path, over the versions 9.6 to 19; sources: src/backend/storage/lmgr/s_lock.c,
@@ -104,6 +106,7 @@ const PATHS: &[Path] = &[
         id: "spinlock",
         title: "spinlock (contended)",
         functions: &["s_lock", "tas", "tas_sema"],
+        core: 1,
     },
     Path {
         id: "lwlock",
@@ -121,6 +124,7 @@ const PATHS: &[Path] = &[
             "LWLockDequeueSelf",
             "LWLockWakeup",
         ],
+        core: 5,
     },
     Path {
         id: "buffer-pin",
@@ -131,11 +135,13 @@ const PATHS: &[Path] = &[
             "PinBufferForBlock",
             "ReadRecentBuffer",
         ],
+        core: 2,
     },
     Path {
         id: "buffer-unpin",
         title: "buffer unpin",
         functions: &["UnpinBuffer", "UnpinBufferNoOwner", "ReleaseBuffer"],
+        core: 2,
     },
     Path {
         id: "buffer-header",
@@ -147,6 +153,7 @@ const PATHS: &[Path] = &[
             "MarkBufferDirty",
             "MarkBufferDirtyHint",
         ],
+        core: 3,
     },
     Path {
         id: "buffer-content-lock",
@@ -161,6 +168,7 @@ const PATHS: &[Path] = &[
             "BufferLockDequeueSelf",
             "BufferLockWakeup",
         ],
+        core: 8,
     },
     Path {
         id: "snapshot",
@@ -172,6 +180,7 @@ const PATHS: &[Path] = &[
             "ProcArrayGroupClearXid",
             "TransactionIdIsInProgress",
         ],
+        core: 5,
     },
     Path {
         id: "wal-insert",
@@ -192,6 +201,7 @@ const PATHS: &[Path] = &[
             "LWLockReleaseClearVar",
             "LWLockConflictsWithVar",
         ],
+        core: 14,
     },
 ];
 
@@ -244,7 +254,15 @@ pub fn hot_paths(
         .iter()
         .map(|path| {
             let functions = hot(path.functions);
-            let technique = technique(&functions);
+            let mut technique = technique(&functions);
+            // The first names are the path's core; where only a caller of theirs is named (ReleaseBuffer
+            // in a stripped file), that it holds no atomic says nothing.
+            let core = &path.functions[..path.core];
+            if technique == Technique::None
+                && !functions.iter().any(|f| core.contains(&stem(&f.name)))
+            {
+                technique = Technique::Unnamed;
+            }
             let detail = detail(path, technique, &functions, machine, atomics);
             HotPath {
                 id: path.id.into(),
@@ -320,7 +338,7 @@ fn detail(
         }
         Technique::Unnamed => format!(
             "none of {} can be named here: static functions, stripped; their instructions are in the totals",
-            path.functions[..path.functions.len().min(3)].join(", ")
+            path.functions[..path.core.min(3)].join(", ")
         ),
         Technique::None => {
             "named, and holds no atomic of its own (inlined elsewhere or called)".into()

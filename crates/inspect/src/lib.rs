@@ -6,6 +6,8 @@
 
 pub mod archive;
 mod bounds;
+pub mod cpu;
+pub mod diff;
 mod elf;
 mod error;
 mod facts;
@@ -13,6 +15,7 @@ pub mod hotpath;
 mod isa;
 pub mod model;
 mod outline;
+pub mod require;
 mod scan;
 
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@ pub mod cli;
 pub mod commands;
 pub mod exit;
 pub mod host;
+pub mod inspection;
 pub mod load;
 pub mod observe;
 pub mod pg;

@@ -62,6 +62,8 @@ impl GlobalArgs {
 pub enum Command {
     /// Everything about one server, in one report (the main job)
     Assay(AssayArgs),
+    /// What the locks of binaries, packages and live servers compile to
+    Inspect(InspectArgs),
     /// Measure one workload over client counts
     Run(RunArgs),
     /// List the PostgreSQL installations that a temporary server can be launched from
@@ -170,6 +172,44 @@ pub struct RunArgs {
     /// Print the analysis as JSON instead of text
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `pgassay inspect`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay inspect temp                             the newest PostgreSQL installed here
+  pgassay inspect postgresql-17_*_arm64.deb        every program in a package
+  pgassay inspect --cpu graviton2 postgres         what it does on Neoverse N1
+  pgassay inspect --diff old/postgres new/postgres what changed between two builds
+  pgassay inspect --require lse-or-outline,crc32c PACKAGE
+  sudo pgassay inspect $(head -1 /var/lib/postgresql/15/main/postmaster.pid)")]
+pub struct InspectArgs {
+    /// Files, packages (.deb .rpm .whl .jar .zip .tar.*), directories, process ids, targets
+    #[arg(value_name = "FILE|PACKAGE|DIR|TARGET|PID")]
+    pub inputs: Vec<String>,
+    /// Say what runs on this CPU (repeatable); `host` is this machine's
+    #[arg(long, value_name = "CPU")]
+    pub cpu: Vec<String>,
+    /// List the CPUs that --cpu knows
+    #[arg(long)]
+    pub list_cpus: bool,
+    /// What changed from the first of two builds to the second
+    #[arg(long)]
+    pub diff: bool,
+    /// List every atomic instruction with its address, to hold against a disassembler
+    #[arg(long)]
+    pub addresses: bool,
+    /// End with code 1 unless met: lse, outline, lse-or-outline, no-llsc, runs-on-armv8.0, crc32c,
+    /// spin-delay, bti, pac, full-relro, pie (comma-separated)
+    #[arg(long, value_name = "WHAT")]
+    pub require: Vec<String>,
+    /// Print JSON (pgassay/inspect/1)
+    #[arg(long, conflicts_with = "markdown")]
+    pub json: bool,
+    /// Print markdown
+    #[arg(long)]
+    pub markdown: bool,
 }
 
 /// Arguments of `pgassay targets`.

@@ -1,6 +1,7 @@
 //! The commands, one file each. They may join modules that otherwise keep apart.
 
 pub mod assay;
+pub mod inspect;
 pub mod inspect_server;
 pub mod measure;
 pub mod progress;
@@ -27,6 +28,7 @@ pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Res
         Command::Run(args) => assay::run(&args, &global, terminal, stop),
         Command::Targets(args) => targets::targets(&args, terminal),
         Command::Report(args) => report::report(&args, &global, terminal),
+        Command::Inspect(args) => inspect::inspect(&args, terminal),
         Command::Runs(args) => runs::runs(&args, &global, terminal),
         Command::Completions(args) => shell::completions(&args, terminal),
         Command::Man => shell::manual(terminal),

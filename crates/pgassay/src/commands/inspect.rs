@@ -1,0 +1,341 @@
+//! `pgassay inspect`: what the locks of binaries, packages and live servers compile to.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::bail;
+use pgassay_inspect::cpu::{self, Features};
+use pgassay_inspect::diff::diff;
+use pgassay_inspect::require::{REQUIREMENTS, Requirement};
+use pgassay_inspect::{Binary, Machine};
+
+use crate::cli::args::InspectArgs;
+use crate::exit::{Exit, Failure};
+use crate::inspection::document::{Demand, Document, Entry, Problem};
+use crate::inspection::gather::{self, Source};
+use crate::inspection::{ProcessFacts, live, render};
+use crate::pg::{Conninfo, connect};
+use crate::target::{Installations, TargetSpec};
+use crate::terminal::Terminal;
+
+/// Inspects what was named and says what was found.
+///
+/// # Errors
+/// Where the command line is wrong, a target can't be had, or nothing named could be read.
+pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
+    if args.list_cpus {
+        terminal.print(&cpu_list())?;
+        return Ok(Exit::Done);
+    }
+    let cpus = args
+        .cpu
+        .iter()
+        .map(|name| features(name))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let requirements = requirements(&args.require)?;
+    if args.inputs.is_empty() {
+        bail!(
+            Failure::usage("nothing to inspect is named").with_remedy(
+                "name a file, a package, a directory, a target (temp) or a process id"
+            )
+        );
+    }
+    let mut problems = Vec::new();
+    let mut sources = Vec::new();
+    for input in &args.inputs {
+        sources.extend(resolve(input, &mut problems)?);
+    }
+    if sources.len() > 1 {
+        terminal.progress(&format!("inspecting {} files", sources.len()));
+    }
+    let gathered = gather::inspect_all(&sources);
+    problems.extend(gathered.problems);
+    let diff = match (args.diff, gathered.files.as_slice()) {
+        (false, _) => None,
+        (true, [a, b]) => Some(diff(&a.0, &b.0)),
+        (true, all) => {
+            let servers: Vec<&Binary> = all
+                .iter()
+                .map(|(b, _)| b)
+                .filter(|b| b.postgres.is_some())
+                .collect();
+            match servers.as_slice() {
+                [a, b] => Some(diff(a, b)),
+                _ => bail!(Failure::usage(format!(
+                    "--diff wants two files, or two packages with one server each; {} files with {} servers were found",
+                    all.len(),
+                    servers.len()
+                ))),
+            }
+        }
+    };
+    let demands = requirements
+        .iter()
+        .map(|r| hold(r, &gathered.files))
+        .collect();
+    let document = Document {
+        schema: "pgassay/inspect/1",
+        files: gathered
+            .files
+            .into_iter()
+            .map(|(b, p)| entry(b, p, &cpus))
+            .collect(),
+        problems,
+        requirements: demands,
+        diff,
+    };
+    let text = if args.json {
+        document.json(args.addresses)? + "\n"
+    } else if args.markdown {
+        render::markdown(&document, args.addresses)
+    } else {
+        render::text(&document, args.addresses, terminal.width)
+    };
+    terminal.print(&text)?;
+    Ok(exit(&document, terminal))
+}
+
+/// Unmet demands before unreadable files: CI asks for the first.
+fn exit(document: &Document, terminal: &mut Terminal) -> Exit {
+    let mut exit = Exit::Done;
+    for problem in document.problems.iter().filter(|p| p.named) {
+        terminal.complain(&format!("{}: {}", problem.path, problem.error));
+        exit = Exit::Usage;
+    }
+    if document.requirements.iter().any(|d| !d.met) {
+        exit = Exit::Found;
+    }
+    exit
+}
+
+fn cpu_list() -> String {
+    let mut text = String::new();
+    let yes = |known: Option<bool>| match known {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "?",
+    };
+    let _ = writeln!(
+        text,
+        "{:<13} {:<9} {:<5} {:<5} {:<6} products and other names",
+        "cpu", "machine", "LSE", "LSE2", "GCC"
+    );
+    for cpu in cpu::CPUS {
+        let arm = cpu.machine == Machine::Aarch64;
+        let mut names = cpu.products.to_string();
+        if !cpu.aliases.is_empty() {
+            names = format!("{names} [{}]", cpu.aliases.join(", "));
+        }
+        let _ = writeln!(
+            text,
+            "{:<13} {:<9} {:<5} {:<5} {:<6} {names}",
+            cpu.id,
+            cpu.machine.name(),
+            if arm { yes(cpu.lse) } else { "-" },
+            if arm { yes(cpu.lse2) } else { "-" },
+            cpu.gcc,
+        );
+    }
+    text.push_str("GCC: the first that knows -mcpu or -march by that name. `host` is the CPU of this machine.\n");
+    text
+}
+
+/// A CPU by name; `host` is read off this machine.
+fn features(name: &str) -> anyhow::Result<Features> {
+    if name == "host" {
+        return Ok(host());
+    }
+    match cpu::find(name) {
+        Some(cpu) => Ok(cpu.into()),
+        None => bail!(
+            Failure::usage(format!("--cpu {name}: this CPU is not known by that name"))
+                .with_remedy("pgassay inspect --list-cpus lists them; `host` is this machine's")
+        ),
+    }
+}
+
+/// The CPU of this machine: its name from /proc/cpuinfo, LSE from the kernel's HWCAP.
+fn host() -> Features {
+    let machine = match std::env::consts::ARCH {
+        "x86_64" => Machine::X86_64,
+        "aarch64" => Machine::Aarch64,
+        "powerpc64" => Machine::Ppc64le,
+        "riscv64" => Machine::Riscv64,
+        "s390x" => Machine::S390x,
+        other => Machine::Other(other.into()),
+    };
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field = |key: &str| {
+        cpuinfo.lines().find_map(|l| {
+            let (name, value) = l.split_once(':')?;
+            (name.trim() == key).then(|| value.trim().to_string())
+        })
+    };
+    let number = |key: &str| {
+        field(key).and_then(|v| u32::from_str_radix(v.trim_start_matches("0x"), 16).ok())
+    };
+    let known = match (number("CPU implementer"), number("CPU part")) {
+        (Some(implementer), Some(part)) => cpu::by_midr(implementer, part),
+        _ => None,
+    };
+    let name = field("model name").or_else(|| known.map(|c| c.products.to_string()));
+    Features {
+        name: format!(
+            "this host ({})",
+            name.unwrap_or_else(|| machine.name().to_string())
+        ),
+        machine,
+        lse: live::host_has_lse(),
+        flag: known.map(|c| (c.flag, c.gcc)),
+        id: known.map(|c| c.id),
+        source: "/proc/cpuinfo and the kernel's HWCAP of this host".into(),
+    }
+}
+
+fn requirements(typed: &[String]) -> anyhow::Result<Vec<&'static Requirement>> {
+    typed
+        .iter()
+        .flat_map(|t| t.split(','))
+        .filter(|t| !t.is_empty())
+        .map(|id| match Requirement::find(id) {
+            Some(requirement) => Ok(requirement),
+            None => {
+                let known: Vec<&str> = REQUIREMENTS.iter().map(|r| r.id).collect();
+                bail!(
+                    Failure::usage(format!("--require {id}: no such requirement"))
+                        .with_remedy(format!("one of {}", known.join(", ")))
+                )
+            }
+        })
+        .collect()
+}
+
+fn hold(requirement: &Requirement, files: &[(Binary, Option<ProcessFacts>)]) -> Demand {
+    let concerned: Vec<&Binary> = files
+        .iter()
+        .map(|(b, _)| b)
+        .filter(|b| requirement.concerns(b))
+        .collect();
+    let unmet: Vec<(String, String)> = concerned
+        .iter()
+        .filter_map(|b| requirement.check(b).err().map(|why| (b.path.clone(), why)))
+        .collect();
+    Demand {
+        requirement: requirement.id,
+        met: unmet.is_empty() && !concerned.is_empty(),
+        files: concerned.len(),
+        unmet,
+    }
+}
+
+/// Adds the verdicts: for the CPUs asked for; else for this host where it can run the file; else,
+/// for an Arm file, with and without LSE.
+fn entry(binary: Binary, process: Option<ProcessFacts>, cpus: &[Features]) -> Entry {
+    let flag = process
+        .as_ref()
+        .and_then(|p| p.flag_bytes.first())
+        .map(|f| f.value);
+    let host = host();
+    let verdicts = if !cpus.is_empty() {
+        // What was read off a process says nothing of another CPU.
+        cpus.iter()
+            .map(|c| cpu::verdict(&binary, c, flag.filter(|_| c.name == host.name)))
+            .collect()
+    } else if binary.machine == host.machine || flag.is_some() {
+        let here = if binary.machine == host.machine {
+            host
+        } else {
+            Features {
+                machine: binary.machine.clone(),
+                lse: None,
+                flag: None,
+                id: None,
+                ..host
+            }
+        };
+        vec![cpu::verdict(&binary, &here, flag)]
+    } else if binary.machine == Machine::Aarch64 {
+        ["armv8.1-a", "armv8.0-a"]
+            .iter()
+            .filter_map(|id| cpu::find(id))
+            .map(|c| cpu::verdict(&binary, &c.into(), None))
+            .collect()
+    } else {
+        Vec::new()
+    };
+    Entry {
+        binary,
+        verdicts,
+        process,
+    }
+}
+
+/// What an argument names: a path if there is one, a process id, else a target.
+fn resolve(input: &str, problems: &mut Vec<Problem>) -> anyhow::Result<Vec<Source>> {
+    let path = Path::new(input);
+    if path.symlink_metadata().is_ok() {
+        return Ok(gather::sources(path, problems));
+    }
+    if let Ok(pid) = input.parse::<u32>() {
+        return process(pid);
+    }
+    let looks_like_target = input.starts_with("temp")
+        || input.starts_with("build:")
+        || input.contains("://")
+        || input.contains('=');
+    if !looks_like_target {
+        problems.push(Problem {
+            path: input.to_string(),
+            error: "no such file, process or target".into(),
+            named: true,
+        });
+        return Ok(Vec::new());
+    }
+    let spec: TargetSpec = input.parse()?;
+    if let TargetSpec::Server(conninfo) = &spec {
+        return server(conninfo);
+    }
+    let Some(installation) = spec.installation(&Installations::search())? else {
+        return Ok(Vec::new());
+    };
+    Ok(gather::sources(&installation.tool("postgres"), problems))
+}
+
+fn process(pid: u32) -> anyhow::Result<Vec<Source>> {
+    gather::process_sources(pid).map_err(|error| {
+        let failure = Failure::target(format!("process {pid} can't be read: {error}"));
+        match error.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                failure.with_remedy("run as the server's user or as root")
+            }
+            _ => failure.with_remedy("name a process that runs on this machine"),
+        }
+        .into()
+    })
+}
+
+/// The server behind a connection: its postmaster where the socket tells, else the own backend, and
+/// only where that process runs on this machine.
+fn server(conninfo: &str) -> anyhow::Result<Vec<Source>> {
+    let conninfo = Conninfo::parse(conninfo).map_err(|e| Failure::usage(e.to_string()))?;
+    let session = connect(&conninfo).map_err(|e| Failure::target(e.to_string()))?;
+    let backend = u32::try_from(session.backend_pid()).ok();
+    let pid = session.peer_pid().or(backend);
+    let is_postgres = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == "postgres")
+    };
+    match pid.filter(is_postgres) {
+        // The session must stay while its own backend is read.
+        Some(pid) => {
+            let sources = process(pid);
+            session.close();
+            sources
+        }
+        None => bail!(
+            Failure::target(
+                "the server's process is not on this machine, so its binary can't be read"
+            )
+            .with_remedy("run pgassay inspect on the server's machine, or on its postgres file")
+        ),
+    }
+}

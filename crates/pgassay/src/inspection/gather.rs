@@ -1,0 +1,239 @@
+//! Finds what to inspect and inspects it, many files side by side.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pgassay_inspect::archive::{self, Found, Kind, Limits, MAGIC_BYTES};
+use pgassay_inspect::{Binary, Error, Options, debug_wanted, inspect_elf};
+use pgassay_sys::map::Mapped;
+
+use super::document::Problem;
+use super::live::{self, MappedFile, ProcessFacts};
+
+/// One thing to look at.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Where to read.
+    pub path: PathBuf,
+    /// What to call it.
+    pub name: String,
+    /// It was named on the command line: if it is neither a program nor a package, that is an error.
+    pub named: bool,
+    /// The process that has it mapped.
+    pub process: Option<(u32, MappedFile)>,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// Files inspected, with the process behind them.
+    pub files: Vec<(Binary, Option<ProcessFacts>)>,
+    /// What could not be read.
+    pub problems: Vec<Problem>,
+}
+
+/// Files and packages of one path: itself, or what a directory holds, by name, links not followed.
+pub fn sources(path: &Path, problems: &mut Vec<Problem>) -> Vec<Source> {
+    let source = |path: &Path, named| Source {
+        path: path.to_path_buf(),
+        name: path.display().to_string(),
+        named,
+        process: None,
+    };
+    if !path.is_dir() {
+        return vec![source(path, true)];
+    }
+    let mut found = Vec::new();
+    let mut waiting = vec![path.to_path_buf()];
+    while let Some(directory) = waiting.pop() {
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) => {
+                problems.push(Problem {
+                    path: directory.display().to_string(),
+                    error: error.to_string(),
+                    named: directory == path,
+                });
+                continue;
+            }
+        };
+        for entry in entries.flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => waiting.push(entry.path()),
+                Ok(kind) if kind.is_file() => found.push(source(&entry.path(), false)),
+                _ => {}
+            }
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+/// The program, libc and every other library mapped into a process.
+///
+/// # Errors
+/// Where /proc/PID can't be read.
+pub fn process_sources(pid: u32) -> std::io::Result<Vec<Source>> {
+    let program = fs::read_link(format!("/proc/{pid}/exe"))?;
+    let program = program.display().to_string();
+    let mut sources: Vec<Source> = live::mapped_files(pid)?
+        .into_iter()
+        .map(|file| {
+            let is_program = file.path == program;
+            Source {
+                path: live::openable(pid, &file, is_program),
+                name: file.path.clone(),
+                named: is_program,
+                process: Some((pid, file)),
+            }
+        })
+        .collect();
+    // The program first; the kernel lists by address.
+    sources.sort_by_key(|s| !s.named);
+    Ok(sources)
+}
+
+/// Inspects all sources, on all CPUs.
+pub fn inspect_all(sources: &[Source]) -> Gathered {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = cpus.min(sources.len()).max(1);
+    // One file gets all CPUs; of many, each gets one.
+    let threads = if sources.len() < cpus { cpus } else { 1 };
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, Gathered)>> = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(source) = sources.get(n) else {
+                        return;
+                    };
+                    let gathered = inspect(source, threads);
+                    if let Ok(mut results) = results.lock() {
+                        results.push((n, gathered));
+                    }
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_default();
+    results.sort_by_key(|(n, _)| *n);
+    let mut all = Gathered::default();
+    for (_, mut gathered) in results {
+        all.files.append(&mut gathered.files);
+        all.problems.append(&mut gathered.problems);
+    }
+    all
+}
+
+/// Inspects one source: a program, or every program of a package.
+fn inspect(source: &Source, threads: usize) -> Gathered {
+    let mut gathered = Gathered::default();
+    let mut fail = |path: &str, error: String| {
+        gathered.problems.push(Problem {
+            path: path.to_string(),
+            error,
+            named: source.named,
+        });
+    };
+    let bytes = match Mapped::open(&source.path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            // A device or a removed library among a process's maps is no news.
+            if source.named || source.process.is_none() {
+                fail(&source.name, error.to_string());
+            }
+            return gathered;
+        }
+    };
+    let kind = Kind::of(&bytes[..bytes.len().min(MAGIC_BYTES)]);
+    if kind.is_package() && source.process.is_none() {
+        archive::walk(
+            &source.name,
+            &bytes,
+            &Limits::default(),
+            &mut |name, found| match found {
+                Found::Elf(bytes) => match inspect_elf(
+                    name,
+                    bytes,
+                    &Options {
+                        threads,
+                        debug: None,
+                    },
+                ) {
+                    Ok(binary) => gathered.files.push((binary, None)),
+                    Err(error) => gathered.problems.push(Problem {
+                        path: name.to_string(),
+                        error: error.to_string(),
+                        named: false,
+                    }),
+                },
+                Found::Problem(error) => gathered.problems.push(Problem {
+                    path: name.to_string(),
+                    error: error.to_string(),
+                    named: source.named && name == source.name,
+                }),
+            },
+        );
+        if gathered.files.is_empty() && gathered.problems.is_empty() && source.named {
+            gathered.problems.push(Problem {
+                path: source.name.clone(),
+                error: "holds no ELF file".into(),
+                named: true,
+            });
+        }
+        return gathered;
+    }
+    let debug = debug_file(&bytes, &source.path);
+    let debug = debug.as_ref().map(|d| &**d);
+    match inspect_elf(&source.name, &bytes, &Options { threads, debug }) {
+        Ok(binary) => {
+            let facts = source
+                .process
+                .as_ref()
+                .map(|(pid, file)| live::facts(*pid, file, &binary));
+            gathered.files.push((binary, facts));
+        }
+        // In a directory or a process most files are no programs.
+        Err(Error::NotElf | Error::Empty) if !source.named => {}
+        Err(Error::NotElf) => {
+            fail(
+                &source.name,
+                "neither an ELF file nor a package that can be read".into(),
+            );
+        }
+        Err(error) => fail(&source.name, error.to_string()),
+    }
+    gathered
+}
+
+/// The separate debug file where distributions put it: by build id, else by the name in
+/// `.gnu_debuglink` (gdb's manual, "Separate Debug Files").
+fn debug_file(bytes: &[u8], path: &Path) -> Option<Mapped> {
+    let wanted = debug_wanted(bytes)?;
+    let mut places: Vec<PathBuf> = Vec::new();
+    if let Some(id) = &wanted.build_id
+        && id.len() > 2
+    {
+        places.push(format!("/usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]).into());
+    }
+    // The name is a file's, never a path out of the directory.
+    if let Some(link) = wanted
+        .debuglink
+        .filter(|l| !l.is_empty() && !l.contains('/') && l != "..")
+        && let Ok(real) = path.canonicalize()
+        && let Some(directory) = real.parent()
+    {
+        places.push(directory.join(&link));
+        places.push(directory.join(".debug").join(&link));
+        if let Ok(below) = directory.strip_prefix("/") {
+            places.push(Path::new("/usr/lib/debug").join(below).join(&link));
+        }
+    }
+    places
+        .into_iter()
+        .find_map(|place| Mapped::open(&place).ok().filter(|m| !m.is_empty()))
+}
