@@ -8,10 +8,10 @@ use anyhow::Context;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::plan::Arm;
 use pgassay_analysis::record::{
-    EndState, EventKind, FORMAT, Origin, RunEnd, RunHeader, TrialRecord,
+    EndState, EventKind, FORMAT, Origin, Reading, RunEnd, RunHeader, TrialRecord,
 };
 use pgassay_analysis::warning::Warning;
-use pgassay_analysis::{Analysis, Plan, analyse};
+use pgassay_analysis::{Analysis, Plan, analyse, samples};
 
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
@@ -405,14 +405,30 @@ fn sweep(
         stop,
     );
     let arms = arena.close();
-    // A backend that ends reports its last counters; it takes a moment.
-    std::thread::sleep(Duration::from_millis(100));
     for (index, scene) in (0u32..).zip(arms) {
         subject.scene = scene;
-        let row = observe::stat_database(&mut subject.scene);
+        let row = settled_counters(&mut subject.scene);
         writer.append_event(EventKind::DatabaseAfter { arm: index, row })?;
     }
     ended
+}
+
+/// `pg_stat_database` once it stands still: backends that ended report their last
+/// counters, up to 14 by way of a collector that takes its time.
+fn settled_counters(scene: &mut Scene) -> Reading {
+    let commits = |row: &Reading| samples::counter(row, "xact_commit");
+    let mut row = observe::stat_database(scene);
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_millis(600));
+        let later = observe::stat_database(scene);
+        // The question itself is a commit or two.
+        let still = commits(&later).zip(commits(&row)).is_none_or(|(b, a)| b <= a + 4);
+        row = later;
+        if still {
+            break;
+        }
+    }
+    row
 }
 
 /// The run directory as the bench sees it.

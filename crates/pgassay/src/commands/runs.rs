@@ -64,29 +64,26 @@ fn print_json(terminal: &mut Terminal, value: &serde_json::Value) -> anyhow::Res
 }
 
 fn table(runs: &[catalogue::Entry], width: usize) -> String {
+    // A narrow terminal gets what names and tells a run, and a name is never broken.
+    if width < 110 {
+        let line = |run: &catalogue::Entry| format!("{}  {}\n", run.id, state(run.state));
+        return runs.iter().map(line).collect();
+    }
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(u16::try_from(width).unwrap_or(u16::MAX));
-    // A narrow terminal gets what names and tells a run.
-    if width < 80 {
-        table.set_header(["run", "state"]);
-        for run in runs {
-            table.add_row([run.id.clone(), state(run.state).to_owned()]);
-        }
-    } else {
-        table.set_header(["run", "command", "targets", "trials", "state", "size"]);
-        for run in runs {
-            table.add_row([
-                run.id.clone(),
-                run.command.clone(),
-                run.targets.join(", "),
-                format!("{}/{}", run.trials.0, run.trials.1),
-                state(run.state).to_owned(),
-                format!("{} kB", run.size_bytes.div_ceil(1000)),
-            ]);
-        }
+    table.set_header(["run", "command", "targets", "trials", "state", "size"]);
+    for run in runs {
+        table.add_row([
+            run.id.clone(),
+            run.command.clone(),
+            run.targets.join(", "),
+            format!("{}/{}", run.trials.0, run.trials.1),
+            state(run.state).to_owned(),
+            format!("{} kB", run.size_bytes.div_ceil(1000)),
+        ]);
     }
     let lines: Vec<String> = table
         .lines()

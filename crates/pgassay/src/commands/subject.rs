@@ -12,8 +12,10 @@ use crate::exit::{Exit, Failure};
 use crate::observe::{self, Scene};
 use crate::pg::{self, Conninfo, Session};
 use crate::stop::Stop;
+use crate::target::archive::StandIn;
+use crate::target::scratch::Scratch;
 use crate::target::settings::{Settings, default_shared_buffers};
-use crate::target::{Cluster, Installations, LaunchOptions, TargetError, TargetSpec};
+use crate::target::{Cluster, Installation, Installations, LaunchOptions, TargetError, TargetSpec};
 
 /// A server that can be asked and, where we may, loaded.
 #[derive(Debug)]
@@ -53,11 +55,7 @@ impl Subject {
                 Self::visit(text)
             }
             launched => {
-                let at_hand = Installations::search();
-                let installation = launched
-                    .installation(&at_hand)
-                    .map_err(explain)?
-                    .context("a launched target has an installation")?;
+                let installation = installation(launched, flags, stop)?;
                 let options = LaunchOptions {
                     settings,
                     scratch: flags.scratch.clone(),
@@ -75,7 +73,7 @@ impl Subject {
                 Ok(Self {
                     origin: Origin::Launched {
                         bin_dir: installation.bin_dir.display().to_string(),
-                        stand_in: false,
+                        stand_in: installation.caveat.is_some(),
                     },
                     shown: format!(
                         "PostgreSQL {} of {}",
@@ -221,6 +219,41 @@ impl Subject {
             })
             .collect())
     }
+}
+
+/// What to launch from: what is installed, or the archived build where it was asked for.
+fn installation(
+    spec: &TargetSpec,
+    flags: &TargetArgs,
+    stop: &Stop,
+) -> anyhow::Result<Installation> {
+    let missing = match spec.installation(&Installations::search()) {
+        Ok(Some(installation)) => return Ok(installation),
+        Ok(None) => anyhow::bail!("a launched target has an installation"),
+        Err(error) => error,
+    };
+    let major = match spec {
+        TargetSpec::Temp => None,
+        TargetSpec::TempMajor(major) => Some(major),
+        _ => return Err(explain(missing)),
+    };
+    let Some(stand_in) = StandIn::find(major) else {
+        return Err(explain(missing));
+    };
+    if !flags.stand_in {
+        // Never fetched without being asked for: its figures are not those of the user's build.
+        return Err(Failure::target(missing.to_string())
+            .with_remedy(format!(
+                "install it, or add --stand-in to use {}: {}",
+                stand_in.description(),
+                stand_in.caveat()
+            ))
+            .into());
+    }
+    let scratch = Scratch::open(flags.scratch.as_deref()).map_err(explain)?;
+    stand_in
+        .installation(&scratch, stop.flag())
+        .map_err(|error| interrupted_or(stop, explain(error)))
 }
 
 /// Settings whose value may hold a password or token never reach a run directory.
