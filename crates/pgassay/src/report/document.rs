@@ -27,7 +27,10 @@ impl Document {
     /// What qualifies the run as a whole and is not said above the headline
     /// already, each with its number.
     pub fn run_notes(&self) -> Vec<(usize, &Note)> {
-        let said = |note: &Note| self.alarms.contains(&note.warning.text);
+        let said = |note: &Note| {
+            let mut alarms = self.alarms.iter();
+            alarms.any(|alarm| alarm.starts_with(&note.warning.text))
+        };
         let numbered = self.notes.iter().enumerate();
         numbered
             .filter(|(_, note)| note.about.is_empty() && !said(note))
@@ -244,6 +247,9 @@ pub struct Series {
     pub label: String,
     /// Which of the palette's looks (colour and marker together) it takes.
     pub look: usize,
+    /// Which of how many lanes side by side it keeps to, where several series
+    /// share their positions and would hide each other.
+    pub lane: (usize, usize),
     /// Estimates with their intervals, joined by a line.
     pub estimates: Vec<Interval>,
     /// Single trials.

@@ -60,9 +60,17 @@ pub fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
+/// A known quantity that needs no more than two decimals, such as a quota of CPUs.
+pub fn short(value: f64) -> String {
+    if !value.is_finite() {
+        return NONE.to_owned();
+    }
+    trimmed(format!("{value:.2}"))
+}
+
 /// A share of 0 to 1 as a percentage.
 pub fn share(value: f64) -> String {
-    format!("{} %", trimmed(format!("{:.2}", value * 100.0)))
+    format!("{} %", short(value * 100.0))
 }
 
 /// A size in the largest binary unit that keeps it at or above 1.
@@ -178,11 +186,10 @@ fn grouped(number: &str) -> String {
 }
 
 fn trimmed(number: String) -> String {
-    if !number.contains('.') {
-        return number;
+    match number.contains('.') {
+        true => grouped(number.trim_end_matches('0').trim_end_matches('.')),
+        false => grouped(&number),
     }
-    let number = number.trim_end_matches('0').trim_end_matches('.');
-    grouped(number)
 }
 
 #[cfg(test)]
@@ -266,6 +273,10 @@ mod tests {
         assert_eq!(duration(f64::NAN), NONE);
         assert_eq!(count(1234567), "1,234,567");
         assert_eq!(share(0.0123), "1.23 %");
+        assert_eq!(
+            (short(1.5), short(12345.0)),
+            ("1.5".to_owned(), "12,345".to_owned())
+        );
         assert_eq!(single(-0.0001), "-0.000100");
     }
 }

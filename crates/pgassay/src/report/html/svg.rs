@@ -156,14 +156,23 @@ impl<'a> Plot<'a> {
         html! { path.guide d=(path(&within)) {} }
     }
 
+    /// Where a series has its marks for a value of x: in its lane.
+    fn place(&self, series: &Series, x: f64) -> f64 {
+        let (lane, lanes) = series.lane;
+        let middle = lanes.saturating_sub(1) as f64 / 2.0;
+        let apart = 2.0 * self.size.spread / lanes.max(1) as f64;
+        self.x.at(x) + (lane as f64 - middle) * apart
+    }
+
     fn dots(&self, series: &Series) -> Markup {
         let look = series.look % LOOKS;
+        let spread = self.size.spread / series.lane.1.max(1) as f64;
         html! {
             g class={ "dots look-" (look) } {
                 @for dot in series.dots.iter().filter(|d| d.y.is_finite() && self.y.holds(d.y)) {
                     (dot_marker(
                         look,
-                        self.x.at(dot.x) + aside(dot.offset) * self.size.spread,
+                        self.place(series, dot.x) + aside(dot.offset) * spread,
                         self.y.at(dot.y),
                         &dot.tip,
                     ))
@@ -177,13 +186,13 @@ impl<'a> Plot<'a> {
         let shown: Vec<&Interval> = series.estimates.iter().filter(drawable).collect();
         let course: Vec<(f64, f64)> = shown
             .iter()
-            .map(|e| (self.x.at(e.x), self.y.at(e.y)))
+            .map(|e| (self.place(series, e.x), self.y.at(e.y)))
             .collect();
         html! {
             g class={ "look-" (series.look % LOOKS) } {
                 @if course.len() > 1 { path.course d=(path(&course)) {} }
                 @for e in &shown {
-                    @let (x, y) = (self.x.at(e.x), self.y.at(e.y));
+                    @let (x, y) = (self.place(series, e.x), self.y.at(e.y));
                     @if self.y.holds(e.low) && self.y.holds(e.high) {
                         path.interval d=(whisker(x, self.y.at(e.low), self.y.at(e.high))) {}
                     }

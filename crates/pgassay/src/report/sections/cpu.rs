@@ -4,7 +4,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis, TrialAnalysis};
 use pgassay_analysis::stats::Estimate;
 
-use super::{client_ticks, dots, interval, levels, place, points};
+use super::{client_ticks, dots, has_course, interval, levels, place, points};
 use crate::report::document::{
     Axis, Block, Cell, Chart, Column, Depth, Guide, Notes, Scale, Section, Series, Table,
 };
@@ -17,7 +17,7 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     }
     let arms = analysis.arms.iter().enumerate();
     let mut blocks: Vec<Block> = arms
-        .filter(|(_, arm)| !arm.points.is_empty())
+        .filter(|(_, arm)| has_course(arm))
         .map(|(i, arm)| Block::Chart(Box::new(chart(analysis, i, arm))))
         .collect();
     blocks.push(Block::Table(table(analysis, notes)));
@@ -64,6 +64,7 @@ fn chart(analysis: &Analysis, index: usize, arm: &ArmAnalysis) -> Chart {
         .map(|(look, (label, estimate, trial))| Series {
             label: (*label).to_owned(),
             look,
+            lane: (0, 1),
             estimates: arm
                 .points
                 .iter()
@@ -125,7 +126,7 @@ fn limit(analysis: &Analysis) -> Option<Guide> {
     let (limit, label) = match analysis.host.cpu_quota {
         Some(quota) if quota < cpus => (
             quota,
-            format!("the container's quota: {} CPUs", number::single(quota)),
+            format!("the container's quota: {} CPUs", number::short(quota)),
         ),
         _ => (cpus, format!("the machine's CPUs: {cpus}")),
     };

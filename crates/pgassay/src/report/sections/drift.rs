@@ -31,6 +31,7 @@ fn chart(analysis: &Analysis) -> Chart {
                 _ => format!("one trial of {}", arm.label),
             },
             look,
+            lane: (0, 1),
             estimates: vec![],
             dots: deviations(analysis, arm),
         })

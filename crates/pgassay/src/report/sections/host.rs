@@ -70,8 +70,7 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         ("memory limit", bytes(host.memory_limit_bytes)),
         (
             "CPU quota",
-            host.cpu_quota
-                .map(|n| format!("{} CPUs", number::single(n))),
+            host.cpu_quota.map(|n| format!("{} CPUs", number::short(n))),
         ),
     ];
     for (name, value) in limits {

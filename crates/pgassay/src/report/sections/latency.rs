@@ -4,7 +4,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{ArmAnalysis, LatencyEstimates, TrialAnalysis};
 use pgassay_analysis::stats::Estimate;
 
-use super::{client_ticks, dots, interval, points};
+use super::{client_ticks, dots, has_course, interval, points};
 use crate::report::document::{Axis, Block, Chart, Depth, Notes, Scale, Section, Series};
 use crate::report::number;
 
@@ -29,7 +29,7 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
     }
     let arms = analysis.arms.iter().enumerate();
     let mut blocks: Vec<Block> = arms
-        .filter(|(_, arm)| !arm.points.is_empty())
+        .filter(|(_, arm)| has_course(arm))
         .map(|(i, arm)| Block::Chart(Box::new(chart(analysis, i, arm))))
         .collect();
     blocks.push(Block::Text(rests_on(analysis)));
@@ -48,6 +48,7 @@ fn chart(analysis: &Analysis, index: usize, arm: &ArmAnalysis) -> Chart {
         .map(|(look, (label, estimate, trial))| Series {
             label: (*label).to_owned(),
             look,
+            lane: (0, 1),
             estimates: arm
                 .points
                 .iter()

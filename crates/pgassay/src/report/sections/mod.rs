@@ -58,7 +58,7 @@ pub fn document(analysis: &Analysis) -> Document {
         headline: analysis
             .headline
             .iter()
-            .filter(|sentence| !alarms.contains(sentence))
+            .filter(|sentence| !alarms.iter().any(|alarm| alarm.starts_with(*sentence)))
             .cloned()
             .collect(),
         alarms,
@@ -107,10 +107,13 @@ fn readable_time(rfc3339: &str) -> String {
 
 /// Warnings that head the result, and a run that is not whole.
 fn alarms(analysis: &Analysis) -> Vec<String> {
-    let heads = analysis.warnings.iter().map(|w| &w.text);
+    let heads = analysis.warnings.iter();
     let mut alarms: Vec<String> = heads
-        .filter(|text| analysis.headline.contains(text))
-        .cloned()
+        .filter(|warning| analysis.headline.contains(&warning.text))
+        .map(|warning| match &warning.remedy {
+            Some(remedy) => format!("{} What to do: {remedy}", warning.text),
+            None => warning.text.clone(),
+        })
         .collect();
     let told = analysis.warnings.iter().any(|w| w.id == "incomplete");
     if !told && let Some(standing) = standing(&analysis.run) {
@@ -158,6 +161,12 @@ fn place(analysis: &Analysis, arm: &ArmAnalysis, clients: u32) -> String {
         0 | 1 => clients,
         _ => format!("{}, {clients}", arm.label),
     }
+}
+
+/// Whether a server was measured at more than one client count, so that there is
+/// a course to draw.
+fn has_course(arm: &ArmAnalysis) -> bool {
+    arm.points.len() > 1
 }
 
 /// The client counts measured, ascending: the labels of a clients axis.

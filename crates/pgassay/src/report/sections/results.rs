@@ -4,7 +4,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis};
 use pgassay_analysis::stats::Estimate;
 
-use super::{client_ticks, dots, interval, levels, place, points};
+use super::{client_ticks, dots, has_course, interval, levels, place, points};
 use crate::report::document::{
     Axis, Block, Cell, Chart, Column, Depth, Guide, Notes, Scale, Section, Series, Table,
 };
@@ -15,10 +15,11 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     if points(analysis).is_empty() {
         return None;
     }
-    let mut blocks = vec![
-        Block::Chart(Box::new(chart(analysis))),
-        Block::Table(table(analysis, notes)),
-    ];
+    let mut blocks = Vec::new();
+    if analysis.arms.iter().any(has_course) {
+        blocks.push(Block::Chart(Box::new(chart(analysis))));
+    }
+    blocks.push(Block::Table(table(analysis, notes)));
     blocks.extend(failures(analysis).map(Block::Table));
     Some(Section {
         id: "results",
@@ -113,6 +114,7 @@ fn chart(analysis: &Analysis) -> Chart {
                 "measured, with its interval".to_owned()
             },
             look,
+            lane: (look, analysis.arms.len()),
             estimates: arm
                 .points
                 .iter()
@@ -155,23 +157,32 @@ fn chart(analysis: &Analysis) -> Chart {
             ticks: vec![],
         },
         series,
-        guides: analysis.arms.first().and_then(ideal).into_iter().collect(),
+        guides: analysis
+            .arms
+            .first()
+            .and_then(|arm| ideal(arm, analysis.arms.len() > 1))
+            .into_iter()
+            .collect(),
     }
 }
 
 /// Linear scaling from the first point, in steps fine enough for a log axis.
-fn ideal(arm: &ArmAnalysis) -> Option<Guide> {
+fn ideal(arm: &ArmAnalysis, several: bool) -> Option<Guide> {
     let (first, last) = (arm.points.first()?, arm.points.last()?);
     let start = f64::from(first.point.clients);
     let octaves = (f64::from(last.point.clients) / start).log2();
     if !octaves.is_finite() || octaves <= 0.0 {
         return None;
     }
+    let of_which = match several {
+        true => format!(" of {}", arm.label),
+        false => String::new(),
+    };
     let per_client = first.throughput_tps.estimate / start;
     let steps = (octaves * 16.0).ceil();
     let at = |i: u32| start * 2f64.powf(f64::from(i) / steps * octaves);
     Some(Guide {
-        label: "ideal scaling from the first point".to_owned(),
+        label: format!("ideal scaling from the first point{of_which}"),
         points: (0..=steps as u32)
             .map(|i| (at(i), at(i) * per_client))
             .collect(),

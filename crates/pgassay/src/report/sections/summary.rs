@@ -55,7 +55,7 @@ fn machine(host: &HostSummary) -> String {
     }));
     parts.extend(
         host.cpu_quota
-            .map(|n| format!("limited to {} CPUs", number::single(n))),
+            .map(|n| format!("limited to {} CPUs", number::short(n))),
     );
     parts.extend(host.memory_bytes.map(number::bytes));
     parts.extend(
