@@ -261,3 +261,23 @@ fn text_and_marks_stand_out_in_light_dark_and_print() {
         }
     }
 }
+
+#[test]
+fn ten_thousand_trials_stay_a_page() {
+    let mut analysis = fixture::two_arms();
+    let point = &mut analysis.arms[0].points[0];
+    let trials = point.trials.clone();
+    let many = (0..10_000u32).map(|index| {
+        let mut trial = trials[index as usize % trials.len()].clone();
+        trial.index = index;
+        trial
+    });
+    point.trials = many.collect();
+    let page = report::html(&analysis);
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    assert!(
+        page.contains("One trial in 84 is drawn."),
+        "nothing says so"
+    );
+    assert!(page.contains("The first 2,000 of"), "nothing says so");
+}

@@ -4,7 +4,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis, TrialAnalysis};
 use pgassay_analysis::stats::Estimate;
 
-use super::{client_ticks, dots, has_course, interval, levels, place, points};
+use super::{client_ticks, dots, has_course, interval, levels, place, points, thinned_at_points};
 use crate::report::document::{
     Axis, Block, Cell, Chart, Column, Depth, Guide, Notes, Scale, Section, Series, Table,
 };
@@ -97,6 +97,7 @@ fn chart(analysis: &Analysis, index: usize, arm: &ArmAnalysis) -> Chart {
     if !series.iter().any(|s| s.look == 0) {
         caption.push_str(" The server's processes could not be seen, so its line is missing.");
     }
+    caption.push_str(&thinned_at_points(analysis));
     Chart {
         id: format!("cpu-{index}"),
         title,

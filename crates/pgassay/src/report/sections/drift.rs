@@ -3,10 +3,13 @@
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::ArmAnalysis;
 
-use super::{place, points};
+use super::{place, points, thinned, thinning};
 use crate::report::document::{
     Axis, Block, Chart, Depth, Dot, Guide, Notes, Scale, Section, Series,
 };
+
+/// More trials of a server than this are thinned out, evenly.
+const MOST_DOTS: usize = 1200;
 
 /// Every trial against its own point's estimate, in the order of the schedule.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
@@ -23,6 +26,8 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
 }
 
 fn chart(analysis: &Analysis) -> Chart {
+    let trials = |arm: &ArmAnalysis| arm.points.iter().map(|p| p.trials.len()).sum();
+    let most: usize = analysis.arms.iter().map(trials).max().unwrap_or(0);
     let arms = analysis.arms.iter().enumerate();
     let series: Vec<Series> = arms
         .map(|(look, arm)| Series {
@@ -51,9 +56,11 @@ fn chart(analysis: &Analysis) -> Chart {
             "Each trial against the estimate at its client count, in the order in which they ran"
                 .to_owned(),
         alternative,
-        caption: "Points were visited in random order, so a slope or a step here is the machine \
-                  changing, not the number of clients."
-            .to_owned(),
+        caption: format!(
+            "Points were visited in random order, so a slope or a step here is the machine \
+             changing, not the number of clients.{}",
+            thinned(most, MOST_DOTS)
+        ),
         x: Axis {
             label: "trial, in the order of the schedule".to_owned(),
             scale: Scale::Linear,
@@ -93,5 +100,6 @@ fn deviations(analysis: &Analysis, arm: &ArmAnalysis) -> Vec<Dot> {
         .filter(|d| d.y.is_finite())
         .collect();
     dots.sort_by(|a, b| a.x.total_cmp(&b.x));
-    dots
+    let step = thinning(dots.len(), MOST_DOTS);
+    dots.into_iter().step_by(step).collect()
 }

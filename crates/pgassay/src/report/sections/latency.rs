@@ -4,7 +4,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{ArmAnalysis, LatencyEstimates, TrialAnalysis};
 use pgassay_analysis::stats::Estimate;
 
-use super::{client_ticks, dots, has_course, interval, points};
+use super::{client_ticks, dots, has_course, interval, points, thinned_at_points};
 use crate::report::document::{Axis, Block, Chart, Depth, Notes, Scale, Section, Series};
 use crate::report::number;
 
@@ -81,9 +81,11 @@ fn chart(analysis: &Analysis, index: usize, arm: &ArmAnalysis) -> Chart {
              axis. {}.",
             spoken.join("; ")
         ),
-        caption: "Each step up the axis multiplies. Small marks are single trials (of the median \
-                  and p99)."
-            .to_owned(),
+        caption: format!(
+            "Each step up the axis multiplies. Small marks are single trials (of the median and \
+             p99).{}",
+            thinned_at_points(analysis)
+        ),
         x: Axis {
             label: "clients".to_owned(),
             scale: Scale::Log,

@@ -195,6 +195,30 @@ fn interval(x: f64, estimate: &Estimate, what: &str, unit: &str) -> Interval {
     }
 }
 
+/// More trials of a point than this are thinned out in charts, evenly.
+const MOST_DOTS: usize = 120;
+
+/// Every how many-th of so many trials is drawn.
+fn thinning(trials: usize, most: usize) -> usize {
+    trials.div_ceil(most).max(1)
+}
+
+/// Says that a chart does not show every trial, where it does not.
+fn thinned(trials: usize, most: usize) -> String {
+    match thinning(trials, most) {
+        1 => String::new(),
+        2 => " Every second trial is drawn.".to_owned(),
+        n => format!(" One trial in {n} is drawn."),
+    }
+}
+
+/// The same for charts that show the trials of each point.
+fn thinned_at_points(analysis: &Analysis) -> String {
+    let all = points(analysis);
+    let most = all.iter().map(|(_, p)| p.trials.len()).max();
+    thinned(most.unwrap_or(0), MOST_DOTS)
+}
+
 /// One dot a trial, set apart sideways in the order in which they ran.
 fn dots(
     point: &PointAnalysis,
@@ -208,6 +232,7 @@ fn dots(
     };
     let trials = point.trials.iter().enumerate();
     trials
+        .step_by(thinning(count, MOST_DOTS))
         .filter_map(|(i, trial)| {
             let y = value(trial)?;
             Some(Dot {

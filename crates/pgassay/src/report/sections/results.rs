@@ -4,7 +4,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis};
 use pgassay_analysis::stats::Estimate;
 
-use super::{client_ticks, dots, has_course, interval, levels, place, points};
+use super::{client_ticks, dots, has_course, interval, levels, place, points, thinned_at_points};
 use crate::report::document::{
     Axis, Block, Cell, Chart, Column, Depth, Guide, Notes, Scale, Section, Series, Table,
 };
@@ -142,10 +142,12 @@ fn chart(analysis: &Analysis) -> Chart {
             "Transactions a second against the number of clients. {}.",
             spoken.join("; ")
         ),
-        caption: "Small marks are single trials, left to right in the order in which they ran; \
-                  the bar is the interval of the estimate. The dashed line is what the first \
-                  point would give if every further client added as much."
-            .to_owned(),
+        caption: format!(
+            "Small marks are single trials, left to right in the order in which they ran; the \
+             bar is the interval of the estimate. The dashed line is what the first point would \
+             give if every further client added as much.{}",
+            thinned_at_points(analysis)
+        ),
         x: Axis {
             label: "clients, logarithmic".to_owned(),
             scale: Scale::Log,

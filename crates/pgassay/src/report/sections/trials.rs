@@ -6,6 +6,9 @@ use super::points;
 use crate::report::document::{Block, Cell, Column, Depth, Notes, Section, Table, Value};
 use crate::report::number;
 
+/// A page with more rows than this serves nobody.
+const MOST_ROWS: usize = 2000;
+
 /// All counted trials in the order in which they ran.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
     let mut trials: Vec<_> = points(analysis)
@@ -16,6 +19,19 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         return None;
     }
     trials.sort_by_key(|(_, _, t)| t.index);
+    let mut caption = String::from(
+        "All counted trials: single observations, without an interval of their own. Trials that \
+         were cut short are not among them.",
+    );
+    if trials.len() > MOST_ROWS {
+        caption = format!(
+            "The first {} of {} counted trials: single observations, without an interval of their \
+             own. `pgassay report --format csv` has them all.",
+            number::count(MOST_ROWS as u64),
+            number::count(trials.len() as u64)
+        );
+        trials.truncate(MOST_ROWS);
+    }
     let arms = analysis.arms.len() > 1;
     let mut columns = vec![Column::figures("trial", "", 0)];
     if arms {
@@ -58,10 +74,7 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         title: "Every trial",
         depth: Depth::Evidence,
         blocks: vec![Block::Table(Table {
-            caption:
-                "All counted trials: single observations, without an interval of their own. Trials \
-                      that were cut short are not among them."
-                    .to_owned(),
+            caption,
             columns,
             rows,
             folded: true,
