@@ -3,15 +3,16 @@
 #
 #   scripts/screenshot.sh REPORT.html OUT-DIR [NAME]
 #
-# writes NAME-light.png, NAME-dark.png, NAME-phone.png (360 px) and NAME-print.pdf
-# (and its pages as PNG where pdftoppm is there). The README's pictures come from
+# writes NAME-light.png, NAME-dark.png and NAME-phone.png (360 px wide); with
+# PRINT=1 in the environment NAME-print.pdf and its pages, too. HEIGHT and
+# PHONE_HEIGHT are how much of the page they show. The README's pictures:
 #
 #   pgassay report last --format html --output report.html
 #   scripts/screenshot.sh report.html docs/img report
 set -eu
 
 if [ $# -lt 2 ]; then
-    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 report=$(realpath "$1")
@@ -22,30 +23,39 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
     exit 3
 }
 mkdir -p "$out"
-profile=$(mktemp -d)
-trap 'rm -rf "$profile"' EXIT INT TERM
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT INT TERM
 
+# one shot with a profile of its own: chrome PAGE FLAG…
 chrome() {
+    page=$1
+    shift
+    rm -rf "$scratch/profile"
     "$browser" --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
         --disable-background-networking --disable-component-update --disable-sync \
-        --hide-scrollbars --user-data-dir="$profile" "$@" "file://$report" 2>/dev/null
+        --hide-scrollbars --user-data-dir="$scratch/profile" "$@" "file://$page" 2>/dev/null
 }
 
-# HEIGHT is what the first page of a reader's screen shows, and some more
-chrome --window-size=1100,"${HEIGHT:-1500}" --screenshot="$out/$name-light.png"
-chrome --window-size=1100,"${HEIGHT:-1500}" --force-dark-mode \
-    --blink-settings=preferredColorScheme=0 --screenshot="$out/$name-dark.png"
-# Chromium's own window is never narrower than 500 px: a frame of 360 px holds the page
-frame="$profile/phone.html"
+height=${HEIGHT:-1500}
+chrome "$report" --window-size=1100,"$height" --screenshot="$out/$name-light.png"
+chrome "$report" --window-size=1100,"$height" --blink-settings=preferredColorScheme=0 \
+    --screenshot="$out/$name-dark.png"
+
+# a window is never narrower than 500 px, so a frame of 360 px holds the page
+height=${PHONE_HEIGHT:-1500}
+frame="$scratch/phone.html"
 printf '<!doctype html><body style="margin:0"><iframe src="file://%s" style="border:0;width:360px;height:%spx"></iframe>' \
-    "$report" "${PHONE_HEIGHT:-1800}" >"$frame"
-"$browser" --headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
-    --disable-background-networking --disable-component-update --disable-sync \
-    --hide-scrollbars --allow-file-access-from-files --user-data-dir="$profile" \
-    --window-size=500,"${PHONE_HEIGHT:-1800}" --screenshot="$out/$name-phone.png" \
-    "file://$frame" 2>/dev/null
-chrome --no-pdf-header-footer --print-to-pdf="$out/$name-print.pdf"
-if command -v pdftoppm >/dev/null; then
-    pdftoppm -r 60 -png "$out/$name-print.pdf" "$out/$name-print"
+    "$report" "$height" >"$frame"
+chrome "$frame" --allow-file-access-from-files --window-size=500,"$height" \
+    --screenshot="$out/$name-phone.png"
+
+if [ -n "${PRINT:-}" ]; then
+    chrome "$report" --no-pdf-header-footer --print-to-pdf="$out/$name-print.pdf"
+    if command -v pdftoppm >/dev/null; then
+        pdftoppm -r 60 -png "$out/$name-print.pdf" "$out/$name-print"
+    fi
 fi
-ls -l "$out"
+
+# pictures in the repository stay small
+find "$out" -name "$name-*.png" -size +300k -exec echo "more than 300 KB:" {} \; >&2
+ls -l "$out/$name"-*
