@@ -4,6 +4,7 @@
 //! safe functions, each unsafe block with the reason why it is sound.
 
 pub mod affinity;
+pub mod arguments;
 pub mod bound;
 pub mod cpuid;
 pub mod map;

@@ -153,6 +153,23 @@ fn warnings(
             .with_remedy("install the packages that you use in production and assay again"),
         );
     }
+    let elsewhere = |s: &&ServerFacts| {
+        s.origin == Origin::Running && matches!(s.executable, Reading::Unavailable(_))
+    };
+    if let Some(server) = run.servers.values().find(elsewhere)
+        && let Reading::Unavailable(why) = &server.executable
+    {
+        warnings.push(
+            Warning::new(
+                "server-not-seen",
+                format!(
+                    "The server's processes can't be seen from here ({why}): the machine described \
+                     is the one that pgassay runs on, and the server's CPU time is missing."
+                ),
+            )
+            .with_remedy("run pgassay on the server's machine, over its Unix socket"),
+        );
+    }
     if info.state != RunState::Complete && info.trials_planned > 0 {
         let reason = info
             .reason

@@ -422,7 +422,9 @@ fn settled_counters(scene: &mut Scene) -> Reading {
         std::thread::sleep(Duration::from_millis(600));
         let later = observe::stat_database(scene);
         // The question itself is a commit or two.
-        let still = commits(&later).zip(commits(&row)).is_none_or(|(b, a)| b <= a + 4);
+        let still = commits(&later)
+            .zip(commits(&row))
+            .is_none_or(|(b, a)| b <= a + 4);
         row = later;
         if still {
             break;

@@ -60,7 +60,7 @@ fn free_connections(session: &mut Session) -> anyhow::Result<u32> {
     let free = session.value(
         "SELECT pg_catalog.current_setting('max_connections')::int \
            - pg_catalog.current_setting('superuser_reserved_connections')::int \
-           - (SELECT count(*) FROM pg_catalog.pg_stat_activity)",
+           - (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname IS NOT NULL)",
     )?;
     let free: i64 = free
         .and_then(|n| n.parse().ok())

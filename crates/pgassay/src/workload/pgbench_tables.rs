@@ -80,7 +80,12 @@ pub fn create(
     session
         .execute("CREATE SCHEMA pgassay")
         .context("cannot make the schema pgassay")
-        .map_err(|e| e.context(Failure::target("the tables could not be made")))?;
+        .map_err(|e| {
+            e.context(Failure::target("the tables could not be made").with_remedy(
+                "the role needs CREATE on the database: GRANT CREATE ON DATABASE … TO …, \
+                     or connect as its owner",
+            ))
+        })?;
     match fill(session, scale, progress, stop) {
         Ok(made) => Ok(made),
         Err(error) => {
