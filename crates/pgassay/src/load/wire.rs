@@ -240,14 +240,6 @@ impl Wire {
     fn begin(&mut self, header: [u8; HEADER]) -> Result<(), WireError> {
         let [kind, length @ ..] = header;
         let length = i32::from_be_bytes(length);
-        let bad_length = || WireError::Length {
-            kind: char::from(kind),
-            length: i64::from(length),
-        };
-        let body = usize::try_from(length)
-            .ok()
-            .and_then(|length| length.checked_sub(4))
-            .ok_or_else(bad_length)?;
         let limit = match kind {
             // RowDescription, DataRow, CopyData, FunctionCallResponse, ErrorResponse,
             // NoticeResponse, NotificationResponse
@@ -260,9 +252,14 @@ impl Wire {
             b'G' | b'H' | b'W' => return Err(WireError::Copy),
             other => return Err(WireError::Unexpected(char::from(other))),
         };
-        if body > limit || (kind == b'Z' && body != 1) {
-            return Err(bad_length());
-        }
+        let body = usize::try_from(length)
+            .ok()
+            .and_then(|length| length.checked_sub(4))
+            .filter(|body| *body <= limit && (kind != b'Z' || *body == 1))
+            .ok_or_else(|| WireError::Length {
+                kind: char::from(kind),
+                length: i64::from(length),
+            })?;
         let asynchronous = matches!(kind, b'S' | b'N' | b'A' | b'E');
         if self.expected == 0 && !asynchronous {
             return Err(WireError::Unexpected(char::from(kind)));

@@ -1,0 +1,121 @@
+//! A cluster that all tests of this binary share, and short ways to run a script on it.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use pgassay::load::{Edge, Engine, Length, Options, SliceResult, SliceSpec};
+use pgassay::pg::{Conninfo, connect};
+use pgassay::script::Program;
+use pgassay::target::settings::Settings;
+use pgassay::target::{Cluster, Installations, LaunchOptions};
+
+/// A running cluster with the pgbench tables at scale 1 in database `postgres`.
+pub struct Bench {
+    pub cluster: Cluster,
+}
+
+impl Bench {
+    pub fn launch(place: &str, set: &[&str]) -> Bench {
+        let installations = Installations::search();
+        let installation = installations
+            .newest(None)
+            .expect("these tests need an installed PostgreSQL");
+        let scratch = PathBuf::from(format!(
+            "/var/tmp/pgassay-test-{place}-{}",
+            std::process::id()
+        ));
+        std::fs::create_dir_all(&scratch).expect("/var/tmp can be written");
+        let options = LaunchOptions {
+            settings: Settings::parse("--set", set).expect("settings"),
+            scratch: Some(scratch),
+            ..LaunchOptions::default()
+        };
+        let cluster = Cluster::launch(installation, &options).expect("a cluster");
+        let bench = Bench { cluster };
+        bench.pgbench(&["-i", "-q", "-s", "1"]);
+        bench
+    }
+
+    pub fn conninfo(&self) -> Conninfo {
+        Conninfo::parse(&self.cluster.conninfo()).expect("conninfo")
+    }
+
+    /// Runs the installation's pgbench; what it printed on stderr.
+    pub fn pgbench(&self, args: &[&str]) -> String {
+        let tool = self.cluster.installation().tool("pgbench");
+        let output = Command::new(tool)
+            .args(args)
+            .arg("-d")
+            .arg(self.cluster.conninfo())
+            .env("PGOPTIONS", "-c client_min_messages=warning")
+            .output()
+            .expect("pgbench runs");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "pgbench {args:?}: {stderr}");
+        stderr
+    }
+
+    pub fn ask(&self, sql: &str) -> String {
+        let mut session = connect(&self.conninfo()).expect("a session");
+        session.value(sql).expect("a value").unwrap_or_default()
+    }
+
+    pub fn execute(&self, sql: &str) {
+        connect(&self.conninfo())
+            .expect("a session")
+            .execute(sql)
+            .expect("executed");
+    }
+}
+
+/// The cluster of these tests, one test at a time: several count what the server did.
+pub fn bench() -> MutexGuard<'static, Bench> {
+    static BENCH: OnceLock<Mutex<Bench>> = OnceLock::new();
+    BENCH
+        .get_or_init(|| Mutex::new(Bench::launch("load", &["max_connections=40", "fsync=off"])))
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+pub fn program(text: &str) -> Program {
+    let mut program = Program::new();
+    program
+        .add("test.sql", text, 1)
+        .unwrap_or_else(|error| panic!("{error}"));
+    program
+}
+
+pub fn transactions(n: u64) -> SliceSpec {
+    SliceSpec {
+        length: Length::Transactions(n),
+        ..SliceSpec::default()
+    }
+}
+
+pub fn seconds(seconds: f64) -> SliceSpec {
+    SliceSpec {
+        length: Length::Time(Duration::from_secs_f64(seconds)),
+        ..SliceSpec::default()
+    }
+}
+
+pub fn run(engine: &mut Engine, spec: &SliceSpec) -> SliceResult {
+    engine.run_slice(spec, &mut |_: Edge| {})
+}
+
+/// Runs a script so many times in so many clients.
+pub fn run_script(
+    conninfo: Conninfo,
+    text: &str,
+    options: Options,
+    clients: usize,
+    spec: &SliceSpec,
+) -> SliceResult {
+    let mut engine = Engine::new(conninfo, program(text), options);
+    engine
+        .resize(clients)
+        .unwrap_or_else(|error| panic!("{error}"));
+    run(&mut engine, spec)
+}
