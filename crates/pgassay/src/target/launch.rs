@@ -16,10 +16,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::account::Account;
 use super::find::Installation;
 use super::leftover::{self, Leftover};
-use super::ready::{self, Readiness};
 use super::scratch::{Home, Scratch};
 use super::settings::Settings;
 use super::{TargetError, leftover::start_ticks};
+use crate::pg::{self, ConnectError, Conninfo};
 
 /// How often a state is looked at while waiting for it.
 const POLL: Duration = Duration::from_millis(10);
@@ -332,39 +332,48 @@ impl Launcher<'_> {
             .map_err(|error| TargetError::place(path, "can't be written", &error))
     }
 
+    /// Waits until a session can be opened: the pid file's status line would say
+    /// it too, but versions before 10 do not write it.
     fn wait_until_ready(&self, server: &mut Server) -> Result<(), TargetError> {
-        let socket = self.home.socket_dir.join(".s.PGSQL.5432");
+        let log = || tail(&self.home.log(), 20);
+        let us = Conninfo::on_socket(
+            &self.home.socket_dir.to_string_lossy(),
+            5432,
+            "postgres",
+            "postgres",
+        );
         let until = Instant::now() + self.options.start_timeout;
         loop {
             self.check_interrupt()?;
             match server.child.try_wait() {
                 Ok(None) => {}
                 Ok(Some(status)) => {
-                    return Err(self.failed(
-                        &format!("the server ended while starting ({status})"),
-                        &tail(&self.home.log(), 20),
-                    ));
+                    let what = format!("the server ended while starting ({status})");
+                    return Err(self.failed(&what, &log()));
                 }
                 Err(error) => return Err(self.failed("the server is lost", &error.to_string())),
             }
-            match ready::probe(&socket) {
-                Readiness::Ready => return Ok(()),
-                Readiness::Starting => {}
-                Readiness::Refused(why) => {
-                    return Err(self.failed(
-                        &format!("the server refuses its first connection: {why}"),
-                        &tail(&self.home.log(), 20),
-                    ));
+            match pg::connect(&us) {
+                Ok(session) => {
+                    session.close();
+                    return Ok(());
+                }
+                // No socket yet, not listening yet, or it says itself that it starts.
+                Err(
+                    ConnectError::NotFound { .. }
+                    | ConnectError::Refused { .. }
+                    | ConnectError::ServerStarting { .. }
+                    | ConnectError::Io { .. },
+                ) => {}
+                Err(refused) => {
+                    let what = format!("the server refuses its first session: {refused}");
+                    return Err(self.failed(&what, &log()));
                 }
             }
             if Instant::now() >= until {
-                return Err(self.failed(
-                    &format!(
-                        "the server took no connection within {} s",
-                        self.options.start_timeout.as_secs()
-                    ),
-                    &tail(&self.home.log(), 20),
-                ));
+                let seconds = self.options.start_timeout.as_secs();
+                let what = format!("the server took no connection within {seconds} s");
+                return Err(self.failed(&what, &log()));
             }
             std::thread::sleep(POLL);
         }

@@ -16,7 +16,6 @@ pub mod error;
 pub mod find;
 pub mod launch;
 pub mod leftover;
-pub mod ready;
 pub mod scratch;
 pub mod settings;
 pub mod spec;
