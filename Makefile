@@ -1,0 +1,65 @@
+# What there is to do here. `make help` says it in a line each.
+
+CARGO := scripts/cargo.sh
+PROGRAM := target/release/pgassay
+PREFIX ?= /usr/local
+# Further arguments of the program: make assay ARGS='--quick temp:15'
+ARGS ?=
+
+.DELETE_ON_ERROR:
+.PHONY: help assay build test bench soak fuzz corpus calibrate purity man install clean
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 12
+
+assay: ## install what is missing, build, measure a PostgreSQL, write the report
+	@echo "From empty caches this takes about 10 minutes on 2 cores, most of it compiling;"
+	@echo "the assay itself takes 3 minutes (45 seconds with ARGS=--quick)."
+	@scripts/bootstrap.sh assay
+	$(CARGO) build --release --locked --package pgassay
+	scripts/assay.sh $(PROGRAM) $(ARGS)
+
+build: ## the program, in release mode
+	@scripts/bootstrap.sh build
+	$(CARGO) build --release --locked --package pgassay
+
+test: ## all tests, formatting, clippy, documentation, the extension's tests
+	@scripts/bootstrap.sh test
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test --workspace --locked
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+	scripts/test-extension.sh
+
+bench: build ## client CPU against pgbench, alternating
+	bench/client-cpu.sh
+
+soak: build ## hours of load, for leaks
+	bench/soak.sh
+
+fuzz: ## a minute for each parser of foreign bytes
+	scripts/fuzz.sh
+
+corpus: build ## inspect's answers over many distributions' packages
+	scripts/corpus.sh
+
+calibrate: ## how often a comparison is wrong, by simulation
+	bench/calibrate.sh
+
+purity: ## how much of a primitive's time is the primitive
+	bench/purity.sh
+
+man: build ## the manual page and completions, below target/
+	mkdir -p target/man
+	$(PROGRAM) man > target/man/pgassay.1
+	for shell in bash zsh fish; do $(PROGRAM) completions $$shell > target/man/pgassay.$$shell; done
+
+install: man ## below PREFIX, /usr/local
+	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/pgassay
+	install -D -m 644 target/man/pgassay.1 $(DESTDIR)$(PREFIX)/share/man/man1/pgassay.1
+	install -D -m 644 target/man/pgassay.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pgassay
+	install -D -m 644 target/man/pgassay.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pgassay
+	install -D -m 644 target/man/pgassay.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/pgassay.fish
+
+clean: ## what was built
+	$(CARGO) clean
