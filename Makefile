@@ -17,7 +17,7 @@ assay: ## install what is missing, build, measure a PostgreSQL, write the report
 	@echo "the assay itself takes 3 minutes (45 seconds with ARGS=--quick)."
 	@scripts/bootstrap.sh assay
 	$(CARGO) build --release --locked --package pgassay
-	scripts/assay.sh $(PROGRAM) $(ARGS)
+	$(PROGRAM) assay $(ARGS)
 
 build: ## the program, in release mode
 	@scripts/bootstrap.sh build
