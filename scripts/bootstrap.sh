@@ -42,7 +42,7 @@ missing() { # what it is, package
     packages+=("$2")
 }
 
-# -l in place of a header's path: multiarch puts it elsewhere on each processor.
+# By trying: where a header lies differs between distributions and processors.
 compiles() { printf '#include <stdio.h>\nint main(void){return 0;}\n' | cc -x c -o /dev/null - 2>/dev/null; }
 if ! have cc || ! compiles; then
     missing "a C compiler" gcc
@@ -159,9 +159,9 @@ fi
 
 # --- what only the tests run -------------------------------------------------
 if [ "$purpose" = test ]; then
-    major=$(basename "$(dirname "$(server_bin)")")
-    packages=()
     bin=$(server_bin)
+    major=$(basename "$(dirname "$bin")")
+    packages=()
     have openssl || missing "certificates for the tests of TLS" openssl
     have objdump || missing "objdump, which inspect is checked against" binutils
     have make || missing "make" make
@@ -176,6 +176,10 @@ if [ "$purpose" = test ]; then
     if [ ${#packages[@]} -gt 0 ]; then
         update_once
         install_server "${packages[@]}"
+        # The tests start their own; the package's service is not wanted.
+        if [[ " ${packages[*]} " = *" pgbouncer "* ]] && [ -d /run/systemd/system ]; then
+            as_root systemctl disable --now pgbouncer >&2
+        fi
     fi
 fi
 say "Rust: $("$here/cargo.sh" --which)"
