@@ -510,3 +510,53 @@ fn a_session_over_tls_does_all_that_a_plain_one_does() {
 
     pg_support::raw::ping_pong(session.into_transport().expect("transport"));
 }
+
+#[test]
+fn direct_negotiation_insists_on_the_protocol_name() {
+    // PostgreSQL 15 does not have it; openssl's server stands in, and sends
+    // what it is given as the server's greeting.
+    let certificates = certificates();
+    let attempt = |alpn: &[&str]| {
+        let port = pg_support::free_port();
+        let mut peer = Command::new("openssl")
+            .args([
+                "s_server",
+                "-quiet",
+                "-accept",
+                &format!("127.0.0.1:{port}"),
+            ])
+            .args(["-cert", &certificates.path("ordinary.crt")])
+            .args(["-key", &certificates.path("ordinary.key")])
+            .args(alpn)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("openssl");
+        let mut stdin = peer.stdin.take().expect("stdin");
+        std::io::Write::write_all(&mut stdin, &pgassay::pg::fake::say::welcome()).expect("write");
+        let text = format!(
+            "host=localhost hostaddr=127.0.0.1 port={port} sslmode=verify-full connect_timeout=5 \
+             sslrootcert={} sslnegotiation=direct",
+            certificates.path("root.crt")
+        );
+        let around = pg_support::Pretend::default();
+        let conninfo = pgassay::pg::Conninfo::parse_in(&text, &around).expect("parse");
+        let give_up = Instant::now() + Duration::from_secs(20);
+        let outcome = loop {
+            match connect(&conninfo) {
+                Err(ConnectError::Refused { .. }) if Instant::now() < give_up => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                other => break other.map(|session| session.backend_pid()),
+            }
+        };
+        peer.kill().expect("kill");
+        peer.wait().expect("wait");
+        outcome
+    };
+    assert_eq!(attempt(&["-alpn", "postgresql"]).expect("a session"), 4711);
+    let message = attempt(&[]).expect_err("no ALPN").to_string();
+    assert!(message.contains("ALPN"), "{message}");
+    std::fs::remove_dir_all(&certificates.dir).expect("cleanup");
+}
