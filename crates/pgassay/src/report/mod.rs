@@ -3,13 +3,13 @@
 //! Everything here is pure: no files, no clock, no environment. What depends on
 //! the reader's terminal is an argument ([`TextStyle`]).
 //!
-//! An analysis becomes a [`document::Document`] first (sections of paragraphs,
-//! tables, facts and charts; see [`sections`]), and each format renders that
+//! An analysis becomes a `document::Document` first (sections of paragraphs,
+//! tables, facts and charts, made under `sections/`), and each format renders that
 //! document. So no format knows more than another, and a new kind of result is
 //! one new file under `sections/` and one line in its registry.
 
 mod csv;
-pub mod document;
+mod document;
 mod html;
 mod markdown;
 mod number;
