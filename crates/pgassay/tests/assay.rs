@@ -77,6 +77,20 @@ impl Drop for Runs {
     }
 }
 
+/// Holds a document against its schema in docs/schema.
+fn assert_schema(document: &Value, name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/schema")
+        .join(name);
+    let schema: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> = validator
+        .iter_errors(document)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{name}: {errors:?}");
+}
+
 const SHORT: &[&str] = &[
     "--time", "0.2", "--warmup", "0.05", "--scale", "1", "--seed", "5",
 ];
@@ -140,6 +154,7 @@ fn an_assay_measures_reports_and_leaves_nothing() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON on stdout");
     assert_eq!(document["schema"], "pgassay/analysis/1");
+    assert_schema(&document, "analysis-1.json");
     assert_eq!(document["run"]["state"], "complete");
     assert_eq!(document["run"]["trials_measured"], 12);
     let points = document["arms"][0]["points"].as_array().unwrap();
@@ -195,6 +210,8 @@ fn an_assay_measures_reports_and_leaves_nothing() {
     }
     let listed = text(&runs.run(&["runs"]).stdout);
     assert!(listed.contains("complete"), "{listed}");
+    let listed: Value = serde_json::from_slice(&runs.run(&["runs", "--json"]).stdout).unwrap();
+    assert_schema(&listed, "runs-1.json");
     assert_eq!(runs.run(&["runs", "remove", "last"]).status.code(), Some(0));
     assert!(!dir.exists());
 }
@@ -359,6 +376,7 @@ fn mistakes_have_their_codes_and_name_the_remedy() {
 fn installations_are_listed() {
     let runs = Runs::new("targets");
     let document: Value = serde_json::from_slice(&runs.run(&["targets", "--json"]).stdout).unwrap();
+    assert_schema(&document, "targets-1.json");
     let targets = document["targets"].as_array().unwrap();
     assert!(
         targets.iter().any(|t| t["can_launch"] == true),

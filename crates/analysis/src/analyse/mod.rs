@@ -58,7 +58,7 @@ fn run_info(run: &RecordedRun) -> RunInfo {
     let reason = match &run.end {
         Some(end) => end.reason.clone(),
         None if run.running => None,
-        None => Some("pgassay was killed".to_owned()),
+        None => Some("pgassay was killed, or could not write any more".to_owned()),
     };
     RunInfo {
         id: header.id.clone(),

@@ -13,6 +13,7 @@ use pgassay_analysis::record::{
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Analysis, Plan, analyse, samples};
 
+use super::alone::{self, Company};
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::{inspect_server, report};
@@ -129,6 +130,21 @@ pub fn measure(
     let inspected = inspect_server::inspect(&subject);
     writer.write_fact("binary-0", &inspected)?;
 
+    // Kept to the end, so that others see that we measure.
+    let company = if loads {
+        alone::look()
+    } else {
+        Company::Unknown
+    };
+    if let Company::Another = company {
+        let warning = Warning::new(
+            "not-alone",
+            "Another pgassay measured on this machine at the same time: they disturbed each other.",
+        )
+        .with_remedy("measure again when it is done");
+        terminal.warn("another pgassay measures on this machine: they disturb each other");
+        writer.append_event(EventKind::Warned { warning })?;
+    }
     let ended = if loads {
         announce_load(request, &subject, &plan, terminal);
         load(request, &plan, &mut subject, &mut writer, terminal, stop)
@@ -168,6 +184,7 @@ pub fn measure(
     // The lock is given up first, so that the run does not count as running.
     drop(writer);
     drop(subject);
+    drop(company);
     let analysis = analyse(&store::read(&dir)?);
     if analysis.run.trials_measured == 0 && loads {
         let error = match ended {
@@ -188,11 +205,11 @@ pub fn measure(
         return Err(error);
     }
     conclude(request, &analysis, &dir, terminal)?;
+    let ended = ended?;
     finished?;
     match ended {
-        Ok(Ended::Complete) => Ok(Exit::Done),
-        Ok(_) => Ok(Exit::Partial),
-        Err(error) => Err(error),
+        Ended::Complete => Ok(Exit::Done),
+        Ended::Interrupted | Ended::ServerDied(_) => Ok(Exit::Partial),
     }
 }
 

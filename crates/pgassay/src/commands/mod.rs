@@ -1,5 +1,6 @@
 //! The commands, one file each. They may join modules that otherwise keep apart.
 
+pub mod alone;
 pub mod assay;
 pub mod inspect;
 pub mod inspect_server;

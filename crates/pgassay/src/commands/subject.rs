@@ -100,8 +100,8 @@ impl Subject {
         let session = pg::connect(&conninfo).map_err(|e| Failure::target(e.to_string()))?;
         let postmaster = match session.peer_pid() {
             // Over a Unix socket the kernel says who listens there.
-            Some(pid) if std::fs::exists(format!("/proc/{pid}/exe")).unwrap_or(false) => Ok(pid),
-            Some(_) => Err("the server's process is in another container".to_owned()),
+            Some(pid) if std::fs::exists(format!("/proc/{pid}/stat")).unwrap_or(false) => Ok(pid),
+            Some(_) => Err("the server's process is hidden, or in another container".to_owned()),
             None => Err("the server's processes are not visible over TCP".to_owned()),
         };
         Ok(Self {

@@ -20,11 +20,12 @@ mod write;
 pub use read::read;
 pub use write::RunWriter;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 
 /// The directory that holds all runs.
 ///
@@ -60,9 +61,28 @@ fn replace_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
         file.sync_all()?;
         std::fs::rename(&temporary, path)
     };
-    write()
-        .inspect_err(|_| drop(std::fs::remove_file(&temporary)))
-        .with_context(|| format!("cannot write {}", path.display()))
+    write().map_err(|e| {
+        drop(std::fs::remove_file(&temporary));
+        cannot_write(path, &e)
+    })
+}
+
+/// What a failed write means to the user.
+fn cannot_write(path: &Path, error: &io::Error) -> anyhow::Error {
+    let failure = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure {
+            exit: Exit::Partial,
+            message: format!("the disk is full: cannot write {}", path.display()),
+            remedy: Some(
+                "make room, or put the runs elsewhere with --runs DIR; what was measured before \
+                 is whole: pgassay runs"
+                    .to_owned(),
+            ),
+        },
+        _ => Failure::usage(format!("cannot write {}: {error}", path.display()))
+            .with_remedy("name another directory with --runs DIR or $PGASSAY_RUNS"),
+    };
+    failure.into()
 }
 
 /// The time now, UTC, RFC 3339 with milliseconds.

@@ -10,8 +10,8 @@ use pgassay_analysis::record::{Event, EventKind, FORMAT, RunEnd, RunHeader, Tria
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 
-use super::{now, replace_file};
-use crate::exit::{Exit, Failure};
+use super::{cannot_write, now, replace_file};
+use crate::exit::Failure;
 
 /// A run being measured. The lock on its directory is held until this is dropped.
 #[derive(Debug)]
@@ -225,21 +225,4 @@ fn fresh_name(workload: &str) -> anyhow::Result<String> {
         .take(40)
         .collect();
     Ok(format!("{time}-{workload}-{tail}"))
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> anyhow::Error {
-    let failure = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Failure {
-            exit: Exit::Partial,
-            message: format!("the disk is full: cannot write {}", path.display()),
-            remedy: Some(
-                "make room, or put the runs elsewhere with --runs DIR; what was measured before \
-                 is whole: pgassay runs"
-                    .to_owned(),
-            ),
-        },
-        _ => Failure::usage(format!("cannot write {}: {error}", path.display()))
-            .with_remedy("name another directory with --runs DIR or $PGASSAY_RUNS"),
-    };
-    failure.into()
 }
