@@ -163,11 +163,11 @@ fn warnings(
             Warning::new(
                 "server-not-seen",
                 format!(
-                    "The server's processes can't be seen from here ({why}): the machine described \
-                     is the one that pgassay runs on, and the server's CPU time is missing."
+                    "The server's executable can't be seen ({why}). If the server runs on another \
+                     machine, the machine described here is pgassay's and not the server's."
                 ),
             )
-            .with_remedy("run pgassay on the server's machine, over its Unix socket"),
+            .with_remedy("run pgassay on the server's machine, over its Unix socket, as root or as the server's user"),
         );
     }
     if info.state != RunState::Complete && info.trials_planned > 0 {

@@ -93,13 +93,16 @@ pub fn decode(text: &str) -> Option<Histogram<u64>> {
     Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
 }
 
+/// A figure of one trial.
+type Figure<'f> = &'f dyn Fn(&Trial) -> f64;
+
 fn analyse_point(
     point: Point,
     trials: &[Trial],
     planned: u32,
     skipped: Option<&String>,
 ) -> Option<PointAnalysis> {
-    let over = |value: &dyn Fn(&Trial) -> f64| -> Option<Estimate> {
+    let over = |value: Figure| -> Option<Estimate> {
         summarize_positive(&trials.iter().map(value).collect::<Vec<_>>())
     };
     // An estimate over the trials that have the value; none where half of them lack it.
@@ -146,7 +149,7 @@ fn analyse_point(
 
 fn latency(
     trials: &[Trial],
-    over: &dyn Fn(&dyn Fn(&Trial) -> f64) -> Option<Estimate>,
+    over: &dyn Fn(Figure) -> Option<Estimate>,
 ) -> Option<LatencyEstimates> {
     let count: u64 = trials.iter().map(|t| t.latency.len()).sum();
     let sum: f64 = trials

@@ -57,7 +57,7 @@ impl RunWriter {
         }
         let writer = Self::open(dir.to_owned())?;
         match fs::remove_file(dir.join("end.json")) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(cannot_write(dir, &e)),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(cannot_write(dir, &e)),
             _ => Ok(writer),
         }
     }
