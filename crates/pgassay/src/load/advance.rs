@@ -6,7 +6,7 @@ use super::client::{self, Phase, Prepared, Wait};
 use super::encode::{self, Protocol};
 use super::options::OnError;
 use super::wire::{Captured, Exchange, Failure, TxStatus};
-use super::worker::{Live, Worker};
+use super::worker::Worker;
 use crate::script::{
     Capture, Command, Scope, ShellWord, SleepTime, Slot, Value, Var, leading_int, valid_name,
 };
@@ -54,30 +54,22 @@ impl Worker<'_> {
             .options
             .latency_limit
             .map(|limit| limit.as_nanos() as u64);
-        let Some(starts) = &mut self.starts else {
-            self.clients[i].phase = Phase::Begin;
-            return;
-        };
-        let mut skipped = 0;
         let start = loop {
+            let Some(starts) = &mut self.starts else {
+                self.clients[i].phase = Phase::Begin;
+                return;
+            };
             let start = starts.next();
-            if limit.is_some_and(|limit| start < now.saturating_sub(limit)) {
-                skipped += 1;
-                self.tally.skip(script);
-                self.clients[i].done += 1;
-                if self.clients[i].done % 1024 == 0 && self.shared.now() > self.control.planned_end
-                {
-                    break start;
-                }
-                continue;
+            if limit.is_none_or(|limit| start >= now.saturating_sub(limit)) {
+                break start;
             }
-            break start;
+            self.clients[i].done += 1;
+            self.count_skip(i, start);
+            if self.has_done_its_share(i) || start >= self.control.planned_end {
+                self.park(i);
+                return;
+            }
         };
-        Live::bump(&self.live.skipped, skipped);
-        if self.has_done_its_share(i) && skipped > 0 {
-            self.park(i);
-            return;
-        }
         if start >= self.control.planned_end {
             self.park(i);
             return;
@@ -404,10 +396,7 @@ impl Worker<'_> {
         let (script, command) = (self.clients[i].script, self.clients[i].command);
         self.tally.command_failure(script, command, retry);
         if !retry {
-            let ended = self.ended(i, now);
-            self.tally
-                .failure(&ended, failure.code(), || failure.to_string());
-            Live::bump(&self.live.failures, 1);
+            self.count_failure(i, failure.code(), || failure.to_string());
             if !repeatable && options.on_error == OnError::Abort {
                 let reason = format!(
                     "client {} script {script} aborted in command {command} query 0: {failure}",
@@ -471,15 +460,12 @@ impl Worker<'_> {
 
     /// Stops the client: its script can't go on.
     fn abort(&mut self, i: usize, reason: &str) {
-        let now = self.now();
         let client = &self.clients[i];
         self.say(&format!(
             "client {} aborted in command {} of script {}; {reason}",
             client.id, client.command, client.script
         ));
-        let ended = self.ended(i, now);
-        self.tally.failure(&ended, "script", || reason.to_owned());
-        Live::bump(&self.live.failures, 1);
+        self.count_failure(i, "script", || reason.to_owned());
         self.remove(i, reason);
     }
 

@@ -292,6 +292,7 @@ impl Engine {
                     spec: *spec,
                     starts,
                     choose,
+                    journal: shared.options.journal.as_ref().map(|make| make(number)),
                 };
                 let (running, coordinator) = (&running, coordinator.clone());
                 handles.push(scope.spawn(move || {

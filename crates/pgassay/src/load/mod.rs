@@ -16,6 +16,7 @@ mod encode;
 mod engine;
 mod latency;
 mod options;
+mod peer;
 mod result;
 mod schedule;
 mod tally;
@@ -25,7 +26,11 @@ mod worker;
 pub use encode::Protocol;
 pub use engine::{Engine, ResizeError};
 pub use latency::Latency;
-pub use options::{Edge, Length, Listener, OnError, Options, Progress, SliceSpec};
+pub use options::{
+    Edge, Entry, Journal, Journals, Length, Listener, OnError, Options, Outcome, Progress,
+    SliceSpec,
+};
+pub use peer::Peer;
 pub use result::{
     CONNECTION, Calls, CommandResult, Interval, Lost, ScriptResult, SliceResult, ThreadUse,
 };

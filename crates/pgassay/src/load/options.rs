@@ -50,6 +50,8 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// Where the clients' messages go.
     pub listener: Option<Listener>,
+    /// What hears of every transaction.
+    pub journal: Option<Journals>,
 }
 
 impl Default for Options {
@@ -67,6 +69,7 @@ impl Default for Options {
             drain: Duration::from_secs(30),
             stop: Arc::new(AtomicBool::new(false)),
             listener: None,
+            journal: None,
         }
     }
 }
@@ -155,4 +158,45 @@ pub struct Progress {
     pub latency_sum_squares: f64,
     /// Sum of the delays from the intended to the actual start.
     pub lag_sum_ns: f64,
+}
+
+/// Hears of every transaction as it ends, on the load thread that ran it.
+pub trait Journal: Send {
+    /// A transaction has ended, or was left out.
+    fn ended(&mut self, entry: &Entry<'_>);
+}
+
+/// Makes a load thread's journal; its argument is the thread's number.
+pub type Journals = Arc<dyn Fn(usize) -> Box<dyn Journal> + Send + Sync>;
+
+/// A transaction that has ended, or was left out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry<'a> {
+    /// The client.
+    pub client: u32,
+    /// How many transactions the client had ended before, in this slice.
+    pub number: u64,
+    /// The script.
+    pub script: usize,
+    /// How it ended.
+    pub outcome: Outcome<'a>,
+    /// When, from the slice's start, in nanoseconds.
+    pub at_ns: u64,
+    /// From the intended start to the end.
+    pub latency_ns: u64,
+    /// From the intended to the actual start.
+    pub lag_ns: u64,
+    /// How often it was repeated.
+    pub retries: u32,
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// Well.
+    Done,
+    /// With this SQLSTATE, or `connection`, or `script`.
+    Failed(&'a str),
+    /// It was left out for being late.
+    Skipped,
 }

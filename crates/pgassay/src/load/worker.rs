@@ -22,7 +22,7 @@ use rustix::time::{
 };
 
 use super::client::{Client, Phase, Wait};
-use super::options::{Length, Options, SliceSpec};
+use super::options::{Entry, Journal, Length, Options, Outcome, SliceSpec};
 use super::result::{CONNECTION, Calls, SliceResult};
 use super::schedule::Starts;
 use super::tally::{Ended, Tally};
@@ -116,6 +116,7 @@ pub(super) struct Worker<'a> {
     pub starts: Option<Starts>,
     pub choose: Random,
     pub tally: Tally,
+    journal: Option<Box<dyn Journal>>,
     /// What the client being driven sends.
     pub out: BytesMut,
     /// Room for a statement's text.
@@ -142,6 +143,7 @@ pub(super) struct Assignment<'a> {
     pub spec: SliceSpec,
     pub starts: Option<Starts>,
     pub choose: Random,
+    pub journal: Option<Box<dyn Journal>>,
 }
 
 impl<'a> Worker<'a> {
@@ -153,6 +155,7 @@ impl<'a> Worker<'a> {
             spec,
             starts,
             choose,
+            journal,
         } = assignment;
         let options = &shared.options;
         let scripts: Vec<usize> = shared
@@ -178,6 +181,7 @@ impl<'a> Worker<'a> {
             starts,
             choose,
             tally,
+            journal,
             out: BytesMut::with_capacity(4096),
             text: Vec::new(),
             stack: Vec::new(),
@@ -495,9 +499,11 @@ impl<'a> Worker<'a> {
     }
 
     fn take_in(&mut self, i: usize, mut bytes: &[u8]) {
+        // All that has come is read before the client goes on: what follows the last answer that
+        // was asked for is no answer to what is asked next.
         loop {
             match self.clients[i].wire.feed(bytes) {
-                Ok(Fed::More) => return,
+                Ok(Fed::More) => break,
                 Ok(Fed::Ready(used)) => {
                     bytes = &bytes[used..];
                     let wire = &mut self.clients[i].wire;
@@ -505,12 +511,8 @@ impl<'a> Worker<'a> {
                     let exchange = wire.take(status);
                     self.clients[i].status = status;
                     self.answered(i, exchange);
-                    if self.clients[i].transport.is_none() {
-                        return;
-                    }
-                    self.drive(i);
-                    if bytes.is_empty() {
-                        return;
+                    if bytes.is_empty() || self.clients[i].transport.is_none() {
+                        break;
                     }
                 }
                 Err(error) => {
@@ -519,6 +521,7 @@ impl<'a> Worker<'a> {
                 }
             }
         }
+        self.drive(i);
     }
 
     fn end_of_stream(&mut self, i: usize, how: &str) {
@@ -531,7 +534,6 @@ impl<'a> Worker<'a> {
 
     /// The client's connection is gone, and with it the client.
     pub fn lose(&mut self, i: usize, reason: &str) {
-        let at = self.now();
         if self.clients[i].phase == Phase::Gone {
             return;
         }
@@ -539,9 +541,7 @@ impl<'a> Worker<'a> {
             self.clients[i].phase,
             Phase::Waiting(_) | Phase::Command | Phase::Sleeping
         ) {
-            let ended = self.ended(i, at);
-            self.tally.failure(&ended, CONNECTION, || reason.to_owned());
-            Live::bump(&self.live.failures, 1);
+            self.count_failure(i, CONNECTION, || reason.to_owned());
         }
         self.remove(i, reason);
     }
@@ -570,6 +570,7 @@ impl<'a> Worker<'a> {
         let at = self.now();
         let ended = self.ended(i, at);
         self.tally.success(&ended);
+        self.enter(i, &ended, Outcome::Done);
         let latency = at.saturating_sub(ended.intended) as f64;
         Live::bump(&self.live.transactions, 1);
         Live::bump_sum(&self.live.latency, latency);
@@ -581,6 +582,45 @@ impl<'a> Worker<'a> {
         if ended.retries > 0 {
             Live::bump(&self.live.retries, u64::from(ended.retries));
         }
+    }
+
+    /// Counts a transaction that failed.
+    pub fn count_failure(&mut self, i: usize, code: &str, example: impl FnOnce() -> String) {
+        let at = self.now();
+        let ended = self.ended(i, at);
+        self.tally.failure(&ended, code, example);
+        self.enter(i, &ended, Outcome::Failed(code));
+        Live::bump(&self.live.failures, 1);
+    }
+
+    /// Counts a start that was left out.
+    pub fn count_skip(&mut self, i: usize, intended: u64) {
+        let at = self.now();
+        let script = self.clients[i].script;
+        self.tally.skip(script);
+        let ended = Ended {
+            intended,
+            ..self.ended(i, at)
+        };
+        self.enter(i, &ended, Outcome::Skipped);
+        Live::bump(&self.live.skipped, 1);
+    }
+
+    /// Tells the journal.
+    fn enter(&mut self, i: usize, ended: &Ended, outcome: Outcome<'_>) {
+        let Some(journal) = &mut self.journal else {
+            return;
+        };
+        journal.ended(&Entry {
+            client: self.clients[i].id,
+            number: self.clients[i].done,
+            script: ended.script,
+            outcome,
+            at_ns: ended.at.saturating_sub(self.control.begin),
+            latency_ns: ended.at.saturating_sub(ended.intended),
+            lag_ns: ended.started.saturating_sub(ended.intended),
+            retries: ended.retries,
+        });
     }
 
     /// How the client's transaction ended, at `at`.

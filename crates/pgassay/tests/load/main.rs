@@ -3,5 +3,6 @@
 
 mod against_pgbench;
 mod bad_peer;
+mod many;
 mod real;
 mod support;

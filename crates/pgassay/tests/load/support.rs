@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use pgassay::load::{Edge, Engine, Length, Options, SliceResult, SliceSpec};
@@ -13,7 +13,18 @@ use pgassay::target::{Cluster, Installations, LaunchOptions};
 
 /// A running cluster with the pgbench tables at scale 1 in database `postgres`.
 pub struct Bench {
+    // Dropped first: the cluster removes its own files.
     pub cluster: Cluster,
+    _place: Place,
+}
+
+/// A directory that is removed again.
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Bench {
@@ -29,11 +40,14 @@ impl Bench {
         std::fs::create_dir_all(&scratch).expect("/var/tmp can be written");
         let options = LaunchOptions {
             settings: Settings::parse("--set", set).expect("settings"),
-            scratch: Some(scratch),
+            scratch: Some(scratch.clone()),
             ..LaunchOptions::default()
         };
         let cluster = Cluster::launch(installation, &options).expect("a cluster");
-        let bench = Bench { cluster };
+        let bench = Bench {
+            cluster,
+            _place: Place(scratch),
+        };
         bench.pgbench(&["-i", "-q", "-s", "1"]);
         bench
     }
@@ -70,13 +84,34 @@ impl Bench {
     }
 }
 
-/// The cluster of these tests, one test at a time: several count what the server did.
-pub fn bench() -> MutexGuard<'static, Bench> {
-    static BENCH: OnceLock<Mutex<Bench>> = OnceLock::new();
-    BENCH
-        .get_or_init(|| Mutex::new(Bench::launch("load", &["max_connections=40", "fsync=off"])))
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+/// The shared cluster, for one test at a time: several count what the server did. The last test
+/// that has it or waits for it removes it.
+pub struct Shared {
+    bench: Arc<Bench>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl std::ops::Deref for Shared {
+    type Target = Bench;
+
+    fn deref(&self) -> &Bench {
+        &self.bench
+    }
+}
+
+pub fn bench() -> Shared {
+    static BENCH: Mutex<Weak<Bench>> = Mutex::new(Weak::new());
+    static TURN: Mutex<()> = Mutex::new(());
+    let bench = {
+        let mut known = BENCH.lock().unwrap_or_else(PoisonError::into_inner);
+        known.upgrade().unwrap_or_else(|| {
+            let bench = Arc::new(Bench::launch("load", &["max_connections=40", "fsync=off"]));
+            *known = Arc::downgrade(&bench);
+            bench
+        })
+    };
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    Shared { bench, _turn }
 }
 
 pub fn program(text: &str) -> Program {

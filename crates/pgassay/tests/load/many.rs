@@ -1,0 +1,123 @@
+//! Ten thousand clients against a peer that answers at once.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use pgassay::load::{Engine, Options, Peer, Protocol};
+use pgassay::pg::Conninfo;
+use pgassay::script::Program;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::support::{run, seconds, transactions};
+
+/// Resident memory of this process, in MiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_ascii_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        / 1024
+}
+
+const PEER_DIRECTORY: &str = "PGASSAY_TEST_PEER";
+
+/// Not a test by itself: what the test below starts as a process of its own, so that the client's
+/// memory and descriptors are the client's alone. It serves until its input ends.
+#[test]
+fn peer_process() {
+    let Some(directory) = std::env::var_os(PEER_DIRECTORY) else {
+        return;
+    };
+    raise_limit();
+    let _peer = Peer::listen(Path::new(&directory)).unwrap();
+    let mut rest = String::new();
+    std::io::stdin().read_to_string(&mut rest).unwrap();
+}
+
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).unwrap();
+}
+
+#[test]
+fn ten_thousand_clients_fit() {
+    let directory = std::env::temp_dir().join(format!("pga-many-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let mut peer = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "many::peer_process", "--nocapture"])
+        .env(PEER_DIRECTORY, &directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    while !directory.join(".s.PGSQL.5432").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let conninfo = Conninfo::on_socket(&directory.to_string_lossy(), 5432, "load", "load");
+    let program = Program::builtin("select-only").unwrap();
+    let mut engine = Engine::new(conninfo, program, Options::default());
+    // Where the hard limit is lower and we may not raise it, as many as there is room for.
+    let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX) as usize;
+    let clients = 10_000.min(most - 300);
+    let before = resident();
+    engine
+        .resize(clients)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let result = run(&mut engine, &transactions(5));
+    assert_eq!(result.transactions, 5 * clients as u64);
+    assert_eq!(result.lost_count, 0, "{:?}", result.lost);
+    let result = run(&mut engine, &seconds(0.5));
+    assert!(result.transactions > 0 && result.lost_count == 0);
+    let grown = resident() - before;
+    assert!(grown < 300, "{clients} clients take {grown} MiB");
+    drop(engine);
+    drop(peer.stdin.take());
+    peer.wait().unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn the_peer_speaks_every_protocol() {
+    let directory = std::env::temp_dir().join(format!("pga-peer-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let peer = Peer::listen(&directory).unwrap();
+    for protocol in [Protocol::Simple, Protocol::Extended, Protocol::Prepared] {
+        let mut program = Program::new();
+        program
+            .add(
+                "t",
+                "SELECT 1 AS a \\gset\n\\if :a = 1\nSELECT 2;\n\\endif\n",
+                1,
+            )
+            .unwrap();
+        let options = Options {
+            protocol,
+            threads: Some(1),
+            ..Options::default()
+        };
+        let mut engine = Engine::new(peer.conninfo(), program, options);
+        engine.resize(3).unwrap();
+        let result = run(&mut engine, &transactions(100));
+        assert_eq!(
+            (result.transactions, result.lost_count),
+            (300, 0),
+            "{result:?}"
+        );
+        // Two statements a transaction, each one send; the receives may find several answers.
+        assert_eq!(result.system_calls().send, 600);
+    }
+    drop(peer);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
