@@ -39,7 +39,7 @@ fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis) -> Vec<String> {
         "{} on {} does at most {} {} transactions a second{}, with {}.",
         product(arm),
         machine(analysis),
-        group(rate(peak)),
+        resolved(rate(peak), &peak.throughput_tps),
         analysis.plan.workload.name,
         interval(&peak.throughput_tps),
         clients(peak),
@@ -125,9 +125,19 @@ fn interval(estimate: &Estimate) -> String {
     let level = 100.0 * estimate.level;
     format!(
         " ({level:.0} % interval {} to {})",
-        group(estimate.low),
-        group(estimate.high)
+        resolved(estimate.low, estimate),
+        resolved(estimate.high, estimate)
     )
+}
+
+/// A value in the digits that the interval leaves standing, as the tables print it.
+fn resolved(value: f64, estimate: &Estimate) -> String {
+    let half_width = estimate.half_width();
+    if half_width < 1.0 || !half_width.is_finite() {
+        return group(value);
+    }
+    let step = 10f64.powf(half_width.log10().floor());
+    group((value / step).round() * step)
 }
 
 /// `41234.5` becomes `41,235`.

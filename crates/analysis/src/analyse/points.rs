@@ -15,6 +15,9 @@ use crate::stats::Estimate;
 use crate::stats::estimate::{summarize, summarize_positive};
 use crate::warning::Warning;
 
+/// CPUs' worth of others' work, as a share of all CPUs, that bends the figures.
+const OTHERS: f64 = 0.1;
+
 /// A load thread busier than this leaves no doubt that the client bends the curve.
 const BUSY_THREAD: f64 = 0.9;
 
@@ -183,6 +186,20 @@ fn reduce(trial: &Trial) -> TrialAnalysis {
     }
 }
 
+/// The share of all CPU time that neither server nor client used; the median of the trials.
+fn others_share(trials: &[Trial]) -> Option<f64> {
+    let mut shares: Vec<f64> = trials
+        .iter()
+        .filter_map(|t| {
+            let host = t.host.filter(|host| host.total > 0.0)?;
+            let ours = (t.server_cpus? + t.client_cpus()) * t.seconds;
+            Some((host.busy - ours).max(0.0) / host.total)
+        })
+        .collect();
+    shares.sort_by(f64::total_cmp);
+    shares.get(shares.len() / 2).copied()
+}
+
 fn warnings(trials: &[Trial], planned: u32, skipped: Option<&String>) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if let Some(reason) = skipped {
@@ -211,6 +228,18 @@ fn warnings(trials: &[Trial], planned: u32, skipped: Option<&String>) -> Vec<War
                 ),
             )
             .with_remedy("give the client more threads with --threads"),
+        );
+    }
+    if let Some(share) = others_share(trials).filter(|share| *share > OTHERS) {
+        warnings.push(
+            Warning::new(
+                "others-busy",
+                format!(
+                    "other work took {:.0} % of the machine's CPU time: the figures are too low",
+                    share * 100.0
+                ),
+            )
+            .with_remedy("measure again when the machine is quiet"),
         );
     }
     let failed: u64 = trials.iter().flat_map(|t| t.record.failures.values()).sum();
