@@ -13,6 +13,7 @@
 pub mod account;
 pub mod archive;
 pub mod error;
+pub mod extension;
 pub mod find;
 pub mod launch;
 pub mod leftover;
