@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::HostSummary;
 use crate::plan::{Plan, Point};
+use crate::primitives::{Compiled, PrimitiveAnalysis};
 use crate::record::{EndState, Origin};
 use crate::server::Setting;
 use crate::stats::Estimate;
@@ -31,6 +32,12 @@ pub struct Analysis {
     pub host: HostSummary,
     /// The arms, in the plan's order.
     pub arms: Vec<ArmAnalysis>,
+    /// Primitives inside the server, where they were measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub primitives: Vec<PrimitiveAnalysis>,
+    /// How the functions that measured them were compiled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primitives_compiled: Option<Compiled>,
     /// What qualifies the run as a whole.
     pub warnings: Vec<Warning>,
 }

@@ -12,6 +12,7 @@ pub mod analyse;
 pub mod analysis;
 pub mod host;
 pub mod plan;
+pub mod primitives;
 pub mod record;
 pub mod samples;
 pub mod server;

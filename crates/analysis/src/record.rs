@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, Slice};
+use crate::primitives::{PrimitiveTrial, PrimitivesPlan};
 use crate::warning::Warning;
 
 /// Version of the run directory's format that this program writes.
@@ -226,6 +227,10 @@ pub struct RecordedRun {
     pub binaries: BTreeMap<u32, Result<pgassay_inspect::Binary, String>>,
     /// All whole lines of `trials.jsonl`.
     pub trials: Vec<TrialRecord>,
+    /// `facts/primitives.json`, where primitives inside the server were measured.
+    pub primitives_plan: Option<PrimitivesPlan>,
+    /// All whole lines of `primitives.jsonl`.
+    pub primitives: Vec<PrimitiveTrial>,
     /// All whole lines of `events.jsonl`.
     pub events: Vec<Event>,
     /// `end.json`, or none.

@@ -18,6 +18,7 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
     for arm in &analysis.arms {
         sentences.extend(arm_sentences(analysis, arm));
     }
+    sentences.extend(crate::primitives::headline(&analysis.primitives));
     if sentences.is_empty() {
         sentences.push(match analysis.run.state {
             RunState::Running => "Nothing is measured yet.".to_owned(),

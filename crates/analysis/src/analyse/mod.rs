@@ -9,6 +9,7 @@ use crate::analysis::{
     Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ServerSummary,
 };
 use crate::host;
+use crate::primitives;
 use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts};
 use crate::samples;
 use crate::server;
@@ -34,7 +35,12 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
         })
         .collect();
     let info = run_info(run);
+    let primitives_plan = run.primitives_plan.as_ref();
     let mut analysis = Analysis {
+        primitives: primitives_plan
+            .map(|plan| primitives::analyse(plan, &run.primitives, &host))
+            .unwrap_or_default(),
+        primitives_compiled: primitives_plan.map(|plan| plan.compiled.clone()),
         schema: SCHEMA.to_owned(),
         headline: Vec::new(),
         warnings: warnings(run, &info, &arms, &skipped),
@@ -69,8 +75,12 @@ fn run_info(run: &RecordedRun) -> RunInfo {
         state,
         reason,
         elapsed_seconds: run.end.as_ref().map(|end| end.elapsed_seconds),
-        trials_measured: run.trials.iter().filter(|t| t.cut_short.is_none()).count() as u32,
-        trials_planned: (plan.arms.len() * plan.points.len()) as u32 * plan.trials,
+        trials_measured: (run.trials.iter().filter(|t| t.cut_short.is_none()).count()
+            + run.primitives.len()) as u32,
+        trials_planned: (plan.arms.len() * plan.points.len()) as u32 * plan.trials
+            + run.primitives_plan.as_ref().map_or(0, |primitives| {
+                (primitives.variants.len() * primitives.sessions.len()) as u32 * primitives.trials
+            }),
         max_rss_bytes: run
             .end
             .as_ref()

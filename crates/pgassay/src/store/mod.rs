@@ -4,6 +4,7 @@
 //! RUN/run.json            the plan and how it was asked for; written first
 //! RUN/facts/*.json        host, servers, binaries
 //! RUN/trials.jsonl        one line a trial, appended
+//! RUN/primitives.jsonl    one line a trial of a primitive inside the server
 //! RUN/events.jsonl        what happened beside the trials
 //! RUN/end.json            how it ended; absent from a killed run
 //! RUN/lock                held by the process that measures

@@ -27,6 +27,8 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         binaries: Default::default(),
         trials: lines(&dir.join("trials.jsonl"), &mut damage)?,
         events: lines(&dir.join("events.jsonl"), &mut damage)?,
+        primitives_plan: optional(dir, "facts/primitives.json", &mut damage),
+        primitives: lines(&dir.join("primitives.jsonl"), &mut damage)?,
         end: optional(dir, "end.json", &mut damage),
         running: is_running(dir),
         damage: Vec::new(),

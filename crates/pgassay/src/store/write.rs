@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use pgassay_analysis::primitives::PrimitiveTrial;
 use pgassay_analysis::record::{Event, EventKind, FORMAT, RunEnd, RunHeader, TrialRecord};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
@@ -19,6 +20,7 @@ pub struct RunWriter {
     dir: PathBuf,
     trials: Lines,
     events: Lines,
+    primitives: Lines,
     _lock: File,
 }
 
@@ -82,6 +84,7 @@ impl RunWriter {
         Ok(Self {
             trials: Lines::open(&dir.join("trials.jsonl"))?,
             events: Lines::open(&dir.join("events.jsonl"))?,
+            primitives: Lines::open(&dir.join("primitives.jsonl"))?,
             _lock: lock,
             dir,
         })
@@ -106,6 +109,14 @@ impl RunWriter {
     /// Where it can't be written, as on a full disk; the lines before stay whole.
     pub fn append_trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
         self.trials.append(trial)
+    }
+
+    /// Appends a trial of a primitive inside the server.
+    ///
+    /// # Errors
+    /// Like [`Self::append_trial`].
+    pub fn append_primitive(&mut self, trial: &PrimitiveTrial) -> anyhow::Result<()> {
+        self.primitives.append(trial)
     }
 
     /// Appends an event with the time of now.
@@ -133,6 +144,7 @@ impl RunWriter {
     pub fn finish(&mut self, end: &RunEnd) -> anyhow::Result<()> {
         self.trials.sync()?;
         self.events.sync()?;
+        self.primitives.sync()?;
         self.write_json("end.json", end)
     }
 

@@ -4,6 +4,7 @@
 
 pub mod guest;
 pub mod pgbench_tables;
+pub mod inserver;
 
 use crate::exit::Failure;
 

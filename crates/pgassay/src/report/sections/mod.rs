@@ -9,6 +9,7 @@ mod drift;
 mod host;
 mod latency;
 mod method;
+mod primitives;
 mod results;
 mod server;
 mod summary;
@@ -27,6 +28,7 @@ type Make = fn(&Analysis, &mut Notes) -> Option<Section>;
 /// All sections in the order of the report.
 const SECTIONS: &[Make] = &[
     results::section,
+    primitives::section,
     summary::section,
     latency::section,
     cpu::section,

@@ -1,0 +1,470 @@
+//! Primitives inside the server: what was recorded of them, and what it says.
+//!
+//! A trial is one call in each session, all released together; a call returns
+//! what it did and what it cost ([`SessionOutcome`]). From these come the
+//! operations a second of all sessions, how evenly they share, and what an
+//! operation costs, each as an estimate over trials.
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::HostSummary;
+use crate::stats::{Estimate, summarize, summarize_positive};
+use crate::warning::Warning;
+
+/// `facts/primitives.json`: what is measured, decided before the first trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrimitivesPlan {
+    /// The primitives, each in one or several variants.
+    pub variants: Vec<Variant>,
+    /// Sessions at once, ascending.
+    pub sessions: Vec<u32>,
+    /// Trials of each variant at each count.
+    pub trials: u32,
+    /// Length of a call, in microseconds.
+    pub call_us: u32,
+    /// Seed of the order and of the sessions' random numbers.
+    pub seed: u64,
+    /// How the functions were compiled.
+    pub compiled: Compiled,
+}
+
+/// How the functions inside the server were compiled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compiled {
+    /// Path of the library.
+    pub library: String,
+    /// The compiler's own words.
+    pub compiler: String,
+    /// Its flags.
+    pub flags: Vec<String>,
+    /// In what this differs from how the server was compiled; the inlined
+    /// primitives are then similar code, not the server's own.
+    pub deviations: Vec<String>,
+}
+
+/// One primitive in one way of using it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variant {
+    /// The workload's name: `lwlock`.
+    pub primitive: String,
+    /// Which way: `exclusive`; empty where there is one.
+    pub variant: String,
+    /// Sessions that are connected beside it and do nothing.
+    #[serde(default)]
+    pub idle: u32,
+    /// What an operation is, one sentence.
+    pub operation: String,
+}
+
+impl Variant {
+    /// `lwlock, exclusive`.
+    pub fn title(&self) -> String {
+        let mut title = self.primitive.clone();
+        if !self.variant.is_empty() {
+            title.push_str(", ");
+            title.push_str(&self.variant);
+        }
+        if self.idle > 0 {
+            title.push_str(&format!(", {} idle sessions beside", self.idle));
+        }
+        title
+    }
+}
+
+/// One line of `primitives.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrimitiveTrial {
+    /// Index into [`PrimitivesPlan::variants`].
+    pub variant: u32,
+    /// Position in the order in which the trials ran, from 0.
+    pub index: u32,
+    /// When it started, UTC, RFC 3339.
+    pub started: String,
+    /// CPU time of pgassay itself meanwhile, in nanoseconds.
+    pub client_cpu_ns: u64,
+    /// What each session did, by its slot.
+    pub sessions: Vec<SessionOutcome>,
+}
+
+/// What one call returned: the columns of the SQL type `outcome`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOutcome {
+    /// Operations done.
+    pub operations: u64,
+    /// From this session's start to its end.
+    pub elapsed_ns: u64,
+    /// CPU time of its process in that time.
+    pub cpu_ns: u64,
+    /// It started this much after all were released.
+    pub late_ns: u64,
+    /// Operations (atomics: attempts) that met another session.
+    pub contended: Option<u64>,
+    /// Sleeps in the spinlock's back-off.
+    pub delays: Option<u64>,
+    /// Snapshots, or buffer numbers, found as they were.
+    pub reused: Option<u64>,
+    /// The session's own count of shared buffer hits.
+    pub blocks_hit: u64,
+    /// Blocks that had to be read.
+    pub blocks_read: u64,
+    /// WAL written, in bytes.
+    pub wal_bytes: u64,
+    /// Times it waited.
+    pub voluntary_switches: u64,
+    /// Times the CPU was taken from it.
+    pub involuntary_switches: u64,
+}
+
+impl SessionOutcome {
+    /// Operations a second of this session.
+    fn rate(&self) -> f64 {
+        self.operations as f64 / (self.elapsed_ns.max(1) as f64 / 1e9)
+    }
+}
+
+/// One variant over session counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrimitiveAnalysis {
+    /// Which.
+    #[serde(flatten)]
+    pub variant: Variant,
+    /// One entry a session count, ascending.
+    pub points: Vec<PrimitivePoint>,
+}
+
+/// One variant at one session count.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrimitivePoint {
+    /// Sessions at once.
+    pub sessions: u32,
+    /// Operations a second of all sessions together.
+    pub operations_per_second: Estimate,
+    /// The same for each session, on average.
+    pub operations_per_second_per_session: Estimate,
+    /// Rate of the slowest session as a share of the fastest's, 0 to 1.
+    pub fairness: Estimate,
+    /// CPU time of the server for each operation, nanoseconds.
+    pub server_cpu_ns_per_operation: Estimate,
+    /// Share of operations that met another session; none where it isn't counted.
+    pub contended_share: Option<Estimate>,
+    /// Sleeps in the spinlock's back-off for each thousand operations.
+    pub delays_per_thousand: Option<Estimate>,
+    /// Share of operations that found what they needed as it was.
+    pub reused_share: Option<Estimate>,
+    /// CPUs that pgassay itself kept busy meanwhile.
+    pub client_cpus: Estimate,
+    /// Operations a second as a share of what the first count gives when every
+    /// further session adds as much.
+    pub share_of_ideal: f64,
+    /// Operations a second of each trial, in the order in which they ran.
+    pub trials: Vec<f64>,
+    /// What qualifies this point.
+    pub warnings: Vec<Warning>,
+}
+
+/// What the primitives of a run say; variants without a trial are left out.
+pub fn analyse(
+    plan: &PrimitivesPlan,
+    trials: &[PrimitiveTrial],
+    host: &HostSummary,
+) -> Vec<PrimitiveAnalysis> {
+    (0u32..)
+        .zip(&plan.variants)
+        .filter_map(|(index, variant)| {
+            let mut points: Vec<PrimitivePoint> = plan
+                .sessions
+                .iter()
+                .filter_map(|&sessions| {
+                    let of_point: Vec<&PrimitiveTrial> = trials
+                        .iter()
+                        .filter(|t| t.variant == index && t.sessions.len() == sessions as usize)
+                        .collect();
+                    point(sessions, &of_point, host)
+                })
+                .collect();
+            let first = points.first()?;
+            let each = first.operations_per_second.estimate / f64::from(first.sessions);
+            for point in &mut points {
+                point.share_of_ideal =
+                    point.operations_per_second.estimate / (each * f64::from(point.sessions));
+            }
+            Some(PrimitiveAnalysis {
+                variant: variant.clone(),
+                points,
+            })
+        })
+        .collect()
+}
+
+fn point(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Option<PrimitivePoint> {
+    let over = |value: fn(&PrimitiveTrial) -> f64| -> Vec<f64> {
+        trials.iter().map(|trial| value(trial)).collect()
+    };
+    let share = |part: fn(&SessionOutcome) -> Option<u64>, per: f64| -> Option<Estimate> {
+        let shares: Option<Vec<f64>> = trials
+            .iter()
+            .map(|trial| {
+                let parts: Option<u64> = trial.sessions.iter().map(part).sum();
+                Some(per * parts? as f64 / operations(trial))
+            })
+            .collect();
+        summarize(&shares?)
+    };
+    Some(PrimitivePoint {
+        sessions,
+        operations_per_second: summarize_positive(&over(rate))?,
+        operations_per_second_per_session: summarize_positive(&over(|trial| {
+            rate(trial) / trial.sessions.len() as f64
+        }))?,
+        fairness: summarize(&over(fairness))?,
+        server_cpu_ns_per_operation: summarize_positive(&over(|trial| {
+            let cpu: u64 = trial.sessions.iter().map(|s| s.cpu_ns).sum();
+            cpu as f64 / operations(trial)
+        }))?,
+        contended_share: share(|s| s.contended, 1.0),
+        delays_per_thousand: share(|s| s.delays, 1000.0),
+        reused_share: share(|s| s.reused, 1.0),
+        client_cpus: summarize(&over(|trial| trial.client_cpu_ns as f64 / window_ns(trial)))?,
+        share_of_ideal: 1.0,
+        trials: over(rate),
+        warnings: warnings(sessions, trials, host),
+    })
+}
+
+/// From the release of all sessions to the end of the last.
+fn window_ns(trial: &PrimitiveTrial) -> f64 {
+    let ends = trial.sessions.iter().map(|s| s.late_ns + s.elapsed_ns);
+    ends.max().unwrap_or(0).max(1) as f64
+}
+
+/// Never 0, to be divided by.
+fn operations(trial: &PrimitiveTrial) -> f64 {
+    let sum: u64 = trial.sessions.iter().map(|s| s.operations).sum();
+    sum.max(1) as f64
+}
+
+fn rate(trial: &PrimitiveTrial) -> f64 {
+    let sum: u64 = trial.sessions.iter().map(|s| s.operations).sum();
+    sum as f64 / (window_ns(trial) / 1e9)
+}
+
+fn fairness(trial: &PrimitiveTrial) -> f64 {
+    let rates = || trial.sessions.iter().map(SessionOutcome::rate);
+    let fastest = rates().fold(0.0, f64::max);
+    if fastest > 0.0 {
+        rates().fold(f64::MAX, f64::min) / fastest
+    } else {
+        f64::NAN
+    }
+}
+
+fn warnings(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if let Some(cpus) = host.cpus.filter(|cpus| sessions > *cpus) {
+        warnings.push(Warning::new(
+            "more-sessions-than-cpus",
+            format!(
+                "more sessions than the {cpus} CPUs: beyond that count the figures are of \
+                 taking turns, and of locks whose holder has no CPU"
+            ),
+        ));
+    }
+    let all = || trials.iter().flat_map(|trial| &trial.sessions);
+    let read: u64 = all().map(|s| s.blocks_read).sum();
+    let hit: u64 = all().map(|s| s.blocks_hit).sum();
+    if read > hit / 1000 && read > 0 {
+        warnings.push(
+            Warning::new(
+                "not-all-hits",
+                format!("{read} blocks were not in shared buffers and had to be read"),
+            )
+            .with_remedy("raise shared_buffers"),
+        );
+    }
+    let late = all().map(|s| s.late_ns).max().unwrap_or(0) as f64;
+    let window = trials.iter().map(|t| window_ns(t)).fold(f64::MAX, f64::min);
+    if late > window / 10.0 {
+        warnings.push(Warning::new(
+            "late-start",
+            format!(
+                "a session started {:.0} ms after the others: it had to wait for a CPU",
+                late / 1e6
+            ),
+        ));
+    }
+    warnings
+}
+
+/// What the primitives say in a sentence each, the most important first.
+pub fn headline(primitives: &[PrimitiveAnalysis]) -> Vec<String> {
+    primitives
+        .iter()
+        .filter_map(|primitive| {
+            let (first, last) = (primitive.points.first()?, primitive.points.last()?);
+            let millions = |point: &PrimitivePoint| millions(point.operations_per_second.estimate);
+            let mut sentence = format!(
+                "{}: {} a second in {}",
+                primitive.variant.title(),
+                millions(first),
+                count(first.sessions)
+            );
+            if last.sessions > first.sessions {
+                sentence.push_str(&format!(
+                    ", {} in {} ({:.0} % of ideal)",
+                    millions(last),
+                    count(last.sessions),
+                    100.0 * last.share_of_ideal
+                ));
+            }
+            sentence.push_str(&format!(
+                "; an operation costs {:.0} ns of CPU",
+                first.server_cpu_ns_per_operation.estimate
+            ));
+            if last.sessions > first.sessions {
+                sentence.push_str(&format!(
+                    " alone and {:.0} ns among {}",
+                    last.server_cpu_ns_per_operation.estimate, last.sessions
+                ));
+            }
+            sentence.push('.');
+            Some(sentence)
+        })
+        .collect()
+}
+
+fn count(sessions: u32) -> String {
+    match sessions {
+        1 => "1 session".to_owned(),
+        n => format!("{n} sessions"),
+    }
+}
+
+/// `3.24 million`, `512 thousand`.
+fn millions(value: f64) -> String {
+    match value {
+        v if v >= 1e8 => format!("{:.0} million", v / 1e6),
+        v if v >= 9_995_000.0 => format!("{:.1} million", v / 1e6),
+        v if v >= 999_500.0 => format!("{:.2} million", v / 1e6),
+        v if v >= 1e3 => format!("{:.0} thousand", v / 1e3),
+        v => format!("{v:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(sessions: &[u32]) -> PrimitivesPlan {
+        PrimitivesPlan {
+            variants: vec![Variant {
+                primitive: "lwlock".into(),
+                variant: "exclusive".into(),
+                idle: 0,
+                operation: "one lock".into(),
+            }],
+            sessions: sessions.to_vec(),
+            trials: 6,
+            call_us: 250_000,
+            seed: 1,
+            compiled: Compiled {
+                library: "/x/pgassay.so".into(),
+                compiler: "cc".into(),
+                flags: vec![],
+                deviations: vec![],
+            },
+        }
+    }
+
+    /// `rates`: operations of each session in a window of a second.
+    fn trial(index: u32, rates: &[u64]) -> PrimitiveTrial {
+        PrimitiveTrial {
+            variant: 0,
+            index,
+            started: "2026-11-21T03:00:00.000Z".into(),
+            client_cpu_ns: 5_000_000,
+            sessions: rates
+                .iter()
+                .map(|&operations| SessionOutcome {
+                    operations,
+                    elapsed_ns: 1_000_000_000,
+                    cpu_ns: 500_000_000,
+                    contended: Some(operations / 4),
+                    ..SessionOutcome::default()
+                })
+                .collect(),
+        }
+    }
+
+    /// Estimates come from logarithms, so they are exact to rounding only.
+    #[track_caller]
+    fn near(value: f64, expected: f64) {
+        assert!(
+            (value / expected - 1.0).abs() < 1e-9,
+            "{value}, not {expected}"
+        );
+    }
+
+    #[test]
+    fn rates_fairness_and_cost() {
+        let trials: Vec<PrimitiveTrial> = (0..6)
+            .flat_map(|i| {
+                [
+                    trial(2 * i, &[1_000_000]),
+                    trial(2 * i + 1, &[900_000, 300_000]),
+                ]
+            })
+            .collect();
+        let analysed = analyse(&plan(&[1, 2, 4]), &trials, &HostSummary::default());
+        let [one, two] = analysed[0].points.as_slice() else {
+            panic!("two counts have trials: {analysed:?}");
+        };
+        near(one.operations_per_second.estimate, 1_000_000.0);
+        near(one.fairness.estimate, 1.0);
+        near(one.server_cpu_ns_per_operation.estimate, 500.0);
+        near(two.operations_per_second.estimate, 1_200_000.0);
+        near(two.operations_per_second_per_session.estimate, 600_000.0);
+        assert!((two.fairness.estimate - 1.0 / 3.0).abs() < 1e-12);
+        assert!((two.share_of_ideal - 0.6).abs() < 1e-12);
+        near(two.contended_share.as_ref().unwrap().estimate, 0.25);
+        assert!(two.delays_per_thousand.is_none());
+        near(two.client_cpus.estimate, 0.005);
+        let said = headline(&analysed);
+        assert_eq!(
+            said,
+            [
+                "lwlock, exclusive: 1.00 million a second in 1 session, 1.20 million in \
+              2 sessions (60 % of ideal); an operation costs 500 ns of CPU alone and 833 ns among 2."
+            ]
+        );
+    }
+
+    #[test]
+    fn a_late_session_shortens_nothing_but_its_own_time() {
+        let mut late = trial(0, &[1_000_000, 500_000]);
+        late.sessions[1].late_ns = 500_000_000;
+        late.sessions[1].elapsed_ns = 500_000_000;
+        let analysed = analyse(&plan(&[2]), &[late], &HostSummary::default());
+        let point = &analysed[0].points[0];
+        near(point.operations_per_second.estimate, 1_500_000.0);
+        near(point.fairness.estimate, 1.0);
+        assert!(point.warnings.iter().any(|w| w.id == "late-start"));
+    }
+
+    #[test]
+    fn misses_and_too_few_cpus_are_said() {
+        let mut missed = trial(0, &[1000, 1000]);
+        missed.sessions[0].blocks_hit = 900;
+        missed.sessions[0].blocks_read = 100;
+        let host = HostSummary {
+            cpus: Some(1),
+            ..HostSummary::default()
+        };
+        let analysed = analyse(&plan(&[2]), &[missed], &host);
+        let ids: Vec<&str> = analysed[0].points[0]
+            .warnings
+            .iter()
+            .map(|w| w.id.as_str())
+            .collect();
+        assert_eq!(ids, ["more-sessions-than-cpus", "not-all-hits"]);
+    }
+}

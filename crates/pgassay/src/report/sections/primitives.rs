@@ -1,0 +1,197 @@
+//! Primitives inside the server: one small chart each with ideal scaling
+//! drawn, one table, and beside them how the code that ran was compiled.
+
+use pgassay_analysis::Analysis;
+use pgassay_analysis::primitives::{PrimitiveAnalysis, PrimitivePoint};
+
+use super::{interval, levels};
+use crate::report::document::{
+    Axis, Block, Cell, Chart, Column, Depth, Dot, Fact, Guide, Notes, Scale, Section, Series, Table,
+};
+use crate::report::number;
+
+/// The primitives over session counts.
+pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
+    if analysis.primitives.is_empty() {
+        return None;
+    }
+    let mut blocks: Vec<Block> = vec![Block::Table(table(analysis, notes))];
+    for (index, primitive) in analysis.primitives.iter().enumerate() {
+        blocks.push(Block::Chart(Box::new(chart(index, primitive))));
+    }
+    blocks.extend(compiled(analysis));
+    Some(Section {
+        id: "primitives",
+        title: "Primitives inside the server",
+        depth: Depth::Summary,
+        blocks,
+    })
+}
+
+fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
+    let columns = vec![
+        Column::words("primitive", 0),
+        Column::figures("sessions", "", 0),
+        Column::figures("operations", "/s", 0),
+        Column::figures("of ideal", "", 1),
+        Column::figures("CPU", "ns/operation", 1),
+        Column::figures("slowest/fastest", "", 2),
+        Column::figures("met another", "", 3),
+        Column::figures("back-off sleeps", "/1000", 5),
+        Column::figures("reused", "", 4),
+    ];
+    let mut rows = Vec::new();
+    for primitive in &analysis.primitives {
+        let title = primitive.variant.title();
+        for point in &primitive.points {
+            let at = place(&title, point);
+            rows.push(vec![
+                Cell::plain(&title).marked(notes.marks(&point.warnings, &at)),
+                Cell::plain(number::count(u64::from(point.sessions))),
+                notes.estimate(&point.operations_per_second, &format!("rate of {at}")),
+                Cell::plain(number::share(point.share_of_ideal)),
+                notes.estimate(&point.server_cpu_ns_per_operation, &format!("CPU of {at}")),
+                notes.estimate(&point.fairness, &format!("fairness of {at}")),
+                notes.maybe(
+                    point.contended_share.as_ref(),
+                    &format!("contention of {at}"),
+                ),
+                notes.maybe(
+                    point.delays_per_thousand.as_ref(),
+                    &format!("sleeps of {at}"),
+                ),
+                notes.maybe(point.reused_share.as_ref(), &format!("reuse of {at}")),
+            ]);
+        }
+    }
+    let rates = analysis.primitives.iter().flat_map(|primitive| {
+        primitive
+            .points
+            .iter()
+            .map(|point| &point.operations_per_second)
+    });
+    Table {
+        caption: format!(
+            "Operations a second of all sessions, the CPU time of the server for each, the rate \
+             of the slowest session as a share of the fastest's, and the share of operations \
+             that met another session, where that is counted. The sessions are released \
+             together inside the server and no client takes part. {}",
+            levels(rates)
+        ),
+        columns,
+        rows,
+        folded: false,
+        marks: vec![],
+    }
+}
+
+fn chart(index: usize, primitive: &PrimitiveAnalysis) -> Chart {
+    let title = primitive.variant.title();
+    let estimates: Vec<_> = primitive
+        .points
+        .iter()
+        .map(|point| {
+            let x = f64::from(point.sessions);
+            interval(
+                x,
+                &point.operations_per_second,
+                &place(&title, point),
+                "a second",
+            )
+        })
+        .collect();
+    let spoken: Vec<String> = estimates.iter().map(|e| e.tip.clone()).collect();
+    let dots = primitive.points.iter().flat_map(trials).collect();
+    Chart {
+        id: format!("primitive-{index}"),
+        title: title.clone(),
+        alternative: format!(
+            "Operations a second of {title} against the number of sessions. {}.",
+            spoken.join("; ")
+        ),
+        caption: format!(
+            "{} The dashed line is ideal scaling from the first count.",
+            primitive.variant.operation
+        ),
+        x: Axis {
+            label: "sessions (each step to the right doubles)".to_owned(),
+            scale: Scale::Log,
+            ticks: primitive
+                .points
+                .iter()
+                .map(|p| f64::from(p.sessions))
+                .collect(),
+        },
+        y: Axis {
+            label: "operations a second".to_owned(),
+            scale: Scale::FromZero,
+            ticks: vec![],
+        },
+        series: vec![Series {
+            label: "measured, with its interval".to_owned(),
+            look: 0,
+            estimates,
+            dots,
+        }],
+        guides: ideal(primitive).into_iter().collect(),
+    }
+}
+
+/// One dot a trial, set apart sideways in the order in which they ran.
+fn trials(point: &PrimitivePoint) -> impl Iterator<Item = Dot> {
+    let last = point.trials.len().saturating_sub(1).max(1) as f64;
+    point.trials.iter().enumerate().map(move |(i, rate)| Dot {
+        x: f64::from(point.sessions),
+        y: *rate,
+        offset: if point.trials.len() > 1 {
+            2.0 * i as f64 / last - 1.0
+        } else {
+            0.0
+        },
+        tip: format!("trial {}: {} a second", i + 1, number::single(*rate)),
+    })
+}
+
+/// Linear scaling from the first count, in steps fine enough for a log axis.
+fn ideal(primitive: &PrimitiveAnalysis) -> Option<Guide> {
+    let (first, last) = (primitive.points.first()?, primitive.points.last()?);
+    let start = f64::from(first.sessions);
+    let octaves = (f64::from(last.sessions) / start).log2();
+    if !octaves.is_finite() || octaves <= 0.0 {
+        return None;
+    }
+    let each = first.operations_per_second.estimate / start;
+    let steps = (octaves * 16.0).ceil();
+    let at = |i: u32| start * 2f64.powf(f64::from(i) / steps * octaves);
+    Some(Guide {
+        label: "ideal scaling from the first count".to_owned(),
+        points: (0..=steps as u32).map(|i| (at(i), at(i) * each)).collect(),
+        in_range: false,
+    })
+}
+
+/// What the code that ran was compiled with, and whether it is the server's own.
+fn compiled(analysis: &Analysis) -> Option<Block> {
+    let compiled = analysis.primitives_compiled.as_ref()?;
+    let whose = if compiled.deviations.is_empty() {
+        "compiled with the flags and the compiler that the server records".to_owned()
+    } else {
+        format!(
+            "similar code, not the server's own: {}",
+            compiled.deviations.join("; ")
+        )
+    };
+    Some(Block::Facts(vec![
+        Fact::new("inlined atomics and spinlock", whose)
+            .remark("LWLock, buffer, snapshot and WAL code is the server's own in any case"),
+        Fact::new("compiler", compiled.compiler.clone()),
+        Fact::new("flags", compiled.flags.join(" ")),
+    ]))
+}
+
+fn place(title: &str, point: &PrimitivePoint) -> String {
+    match point.sessions {
+        1 => format!("{title} in 1 session"),
+        n => format!("{title} in {} sessions", number::count(u64::from(n))),
+    }
+}

@@ -1,0 +1,225 @@
+//! Primitives inside a real server: compiled for it, called in several
+//! sessions, analysed.
+
+use std::fs;
+use std::path::PathBuf;
+
+use pgassay::bench::Ended;
+use pgassay::bench::primitives::{Keep, Sessions, run};
+use pgassay::pg::{Connector, Conninfo, Session};
+use pgassay::stop::Stop;
+use pgassay::target::extension::Extension;
+use pgassay::target::settings::Settings;
+use pgassay::target::{Cluster, Installation, Installations, LaunchOptions};
+use pgassay::workload::inserver::{self, Call};
+use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::primitives::{Compiled, PrimitiveTrial, PrimitivesPlan, analyse};
+
+fn installed() -> Installation {
+    Installations::search()
+        .newest(None)
+        .expect("the tests need an installed PostgreSQL")
+        .clone()
+}
+
+/// A cluster with the extension's functions, and the place that both lie in.
+struct Laboratory {
+    cluster: Cluster,
+    extension: Extension,
+    place: PathBuf,
+}
+
+impl Laboratory {
+    fn open(name: &str) -> Self {
+        let place = PathBuf::from(format!(
+            "/var/tmp/pgassay-test-{name}-{}",
+            std::process::id()
+        ));
+        fs::remove_dir_all(&place).ok();
+        fs::create_dir(&place).unwrap();
+        let installation = installed();
+        let extension = Extension::compiled_for(&installation, Some(&place)).unwrap();
+        let options = LaunchOptions {
+            settings: Settings::parse("--set", &["fsync=off"]).unwrap(),
+            scratch: Some(place.clone()),
+            shared_buffers_bytes: Some(64 << 20),
+            max_connections: Some(40),
+            ..LaunchOptions::default()
+        };
+        let cluster = Cluster::launch(&installation, &options).unwrap();
+        Self {
+            cluster,
+            extension,
+            place,
+        }
+    }
+
+    fn connector(&self) -> Connector {
+        Connector::new(&Conninfo::parse(&self.cluster.conninfo()).unwrap())
+    }
+
+    fn create(&self, calls: &[Call]) -> Session {
+        let mut session = self.connector().connect().unwrap();
+        let definitions = self.extension.definitions(inserver::SCHEMA);
+        inserver::create(&mut session, &definitions, calls, 64 << 20).unwrap();
+        session
+    }
+
+    fn plan(&self, calls: &[Call], sessions: &[u32]) -> PrimitivesPlan {
+        PrimitivesPlan {
+            variants: calls.iter().map(Call::variant).collect(),
+            sessions: sessions.to_vec(),
+            trials: 2,
+            call_us: 100_000,
+            seed: 7,
+            compiled: Compiled {
+                library: self.extension.library.display().to_string(),
+                compiler: self.extension.compiler.clone(),
+                flags: self.extension.flags.clone(),
+                deviations: self.extension.deviations.clone(),
+            },
+        }
+    }
+
+    fn close(self) {
+        self.cluster.stop().unwrap();
+        fs::remove_dir_all(&self.place).unwrap();
+    }
+}
+
+#[derive(Default)]
+struct Kept(Vec<PrimitiveTrial>);
+
+impl Keep for Kept {
+    fn keep(&mut self, trial: PrimitiveTrial, done: usize, all: usize) -> anyhow::Result<()> {
+        assert!(done <= all);
+        self.0.push(trial);
+        Ok(())
+    }
+}
+
+#[test]
+fn every_call_runs_in_several_sessions_and_is_analysed() {
+    let laboratory = Laboratory::open("primitives");
+    let version = installed().version.num();
+    let mut calls: Vec<Call> = inserver::names()
+        .into_iter()
+        .filter(|name| *name != inserver::ALL)
+        .flat_map(|name| inserver::calls(name, version))
+        .collect();
+    for call in &mut calls {
+        call.idle = call.idle.min(5);
+    }
+    let mut control = laboratory.create(&calls);
+    let plan = laboratory.plan(&calls, &[1, 3]);
+    let mut kept = Kept::default();
+    let mut sessions = Sessions::new(laboratory.connector()).unwrap();
+    let ended = run(&plan, &calls, &mut sessions, &mut kept, &Stop::new()).unwrap();
+    assert!(matches!(ended, Ended::Complete), "{ended:?}");
+    assert_eq!(kept.0.len(), calls.len() * 2 * 2);
+
+    for trial in &kept.0 {
+        let call = &calls[trial.variant as usize];
+        // On a busy machine a session may get no CPU within its time.
+        let operations: u64 = trial.sessions.iter().map(|s| s.operations).sum();
+        assert!(operations > 0, "{}", call.primitive);
+        for session in trial.sessions.iter().filter(|s| s.operations > 0) {
+            if call.primitive == "buffer-hit" {
+                // The server's own counters confirm the number.
+                let counted = (session.blocks_hit + session.blocks_read) as f64;
+                let operations = session.operations as f64;
+                assert!((counted / operations - 1.0).abs() < 0.01, "{session:?}");
+            }
+            if call.primitive == "wal-insert" {
+                assert!(session.wal_bytes >= 64 * session.operations, "{session:?}");
+            }
+        }
+    }
+    let analysed = analyse(&plan, &kept.0, &HostSummary::default());
+    assert_eq!(analysed.len(), calls.len());
+    for primitive in &analysed {
+        assert_eq!(primitive.points.len(), 2, "{}", primitive.variant.title());
+    }
+    let pins = format!("SELECT {0}.pins('{0}.hits')", inserver::SCHEMA);
+    assert_eq!(control.value(&pins).unwrap().as_deref(), Some("0"));
+    drop((sessions, control));
+    laboratory.close();
+}
+
+#[test]
+fn the_error_that_explains_the_others_is_told() {
+    let laboratory = Laboratory::open("primitives-error");
+    let calls = inserver::calls("buffer-hit", installed().version.num());
+    let mut control = laboratory.create(&calls);
+    let plan = laboratory.plan(&calls, &[2]);
+    control
+        .execute(&format!("DROP TABLE {}.hits", inserver::SCHEMA))
+        .unwrap();
+    let mut sessions = Sessions::new(laboratory.connector()).unwrap();
+    let error = run(
+        &plan,
+        &calls,
+        &mut sessions,
+        &mut Kept::default(),
+        &Stop::new(),
+    )
+    .unwrap_err();
+    let text = format!("{error:#}");
+    assert!(
+        text.contains("buffer-hit") && text.contains("hits\" does not exist"),
+        "{text}"
+    );
+    // More sessions than the server takes.
+    let plan = laboratory.plan(&calls, &[500]);
+    let error = run(
+        &plan,
+        &calls,
+        &mut sessions,
+        &mut Kept::default(),
+        &Stop::new(),
+    )
+    .unwrap_err();
+    let text = format!("{error:#}");
+    assert!(
+        text.contains("too many clients") || text.contains("connection"),
+        "{text}"
+    );
+    drop((sessions, control));
+    laboratory.close();
+}
+
+#[test]
+fn compiled_once_and_refused_without_headers() {
+    let place = PathBuf::from(format!(
+        "/var/tmp/pgassay-test-cache-{}",
+        std::process::id()
+    ));
+    fs::remove_dir_all(&place).ok();
+    fs::create_dir(&place).unwrap();
+    let installation = installed();
+    let first = Extension::compiled_for(&installation, Some(&place)).unwrap();
+    let made = fs::metadata(&first.library).unwrap().modified().unwrap();
+    let second = Extension::compiled_for(&installation, Some(&place)).unwrap();
+    assert_eq!(first, second);
+    assert_eq!(
+        fs::metadata(&second.library).unwrap().modified().unwrap(),
+        made
+    );
+
+    // A server of a major version that no pg_config here is of.
+    let bin = place.join("bin");
+    fs::create_dir(&bin).unwrap();
+    let script = "#!/bin/sh\necho 'postgres (PostgreSQL) 14.99'\n";
+    fs::write(bin.join("postgres"), script).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(bin.join("postgres"), fs::Permissions::from_mode(0o755)).unwrap();
+    let strange = Installation::at(&bin).unwrap();
+    let error = Extension::compiled_for(&strange, Some(&place)).unwrap_err();
+    assert_eq!(error.exit_code(), 3);
+    let text = error.to_string();
+    assert!(
+        text.contains("postgresql-server-dev-14") && text.contains("select-only"),
+        "{text}"
+    );
+    fs::remove_dir_all(&place).unwrap();
+}
