@@ -141,8 +141,9 @@ pub struct PrimitivePoint {
     pub operations_per_second: Estimate,
     /// The same for each session, on average.
     pub operations_per_second_per_session: Estimate,
-    /// Rate of the slowest session as a share of the fastest's, 0 to 1.
-    pub fairness: Estimate,
+    /// Rate of the slowest session as a share of the fastest's, 0 to 1; none
+    /// for one session.
+    pub fairness: Option<Estimate>,
     /// CPU time of the server for each operation, nanoseconds.
     pub server_cpu_ns_per_operation: Estimate,
     /// Share of operations that met another session; none where it isn't counted.
@@ -216,7 +217,7 @@ fn point(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Optio
         operations_per_second_per_session: summarize_positive(&over(|trial| {
             rate(trial) / trial.sessions.len() as f64
         }))?,
-        fairness: summarize(&over(fairness))?,
+        fairness: (sessions > 1).then(|| summarize(&over(fairness))).flatten(),
         server_cpu_ns_per_operation: summarize_positive(&over(|trial| {
             let cpu: u64 = trial.sessions.iter().map(|s| s.cpu_ns).sum();
             cpu as f64 / operations(trial)
@@ -419,11 +420,11 @@ mod tests {
             panic!("two counts have trials: {analysed:?}");
         };
         near(one.operations_per_second.estimate, 1_000_000.0);
-        near(one.fairness.estimate, 1.0);
+        assert!(one.fairness.is_none());
         near(one.server_cpu_ns_per_operation.estimate, 500.0);
         near(two.operations_per_second.estimate, 1_200_000.0);
         near(two.operations_per_second_per_session.estimate, 600_000.0);
-        assert!((two.fairness.estimate - 1.0 / 3.0).abs() < 1e-12);
+        assert!((two.fairness.as_ref().unwrap().estimate - 1.0 / 3.0).abs() < 1e-12);
         assert!((two.share_of_ideal - 0.6).abs() < 1e-12);
         near(two.contended_share.as_ref().unwrap().estimate, 0.25);
         assert!(two.delays_per_thousand.is_none());
@@ -446,7 +447,7 @@ mod tests {
         let analysed = analyse(&plan(&[2]), &[late], &HostSummary::default());
         let point = &analysed[0].points[0];
         near(point.operations_per_second.estimate, 1_500_000.0);
-        near(point.fairness.estimate, 1.0);
+        near(point.fairness.as_ref().unwrap().estimate, 1.0);
         assert!(point.warnings.iter().any(|w| w.id == "late-start"));
     }
 

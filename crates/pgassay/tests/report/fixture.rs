@@ -10,6 +10,10 @@ use pgassay_analysis::analysis::{
 };
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::plan::{Arm, Plan, Point, WorkloadPlan};
+use pgassay_analysis::primitives::{
+    Compiled, PrimitiveTrial, PrimitivesPlan, SessionOutcome, Variant, analyse,
+    headline as headline_of_primitives,
+};
 use pgassay_analysis::record::Origin;
 use pgassay_analysis::server::Setting;
 use pgassay_analysis::stats::{Estimate, summarize_positive};
@@ -24,6 +28,67 @@ use pgassay_inspect::model::{
 /// A whole assay: eight CPUs, eight client counts, eight trials each.
 pub fn complete() -> Analysis {
     assay(&[1, 2, 4, 8, 16, 32, 64, 128], 8)
+}
+
+/// A run of primitives inside the server: no transactions at all.
+pub fn primitives() -> Analysis {
+    let mut analysis = assay(&[], 0);
+    analysis.run.command = "run".to_owned();
+    analysis.plan.workload.name = "primitives".to_owned();
+    let plan = PrimitivesPlan {
+        variants: [
+            ("spinlock", ""),
+            ("lwlock", "shared"),
+            ("snapshot", "rebuilt"),
+        ]
+        .map(|(primitive, variant)| Variant {
+            primitive: primitive.to_owned(),
+            variant: variant.to_owned(),
+            idle: 0,
+            operation: format!("One {primitive}, invented."),
+        })
+        .to_vec(),
+        sessions: vec![1, 2, 16],
+        trials: 6,
+        call_us: 250_000,
+        seed: 7,
+        compiled: Compiled {
+            library: "/var/tmp/pgassay-1000/extensions/15.18-0/pgassay.so".to_owned(),
+            compiler: "gcc (Debian 12.2.0-14) 12.2.0".to_owned(),
+            flags: vec!["-O2".to_owned(), "-fno-omit-frame-pointer".to_owned()],
+            deviations: vec!["compiled by clang, as the server's own gcc is not here".to_owned()],
+        },
+    };
+    let mut noise = Noise(3);
+    let mut trials = Vec::new();
+    for _round in 0..plan.trials {
+        for variant in 0..plan.variants.len() as u32 {
+            for &sessions in &plan.sessions {
+                let each = 2e6 / f64::from(sessions) * f64::from(variant + 1);
+                let outcomes = (0..sessions).map(|_| SessionOutcome {
+                    operations: (each * noise.around(0.02)) as u64,
+                    elapsed_ns: 250_000_000,
+                    cpu_ns: 240_000_000,
+                    contended: (variant < 2).then_some(1000),
+                    delays: (variant == 0).then_some(3),
+                    ..SessionOutcome::default()
+                });
+                trials.push(PrimitiveTrial {
+                    variant,
+                    index: trials.len() as u32,
+                    started: "2026-11-21T03:15:01.000Z".to_owned(),
+                    client_cpu_ns: 400_000,
+                    sessions: outcomes.collect(),
+                });
+            }
+        }
+    }
+    analysis.run.trials_measured = trials.len() as u32;
+    analysis.run.trials_planned = trials.len() as u32;
+    analysis.primitives = analyse(&plan, &trials, &analysis.host);
+    analysis.headline = headline_of_primitives(&analysis.primitives);
+    analysis.primitives_compiled = Some(plan.compiled);
+    analysis
 }
 
 /// The same assay stopped after its first trial.
@@ -281,6 +346,8 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
                 server_commits: 9_877_001,
             }),
         }],
+        primitives: vec![],
+        primitives_compiled: None,
         warnings: vec![],
         plan,
     }

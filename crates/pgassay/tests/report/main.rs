@@ -51,7 +51,7 @@ fn plain(width: usize) -> TextStyle {
     }
 }
 
-fn all() -> [(&'static str, Analysis); 7] {
+fn all() -> [(&'static str, Analysis); 8] {
     [
         ("complete", fixture::complete()),
         ("interrupted", fixture::interrupted()),
@@ -60,6 +60,7 @@ fn all() -> [(&'static str, Analysis); 7] {
         ("warned", fixture::warned()),
         ("hostile", fixture::hostile()),
         ("absurd", fixture::absurd()),
+        ("primitives", fixture::primitives()),
     ]
 }
 

@@ -26,6 +26,38 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
 /// Workload and amount of evidence in one line.
 pub fn in_short(analysis: &Analysis) -> String {
     let plan = &analysis.plan;
+    let inside = plan.points.is_empty() && !analysis.primitives.is_empty();
+    let mut parts = if inside {
+        in_short_inside(analysis)
+    } else {
+        in_short_load(analysis)
+    };
+    parts.extend(
+        analysis
+            .run
+            .elapsed_seconds
+            .map(|s| format!("{} in all", number::duration(s))),
+    );
+    parts.join("; ")
+}
+
+/// The same of a run inside the server, which has no clients and no window.
+fn in_short_inside(analysis: &Analysis) -> Vec<String> {
+    let plan = &analysis.plan;
+    vec![
+        format!("{}, in sessions inside the server", plan.workload.name),
+        format!(
+            "{} of {} trials, one call of {} in each session, in random order from seed {}",
+            number::count(u64::from(analysis.run.trials_measured)),
+            number::count(u64::from(analysis.run.trials_planned)),
+            number::duration(plan.window_ms as f64 / 1e3),
+            plan.seed
+        ),
+    ]
+}
+
+fn in_short_load(analysis: &Analysis) -> Vec<String> {
+    let plan = &analysis.plan;
     let mut parts = vec![format!(
         "{}, scale {}, {} protocol",
         plan.workload.name,
@@ -40,13 +72,7 @@ pub fn in_short(analysis: &Analysis) -> String {
         number::duration(plan.warmup_ms as f64 / 1e3),
         plan.seed
     ));
-    parts.extend(
-        analysis
-            .run
-            .elapsed_seconds
-            .map(|s| format!("{} in all", number::duration(s))),
-    );
-    parts.join("; ")
+    parts
 }
 
 fn facts(analysis: &Analysis) -> Vec<Fact> {

@@ -51,7 +51,7 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
                 notes.estimate(&point.operations_per_second, &format!("rate of {at}")),
                 Cell::plain(number::share(point.share_of_ideal)),
                 notes.estimate(&point.server_cpu_ns_per_operation, &format!("CPU of {at}")),
-                notes.estimate(&point.fairness, &format!("fairness of {at}")),
+                notes.maybe(point.fairness.as_ref(), &format!("fairness of {at}")),
                 notes.maybe(
                     point.contended_share.as_ref(),
                     &format!("contention of {at}"),
