@@ -158,9 +158,12 @@ pub struct AssayArgs {
 #[command(after_help = "\
 Examples:
   pgassay run select-only --clients 1..16*2 --time 2 --trials 12
-  pgassay run select-only temp:15 --set huge_pages=on")]
+  pgassay run select-only temp:15 --set huge_pages=on
+  pgassay run primitives               spinlock, LWLock, buffer pin and snapshot over sessions
+  pgassay run lwlock --clients 1..64*2 one of them, inside the server")]
 pub struct RunArgs {
-    /// The workload: select-only
+    /// The workload: select-only; inside the server, each over sessions: primitives, spinlock, lwlock,
+    /// buffer-hit, snapshot, wal-insert, atomics, query-loop, plpgsql-loop
     #[arg(value_name = "WORKLOAD")]
     pub workload: String,
     /// The server.

@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 
+use super::inside;
 use super::measure::{Request, measure};
 use crate::cli::args::{AssayArgs, GlobalArgs, RunArgs};
 use crate::cli::measure::Budget;
@@ -9,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::stop::Stop;
 use crate::store::{self, catalogue};
 use crate::terminal::Terminal;
-use crate::workload;
+use crate::workload::{self, inserver};
 
 /// Everything about one server.
 ///
@@ -72,6 +73,9 @@ pub fn run(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
+    if inserver::names().contains(&args.workload.as_str()) {
+        return inside::run(args, global, terminal, stop);
+    }
     let request = Request {
         command: "run",
         workload: workload::find(&args.workload)?,

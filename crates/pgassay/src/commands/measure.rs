@@ -204,7 +204,7 @@ pub fn measure(
         };
         return Err(error);
     }
-    conclude(request, &analysis, &dir, terminal)?;
+    conclude(&analysis, request.json, &dir, terminal)?;
     let ended = ended?;
     finished?;
     match ended {
@@ -463,9 +463,10 @@ impl Journal for Recorder<'_> {
     }
 }
 
-fn conclude(
-    request: &Request,
+/// Writes the report into the run and prints it.
+pub(super) fn conclude(
     analysis: &Analysis,
+    json: bool,
     dir: &Path,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
@@ -473,11 +474,7 @@ fn conclude(
     let path = dir.join("report.html");
     let written =
         std::fs::write(&path, html).with_context(|| format!("cannot write {}", path.display()));
-    let format = if request.json {
-        Format::Json
-    } else {
-        Format::Text
-    };
+    let format = if json { Format::Json } else { Format::Text };
     let text = report::render(analysis, format, terminal, true);
     let printed = terminal.print(&text);
     match written {
@@ -488,7 +485,7 @@ fn conclude(
 }
 
 /// The most memory that this process ever had resident, in bytes.
-fn max_rss_bytes() -> u64 {
+pub(super) fn max_rss_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());

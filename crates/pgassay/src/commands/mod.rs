@@ -2,6 +2,7 @@
 
 pub mod alone;
 pub mod assay;
+pub mod inside;
 pub mod inspect;
 pub mod inspect_server;
 pub mod measure;

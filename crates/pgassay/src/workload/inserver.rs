@@ -8,7 +8,6 @@
 use anyhow::{Context, bail};
 use pgassay_analysis::primitives::{SessionOutcome, Variant};
 
-use crate::exit::Failure;
 use crate::pg::{ResultSet, Session};
 
 /// The schema of the functions and of what they read.
@@ -407,14 +406,6 @@ pub fn settings() -> [(&'static str, &'static str); 3] {
         ("wal_writer_delay", "10ms"),
         ("max_wal_size", "8GB"),
     ]
-}
-
-/// What a wrong name is told.
-pub fn unknown(name: &str) -> Failure {
-    Failure::usage(format!("there is no workload `{name}`")).with_remedy(format!(
-        "inside the server there are: {}",
-        names().join(", ")
-    ))
 }
 
 #[cfg(test)]

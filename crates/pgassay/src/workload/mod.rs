@@ -3,8 +3,8 @@
 //! A workload is an entry of [`WORKLOADS`]; adding one is a file and a line.
 
 pub mod guest;
-pub mod pgbench_tables;
 pub mod inserver;
+pub mod pgbench_tables;
 
 use crate::exit::Failure;
 
@@ -40,7 +40,8 @@ pub fn find(name: &str) -> Result<&'static Workload, Failure> {
         .iter()
         .find(|workload| workload.name == name)
         .ok_or_else(|| {
-            let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+            let mut names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+            names.extend(inserver::names());
             Failure::usage(format!("there is no workload `{name}`"))
                 .with_remedy(format!("the workloads are: {}", names.join(", ")))
         })

@@ -1,0 +1,352 @@
+//! `pgassay run` of a workload inside the server: the extension compiled,
+//! loaded into a launched server, and swept over session counts.
+
+use std::time::{Duration, Instant};
+
+use pgassay_analysis::plan::{Arm, WorkloadPlan};
+use pgassay_analysis::primitives::{Compiled, PrimitiveTrial, PrimitivesPlan};
+use pgassay_analysis::record::{EndState, EventKind, FORMAT, RunEnd, RunHeader};
+use pgassay_analysis::warning::Warning;
+use pgassay_analysis::{Plan, analyse};
+
+use super::inspect_server;
+use super::measure::{conclude, max_rss_bytes};
+use super::progress::{Progress, minutes};
+use super::subject::{Subject, explain};
+use crate::bench::Ended;
+use crate::bench::primitives::{self, Keep, Sessions};
+use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
+use crate::cli::measure;
+use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::pg::Connector;
+use crate::stop::Stop;
+use crate::store::{self, RunWriter};
+use crate::target::TargetSpec;
+use crate::target::extension::Extension;
+use crate::terminal::Terminal;
+use crate::workload::inserver::{self, Call};
+
+/// Seconds for all calls together where nothing was asked for.
+const BUDGET: f64 = 75.0;
+/// Seconds that a trial takes beside its call: statement, gate, connections.
+const BETWEEN: f64 = 0.04;
+/// The longest call: with the wait at the gate a statement stays below a second.
+const LONGEST_CALL: f64 = 0.9;
+/// Connections beside the sessions: the control session, the keeper, a few to spare.
+const BESIDE: u32 = 6;
+
+/// Measures one workload inside the server.
+///
+/// # Errors
+/// What kept it from measuring; what was measured before is kept.
+pub fn run(
+    args: &RunArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    let started = Instant::now();
+    refuse_flags(args)?;
+    let target = args.target.target.as_deref();
+    let spec: TargetSpec = target.unwrap_or("temp").parse().map_err(explain)?;
+    if !spec.is_launched() {
+        return Err(Failure::usage(format!(
+            "{} loads a library into the server, which pgassay does only in a server of its own",
+            args.workload
+        ))
+        .with_remedy("name temp or an installation; on this server run select-only --load")
+        .into());
+    }
+    let root = store::root(global.runs.as_deref())?;
+    let machine = pgassay_analysis::host::summarise(&host::facts(None));
+    let counts = measure::client_counts(&args.measure, machine.cpus.unwrap_or(1), u32::MAX);
+    let most = counts.iter().max().copied().unwrap_or(1);
+
+    let progress = Progress::new(terminal, 100);
+    progress.say("making and starting a throw-away PostgreSQL");
+    let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
+    let opened = Subject::open(
+        &spec,
+        &with_settings(&args.target),
+        memory.unwrap_or(1 << 30),
+        most.saturating_add(inserver::most_idle(&args.workload))
+            .saturating_add(BESIDE),
+        stop,
+    );
+    progress.clear();
+    let mut subject = opened?;
+    terminal.announce(&format!("server: {}", subject.shown));
+    let Some(cluster) = &subject.cluster else {
+        anyhow::bail!("a launched target has a cluster");
+    };
+    progress.say("compiling the functions for this server");
+    let installation = cluster.installation().clone();
+    let extension = Extension::compiled_for(&installation, args.target.scratch.as_deref());
+    progress.clear();
+    let extension = extension.map_err(explain)?;
+    let calls = inserver::calls(&args.workload, installation.version.num());
+    let plan = plan(args, &calls, counts, &extension)?;
+
+    let settings = cluster.settings().iter();
+    let settings = settings
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    let mut header = header(args, &subject, settings, &plan);
+    let mut writer = RunWriter::create(&root, &mut header)?;
+    let data_dir = subject.data_dir();
+    writer.write_fact("host", &host::facts(data_dir.as_deref()))?;
+    writer.write_fact("server-0", &subject.facts()?)?;
+    writer.write_fact("binary-0", &inspect_server::inspect(&subject))?;
+    writer.write_fact("primitives", &plan)?;
+    terminal.announce(&format!(
+        "{}: {} trials of {:.2} s of {} at each of {} sessions: about {}",
+        args.workload,
+        plan.trials,
+        f64::from(plan.call_us) / 1e6,
+        match calls.len() {
+            1 => "one loop".to_owned(),
+            n => format!("{n} loops"),
+        },
+        shown(&plan.sessions),
+        minutes(Duration::from_secs_f64(4.0 + seconds(&plan)))
+    ));
+
+    let ended = sweep(
+        &plan,
+        &calls,
+        &extension,
+        &mut subject,
+        &mut writer,
+        terminal,
+        stop,
+    );
+    let (state, reason) = match &ended {
+        Ok(Ended::Complete) => (EndState::Complete, None),
+        Ok(Ended::Interrupted) => (EndState::Interrupted, Some("stopped by Ctrl-C".to_owned())),
+        Ok(Ended::ServerDied(why)) => (EndState::ServerDied, Some(why.clone())),
+        Err(error) => (EndState::Failed, Some(format!("{error:#}"))),
+    };
+    writer.finish(&RunEnd {
+        state,
+        reason,
+        at: store::now(),
+        elapsed_seconds: started.elapsed().as_secs_f64(),
+        max_rss_bytes: max_rss_bytes(),
+    })?;
+    let dir = writer.dir().to_owned();
+    // The lock is given up first, so that the run does not count as running.
+    drop(writer);
+    drop(subject);
+    let analysis = analyse(&store::read(&dir)?);
+    if analysis.primitives.is_empty() {
+        return Err(match ended {
+            Ok(Ended::ServerDied(why)) => Failure::target(format!(
+                "the server died before anything was measured: {why}"
+            ))
+            .into(),
+            Ok(_) => Failure::interrupted().into(),
+            Err(error) => error,
+        });
+    }
+    conclude(&analysis, args.json, &dir, terminal)?;
+    match ended {
+        Ok(Ended::Complete) => Ok(Exit::Done),
+        Ok(_) => Ok(Exit::Partial),
+        Err(error) => Err(error),
+    }
+}
+
+/// Flags that say nothing about a loop inside the server.
+fn refuse_flags(args: &RunArgs) -> Result<(), Failure> {
+    let measure = &args.measure;
+    let given = [
+        ("--threads", measure.threads.is_some()),
+        ("--scale", measure.scale.is_some()),
+        ("--warmup", measure.warmup.is_some()),
+    ];
+    if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
+        return Err(Failure::usage(format!(
+            "{flag} has no meaning for {}, which loops inside the server",
+            args.workload
+        ))
+        .with_remedy("leave it out"));
+    }
+    match measure.time {
+        Some(time) if time > LONGEST_CALL => Err(Failure::usage(format!(
+            "--time {time}: a call inside the server lasts at most {LONGEST_CALL} s, so that a \
+             killed client leaves nothing running"
+        ))
+        .with_remedy("take more trials with --trials instead")),
+        _ => Ok(()),
+    }
+}
+
+/// The user's settings over those that keep other work out of the figures.
+fn with_settings(target: &TargetArgs) -> TargetArgs {
+    let mut target = target.clone();
+    for (name, value) in inserver::settings() {
+        let set = |setting: &String| {
+            setting
+                .split('=')
+                .next()
+                .is_some_and(|set| set.trim().eq_ignore_ascii_case(name))
+        };
+        if !target.settings.iter().any(set) {
+            target.settings.push(format!("{name}={value}"));
+        }
+    }
+    target
+}
+
+fn plan(
+    args: &RunArgs,
+    calls: &[Call],
+    sessions: Vec<u32>,
+    extension: &Extension,
+) -> anyhow::Result<PrimitivesPlan> {
+    let points = (calls.len() * sessions.len()) as f64;
+    let call = args.measure.time.unwrap_or(0.25);
+    let affordable = BUDGET / points / (call + BETWEEN);
+    Ok(PrimitivesPlan {
+        variants: calls.iter().map(Call::variant).collect(),
+        sessions,
+        trials: args
+            .measure
+            .trials
+            .unwrap_or((affordable as u32).clamp(6, 20)),
+        call_us: (call * 1e6).round() as u32,
+        seed: match args.measure.seed {
+            Some(seed) => seed,
+            None => store::random_seed()?,
+        },
+        compiled: Compiled {
+            library: extension.library.display().to_string(),
+            compiler: extension.compiler.clone(),
+            flags: extension.flags.clone(),
+            deviations: extension.deviations.clone(),
+        },
+    })
+}
+
+/// What all calls together take.
+fn seconds(plan: &PrimitivesPlan) -> f64 {
+    let trials = plan.variants.len() * plan.sessions.len() * plan.trials as usize;
+    trials as f64 * (f64::from(plan.call_us) / 1e6 + BETWEEN)
+}
+
+fn header(
+    args: &RunArgs,
+    subject: &Subject,
+    settings: Vec<(String, String)>,
+    plan: &PrimitivesPlan,
+) -> RunHeader {
+    let mut command_line = vec![
+        "pgassay".to_owned(),
+        "run".to_owned(),
+        args.workload.clone(),
+    ];
+    command_line.extend(args.target.target.clone());
+    for setting in &args.target.settings {
+        command_line.extend(["--set".to_owned(), setting.clone()]);
+    }
+    RunHeader {
+        schema: "pgassay/run/1".to_owned(),
+        format: FORMAT,
+        id: String::new(),
+        command: "run".to_owned(),
+        command_line,
+        pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: store::now(),
+        plan: Plan {
+            workload: WorkloadPlan {
+                name: args.workload.clone(),
+                scale: 1,
+                protocol: "simple".to_owned(),
+            },
+            arms: vec![Arm {
+                label: args
+                    .target
+                    .target
+                    .as_ref()
+                    .map_or("temp", |_| "target")
+                    .to_owned(),
+                target: subject.shown.clone(),
+                settings,
+            }],
+            // There is no load by clients: the points are the primitives' own.
+            points: Vec::new(),
+            trials: plan.trials,
+            warmup_ms: 0,
+            window_ms: u64::from(plan.call_us) / 1000,
+            seed: plan.seed,
+        },
+    }
+}
+
+fn sweep(
+    plan: &PrimitivesPlan,
+    calls: &[Call],
+    extension: &Extension,
+    subject: &mut Subject,
+    writer: &mut RunWriter,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
+    for mismatch in subject.settings_not_in_force()? {
+        let warning = Warning::new(
+            "setting-not-in-force",
+            format!("A setting is not in force as asked for: {mismatch}."),
+        );
+        writer.append_event(EventKind::Warned { warning })?;
+    }
+    let progress = Progress::new(terminal, 100);
+    progress.say("making functions and tables");
+    let session = subject.session()?;
+    let shared_buffers = session.value(
+        "SELECT setting::bigint * current_setting('block_size')::bigint \
+         FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'",
+    )?;
+    inserver::create(
+        session,
+        &extension.definitions(inserver::SCHEMA),
+        calls,
+        shared_buffers
+            .and_then(|bytes| bytes.parse().ok())
+            .unwrap_or(128 << 20),
+    )?;
+    session.execute("CHECKPOINT")?;
+    let mut sessions = Sessions::new(Connector::new(&subject.conninfo))?;
+    let mut keeper = Recorder {
+        writer,
+        progress: &progress,
+        plan,
+    };
+    primitives::run(plan, calls, &mut sessions, &mut keeper, stop)
+}
+
+/// The run directory and the progress bar as the bench sees them.
+struct Recorder<'a> {
+    writer: &'a mut RunWriter,
+    progress: &'a Progress,
+    plan: &'a PrimitivesPlan,
+}
+
+impl Keep for Recorder<'_> {
+    fn keep(&mut self, trial: PrimitiveTrial, done: usize, all: usize) -> anyhow::Result<()> {
+        self.progress.share(done as f64 / all as f64);
+        if let Some(variant) = self.plan.variants.get(trial.variant as usize) {
+            self.progress.say(format!(
+                "trial {done} of {all}: {} in {} sessions",
+                variant.title(),
+                trial.sessions.len()
+            ));
+        }
+        self.writer.append_primitive(&trial)
+    }
+}
+
+fn shown(counts: &[u32]) -> String {
+    let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+    counts.join(", ")
+}
