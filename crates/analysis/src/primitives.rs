@@ -122,6 +122,9 @@ impl SessionOutcome {
     }
 }
 
+/// The warning of an estimate from values that are all the same.
+const IDENTICAL: &str = "identical-values";
+
 /// One variant over session counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrimitiveAnalysis {
@@ -146,7 +149,8 @@ pub struct PrimitivePoint {
     pub fairness: Option<Estimate>,
     /// CPU time of the server for each operation, nanoseconds.
     pub server_cpu_ns_per_operation: Estimate,
-    /// Share of operations that met another session; none where it isn't counted.
+    /// Share of operations that met another session; none where it isn't counted,
+    /// and for one session.
     pub contended_share: Option<Estimate>,
     /// Sleeps in the spinlock's back-off for each thousand operations.
     pub delays_per_thousand: Option<Estimate>,
@@ -209,21 +213,25 @@ fn point(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Optio
                 Some(per * parts? as f64 / operations(trial))
             })
             .collect();
-        summarize(&shares?)
+        let mut estimate = summarize(&shares?)?;
+        // A share can well be 0 or 1 in every trial.
+        estimate.warnings.retain(|w| w.id != IDENTICAL);
+        Some(estimate)
     };
+    let among_several = sessions > 1;
     Some(PrimitivePoint {
         sessions,
         operations_per_second: summarize_positive(&over(rate))?,
         operations_per_second_per_session: summarize_positive(&over(|trial| {
             rate(trial) / trial.sessions.len() as f64
         }))?,
-        fairness: (sessions > 1).then(|| summarize(&over(fairness))).flatten(),
+        fairness: among_several.then(|| summarize(&over(fairness))).flatten(),
         server_cpu_ns_per_operation: summarize_positive(&over(|trial| {
             let cpu: u64 = trial.sessions.iter().map(|s| s.cpu_ns).sum();
             cpu as f64 / operations(trial)
         }))?,
-        contended_share: share(|s| s.contended, 1.0),
-        delays_per_thousand: share(|s| s.delays, 1000.0),
+        contended_share: among_several.then(|| share(|s| s.contended, 1.0)).flatten(),
+        delays_per_thousand: among_several.then(|| share(|s| s.delays, 1000.0)).flatten(),
         reused_share: share(|s| s.reused, 1.0),
         client_cpus: summarize(&over(|trial| trial.client_cpu_ns as f64 / window_ns(trial)))?,
         share_of_ideal: 1.0,

@@ -111,7 +111,7 @@ const CALLS: &[Call] = &[
     ),
     call!(
         "buffer-hit",
-        "one hot block",
+        "hot block",
         ", rel => 'pgassay_inside.hits', pattern => 'hot'",
         "The same block found, pinned and unpinned by all sessions, as an index's root is."
     ),
@@ -119,14 +119,14 @@ const CALLS: &[Call] = &[
         since: 140_000,
         ..call!(
             "buffer-hit",
-            "one hot block, pin alone",
+            "hot block, pin alone",
             ", rel => 'pgassay_inside.hits', pattern => 'hot', recent => true",
             "The same block pinned and unpinned by its known number, without looking it up."
         )
     },
     call!(
         "snapshot",
-        "as the server does",
+        "usual",
         "",
         "One snapshot taken; from PostgreSQL 14 on the last one serves again while nothing has committed."
     ),
@@ -143,7 +143,7 @@ const CALLS: &[Call] = &[
         idle: 500,
         ..call!(
             "snapshot",
-            "as the server does",
+            "usual",
             "",
             "One snapshot taken while other sessions are connected and idle."
         )
@@ -209,8 +209,8 @@ const PAGE: &[(&str, &str)] = &[
     ("lwlock", "exclusive"),
     ("lwlock", "shared"),
     ("buffer-hit", "uniform"),
-    ("buffer-hit", "one hot block"),
-    ("snapshot", "as the server does"),
+    ("buffer-hit", "hot block"),
+    ("snapshot", "usual"),
     ("snapshot", "rebuilt"),
 ];
 

@@ -130,6 +130,7 @@ fn chart(index: usize, primitive: &PrimitiveAnalysis) -> Chart {
         series: vec![Series {
             label: "measured, with its interval".to_owned(),
             look: 0,
+            lane: (0, 1),
             estimates,
             dots,
         }],
