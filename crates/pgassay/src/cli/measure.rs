@@ -11,6 +11,9 @@ use crate::workload::pgbench_tables::BYTES_PER_SCALE;
 /// Seconds that a slice takes beside its load, at the default client counts.
 const BETWEEN_SLICES: f64 = 0.06;
 
+/// Seconds that a connection takes; each round opens at most as many as its points have clients.
+const TO_CONNECT: f64 = 0.0015;
+
 /// What the plan depends on beside the flags.
 #[derive(Debug, Clone, Copy)]
 pub struct Machine {
@@ -86,7 +89,9 @@ pub fn plan(
     let slices = arms.len() as f64 * points.len() as f64 * f64::from(trials);
     // Given nothing, the budget is shared out; a window is never so short that
     // p99.9 of a thousand transactions a second would be one transaction.
-    let share = (budget.load_seconds / slices.max(1.0) - BETWEEN_SLICES).max(0.0);
+    let all_clients: f64 = points.iter().map(|point| f64::from(point.clients)).sum();
+    let connecting = f64::from(trials) * arms.len() as f64 * all_clients * TO_CONNECT;
+    let share = ((budget.load_seconds - connecting) / slices.max(1.0) - BETWEEN_SLICES).max(0.0);
     let warmup = flags.warmup.unwrap_or((share * 0.15).clamp(0.1, 0.5));
     let window = flags.time.unwrap_or((share - warmup).clamp(0.4, 5.0));
     Ok(Plan {

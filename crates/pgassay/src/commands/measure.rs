@@ -115,6 +115,7 @@ pub fn measure(
     if loads && subject.origin == Origin::Running {
         let session = subject.session()?;
         most_clients = guest::admit(session)?.most_clients;
+        guest::end_with_us(session);
         if guest::remove_leftover(session)? {
             terminal.announce("removed the schema pgassay that a killed run had left");
         }

@@ -27,7 +27,7 @@ impl Progress {
         };
         let bar = ProgressBar::with_draw_target(Some(length), target);
         // The template is a constant; a mistake in it would show in the first test.
-        if let Ok(style) = ProgressStyle::with_template("{bar:20} {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{bar:12} {wide_msg}") {
             bar.set_style(style.progress_chars("=> "));
         }
         Self {

@@ -55,6 +55,13 @@ pub fn admit(session: &mut Session) -> anyhow::Result<Admission> {
     })
 }
 
+/// Asks the server to end a long statement of ours, such as building an index, within a
+/// second of our being killed. Servers before 14 can't.
+pub fn end_with_us(session: &mut Session) {
+    let asked = session.execute("SET client_connection_check_interval = '1s'");
+    drop(asked);
+}
+
 /// Connections that an ordinary role could still open.
 fn free_connections(session: &mut Session) -> anyhow::Result<u32> {
     let free = session.value(
