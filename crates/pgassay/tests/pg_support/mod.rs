@@ -28,7 +28,8 @@ pub struct Server {
     pub dir: PathBuf,
     pub socket_dir: PathBuf,
     pub port: u16,
-    child: Child,
+    /// `None` before the start; the directories are removed even then.
+    child: Option<Child>,
 }
 
 /// The directory with initdb and postgres, the newest that is installed.
@@ -124,11 +125,8 @@ impl Server {
     /// A new cluster with these lines of pg_hba.conf and these settings.
     /// `prepare` may put files into the data directory before the start.
     pub fn start(hba: &str, settings: &[(&str, &str)], prepare: impl FnOnce(&Path)) -> Server {
-        let uid = rustix::process::geteuid().as_raw();
-        fs::create_dir_all(format!("/var/tmp/pgassay-{uid}")).expect("/var/tmp");
-        let dir = private_dir(&format!("/var/tmp/pgassay-{uid}/test-pg-"));
-        let socket_dir = private_dir("/tmp/pga-test");
-        let data = dir.join("data");
+        let mut server = Server::in_new_dirs();
+        let data = server.dir.join("data");
         succeed(
             command(bin_dir().join("initdb"))
                 .args([
@@ -145,14 +143,13 @@ impl Server {
         );
         fs::write(data.join("pg_hba.conf"), hba).expect("pg_hba.conf");
         prepare(&data);
-        Server::launch(dir, socket_dir, settings)
+        server.launch(settings);
+        server
     }
 
     /// A hot standby of this server, which needs WAL senders.
     pub fn standby(&self) -> Server {
-        let uid = rustix::process::geteuid().as_raw();
-        let dir = private_dir(&format!("/var/tmp/pgassay-{uid}/test-pg-"));
-        let socket_dir = private_dir("/tmp/pga-test");
+        let mut standby = Server::in_new_dirs();
         succeed(
             command(bin_dir().join("pg_basebackup"))
                 .args([
@@ -168,21 +165,32 @@ impl Server {
                 ])
                 .arg(&self.socket_dir)
                 .args(["-p", &self.port.to_string(), "-D"])
-                .arg(dir.join("data")),
+                .arg(standby.dir.join("data")),
         );
-        Server::launch(dir, socket_dir, &[("max_wal_senders", "2")])
+        standby.launch(&[("max_wal_senders", "2")]);
+        standby
     }
 
-    fn launch(dir: PathBuf, socket_dir: PathBuf, settings: &[(&str, &str)]) -> Server {
-        let port = free_port();
-        let log = fs::File::create(dir.join("log")).expect("log");
+    fn in_new_dirs() -> Server {
+        let uid = rustix::process::geteuid().as_raw();
+        fs::create_dir_all(format!("/var/tmp/pgassay-{uid}")).expect("/var/tmp");
+        Server {
+            dir: private_dir(&format!("/var/tmp/pgassay-{uid}/test-pg-")),
+            socket_dir: private_dir("/tmp/pga-test"),
+            port: free_port(),
+            child: None,
+        }
+    }
+
+    fn launch(&mut self, settings: &[(&str, &str)]) {
+        let log = fs::File::create(self.dir.join("log")).expect("log");
         let mut postgres = command(bin_dir().join("postgres"));
         postgres
             .arg("-D")
-            .arg(dir.join("data"))
+            .arg(self.dir.join("data"))
             .arg("-p")
-            .arg(port.to_string());
-        postgres.arg("-k").arg(&socket_dir);
+            .arg(self.port.to_string());
+        postgres.arg("-k").arg(&self.socket_dir);
         for setting in [
             "listen_addresses=127.0.0.1",
             "fsync=off",
@@ -198,28 +206,25 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("log"))
             .stderr(log);
-        let child = postgres.spawn().expect("postgres");
-        let server = Server {
-            dir,
-            socket_dir,
-            port,
-            child,
-        };
-        server.wait_until_ready();
-        server
+        self.child = Some(postgres.spawn().expect("postgres"));
+        self.wait_until_ready();
     }
 
-    fn wait_until_ready(&self) {
+    fn wait_until_ready(&mut self) {
         let give_up = Instant::now() + Duration::from_secs(60);
         loop {
             match connect(&self.owner()) {
                 Ok(_) => return,
-                Err(error) if Instant::now() > give_up => {
+                Err(error) if self.has_ended() || Instant::now() > give_up => {
                     panic!("the server does not start: {error}\n{}", self.log())
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
             }
         }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        !matches!(self.child.as_mut().map(Child::try_wait), Some(Ok(None)))
     }
 
     /// What the server logged.
@@ -254,12 +259,12 @@ impl Server {
 
     /// The process id of the postmaster.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().expect("a running server").id()
     }
 
     /// Sends the postmaster a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
-        let pid = i32::try_from(self.child.id())
+        let pid = i32::try_from(self.pid())
             .ok()
             .and_then(rustix::process::Pid::from_raw);
         rustix::process::kill_process(pid.expect("a pid"), signal).expect("kill");
@@ -269,12 +274,13 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // SIGINT is a fast shutdown; where that takes too long, SIGKILL.
-        self.signal(rustix::process::Signal::INT);
         let give_up = Instant::now() + Duration::from_secs(20);
-        while let Ok(None) = self.child.try_wait() {
+        if !self.has_ended() {
+            self.signal(rustix::process::Signal::INT);
+        }
+        while !self.has_ended() {
             if Instant::now() > give_up {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
+                let _ = self.child.as_mut().map(Child::kill);
             }
             std::thread::sleep(Duration::from_millis(10));
         }
