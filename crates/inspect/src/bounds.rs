@@ -20,8 +20,6 @@ pub enum Source {
     Symtab,
     /// `.symtab` of a separate debug file.
     DebugFile,
-    /// `.symtab` of the compressed debug data in `.gnu_debugdata`.
-    MiniDebug,
     /// `.dynsym`.
     Dynsym,
     /// `.eh_frame`.
@@ -34,7 +32,6 @@ impl Source {
         match self {
             Self::Symtab => "symtab",
             Self::DebugFile => "debug-file",
-            Self::MiniDebug => "minidebug",
             Self::Dynsym => "dynsym",
             Self::EhFrame => "eh-frame",
         }
@@ -129,14 +126,14 @@ fn lay_out<'d>(
 ) -> Vec<Function<'d>> {
     // At one address: a sized symbol before an unsized one, the file's own before others', a global
     // name before a local alias, then by name so that the choice does not depend on the file's order.
-    named.sort_by(|(sa, a), (sb, b)| {
+    named.sort_unstable_by(|(sa, a), (sb, b)| {
         a.address
             .cmp(&b.address)
-            .then((b.size > 0).cmp(&(a.size > 0)))
-            .then(sa.cmp(sb))
-            .then(b.global.cmp(&a.global))
-            .then(a.name.len().cmp(&b.name.len()))
-            .then(a.name.cmp(b.name))
+            .then_with(|| (b.size > 0).cmp(&(a.size > 0)))
+            .then_with(|| sa.cmp(sb))
+            .then_with(|| b.global.cmp(&a.global))
+            .then_with(|| a.name.len().cmp(&b.name.len()))
+            .then_with(|| a.name.cmp(b.name))
     });
     named.dedup_by_key(|(_, s)| s.address);
 

@@ -38,6 +38,22 @@ pub fn build_facts(image: &Image<'_>) -> BuildFacts {
             }
         }
     }
+    for producer in producers(image) {
+        // "GNU C17 12.2.0 -mlittle-endian -O2 …": the compiler, then the flags.
+        let (compiler, flags) = match producer.find(" -") {
+            Some(at) => producer.split_at(at),
+            None => (producer.as_str(), ""),
+        };
+        add(&mut facts.compilers, compiler.to_string());
+        let flags = flags.trim();
+        let flags = RecordedFlags {
+            source: "DW_AT_producer".into(),
+            flags: flags.into(),
+        };
+        if !flags.flags.is_empty() && facts.flags.len() < 8 && !facts.flags.contains(&flags) {
+            facts.flags.push(flags);
+        }
+    }
     if let Some((_, recorded)) = image.section(".GCC.command.line") {
         let mut lines: Vec<String> = Vec::new();
         for text in strings(recorded).take(64) {
@@ -51,6 +67,51 @@ pub fn build_facts(image: &Image<'_>) -> BuildFacts {
             }));
     }
     facts
+}
+
+/// Units of DWARF that are asked for their producer: a program has few, whatever its size.
+const UNITS_ASKED: usize = 256;
+
+/// `DW_AT_producer` of the first units; none where DWARF is absent, compressed or damaged.
+fn producers(image: &Image<'_>) -> Vec<String> {
+    let endian = match image.file.endian() {
+        Endianness::Big => gimli::RunTimeEndian::Big,
+        Endianness::Little => gimli::RunTimeEndian::Little,
+    };
+    let is_compressed = |name: &str| {
+        image.file.section_by_name(name).is_some_and(|s| {
+            object::ObjectSection::compressed_file_range(&s)
+                .is_ok_and(|r| r.format != object::CompressionFormat::None)
+        })
+    };
+    let load = |id: gimli::SectionId| -> Result<_, gimli::Error> {
+        let data = match image.section(id.name()) {
+            Some((_, data)) if !is_compressed(id.name()) => data,
+            _ => &[],
+        };
+        Ok(gimli::EndianSlice::new(data, endian))
+    };
+    let mut found = Vec::new();
+    let Ok(dwarf) = gimli::Dwarf::load(load) else {
+        return found;
+    };
+    let mut units = dwarf.units();
+    for _ in 0..UNITS_ASKED {
+        let Ok(Some(header)) = units.next() else {
+            break;
+        };
+        let producer = dwarf.unit(header).ok().and_then(|unit| {
+            let mut entries = unit.entries();
+            let root = entries.next_dfs().ok()??;
+            let value = root.attr_value(gimli::DW_AT_producer)?;
+            let text = dwarf.attr_string(&unit, value).ok()?;
+            Some(clean(&text.slice()[..text.slice().len().min(TEXT_LIMIT)]))
+        });
+        if let Some(producer) = producer {
+            add(&mut found, producer);
+        }
+    }
+    found
 }
 
 fn add(list: &mut Vec<String>, text: String) {

@@ -1,7 +1,7 @@
 //! PostgreSQL's hot paths: which functions they are, under the names that each major version gives
 //! them, and what they compile to in a given file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
@@ -225,10 +225,16 @@ pub fn hot_paths(
     hints: &[(u64, Hint)],
     data: &[(u64, &[u8])],
 ) -> Vec<HotPath> {
+    let wanted: HashSet<&str> = PATHS
+        .iter()
+        .flat_map(|p| p.functions)
+        .chain(DELAY_FUNCTIONS)
+        .copied()
+        .collect();
     let mut named: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (i, function) in bounds.functions.iter().enumerate() {
-        if let Some(name) = function.name {
-            named.entry(stem(name)).or_default().push(i);
+        if let Some(name) = function.name.map(stem).filter(|name| wanted.contains(name)) {
+            named.entry(name).or_default().push(i);
         }
     }
     let hot = |names: &[&str]| -> Vec<HotFunction> {

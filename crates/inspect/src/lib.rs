@@ -99,6 +99,22 @@ pub fn inspect_elf(name: &str, bytes: &[u8], options: &Options<'_>) -> Result<Bi
     }
 }
 
+/// The address ranges of the functions of an ELF file, by start: where instructions are counted, and
+/// outside which what reads as an atomic is listed apart. For holding the result against a
+/// disassembler.
+///
+/// # Errors
+/// As for [`inspect_elf`].
+pub fn function_bounds(bytes: &[u8]) -> Result<Vec<(u64, u64)>, Error> {
+    match elf::parse(bytes)? {
+        Parsed::Image(image) => {
+            let bounds = Bounds::gather(&image, None, &mut Vec::new());
+            Ok(bounds.functions.iter().map(|f| (f.start, f.end)).collect())
+        }
+        Parsed::Foreign(_) => Ok(Vec::new()),
+    }
+}
+
 fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary {
     let mut warnings = image.warnings.clone();
     let debug_image = options.debug.and_then(|debug| match elf::parse(debug) {

@@ -247,9 +247,6 @@ pub struct FunctionAtomics {
     /// Calls of outline helpers from it, by helper name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outline_calls: BTreeMap<String, u64>,
-    /// Functions whose inlined bodies the atomics come from, by DWARF, outermost first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inlined: Vec<String>,
     /// This function is itself an outline helper.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_outline_helper: bool,
@@ -404,7 +401,7 @@ pub struct FunctionBounds {
     pub functions: u64,
     /// Of these, with a name.
     pub named: u64,
-    /// Bounds from each source: `symtab`, `debug-file`, `eh-frame`, `dynsym`, `minidebug`.
+    /// Bounds from each source: `symtab`, `debug-file`, `dynsym`, `eh-frame`.
     pub by_source: BTreeMap<String, u64>,
     /// Bytes of executable sections inside bounds.
     pub covered_bytes: u64,

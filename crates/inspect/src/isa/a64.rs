@@ -33,33 +33,74 @@ pub fn words(data: &[u8]) -> impl Iterator<Item = u32> + '_ {
         .map(|b| u32::from_le_bytes(*b))
 }
 
+/// What the top byte of a word leaves possible.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Group {
+    /// Nothing sought.
+    Nothing,
+    /// The exclusive group.
+    Exclusive,
+    /// Loads and stores with the atomic memory operations among them.
+    MemoryOperation,
+    /// LSE128.
+    Wide,
+    /// Barriers and hints.
+    System,
+    /// CRC, PMULL, CNT.
+    Arithmetic,
+}
+
+/// One look at the top byte turns most words away.
+const GROUPS: [Group; 256] = {
+    let mut groups = [Group::Nothing; 256];
+    let mut size = 0;
+    while size < 4 {
+        groups[size << 6 | 0x08] = Group::Exclusive;
+        groups[size << 6 | 0x38] = Group::MemoryOperation;
+        size += 1;
+    }
+    groups[0x19] = Group::Wide;
+    groups[0xD5] = Group::System;
+    groups[0x1A] = Group::Arithmetic;
+    groups[0x9A] = Group::Arithmetic;
+    groups[0x0E] = Group::Arithmetic;
+    groups[0x4E] = Group::Arithmetic;
+    groups[0x04] = Group::Arithmetic;
+    groups
+};
+
 /// Scans a range, whose address is a multiple of four.
 pub fn scan(range: Range<'_>, found: &mut Found) {
     for (i, w) in words(range.data).enumerate() {
-        let address = || range.address + 4 * i as u64;
-        // Three of the four kinds sought have bits 29:27 = 001 or 111 with bits 25:24 = 00: loads
-        // and stores of every sort. One test turns most words away.
-        if w & 0x1B00_0000 == 0x0800_0000
-            || w & 0x1B00_0000 == 0x1800_0000
-            || w & 0x1B00_0000 == 0x1900_0000
-        {
-            if let Some(d) = decode(w) {
-                found.atomic(address(), d.class, d.mnemonic, d.width_bits, d.ordering);
+        let group = GROUPS[(w >> 24) as usize];
+        if group == Group::Nothing {
+            continue;
+        }
+        let address = range.address + 4 * i as u64;
+        match group {
+            Group::Nothing => {}
+            Group::MemoryOperation if w & 0x0020_0C00 != 0x0020_0000 => {}
+            Group::Exclusive | Group::MemoryOperation | Group::Wide => {
+                if let Some(d) = decode(w) {
+                    found.atomic(address, d.class, d.mnemonic, d.width_bits, d.ordering);
+                }
             }
-        } else if w & 0xFFFF_F000 == 0xD503_2000 || w & 0xFFFF_F000 == 0xD503_3000 {
-            match w {
-                0xD503_203F => found.hints.push((address(), Hint::Yield)),
-                0xD503_205F => found.hints.push((address(), Hint::Wfe)),
+            Group::System => match w {
+                0xD503_203F => found.hints.push((address, Hint::Yield)),
+                0xD503_205F => found.hints.push((address, Hint::Wfe)),
                 0xD503_233F | 0xD503_237F => found.pac += 1,
-                _ if w & 0xFFFF_F0FF == 0xD503_30DF => found.hints.push((address(), Hint::Isb)),
+                _ if w & 0xFFFF_F0FF == 0xD503_30DF => found.hints.push((address, Hint::Isb)),
                 _ => {}
+            },
+            Group::Arithmetic => {
+                if w & 0x7FE0_F000 == 0x1AC0_5000 {
+                    found.hints.push((address, Hint::Crc32c));
+                } else if w & 0xBFE0_FC00 == 0x0EE0_E000 {
+                    found.hints.push((address, Hint::CarrylessMultiply));
+                } else if w & 0xBFFF_FC00 == 0x0E20_5800 || w & 0xFF3F_E000 == 0x041A_A000 {
+                    found.hints.push((address, Hint::VectorPopcnt));
+                }
             }
-        } else if w & 0x7FE0_F000 == 0x1AC0_5000 {
-            found.hints.push((address(), Hint::Crc32c));
-        } else if w & 0xBFE0_FC00 == 0x0EE0_E000 {
-            found.hints.push((address(), Hint::CarrylessMultiply));
-        } else if w & 0xBFFF_FC00 == 0x0E20_5800 || w & 0xFF3F_E000 == 0x041A_A000 {
-            found.hints.push((address(), Hint::VectorPopcnt));
         }
     }
 }

@@ -483,10 +483,7 @@ fn functions(binary: &Binary, blocks: &mut Vec<Block>) {
                 .outline_calls
                 .iter()
                 .map(|(h, n)| format!("{n} → {}", h.trim_start_matches("__aarch64_")));
-            let mut what = counts.chain(calls).collect::<Vec<_>>().join(", ");
-            if !f.inlined.is_empty() {
-                what.push_str(&format!(" (inlined: {})", shortened(&f.inlined, 6)));
-            }
+            let what = counts.chain(calls).collect::<Vec<_>>().join(", ");
             vec![f.label(), what]
         })
         .collect();

@@ -1,0 +1,218 @@
+//! `pgassay inspect` from outside: what it prints, and how it ends.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../inspect/tests/fixtures")
+        .join(name)
+}
+
+fn inspect(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pgassay"))
+        .arg("inspect")
+        .args(arguments)
+        .env("COLUMNS", "100")
+        .output()
+        .expect("the program starts")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn path(name: &str) -> String {
+    fixture(name).to_str().expect("a plain path").to_string()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = inspect(arguments);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
+}
+
+#[test]
+fn json_follows_its_schema() {
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/inspect-1.json");
+    let schema = std::fs::read_to_string(schema).expect("the schema");
+    let schema: Value = serde_json::from_str(&schema).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let pid = std::process::id().to_string();
+    let (outline, llsc) = (path("a64-gcc-outline.so"), path("a64-gcc-llsc.so"));
+    let lines: [&[&str]; 5] = [
+        &["--json", &outline],
+        &[
+            "--json",
+            "--addresses",
+            "--cpu",
+            "graviton2",
+            "--cpu",
+            "host",
+            &outline,
+            &path("x86-gcc.so"),
+        ],
+        &["--json", "--diff", &outline, &llsc],
+        &["--json", "--require", "lse,pie", &outline, "/nonexistent"],
+        &["--json", &pid],
+    ];
+    for line in lines {
+        let document = json(line);
+        let faults: Vec<String> = validator
+            .iter_errors(&document)
+            .map(|e| format!("{}: {e}", e.instance_path()))
+            .collect();
+        assert!(faults.is_empty(), "{line:?}: {faults:?}");
+    }
+}
+
+#[test]
+fn addresses_come_on_demand_with_the_names_of_functions() {
+    let file = path("a64-gcc-outline.so");
+    let without = json(&["--json", &file]);
+    assert!(without["files"][0]["atomics"].get("instructions").is_none());
+    let with = json(&["--json", "--addresses", &file]);
+    let atomics = &with["files"][0]["atomics"];
+    assert_eq!(atomics["instructions"].as_array().map(Vec::len), Some(87));
+    let calls = atomics["outline"]["calls"].as_array().expect("call sites");
+    assert_eq!(calls.len(), 30);
+    assert!(calls.iter().any(|c| c["function"] == "pin"), "{calls:?}");
+}
+
+#[test]
+fn a_verdict_names_the_path_and_claims_no_gain_where_none_was_measured() {
+    let file = path("a64-gcc-llsc.so");
+    let document = json(&[
+        "--json",
+        "--cpu",
+        "graviton2",
+        "--cpu",
+        "kunpeng920",
+        "--cpu",
+        "cortex-a72",
+        &file,
+    ]);
+    let verdicts = document["files"][0]["verdicts"]
+        .as_array()
+        .expect("verdicts");
+    assert_eq!(verdicts.len(), 3);
+    assert!(
+        verdicts
+            .iter()
+            .all(|v| v["path"] == "inline-llsc" && v["evidence"] == "inferred")
+    );
+    let advice = |i: usize| verdicts[i]["advice"].to_string();
+    assert!(advice(0).contains("outline atomics"), "{}", advice(0));
+    assert!(advice(1).contains("no gain"), "{}", advice(1));
+    assert_eq!(advice(2), "[]", "nothing to be had on a core without LSE");
+    let document = json(&["--json", "--cpu", "graviton1", &path("a64-gcc-armv8.1.so")]);
+    assert_eq!(document["files"][0]["verdicts"][0]["path"], "illegal");
+}
+
+#[test]
+fn demands_end_with_their_codes() {
+    let outline = path("a64-gcc-outline.so");
+    assert_eq!(
+        inspect(&["--require", "outline,lse-or-outline,no-llsc", &outline])
+            .status
+            .code(),
+        Some(0)
+    );
+    let unmet = inspect(&["--require", "lse", &outline]);
+    assert_eq!(unmet.status.code(), Some(1));
+    assert!(
+        text(&unmet).contains("30 outline calls") || text(&unmet).contains("no inline LSE"),
+        "{}",
+        text(&unmet)
+    );
+    // Not a server: nothing that the demand is about.
+    assert_eq!(
+        inspect(&["--require", "crc32c", &outline]).status.code(),
+        Some(1)
+    );
+    let wrong = inspect(&["--require", "lsd", &outline]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("lse-or-outline"));
+    assert_eq!(inspect(&["--cpu", "z80", &outline]).status.code(), Some(2));
+    assert_eq!(inspect(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn what_cannot_be_read_is_named_and_the_rest_done() {
+    let directory = std::env::temp_dir().join(format!("pgassay-inspect-{}", std::process::id()));
+    std::fs::create_dir_all(directory.join("deep")).expect("a directory");
+    std::fs::copy(fixture("x86-gcc.so"), directory.join("deep/good.so")).expect("a copy");
+    std::fs::write(directory.join("text"), "text").expect("a file");
+    std::fs::write(directory.join("empty"), "").expect("a file");
+    let whole = std::fs::read(fixture("x86-gcc.so")).expect("a fixture");
+    std::fs::write(directory.join("cut.so"), &whole[..40]).expect("a file");
+    let named = directory.join("text");
+    let (named, all) = (
+        named.to_str().expect("plain"),
+        directory.to_str().expect("plain"),
+    );
+    let document = json(&["--json", all, named, "/nonexistent"]);
+    std::fs::remove_dir_all(&directory).expect("our own directory");
+    let files = document["files"].as_array().expect("files");
+    assert_eq!(files.len(), 1);
+    assert!(
+        files[0]["path"]
+            .as_str()
+            .is_some_and(|p| p.ends_with("deep/good.so"))
+    );
+    let problems = document["problems"].as_array().expect("problems");
+    let of = |end: &str| {
+        problems
+            .iter()
+            .find(|p| p["path"].as_str().is_some_and(|x| x.ends_with(end)))
+            .map(|p| p["named"].clone())
+    };
+    assert_eq!(of("/text"), Some(true.into()), "{problems:?}");
+    assert_eq!(of("/nonexistent"), Some(true.into()));
+    assert_eq!(of("/cut.so"), Some(false.into()));
+    assert_eq!(
+        of("/empty"),
+        None,
+        "an empty file in a directory is no news"
+    );
+}
+
+#[test]
+fn text_and_markdown_tell_the_same() {
+    let file = path("a64-gcc-outline.so");
+    let plain = text(&inspect(&[&file]));
+    let markdown = text(&inspect(&["--markdown", &file]));
+    for word in [
+        "__aarch64_cas4_acq_rel",
+        "outline: 30 calls",
+        "lse-ldadd",
+        "armv8.0-a",
+    ] {
+        assert!(plain.contains(word), "{word} in {plain}");
+        assert!(markdown.contains(word), "{word} in {markdown}");
+    }
+    let narrow = Command::new(env!("CARGO_BIN_EXE_pgassay"))
+        .args(["inspect", &file])
+        .env("COLUMNS", "40")
+        .output()
+        .expect("the program starts");
+    assert!(narrow.status.success());
+    assert!(text(&inspect(&["--list-cpus"])).contains("neoverse-n1"));
+}
+
+#[test]
+fn a_process_is_inspected_by_its_number() {
+    let own = std::process::id();
+    let document = json(&["--json", &own.to_string()]);
+    let files = document["files"].as_array().expect("files");
+    let exe = std::env::current_exe().expect("our path");
+    assert_eq!(files[0]["path"].as_str(), exe.to_str());
+    assert_eq!(files[0]["process"]["pid"], own);
+    assert!(
+        files
+            .iter()
+            .any(|f| f["path"].as_str().is_some_and(|p| p.contains("libc")))
+    );
+    assert_eq!(inspect(&["4194303"]).status.code(), Some(3));
+}
