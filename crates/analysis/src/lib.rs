@@ -10,6 +10,7 @@
 
 pub mod analyse;
 pub mod analysis;
+pub mod fit;
 pub mod host;
 pub mod plan;
 pub mod primitives;

@@ -169,7 +169,9 @@ pub struct Scaling {
     pub warnings: Vec<Warning>,
     /// Covariance of λ, σ, κ by the fit.
     pub covariance: Option<[[f64; 3]; 3]>,
-    /// λ, σ, κ of each resample of the trials; empty where there were too few.
+    /// λ, σ, κ of each resample of the trials; empty where there were too few. Not
+    /// serialised: they are many, and can be drawn again.
+    #[serde(skip)]
     pub resamples: Vec<[f64; 3]>,
 }
 

@@ -70,6 +70,8 @@ pub enum Command {
     Targets(TargetsArgs),
     /// Render recorded runs: text, html, json, markdown, csv
     Report(ReportArgs),
+    /// Fit the scaling law to a recorded sweep over clients
+    Fit(FitArgs),
     /// List, show and remove recorded runs
     Runs(RunsArgs),
     /// Print the completion script for a shell
@@ -258,6 +260,21 @@ pub enum Format {
     Markdown,
     /// One row a trial
     Csv,
+}
+
+/// Arguments of `pgassay fit`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay fit last
+  pgassay fit 20261121T03 --json")]
+pub struct FitArgs {
+    /// A run by name, unique prefix, path, or `last`
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `pgassay runs`.

@@ -12,7 +12,7 @@ mod csv;
 mod document;
 mod html;
 mod markdown;
-mod number;
+pub(crate) mod number;
 mod plain;
 mod sections;
 mod text;

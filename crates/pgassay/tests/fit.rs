@@ -1,0 +1,193 @@
+//! `pgassay fit` over recorded runs that were played, so that what it says can be
+//! held against the law that made them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use pgassay::store::RunWriter;
+use pgassay::{Exit, Stop, Terminal};
+use pgassay_analysis::Plan;
+use pgassay_analysis::plan::{Arm, Point, WorkloadPlan};
+use pgassay_analysis::record::{EndState, FORMAT, RunEnd, RunHeader, TrialRecord};
+use serde_json::Value;
+
+/// A directory that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("pgassay-test-fit-{name}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&dir);
+        Self(dir)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn law(n: f64) -> f64 {
+    10_000.0 * n / (1.0 + 0.05 * (n - 1.0) + 0.001 * n * (n - 1.0))
+}
+
+/// Records a run over these client counts into `root`.
+fn record(root: &Path, clients: &[u32]) {
+    let plan = Plan {
+        workload: WorkloadPlan {
+            name: "select-only".into(),
+            scale: 1,
+            protocol: "prepared".into(),
+        },
+        arms: vec![Arm {
+            label: "temp".into(),
+            target: "temp".into(),
+            settings: vec![],
+        }],
+        points: clients
+            .iter()
+            .map(|n| Point {
+                clients: *n,
+                threads: 1,
+            })
+            .collect(),
+        trials: 6,
+        warmup_ms: 100,
+        window_ms: 1000,
+        seed: 3,
+    };
+    let mut header = RunHeader {
+        schema: "pgassay/run/1".into(),
+        format: FORMAT,
+        id: String::new(),
+        command: "run".into(),
+        command_line: vec!["pgassay".into(), "run".into()],
+        pgassay_version: "0.0.0".into(),
+        started: "2026-11-21T03:00:00Z".into(),
+        plan: plan.clone(),
+    };
+    let mut writer = RunWriter::create(root, &mut header).unwrap();
+    for slice in plan.schedule() {
+        let n = f64::from(plan.points[slice.point as usize].clients);
+        // 1 % to both sides, another pattern at each point
+        let wobble = 1.0 + f64::from((slice.round + slice.point) % 3) / 100.0 - 0.01;
+        let transactions = (law(n) * wobble) as u64;
+        let mut latency = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).unwrap();
+        latency.record_n(100_000, transactions).unwrap();
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&latency, &mut bytes)
+            .unwrap();
+        let trial = TrialRecord {
+            slice,
+            started: "2026-11-21T03:00:00Z".into(),
+            window_ns: 1_000_000_000,
+            transactions,
+            failures: BTreeMap::new(),
+            latency: BASE64_STANDARD.encode(bytes),
+            latency_from_actual_start: None,
+            intervals: vec![],
+            client_user_ns: 1,
+            client_system_ns: 1,
+            busiest_thread_share: Some(0.1),
+            transactions_sent: transactions,
+            samples: BTreeMap::new(),
+            cut_short: None,
+        };
+        writer.append_trial(&trial).unwrap();
+    }
+    let end = RunEnd {
+        state: EndState::Complete,
+        reason: None,
+        at: String::new(),
+        elapsed_seconds: 1.0,
+        max_rss_bytes: 1,
+    };
+    writer.finish(&end).unwrap();
+}
+
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn fit(root: &Path, more: &[&str]) -> String {
+    let page = Page::default();
+    let mut terminal = Terminal::plain(Box::new(page.clone()), Box::new(std::io::sink()), 100);
+    let line = ["pgassay", "fit", "last", "--runs", root.to_str().unwrap()];
+    let line = line.iter().chain(more).map(Into::into);
+    assert_eq!(pgassay::run(line, &mut terminal, &Stop::new()), Exit::Done);
+    let bytes = page.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+fn document(root: &Path) -> Value {
+    let document: Value = serde_json::from_str(&fit(root, &["--json"])).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/fit-1.json");
+    let schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> = validator
+        .iter_errors(&document)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    document
+}
+
+#[test]
+fn a_sweep_is_fitted_and_projected_to_twice_its_end() {
+    let root = Scratch::new("sweep");
+    record(&root.0, &[1, 2, 4, 8, 16, 32]);
+    let arm = document(&root.0)["arms"][0].clone();
+    for (name, truth) in [("lambda", 10_000.0), ("sigma", 0.05), ("kappa", 0.001)] {
+        let value = &arm["scaling"][name]["value"];
+        let (low, high) = (
+            value["low"].as_f64().unwrap(),
+            value["high"].as_f64().unwrap(),
+        );
+        assert!(low <= truth && truth <= high, "{name}: {low} to {high}");
+        assert!(arm["scaling"][name]["by_trials"].is_array(), "{name}");
+    }
+    let last = arm["points"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (last["clients"].as_u64(), &last["measured_tps"]),
+        (Some(64), &Value::Null)
+    );
+    let fitted = &last["fitted_tps"];
+    assert!(fitted["low"].as_f64().unwrap() <= law(64.0));
+    assert!(law(64.0) <= fitted["high"].as_f64().unwrap());
+    assert_eq!(fitted["warnings"][0]["id"], "extrapolated");
+
+    let text = fit(&root.0, &[]);
+    assert!(
+        text.contains("Contention: ") && text.contains("Throughput is highest near "),
+        "{text}"
+    );
+    assert_eq!(text.matches("extrapolated").count(), 1, "{text}");
+}
+
+#[test]
+fn three_counts_are_refused_with_the_remedy() {
+    let root = Scratch::new("three");
+    record(&root.0, &[1, 2, 4]);
+    let arm = document(&root.0)["arms"][0].clone();
+    assert_eq!(arm["scaling"], Value::Null);
+    assert!(arm["refused"].as_str().unwrap().contains("--clients"));
+    assert!(fit(&root.0, &[]).contains("no fit: 3 different counts"));
+}
