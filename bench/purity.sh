@@ -3,13 +3,14 @@
 # backend while each runs, by the function they hit: the part of the server
 # that the primitive is about, the measurement itself, and the rest.
 #
-#	bench/purity.sh PG_CONFIG [SECONDS]
+#	bench/purity.sh [PG_CONFIG [SECONDS]]
 #
-# The server must have its symbols (`nm` shows PinBuffer), and perf must be
-# allowed to sample.  Exits 1 if a primitive has less than 85 % of its samples
+# Without PG_CONFIG it fetches a PostgreSQL 18 that has its symbols.  One named
+# must have them too (`nm` shows PinBuffer), and perf must be allowed to sample.
+# Exits 1 if a primitive has less than 85 % of its samples
 # in its own code or the measurement takes more than 10 %.
 source "$(dirname "$0")/cluster.sh"
-pg_config=${1:?usage: purity.sh PG_CONFIG [SECONDS]}
+pg_config=${1:-$("$project/scripts/postgres-with-symbols.sh")}
 seconds=${2:-4}
 
 nm "$("$pg_config" --bindir)/postgres" 2>/dev/null | grep ' [tT] PinBuffer' >/dev/null ||

@@ -18,7 +18,10 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
     for arm in &analysis.arms {
         sentences.extend(arm_sentences(analysis, arm));
     }
-    sentences.extend(crate::primitives::headline(&analysis.primitives));
+    // Beside a load they are a section of their own, and the load is the result.
+    if analysis.plan.points.is_empty() {
+        sentences.extend(crate::primitives::headline(&analysis.primitives));
+    }
     if sentences.is_empty() {
         sentences.push(match analysis.run.state {
             RunState::Running => "Nothing is measured yet.".to_owned(),

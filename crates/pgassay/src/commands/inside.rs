@@ -33,6 +33,9 @@ const BUDGET: f64 = 75.0;
 const BETWEEN: f64 = 0.04;
 /// The longest call: with the wait at the gate a statement stays below a second.
 const LONGEST_CALL: f64 = 0.9;
+/// In an assay, after its load: seven loops at three counts in 15 seconds.
+const BESIDE_TRIALS: u32 = 6;
+const BESIDE_CALL_US: u32 = 80_000;
 /// Connections beside the sessions: the control session, the keeper, a few to spare.
 const BESIDE: u32 = 6;
 
@@ -220,13 +223,64 @@ fn plan(
             Some(seed) => seed,
             None => store::random_seed()?,
         },
-        compiled: Compiled {
-            library: extension.library.display().to_string(),
-            compiler: extension.compiler.clone(),
-            flags: extension.flags.clone(),
-            deviations: extension.deviations.clone(),
-        },
+        compiled: compiled(extension),
     })
+}
+
+fn compiled(extension: &Extension) -> Compiled {
+    Compiled {
+        library: extension.library.display().to_string(),
+        compiler: extension.compiler.clone(),
+        flags: extension.flags.clone(),
+        deviations: extension.deviations.clone(),
+    }
+}
+
+/// The four primitives in short, after the load of an assay: where the
+/// extension can't be had the run says why and is whole without it.
+///
+/// # Errors
+/// Where the run directory can't be written, or the server is lost.
+pub(super) fn beside_a_load(
+    target: &TargetArgs,
+    cpus: u32,
+    subject: &mut Subject,
+    writer: &mut RunWriter,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<()> {
+    let Some(cluster) = &subject.cluster else {
+        return Ok(());
+    };
+    // A run that is gone on with may have them already.
+    if writer.dir().join("facts/primitives.json").exists() {
+        return Ok(());
+    }
+    let version = cluster.installation().version;
+    let extension = match Extension::compiled_for(cluster.installation(), target.scratch.as_deref())
+    {
+        Ok(extension) => extension,
+        Err(error) => {
+            let warning = Warning::new(
+                "primitives-not-measured",
+                format!("The primitives inside the server were not measured: {error}."),
+            );
+            return writer.append_event(EventKind::Warned { warning });
+        }
+    };
+    let calls = inserver::calls(inserver::ALL, version.num());
+    let mut sessions = vec![1, cpus, cpus.saturating_mul(2)];
+    sessions.dedup();
+    let plan = PrimitivesPlan {
+        variants: calls.iter().map(Call::variant).collect(),
+        sessions,
+        trials: BESIDE_TRIALS,
+        call_us: BESIDE_CALL_US,
+        seed: store::random_seed()?,
+        compiled: compiled(&extension),
+    };
+    writer.write_fact("primitives", &plan)?;
+    sweep(&plan, &calls, &extension, subject, writer, terminal, stop).map(drop)
 }
 
 /// What all calls together take.

@@ -16,7 +16,7 @@ use pgassay_analysis::{Analysis, Plan, analyse, samples};
 use super::alone::{self, Company};
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
-use super::{inspect_server, report};
+use super::{inside, inspect_server, report};
 use crate::bench::arena::{LiveArena, LiveArm};
 use crate::bench::{self, Ended, Journal};
 use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
@@ -148,7 +148,18 @@ pub fn measure(
     }
     let ended = if loads {
         announce_load(request, &subject, &plan, terminal);
-        load(request, &plan, &mut subject, &mut writer, terminal, stop)
+        let ended = load(request, &plan, &mut subject, &mut writer, terminal, stop);
+        if matches!(ended, Ok(Ended::Complete)) && request.command == "assay" {
+            inside::beside_a_load(
+                request.target,
+                cpus,
+                &mut subject,
+                &mut writer,
+                terminal,
+                stop,
+            )?;
+        }
+        ended
     } else {
         terminal.announce(
             "looking only: no load without --load, so this says what the server is, not how fast",
