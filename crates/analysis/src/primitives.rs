@@ -115,13 +115,6 @@ pub struct SessionOutcome {
     pub involuntary_switches: u64,
 }
 
-impl SessionOutcome {
-    /// Operations a second of this session.
-    fn rate(&self) -> f64 {
-        self.operations as f64 / (self.elapsed_ns.max(1) as f64 / 1e9)
-    }
-}
-
 /// The warning of an estimate from values that are all the same.
 const IDENTICAL: &str = "identical-values";
 
@@ -144,8 +137,8 @@ pub struct PrimitivePoint {
     pub operations_per_second: Estimate,
     /// The same for each session, on average.
     pub operations_per_second_per_session: Estimate,
-    /// Rate of the slowest session as a share of the fastest's, 0 to 1; none
-    /// for one session.
+    /// Operations of the slowest session as a share of the fastest's, 0 to 1;
+    /// none for one session.
     pub fairness: Option<Estimate>,
     /// CPU time of the server for each operation, nanoseconds.
     pub server_cpu_ns_per_operation: Estimate,
@@ -257,13 +250,13 @@ fn rate(trial: &PrimitiveTrial) -> f64 {
     sum as f64 / (window_ns(trial) / 1e9)
 }
 
+/// How far the slowest session got as a share of the fastest's way: all end at
+/// one instant, so one that got a CPU late has had less time.
 fn fairness(trial: &PrimitiveTrial) -> f64 {
-    let rates = || trial.sessions.iter().map(SessionOutcome::rate);
-    let fastest = rates().fold(0.0, f64::max);
-    if fastest > 0.0 {
-        rates().fold(f64::MAX, f64::min) / fastest
-    } else {
-        f64::NAN
+    let done = || trial.sessions.iter().map(|s| s.operations);
+    match (done().min(), done().max()) {
+        (Some(slowest), Some(fastest)) if fastest > 0 => slowest as f64 / fastest as f64,
+        _ => f64::NAN,
     }
 }
 
@@ -455,7 +448,7 @@ mod tests {
         let analysed = analyse(&plan(&[2]), &[late], &HostSummary::default());
         let point = &analysed[0].points[0];
         near(point.operations_per_second.estimate, 1_500_000.0);
-        near(point.fairness.as_ref().unwrap().estimate, 1.0);
+        near(point.fairness.as_ref().unwrap().estimate, 0.5);
         assert!(point.warnings.iter().any(|w| w.id == "late-start"));
     }
 

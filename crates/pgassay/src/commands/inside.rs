@@ -248,13 +248,13 @@ pub(super) fn beside_a_load(
     writer: &mut RunWriter,
     terminal: &mut Terminal,
     stop: &Stop,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Ended> {
     let Some(cluster) = &subject.cluster else {
-        return Ok(());
+        return Ok(Ended::Complete);
     };
     // A run that is gone on with may have them already.
     if writer.dir().join("facts/primitives.json").exists() {
-        return Ok(());
+        return Ok(Ended::Complete);
     }
     let version = cluster.installation().version;
     let extension = match Extension::compiled_for(cluster.installation(), target.scratch.as_deref())
@@ -265,7 +265,8 @@ pub(super) fn beside_a_load(
                 "primitives-not-measured",
                 format!("The primitives inside the server were not measured: {error}."),
             );
-            return writer.append_event(EventKind::Warned { warning });
+            writer.append_event(EventKind::Warned { warning })?;
+            return Ok(Ended::Complete);
         }
     };
     let calls = inserver::calls(inserver::ALL, version.num());
@@ -280,7 +281,7 @@ pub(super) fn beside_a_load(
         compiled: compiled(&extension),
     };
     writer.write_fact("primitives", &plan)?;
-    sweep(&plan, &calls, &extension, subject, writer, terminal, stop).map(drop)
+    sweep(&plan, &calls, &extension, subject, writer, terminal, stop)
 }
 
 /// What all calls together take.

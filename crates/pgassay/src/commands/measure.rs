@@ -148,18 +148,17 @@ pub fn measure(
     }
     let ended = if loads {
         announce_load(request, &subject, &plan, terminal);
-        let ended = load(request, &plan, &mut subject, &mut writer, terminal, stop);
-        if matches!(ended, Ok(Ended::Complete)) && request.command == "assay" {
-            inside::beside_a_load(
-                request.target,
-                cpus,
-                &mut subject,
-                &mut writer,
-                terminal,
-                stop,
-            )?;
+        match load(request, &plan, &mut subject, &mut writer, terminal, stop) {
+            // A quick assay has no time for them.
+            Ok(Ended::Complete)
+                if request.command == "assay"
+                    && request.budget.load_seconds >= Budget::ASSAY.load_seconds =>
+            {
+                let target = request.target;
+                inside::beside_a_load(target, cpus, &mut subject, &mut writer, terminal, stop)
+            }
+            ended => ended,
         }
-        ended
     } else {
         terminal.announce(
             "looking only: no load without --load, so this says what the server is, not how fast",

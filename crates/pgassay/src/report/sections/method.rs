@@ -58,6 +58,11 @@ fn in_short_inside(analysis: &Analysis) -> Vec<String> {
 
 fn in_short_load(analysis: &Analysis) -> Vec<String> {
     let plan = &analysis.plan;
+    // The run's own count holds the primitives' trials, too.
+    let points = analysis.primitives.iter().flat_map(|p| &p.points);
+    let inside: u64 = points.map(|point| point.trials.len() as u64).sum();
+    let measured = u64::from(analysis.run.trials_measured).saturating_sub(inside);
+    let planned = u64::from(analysis.run.trials_planned).saturating_sub(inside);
     let mut parts = vec![format!(
         "{}, scale {}, {} protocol",
         plan.workload.name,
@@ -66,12 +71,18 @@ fn in_short_load(analysis: &Analysis) -> Vec<String> {
     )];
     parts.push(format!(
         "{} of {} trials of {} each (after {} of warm-up), in random order from seed {}",
-        number::count(u64::from(analysis.run.trials_measured)),
-        number::count(u64::from(analysis.run.trials_planned)),
+        number::count(measured),
+        number::count(planned),
         number::duration(plan.window_ms as f64 / 1e3),
         number::duration(plan.warmup_ms as f64 / 1e3),
         plan.seed
     ));
+    if inside > 0 {
+        parts.push(format!(
+            "{} trials of primitives inside the server",
+            number::count(inside)
+        ));
+    }
     parts
 }
 

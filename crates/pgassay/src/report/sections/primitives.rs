@@ -72,8 +72,8 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
     });
     Table {
         caption: format!(
-            "Operations a second of all sessions, the CPU time of the server for each, the rate \
-             of the slowest session as a share of the fastest's, and the share of operations \
+            "Operations a second of all sessions, the CPU time of the server for each, the \
+             operations of the slowest session as a share of the fastest's, and the share of operations \
              that met another session, where that is counted. The sessions are released \
              together inside the server and no client takes part. {}",
             levels(rates)
