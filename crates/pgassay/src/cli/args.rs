@@ -74,6 +74,17 @@ pub enum Command {
     Fit(FitArgs),
     /// List, show and remove recorded runs
     Runs(RunsArgs),
+    /// pgbench's own command line, driven by this load engine; see `pgassay pgbench --help`
+    #[command(disable_help_flag = true)]
+    Pgbench {
+        /// What pgbench would be given
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "PGBENCH-OPTIONS"
+        )]
+        words: Vec<std::ffi::OsString>,
+    },
     /// Print the completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page (roff)

@@ -19,6 +19,11 @@ use crate::terminal::Terminal;
 /// # Errors
 /// What clap has to say: a mistake, or the text of `--help` and `--version`.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    // pgbench's words are its own: -q and -v mean something else there than here.
+    if args.get(1).is_some_and(|word| word == "pgbench") {
+        args.insert(2, OsString::from("--"));
+    }
     Args::try_parse_from(args)
 }
 

@@ -7,6 +7,7 @@ pub mod inside;
 pub mod inspect;
 pub mod inspect_server;
 pub mod measure;
+pub mod pgbench;
 pub mod progress;
 pub mod report;
 pub mod runs;
@@ -35,6 +36,7 @@ pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Res
         Command::Fit(args) => fit::fit(&args, &global, terminal),
         Command::Runs(args) => runs::runs(&args, &global, terminal),
         Command::Completions(args) => shell::completions(&args, terminal),
+        Command::Pgbench { words } => pgbench::pgbench(&words, terminal, stop),
         Command::Man => shell::manual(terminal),
     }
 }

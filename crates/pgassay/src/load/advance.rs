@@ -121,6 +121,8 @@ impl Worker<'_> {
             Ok(()) => {
                 let took = self.now().saturating_sub(before);
                 self.tally.result.connects.record(took);
+                // Every transaction is its connection's first: none of them is apart.
+                self.clients[i].fresh = false;
                 true
             }
             Err(reason) => {

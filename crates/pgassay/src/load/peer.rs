@@ -19,7 +19,7 @@ use crate::pg::Conninfo;
 const PORT: u16 = 5432;
 const LISTENER: u64 = u64::MAX;
 /// AuthenticationOk, ParameterStatus, BackendKeyData, ReadyForQuery.
-const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0S\0\0\0\x18server_version\015.0\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x02Z\0\0\0\x05I";
+const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0S\0\0\0\x18server_version\x0015.0\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x02Z\0\0\0\x05I";
 /// RowDescription of one int4 column named a.
 const DESCRIPTION: &[u8] = b"T\0\0\0\x1a\0\x01a\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0";
 /// DataRow with the text 1, CommandComplete.

@@ -466,10 +466,7 @@ impl<'a> Worker<'a> {
     /// to the end.
     fn readable(&mut self, i: usize, to_the_end: bool) {
         let mut buffer = std::mem::take(&mut self.buffer);
-        loop {
-            let Some(transport) = &mut self.clients[i].transport else {
-                break;
-            };
+        while let Some(transport) = &mut self.clients[i].transport {
             self.calls.receive += 1;
             match transport.read(&mut buffer) {
                 Ok(0) => {

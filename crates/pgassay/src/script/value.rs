@@ -76,8 +76,7 @@ impl Value {
             Value::Double(d) => {
                 let rounded = d.round_ties_even();
                 // 2^63 itself does not fit, and is the first double above i64::MAX.
-                if rounded >= -9_223_372_036_854_775_808.0 && rounded < 9_223_372_036_854_775_808.0
-                {
+                if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
                     Ok(rounded as i64)
                 } else {
                     Err(EvalError::DoubleToInt(rounded))
@@ -239,7 +238,7 @@ pub fn double_text(value: f64) -> String {
         return scientific;
     };
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if exponent < -4 || exponent >= DIGITS {
+    if !(-4..DIGITS).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };
         return format!("{}e{sign}{:02}", trim_zeros(mantissa), exponent.abs());
     }

@@ -4,5 +4,6 @@
 mod against_pgbench;
 mod bad_peer;
 mod many;
+mod pgbench_command;
 mod real;
 mod support;

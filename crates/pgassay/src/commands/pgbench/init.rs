@@ -1,0 +1,313 @@
+//! `-i`: the tables of pgbench, made and filled in pgbench's steps.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::args::PgbenchArgs;
+use crate::pg::Session;
+use crate::stop::Stop;
+use crate::terminal::Terminal;
+
+/// Accounts of a branch.
+const ACCOUNTS: u64 = 100_000;
+/// Tellers of a branch.
+const TELLERS: u64 = 10;
+/// From this scale on account numbers need 64 bits.
+const LARGE_SCALE: u32 = 20_000;
+/// Rows sent at once.
+const BATCH: u64 = 2_000;
+
+/// Makes and fills the tables.
+pub fn initialize(
+    args: &PgbenchArgs,
+    session: &mut Session,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> Result<()> {
+    let mut steps = args
+        .init_steps
+        .clone()
+        .unwrap_or_else(|| "dtgvp".to_owned());
+    if let Some(odd) = steps.chars().find(|c| !"dtgGvpf ".contains(*c)) {
+        bail!(
+            "unrecognized initialization step \"{odd}\"; allowed step characters are: \"dtgGvpf\""
+        );
+    }
+    if args.foreign_keys && !steps.contains('f') {
+        steps.push('f');
+    }
+    if args.no_vacuum {
+        steps = steps.replace('v', "");
+    }
+    let begin = Instant::now();
+    let mut times = Vec::new();
+    for step in steps.chars().filter(|c| *c != ' ') {
+        let step_begin = Instant::now();
+        let name = match step {
+            'd' => {
+                terminal.announce("dropping old tables...");
+                session.execute(
+                    "drop table if exists pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers",
+                )?;
+                "drop tables"
+            }
+            't' => {
+                terminal.announce("creating tables...");
+                create_tables(args, session)?;
+                "create tables"
+            }
+            'g' => {
+                terminal.announce("generating data (client-side)...");
+                generate_here(args, session, terminal, stop)?;
+                "client-side generate"
+            }
+            'G' => {
+                terminal.announce("generating data (server-side)...");
+                generate_there(args, session)?;
+                "server-side generate"
+            }
+            'v' => {
+                terminal.announce("vacuuming...");
+                for table in ["branches", "tellers", "accounts", "history"] {
+                    session.execute(&format!("vacuum analyze pgbench_{table}"))?;
+                }
+                "vacuum"
+            }
+            'p' => {
+                terminal.announce("creating primary keys...");
+                let tablespace =
+                    tablespace_clause(args.index_tablespace.as_deref(), " using index");
+                for (table, key) in [("branches", "bid"), ("tellers", "tid"), ("accounts", "aid")] {
+                    session.execute(&format!(
+                        "alter table pgbench_{table} add primary key ({key}){tablespace}"
+                    ))?;
+                }
+                "primary keys"
+            }
+            _ => {
+                terminal.announce("creating foreign keys...");
+                foreign_keys(session)?;
+                "foreign keys"
+            }
+        };
+        times.push(format!(
+            "{name} {:.2} s",
+            step_begin.elapsed().as_secs_f64()
+        ));
+    }
+    let total = begin.elapsed().as_secs_f64();
+    terminal.announce(&format!("done in {total:.2} s ({}).", times.join(", ")));
+    Ok(())
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn tablespace_clause(name: Option<&str>, before: &str) -> String {
+    name.map_or(String::new(), |name| {
+        format!("{before} tablespace {}", quoted(name))
+    })
+}
+
+fn scale(args: &PgbenchArgs) -> u32 {
+    args.scale.unwrap_or(1)
+}
+
+fn create_tables(args: &PgbenchArgs, session: &mut Session) -> Result<()> {
+    let aid = if scale(args) >= LARGE_SCALE {
+        "bigint"
+    } else {
+        "int"
+    };
+    let unlogged = if args.unlogged_tables {
+        "unlogged "
+    } else {
+        ""
+    };
+    let tablespace = tablespace_clause(args.tablespace.as_deref(), "");
+    let fill = format!(" with (fillfactor={})", args.fillfactor.unwrap_or(100));
+    let tables = [
+        (
+            "history",
+            format!("tid int,bid int,aid {aid},delta int,mtime timestamp,filler char(22)"),
+            String::new(),
+        ),
+        (
+            "tellers",
+            "tid int not null,bid int,tbalance int,filler char(84)".to_owned(),
+            fill.clone(),
+        ),
+        (
+            "accounts",
+            format!("aid {aid} not null,bid int,abalance int,filler char(84)"),
+            fill.clone(),
+        ),
+        (
+            "branches",
+            "bid int not null,bbalance int,filler char(88)".to_owned(),
+            fill.clone(),
+        ),
+    ];
+    let method = args.partition_method.as_deref().unwrap_or("range");
+    for (table, columns, storage) in tables {
+        let partitioned = table == "accounts" && args.partitions > 0;
+        // A partitioned table has no storage of its own.
+        let kind = if partitioned { "" } else { unlogged };
+        let rest = if partitioned {
+            format!(" partition by {method} (aid)")
+        } else {
+            format!("{storage}{tablespace}")
+        };
+        session
+            .execute(&format!(
+                "create {kind}table pgbench_{table}({columns}){rest}"
+            ))
+            .with_context(|| format!("could not create pgbench_{table}"))?;
+    }
+    let parts = u64::from(args.partitions);
+    let accounts = ACCOUNTS * u64::from(scale(args));
+    let size = accounts.div_ceil(parts.max(1));
+    for part in 1..=parts {
+        let values = if method == "hash" {
+            format!("with (modulus {parts}, remainder {})", part - 1)
+        } else {
+            let from = if part == 1 {
+                "minvalue".to_owned()
+            } else {
+                ((part - 1) * size + 1).to_string()
+            };
+            let to = if part == parts {
+                "maxvalue".to_owned()
+            } else {
+                (part * size + 1).to_string()
+            };
+            format!("from ({from}) to ({to})")
+        };
+        session.execute(&format!(
+            "create {unlogged}table pgbench_accounts_{part} partition of pgbench_accounts for values {values}{fill}{tablespace}"
+        ))?;
+    }
+    Ok(())
+}
+
+fn truncate(session: &mut Session) -> Result<()> {
+    session.execute("begin")?;
+    session.execute(
+        "truncate table pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers",
+    )?;
+    Ok(())
+}
+
+fn generate_here(
+    args: &PgbenchArgs,
+    session: &mut Session,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> Result<()> {
+    truncate(session)?;
+    let branches = u64::from(scale(args));
+    // From release 14 on COPY may write rows as frozen, into a table that is not partitioned.
+    let version = session.value("SELECT current_setting('server_version_num')::int >= 140000")?;
+    let freeze = version.as_deref() == Some("t");
+    let mut say = |_: u64| Ok(());
+    fill(session, "branches", branches, freeze, &mut say, |n, row| {
+        write!(row, "{n}\t0\t\\N")
+    })?;
+    fill(
+        session,
+        "tellers",
+        branches * TELLERS,
+        freeze,
+        &mut say,
+        |n, row| write!(row, "{n}\t{}\t0\t\\N", (n - 1) / TELLERS + 1),
+    )?;
+    let total = branches * ACCOUNTS;
+    let begin = Instant::now();
+    let mut shown = begin;
+    let mut say = |done: u64| {
+        if stop.asked() {
+            bail!("interrupted");
+        }
+        let every = Duration::from_secs(if args.quiet { 5 } else { 1 });
+        let last = done == total;
+        if shown.elapsed() >= every || last {
+            shown = Instant::now();
+            let spent = begin.elapsed().as_secs_f64();
+            let left = spent * (total - done) as f64 / done as f64;
+            terminal.announce(&format!(
+                "{done} of {total} tuples ({}%) done (elapsed {spent:.2} s, remaining {left:.2} s)",
+                done * 100 / total
+            ));
+        }
+        Ok(())
+    };
+    let freeze = freeze && args.partitions == 0;
+    fill(session, "accounts", total, freeze, &mut say, |n, row| {
+        write!(row, "{n}\t{}\t0\t", (n - 1) / ACCOUNTS + 1)
+    })?;
+    session.execute("commit")?;
+    Ok(())
+}
+
+fn fill(
+    session: &mut Session,
+    table: &str,
+    rows: u64,
+    freeze: bool,
+    done: &mut dyn FnMut(u64) -> Result<()>,
+    write: impl Fn(u64, &mut String) -> std::fmt::Result,
+) -> Result<()> {
+    let options = if freeze { " with (freeze on)" } else { "" };
+    let mut copy = session.copy_in(&format!("copy pgbench_{table} from stdin{options}"))?;
+    let mut text = String::new();
+    for n in 1..=rows {
+        write(n, &mut text)?;
+        text.push('\n');
+        if n % BATCH == 0 || n == rows {
+            copy.put(text.as_bytes())?;
+            text.clear();
+            done(n)?;
+        }
+    }
+    let written = copy.finish()?;
+    if written != rows {
+        bail!("pgbench_{table} has {written} rows after filling, not {rows}");
+    }
+    Ok(())
+}
+
+fn generate_there(args: &PgbenchArgs, session: &mut Session) -> Result<()> {
+    truncate(session)?;
+    let branches = u64::from(scale(args));
+    session.execute(&format!(
+        "insert into pgbench_branches(bid,bbalance) select bid, 0 from generate_series(1, {branches}) as bid"
+    ))?;
+    session.execute(&format!(
+        "insert into pgbench_tellers(tid,bid,tbalance) select tid, (tid - 1) / {TELLERS} + 1, 0 from generate_series(1, {}) as tid",
+        branches * TELLERS
+    ))?;
+    session.execute(&format!(
+        "insert into pgbench_accounts(aid,bid,abalance,filler) select aid, (aid - 1) / {ACCOUNTS} + 1, 0, '' from generate_series(1, {}) as aid",
+        branches * ACCOUNTS
+    ))?;
+    session.execute("commit")?;
+    Ok(())
+}
+
+fn foreign_keys(session: &mut Session) -> Result<()> {
+    for (table, name, column, other) in [
+        ("tellers", "tellers_bid", "bid", "branches"),
+        ("accounts", "accounts_bid", "bid", "branches"),
+        ("history", "history_bid", "bid", "branches"),
+        ("history", "history_tid", "tid", "tellers"),
+        ("history", "history_aid", "aid", "accounts"),
+    ] {
+        session.execute(&format!(
+            "alter table pgbench_{table} add constraint pgbench_{name}_fkey foreign key ({column}) references pgbench_{other}"
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! `pgassay pgbench` beside the real pgbench: the same lines in the same order, the same exit
+//! codes, the same shape of log, and tables that are the same.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::{Bench, bench};
+
+fn ours() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pgassay"));
+    command.arg("pgbench");
+    command
+}
+
+fn theirs(bench: &Bench) -> Command {
+    Command::new(bench.cluster.installation().tool("pgbench"))
+}
+
+fn run(mut command: Command, bench: &Bench, args: &[&str], directory: &Path) -> Output {
+    command
+        .args(args)
+        .arg(bench.cluster.conninfo())
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+/// A text with every number replaced, so that shapes can be compared.
+fn shape(line: &str) -> String {
+    let mut out = String::new();
+    let mut in_number = false;
+    for c in line
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+    {
+        let digit = c.is_ascii_digit() || (in_number && c == '.');
+        if digit && !in_number {
+            out.push('#');
+        } else if !digit {
+            out.push(c);
+        }
+        in_number = digit;
+    }
+    out
+}
+
+fn lines(output: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(output)
+        .lines()
+        .skip(1) // whose program it is
+        .map(shape)
+        .collect()
+}
+
+fn directory(name: &str) -> std::path::PathBuf {
+    let path = std::env::temp_dir().join(format!("pga-command-{name}-{}", std::process::id()));
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// Each line of pgbench's summary is a line of ours, in the same order; what we add stands between.
+#[test]
+fn the_summary_has_pgbenchs_lines() {
+    let bench = bench();
+    let dir = directory("summary");
+    fs::write(
+        dir.join("two.sql"),
+        "\\set a random(1, 9)\nSELECT :a;\nSELECT 2;\n",
+    )
+    .unwrap();
+    for args in [
+        "-n -t 5",
+        "-n -S -c 3 -j 2 -t 5 -M prepared",
+        "-n -S -T 1 -c 2 -M extended",
+        "-n -N -t 5 -r",
+        "-n -f two.sql@3 -b select-only@1 -t 20 -r",
+        "-n -S -t 10 -C",
+        "-n -S -t 10 -R 100",
+        "-n -S -t 10 -R 100 -L 500 --max-tries=3 --failures-detailed -r",
+        "-n -S -t 10 -L 500",
+        "-v -t 3",
+    ] {
+        let args: Vec<&str> = args.split(' ').collect();
+        let (o, t) = (
+            run(ours(), &bench, &args, &dir),
+            run(theirs(&bench), &bench, &args, &dir),
+        );
+        assert!(
+            t.status.success(),
+            "{args:?} {}",
+            String::from_utf8_lossy(&t.stderr)
+        );
+        assert_eq!(
+            o.status.code(),
+            t.status.code(),
+            "{}",
+            String::from_utf8_lossy(&o.stderr)
+        );
+        let ours = lines(&o.stdout);
+        let mut rest = ours.iter();
+        for line in lines(&t.stdout) {
+            // The longest lag and the deviation of what had no spread are said in other words.
+            let line = line.replace(" (max #) ms", " ms");
+            assert!(
+                rest.any(|l| *l == line),
+                "{args:?}: no line {line:?} in\n{}",
+                ours.join("\n")
+            );
+        }
+    }
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn mistakes_end_with_pgbenchs_codes() {
+    let bench = bench();
+    let dir = directory("codes");
+    fs::write(dir.join("fails.sql"), "SELECT 1/0;\n").unwrap();
+    fs::write(dir.join("broken.sql"), "\\set a 1 +\n").unwrap();
+    fs::write(dir.join("divides.sql"), "\\set a 1 / 0\nSELECT 1;\n").unwrap();
+    fs::write(dir.join("empty.sql"), "-- nothing\n").unwrap();
+    for args in [
+        "-n -f fails.sql -t 2",
+        "-n -f broken.sql -t 2",
+        "-n -f divides.sql -t 2",
+        "-n -f empty.sql -t 2",
+        "-n -f nowhere.sql",
+        "-n -t 1 -T 1",
+        "-n -b nosuch",
+        "-n -b s",
+        "-n -c 0",
+        "-n -t 0",
+        "-n -M sideways",
+        "-n -S -t 1 --sampling-rate=0.5",
+        "-n -S -t 1 --aggregate-interval=1",
+        "-n -S -t 1 --max-tries=0",
+        "-n -S -t 1 -f fails.sql@x",
+        "-n -S -t 1 -D 1a=2",
+        "-n -S -t 1 --random-seed=abc",
+        "-i -I dx",
+        "-i --partition-method=range",
+        "-i -F 5",
+        "-n -S -c 100 -t 1",
+        "--nosuch",
+    ] {
+        let args: Vec<&str> = args.split(' ').collect();
+        let (o, t) = (
+            run(ours(), &bench, &args, &dir),
+            run(theirs(&bench), &bench, &args, &dir),
+        );
+        let told = String::from_utf8_lossy(&o.stderr).into_owned();
+        assert_eq!(
+            o.status.code(),
+            t.status.code(),
+            "{args:?}\n ours: {told}\n theirs: {}",
+            String::from_utf8_lossy(&t.stderr)
+        );
+        assert!(told.contains("error"), "{args:?}: {told}");
+    }
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn the_logs_have_pgbenchs_shape() {
+    let bench = bench();
+    for (name, args) in [
+        ("plain", "-n -S -t 20 -c 2 -j 2 -l"),
+        ("paced", "-n -S -t 20 -l -R 200 --max-tries=2"),
+        ("prefixed", "-n -S -t 20 -l --log-prefix=mine"),
+    ] {
+        let mut shapes = Vec::new();
+        for ours_turn in [true, false] {
+            let dir = directory(name);
+            let command = if ours_turn { ours() } else { theirs(&bench) };
+            let args: Vec<&str> = args.split(' ').collect();
+            let output = run(command, &bench, &args, &dir);
+            assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            let mut files: Vec<(String, Vec<String>)> = fs::read_dir(&dir)
+                .unwrap()
+                .map(|entry| {
+                    let path = entry.unwrap().path();
+                    let text = fs::read_to_string(&path).unwrap();
+                    let name = shape(&path.file_name().unwrap().to_string_lossy());
+                    (name, text.lines().map(shape).collect())
+                })
+                .collect();
+            files.sort();
+            shapes.push(files);
+            fs::remove_dir_all(&dir).unwrap();
+        }
+        assert_eq!(shapes[0], shapes[1], "{name}");
+    }
+    // Aggregated: every transaction is in one line.
+    let dir = directory("aggregated");
+    let args = ["-n", "-S", "-T", "2", "-l", "--aggregate-interval=1"];
+    let output = run(ours(), &bench, &args, &dir);
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let file = fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(file).unwrap();
+    let sum: u64 = text
+        .lines()
+        .map(|line| line.split(' ').nth(1).unwrap().parse::<u64>().unwrap())
+        .sum();
+    let processed: u64 = stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("number of transactions actually processed: "))
+        .and_then(|n| n.parse().ok())
+        .unwrap();
+    assert!(
+        (processed..=processed + 1).contains(&sum),
+        "{sum} {processed}"
+    );
+    assert!(text.lines().count() >= 2);
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn the_tables_are_pgbenchs() {
+    let bench = bench();
+    let dir = directory("tables");
+    let digest = "SELECT md5(string_agg(x, ';' ORDER BY x)) FROM (
+        SELECT c.relname || ' ' || c.relkind::text || ' ' || c.relpersistence::text || ' ' || coalesce(array_to_string(c.reloptions, ','), '') || ' ' ||
+          coalesce(pg_get_expr(c.relpartbound, c.oid), '') || coalesce(string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull, ',' ORDER BY a.attnum), '') AS x
+        FROM pg_class c LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+        WHERE c.relname LIKE 'pgbench%' AND c.relnamespace = 'public'::regnamespace GROUP BY c.oid
+        UNION ALL SELECT conname || pg_get_constraintdef(oid) FROM pg_constraint WHERE conname LIKE 'pgbench%'
+        UNION ALL SELECT 'accounts ' || count(*) || ' ' || sum(aid) || ' ' || sum(bid) || ' ' || count(filler) FROM pgbench_accounts
+        UNION ALL SELECT 'tellers ' || count(*) || ' ' || sum(tid * bid) || ' ' || count(filler) FROM pgbench_tellers
+        UNION ALL SELECT 'branches ' || count(*) || ' ' || sum(bid) || ' ' || count(filler) FROM pgbench_branches) t";
+    for args in [
+        "-i -q -s 2",
+        "-i -q -F 80 --unlogged-tables",
+        "-i -q --partitions=3 --foreign-keys",
+        "-i -q --partitions=2 --partition-method=hash -n",
+        "-i -q -I dtGvp",
+        "-i -q", // last, for the other tests
+    ] {
+        let args: Vec<&str> = args.split(' ').collect();
+        let t = run(theirs(&bench), &bench, &args, &dir);
+        assert!(t.status.success());
+        let wanted = bench.ask(digest);
+        let o = run(ours(), &bench, &args, &dir);
+        assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+        assert_eq!(bench.ask(digest), wanted, "{args:?}");
+    }
+    fs::remove_dir_all(&dir).unwrap();
+}
