@@ -500,4 +500,77 @@ mod tests {
         assert!(failure.is_fatal());
         assert_eq!(failure.code(), "57P01");
     }
+
+    mod properties {
+        use super::*;
+        use proptest::prelude::*;
+
+        /// What comes of pieces fed one after the other.
+        fn play(
+            pieces: &[&[u8]],
+            requests: u32,
+            capture: bool,
+        ) -> (Vec<Exchange>, Option<WireError>) {
+            let mut wire = Wire::default();
+            for _ in 0..requests {
+                wire.expect(capture);
+            }
+            let mut ended = Vec::new();
+            for piece in pieces {
+                let mut rest = *piece;
+                loop {
+                    match wire.feed(rest) {
+                        Ok(Fed::More) => break,
+                        Ok(Fed::Ready(used)) => {
+                            rest = &rest[used..];
+                            ended.push(wire.take(wire.status()));
+                        }
+                        Err(error) => return (ended, Some(error)),
+                    }
+                }
+            }
+            (ended, None)
+        }
+
+        /// Messages that could come, with bodies that may be anything.
+        fn messages() -> impl Strategy<Value = Vec<u8>> {
+            let kind = prop::sample::select(b"ZZZCTDEN12tnSIsAx3GK\0".to_vec());
+            let one = (
+                kind,
+                prop::collection::vec(any::<u8>(), 0..40),
+                any::<bool>(),
+            )
+                .prop_map(|(kind, body, honest)| {
+                    if kind == b'Z' && honest {
+                        message(b'Z', b"I")
+                    } else {
+                        message(kind, &body)
+                    }
+                });
+            prop::collection::vec(one, 0..8).prop_map(|all| all.concat())
+        }
+
+        proptest! {
+            #[test]
+            fn where_bytes_are_cut_does_not_matter(
+                mut bytes in messages(),
+                garbage in prop::collection::vec(any::<u8>(), 0..20),
+                cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+                requests in 0u32..4,
+                capture: bool,
+            ) {
+                bytes.extend_from_slice(&garbage);
+                let mut places: Vec<usize> =
+                    cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+                places.extend([0, bytes.len()]);
+                places.sort_unstable();
+                let pieces: Vec<&[u8]> =
+                    places.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+                prop_assert_eq!(
+                    play(&[&bytes], requests, capture),
+                    play(&pieces, requests, capture)
+                );
+            }
+        }
+    }
 }

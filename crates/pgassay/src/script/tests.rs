@@ -327,3 +327,89 @@ fn the_builtin_scripts_compile() {
     assert!(find_builtin("s").unwrap_err().contains("ambiguous"));
     assert_eq!(find_builtin("tp").unwrap().name, "tpcb-like");
 }
+
+mod properties {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Pieces of which scripts are made, and what does not belong into one.
+    const PIECES: &[&str] = &[
+        "\\set ",
+        "\\if ",
+        "\\elif ",
+        "\\else",
+        "\\endif",
+        "\\sleep ",
+        "\\gset ",
+        "\\aset",
+        "\\shell ",
+        "\\setshell ",
+        "\\startpipeline",
+        "\\syncpipeline",
+        "\\endpipeline",
+        "\n",
+        "\\\n",
+        ";",
+        "\\;",
+        "SELECT ",
+        ":a",
+        "::",
+        ":",
+        "'",
+        "\"",
+        "$$",
+        "$x$",
+        "/*",
+        "*/",
+        "--",
+        "(",
+        ")",
+        "1",
+        "9e9",
+        ".5",
+        " + ",
+        "-",
+        "case when ",
+        " then ",
+        " end ",
+        "abs(",
+        "random(",
+        ",",
+        " is null",
+        "not ",
+        "~",
+        "BEGIN ATOMIC ",
+        "create function ",
+        "END",
+        "é",
+        "\0",
+        "\r\n",
+        "\t",
+        "a",
+        "E'\\''",
+        "1000us",
+    ];
+
+    proptest! {
+        #[test]
+        fn whatever_a_script_holds_it_compiles_or_says_where_not(
+            picks in prop::collection::vec(prop::sample::select(PIECES), 0..40),
+        ) {
+            let text = picks.concat();
+            match compile(&text) {
+                Err(error) => {
+                    prop_assert!(error.line >= 1 && error.line <= text.matches('\n').count() + 1);
+                    prop_assert!(error.column >= 1);
+                }
+                Ok(program) => {
+                    let commands = &program.scripts()[0].commands;
+                    for command in commands {
+                        if let Command::If { otherwise, .. } | Command::Elif { otherwise, .. } = command {
+                            prop_assert!(*otherwise < commands.len());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

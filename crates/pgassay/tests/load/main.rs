@@ -3,7 +3,11 @@
 
 mod against_pgbench;
 mod bad_peer;
+mod encrypted;
 mod many;
+#[path = "../pg_support/mod.rs"]
+mod pg_support;
 mod pgbench_command;
 mod real;
+mod same_work;
 mod support;
