@@ -121,15 +121,14 @@ mod tests {
         }
         let mut command = Command::new("sleep");
         command.arg("60").stdin(Stdio::null()).stdout(Stdio::null());
-        let child = spawn(command, Signal::KILL).unwrap();
+        let mut child = spawn(command, Signal::KILL).unwrap();
         std::fs::write(
             std::env::var_os("PGASSAY_SYS_HELPER").unwrap(),
             format!("{}\n", child.id()),
         )
         .unwrap();
-        loop {
-            std::thread::park();
-        }
+        // Killed while it waits.
+        child.wait().unwrap();
     }
 
     #[test]

@@ -188,7 +188,7 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
         return gathered;
     }
     let debug = debug_file(&bytes, &source.path);
-    let debug = debug.as_ref().map(|d| &**d);
+    let debug = debug.as_deref();
     match inspect_elf(&source.name, &bytes, &Options { threads, debug }) {
         Ok(binary) => {
             let facts = source
