@@ -419,6 +419,7 @@ fn arm_verdict(binary: &Binary, cpu: &Features, flag_byte: Option<u8>, verdict: 
         verdict.runs = "not known whether this CPU has LSE".into();
         return;
     };
+    let sites = format!("{outline} call site{}", if outline == 1 { "" } else { "s" });
     let outline_cost = "a call, a load of the flag byte and a branch on it, for each atomic";
     match (outline > 0, lse > 0, llsc > 0, has_lse) {
         (true, _, _, true) => {
@@ -427,7 +428,7 @@ fn arm_verdict(binary: &Binary, cpu: &Features, flag_byte: Option<u8>, verdict: 
             } else {
                 Path::OutlineLse
             };
-            verdict.runs = format!("{outline} call sites reach LSE through outline helpers");
+            verdict.runs = format!("{sites} reach LSE through outline helpers");
             verdict.cost = outline_cost.into();
             verdict.sources.push(GCC_MANUAL.into());
             if let Some((flag, gcc)) = cpu.flag {
@@ -442,8 +443,7 @@ fn arm_verdict(binary: &Binary, cpu: &Features, flag_byte: Option<u8>, verdict: 
             } else {
                 Path::OutlineLlsc
             };
-            verdict.runs =
-                format!("{outline} call sites reach exclusive loops through outline helpers");
+            verdict.runs = format!("{sites} reach exclusive loops through outline helpers");
             verdict.cost = outline_cost.into();
             verdict.sources.push(GCC_MANUAL.into());
         }

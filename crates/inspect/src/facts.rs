@@ -220,8 +220,9 @@ pub fn postgres_facts(image: &Image<'_>) -> (Option<PostgresFacts>, Vec<Recorded
                 }
             }
         }
-        is_server |= memmem::find(data, b"\0postmaster.pid\0").is_some()
-            && memmem::find(data, b"\0shared_buffers\0").is_some();
+        // No NUL before them: a linker may keep a constant as the end of a longer one.
+        is_server |= memmem::find(data, b"postmaster.pid\0").is_some()
+            && memmem::find(data, b"shared_buffers\0").is_some();
     }
     if !is_server {
         return (None, Vec::new());

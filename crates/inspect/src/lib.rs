@@ -141,13 +141,13 @@ fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary
     let mut build = facts::build_facts(image);
     let (postgres, flags) = facts::postgres_facts(image);
     build.flags.extend(flags);
-    if build.compilers.is_empty()
-        && let Some(text) = postgres.as_ref().and_then(|p| p.version_text.as_deref())
+    // The server's own word goes first: `.comment` names the start-up files' compiler too.
+    if let Some(text) = postgres.as_ref().and_then(|p| p.version_text.as_deref())
         && let Some((_, compiler)) = text.split_once("compiled by ")
     {
         build
             .compilers
-            .push(compiler.trim_end_matches(", 64-bit").to_string());
+            .insert(0, compiler.trim_end_matches(", 64-bit").to_string());
     }
 
     let atomics = account(image, &bounds, scan.inside.atomics, scan.outside);

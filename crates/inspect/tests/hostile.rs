@@ -215,27 +215,3 @@ fn one_damaged_member_leaves_the_others() {
     assert_eq!(problems.len(), 3, "{problems:?}");
     assert!(problems.iter().any(|p| p.contains("bzip2")), "{problems:?}");
 }
-
-#[test]
-fn found_by_fuzzing_and_fixed() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/regressions");
-    let limits = Limits {
-        entries: 200,
-        entry_bytes: 1 << 20,
-        total_bytes: 4 << 20,
-        ..Limits::default()
-    };
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        let bytes = std::fs::read(entry.path()).expect("a regression input");
-        let _ = inspect_elf("x", &bytes, &ONE);
-        let _ = inspect_elf(
-            "x",
-            &bytes,
-            &Options {
-                threads: 1,
-                debug: Some(&bytes),
-            },
-        );
-        let _ = walked(&bytes, &limits);
-    }
-}
