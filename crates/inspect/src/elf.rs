@@ -153,10 +153,7 @@ impl<'d> Image<'d> {
         if image.kind == FileKind::Object {
             // Every section of an object file starts at address 0; what the linker will add
             // (helpers, veneers) is not there yet.
-            return Err(Error::Damaged(
-                "an object file that was not linked; inspect the program or library made from it"
-                    .into(),
-            ));
+            return Err(Error::Unlinked);
         }
         image.find_code();
         Ok(image)

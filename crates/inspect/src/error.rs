@@ -17,6 +17,9 @@ pub enum Error {
     /// A core dump: it holds memory, not a program.
     #[error("a core dump; inspect the executable that it came from")]
     CoreDump,
+    /// An object file or a static library: the linker's part (helpers, veneers) is not there yet.
+    #[error("not linked yet; inspect the program or library that it is linked into")]
+    Unlinked,
     /// A container could not be read.
     #[error("damaged or unreadable archive: {0}")]
     Archive(String),

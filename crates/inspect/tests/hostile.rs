@@ -39,7 +39,7 @@ fn what_is_no_program_is_named_for_what_it_is() {
     object[16] = 1;
     assert!(matches!(
         inspect_elf("x", &object, &ONE),
-        Err(Error::Damaged(_))
+        Err(Error::Unlinked)
     ));
 }
 

@@ -127,9 +127,7 @@ pub fn ar(
         }
         io::copy(&mut body, &mut io::sink()).map_err(|e| walker.budget.explain(e))?;
         if objects {
-            return Err(Error::Archive(
-                "a static library; inspect the program or library it is linked into".into(),
-            ));
+            return Err(Error::Unlinked);
         }
     }
 }

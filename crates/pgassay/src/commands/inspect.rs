@@ -50,6 +50,13 @@ pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
     }
     let gathered = gather::inspect_all(&sources);
     problems.extend(gathered.problems);
+    if gathered.files.is_empty() && problems.is_empty() {
+        problems.push(Problem {
+            path: args.inputs.join(" "),
+            error: "holds no linked ELF file".into(),
+            named: true,
+        });
+    }
     let diff = match (args.diff, gathered.files.as_slice()) {
         (false, _) => None,
         (true, [a, b]) => Some(diff(&a.0, &b.0)),

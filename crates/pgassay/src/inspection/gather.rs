@@ -165,12 +165,15 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
                     },
                 ) {
                     Ok(binary) => gathered.files.push((binary, None)),
+                    // Packages for developers are full of them.
+                    Err(Error::Unlinked) => {}
                     Err(error) => gathered.problems.push(Problem {
                         path: name.to_string(),
                         error: error.to_string(),
                         named: false,
                     }),
                 },
+                Found::Problem(Error::Unlinked) if name != source.name => {}
                 Found::Problem(error) => gathered.problems.push(Problem {
                     path: name.to_string(),
                     error: error.to_string(),
@@ -198,7 +201,7 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
             gathered.files.push((binary, facts));
         }
         // In a directory or a process most files are no programs.
-        Err(Error::NotElf | Error::Empty) if !source.named => {}
+        Err(Error::NotElf | Error::Empty | Error::Unlinked) if !source.named => {}
         Err(Error::NotElf) => {
             fail(
                 &source.name,
