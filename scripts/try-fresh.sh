@@ -41,6 +41,7 @@ deb $mirror $suite-updates main
 deb $mirror-security $suite-security main
 LIST
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+echo "127.0.0.1 localhost $(uname -n)" >"$root/etc/hosts"
 # A machine behind an intercepting proxy has its authority; so has the new one.
 own_authorities=$(ls /usr/local/share/ca-certificates/*.crt 2>/dev/null || true)
 if [ -n "$own_authorities" ]; then
