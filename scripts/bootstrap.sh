@@ -169,7 +169,7 @@ if [ "$purpose" = test ]; then
     if [[ $bin = /usr/lib/postgresql/*/bin ]]; then
         [ -x "$bin/psql" ] || missing "psql" "postgresql-client-$major"
         [ -x "$bin/pgbench" ] || missing "pgbench" "postgresql-$major"
-        [ -f "/usr/lib/postgresql/$major/lib/pgxs/src/makefiles/pgxs.mk" ] ||
+        [ -f "/usr/include/postgresql/$major/server/postgres.h" ] ||
             missing "the server's headers, for the extension" "postgresql-server-dev-$major"
     fi
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing "PgBouncer, a pooler to connect through" pgbouncer

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tested=0
 for pg_config in /usr/lib/postgresql/*/bin/pg_config /usr/local/pgsql/bin/pg_config "$(command -v pg_config || true)"; do
-    [ -x "$pg_config" ] && [ -f "$("$pg_config" --pgxs)" ] || continue
+    [ -x "$pg_config" ] && [ -f "$("$pg_config" --includedir-server)/postgres.h" ] || continue
     # Debian's pg_config in PATH is the newest of those by the number.
     bin=$("$pg_config" --bindir)
     case " ${seen:-} " in *" $bin "*) continue ;; esac
@@ -15,6 +15,6 @@ for pg_config in /usr/lib/postgresql/*/bin/pg_config /usr/local/pgsql/bin/pg_con
     tested=$((tested + 1))
 done
 [ $tested -gt 0 ] || {
-    echo "no PostgreSQL with headers (PGXS) was found for the extension's tests" >&2
+    echo "no PostgreSQL with its headers was found for the extension's tests" >&2
     exit 1
 }
