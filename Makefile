@@ -31,23 +31,24 @@ test: ## all tests, formatting, clippy, documentation, the extension's tests
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	scripts/test-extension.sh
 
-bench: build ## client CPU against pgbench, alternating
-	bench/client-cpu.sh
+bench: build ## client CPU against pgbench, and inspect against objdump, alternating
+	$(CARGO) --with bench/client-cpu.sh
+	bench/inspect.sh $(PROGRAM)
 
-soak: build ## hours of load, for leaks
+soak: build ## an hour of runs, for memory that grows and things left behind
 	bench/soak.sh
 
 fuzz: ## a minute for each parser of foreign bytes
 	scripts/fuzz.sh
 
-corpus: build ## inspect's answers over many distributions' packages
-	scripts/corpus.sh
+corpus: build ## inspect against objdump over published packages and own builds
+	$(CARGO) --with scripts/corpus.sh
 
 calibrate: ## how often a comparison is wrong, by simulation
-	bench/calibrate.sh
+	$(CARGO) --with bench/calibrate.sh
 
-purity: ## how much of a primitive's time is the primitive
-	bench/purity.sh
+purity: ## how much of a primitive's time is the primitive, by CPU samples
+	pg_config=$$(scripts/postgres-with-symbols.sh) && bench/purity.sh "$$pg_config"
 
 man: build ## the manual page and completions, below target/
 	mkdir -p target/man

@@ -4,6 +4,8 @@
 #
 #   scripts/cargo.sh ARGS...     exit code 3 where there is none
 #   scripts/cargo.sh --which     says which one, and its version
+#   scripts/cargo.sh --with COMMAND ARGS...
+#                                runs a command that calls cargo itself
 #
 # The version wanted is `rust-version` of Cargo.toml; no toolchain is pinned,
 # because distributions' Rust is as good as rustup's.
@@ -35,6 +37,10 @@ for attempt in path home stable; do
         if [ "${1:-}" = --which ]; then
             echo "$(command -v cargo) $version"
             exit 0
+        fi
+        if [ "${1:-}" = --with ]; then
+            shift
+            exec "$@"
         fi
         exec cargo "$@"
     fi
