@@ -65,7 +65,7 @@ impl Variant {
             title.push_str(&self.variant);
         }
         if self.idle > 0 {
-            title.push_str(&format!(", {} idle sessions beside", self.idle));
+            title.push_str(&format!(", {} idle", self.idle));
         }
         title
     }

@@ -84,6 +84,9 @@ impl Sessions {
         call_us: u32,
     ) -> anyhow::Result<Vec<SessionOutcome>> {
         let handle = self.resize(count, call.idle as usize)?;
+        if let Some(statement) = call.beforehand() {
+            self.keeper.execute(&statement)?;
+        }
         let results: Vec<anyhow::Result<SessionOutcome>> = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .load

@@ -51,6 +51,13 @@ impl Call {
         }
     }
 
+    /// What is done before each trial, outside of it: WAL that an earlier trial
+    /// left to be written is no part of this one.
+    pub fn beforehand(&self) -> Option<String> {
+        (self.primitive == "wal-insert")
+            .then(|| format!("SELECT {SCHEMA}.wal_insert(count => 1, flush => true)"))
+    }
+
     /// The statement that a session sends.
     pub fn statement(&self, arena: i64, slot: usize, seed: u64, call_us: u32) -> String {
         let function = self.primitive.replace('-', "_");
@@ -160,31 +167,31 @@ const CALLS: &[Call] = &[
     },
     call!(
         "wal-insert",
-        "64 bytes",
+        "unflushed",
         "",
         "One record of 64 bytes inserted into the WAL buffers through the insertion locks; written out as they fill, never flushed."
     ),
     call!(
         "wal-insert",
-        "64 bytes, flushed",
+        "flushed",
         ", flush => true",
         "One record of 64 bytes inserted and flushed to disk, as a commit does."
     ),
     call!(
         "atomics",
-        "compare-and-swap, one word",
+        "swap, one word",
         "",
         "One word that all sessions share, read and changed by compare-and-swap."
     ),
     call!(
         "atomics",
-        "fetch-and-add, one word",
+        "add, one word",
         ", operation => 'add32'",
         "One word that all sessions share, changed by fetch-and-add."
     ),
     call!(
         "atomics",
-        "compare-and-swap, own words",
+        "swap, own words",
         ", placement => 'padded'",
         "A word of each session's own, on a cache line of its own: what the instruction costs without contention."
     ),
