@@ -9,6 +9,11 @@ set -euo pipefail
 
 pg_config=${1:-pg_config}
 other=${2:-}
+major() { "$1" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/'; }
+if [ -n "$other" ] && [ "$(major "$other")" = "$(major "$pg_config")" ]; then
+	echo "check.sh: $other is of the same major version" >&2
+	exit 2
+fi
 source_dir=$(cd "$(dirname "$0")" && pwd)
 bin=$("$pg_config" --bindir)
 work=$(mktemp -d /var/tmp/pgassay-check.XXXXXX)
@@ -46,6 +51,7 @@ listen_addresses = ''
 port = 5432
 fsync = off
 max_connections = 100
+dynamic_shared_memory_type = mmap
 restart_after_crash = on
 EOF
 "${as_server[@]}" "$bin/pg_ctl" -D data -l server.log -w start >/dev/null
