@@ -1,15 +1,11 @@
 //! How a client goes on: the script's interpreter, and what follows from answers and failures.
 
-use std::process::{Command as Process, Stdio};
-
 use super::client::{self, Phase, Prepared, Wait};
 use super::encode::{self, Protocol};
 use super::options::OnError;
 use super::wire::{Captured, Exchange, Failure, TxStatus};
 use super::worker::Worker;
-use crate::script::{
-    Capture, Command, Scope, ShellWord, SleepTime, Slot, Value, Var, leading_int, valid_name,
-};
+use crate::script::{Capture, Command, Var, valid_name};
 
 impl Worker<'_> {
     /// Lets a client run until it has to wait for something.
@@ -218,7 +214,7 @@ impl Worker<'_> {
         }
     }
 
-    fn command_done(&mut self, i: usize) {
+    pub(super) fn command_done(&mut self, i: usize) {
         if self.tally.per_command() {
             self.forget_now();
             let now = self.now();
@@ -461,7 +457,7 @@ impl Worker<'_> {
     }
 
     /// Stops the client: its script can't go on.
-    fn abort(&mut self, i: usize, reason: &str) {
+    pub(super) fn abort(&mut self, i: usize, reason: &str) {
         let client = &self.clients[i];
         self.say(&format!(
             "client {} aborted in command {} of script {}; {reason}",
@@ -474,155 +470,6 @@ impl Worker<'_> {
     pub(super) fn say(&self, message: &str) {
         if let Some(listener) = &self.shared.options.listener {
             listener(message);
-        }
-    }
-
-    /// The value of an expression; a client whose expression has none is stopped.
-    fn evaluate(&mut self, i: usize, expr: &crate::script::Expr) -> Option<Value> {
-        let listener = &self.shared.options.listener;
-        let client = &mut self.clients[i];
-        let (script, command) = (client.script, client.command + 1);
-        let mut debug = |value: Value| {
-            if let Some(listener) = listener {
-                let kind = value.kind();
-                let shown = match value {
-                    Value::Null => kind.to_owned(),
-                    value => format!("{kind} {value}"),
-                };
-                listener(&format!(
-                    "debug(script={script},command={command}): {shown}"
-                ));
-            }
-        };
-        let mut scope = Scope {
-            vars: &client.vars,
-            names: self.shared.program.symbols().names(),
-            random: &mut client.random,
-            debug: &mut debug,
-            stack: &mut self.stack,
-        };
-        match expr.evaluate(&mut scope) {
-            Ok(value) => Some(value),
-            Err(error) => {
-                self.abort(i, &format!("evaluation of meta-command failed: {error}"));
-                None
-            }
-        }
-    }
-
-    /// `\if`: where the test fails, the next `\elif` is tried, or what follows `\else` or `\endif`
-    /// runs.
-    fn test(&mut self, i: usize, condition: &crate::script::Expr, otherwise: usize) {
-        let Some(value) = self.evaluate(i, condition) else {
-            return;
-        };
-        if value.holds() {
-            self.command_done(i);
-            return;
-        }
-        let shared = self.shared;
-        let mut target = otherwise;
-        loop {
-            self.clients[i].command = target;
-            let script = self.clients[i].script;
-            match shared.program.scripts()[script].commands.get(target) {
-                Some(Command::Elif {
-                    condition,
-                    otherwise,
-                    ..
-                }) => {
-                    let Some(value) = self.evaluate(i, condition) else {
-                        return;
-                    };
-                    if value.holds() {
-                        self.clients[i].command = target + 1;
-                        return;
-                    }
-                    target = *otherwise;
-                }
-                _ => {
-                    self.clients[i].command = target + 1;
-                    return;
-                }
-            }
-        }
-    }
-
-    /// The microseconds of a `\sleep`.
-    fn sleep_time(&mut self, i: usize, time: &SleepTime) -> Option<i64> {
-        match time {
-            SleepTime::Micros(micros) => Some(*micros),
-            SleepTime::Var(slot, unit) => {
-                let mut text = Vec::new();
-                let set = self.clients[i].vars[*slot as usize].write_text(&mut text);
-                let text = String::from_utf8_lossy(&text);
-                let number = leading_int(&text);
-                if !set {
-                    let name = self.shared.program.symbols().names()[*slot as usize].clone();
-                    self.abort(i, &format!("sleep: undefined variable \"{name}\""));
-                    return None;
-                }
-                if number == 0 && !text.starts_with(|c: char| c.is_ascii_digit()) {
-                    let message = format!("sleep: invalid sleep time \"{text}\"");
-                    self.abort(i, &message);
-                    return None;
-                }
-                Some(number.saturating_mul(*unit))
-            }
-        }
-    }
-
-    /// Runs a shell command; the thread waits for it, as pgbench's does.
-    fn shell(&mut self, i: usize, words: &[ShellWord], into: Option<Slot>) {
-        let mut line = Vec::new();
-        for (n, word) in words.iter().enumerate() {
-            if n > 0 {
-                line.push(b' ');
-            }
-            match word {
-                ShellWord::Text(text) => line.extend_from_slice(text.as_bytes()),
-                ShellWord::Var(slot) => {
-                    if !self.clients[i].vars[*slot as usize].write_text(&mut line) {
-                        let name = &self.shared.program.symbols().names()[*slot as usize];
-                        let message = format!("shell: undefined variable \":{name}\"");
-                        self.abort(i, &message);
-                        return;
-                    }
-                }
-            }
-        }
-        let line = String::from_utf8_lossy(&line).into_owned();
-        let mut process = Process::new("/bin/sh");
-        process.arg("-c").arg(&line).stdin(Stdio::null());
-        let outcome = match into {
-            None => match process.status() {
-                Ok(status) if status.success() => Ok(()),
-                Ok(status) => Err(format!("shell command failed ({status}): {line}")),
-                Err(error) => Err(format!("could not launch shell command: {error}")),
-            },
-            Some(slot) => match process.stderr(Stdio::inherit()).output() {
-                Err(error) => Err(format!("could not launch shell command: {error}")),
-                Ok(output) => {
-                    let text = String::from_utf8_lossy(&output.stdout);
-                    let first = text.lines().next().unwrap_or("");
-                    match first.trim().parse::<i64>() {
-                        Ok(value) => {
-                            // pgbench keeps a C int.
-                            let value = Value::Int(i64::from(value as i32));
-                            self.clients[i].vars[slot as usize] = Var::Value(value);
-                            Ok(())
-                        }
-                        Err(_) => Err(format!(
-                            "shell command must return an integer (not \"{first}\")"
-                        )),
-                    }
-                }
-            },
-        };
-        self.forget_now();
-        match outcome {
-            Ok(()) => self.command_done(i),
-            Err(reason) => self.abort(i, &reason),
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::io;
 
 use super::wire::{Failure, TxStatus, Wire};
+use super::worker::Shared;
 use crate::pg::{Conninfo, RawConnection, Transport};
-use crate::script::{Random, Var};
+use crate::script::{Random, Value, Var};
 
 /// What a client does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,4 +169,30 @@ impl Drop for Client {
 pub(super) fn connect(conninfo: &Conninfo) -> Result<RawConnection, String> {
     let session = crate::pg::connect(conninfo).map_err(|error| error.to_string())?;
     session.into_transport().map_err(|error| error.to_string())
+}
+
+/// A client's variables at the start of a slice.
+pub(super) fn initial_vars(
+    shared: &Shared,
+    client: u32,
+    default_seed: i64,
+    random_seed: i64,
+) -> Vec<Var> {
+    let symbols = shared.program.symbols();
+    let mut vars = vec![Var::Unset; symbols.names().len()];
+    let mut set = |name: &str, var: Var| {
+        if let Some(slot) = symbols.find(name) {
+            vars[slot as usize] = var;
+        }
+    };
+    set("client_id", Var::Value(Value::Int(i64::from(client))));
+    set("default_seed", Var::Value(Value::Int(default_seed)));
+    set("random_seed", Var::Value(Value::Int(random_seed)));
+    for (name, value) in &shared.options.variables {
+        set(name, Var::Value(*value));
+    }
+    for (name, text) in &shared.options.texts {
+        set(name, Var::Text(text.as_str().into()));
+    }
+    vars
 }

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use super::client::Client;
+use super::client::{Client, initial_vars};
 use super::latency::Latency;
+use super::live::Live;
 use super::options::{Edge, Length, Options, Progress, SliceSpec};
 use super::result::SliceResult;
 use super::schedule::{Schedule, Starts};
 use super::tally;
-use super::worker::{Assignment, Control, Live, Shared, Statement, Worker, initial_vars};
+use super::worker::{Assignment, Control, Shared, Statement, Worker};
 use crate::pg::{ConnectError, Conninfo};
 use crate::script::{Command, Program, Random};
 

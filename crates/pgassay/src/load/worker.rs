@@ -22,13 +22,14 @@ use rustix::time::{
 };
 
 use super::client::{Client, Phase, Wait};
+use super::live::Live;
 use super::options::{Entry, Journal, Length, Options, Outcome, SliceSpec};
 use super::result::{CONNECTION, Calls, SliceResult};
 use super::schedule::Starts;
 use super::tally::{Ended, Tally};
-use super::wire::{Fed, TxStatus};
+use super::wire::TxStatus;
 use crate::pg::Conninfo;
-use crate::script::{Program, Random, Value, Var};
+use crate::script::{Program, Random, Value};
 
 /// How long a thread may sleep without looking at the stop flag.
 const ATTENTION: Duration = Duration::from_millis(40);
@@ -80,32 +81,6 @@ pub(super) struct Control {
     pub stop: Arc<AtomicBool>,
 }
 
-/// One thread's counters, read by the coordinating thread as they grow.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(super) struct Live {
-    pub transactions: AtomicU64,
-    pub failures: AtomicU64,
-    pub retries: AtomicU64,
-    pub skipped: AtomicU64,
-    /// The sums are doubles, by their bits.
-    pub latency: AtomicU64,
-    pub latency_squares: AtomicU64,
-    pub lag: AtomicU64,
-}
-
-impl Live {
-    /// Only this thread writes, so that no locked instruction is needed.
-    pub fn bump(counter: &AtomicU64, by: u64) {
-        counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
-    }
-
-    fn bump_sum(sum: &AtomicU64, by: f64) {
-        let grown = f64::from_bits(sum.load(Ordering::Relaxed)) + by;
-        sum.store(grown.to_bits(), Ordering::Relaxed);
-    }
-}
-
 /// A load thread during a slice.
 pub(super) struct Worker<'a> {
     pub shared: &'a Shared,
@@ -116,23 +91,23 @@ pub(super) struct Worker<'a> {
     pub starts: Option<Starts>,
     pub choose: Random,
     pub tally: Tally,
-    journal: Option<Box<dyn Journal>>,
+    pub(super) journal: Option<Box<dyn Journal>>,
     /// What the client being driven sends.
     pub out: BytesMut,
     /// Room for a statement's text.
     pub text: Vec<u8>,
     /// Room for an expression's operands.
     pub stack: Vec<Value>,
-    timers: BinaryHeap<Reverse<(u64, u32)>>,
+    pub(super) timers: BinaryHeap<Reverse<(u64, u32)>>,
     /// The clock, where it has been read since the last event.
-    now: Option<u64>,
+    pub(super) now: Option<u64>,
     /// Clients that are neither parked nor gone.
-    active: usize,
-    calls: Calls,
-    epoll: Option<OwnedFd>,
-    timer: Option<OwnedFd>,
-    timer_at: u64,
-    buffer: Vec<u8>,
+    pub(super) active: usize,
+    pub(super) calls: Calls,
+    pub(super) epoll: Option<OwnedFd>,
+    pub(super) timer: Option<OwnedFd>,
+    pub(super) timer_at: u64,
+    pub(super) buffer: Vec<u8>,
 }
 
 /// What a worker needs besides its clients.
@@ -389,146 +364,6 @@ impl<'a> Worker<'a> {
         self.now().saturating_sub(end) > self.shared.options.drain.as_nanos() as u64
     }
 
-    /// Adds a client's socket to epoll.
-    pub fn watch(&mut self, i: usize) -> io::Result<()> {
-        let (Some(epoll), Some(transport)) = (&self.epoll, &self.clients[i].transport) else {
-            return Ok(());
-        };
-        let data = epoll::EventData::new_u64(i as u64);
-        epoll::add(epoll, transport.as_fd(), data, Self::interest(false))?;
-        self.clients[i].watches_room = false;
-        Ok(())
-    }
-
-    fn interest(room: bool) -> epoll::EventFlags {
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        if room {
-            flags | epoll::EventFlags::OUT
-        } else {
-            flags
-        }
-    }
-
-    /// Sends what the client being driven has written, and what it could not send before.
-    fn send(&mut self, i: usize) {
-        let client = &mut self.clients[i];
-        let Some(transport) = &mut client.transport else {
-            self.out.clear();
-            return;
-        };
-        let waiting = !client.unsent.is_empty();
-        if waiting {
-            client.unsent.extend_from_slice(&self.out);
-            self.out.clear();
-        }
-        let bytes: &[u8] = if waiting { &client.unsent } else { &self.out };
-        let mut sent = 0;
-        let mut failed = false;
-        while sent < bytes.len() {
-            self.calls.send += 1;
-            match transport.write(&bytes[sent..]) {
-                Ok(n) => sent += n,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => {
-                    failed = true;
-                    break;
-                }
-            }
-        }
-        if waiting {
-            client.unsent.drain(..sent);
-        } else {
-            client.unsent.extend_from_slice(&self.out[sent..]);
-            self.out.clear();
-        }
-        if failed {
-            // Why is in what the server sent before it went.
-            client.unsent.clear();
-            self.readable(i, true);
-            return;
-        }
-        let mut wants_room = !client.unsent.is_empty();
-        if transport.is_tls() && transport.wants_write() {
-            wants_room |= transport.flush().is_err();
-        }
-        if wants_room != client.watches_room
-            && let Some(epoll) = &self.epoll
-        {
-            let data = epoll::EventData::new_u64(i as u64);
-            client.watches_room =
-                epoll::modify(epoll, transport.as_fd(), data, Self::interest(wants_room)).is_ok()
-                    && wants_room;
-        }
-    }
-
-    /// Reads what has come for a client and lets it go on. After the end was signalled it is read
-    /// to the end.
-    fn readable(&mut self, i: usize, to_the_end: bool) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        while let Some(transport) = &mut self.clients[i].transport {
-            self.calls.receive += 1;
-            match transport.read(&mut buffer) {
-                Ok(0) => {
-                    self.end_of_stream(i, "the server closed the connection");
-                    break;
-                }
-                Ok(n) => {
-                    self.now = None;
-                    let more = transport.has_buffered_plaintext();
-                    self.take_in(i, &buffer[..n]);
-                    if n < buffer.len() && !more && !to_the_end {
-                        break;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => {
-                    self.end_of_stream(i, &format!("the connection failed: {error}"));
-                    break;
-                }
-            }
-        }
-        self.buffer = buffer;
-        if !self.out.is_empty() {
-            self.send(i);
-        }
-    }
-
-    fn take_in(&mut self, i: usize, mut bytes: &[u8]) {
-        // All that has come is read before the client goes on: what follows the last answer that
-        // was asked for is no answer to what is asked next.
-        loop {
-            match self.clients[i].wire.feed(bytes) {
-                Ok(Fed::More) => break,
-                Ok(Fed::Ready(used)) => {
-                    bytes = &bytes[used..];
-                    let wire = &mut self.clients[i].wire;
-                    let status = wire.status();
-                    let exchange = wire.take(status);
-                    self.clients[i].status = status;
-                    self.answered(i, exchange);
-                    if bytes.is_empty() || self.clients[i].transport.is_none() {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    self.lose(i, &error.to_string());
-                    return;
-                }
-            }
-        }
-        self.drive(i);
-    }
-
-    fn end_of_stream(&mut self, i: usize, how: &str) {
-        let reason = match self.clients[i].wire.pending_failure() {
-            Some(failure) => format!("{how}: {failure}"),
-            None => how.to_owned(),
-        };
-        self.lose(i, &reason);
-    }
-
     /// The client's connection is gone, and with it the client.
     pub fn lose(&mut self, i: usize, reason: &str) {
         if self.clients[i].phase == Phase::Gone {
@@ -774,30 +609,4 @@ impl<'a> Worker<'a> {
         }
         self.tally.result.behind = behind;
     }
-}
-
-/// A client's variables at the start of a slice.
-pub(super) fn initial_vars(
-    shared: &Shared,
-    client: u32,
-    default_seed: i64,
-    random_seed: i64,
-) -> Vec<Var> {
-    let symbols = shared.program.symbols();
-    let mut vars = vec![Var::Unset; symbols.names().len()];
-    let mut set = |name: &str, var: Var| {
-        if let Some(slot) = symbols.find(name) {
-            vars[slot as usize] = var;
-        }
-    };
-    set("client_id", Var::Value(Value::Int(i64::from(client))));
-    set("default_seed", Var::Value(Value::Int(default_seed)));
-    set("random_seed", Var::Value(Value::Int(random_seed)));
-    for (name, value) in &shared.options.variables {
-        set(name, Var::Value(*value));
-    }
-    for (name, text) in &shared.options.texts {
-        set(name, Var::Text(text.as_str().into()));
-    }
-    vars
 }

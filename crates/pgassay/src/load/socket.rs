@@ -1,0 +1,150 @@
+//! A load thread's sockets: one send and one recv a statement.
+
+use std::io;
+
+use rustix::event::epoll;
+
+use super::wire::Fed;
+use super::worker::Worker;
+
+impl Worker<'_> {
+    /// Adds a client's socket to epoll.
+    pub fn watch(&mut self, i: usize) -> io::Result<()> {
+        let (Some(epoll), Some(transport)) = (&self.epoll, &self.clients[i].transport) else {
+            return Ok(());
+        };
+        let data = epoll::EventData::new_u64(i as u64);
+        epoll::add(epoll, transport.as_fd(), data, Self::interest(false))?;
+        self.clients[i].watches_room = false;
+        Ok(())
+    }
+
+    fn interest(room: bool) -> epoll::EventFlags {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        if room {
+            flags | epoll::EventFlags::OUT
+        } else {
+            flags
+        }
+    }
+
+    /// Sends what the client being driven has written, and what it could not send before.
+    pub fn send(&mut self, i: usize) {
+        let client = &mut self.clients[i];
+        let Some(transport) = &mut client.transport else {
+            self.out.clear();
+            return;
+        };
+        let waiting = !client.unsent.is_empty();
+        if waiting {
+            client.unsent.extend_from_slice(&self.out);
+            self.out.clear();
+        }
+        let bytes: &[u8] = if waiting { &client.unsent } else { &self.out };
+        let mut sent = 0;
+        let mut failed = false;
+        while sent < bytes.len() {
+            self.calls.send += 1;
+            match transport.write(&bytes[sent..]) {
+                Ok(n) => sent += n,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    failed = true;
+                    break;
+                }
+            }
+        }
+        if waiting {
+            client.unsent.drain(..sent);
+        } else {
+            client.unsent.extend_from_slice(&self.out[sent..]);
+            self.out.clear();
+        }
+        if failed {
+            // Why is in what the server sent before it went.
+            client.unsent.clear();
+            self.readable(i, true);
+            return;
+        }
+        let mut wants_room = !client.unsent.is_empty();
+        if transport.is_tls() && transport.wants_write() {
+            wants_room |= transport.flush().is_err();
+        }
+        if wants_room != client.watches_room
+            && let Some(epoll) = &self.epoll
+        {
+            let data = epoll::EventData::new_u64(i as u64);
+            client.watches_room =
+                epoll::modify(epoll, transport.as_fd(), data, Self::interest(wants_room)).is_ok()
+                    && wants_room;
+        }
+    }
+
+    /// Reads what has come for a client and lets it go on. After the end was signalled it is read
+    /// to the end.
+    pub fn readable(&mut self, i: usize, to_the_end: bool) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        while let Some(transport) = &mut self.clients[i].transport {
+            self.calls.receive += 1;
+            match transport.read(&mut buffer) {
+                Ok(0) => {
+                    self.end_of_stream(i, "the server closed the connection");
+                    break;
+                }
+                Ok(n) => {
+                    self.now = None;
+                    let more = transport.has_buffered_plaintext();
+                    self.take_in(i, &buffer[..n]);
+                    if n < buffer.len() && !more && !to_the_end {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    self.end_of_stream(i, &format!("the connection failed: {error}"));
+                    break;
+                }
+            }
+        }
+        self.buffer = buffer;
+        if !self.out.is_empty() {
+            self.send(i);
+        }
+    }
+
+    fn take_in(&mut self, i: usize, mut bytes: &[u8]) {
+        // All that has come is read before the client goes on: what follows the last answer that
+        // was asked for is no answer to what is asked next.
+        loop {
+            match self.clients[i].wire.feed(bytes) {
+                Ok(Fed::More) => break,
+                Ok(Fed::Ready(used)) => {
+                    bytes = &bytes[used..];
+                    let wire = &mut self.clients[i].wire;
+                    let status = wire.status();
+                    let exchange = wire.take(status);
+                    self.clients[i].status = status;
+                    self.answered(i, exchange);
+                    if bytes.is_empty() || self.clients[i].transport.is_none() {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    self.lose(i, &error.to_string());
+                    return;
+                }
+            }
+        }
+        self.drive(i);
+    }
+
+    fn end_of_stream(&mut self, i: usize, how: &str) {
+        let reason = match self.clients[i].wire.pending_failure() {
+            Some(failure) => format!("{how}: {failure}"),
+            None => how.to_owned(),
+        };
+        self.lose(i, &reason);
+    }
+}
