@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 pub(super) fn download(it: &StandIn, stop: &AtomicBool) -> Result<Vec<u8>, TargetError> {
     let failed = |why: String| {
         TargetError::NotFound(format!(
-            "{} can't be fetched: {why}. Install PostgreSQL (on Debian and Ubuntu: apt-get \
+            "{} can't be fetched; is the network there? {why}. Install PostgreSQL (on Debian and Ubuntu: apt-get \
              install postgresql), or name the directory of one",
             it.description()
         ))
