@@ -5,7 +5,7 @@
 //! by a newer program and gives the same answer on any machine.
 //!
 //! [`plan`] says what is to be measured, [`record`] what was seen (raw, as
-//! read), [`analyse`] turns the second into [`analysis`], which every report
+//! read), [`analyse()`] turns the second into [`analysis`], which every report
 //! format renders.
 
 pub mod analyse;

@@ -13,6 +13,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", &["exit", "terminal", "workload"]),
     ("pg", &[]),
     ("host", &[]),
+    ("inspection", &["pg", "target"]),
     ("script", &[]),
     ("target", &["pg"]),
     ("load", &["pg", "script"]),

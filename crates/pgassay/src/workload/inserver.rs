@@ -20,7 +20,7 @@ const HIT_BLOCKS: u64 = 32_768;
 /// Rows of the table that the query loops read.
 const ROWS: u64 = 100_000;
 
-/// The name that stands for [`PAGE`].
+/// The name that stands for the page of primitives.
 pub const ALL: &str = "primitives";
 
 /// One way of calling a primitive.
