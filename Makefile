@@ -27,7 +27,7 @@ test: ## all tests, formatting, clippy, documentation, the extension's tests
 	@scripts/bootstrap.sh test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --no-fail-fast
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	scripts/test-extension.sh
 
