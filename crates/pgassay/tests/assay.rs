@@ -148,7 +148,7 @@ fn data_directory(postmaster: u32) -> PathBuf {
 fn an_assay_measures_reports_and_leaves_nothing() {
     let runs = Runs::new("whole");
     let output = runs.run(&with(
-        &["assay", "--json"],
+        &["assay", "--json", "--quick"],
         &["--clients", "1,2", "--trials", "6"],
     ));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -219,7 +219,10 @@ fn an_assay_measures_reports_and_leaves_nothing() {
 #[test]
 fn a_server_that_is_killed_leaves_the_trials_before() {
     let runs = Runs::new("died");
-    let mut child = runs.start(&with(&["assay"], &["--clients", "1,2", "--trials", "200"]));
+    let mut child = runs.start(&with(
+        &["assay", "--quick"],
+        &["--clients", "1,2", "--trials", "200"],
+    ));
     let dir = runs.await_trials(3);
     let postmaster = postmaster_of(child.id());
     let data = data_directory(postmaster);
@@ -235,7 +238,10 @@ fn a_server_that_is_killed_leaves_the_trials_before() {
 #[test]
 fn ctrl_c_keeps_what_was_measured_and_it_goes_on_later() {
     let runs = Runs::new("interrupted");
-    let mut child = runs.start(&with(&["assay"], &["--clients", "1,2", "--trials", "8"]));
+    let mut child = runs.start(&with(
+        &["assay", "--quick"],
+        &["--clients", "1,2", "--trials", "8"],
+    ));
     runs.await_trials(2);
     let postmaster = postmaster_of(child.id());
     let data = data_directory(postmaster);
@@ -265,7 +271,7 @@ fn kill_9_takes_the_server_along_and_the_next_run_removes_its_files() {
     fs::create_dir_all(&scratch).unwrap();
     let at = scratch.display().to_string();
     let many = ["--clients", "1,2", "--trials", "200", "--scratch", &at];
-    let mut child = runs.start(&with(&["assay"], &many));
+    let mut child = runs.start(&with(&["assay", "--quick"], &many));
     runs.await_trials(2);
     let postmaster = postmaster_of(child.id());
     let data = data_directory(postmaster);
@@ -276,7 +282,7 @@ fn kill_9_takes_the_server_along_and_the_next_run_removes_its_files() {
     let listed = text(&runs.run(&["runs"]).stdout);
     assert!(listed.contains("interrupted"), "{listed}");
     let once = ["--clients", "1", "--trials", "1", "--scratch", &at];
-    let output = runs.run(&with(&["assay"], &once));
+    let output = runs.run(&with(&["assay", "--quick"], &once));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("removed what a killed run had left"));
     assert!(!data.exists());
@@ -294,7 +300,7 @@ fn a_sweep_beyond_the_servers_connections_measures_what_it_can() {
         "--trials",
         "2",
     ];
-    let output = runs.run(&with(&["assay", "--json"], &flags));
+    let output = runs.run(&with(&["assay", "--json", "--quick"], &flags));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["arms"][0]["points"].as_array().unwrap().len(), 1);

@@ -1,6 +1,7 @@
 //! `pgassay assay` and `pgassay run`: requests to measure.
 
 use anyhow::bail;
+use pgassay_analysis::record::RunHeader;
 
 use super::inside;
 use super::measure::{Request, measure};
@@ -56,6 +57,11 @@ pub fn assay(
         } else {
             Budget::ASSAY
         },
+        // A quick assay has no time for them, also when it is gone on with later.
+        primitives: !args.quick
+            && !resume.as_ref().is_some_and(|(_, header): &(_, RunHeader)| {
+                header.command_line.iter().any(|word| word == "--quick")
+            }),
         resume,
         may_only_look: true,
         json: args.json,
@@ -82,6 +88,7 @@ pub fn run(
         target: &args.target,
         measure: &args.measure,
         budget: Budget::RUN,
+        primitives: false,
         resume: None,
         may_only_look: false,
         json: args.json,

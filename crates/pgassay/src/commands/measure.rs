@@ -50,6 +50,8 @@ pub struct Request<'a> {
     pub budget: Budget,
     /// A recorded run to go on with.
     pub resume: Option<(PathBuf, RunHeader)>,
+    /// The primitives inside the server are measured after the load.
+    pub primitives: bool,
     /// A server that we may not load is looked at all the same.
     pub may_only_look: bool,
     /// Results as JSON.
@@ -149,11 +151,7 @@ pub fn measure(
     let ended = if loads {
         announce_load(request, &subject, &plan, terminal);
         match load(request, &plan, &mut subject, &mut writer, terminal, stop) {
-            // A quick assay has no time for them.
-            Ok(Ended::Complete)
-                if request.command == "assay"
-                    && request.budget.load_seconds >= Budget::ASSAY.load_seconds =>
-            {
+            Ok(Ended::Complete) if request.primitives => {
                 let target = request.target;
                 inside::beside_a_load(target, cpus, &mut subject, &mut writer, terminal, stop)
             }
@@ -311,6 +309,9 @@ fn command_line(request: &Request) -> Vec<String> {
     }
     if request.target.load {
         line.push("--load".to_owned());
+    }
+    if request.command == "assay" && !request.primitives {
+        line.push("--quick".to_owned());
     }
     line
 }

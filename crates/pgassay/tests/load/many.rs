@@ -116,7 +116,9 @@ fn the_peer_speaks_every_protocol() {
             "{result:?}"
         );
         // Two statements a transaction, each one send; the receives may find several answers.
-        assert_eq!(result.system_calls().send, 600);
+        // What is sent before the window is opened is not counted: a few of each client.
+        let sends = result.system_calls().send;
+        assert!((570..=600).contains(&sends), "{sends}");
     }
     drop(peer);
     std::fs::remove_dir_all(&directory).unwrap();

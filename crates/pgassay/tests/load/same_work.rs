@@ -85,6 +85,7 @@ fn the_server_does_the_same_work() {
             spec.seed = 5;
             assert_eq!(run(&mut engine, &spec).transactions, n);
         });
+        let chance = if builtin == "tpcb-like" { 2 } else { 20 };
         // Asking for the counts is a little work as well, the same for both.
         let near = |a: i64, b: i64, slack: i64| a.abs_diff(b) <= slack as u64;
         for (what, i, slack) in [
@@ -92,10 +93,10 @@ fn the_server_does_the_same_work() {
             ("rows inserted", 3, 0),
             ("rows updated", 4, 0),
             ("rows fetched", 2, theirs[2] / 100 + 30),
-            // When old versions of the few branches are pruned is a matter of chance: two runs of
-            // pgbench differ as much.
-            ("rows returned", 1, theirs[1] / 6 + 30),
-            ("WAL records", 5, theirs[5] / 6 + 30),
+            // When old versions of the few branches are pruned is a matter of chance and of what
+            // else the machine does; where nothing is written nothing is left to chance.
+            ("rows returned", 1, theirs[1] / chance + 30),
+            ("WAL records", 5, theirs[5] / chance + 30),
         ] {
             assert!(
                 near(ours[i], theirs[i], slack),
