@@ -105,7 +105,10 @@ pub fn bench() -> Shared {
     let bench = {
         let mut known = BENCH.lock().unwrap_or_else(PoisonError::into_inner);
         known.upgrade().unwrap_or_else(|| {
-            let bench = Arc::new(Bench::launch("load", &["max_connections=40", "fsync=off", "autovacuum=off"]));
+            let bench = Arc::new(Bench::launch(
+                "load",
+                &["max_connections=40", "fsync=off", "autovacuum=off"],
+            ));
             *known = Arc::downgrade(&bench);
             bench
         })
