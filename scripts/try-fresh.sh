@@ -21,7 +21,7 @@ shift 2
 [ $# -eq 0 ] || shift
 project=$(cd "$(dirname "$0")/.." && pwd)
 fresh=${FRESH:-/var/tmp/pgassay-fresh}
-mirror=${MIRROR:-http://deb.debian.org/debian}
+mirror=${MIRROR:-} # empty: debootstrap's own default
 base=$fresh/$suite
 root=$fresh/run-$suite-$user-$target
 log=$fresh/$suite-$user-$target.log
@@ -29,12 +29,13 @@ log=$fresh/$suite-$user-$target.log
 [ "$(id -u)" = 0 ] || { echo "chroots need root" >&2; exit 2; }
 mkdir -p "$fresh"
 if [ ! -e "$base/etc/debian_version" ]; then
-    debootstrap --variant=minbase "$suite" "$base" "$mirror"
+    debootstrap --variant=minbase "$suite" "$base" ${mirror:+"$mirror"}
 fi
 
 rm -rf --one-file-system "$root"
 cp -a --reflink=auto "$base" "$root"
-# As Debian's installer leaves it: with updates and security.
+# As Debian's installer leaves it: with updates and security, from the mirror of the base.
+mirror=$(sed -n 's/^deb \([^ ]*\) .*/\1/p' "$base/etc/apt/sources.list" | head -1)
 cat >"$root/etc/apt/sources.list" <<LIST
 deb $mirror $suite main
 deb $mirror $suite-updates main
