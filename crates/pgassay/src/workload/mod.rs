@@ -11,12 +11,10 @@ use crate::exit::Failure;
 /// A workload that `pgassay run` knows by name.
 #[derive(Debug)]
 pub struct Workload {
-    /// Its name on the command line.
+    /// Its name on the command line, and that of its script in `script::BUILTINS`.
     pub name: &'static str,
     /// What it does and what it is for, one sentence.
     pub explanation: &'static str,
-    /// The script that every client repeats, in pgbench's language.
-    pub script: &'static str,
     /// Whether it changes the tables.
     pub writes: bool,
 }
@@ -26,8 +24,6 @@ pub const WORKLOADS: &[Workload] = &[Workload {
     name: "select-only",
     explanation: "one account read by its key, as pgbench -S does: \
                   the shortest query that goes all the way through the server",
-    script: "\\set aid random(1, 100000 * :scale)\n\
-             SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n",
     writes: false,
 }];
 
