@@ -13,7 +13,7 @@ help:
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 12
 
 assay: ## install what is missing, build, measure a PostgreSQL, write the report
-	@echo "From empty caches this takes about 10 minutes on 2 cores, most of it compiling;"
+	@echo "From empty caches this takes some 10 minutes on 2 quiet cores, most of it compiling;"
 	@echo "the assay itself takes 3 minutes (45 seconds with ARGS=--quick)."
 	@scripts/bootstrap.sh assay
 	$(CARGO) build --release --locked --package pgassay
