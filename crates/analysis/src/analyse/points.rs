@@ -11,8 +11,8 @@ use crate::analysis::{LatencyEstimates, PointAnalysis, TrialAnalysis};
 use crate::plan::Point;
 use crate::record::{RecordedRun, TrialRecord};
 use crate::samples;
-use crate::stats::Estimate;
 use crate::stats::estimate::{summarize, summarize_positive};
+use crate::stats::{Caveat, Estimate};
 use crate::warning::Warning;
 
 /// CPUs' worth of others' work, as a share of all CPUs, that bends the figures.
@@ -121,6 +121,14 @@ fn analyse_point(
         }
         Some(estimate)
     };
+    // Counts are exact: where each trial has the same, nothing is left unresolved.
+    let counted = |counter: &str| -> Option<Estimate> {
+        let mut estimate = where_seen(&|t| t.per_commit(counter))?;
+        estimate
+            .warnings
+            .retain(|caveat| *caveat != Caveat::IdenticalValues);
+        Some(estimate)
+    };
     let user_cpus = |t: &Trial| t.record.client_user_ns as f64 / 1e9 / t.seconds;
     let latency = latency(trials, &over)?;
     let mut failures: BTreeMap<String, u64> = BTreeMap::new();
@@ -142,8 +150,8 @@ fn analyse_point(
                 .filter(|host| host.total > 0.0)
                 .map(|host| host.steal / host.total)
         }),
-        buffer_hits_per_transaction: where_seen(&|t| t.per_commit("blks_hit")),
-        buffer_reads_per_transaction: where_seen(&|t| t.per_commit("blks_read")),
+        buffer_hits_per_transaction: counted("blks_hit"),
+        buffer_reads_per_transaction: counted("blks_read"),
         failures: failures.into_iter().collect(),
         warnings: warnings(trials, planned, skipped),
         trials: trials.iter().map(reduce).collect(),
