@@ -69,7 +69,7 @@ pub struct Sample {
 }
 
 /// One line of `trials.jsonl`: a slice of load and what was seen around it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
     /// Which slice of the plan's schedule this is.
     pub slice: Slice,
@@ -106,6 +106,62 @@ pub struct TrialRecord {
     /// Why the slice ended before its time; such a trial is kept and not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<String>,
+    /// How long the plan's `settle` statements took before this trial, in milliseconds; `None`
+    /// where nothing was done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled_ms: Option<f64>,
+    /// Repetitions after serialization failures and deadlocks.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u64,
+    /// Starts that were left out because they would have missed the latency limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: u64,
+    /// Transactions that ended well but later than the latency limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub late: u64,
+    /// Starts that were meant to lie in the window and had not begun when it ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub behind: u64,
+    /// Latency of the first transaction of each new connection, which is in no other histogram.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<String>,
+    /// Time to connect, where clients connect for each transaction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connects: Option<String>,
+    /// By script of the plan, where there are several or statements are measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scripts: Vec<ScriptRecord>,
+}
+
+/// What one script came to in a trial.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScriptRecord {
+    /// Transactions that ended well.
+    pub transactions: u64,
+    /// Transactions that failed.
+    #[serde(default)]
+    pub failures: u64,
+    /// Latency from the intended start, a histogram like the trial's.
+    #[serde(default)]
+    pub latency: Option<String>,
+    /// By command of the script, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<StatementRecord>,
+}
+
+/// What one command of a script came to in a trial.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StatementRecord {
+    /// How often it failed.
+    #[serde(default)]
+    pub failures: u64,
+    /// Its latencies, a histogram like the trial's; none where it never ran.
+    #[serde(default)]
+    pub latency: Option<String>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// `facts/server-ARM.json`: what the server said of itself.

@@ -47,6 +47,7 @@ fn record(root: &Path, clients: &[u32]) {
             name: "select-only".into(),
             scale: 1,
             protocol: "prepared".into(),
+            ..WorkloadPlan::default()
         },
         arms: vec![Arm {
             label: "temp".into(),
@@ -102,6 +103,7 @@ fn record(root: &Path, clients: &[u32]) {
             transactions_sent: transactions,
             samples: BTreeMap::new(),
             cut_short: None,
+            ..TrialRecord::default()
         };
         writer.append_trial(&trial).unwrap();
     }

@@ -28,6 +28,7 @@ fn plan() -> Plan {
             name: "select-only".into(),
             scale: 10,
             protocol: "prepared".into(),
+            ..WorkloadPlan::default()
         },
         arms: vec![Arm {
             label: "temp".into(),
@@ -116,6 +117,7 @@ impl Arena for Played {
             transactions_sent: transactions,
             samples,
             cut_short: None,
+            ..TrialRecord::default()
         })
     }
 }

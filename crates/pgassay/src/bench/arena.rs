@@ -1,47 +1,53 @@
 //! The real arena: target, load and observers meet here and nowhere else.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pgassay_analysis::Plan;
 use pgassay_analysis::plan::Slice;
-use pgassay_analysis::record::TrialRecord;
+use pgassay_analysis::record::{ScriptRecord, StatementRecord, TrialRecord};
 
 use super::{Arena, SliceFailure};
 use crate::load::{
-    Edge, Engine, Length, Options, Protocol, ResizeError, Schedule, SliceResult, SliceSpec,
+    Edge, Engine, Gaps, Latency, Length, Options, Protocol, ResizeError, Schedule, SliceResult,
+    SliceSpec,
 };
 use crate::observe::{Readings, Scene};
-use crate::pg::{ConnectError, Conninfo};
-use crate::script::{Program, Value};
+use crate::pg::{ConnectError, Connector, Conninfo, QueryError, Session};
+use crate::script::Value;
 use crate::stop::Stop;
-use crate::workload::{Workload, pgbench_tables};
+use crate::workload::{self, pgbench_tables, setup};
 
 /// One server with its connections.
 pub struct LiveArm {
     engine: Engine,
     scene: Scene,
+    /// Whether the server is ours to vacuum and to checkpoint.
+    owned: bool,
+    connector: Connector,
+    idle: Vec<Session>,
 }
 
 impl LiveArm {
-    /// Prepares the clients of an arm; connects none yet.
+    /// Prepares the clients of an arm; connects none yet. `owned` says that we launched the server.
     ///
     /// # Errors
-    /// Where the workload's script or the protocol's name is wrong.
+    /// Where the workload's scripts or the protocol's name are wrong.
     pub fn new(
-        workload: &Workload,
         plan: &Plan,
         conninfo: &Conninfo,
         scene: Scene,
+        owned: bool,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
-        let program = Program::builtin(workload.name).map_err(anyhow::Error::msg)?;
+        let program = workload::program(&plan.workload)?;
         let threads = plan
             .points
             .iter()
             .map(|point| point.threads)
             .max()
             .unwrap_or(1);
+        let dials = &plan.workload.dials;
         let options = Options {
             protocol: protocol(&plan.workload.protocol)?,
             threads: Some(threads as usize),
@@ -49,6 +55,11 @@ impl LiveArm {
                 "scale".to_owned(),
                 Value::Int(i64::from(plan.workload.scale)),
             )],
+            texts: dials.define.clone(),
+            max_tries: dials.max_tries.unwrap_or(1),
+            latency_limit: dials.latency_limit_ms.map(milliseconds),
+            reconnect: dials.reconnect,
+            per_statement: dials.per_statement,
             drain: Duration::from_secs(5),
             stop: Arc::clone(stop.flag()),
             ..Options::default()
@@ -59,10 +70,59 @@ impl LiveArm {
             Some(options) => format!("{options} {path}"),
             None => path,
         });
+        let connector = Connector::new(&conninfo.with_application_name("pgassay idle"));
         Ok(Self {
             engine: Engine::new(conninfo, program, options),
             scene,
+            owned,
+            connector,
+            idle: Vec::new(),
         })
+    }
+
+    /// Opens the connections that do nothing, before the first trial.
+    fn open_idle(&mut self, wanted: u32) -> Result<(), SliceFailure> {
+        while self.idle.len() < wanted as usize {
+            let opened = self.connector.connect().map_err(|error| {
+                let message = format!(
+                    "{} of {wanted} idle connections could be opened: {error}",
+                    self.idle.len()
+                );
+                match error {
+                    ConnectError::TooManyConnections { .. } => {
+                        SliceFailure::PointOutOfReach(message)
+                    }
+                    _ => SliceFailure::ServerDied(message),
+                }
+            })?;
+            self.idle.push(opened);
+        }
+        Ok(())
+    }
+
+    /// Brings a launched server into the state in which every trial of a writing workload begins;
+    /// how long that took, where it was done.
+    fn settle(&mut self, statements: &[String]) -> Result<Option<Duration>, SliceFailure> {
+        if !self.owned || statements.is_empty() {
+            return Ok(None);
+        }
+        let Some(session) = &mut self.scene.session else {
+            return Ok(None);
+        };
+        let begin = Instant::now();
+        match setup::settle(session, statements) {
+            Ok(()) => Ok(Some(begin.elapsed())),
+            Err(error) => {
+                let lost = error
+                    .chain()
+                    .filter_map(|cause| cause.downcast_ref::<QueryError>())
+                    .any(QueryError::is_fatal);
+                Err(match lost {
+                    true => SliceFailure::ServerDied(format!("{error:#}")),
+                    false => SliceFailure::Other(error),
+                })
+            }
+        }
     }
 }
 
@@ -92,17 +152,25 @@ impl Arena for LiveArena {
             .arms
             .get_mut(slice.arm as usize)
             .ok_or_else(|| missing("arm"))?;
+        arm.open_idle(plan.workload.idle)?;
         let resized = arm.engine.resize(point.clients as usize);
         if self.stop.asked() {
             return Err(SliceFailure::Interrupted);
         }
         resized.map_err(no_connection)?;
+        let settled = arm.settle(&plan.workload.settle)?;
         let spec = SliceSpec {
             warmup: Duration::from_millis(plan.warmup_ms),
             length: Length::Time(Duration::from_millis(plan.window_ms)),
             // Every slice draws other keys, the same ones when it is repeated.
             seed: plan.seed.wrapping_add(u64::from(slice.index) << 32),
-            schedule: Schedule::Closed,
+            schedule: match plan.workload.dials.rate_tps {
+                None => Schedule::Closed,
+                Some(per_second) => Schedule::Paced {
+                    per_second,
+                    gaps: Gaps::Exponential,
+                },
+            },
             interval: Some(Duration::from_millis(100)),
             tick: None,
         };
@@ -129,6 +197,7 @@ impl Arena for LiveArena {
             slice,
             started: format!("{started:.3}"),
             samples,
+            settled_ms: settled.map(|took| took.as_secs_f64() * 1000.0),
             ..record(slice, &result)
         })
     }
@@ -163,7 +232,42 @@ fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
         transactions_sent: result.transactions_sent,
         samples: Default::default(),
         cut_short: None,
+        settled_ms: None,
+        retries: result.retries,
+        skipped: result.skipped,
+        late: result.late,
+        behind: result.behind,
+        first: (result.first.count() > 0).then(|| result.first.to_base64()),
+        connects: (result.connects.count() > 0).then(|| result.connects.to_base64()),
+        scripts: script_records(result),
     }
+}
+
+/// What each script came to, where the workload has several or its statements are measured.
+fn script_records(result: &SliceResult) -> Vec<ScriptRecord> {
+    let kept = |latency: &Latency| (latency.count() > 0).then(|| latency.to_base64());
+    result
+        .scripts
+        .iter()
+        .filter(|script| script.latency.is_some())
+        .map(|script| ScriptRecord {
+            transactions: script.transactions,
+            failures: script.failures,
+            latency: script.latency.as_ref().and_then(kept),
+            statements: script
+                .commands
+                .iter()
+                .map(|command| StatementRecord {
+                    failures: command.failures,
+                    latency: command.latency.as_ref().and_then(kept),
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+fn milliseconds(ms: f64) -> Duration {
+    Duration::from_secs_f64(ms / 1000.0)
 }
 
 /// What connections that can't be had mean for the run.

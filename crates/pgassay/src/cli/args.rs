@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use super::clients::ClientList;
+use super::load::LoadArgs;
 use crate::terminal::Verbosity;
 
 const EXAMPLES: &str = "\
@@ -171,20 +172,41 @@ pub struct AssayArgs {
 #[command(after_help = "\
 Examples:
   pgassay run select-only --clients 1..16*2 --time 2 --trials 12
-  pgassay run select-only temp:15 --set huge_pages=on
+  pgassay run tpcb-like temp:15 --clients 1..64*2 --set huge_pages=on
+  pgassay run mine.sql@9 --file other.sql@1 --protocol extended --per-statement
+  pgassay run select-only --rate 5000 --latency-limit 20
+  pgassay run tpcb-like 'service=staging' --load      in a schema of its own
   pgassay run primitives               spinlock, LWLock, buffer pin and snapshot over sessions
-  pgassay run lwlock --clients 1..64*2 one of them, inside the server")]
+  pgassay run lwlock --clients 1..64*2 one of them, inside the server
+  pgassay run --resume last            the trials that are missing
+  pgassay run --repeat last            the same plan again, also where its files are gone")]
 pub struct RunArgs {
-    /// The workload: select-only; inside the server, each over sessions: primitives, spinlock, lwlock,
-    /// buffer-hit, snapshot, wal-insert, atomics, query-loop, plpgsql-loop
-    #[arg(value_name = "WORKLOAD")]
+    /// The workload. pgbench's: select-only, simple-update, tpcb-like, or FILE.sql[@weight]. Ours:
+    /// aggregate, partitioned, idle-beside, read-mostly, insert-queue, hot-row. Inside the server,
+    /// each over sessions: primitives, spinlock, lwlock, buffer-hit, snapshot, wal-insert, atomics,
+    /// query-loop, plpgsql-loop
+    #[arg(
+        value_name = "WORKLOAD",
+        default_value = "",
+        hide_default_value = true,
+        required_unless_present_any = ["resume", "repeat"]
+    )]
     pub workload: String,
     /// The server.
     #[command(flatten)]
     pub target: TargetArgs,
+    /// The load.
+    #[command(flatten)]
+    pub load: LoadArgs,
     /// The trials.
     #[command(flatten)]
     pub measure: MeasureArgs,
+    /// Go on with an interrupted run: its plan, the trials that are missing
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["workload", "target", "clients", "time", "trials", "seed", "scale"])]
+    pub resume: Option<String>,
+    /// Run the plan of a recorded run again, on its target, as a new run
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "workload", "target", "clients", "time", "trials", "seed", "scale"])]
+    pub repeat: Option<String>,
     /// Print the analysis as JSON instead of text
     #[arg(long)]
     pub json: bool,

@@ -59,7 +59,7 @@ impl Budget {
 /// # Errors
 /// Where the flags contradict each other or the machine.
 pub fn plan(
-    workload: &str,
+    workload: WorkloadPlan,
     flags: &MeasureArgs,
     arms: Vec<Arm>,
     machine: &Machine,
@@ -96,9 +96,8 @@ pub fn plan(
     let window = flags.time.unwrap_or((share - warmup).clamp(0.4, 5.0));
     Ok(Plan {
         workload: WorkloadPlan {
-            name: workload.to_owned(),
             scale: flags.scale.unwrap_or_else(|| default_scale(machine)),
-            protocol: "prepared".to_owned(),
+            ..workload
         },
         arms,
         points,
@@ -150,7 +149,8 @@ mod tests {
             target: "temp".into(),
             settings: vec![],
         };
-        plan("select-only", &flags, vec![arm], machine, budget, 42).unwrap()
+        let workload = crate::workload::find(&["select-only"]).unwrap();
+        plan(workload, &flags, vec![arm], machine, budget, 42).unwrap()
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod clients;
+pub mod load;
 pub mod measure;
 
 use std::ffi::OsString;

@@ -1,11 +1,13 @@
 //! `pgassay assay` and `pgassay run`: requests to measure.
 
+use std::path::PathBuf;
+
 use anyhow::bail;
 use pgassay_analysis::record::RunHeader;
 
 use super::inside;
-use super::measure::{Request, measure};
-use crate::cli::args::{AssayArgs, GlobalArgs, RunArgs};
+use super::measure::{Again, Request, measure};
+use crate::cli::args::{AssayArgs, GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure::Budget;
 use crate::exit::{Exit, Failure};
 use crate::stop::Stop;
@@ -24,28 +26,13 @@ pub fn assay(
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let mut target = args.target.clone();
-    let mut workload = workload::find("select-only")?;
-    let resume = match &args.resume {
+    let recorded = match &args.resume {
         None => None,
-        Some(name) => {
-            let dir = catalogue::find(&store::root(global.runs.as_deref())?, name)?;
-            let header = store::read(&dir)?.header;
-            if catalogue::describe(&dir)?.trials.0 >= header.plan.schedule().len() {
-                bail!(
-                    Failure::usage(format!("{} is complete; nothing is left to do", header.id))
-                        .with_remedy("pgassay report renders it")
-                );
-            }
-            workload = workload::find(&header.plan.workload.name)?;
-            if let Some(typed) = target_of(&header.command_line) {
-                target.target = Some(typed);
-            }
-            if target.settings.is_empty() {
-                target.settings = settings_of(&header.command_line);
-            }
-            target.load |= header.command_line.iter().any(|word| word == "--load");
-            Some((dir, header))
-        }
+        Some(name) => Some(recorded(name, true, &mut target, global)?),
+    };
+    let workload = match &recorded {
+        Some((_, header)) => header.plan.workload.clone(),
+        None => workload::find(&["select-only"])?,
     };
     let request = Request {
         command: "assay",
@@ -59,10 +46,11 @@ pub fn assay(
         },
         // A quick assay has no time for them, also when it is gone on with later.
         primitives: !args.quick
-            && !resume.as_ref().is_some_and(|(_, header): &(_, RunHeader)| {
+            && !recorded.as_ref().is_some_and(|(_, header)| {
                 header.command_line.iter().any(|word| word == "--quick")
             }),
-        resume,
+        again: recorded.map_or(Again::New, |(dir, header)| Again::Resume(dir, header)),
+        typed: (String::new(), Vec::new()),
         may_only_look: true,
         json: args.json,
     };
@@ -82,18 +70,64 @@ pub fn run(
     if inserver::names().contains(&args.workload.as_str()) {
         return inside::run(args, global, terminal, stop);
     }
+    let mut target = args.target.clone();
+    let again = match (&args.resume, &args.repeat) {
+        (Some(name), _) => {
+            let (dir, header) = recorded(name, true, &mut target, global)?;
+            Again::Resume(dir, header)
+        }
+        (None, Some(name)) => Again::Repeat(recorded(name, false, &mut target, global)?.1),
+        (None, None) => Again::New,
+    };
+    let workload = match &again {
+        Again::New => args.load.workload(&args.workload)?,
+        Again::Resume(_, header) | Again::Repeat(header) => header.plan.workload.clone(),
+    };
     let request = Request {
         command: "run",
-        workload: workload::find(&args.workload)?,
-        target: &args.target,
+        workload,
+        target: &target,
         measure: &args.measure,
         budget: Budget::RUN,
         primitives: false,
-        resume: None,
+        again,
+        typed: (args.workload.clone(), args.load.words()),
         may_only_look: false,
         json: args.json,
     };
     measure(&request, global, terminal, stop)
+}
+
+/// A recorded run that is gone on with, or repeated; its target is put where none was typed.
+fn recorded(
+    name: &str,
+    to_resume: bool,
+    target: &mut TargetArgs,
+    global: &GlobalArgs,
+) -> anyhow::Result<(PathBuf, RunHeader)> {
+    let dir = catalogue::find(&store::root(global.runs.as_deref())?, name)?;
+    let header = store::read(&dir)?.header;
+    let trials = catalogue::describe(&dir)?.trials.0;
+    if to_resume && trials >= header.plan.schedule().len() {
+        bail!(
+            Failure::usage(format!("{} is complete; nothing is left to do", header.id))
+                .with_remedy("pgassay report renders it")
+        );
+    }
+    if header.plan.points.is_empty() {
+        bail!(
+            Failure::usage(format!("{} has no load by clients", header.id))
+                .with_remedy("start it anew: pgassay run")
+        );
+    }
+    if let Some(typed) = target_of(&header.command_line) {
+        target.target = Some(typed);
+    }
+    if target.settings.is_empty() {
+        target.settings = settings_of(&header.command_line);
+    }
+    target.load |= header.command_line.iter().any(|word| word == "--load");
+    Ok((dir, header))
 }
 
 /// The target in a recorded command line: the word after the command that is no flag.

@@ -318,6 +318,7 @@ fn header(
                 name: args.workload.clone(),
                 scale: 1,
                 protocol: "simple".to_owned(),
+                ..WorkloadPlan::default()
             },
             arms: vec![Arm {
                 label: args

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::plan::Arm;
+use pgassay_analysis::plan::{Arm, WorkloadPlan};
 use pgassay_analysis::record::{
     EndState, EventKind, FORMAT, Origin, Reading, RunEnd, RunHeader, TrialRecord,
 };
@@ -29,8 +29,8 @@ use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::target::TargetSpec;
 use crate::terminal::Terminal;
-use crate::workload::pgbench_tables::{self, Made};
-use crate::workload::{Workload, guest};
+use crate::workload::pgbench_tables::Made;
+use crate::workload::{guest, setup};
 
 /// Connections beside the load: the control session and a few to spare.
 const BESIDE: u32 = 4;
@@ -41,21 +41,34 @@ pub struct Request<'a> {
     /// The command's name, for the record.
     pub command: &'static str,
     /// What the clients do.
-    pub workload: &'static Workload,
+    pub workload: WorkloadPlan,
     /// The server.
     pub target: &'a TargetArgs,
     /// The trials.
     pub measure: &'a MeasureArgs,
     /// What the defaults add up to.
     pub budget: Budget,
-    /// A recorded run to go on with.
-    pub resume: Option<(PathBuf, RunHeader)>,
+    /// Whether a recorded run is gone on with, or repeated.
+    pub again: Again,
+    /// The workload as typed and the flags of the load, for the record of how to repeat it.
+    pub typed: (String, Vec<String>),
     /// The primitives inside the server are measured after the load.
     pub primitives: bool,
     /// A server that we may not load is looked at all the same.
     pub may_only_look: bool,
     /// Results as JSON.
     pub json: bool,
+}
+
+/// Whether the run is a new one.
+#[derive(Debug)]
+pub enum Again {
+    /// A new plan.
+    New,
+    /// The run in this directory goes on.
+    Resume(PathBuf, RunHeader),
+    /// The plan of a recorded run is run once more.
+    Repeat(RunHeader),
 }
 
 /// Carries the request out, from the target to the report.
@@ -88,9 +101,16 @@ pub fn measure(
     let facts = host::facts(None);
     let machine = pgassay_analysis::host::summarise(&facts);
     let cpus = machine.cpus.unwrap_or(1);
-    let counts = measure::client_counts(request.measure, cpus, u32::MAX);
-    let most = counts.iter().max().copied().unwrap_or(1);
-    let connections = most.saturating_add(BESIDE);
+    let most = match &request.again {
+        Again::New => {
+            let counts = measure::client_counts(request.measure, cpus, u32::MAX);
+            counts.iter().max().copied().unwrap_or(1)
+        }
+        Again::Resume(_, header) | Again::Repeat(header) => header.plan.max_clients(),
+    };
+    let connections = most
+        .saturating_add(request.workload.idle)
+        .saturating_add(BESIDE);
 
     let progress = Progress::new(terminal, 100);
     progress.say(match spec.is_launched() {
@@ -122,9 +142,9 @@ pub fn measure(
             terminal.announce("removed the schema pgassay that a killed run had left");
         }
     }
-    let plan = match &request.resume {
-        Some((_, header)) => header.plan.clone(),
-        None => make_plan(request, &mut subject, &machine, most_clients, loads)?,
+    let plan = match &request.again {
+        Again::Resume(_, header) | Again::Repeat(header) => header.plan.clone(),
+        Again::New => make_plan(request, &mut subject, &machine, most_clients, loads)?,
     };
     let mut writer = open_run(request, &root, &plan)?;
     let data_dir = subject.data_dir();
@@ -259,7 +279,7 @@ fn make_plan(
         most_clients,
     };
     let mut plan = measure::plan(
-        request.workload.name,
+        request.workload.clone(),
         request.measure,
         vec![arm],
         &machine,
@@ -273,7 +293,7 @@ fn make_plan(
 }
 
 fn open_run(request: &Request, root: &Path, plan: &Plan) -> anyhow::Result<RunWriter> {
-    if let Some((dir, header)) = &request.resume {
+    if let Again::Resume(dir, header) = &request.again {
         let mut writer = RunWriter::reopen(dir, header)?;
         writer.append_event(EventKind::Resumed)?;
         return Ok(writer);
@@ -294,9 +314,12 @@ fn open_run(request: &Request, root: &Path, plan: &Plan) -> anyhow::Result<RunWr
 /// The command that repeats the run, from what is known rather than from argv,
 /// which may hold a password.
 fn command_line(request: &Request) -> Vec<String> {
+    if let Again::Repeat(header) = &request.again {
+        return header.command_line.clone();
+    }
     let mut line = vec!["pgassay".to_owned(), request.command.to_owned()];
     if request.command == "run" {
-        line.push(request.workload.name.to_owned());
+        line.push(request.typed.0.clone());
     }
     if let Some(target) = &request.target.target {
         line.push(match pg::Conninfo::parse(target) {
@@ -310,6 +333,7 @@ fn command_line(request: &Request) -> Vec<String> {
     if request.target.load {
         line.push("--load".to_owned());
     }
+    line.extend(request.typed.1.iter().cloned());
     if request.command == "assay" && !request.primitives {
         line.push("--quick".to_owned());
     }
@@ -321,7 +345,7 @@ fn announce_load(request: &Request, subject: &Subject, plan: &Plan, terminal: &m
     if subject.origin == Origin::Running {
         terminal.announce(&guest::announcement(
             &subject.shown,
-            plan.workload.scale,
+            &plan.workload,
             plan.max_clients(),
             seconds,
         ));
@@ -359,13 +383,19 @@ fn load(
     }
     let mut progress = Progress::new(terminal, 100);
     progress.say(format!("filling the tables, scale {}", plan.workload.scale));
-    let made = pgbench_tables::create(
+    let made = setup::create(
         subject.session()?,
-        plan.workload.scale,
+        &plan.workload,
         &mut |share| progress.share(share),
         stop,
     )?;
     let ended = sweep(request, plan, subject, writer, &mut progress, stop);
+    if let Ok(Ended::Complete) = &ended
+        && let Some(text) = setup::verify(subject.session()?, &plan.workload)?
+    {
+        let warning = Warning::new("not-verified", format!("Not as it should be: {text}."));
+        writer.append_event(EventKind::Warned { warning })?;
+    }
     progress.clear();
     let removed = clean_up(subject, &made);
     if subject.origin == Origin::Running {
@@ -382,12 +412,12 @@ fn clean_up(subject: &mut Subject, made: &Made) -> anyhow::Result<()> {
     if subject.cluster.is_some() {
         return Ok(());
     }
-    match pgbench_tables::remove(subject.session()?, made) {
+    match setup::remove(subject.session()?, made) {
         Ok(()) => Ok(()),
         // The control session may have died with a restart: once more on a new one.
         Err(_) => {
             let mut session = pg::connect(&subject.conninfo)?;
-            pgbench_tables::remove(&mut session, made)
+            setup::remove(&mut session, made)
         }
     }
 }
@@ -405,9 +435,9 @@ fn sweep(
         subject.session()?.execute("CHECKPOINT")?;
     }
     writer.append_event(EventKind::Launched { arm: 0 })?;
-    let measured = match &request.resume {
-        None => HashSet::new(),
-        Some((dir, _)) => store::read(dir)?
+    let measured = match &request.again {
+        Again::New | Again::Repeat(_) => HashSet::new(),
+        Again::Resume(dir, _) => store::read(dir)?
             .trials
             .iter()
             .filter(|t| t.cut_short.is_none())
@@ -420,7 +450,8 @@ fn sweep(
         session: None,
     };
     let scene = std::mem::replace(&mut subject.scene, unseen);
-    let arm = LiveArm::new(request.workload, plan, &subject.conninfo, scene, stop)?;
+    let owned = subject.cluster.is_some();
+    let arm = LiveArm::new(plan, &subject.conninfo, scene, owned, stop)?;
     let mut arena = LiveArena {
         arms: vec![arm],
         stop: stop.clone(),

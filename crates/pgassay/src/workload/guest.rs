@@ -5,7 +5,10 @@
 
 use anyhow::{Context, bail};
 
-use super::pgbench_tables::{self, BYTES_PER_SCALE, Made};
+use pgassay_analysis::plan::WorkloadPlan;
+
+use super::pgbench_tables::{BYTES_PER_SCALE, Made, SCHEMA};
+use super::setup;
 use crate::exit::Failure;
 use crate::pg::Session;
 
@@ -103,19 +106,31 @@ pub fn remove_leftover(session: &mut Session) -> anyhow::Result<bool> {
             )
         }
     };
-    pgbench_tables::remove(session, &made)?;
+    setup::remove(session, &made)?;
     Ok(true)
 }
 
 /// What the load will cost, for the announcement.
-pub fn announcement(server: &str, scale: u32, clients: u32, seconds: f64) -> String {
-    let bytes = u64::from(scale) * BYTES_PER_SCALE;
+pub fn announcement(server: &str, plan: &WorkloadPlan, clients: u32, seconds: f64) -> String {
+    let bytes = u64::from(plan.scale) * BYTES_PER_SCALE;
+    let size = bytes.div_ceil(1_000_000);
+    let scale = plan.scale;
+    let tables = match (plan.without_pgbench_tables, plan.setup.is_empty()) {
+        (true, true) => "with nothing in it".to_owned(),
+        (true, false) => {
+            format!("with the workload's tables (at most {size} MB of disk, about as much WAL)")
+        }
+        (false, _) => {
+            format!("with pgbench's tables at scale {scale} ({size} MB of disk, about as much WAL)")
+        }
+    };
+    let writes = match plan.writes {
+        true => ", writes into them",
+        false => "",
+    };
     format!(
-        "load on {server}: makes the schema {} with pgbench's tables at scale {scale} \
-         ({} MB of disk, about as much WAL), up to {clients} connections for {:.0} seconds, \
-         and removes them afterwards",
-        pgbench_tables::SCHEMA,
-        bytes.div_ceil(1_000_000),
-        seconds
+        "load on {server}: makes the schema {SCHEMA} {tables}{writes}, up to {} connections \
+         for {seconds:.0} seconds, and removes them afterwards",
+        clients + plan.idle,
     )
 }

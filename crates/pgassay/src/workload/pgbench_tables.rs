@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, bail};
 
+use super::setup::note;
 use crate::exit::Failure;
 use crate::pg::Session;
 use crate::stop::Stop;
@@ -66,53 +67,21 @@ impl Made {
     }
 }
 
-/// Makes and fills the tables; `progress` is told the share done, 0 to 1.
+/// Makes and fills the tables in our schema; `progress` is told the share done, 0 to 1.
 ///
 /// # Errors
-/// Where the server refuses, naming what; nothing is left then, but where the
-/// connection breaks the server rolls back by itself.
-pub fn create(
+/// Where the server refuses, naming what.
+pub(super) fn fill(
     session: &mut Session,
     scale: u32,
     progress: &mut dyn FnMut(f64),
     stop: &Stop,
-) -> anyhow::Result<Made> {
-    session
-        .execute("CREATE SCHEMA pgassay")
-        .context("cannot make the schema pgassay")
-        .map_err(|e| {
-            e.context(Failure::target("the tables could not be made").with_remedy(
-                "the role needs CREATE on the database: GRANT CREATE ON DATABASE … TO …, \
-                     or connect as its owner",
-            ))
-        })?;
-    match fill(session, scale, progress, stop) {
-        Ok(made) => Ok(made),
-        Err(error) => {
-            // The tables were made in one transaction; what is left is the schema.
-            let _ = session.execute("ROLLBACK");
-            if let Ok(made) = look(session) {
-                let _ = remove(session, &made);
-            }
-            Err(error)
-        }
-    }
-}
-
-fn fill(
-    session: &mut Session,
-    scale: u32,
-    progress: &mut dyn FnMut(f64),
-    stop: &Stop,
-) -> anyhow::Result<Made> {
+) -> anyhow::Result<()> {
     session.execute("BEGIN")?;
     for statement in TABLES.split(';').map(str::trim).filter(|s| !s.is_empty()) {
         session.execute(statement)?;
     }
-    // A killed run is found by this comment and removed by the next.
-    let made = look(session)?;
-    let comment = made.comment();
-    session.execute(&format!("COMMENT ON SCHEMA pgassay IS '{comment}'"))?;
+    note(session)?;
     let branches = u64::from(scale);
     copy(session, "pgbench_branches", branches, &mut |n, row| {
         writeln!(row, "{n}\t0\t")
@@ -157,8 +126,7 @@ fn fill(
         progress(share);
         session.execute(&format!("VACUUM (ANALYZE) pgassay.pgbench_{table}"))?;
     }
-    progress(1.0);
-    Ok(made)
+    Ok(())
 }
 
 fn copy(
@@ -185,60 +153,6 @@ fn copy(
         .with_context(|| format!("cannot fill {table}"))?;
     if filled != rows {
         bail!("{table} has {filled} rows after filling, not {rows}");
-    }
-    Ok(())
-}
-
-fn look(session: &mut Session) -> anyhow::Result<Made> {
-    let oid = |text: Option<&str>| {
-        text.and_then(|t| t.parse().ok())
-            .context("an OID is missing")
-    };
-    let schema =
-        session.rows("SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'pgassay'")?;
-    let tables = session.rows(
-        "SELECT c.oid FROM pg_catalog.pg_class c \
-         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-         WHERE n.nspname = 'pgassay' AND c.relkind = 'r' AND c.relname LIKE 'pgbench\\_%' \
-         ORDER BY c.oid",
-    )?;
-    Ok(Made {
-        schema: oid(schema.first("oid"))?,
-        tables: tables
-            .rows
-            .iter()
-            .map(|row| oid(row.first().and_then(|value| value.as_deref())))
-            .collect::<anyhow::Result<_>>()?,
-    })
-}
-
-/// Removes what was made, each by its recorded OID and nothing that depends on it.
-///
-/// # Errors
-/// Where something is in the way, such as a table that somebody else put into the schema.
-pub fn remove(session: &mut Session, made: &Made) -> anyhow::Result<()> {
-    for oid in &made.tables {
-        // The name is asked for by OID: a table of the same name made by another stays.
-        let name = session.value(&format!(
-            "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) \
-             FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-             WHERE c.oid = {oid} AND n.oid = {}",
-            made.schema
-        ))?;
-        if let Some(name) = name {
-            session
-                .execute(&format!("DROP TABLE {name}"))
-                .with_context(|| format!("cannot remove {name}"))?;
-        }
-    }
-    let schema = session.value(&format!(
-        "SELECT pg_catalog.quote_ident(nspname) FROM pg_catalog.pg_namespace WHERE oid = {}",
-        made.schema
-    ))?;
-    if let Some(schema) = schema {
-        session
-            .execute(&format!("DROP SCHEMA {schema}"))
-            .with_context(|| format!("cannot remove the schema {schema}"))?;
     }
     Ok(())
 }

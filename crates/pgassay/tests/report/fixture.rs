@@ -292,6 +292,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
             name: "select-only".to_owned(),
             scale: 50,
             protocol: "prepared".to_owned(),
+            ..WorkloadPlan::default()
         },
         arms: vec![plan_arm("temp:15", "temp:15")],
         points: clients

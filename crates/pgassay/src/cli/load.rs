@@ -1,0 +1,212 @@
+//! The dials of a load, under the names that pgbench's users know.
+
+use clap::{Args as ClapArgs, ValueEnum};
+use pgassay_analysis::plan::WorkloadPlan;
+
+use crate::exit::Failure;
+use crate::workload;
+
+/// What a client does and how, shared by the commands that load a server.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub struct LoadArgs {
+    /// Mix in a further script, FILE.sql or a registered workload, by weight (repeatable)
+    #[arg(long = "file", short = 'f', value_name = "SCRIPT[@WEIGHT]")]
+    pub files: Vec<String>,
+    /// How statements travel
+    #[arg(long, short = 'M', value_enum, default_value_t = Protocol::Prepared)]
+    pub protocol: Protocol,
+    /// Transactions meant to start a second, over all clients; latency then counts from the intended
+    /// start
+    #[arg(long, short = 'R', value_name = "TPS", value_parser = rate)]
+    pub rate: Option<f64>,
+    /// Leave out starts that are later than this, count transactions that take longer as late
+    #[arg(long, short = 'L', value_name = "MS", value_parser = milliseconds)]
+    pub latency_limit: Option<f64>,
+    /// Tries of a transaction after serialization failures and deadlocks; 0 is without limit
+    #[arg(long, value_name = "N")]
+    pub max_tries: Option<u32>,
+    /// A new connection for each transaction
+    #[arg(long, short = 'C')]
+    pub connect: bool,
+    /// Measure each statement
+    #[arg(long, short = 'r')]
+    pub per_statement: bool,
+    /// Set a variable for the scripts (repeatable)
+    #[arg(long = "define", short = 'D', value_name = "NAME=VALUE", value_parser = definition)]
+    pub define: Vec<(String, String)>,
+    /// Connections that are open beside the load and do nothing
+    #[arg(long, value_name = "N")]
+    pub idle: Option<u32>,
+}
+
+/// How statements travel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// One message with the text
+    Simple,
+    /// Parse, bind and execute each time
+    Extended,
+    /// Parse once, then bind and execute
+    #[default]
+    Prepared,
+}
+
+impl Protocol {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Simple => "simple",
+            Self::Extended => "extended",
+            Self::Prepared => "prepared",
+        }
+    }
+}
+
+impl LoadArgs {
+    /// The workload of that name, mixed and turned as these flags say. Its scale is not yet known.
+    ///
+    /// # Errors
+    /// A script that there is not or that has a mistake, or flags that contradict each other.
+    pub fn workload(&self, name: &str) -> Result<WorkloadPlan, Failure> {
+        let mut words = vec![name];
+        words.extend(self.files.iter().map(String::as_str));
+        let mut plan = workload::find(&words)?;
+        plan.protocol = self.protocol.name().to_owned();
+        plan.idle = self.idle.unwrap_or(plan.idle);
+        plan.dials.rate_tps = self.rate;
+        plan.dials.latency_limit_ms = self.latency_limit;
+        plan.dials.max_tries = self.max_tries;
+        plan.dials.reconnect = self.connect;
+        plan.dials.per_statement = self.per_statement;
+        plan.dials.define.clone_from(&self.define);
+        if self.max_tries == Some(0) && self.latency_limit.is_none() {
+            return Err(
+                Failure::usage("--max-tries 0 tries without end where a conflict stays")
+                    .with_remedy("add --latency-limit, or give a number of tries"),
+            );
+        }
+        // Once more with the protocol: not every script goes with every one.
+        workload::program(&plan)?;
+        Ok(plan)
+    }
+
+    /// The flags again, for the command that repeats a run.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut flag = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                words.extend([format!("--{name}"), value]);
+            }
+        };
+        for file in &self.files {
+            flag("file", Some(file.clone()));
+        }
+        if self.protocol != Protocol::default() {
+            flag("protocol", Some(self.protocol.name().to_owned()));
+        }
+        flag("rate", self.rate.map(|n| n.to_string()));
+        flag("latency-limit", self.latency_limit.map(|n| n.to_string()));
+        flag("max-tries", self.max_tries.map(|n| n.to_string()));
+        flag("idle", self.idle.map(|n| n.to_string()));
+        for (name, value) in &self.define {
+            flag("define", Some(format!("{name}={value}")));
+        }
+        for (asked, name) in [
+            (self.connect, "--connect"),
+            (self.per_statement, "--per-statement"),
+        ] {
+            if asked {
+                words.push(name.to_owned());
+            }
+        }
+        words
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(n) if n > 0.0 && n <= 1e9 => Ok(n),
+        _ => Err(format!(
+            "`{text}` is not a number of transactions a second above 0"
+        )),
+    }
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(n) if n > 0.0 && n <= 86_400_000.0 => Ok(n),
+        _ => Err(format!("`{text}` is not a number of milliseconds above 0")),
+    }
+}
+
+fn definition(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if crate::workload::is_variable(name) => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err(format!("`{text}` is not NAME=VALUE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        load: LoadArgs,
+    }
+
+    fn parsed(flags: &[&str]) -> Result<LoadArgs, clap::Error> {
+        let line = ["x"].iter().chain(flags);
+        Only::try_parse_from(line).map(|only| only.load)
+    }
+
+    #[test]
+    fn the_flags_reach_the_plan_and_come_back_as_words() {
+        let flags = [
+            "--file",
+            "simple-update@2",
+            "--protocol",
+            "simple",
+            "--rate",
+            "250.5",
+            "--latency-limit",
+            "20",
+            "--max-tries",
+            "3",
+            "--idle",
+            "9",
+            "--define",
+            "a=b=c",
+            "--connect",
+            "--per-statement",
+        ];
+        let load = parsed(&flags).unwrap();
+        assert_eq!(load.words(), flags);
+        let plan = load.workload("select-only").unwrap();
+        assert_eq!((plan.protocol.as_str(), plan.idle), ("simple", 9));
+        assert_eq!(plan.dials.rate_tps, Some(250.5));
+        assert_eq!(plan.dials.define, [("a".to_owned(), "b=c".to_owned())]);
+        assert!(plan.dials.reconnect && plan.dials.per_statement);
+        assert_eq!(plan.scripts.len(), 2);
+    }
+
+    #[test]
+    fn impossible_values_are_refused() {
+        for flags in [
+            &["--rate", "0"][..],
+            &["--rate", "-3"],
+            &["--rate", "nan"],
+            &["--latency-limit", "0"],
+            &["--define", "novalue"],
+            &["--define", "1x=3"],
+            &["--protocol", "copy"],
+        ] {
+            assert!(parsed(flags).is_err(), "{flags:?}");
+        }
+        let endless = parsed(&["--max-tries", "0"]).unwrap();
+        assert!(endless.workload("select-only").is_err());
+    }
+}

@@ -1,0 +1,205 @@
+//! Making in the database what a workload needs, bringing it into the same state before each trial,
+//! asking afterwards whether all is well, and taking it away again.
+
+use anyhow::{Context, bail};
+use pgassay_analysis::plan::WorkloadPlan;
+
+use super::pgbench_tables::{self, Made, SCHEMA};
+use crate::exit::Failure;
+use crate::pg::Session;
+use crate::stop::Stop;
+
+/// Stands in `settle` for a VACUUM of each of our tables.
+pub const VACUUM_OURS: &str = "VACUUM";
+
+/// Makes our schema and in it what the workload needs; `progress` is told the share done, 0 to 1.
+/// The session finds our tables by their bare names from here on.
+///
+/// # Errors
+/// Where the server refuses, naming what; what was made until then is removed.
+pub fn create(
+    session: &mut Session,
+    plan: &WorkloadPlan,
+    progress: &mut dyn FnMut(f64),
+    stop: &Stop,
+) -> anyhow::Result<Made> {
+    session
+        .execute(&format!("CREATE SCHEMA {SCHEMA}"))
+        .context("cannot make the schema pgassay")
+        .map_err(|e| {
+            e.context(Failure::target("the tables could not be made").with_remedy(
+                "the role needs CREATE on the database: GRANT CREATE ON DATABASE … TO …, \
+                     or connect as its owner",
+            ))
+        })?;
+    match fill(session, plan, progress, stop) {
+        Ok(made) => Ok(made),
+        Err(error) => {
+            // Where the connection broke, the next run finds what is left by the schema's comment.
+            let _ = session.execute("ROLLBACK");
+            if let Ok(made) = look(session) {
+                let _ = remove(session, &made);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn fill(
+    session: &mut Session,
+    plan: &WorkloadPlan,
+    progress: &mut dyn FnMut(f64),
+    stop: &Stop,
+) -> anyhow::Result<Made> {
+    find_ours(session)?;
+    if !plan.without_pgbench_tables {
+        pgbench_tables::fill(session, plan.scale, progress, stop)?;
+    }
+    if stop.asked() {
+        bail!(Failure::interrupted());
+    }
+    session.execute("BEGIN")?;
+    for statement in &plan.setup {
+        let statement = statement.replace(":scale", &plan.scale.to_string());
+        session
+            .execute(&statement)
+            .with_context(|| format!("the workload's set-up fails at: {statement}"))?;
+    }
+    let made = note(session)?;
+    session.execute("COMMIT")?;
+    if !plan.setup.is_empty() {
+        for table in tables(session)? {
+            session.execute(&format!("VACUUM (ANALYZE) {table}"))?;
+        }
+    }
+    progress(1.0);
+    Ok(made)
+}
+
+/// Lets a session find our tables, and no others, by their bare names.
+///
+/// # Errors
+/// Where the session broke.
+pub fn find_ours(session: &mut Session) -> anyhow::Result<()> {
+    session.execute(&format!("SET search_path = {SCHEMA}"))?;
+    Ok(())
+}
+
+/// Writes into the schema's comment what lies in it, so that a later run can remove what a killed
+/// one left; to be called in the transaction that made it.
+pub(super) fn note(session: &mut Session) -> anyhow::Result<Made> {
+    let made = look(session)?;
+    let comment = made.comment();
+    session.execute(&format!("COMMENT ON SCHEMA {SCHEMA} IS '{comment}'"))?;
+    Ok(made)
+}
+
+/// Brings a launched server into the state in which every trial of a writing workload begins.
+///
+/// # Errors
+/// Where a statement fails, naming it.
+pub fn settle(session: &mut Session, statements: &[String]) -> anyhow::Result<()> {
+    for statement in statements {
+        let run = |session: &mut Session, text: &str| {
+            session
+                .execute(text)
+                .with_context(|| format!("before a trial: {text}"))
+        };
+        if statement == VACUUM_OURS {
+            for table in tables(session)? {
+                run(session, &format!("VACUUM {table}"))?;
+            }
+        } else {
+            run(session, statement)?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks the workload's question after the load; the answer in words where it is not yes.
+///
+/// # Errors
+/// Where the session broke.
+pub fn verify(session: &mut Session, plan: &WorkloadPlan) -> anyhow::Result<Option<String>> {
+    let Some(question) = &plan.verify else {
+        return Ok(None);
+    };
+    // No statement of ours outlasts a second in a server of somebody else; in our own there is time.
+    match session.value(question) {
+        Ok(Some(answer)) if answer == "t" => Ok(None),
+        Ok(_) => Ok(Some(format!(
+            "after the load the tables contradict themselves; the question was: {question}"
+        ))),
+        Err(error) if error.is_fatal() => Err(error.into()),
+        Err(error) => Ok(Some(format!("the tables could not be verified: {error}"))),
+    }
+}
+
+/// What lies in our schema, by OID.
+fn look(session: &mut Session) -> anyhow::Result<Made> {
+    let oid = |text: Option<&str>| {
+        text.and_then(|t| t.parse().ok())
+            .context("an OID is missing")
+    };
+    let schema = session.rows(&format!(
+        "SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = '{SCHEMA}'"
+    ))?;
+    let tables = session.rows(&format!(
+        "SELECT c.oid FROM pg_catalog.pg_class c \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('r', 'p') ORDER BY c.oid"
+    ))?;
+    Ok(Made {
+        schema: oid(schema.first("oid"))?,
+        tables: tables
+            .rows
+            .iter()
+            .map(|row| oid(row.first().and_then(|value| value.as_deref())))
+            .collect::<anyhow::Result<_>>()?,
+    })
+}
+
+/// The names of the tables in our schema that hold rows.
+fn tables(session: &mut Session) -> anyhow::Result<Vec<String>> {
+    let rows = session.rows(&format!(
+        "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) \
+         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = '{SCHEMA}' AND c.relkind = 'r' ORDER BY c.relpages"
+    ))?;
+    Ok(rows
+        .rows
+        .into_iter()
+        .filter_map(|row| row.into_iter().next().flatten())
+        .collect())
+}
+
+/// Removes what was made, each by its recorded OID and nothing that depends on it.
+///
+/// # Errors
+/// Where something is in the way, such as a table that somebody else put into the schema.
+pub fn remove(session: &mut Session, made: &Made) -> anyhow::Result<()> {
+    for oid in &made.tables {
+        // The name is asked for by OID: a table of the same name made by another stays.
+        let name = session.value(&format!(
+            "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) \
+             FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE c.oid = {oid} AND n.oid = {}",
+            made.schema
+        ))?;
+        if let Some(name) = name {
+            session
+                .execute(&format!("DROP TABLE {name}"))
+                .with_context(|| format!("cannot remove {name}"))?;
+        }
+    }
+    let schema = session.value(&format!(
+        "SELECT pg_catalog.quote_ident(nspname) FROM pg_catalog.pg_namespace WHERE oid = {}",
+        made.schema
+    ))?;
+    if let Some(schema) = schema {
+        session
+            .execute(&format!("DROP SCHEMA {schema}"))
+            .with_context(|| format!("cannot remove the schema {schema}"))?;
+    }
+    Ok(())
+}
