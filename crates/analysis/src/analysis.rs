@@ -12,6 +12,7 @@ use crate::primitives::{Compiled, PrimitiveAnalysis};
 use crate::record::{EndState, Origin};
 use crate::server::Setting;
 use crate::stats::Estimate;
+use crate::storage::Storage;
 use crate::warning::Warning;
 
 /// Name and version of the serialized form.
@@ -110,8 +111,45 @@ pub struct ArmAnalysis {
     pub binary: Result<pgassay_inspect::Binary, String>,
     /// One entry a client count, ascending.
     pub points: Vec<PointAnalysis>,
+    /// Where the bytes came from: logical reads, misses, device reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<ReadsAnalysis>,
     /// The server's own count of transactions against the client's.
     pub commit_check: Option<CommitCheck>,
+}
+
+/// Logical reads, shared-buffer misses and device reads of one server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ReadsAnalysis {
+    /// What lies under the data directory.
+    pub storage: Storage,
+    /// The server's block size, in bytes.
+    pub block_size_bytes: u64,
+    /// One entry a client count, ascending.
+    pub points: Vec<PointReads>,
+    /// What can't be seen, and why.
+    pub unseen: Vec<String>,
+}
+
+/// The three figures at one client count, estimates over trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PointReads {
+    /// Connections that carried load.
+    pub clients: u32,
+    /// Blocks looked at in shared buffers for each transaction.
+    pub logical_reads_per_transaction: Option<Estimate>,
+    /// Blocks that were not there.
+    pub misses_per_transaction: Option<Estimate>,
+    /// Bytes a second that the devices read, others' reads included.
+    pub device_bytes_per_second: Option<Estimate>,
+    /// Requests a second, likewise.
+    pub device_requests_per_second: Option<Estimate>,
+    /// Bytes of a device request on average; none without requests.
+    pub device_request_bytes: Option<f64>,
+    /// Bytes a second read from devices for the server's processes.
+    pub processes_bytes_per_second: Option<Estimate>,
+    /// Bytes a second read from these devices by the server's cgroup.
+    pub cgroup_bytes_per_second: Option<Estimate>,
 }
 
 /// What the server said of itself, as far as it bears on the figures.

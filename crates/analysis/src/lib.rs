@@ -18,6 +18,7 @@ pub mod record;
 pub mod samples;
 pub mod server;
 pub mod stats;
+pub mod storage;
 pub mod warning;
 
 pub use analyse::analyse;

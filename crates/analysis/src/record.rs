@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, Slice};
 use crate::primitives::{PrimitiveTrial, PrimitivesPlan};
+use crate::storage::Storage;
 use crate::warning::Warning;
 
 /// Version of the run directory's format that this program writes.
@@ -279,6 +280,8 @@ pub struct RecordedRun {
     pub host: BTreeMap<String, Reading>,
     /// Server facts by arm.
     pub servers: BTreeMap<u32, ServerFacts>,
+    /// What lies under each arm's data directory.
+    pub storage: BTreeMap<u32, Storage>,
     /// What inspect saw in the server's executable, by arm.
     pub binaries: BTreeMap<u32, Result<pgassay_inspect::Binary, String>>,
     /// All whole lines of `trials.jsonl`.

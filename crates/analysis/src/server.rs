@@ -76,6 +76,13 @@ pub fn relevant_settings(facts: &ServerFacts) -> Vec<Setting> {
         .collect()
 }
 
+/// The size of a block in bytes, as the server was built.
+pub fn block_size(facts: &ServerFacts) -> Option<u64> {
+    let settings = settings(facts);
+    let setting = settings.iter().find(|s| s.name == "block_size")?;
+    setting.value.parse().ok()
+}
+
 /// `16384` of unit `8kB` becomes `128MB`, as SHOW would print it.
 fn with_unit(setting: String, unit: Option<&str>) -> String {
     let Some(unit) = unit.filter(|u| !u.is_empty()) else {

@@ -2,6 +2,7 @@
 
 mod headline;
 mod points;
+mod reads;
 
 use std::collections::BTreeMap;
 
@@ -31,6 +32,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
                 .cloned()
                 .unwrap_or_else(|| Err("the server's executable was not inspected".to_owned())),
             points: points::analyse(run, index, &skipped),
+            reads: reads::analyse(run, index),
             commit_check: commit_check(run, index),
         })
         .collect();

@@ -100,6 +100,7 @@ pub fn run(
     let data_dir = subject.data_dir();
     writer.write_fact("host", &host::facts(data_dir.as_deref()))?;
     writer.write_fact("server-0", &subject.facts()?)?;
+    writer.write_fact("storage-0", &subject.scene.storage)?;
     writer.write_fact("binary-0", &inspect_server::inspect(&subject))?;
     writer.write_fact("primitives", &plan)?;
     terminal.announce(&format!(

@@ -10,6 +10,7 @@ use pgassay_analysis::plan::{Arm, WorkloadPlan};
 use pgassay_analysis::record::{
     EndState, EventKind, FORMAT, Origin, Reading, RunEnd, RunHeader, TrialRecord,
 };
+use pgassay_analysis::storage::Storage;
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Analysis, Plan, analyse, samples};
 
@@ -150,6 +151,7 @@ pub fn measure(
     let data_dir = subject.data_dir();
     writer.write_fact("host", &host::facts(data_dir.as_deref()))?;
     writer.write_fact("server-0", &subject.facts()?)?;
+    writer.write_fact("storage-0", &subject.scene.storage)?;
     let inspected = inspect_server::inspect(&subject);
     writer.write_fact("binary-0", &inspected)?;
 
@@ -448,6 +450,7 @@ fn sweep(
     let unseen = Scene {
         postmaster: Err("the load has it".to_owned()),
         session: None,
+        storage: Storage::hidden("the load has it"),
     };
     let scene = std::mem::replace(&mut subject.scene, unseen);
     let owned = subject.cluster.is_some();

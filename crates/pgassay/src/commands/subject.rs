@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use pgassay_analysis::record::{Origin, Reading, ServerFacts};
+use pgassay_analysis::storage::Storage;
 use serde_json::json;
 
 use crate::cli::args::TargetArgs;
 use crate::exit::{Exit, Failure};
+use crate::host;
 use crate::observe::{self, Scene};
 use crate::pg::{self, Conninfo, Session};
 use crate::stop::Stop;
@@ -84,6 +86,7 @@ impl Subject {
                     scene: Scene {
                         postmaster: Ok(cluster.pid()),
                         session: Some(session),
+                        storage: host::storage(Some(cluster.pid()), Some(&cluster.data_dir())),
                     },
                     cluster: Some(cluster),
                 })
@@ -109,6 +112,13 @@ impl Subject {
             shown: conninfo.redacted(),
             conninfo,
             scene: Scene {
+                storage: match &postmaster {
+                    Ok(pid) => host::storage(Some(*pid), None),
+                    Err(why) => Storage::hidden(format!(
+                        "{why}: device reads are not visible from here; run pgassay on the \
+                         server's machine, over its Unix socket"
+                    )),
+                },
                 postmaster,
                 session: Some(session),
             },

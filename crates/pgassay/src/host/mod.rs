@@ -14,6 +14,7 @@ mod cgroup;
 mod cpus;
 mod place;
 mod reader;
+mod storage;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,6 +22,7 @@ use std::path::Path;
 use pgassay_analysis::record::Reading;
 
 use reader::Reader;
+pub use storage::storage;
 
 /// Recorded facts: source to text, or why there is none.
 pub type HostFacts = BTreeMap<String, Reading>;

@@ -74,7 +74,7 @@ pub(super) fn record(reader: &Reader, dir: &Path, facts: &mut HostFacts) {
 
 /// The line of mountinfo whose mount point is the longest above `dir`; of two
 /// mounted on one point the later is the visible one.
-fn mount_line(text: &str, dir: &Path) -> Option<String> {
+pub(super) fn mount_line(text: &str, dir: &Path) -> Option<String> {
     let mut best: Option<(usize, &str)> = None;
     for line in text.lines() {
         let Some(point) = line.split(' ').nth(4) else {

@@ -3,6 +3,8 @@
 //! A sampler is an entry of [`SAMPLERS`]; adding one is a function and a line,
 //! and its reading is interpreted by `pgassay_analysis::samples`.
 
+mod io;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -10,6 +12,7 @@ use std::time::Instant;
 
 use pgassay_analysis::record::{Reading, Sample};
 use pgassay_analysis::samples;
+use pgassay_analysis::storage::{self, Storage};
 
 use crate::pg::Session;
 
@@ -20,6 +23,8 @@ pub struct Scene {
     pub postmaster: Result<u32, String>,
     /// A session of our own in the measured database.
     pub session: Option<Session>,
+    /// What lies under the data directory.
+    pub storage: Storage,
 }
 
 /// One thing that is read.
@@ -41,6 +46,30 @@ pub const SAMPLERS: &[Sampler] = &[
         unit: "counters",
         explanation: "buffer hits and reads for each transaction, as the server counts them",
         read: stat_database,
+    },
+    Sampler {
+        id: storage::PG_STAT_IO,
+        unit: "counters",
+        explanation: "reads into shared buffers by kind of backend, from version 16",
+        read: io::pg_stat_io,
+    },
+    Sampler {
+        id: storage::CGROUP_IO,
+        unit: "bytes and requests",
+        explanation: "what the server's container or slice read from devices",
+        read: io::cgroup,
+    },
+    Sampler {
+        id: storage::SERVER_IO,
+        unit: "bytes",
+        explanation: "what devices read for each of the server's processes",
+        read: io::processes,
+    },
+    Sampler {
+        id: storage::HOST_DISKSTATS,
+        unit: "sectors and requests",
+        explanation: "what the devices under the data directory read",
+        read: io::diskstats,
     },
     Sampler {
         id: samples::HOST_PRESSURE_CPU,

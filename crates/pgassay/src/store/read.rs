@@ -24,6 +24,7 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
     let mut run = RecordedRun {
         host: optional(dir, "facts/host.json", &mut damage).unwrap_or_default(),
         servers: Default::default(),
+        storage: Default::default(),
         binaries: Default::default(),
         trials: lines(&dir.join("trials.jsonl"), &mut damage)?,
         events: lines(&dir.join("events.jsonl"), &mut damage)?,
@@ -37,6 +38,9 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
     for arm in 0..run.header.plan.arms.len() as u32 {
         if let Some(facts) = optional(dir, &format!("facts/server-{arm}.json"), &mut damage) {
             run.servers.insert(arm, facts);
+        }
+        if let Some(storage) = optional(dir, &format!("facts/storage-{arm}.json"), &mut damage) {
+            run.storage.insert(arm, storage);
         }
         if let Some(binary) = optional(dir, &format!("facts/binary-{arm}.json"), &mut damage) {
             run.binaries.insert(arm, binary);

@@ -337,6 +337,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         headline: headline(&points),
         host: host(),
         arms: vec![ArmAnalysis {
+            reads: None,
             label: "temp:15".to_owned(),
             target: "temp:15".to_owned(),
             server: Some(server()),

@@ -10,6 +10,7 @@ mod host;
 mod latency;
 mod method;
 mod primitives;
+mod reads;
 mod results;
 mod server;
 mod summary;
@@ -32,6 +33,7 @@ const SECTIONS: &[Make] = &[
     summary::section,
     latency::section,
     cpu::section,
+    reads::section,
     drift::section,
     server::section,
     binary::section,
