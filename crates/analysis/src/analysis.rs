@@ -109,6 +109,9 @@ pub struct ArmAnalysis {
     /// What inspect saw in its executable; the text says why there is none.
     #[serde(with = "seen")]
     pub binary: Result<pgassay_inspect::Binary, String>,
+    /// Which path its atomics take on this host, and what that costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<pgassay_inspect::cpu::Verdict>,
     /// One entry a client count, ascending.
     pub points: Vec<PointAnalysis>,
     /// Where the bytes came from: logical reads, misses, device reads.

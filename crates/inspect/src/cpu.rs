@@ -339,6 +339,61 @@ impl From<&'static Cpu> for Features {
     }
 }
 
+impl Features {
+    /// A host told by its kernel: `uname`'s machine and the text of /proc/cpuinfo, whose line
+    /// `Features` lists `atomics` where an aarch64 CPU has LSE (Linux, Documentation/arch/arm64).
+    pub fn of_host(architecture: &str, cpuinfo: &str) -> Self {
+        let machine = match architecture {
+            "x86_64" => Machine::X86_64,
+            "aarch64" => Machine::Aarch64,
+            "ppc64le" => Machine::Ppc64le,
+            "riscv64" => Machine::Riscv64,
+            "s390x" => Machine::S390x,
+            other => Machine::Other(other.into()),
+        };
+        let field = |key: &str| {
+            cpuinfo.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                (name.trim() == key).then(|| value.trim())
+            })
+        };
+        let number = |key: &str| {
+            let text = field(key)?.trim_start_matches("0x");
+            u32::from_str_radix(text, 16).ok()
+        };
+        let known = match (number("CPU implementer"), number("CPU part")) {
+            (Some(implementer), Some(part)) => by_midr(implementer, part),
+            _ => None,
+        };
+        let name = field("model name").or(known.map(|c| c.products));
+        let lse = field("Features").filter(|_| machine == Machine::Aarch64);
+        Self {
+            name: format!("this host ({})", name.unwrap_or(machine.name())),
+            lse: lse.map(|f| f.split_ascii_whitespace().any(|f| f == "atomics")),
+            machine,
+            flag: known.map(|c| (c.flag, c.gcc)),
+            id: known.map(|c| c.id),
+            source: "/proc/cpuinfo and the kernel's HWCAP of this host".into(),
+        }
+    }
+
+    /// The CPU that a process sees which runs `binary` here: this host's, or another machine's that
+    /// an emulator shows it.
+    pub fn seen_by(self, binary: &Binary) -> Self {
+        if binary.machine == self.machine {
+            return self;
+        }
+        Self {
+            name: format!("an emulated {} CPU on {}", binary.machine.name(), self.name),
+            machine: binary.machine.clone(),
+            lse: None,
+            flag: None,
+            id: None,
+            source: self.source,
+        }
+    }
+}
+
 const GRAVITON_STUDY: &str = "A. Korotkov, \"The dramatic effect of LSE instructions for PostgreSQL on Graviton2 instances\", 2021: a large gain of LSE at 64 cores on Graviton2; none on Apple M1, a small loss on Kunpeng 920";
 const GCC_MANUAL: &str = "GCC manual, AArch64 options: -moutline-atomics";
 const ARM_ARM: &str = "Arm Architecture Reference Manual, FEAT_LSE";

@@ -62,12 +62,12 @@ pub fn diff(a: &Binary, b: &Binary) -> Diff {
             .collect();
         if let Some(outline) = &binary.atomics.outline {
             sums.insert("outline helpers".into(), outline.helpers.len() as u64);
-            sums.insert("outline calls".into(), outline.calls.len() as u64);
+            sums.insert("outline calls".into(), binary.atomics.outline_calls());
         }
-        if !binary.atomics.outside.is_empty() {
+        if binary.atomics.outside_count > 0 {
             sums.insert(
                 "outside function bounds".into(),
-                binary.atomics.outside.len() as u64,
+                binary.atomics.outside_count,
             );
         }
         sums

@@ -15,6 +15,7 @@ pub mod hotpath;
 mod isa;
 pub mod model;
 mod outline;
+mod process;
 pub mod require;
 mod scan;
 
@@ -22,6 +23,7 @@ use std::collections::BTreeMap;
 
 pub use crate::error::Error;
 pub use crate::model::{Atomic, Atomics, Binary, Class, Counts, FileKind, Hint, Machine, Ordering};
+pub use crate::process::{FlagByte, ProcessFacts};
 
 use crate::bounds::{Bounds, Source};
 use crate::elf::{Image, Parsed};
@@ -95,6 +97,7 @@ pub fn inspect_elf(name: &str, bytes: &[u8], options: &Options<'_>) -> Result<Bi
             atomics: Atomics::default(),
             hints: Vec::new(),
             hot_paths: Vec::new(),
+            process: None,
         }),
     }
 }
@@ -180,6 +183,7 @@ fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary
         atomics,
         hints,
         hot_paths,
+        process: None,
         warnings,
     }
 }
@@ -266,6 +270,7 @@ fn account(
         counts,
         functions,
         instructions,
+        outside_count: outside.len() as u64,
         outside,
         outline,
     }

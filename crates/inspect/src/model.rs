@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::hotpath::HotPath;
+use crate::process::ProcessFacts;
 
 /// The instruction set of an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -323,6 +324,9 @@ pub struct Atomics {
     pub instructions: Vec<Atomic>,
     /// Bytes outside function bounds, or marked as data, that read as atomics: data in text, or
     /// code whose bounds nothing records. Not in `counts`.
+    #[serde(default)]
+    pub outside_count: u64,
+    /// Each of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outside: Vec<Atomic>,
     /// Outline atomics, where there are any.
@@ -352,7 +356,8 @@ impl Atomics {
 
     /// Branches to outline helpers.
     pub fn outline_calls(&self) -> u64 {
-        self.outline.as_ref().map_or(0, |o| o.calls.len() as u64)
+        let helpers = self.outline.iter().flat_map(|o| &o.helpers);
+        helpers.map(|h| h.call_sites).sum()
     }
 
     /// Every atomic instruction inside function bounds.
@@ -506,6 +511,9 @@ pub struct Binary {
     /// PostgreSQL's hot paths; empty for other programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot_paths: Vec<HotPath>,
+    /// The process that runs it, where one was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessFacts>,
     /// What could not be read, or reads strangely.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

@@ -186,6 +186,9 @@ fn an_assay_measures_reports_and_leaves_nothing() {
     // The binary that was inspected is the one that ran.
     let binary = &document["arms"][0]["binary"]["seen"];
     assert!(binary["atomics"]["counts"].is_object(), "{binary}");
+    assert!(binary["process"]["hwcap"].is_string(), "{binary}");
+    let verdict = &document["arms"][0]["verdict"];
+    assert_ne!(verdict["path"], "wrong-machine", "{verdict}");
 
     let stderr = text(&output.stderr);
     let report = stderr

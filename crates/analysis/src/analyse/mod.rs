@@ -6,10 +6,13 @@ mod reads;
 
 use std::collections::BTreeMap;
 
+use pgassay_inspect::cpu::{self, Features, Verdict};
+use pgassay_inspect::{Binary, ProcessFacts};
+
 use crate::analysis::{
     Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ServerSummary,
 };
-use crate::host;
+use crate::host::{self, HostSummary};
 use crate::primitives;
 use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts};
 use crate::samples;
@@ -22,18 +25,22 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
     let skipped = skipped_points(run);
     let arms: Vec<ArmAnalysis> = (0u32..)
         .zip(&run.header.plan.arms)
-        .map(|(index, arm)| ArmAnalysis {
-            label: arm.label.clone(),
-            target: arm.target.clone(),
-            server: run.servers.get(&index).map(summarise_server),
-            binary: run
+        .map(|(index, arm)| {
+            let binary = run
                 .binaries
                 .get(&index)
                 .cloned()
-                .unwrap_or_else(|| Err("the server's executable was not inspected".to_owned())),
-            points: points::analyse(run, index, &skipped),
-            reads: reads::analyse(run, index),
-            commit_check: commit_check(run, index),
+                .unwrap_or_else(|| Err("the server's executable was not inspected".to_owned()));
+            ArmAnalysis {
+                label: arm.label.clone(),
+                target: arm.target.clone(),
+                server: run.servers.get(&index).map(summarise_server),
+                verdict: binary.as_ref().ok().map(|b| verdict(b, run, &host)),
+                binary,
+                points: points::analyse(run, index, &skipped),
+                reads: reads::analyse(run, index),
+                commit_check: commit_check(run, index),
+            }
         })
         .collect();
     let info = run_info(run);
@@ -53,6 +60,16 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
     };
     analysis.headline = headline::write(&analysis);
     analysis
+}
+
+/// What this host makes of a server's executable: seen where the process showed its flag byte, else
+/// inferred.
+fn verdict(binary: &Binary, run: &RecordedRun, host: &HostSummary) -> Verdict {
+    let cpuinfo = run.host.get("/proc/cpuinfo").and_then(Reading::text);
+    let architecture = host.architecture.as_deref().unwrap_or("unknown");
+    let features = Features::of_host(architecture, cpuinfo.unwrap_or_default());
+    let flag = binary.process.as_ref().and_then(ProcessFacts::flag);
+    cpu::verdict(binary, &features.seen_by(binary), flag)
 }
 
 fn run_info(run: &RecordedRun) -> RunInfo {

@@ -7,13 +7,13 @@ use anyhow::bail;
 use pgassay_inspect::cpu::{self, Features};
 use pgassay_inspect::diff::diff;
 use pgassay_inspect::require::{REQUIREMENTS, Requirement};
-use pgassay_inspect::{Binary, Machine};
+use pgassay_inspect::{Binary, Machine, ProcessFacts};
 
 use crate::cli::args::InspectArgs;
 use crate::exit::{Exit, Failure};
 use crate::inspection::document::{Demand, Document, Entry, Problem};
 use crate::inspection::gather::{self, Source};
-use crate::inspection::{ProcessFacts, live, render};
+use crate::inspection::{live, render};
 use crate::pg::{Conninfo, connect};
 use crate::target::{Installations, TargetSpec};
 use crate::terminal::Terminal;
@@ -59,13 +59,9 @@ pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
     }
     let diff = match (args.diff, gathered.files.as_slice()) {
         (false, _) => None,
-        (true, [a, b]) => Some(diff(&a.0, &b.0)),
+        (true, [a, b]) => Some(diff(a, b)),
         (true, all) => {
-            let servers: Vec<&Binary> = all
-                .iter()
-                .map(|(b, _)| b)
-                .filter(|b| b.postgres.is_some())
-                .collect();
+            let servers: Vec<&Binary> = all.iter().filter(|b| b.postgres.is_some()).collect();
             match servers.as_slice() {
                 [a, b] => Some(diff(a, b)),
                 _ => bail!(Failure::usage(format!(
@@ -85,7 +81,7 @@ pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
         files: gathered
             .files
             .into_iter()
-            .map(|(b, p)| entry(b, p, &cpus))
+            .map(|b| entry(b, &cpus))
             .collect(),
         problems,
         requirements: demands,
@@ -163,39 +159,15 @@ fn features(name: &str) -> anyhow::Result<Features> {
 
 /// The CPU of this machine: its name from /proc/cpuinfo, LSE from the kernel's HWCAP.
 fn host() -> Features {
-    let machine = match std::env::consts::ARCH {
-        "x86_64" => Machine::X86_64,
-        "aarch64" => Machine::Aarch64,
-        "powerpc64" => Machine::Ppc64le,
-        "riscv64" => Machine::Riscv64,
-        "s390x" => Machine::S390x,
-        other => Machine::Other(other.into()),
-    };
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let field = |key: &str| {
-        cpuinfo.lines().find_map(|l| {
-            let (name, value) = l.split_once(':')?;
-            (name.trim() == key).then(|| value.trim().to_string())
-        })
+    let architecture = match std::env::consts::ARCH {
+        "powerpc64" => "ppc64le",
+        other => other,
     };
-    let number = |key: &str| {
-        field(key).and_then(|v| u32::from_str_radix(v.trim_start_matches("0x"), 16).ok())
-    };
-    let known = match (number("CPU implementer"), number("CPU part")) {
-        (Some(implementer), Some(part)) => cpu::by_midr(implementer, part),
-        _ => None,
-    };
-    let name = field("model name").or_else(|| known.map(|c| c.products.to_string()));
+    let features = Features::of_host(architecture, &cpuinfo);
     Features {
-        name: format!(
-            "this host ({})",
-            name.unwrap_or_else(|| machine.name().to_string())
-        ),
-        machine,
-        lse: live::host_has_lse(),
-        flag: known.map(|c| (c.flag, c.gcc)),
-        id: known.map(|c| c.id),
-        source: "/proc/cpuinfo and the kernel's HWCAP of this host".into(),
+        lse: live::host_has_lse().or(features.lse),
+        ..features
     }
 }
 
@@ -217,12 +189,8 @@ fn requirements(typed: &[String]) -> anyhow::Result<Vec<&'static Requirement>> {
         .collect()
 }
 
-fn hold(requirement: &Requirement, files: &[(Binary, Option<ProcessFacts>)]) -> Demand {
-    let concerned: Vec<&Binary> = files
-        .iter()
-        .map(|(b, _)| b)
-        .filter(|b| requirement.concerns(b))
-        .collect();
+fn hold(requirement: &Requirement, files: &[Binary]) -> Demand {
+    let concerned: Vec<&Binary> = files.iter().filter(|b| requirement.concerns(b)).collect();
     let unmet: Vec<(String, String)> = concerned
         .iter()
         .filter_map(|b| requirement.check(b).err().map(|why| (b.path.clone(), why)))
@@ -237,30 +205,16 @@ fn hold(requirement: &Requirement, files: &[(Binary, Option<ProcessFacts>)]) -> 
 
 /// Adds the verdicts: for the CPUs asked for; else for this host where it can run the file; else,
 /// for an Arm file, with and without LSE.
-fn entry(binary: Binary, process: Option<ProcessFacts>, cpus: &[Features]) -> Entry {
-    let flag = process
-        .as_ref()
-        .and_then(|p| p.flag_bytes.first())
-        .map(|f| f.value);
+fn entry(binary: Binary, cpus: &[Features]) -> Entry {
+    let flag = binary.process.as_ref().and_then(ProcessFacts::flag);
     let host = host();
     let verdicts = if !cpus.is_empty() {
         // What was read off a process says nothing of another CPU.
         cpus.iter()
             .map(|c| cpu::verdict(&binary, c, flag.filter(|_| c.name == host.name)))
             .collect()
-    } else if binary.machine == host.machine || flag.is_some() {
-        let here = if binary.machine == host.machine {
-            host
-        } else {
-            Features {
-                machine: binary.machine.clone(),
-                lse: None,
-                flag: None,
-                id: None,
-                ..host
-            }
-        };
-        vec![cpu::verdict(&binary, &here, flag)]
+    } else if binary.machine == host.machine || binary.process.is_some() {
+        vec![cpu::verdict(&binary, &host.seen_by(&binary), flag)]
     } else if binary.machine == Machine::Aarch64 {
         ["armv8.1-a", "armv8.0-a"]
             .iter()
@@ -270,11 +224,7 @@ fn entry(binary: Binary, process: Option<ProcessFacts>, cpus: &[Features]) -> En
     } else {
         Vec::new()
     };
-    Entry {
-        binary,
-        verdicts,
-        process,
-    }
+    Entry { binary, verdicts }
 }
 
 /// What an argument names: a path if there is one, a process id, else a target.
@@ -309,40 +259,48 @@ fn resolve(input: &str, problems: &mut Vec<Problem>) -> anyhow::Result<Vec<Sourc
 }
 
 fn process(pid: u32) -> anyhow::Result<Vec<Source>> {
-    gather::process_sources(pid).map_err(|error| {
-        let failure = Failure::target(format!("process {pid} can't be read: {error}"));
-        match error.kind() {
-            std::io::ErrorKind::PermissionDenied => {
-                failure.with_remedy("run as the server's user or as root")
-            }
-            _ => failure.with_remedy("name a process that runs on this machine"),
-        }
-        .into()
-    })
+    gather::process_sources(pid).map_err(|e| unreadable(pid, &e))
 }
 
-/// The server behind a connection: its postmaster where the socket tells, else the own backend, and
-/// only where that process runs on this machine.
+fn unreadable(pid: u32, error: &std::io::Error) -> anyhow::Error {
+    let failure = Failure::target(format!("process {pid} can't be read: {error}"));
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            failure.with_remedy("run as the server's user or as root")
+        }
+        _ => failure.with_remedy("name a process that runs on this machine"),
+    }
+    .into()
+}
+
+/// The files of the server behind a connection, where its processes run on this machine: over a Unix
+/// socket the kernel names the postmaster, over TCP the own backend's title and parent do.
 fn server(conninfo: &str) -> anyhow::Result<Vec<Source>> {
     let conninfo = Conninfo::parse(conninfo).map_err(|e| Failure::usage(e.to_string()))?;
-    let session = connect(&conninfo).map_err(|e| Failure::target(e.to_string()))?;
-    let backend = u32::try_from(session.backend_pid()).ok();
-    let pid = session.peer_pid().or(backend);
-    let is_postgres = |pid: &u32| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == "postgres")
-    };
-    match pid.filter(is_postgres) {
-        // The session must stay while its own backend is read.
-        Some(pid) => {
-            let sources = process(pid);
-            session.close();
-            sources
+    let mut session = connect(&conninfo).map_err(|e| Failure::target(e.to_string()))?;
+    let postmaster = match session.peer_pid() {
+        Some(pid) => Some(pid).filter(|pid| Path::new(&format!("/proc/{pid}/stat")).exists()),
+        None => {
+            let port = session
+                .value("SELECT pg_catalog.inet_client_port()")
+                .map_err(|e| Failure::target(e.to_string()))?;
+            u32::try_from(session.backend_pid())
+                .ok()
+                .zip(port)
+                .filter(|(pid, port)| live::serves_port(*pid, port))
+                .and_then(|(pid, _)| live::parent_of(pid))
         }
-        None => bail!(
+    };
+    let Some(pid) = postmaster else {
+        bail!(
             Failure::target(
-                "the server's process is not on this machine, so its binary can't be read"
+                "the server's processes are not seen on this machine, so its binary can't be read"
             )
             .with_remedy("run pgassay inspect on the server's machine, or on its postgres file")
-        ),
-    }
+        )
+    };
+    // The session stays while the server's processes, its own backend among them, are read.
+    let sources = gather::server_sources(pid).map_err(|e| unreadable(pid, &e));
+    session.close();
+    sources
 }

@@ -142,16 +142,6 @@ impl Subject {
         self.cluster.as_ref().map(Cluster::data_dir)
     }
 
-    /// Path under which the server's executable can be read, in the server's own file system view.
-    pub fn executable(&self) -> Result<PathBuf, String> {
-        let pid = self.scene.postmaster.clone()?;
-        let path = PathBuf::from(format!("/proc/{pid}/exe"));
-        match std::fs::File::open(&path) {
-            Ok(_) => Ok(path),
-            Err(e) => Err(format!("{}: {e}", path.display())),
-        }
-    }
-
     /// Asks the server for what the report needs.
     ///
     /// # Errors

@@ -6,8 +6,6 @@ use pgassay_inspect::diff::Diff;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::live::ProcessFacts;
-
 /// The document.
 #[derive(Debug, Serialize)]
 pub struct Document {
@@ -32,9 +30,6 @@ pub struct Entry {
     pub binary: Binary,
     /// What CPUs make of it.
     pub verdicts: Vec<Verdict>,
-    /// The process that runs it, where one was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub process: Option<ProcessFacts>,
 }
 
 /// Something that could not be read.
@@ -73,10 +68,6 @@ impl Document {
             let Some(atomics) = file.get_mut("atomics").and_then(Value::as_object_mut) else {
                 continue;
             };
-            atomics.insert(
-                "outside_count".into(),
-                entry.binary.atomics.outside.len().into(),
-            );
             if !addresses {
                 atomics.remove("instructions");
                 atomics.remove("outside");

@@ -1,5 +1,6 @@
 //! Finds what to inspect and inspects it, many files side by side.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -10,7 +11,7 @@ use pgassay_inspect::{Binary, Error, Options, debug_wanted, inspect_elf};
 use pgassay_sys::map::Mapped;
 
 use super::document::Problem;
-use super::live::{self, MappedFile, ProcessFacts};
+use super::live::{self, MappedFile};
 
 /// One thing to look at.
 #[derive(Debug, Clone)]
@@ -28,8 +29,8 @@ pub struct Source {
 /// What came of it.
 #[derive(Debug, Default)]
 pub struct Gathered {
-    /// Files inspected, with the process behind them.
-    pub files: Vec<(Binary, Option<ProcessFacts>)>,
+    /// Files inspected.
+    pub files: Vec<Binary>,
     /// What could not be read.
     pub problems: Vec<Problem>,
 }
@@ -93,6 +94,47 @@ pub fn process_sources(pid: u32) -> std::io::Result<Vec<Source>> {
     // The program first; the kernel lists by address.
     sources.sort_by_key(|s| !s.named);
     Ok(sources)
+}
+
+/// The files of a whole server: those of its postmaster, then what its other processes have loaded
+/// besides. An extension is mapped only into the sessions that used it, unless it is preloaded.
+///
+/// # Errors
+/// Where the postmaster can't be read; a session that ended meanwhile costs nothing.
+pub fn server_sources(postmaster: u32) -> std::io::Result<Vec<Source>> {
+    let mut sources = process_sources(postmaster)?;
+    let mut known: HashSet<String> = sources.iter().map(|s| s.name.clone()).collect();
+    for child in live::children(postmaster) {
+        for source in process_sources(child).unwrap_or_default() {
+            if known.insert(source.name.clone()) {
+                sources.push(Source {
+                    named: false,
+                    ..source
+                });
+            }
+        }
+    }
+    Ok(sources)
+}
+
+/// The program that a process runs, with what the process tells of it.
+///
+/// # Errors
+/// Why it can't be seen or read, in words for a report.
+pub fn program_of(pid: u32) -> Result<Binary, String> {
+    let sources = process_sources(pid).map_err(|e| format!("process {pid}: {e}"))?;
+    let program = sources
+        .into_iter()
+        .find(|s| s.named)
+        .ok_or_else(|| format!("process {pid} does not map its own program"))?;
+    let mut gathered = inspect_all(std::slice::from_ref(&program));
+    match gathered.files.pop() {
+        Some(binary) => Ok(binary),
+        None => Err(gathered.problems.pop().map_or_else(
+            || format!("{}: no program", program.name),
+            |problem| format!("{}: {}", problem.path, problem.error),
+        )),
+    }
 }
 
 /// Inspects all sources, on all CPUs.
@@ -164,7 +206,7 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
                         debug: None,
                     },
                 ) {
-                    Ok(binary) => gathered.files.push((binary, None)),
+                    Ok(binary) => gathered.files.push(binary),
                     // Packages for developers are full of them.
                     Err(Error::Unlinked) => {}
                     Err(error) => gathered.problems.push(Problem {
@@ -193,12 +235,10 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
     let debug = debug_file(&bytes, &source.path);
     let debug = debug.as_deref();
     match inspect_elf(&source.name, &bytes, &Options { threads, debug }) {
-        Ok(binary) => {
-            let facts = source
-                .process
-                .as_ref()
-                .map(|(pid, file)| live::facts(*pid, file, &binary));
-            gathered.files.push((binary, facts));
+        Ok(mut binary) => {
+            let process = source.process.as_ref();
+            binary.process = process.map(|(pid, file)| live::facts(*pid, file, &binary));
+            gathered.files.push(binary);
         }
         // In a directory or a process most files are no programs.
         Err(Error::NotElf | Error::Empty | Error::Unlinked) if !source.named => {}

@@ -9,36 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use pgassay_inspect::Binary;
-use serde::Serialize;
-
-/// What was read off a process.
-#[derive(Debug, Clone, Serialize)]
-pub struct ProcessFacts {
-    /// Process id.
-    pub pid: u32,
-    /// HWCAP of its auxiliary vector, in hexadecimal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hwcap: Option<String>,
-    /// HWCAP says LSE (aarch64).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hwcap_lse: Option<bool>,
-    /// Each flag byte with its address in the process.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub flag_bytes: Vec<FlagByte>,
-    /// Why something is missing.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unavailable: Vec<String>,
-}
-
-/// A flag byte as read.
-#[derive(Debug, Clone, Serialize)]
-pub struct FlagByte {
-    /// Address in the process.
-    pub address: u64,
-    /// 0: exclusive loops; else LSE.
-    pub value: u8,
-}
+use pgassay_inspect::{Binary, FlagByte, ProcessFacts};
 
 /// A file mapped into a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +69,40 @@ fn parse_maps(text: &str) -> Vec<MappedFile> {
         }
     }
     files
+}
+
+/// The processes that `parent` started: /proc lists them, or all are asked for their parent.
+pub fn children(parent: u32) -> Vec<u32> {
+    if let Ok(list) = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")) {
+        return list
+            .split_ascii_whitespace()
+            .filter_map(|pid| pid.parse().ok())
+            .collect();
+    }
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| parent_of(*pid) == Some(parent))
+        .collect()
+}
+
+/// The process that started `pid`.
+pub fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold blanks; state and parent follow it.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(1)?.parse().ok()
+}
+
+/// Whether `pid` on this machine is the backend that serves a TCP connection from `client_port`, as
+/// the server calls it: its process title says so. A process id alone would not do: through a tunnel
+/// the server is elsewhere, and another's backend may have that number here.
+pub fn serves_port(pid: u32, client_port: &str) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|title| {
+        title.starts_with("postgres:") && title.contains(&format!("({client_port})"))
+    })
 }
 
 /// A path by which the file can be opened from here, whatever namespace the process lives in and

@@ -10,4 +10,3 @@ pub mod live;
 pub mod render;
 
 pub use document::{Document, Entry, Problem};
-pub use live::ProcessFacts;

@@ -226,7 +226,7 @@ fn overview(files: &[Entry], blocks: &mut Vec<Block>) {
                 f.binary.machine.name().to_string(),
                 version,
                 technique(&f.binary),
-                f.binary.atomics.outside.len().to_string(),
+                f.binary.atomics.outside_count.to_string(),
             ]
         })
         .collect();
@@ -291,10 +291,10 @@ fn file(entry: &Entry, addresses: bool, blocks: &mut Vec<Block>) {
         ));
     }
     functions(binary, blocks);
-    if !a.outside.is_empty() {
+    if a.outside_count > 0 {
         blocks.push(Block::Text(format!(
             "{} more byte patterns outside function bounds read as atomics: data in the text, or code without bounds; not counted",
-            a.outside.len()
+            a.outside_count
         )));
     }
     if !binary.hot_paths.is_empty() {
@@ -312,7 +312,7 @@ fn file(entry: &Entry, addresses: bool, blocks: &mut Vec<Block>) {
             .collect();
         blocks.push(Block::Table(vec!["path", "by", "detail"], rows));
     }
-    if let Some(process) = &entry.process {
+    if let Some(process) = &binary.process {
         let mut facts = vec![("process".to_string(), process.pid.to_string())];
         if let Some(hwcap) = &process.hwcap {
             let lse = match process.hwcap_lse {

@@ -18,12 +18,13 @@ use pgassay_analysis::record::Origin;
 use pgassay_analysis::server::Setting;
 use pgassay_analysis::stats::{Estimate, summarize_positive};
 use pgassay_analysis::warning::Warning;
-use pgassay_inspect::Binary;
+use pgassay_inspect::cpu::{self, verdict};
 use pgassay_inspect::hotpath::{HotFunction, HotPath, Technique};
 use pgassay_inspect::model::{
     Atomics, BuildFacts, Class, FileKind, FunctionAtomics, FunctionBounds, Hardening, Machine,
-    PostgresFacts, RecordedFlags,
+    Outline, OutlineHelper, PostgresFacts, RecordedFlags,
 };
+use pgassay_inspect::{Binary, FlagByte, ProcessFacts};
 
 /// A whole assay: eight CPUs, eight client counts, eight trials each.
 pub fn complete() -> Analysis {
@@ -342,6 +343,11 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
             target: "temp:15".to_owned(),
             server: Some(server()),
             binary: Ok(binary()),
+            verdict: Some(verdict(
+                &binary(),
+                &cpu::find("graviton2").unwrap().into(),
+                Some(1),
+            )),
             points,
             commit_check: Some(CommitCheck {
                 client_transactions: 9_876_543,
@@ -602,6 +608,20 @@ fn binary() -> Binary {
                 function("s_lock", Class::LoadExclusive, 9),
                 function("LWLockAttemptLock", Class::LseLdadd, 3),
             ],
+            outline: Some(Outline {
+                helpers: vec![OutlineHelper {
+                    name: "__aarch64_ldadd4_acq_rel".to_owned(),
+                    named_by_symbol: false,
+                    address: 0x70_0000,
+                    flag_address: 0x90_0000,
+                    bti: true,
+                    call_sites: 327,
+                }],
+                flag_addresses: vec![0x90_0000],
+                lse_in_helpers: 3,
+                exclusive_in_helpers: 9,
+                ..Outline::default()
+            }),
             ..Atomics::default()
         },
         hints: vec![],
@@ -627,6 +647,16 @@ fn binary() -> Binary {
                 "compare and swap by outline helpers",
             ),
         ],
+        process: Some(ProcessFacts {
+            pid: 4711,
+            hwcap: Some("0x119fff".to_owned()),
+            hwcap_lse: Some(true),
+            flag_bytes: vec![FlagByte {
+                address: 0xAAAA_AB32_0000,
+                value: 1,
+            }],
+            unavailable: vec![],
+        }),
         warnings: vec!["the file is stripped; functions are known by their frames only".to_owned()],
     }
 }

@@ -2,9 +2,10 @@
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::warning::Warning;
-use pgassay_inspect::Binary;
+use pgassay_inspect::cpu::{Evidence, Verdict};
 use pgassay_inspect::hotpath::HotPath;
 use pgassay_inspect::model::{FileKind, Hardening};
+use pgassay_inspect::{Binary, ProcessFacts};
 
 use crate::report::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use crate::report::number;
@@ -28,7 +29,7 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
                     .map(|w| Warning::new("binary", w))
                     .collect::<Vec<_>>();
                 let marks = notes.marks(&doubts, &format!("the binary of {}", arm.label));
-                blocks.extend(account(binary, marks));
+                blocks.extend(account(binary, arm.verdict.as_ref(), marks));
             }
         }
     }
@@ -78,10 +79,13 @@ fn atomics(binary: &Binary) -> String {
     }
 }
 
-fn account(binary: &Binary, marks: Vec<usize>) -> Vec<Block> {
+fn account(binary: &Binary, verdict: Option<&Verdict>, marks: Vec<usize>) -> Vec<Block> {
+    let mut facts = facts(binary);
+    facts.extend(verdict.into_iter().flat_map(judged));
+    facts.extend(binary.process.iter().flat_map(seen));
     let mut blocks = vec![
         Block::Text(format!("Its code holds {}.", atomics(binary))),
-        Block::Facts(facts(binary)),
+        Block::Facts(facts),
     ];
     let mut tables: Vec<Table> = [paths(&binary.hot_paths), classes(binary)]
         .into_iter()
@@ -138,6 +142,54 @@ fn facts(binary: &Binary) -> Vec<Fact> {
     );
     facts.extend(build.build_id.as_ref().map(|id| Fact::new("build id", id)));
     facts.push(Fact::new("hardening", hardening(&binary.hardening)));
+    facts
+}
+
+/// Which path its atomics take here, what that costs, and what to do about it.
+fn judged(verdict: &Verdict) -> Vec<Fact> {
+    let how = match verdict.evidence {
+        Evidence::Observed => "seen in the running process",
+        Evidence::Inferred => "inferred from the file and the CPU",
+    };
+    let sources = format!("sources: {}", verdict.sources.join("; "));
+    let mut facts = vec![Fact::new("on this host", &verdict.runs).remark(how)];
+    if verdict.cost.is_empty() {
+        return facts;
+    }
+    facts.push(Fact::new("which costs", &verdict.cost).remark(sources));
+    facts.extend(verdict.advice.iter().map(|a| Fact::new("to do", a)));
+    facts
+}
+
+/// What the server's process told of itself.
+fn seen(process: &ProcessFacts) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    for byte in &process.flag_bytes {
+        let path = match byte.value {
+            0 => "exclusive loops",
+            _ => "LSE",
+        };
+        facts.push(
+            Fact::new(
+                "flag byte of outline atomics",
+                format!("{}: {path}", byte.value),
+            )
+            .remark(format!(
+                "read from process {} at {:#x}",
+                process.pid, byte.address
+            )),
+        );
+    }
+    facts.extend(process.hwcap.as_ref().map(|hwcap| {
+        let lse = match process.hwcap_lse {
+            Some(true) => "LSE is among it",
+            Some(false) => "LSE is not among it",
+            None => "of the process's auxiliary vector",
+        };
+        Fact::new("HWCAP", hwcap).remark(lse)
+    }));
+    let missing = process.unavailable.iter();
+    facts.extend(missing.map(|why| Fact::new("not seen in the process", why)));
     facts
 }
 
@@ -219,11 +271,11 @@ fn classes(binary: &Binary) -> Option<Table> {
         holding.filter(|f| f.counts.contains_key(class)).count() as u64
     };
     let mut caption = String::from("Atomic instructions of the whole file by class.");
-    if !atomics.outside.is_empty() {
+    if atomics.outside_count > 0 {
         caption.push_str(&format!(
             " {} more places outside the bounds of known functions read as atomics and are not \
              counted: data between functions can look like code.",
-            number::count(atomics.outside.len() as u64)
+            number::count(atomics.outside_count)
         ));
     }
     Some(Table {
