@@ -10,10 +10,12 @@
 
 pub mod analyse;
 pub mod analysis;
+pub mod diagnose;
 pub mod fit;
 pub mod host;
 pub mod plan;
 pub mod primitives;
+pub mod profile;
 pub mod record;
 pub mod samples;
 pub mod server;

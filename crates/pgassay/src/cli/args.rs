@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use super::clients::ClientList;
+use super::diagnose::DiagnoseArgs;
 use super::load::LoadArgs;
 use crate::terminal::Verbosity;
 
@@ -73,6 +74,8 @@ pub enum Command {
     Report(ReportArgs),
     /// Fit the scaling law to a recorded sweep over clients
     Fit(FitArgs),
+    /// Which known bottleneck it is, and what to do: from a recorded run, or a profile of perf
+    Diagnose(DiagnoseArgs),
     /// List, show and remove recorded runs
     Runs(RunsArgs),
     /// pgbench's own command line, driven by this load engine; see `pgassay pgbench --help`

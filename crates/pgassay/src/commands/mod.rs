@@ -2,6 +2,7 @@
 
 pub mod alone;
 pub mod assay;
+pub mod diagnose;
 pub mod fit;
 pub mod inside;
 pub mod inspect;
@@ -33,6 +34,7 @@ pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Res
         Command::Targets(args) => targets::targets(&args, terminal),
         Command::Report(args) => report::report(&args, &global, terminal),
         Command::Inspect(args) => inspect::inspect(&args, terminal),
+        Command::Diagnose(args) => diagnose::diagnose(&args, &global, terminal),
         Command::Fit(args) => fit::fit(&args, &global, terminal),
         Command::Runs(args) => runs::runs(&args, &global, terminal),
         Command::Completions(args) => shell::completions(&args, terminal),

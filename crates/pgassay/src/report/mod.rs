@@ -18,6 +18,7 @@ mod sections;
 mod text;
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::diagnose::Diagnosis;
 
 pub use csv::csv;
 pub use text::TextStyle;
@@ -45,4 +46,19 @@ pub fn json(analysis: &Analysis) -> String {
         .expect("an analysis has string keys only, so it always serializes");
     text.push('\n');
     text
+}
+
+/// A diagnosis for a terminal.
+pub fn diagnosis_text(diagnosis: &Diagnosis, style: &TextStyle) -> String {
+    text::render(&sections::diagnosis::document(diagnosis), style)
+}
+
+/// A diagnosis as one self-contained HTML file.
+pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
+    html::render(&sections::diagnosis::document(diagnosis))
+}
+
+/// A diagnosis as markdown.
+pub fn diagnosis_markdown(diagnosis: &Diagnosis) -> String {
+    markdown::render(&sections::diagnosis::document(diagnosis))
 }

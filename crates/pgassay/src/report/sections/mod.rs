@@ -5,6 +5,7 @@
 
 mod binary;
 mod cpu;
+pub mod diagnosis;
 mod drift;
 mod host;
 mod latency;

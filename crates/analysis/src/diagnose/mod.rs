@@ -1,0 +1,380 @@
+//! From evidence to findings: which known bottleneck it is, and what to do.
+//!
+//! A rule looks at what was seen and says what that is known to mean, or nothing.
+//! It never invents: without a rule there is no finding, and every number in a
+//! finding comes from the evidence. What PostgreSQL changed in which version, and
+//! the commit that did it, stands in [`known`].
+//!
+//! [`RULES`] is the registry: adding a rule is a function in one of the files
+//! beside this one and a line there.
+
+mod known;
+mod profile_rules;
+
+use serde::{Deserialize, Serialize};
+
+use crate::profile::Summary;
+
+/// Name and version of the serialized form.
+pub const SCHEMA: &str = "pgassay/diagnosis/1";
+
+/// What is known of a server under load.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Evidence<'a> {
+    /// `server_version_num`, 150018 for 15.18 and 90404 for 9.4.4.
+    pub version: Option<u32>,
+    /// CPU samples.
+    pub profile: Option<&'a Summary>,
+}
+
+/// How sure a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sureness {
+    /// The evidence fits, and so would something else.
+    Possible,
+    /// The evidence fits this and hardly anything else, or a part of it is missing.
+    Likely,
+    /// The evidence names it.
+    Sure,
+}
+
+impl Sureness {
+    /// Its name in reports.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Possible => "possible",
+            Self::Likely => "likely",
+            Self::Sure => "sure",
+        }
+    }
+}
+
+/// A known bottleneck, found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Stable name of the rule.
+    pub id: String,
+    /// What it is, one plain sentence.
+    pub title: String,
+    /// What was seen, with the figures.
+    pub evidence: Vec<String>,
+    /// What that means.
+    pub explanation: String,
+    /// What to do.
+    pub remedy: String,
+    /// The part of all time that would be won if the cause were gone altogether, 0 to 1:
+    /// an upper bound by which findings are ranked. None where nothing can be said.
+    pub gain_at_most: Option<f64>,
+    /// How sure it is.
+    pub sureness: Sureness,
+    /// Where the knowledge comes from: commits of PostgreSQL, documents.
+    pub sources: Vec<String>,
+}
+
+impl Finding {
+    fn new(id: &str, title: impl Into<String>) -> Self {
+        Self {
+            id: id.to_owned(),
+            title: title.into(),
+            evidence: Vec::new(),
+            explanation: String::new(),
+            remedy: String::new(),
+            gain_at_most: None,
+            sureness: Sureness::Sure,
+            sources: Vec::new(),
+        }
+    }
+
+    fn seen(mut self, evidence: impl Into<String>) -> Self {
+        self.evidence.push(evidence.into());
+        self
+    }
+
+    fn means(mut self, explanation: impl Into<String>) -> Self {
+        self.explanation = explanation.into();
+        self
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = remedy.into();
+        self
+    }
+
+    fn gain(mut self, share: f64) -> Self {
+        self.gain_at_most = Some(share.clamp(0.0, 1.0));
+        self
+    }
+
+    fn sure(mut self, sureness: Sureness) -> Self {
+        self.sureness = sureness;
+        self
+    }
+
+    fn source(mut self, source: impl Into<String>) -> Self {
+        self.sources.push(source.into());
+        self
+    }
+
+    /// The gain in words; none where nothing can be said.
+    pub fn gain_in_words(&self) -> Option<String> {
+        let share = self.gain_at_most?;
+        Some(if share >= 0.95 {
+            "nearly all of the time goes there".to_owned()
+        } else {
+            format!(
+                "without it at most {:.2} times as much could be done",
+                1.0 / (1.0 - share)
+            )
+        })
+    }
+}
+
+/// A rule of the registry.
+pub struct Rule {
+    /// Stable name.
+    pub id: &'static str,
+    /// What it recognises, in few words.
+    pub about: &'static str,
+    /// What it looks at.
+    pub looks_at: &'static str,
+    apply: fn(&Evidence) -> Option<Finding>,
+}
+
+/// All rules.
+pub const RULES: &[Rule] = &[
+    Rule {
+        id: "buffer-header-spinlock",
+        about: "sessions spin on the spinlock of a buffer's header to pin it",
+        looks_at: "CPU samples: s_lock and who called it; the version",
+        apply: profile_rules::buffer_header,
+    },
+    Rule {
+        id: "buffer-replacement-spinlock",
+        about: "sessions spin on the lock of the free list and clock hand",
+        looks_at: "CPU samples: s_lock below StrategyGetBuffer, page faults; the version",
+        apply: profile_rules::buffer_replacement,
+    },
+    Rule {
+        id: "spinlock-unattributed",
+        about: "sessions spin, and the samples do not say for which lock",
+        looks_at: "CPU samples: s_lock without callers",
+        apply: profile_rules::spinlock_unattributed,
+    },
+    Rule {
+        id: "snapshot-scalability",
+        about: "taking a snapshot costs by the number of connections",
+        looks_at: "CPU samples: GetSnapshotData; the version",
+        apply: profile_rules::snapshot,
+    },
+    Rule {
+        id: "lwlock-wait-list",
+        about: "the list of an LWLock's waiters is itself contended",
+        looks_at: "CPU samples: wait-list functions of the LWLock",
+        apply: profile_rules::wait_list,
+    },
+    Rule {
+        id: "wal-insertion",
+        about: "inserting into the log is contended",
+        looks_at: "CPU samples: lock functions called for WAL insertion; the version",
+        apply: profile_rules::wal_insertion,
+    },
+    Rule {
+        id: "buffer-mapping",
+        about: "the buffer mapping partitions are contended",
+        looks_at: "CPU samples: lock functions called for the mapping table",
+        apply: profile_rules::buffer_mapping,
+    },
+    Rule {
+        id: "lock-manager",
+        about: "the lock manager's partitions are contended",
+        looks_at: "CPU samples: lock functions called by the lock manager; the version",
+        apply: profile_rules::lock_manager,
+    },
+    Rule {
+        id: "page-faults",
+        about: "page faults take the CPU's time",
+        looks_at: "CPU samples in the kernel's fault handling",
+        apply: profile_rules::page_faults,
+    },
+    Rule {
+        id: "parse-and-plan",
+        about: "statements are parsed and planned again and again",
+        looks_at: "CPU samples in parser, planner and catalog look-ups",
+        apply: profile_rules::parse_and_plan,
+    },
+    Rule {
+        id: "round-trips",
+        about: "messages, sockets and wake-ups cost more than the statements",
+        looks_at: "CPU samples: network, wake-up, protocol, against the executor",
+        apply: profile_rules::round_trips,
+    },
+    Rule {
+        id: "assertions-enabled",
+        about: "the server checks its own assertions",
+        looks_at: "CPU samples: functions that only such a build has",
+        apply: profile_rules::assertions,
+    },
+    Rule {
+        id: "software-crc",
+        about: "checksums of the log are computed without the CPU's instruction",
+        looks_at: "CPU samples: pg_comp_crc32c_sb8; the version",
+        apply: profile_rules::software_crc,
+    },
+    Rule {
+        id: "jit-compilation",
+        about: "compiling expressions costs more than it brings",
+        looks_at: "CPU samples: LLVM",
+        apply: profile_rules::jit,
+    },
+];
+
+/// All that was found, ranked, and what could not be seen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was looked at: a run's name or a file's.
+    pub subject: String,
+    /// `server_version_num`, where it is known.
+    pub version_num: Option<u32>,
+    /// The findings, the largest possible gain first.
+    pub findings: Vec<Finding>,
+    /// CPU samples in figures.
+    pub profile: Option<Summary>,
+    /// What could not be seen, and so was not judged.
+    pub not_seen: Vec<String>,
+}
+
+/// Applies all rules.
+pub fn diagnose(subject: &str, evidence: &Evidence) -> Diagnosis {
+    let mut findings: Vec<Finding> = RULES
+        .iter()
+        .filter_map(|rule| (rule.apply)(evidence))
+        .collect();
+    rank(&mut findings);
+    Diagnosis {
+        schema: SCHEMA.to_owned(),
+        subject: subject.to_owned(),
+        version_num: evidence.version,
+        findings,
+        profile: evidence.profile.cloned(),
+        not_seen: not_seen(evidence),
+    }
+}
+
+/// The largest gain first; where none can be said, the surest.
+fn rank(findings: &mut [Finding]) {
+    let key = |f: &Finding| (f.gain_at_most.unwrap_or(0.0), f.sureness);
+    findings.sort_by(|a, b| {
+        let ((gain_a, sure_a), (gain_b, sure_b)) = (key(a), key(b));
+        gain_b.total_cmp(&gain_a).then(sure_b.cmp(&sure_a))
+    });
+}
+
+fn not_seen(evidence: &Evidence) -> Vec<String> {
+    let mut missing = Vec::new();
+    if evidence.version.is_none() {
+        missing.push(
+            "the server's version: what a newer one changed can't be told for sure \
+             (--server-version says it)"
+                .to_owned(),
+        );
+    }
+    match evidence.profile {
+        None => missing.push("CPU samples: none were taken".to_owned()),
+        Some(profile) => {
+            if !profile.call_chains {
+                missing.push(
+                    "callers: the samples carry no call chains, so a lock function does not say \
+                     for which lock it was called (record with perf record -g)"
+                        .to_owned(),
+                );
+            }
+            if profile.unnamed_share > 0.1 {
+                missing.push(format!(
+                    "{:.0} % of the samples lie in functions that nothing names (install the \
+                     debug symbols, or take a server that was not stripped)",
+                    100.0 * profile.unnamed_share
+                ));
+            }
+            missing.extend(
+                profile
+                    .remarks
+                    .iter()
+                    .map(|r| format!("of the samples: {r}")),
+            );
+        }
+    }
+    missing
+}
+
+/// `server_version_num` of a version as people write it: `9.4`, `9.4.4`, `15`, `15.18`, `19beta1`.
+pub fn version_number(text: &str) -> Option<u32> {
+    let text = text.trim();
+    let plain: String = text
+        .chars()
+        .take_while(|c| c.is_ascii_digit() || *c == '.')
+        .collect();
+    let mut parts = plain.split('.').map(|p| p.parse::<u32>().ok());
+    let first = parts.next()??;
+    let rest: Vec<u32> = parts.collect::<Option<_>>()?;
+    let at = |i: usize| rest.get(i).copied().unwrap_or(0);
+    if !(7..1000).contains(&first) || at(0) > 9999 || at(1) > 99 || rest.len() > 2 {
+        return None;
+    }
+    if first >= 10 {
+        (rest.len() <= 1).then(|| first * 10_000 + at(0))
+    } else {
+        Some(first * 10_000 + at(0).min(99) * 100 + at(1))
+    }
+}
+
+/// `9.4`, `15`: the major version as people say it.
+pub fn major(version_num: u32) -> String {
+    if version_num >= 100_000 {
+        (version_num / 10_000).to_string()
+    } else {
+        format!("{}.{}", version_num / 10_000, version_num / 100 % 100)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_as_people_write_them() {
+        for (text, number) in [
+            ("9.4", Some(90_400)),
+            ("9.4.4", Some(90_404)),
+            ("15", Some(150_000)),
+            ("15.18", Some(150_018)),
+            ("19beta1", Some(190_000)),
+            ("", None),
+            ("x", None),
+            ("15.1.2", None),
+            ("99999999999", None),
+            ("9..4", None),
+        ] {
+            assert_eq!(version_number(text), number, "{text}");
+        }
+        assert_eq!(major(90_404), "9.4");
+        assert_eq!(major(150_018), "15");
+    }
+
+    #[test]
+    fn rules_have_names_of_their_own() {
+        let mut ids: Vec<&str> = RULES.iter().map(|r| r.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), RULES.len());
+    }
+
+    #[test]
+    fn without_evidence_nothing_is_found() {
+        let diagnosis = diagnose("nothing", &Evidence::default());
+        assert!(diagnosis.findings.is_empty());
+        assert!(!diagnosis.not_seen.is_empty());
+    }
+}

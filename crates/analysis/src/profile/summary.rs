@@ -1,0 +1,211 @@
+//! A profile in figures: by class, by function, by lock.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::class::{self, CLASSES, Class};
+use super::lock::{self, Lock};
+use super::{Profile, UNKNOWN, Unit};
+
+/// Functions that are listed at most.
+const LISTED: usize = 40;
+
+/// A profile in figures; shares are of all samples, 0 to 1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Samples, where they were counted and not given in per cent.
+    pub samples: Option<u64>,
+    /// The share of all samples that the text accounts for: a listing may end early.
+    pub accounted_share: f64,
+    /// Whether the samples carry callers.
+    pub call_chains: bool,
+    /// Samples in functions that nothing names.
+    pub unnamed_share: f64,
+    /// The classes that have samples, the largest first.
+    pub classes: Vec<ClassShare>,
+    /// The hottest functions, the hottest first.
+    pub functions: Vec<FunctionShare>,
+    /// What the lock functions were called for, the largest first.
+    pub locks: Vec<LockShare>,
+    /// What was left out or not understood.
+    pub remarks: Vec<String>,
+}
+
+/// The share of a class.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClassShare {
+    /// The class.
+    pub class: Class,
+    /// Of all samples.
+    pub share: f64,
+}
+
+/// The share of a function.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FunctionShare {
+    /// Its name.
+    pub symbol: String,
+    /// Program or library.
+    pub object: String,
+    /// What it was called for in most of its samples.
+    pub class: Class,
+    /// Samples in the function itself, of all.
+    pub own_share: f64,
+    /// Samples in it or in what it called, of all.
+    pub total_share: f64,
+}
+
+/// The share of a lock function for one lock.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LockShare {
+    /// The lock function.
+    pub function: String,
+    /// The lock.
+    pub lock: Lock,
+    /// Of all samples.
+    pub share: f64,
+    /// Callers with their shares, the largest first.
+    pub callers: Vec<(String, f64)>,
+}
+
+impl Summary {
+    /// The share of a class; 0 where it has no sample.
+    pub fn class(&self, class: Class) -> f64 {
+        let found = self.classes.iter().find(|c| c.class == class);
+        found.map_or(0.0, |c| c.share)
+    }
+
+    /// A function by name, where it is among those listed.
+    pub fn function(&self, symbol: &str) -> Option<&FunctionShare> {
+        self.functions.iter().find(|f| f.symbol == symbol)
+    }
+
+    /// The share of samples in lock functions for a lock, and the callers.
+    pub fn lock(&self, lock: Lock) -> f64 {
+        let of = self.locks.iter().filter(|l| l.lock == lock);
+        of.map(|l| l.share).sum()
+    }
+}
+
+/// Reduces a profile to figures.
+pub fn summarise(profile: &Profile) -> Summary {
+    // A listing's shares are of all samples already, however early it ends.
+    let whole = match profile.unit {
+        Unit::Samples => profile.total,
+        Unit::Percent => 100f64.max(profile.total),
+    };
+    let mut classes: BTreeMap<Class, f64> = BTreeMap::new();
+    let mut functions: BTreeMap<(&str, &str), Sums> = BTreeMap::new();
+    let mut locks: BTreeMap<(&str, Lock), BTreeMap<&str, f64>> = BTreeMap::new();
+    let mut unnamed = 0.0;
+    for (chain, weight) in profile.stacks() {
+        let class = class::of(&chain);
+        *classes.entry(class).or_default() += weight;
+        let mut seen: Vec<(&str, &str)> = Vec::new();
+        for frame in &chain {
+            let key = (frame.symbol.as_str(), frame.object.as_str());
+            // A function that calls itself counts once.
+            if !seen.contains(&key) {
+                functions.entry(key).or_default().total += weight;
+                seen.push(key);
+            }
+        }
+        if let Some(frame) = chain.last() {
+            let sums = functions.entry((&frame.symbol, &frame.object)).or_default();
+            sums.own += weight;
+            *sums.classes.entry(class).or_default() += weight;
+            if frame.symbol == UNKNOWN {
+                unnamed += weight;
+            }
+        }
+        if let Some(taken) = lock::of(&chain) {
+            let callers = locks.entry((taken.function, taken.lock)).or_default();
+            *callers.entry(taken.caller.unwrap_or("")).or_default() += weight;
+        }
+    }
+    let mut classes: Vec<ClassShare> = classes
+        .into_iter()
+        .map(|(class, weight)| ClassShare {
+            class,
+            share: weight / whole,
+        })
+        .collect();
+    let place = |c: &ClassShare| CLASSES.iter().position(|of| *of == c.class);
+    classes.sort_by(|a, b| b.share.total_cmp(&a.share).then(place(a).cmp(&place(b))));
+    let mut functions: Vec<FunctionShare> = functions
+        .into_iter()
+        .filter(|(_, sums)| sums.own > 0.0)
+        .map(|((symbol, object), sums)| FunctionShare {
+            symbol: symbol.to_owned(),
+            object: object.to_owned(),
+            class: sums.most().unwrap_or(Class::Other),
+            own_share: sums.own / whole,
+            total_share: sums.total / whole,
+        })
+        .collect();
+    functions.sort_by(|a, b| b.own_share.total_cmp(&a.own_share));
+    functions.truncate(LISTED);
+    let mut locks: Vec<LockShare> = locks
+        .into_iter()
+        .map(|((function, lock), callers)| {
+            let mut callers: Vec<(String, f64)> = callers
+                .into_iter()
+                .map(|(name, weight)| (name.to_owned(), weight / whole))
+                .collect();
+            callers.sort_by(|a, b| b.1.total_cmp(&a.1));
+            let share = callers.iter().map(|(_, share)| share).sum();
+            callers.retain(|(name, _)| !name.is_empty());
+            callers.truncate(8);
+            LockShare {
+                function: function.to_owned(),
+                lock,
+                share,
+                callers,
+            }
+        })
+        .collect();
+    locks.sort_by(|a, b| b.share.total_cmp(&a.share));
+    Summary {
+        samples: (profile.unit == Unit::Samples).then_some(profile.total.round() as u64),
+        accounted_share: (profile.total / whole).min(1.0),
+        call_chains: profile.has_call_chains(),
+        unnamed_share: unnamed / whole,
+        classes,
+        functions,
+        locks,
+        remarks: profile.remarks.clone(),
+    }
+}
+
+#[derive(Default)]
+struct Sums {
+    own: f64,
+    total: f64,
+    classes: BTreeMap<Class, f64>,
+}
+
+impl Sums {
+    fn most(&self) -> Option<Class> {
+        let classes = self.classes.iter();
+        classes.max_by(|a, b| a.1.total_cmp(b.1)).map(|(c, _)| *c)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_all_samples() {
+        let text = "    30.00%  postgres  postgres  [.] s_lock\n            |\n            ---s_lock\n               |\n               |--20.00%--PinBuffer\n                --10.00%--UnpinBuffer\n    10.00%  postgres  postgres  [.] GetSnapshotData\n";
+        let summary = summarise(&Profile::parse(text).unwrap());
+        assert!((summary.class(Class::Spinlock) - 0.3).abs() < 1e-9);
+        assert!((summary.lock(Lock::BufferHeader) - 0.3).abs() < 1e-9);
+        assert_eq!(summary.locks[0].callers[0].0, "PinBuffer");
+        assert!((summary.accounted_share - 0.4).abs() < 1e-9);
+        assert_eq!(summary.samples, None);
+        assert_eq!(summary.functions[0].symbol, "s_lock");
+        assert!(summary.call_chains);
+    }
+}

@@ -1,0 +1,179 @@
+//! Profiles that others published, and what pgassay makes of them.
+
+use pgassay_analysis::diagnose::{
+    Diagnosis, Evidence, Finding, Sureness, diagnose, version_number,
+};
+use pgassay_analysis::profile::{Profile, summarise};
+use proptest::prelude::*;
+
+const BEFORE: &str = include_str!("profiles/power8-before.txt");
+const AFTER: &str = include_str!("profiles/power8-after.txt");
+
+fn diagnosis(text: &str, version: &str) -> Diagnosis {
+    let summary = summarise(&Profile::parse(text).unwrap());
+    diagnose(
+        "case",
+        &Evidence {
+            version: version_number(version),
+            profile: Some(&summary),
+        },
+    )
+}
+
+fn only_ids(diagnosis: &Diagnosis) -> Vec<&str> {
+    diagnosis.findings.iter().map(|f| f.id.as_str()).collect()
+}
+
+fn words(finding: &Finding) -> String {
+    format!(
+        "{} {} {} {} {}",
+        finding.title,
+        finding.evidence.join(" "),
+        finding.explanation,
+        finding.remedy,
+        finding.sources.join(" ")
+    )
+}
+
+#[test]
+fn power8_before_the_patch_is_the_buffer_header_spinlock() {
+    let diagnosis = diagnosis(BEFORE, "9.4");
+    assert_eq!(
+        only_ids(&diagnosis),
+        ["buffer-header-spinlock", "snapshot-scalability"]
+    );
+    let finding = &diagnosis.findings[0];
+    assert_eq!(finding.sureness, Sureness::Likely);
+    assert_eq!(finding.gain_at_most, Some(0.321));
+    let words = words(finding);
+    for expected in [
+        "buffer header spinlock",
+        "32.1 %",
+        "9.4",
+        "9.6",
+        "48354581a4",
+        "PinBuffer",
+    ] {
+        assert!(words.contains(expected), "{expected}: {words}");
+    }
+}
+
+#[test]
+fn power8_after_the_patch_is_get_snapshot_data() {
+    let diagnosis = diagnosis(AFTER, "9.4");
+    assert_eq!(only_ids(&diagnosis), ["snapshot-scalability"]);
+    let words = words(&diagnosis.findings[0]);
+    for expected in ["GetSnapshotData", "13.8 %", "PostgreSQL 14", "dc7420c2c9"] {
+        assert!(words.contains(expected), "{expected}: {words}");
+    }
+}
+
+#[test]
+fn gdb_s_answer_makes_the_suspicion_sure() {
+    // What the study found by probing with gdb, as perf record -g would have shown it.
+    let text = "\
+    32.10%  postgres  postgres  [.] s_lock
+            |
+            ---s_lock
+               |
+               |--18.00%--PinBuffer
+               |          ReadBuffer_common
+                --14.10%--UnpinBuffer
+                          ReleaseBuffer
+     7.77%  postgres  postgres  [.] GetSnapshotData
+";
+    let with = diagnosis(text, "9.4");
+    assert_eq!(with.findings[0].id, "buffer-header-spinlock");
+    assert_eq!(with.findings[0].sureness, Sureness::Sure);
+    assert!(with.findings[0].evidence[0].contains("PinBuffer (18.0 %) and UnpinBuffer (14.1 %)"));
+    // Only up to 9.5 PinBuffer calls s_lock at all.
+    let without = diagnosis(text, "");
+    assert_eq!(without.findings[0].sureness, Sureness::Sure);
+    assert!(
+        without.findings[0]
+            .remedy
+            .contains("upgrade to PostgreSQL 9.6")
+    );
+}
+
+#[test]
+fn a_version_that_has_the_cure_is_not_told_of_the_illness() {
+    let ids = diagnosis(BEFORE, "15");
+    assert!(!only_ids(&ids).contains(&"buffer-header-spinlock"));
+    assert_eq!(ids.findings[0].id, "spinlock-unattributed");
+    let unknown = diagnosis(BEFORE, "");
+    assert_eq!(unknown.findings[0].id, "buffer-header-spinlock");
+    assert_eq!(unknown.findings[0].sureness, Sureness::Possible);
+}
+
+#[test]
+fn every_number_of_a_finding_is_one_of_the_profile() {
+    // The same listing with other figures gives the same findings with those figures.
+    let text = BEFORE.replace("32.10%", "41.60%").replace("7.77%", "6.25%");
+    let diagnosis = diagnosis(&text, "9.4");
+    let all: String = diagnosis.findings.iter().map(words).collect();
+    assert!(all.contains("41.6 %") && all.contains("6.2 %"), "{all}");
+    assert!(!all.contains("32.1 %") && !all.contains("7.8 %"), "{all}");
+}
+
+fn line() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[ -~\\t]{0,80}",
+        Just("postgres 1 2.5: 1 cpu-clock:".to_owned()),
+        "\t[0-9a-f]{1,16} [a-zA-Z_]{1,20}\\+0x[0-9a-f]{1,3} \\([a-z/.]{1,12}\\)",
+        Just(String::new()),
+        "[0-9]{1,3}\\.[0-9]{2}%  postgres  postgres  \\[[.k]\\] [A-Za-z_]{1,12}",
+        "[ |]{0,40}(--[0-9]{1,3}\\.[0-9]{2}%--|---)?[A-Za-z_]{1,12}",
+        "\\PC{0,40}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_text_gives_a_profile_or_a_reason(lines in proptest::collection::vec(line(), 0..60)) {
+        let text = lines.join("\n");
+        if let Ok(profile) = Profile::parse(&text) {
+            let summary = summarise(&profile);
+            let sum: f64 = summary.classes.iter().map(|c| c.share).sum();
+            prop_assert!(sum <= 1.0 + 1e-6, "{sum}");
+            prop_assert!(summary.functions.iter().all(|f| f.own_share <= f.total_share + 1e-9));
+            prop_assert!(summary.functions.iter().all(|f| !f.symbol.chars().any(char::is_control)));
+            prop_assert!(summary.locks.iter().all(|l| l.share <= 1.0 + 1e-6));
+            let evidence = Evidence { version: None, profile: Some(&summary) };
+            for finding in diagnose("x", &evidence).findings {
+                prop_assert!(!finding.evidence.is_empty() && !finding.remedy.is_empty());
+                prop_assert!(!finding.sources.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn samples_written_are_samples_read(
+        stacks in proptest::collection::vec(proptest::collection::vec("[a-zA-Z_]{3,12}q", 1..8), 1..30)
+    ) {
+        let mut text = String::new();
+        for stack in &stacks {
+            text.push_str("postgres 7 [001] 11.5:  10 cpu-clock: \n");
+            for name in stack {
+                text.push_str(&format!("\t 55d0 {name}+0x1 (/usr/bin/postgres)\n"));
+            }
+            text.push('\n');
+        }
+        let profile = Profile::parse(&text).unwrap();
+        prop_assert_eq!(profile.total, stacks.len() as f64);
+        let mut expected: Vec<String> = stacks
+            .iter()
+            .map(|s| s.iter().rev().map(String::as_str).collect::<Vec<_>>().join(";"))
+            .collect();
+        expected.sort();
+        let mut found: Vec<String> = Vec::new();
+        for line in profile.folded().lines() {
+            let (names, count) = line.rsplit_once(' ').unwrap();
+            for _ in 0..count.parse::<u32>().unwrap() {
+                found.push(names.to_owned());
+            }
+        }
+        found.sort();
+        prop_assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,37 @@
+//! The flags of `pgassay diagnose`.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+use super::args::Format;
+
+/// Arguments of `pgassay diagnose`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  perf record -g -F 99 -p PID -- sleep 10; perf script > profile.txt
+  pgassay diagnose --perf profile.txt --server-version 13
+  perf report --stdio | pgassay diagnose --perf -")]
+pub struct DiagnoseArgs {
+    /// The text of `perf script` or `perf report --stdio`, from any machine; - reads standard input
+    #[arg(long, value_name = "FILE", required = true)]
+    pub perf: PathBuf,
+    /// The version of the server that was sampled, such as 9.4 or 15.18
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    pub server_version: Option<u32>,
+    /// How to render: text, html, json, markdown
+    #[arg(long, short, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write to a file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Short for --format json (pgassay/diagnosis/1)
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}
+
+fn version(text: &str) -> Result<u32, String> {
+    pgassay_analysis::diagnose::version_number(text)
+        .ok_or_else(|| format!("`{text}` is no version of PostgreSQL; 9.4 and 15.18 are"))
+}

@@ -1,0 +1,110 @@
+//! `pgassay diagnose`: which known bottleneck it is, and what to do.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use pgassay_analysis::diagnose::{self, Diagnosis, Evidence};
+use pgassay_analysis::profile::{self, Profile};
+
+use crate::cli::args::{Format, GlobalArgs};
+use crate::cli::diagnose::DiagnoseArgs;
+use crate::exit::{Exit, Failure};
+use crate::report;
+use crate::terminal::Terminal;
+
+/// More of a profile's text than this is not read; 99 samples a second of 64 CPUs
+/// for ten minutes are less.
+const MOST_TEXT: u64 = 2 << 30;
+
+/// Diagnoses a profile that was taken elsewhere.
+///
+/// # Errors
+/// Where the file can't be read or is no profile.
+pub fn diagnose(
+    args: &DiagnoseArgs,
+    _global: &GlobalArgs,
+    terminal: &mut Terminal,
+) -> anyhow::Result<Exit> {
+    let profile = read_profile(&args.perf)?;
+    let summary = profile::summarise(&profile);
+    let subject = match args.perf.file_name() {
+        Some(name) if name != "-" => name.to_string_lossy().into_owned(),
+        _ => "a profile".to_owned(),
+    };
+    let evidence = Evidence {
+        version: args.server_version,
+        profile: Some(&summary),
+    };
+    let diagnosis = diagnose::diagnose(&subject, &evidence);
+    let format = if args.json { Format::Json } else { args.format };
+    let text = render(&diagnosis, format, terminal, args.output.is_none())?;
+    match &args.output {
+        None => terminal.print(&text)?,
+        Some(path) => {
+            fs::write(path, text).map_err(|e| {
+                Failure::usage(format!("cannot write {}: {e}", path.display()))
+                    .with_remedy("name another file with --output")
+            })?;
+            terminal.announce(&format!("written: {}", path.display()));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn render(
+    diagnosis: &Diagnosis,
+    format: Format,
+    terminal: &Terminal,
+    to_terminal: bool,
+) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Text => {
+            let style = report::TextStyle {
+                width: if to_terminal { terminal.width } else { 100 },
+                color: to_terminal && terminal.colour,
+                unicode: true,
+            };
+            report::diagnosis_text(diagnosis, &style)
+        }
+        Format::Html => report::diagnosis_html(diagnosis),
+        Format::Markdown => report::diagnosis_markdown(diagnosis),
+        Format::Json => serde_json::to_string_pretty(diagnosis).context("cannot serialize")? + "\n",
+        Format::Csv => bail!(
+            Failure::usage("a diagnosis has no rows to write as CSV")
+                .with_remedy("use --format json")
+        ),
+    })
+}
+
+/// Reads a profile's text, whatever bytes it holds.
+fn read_profile(path: &Path) -> anyhow::Result<Profile> {
+    let shown = path.display();
+    let unreadable = |e: &io::Error| {
+        Failure::usage(format!("cannot read {shown}: {e}"))
+            .with_remedy("name the text of perf script or perf report --stdio")
+    };
+    let mut bytes = Vec::new();
+    let read = if path.as_os_str() == "-" {
+        io::stdin().lock().take(MOST_TEXT).read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|file| file.take(MOST_TEXT).read_to_end(&mut bytes))
+    };
+    read.map_err(|e| unreadable(&e))?;
+    if bytes.starts_with(b"PERFILE2") {
+        bail!(
+            Failure::usage(format!("{shown} is perf's binary data, and only perf on a machine with the same binaries can name its functions"))
+                .with_remedy(format!("make a text of it there: perf script -i {shown} > profile.txt"))
+        );
+    }
+    // Names may be in any encoding: what is no UTF-8 is shown as �.
+    let text = String::from_utf8_lossy(&bytes);
+    Profile::parse(&text).map_err(|e| {
+        Failure::usage(format!("{shown}: {e}"))
+            .with_remedy(
+                "make one with: perf record -g -F 99 -p PID -- sleep 10; perf script > profile.txt",
+            )
+            .into()
+    })
+}
