@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::compare::plan::{ArmFacts, ComparisonPlan};
 use crate::plan::{Plan, Slice};
 use crate::primitives::{PrimitiveTrial, PrimitivesPlan};
 use crate::storage::Storage;
@@ -286,6 +287,10 @@ pub struct RecordedRun {
     pub binaries: BTreeMap<u32, Result<pgassay_inspect::Binary, String>>,
     /// All whole lines of `trials.jsonl`.
     pub trials: Vec<TrialRecord>,
+    /// `facts/comparison.json`, where arms were compared.
+    pub comparison: Option<ComparisonPlan>,
+    /// `facts/arm-N.json` by arm, likewise.
+    pub arm_facts: BTreeMap<u32, ArmFacts>,
     /// `facts/primitives.json`, where primitives inside the server were measured.
     pub primitives_plan: Option<PrimitivesPlan>,
     /// All whole lines of `primitives.jsonl`.

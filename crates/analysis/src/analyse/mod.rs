@@ -213,7 +213,16 @@ fn warnings(
         );
         warnings.push(match info.state {
             RunState::Running => warning,
-            _ => warning.with_remedy(format!("go on with: pgassay assay --resume {}", info.id)),
+            _ => warning.with_remedy(format!(
+                "go on with: pgassay {} --resume {}",
+                // `run` has no flag of its own for it.
+                if info.command == "compare" {
+                    "compare"
+                } else {
+                    "assay"
+                },
+                info.id
+            )),
         });
     }
     for (point, reason) in skipped {

@@ -65,6 +65,24 @@ pub fn pairs_for_equivalence(spread: f64, delta: f64, power: f64) -> Option<u64>
     pairs(spread, delta.ln_1p(), normal_quantile(0.95), both)
 }
 
+/// The smallest relative difference that so many pairs show with the given chance.
+pub fn difference_within_reach(spread: f64, pairs: u64, power: f64) -> Option<f64> {
+    let enough = |d: f64| pairs_for_difference(spread, d, power).is_some_and(|n| n <= pairs);
+    let (mut low, mut high) = (1e-5f64, 10.0f64);
+    if !enough(high) {
+        return None;
+    }
+    for _ in 0..60 {
+        let middle = (low * high).sqrt();
+        if enough(middle) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Some(high)
+}
+
 fn quantile_of_power(power: f64) -> Option<f64> {
     (0.5..1.0).contains(&power).then(|| normal_quantile(power))
 }
@@ -148,6 +166,14 @@ mod tests {
             let kept = kept as f64 / f64::from(runs);
             assert!(kept >= 0.88, "{}: {kept}", noise.name());
         }
+    }
+
+    #[test]
+    fn what_is_within_reach_inverts_the_forecast() {
+        let reach = difference_within_reach(0.08, 300, 0.9).expect("a difference");
+        assert!(pairs_for_difference(0.08, reach, 0.9).expect("pairs") <= 300);
+        assert!(pairs_for_difference(0.08, reach * 0.98, 0.9).expect("pairs") > 300);
+        assert_eq!(difference_within_reach(0.08, 5, 0.9), None);
     }
 
     #[test]

@@ -124,6 +124,16 @@ impl LiveArm {
             }
         }
     }
+
+    /// Has a launched server write everything out, so that it stays silent while
+    /// another is measured; how else it went the next trial will tell.
+    pub fn checkpoint(&mut self) {
+        if self.owned
+            && let Some(session) = &mut self.scene.session
+        {
+            drop(session.execute("CHECKPOINT"));
+        }
+    }
 }
 
 /// The servers of a plan, in the order of its arms.

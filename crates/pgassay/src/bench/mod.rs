@@ -83,11 +83,35 @@ pub fn run(
     watcher: &mut dyn Watcher,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
-    let schedule = plan.schedule();
-    let all = schedule.len();
-    let mut done = measured.len();
+    run_slices(
+        plan,
+        &plan.schedule(),
+        measured,
+        arena,
+        journal,
+        watcher,
+        stop,
+    )
+}
+
+/// Runs those of the given slices that are not in `measured`, in their order.
+///
+/// # Errors
+/// Like [`run`].
+pub fn run_slices(
+    plan: &Plan,
+    slices: &[Slice],
+    measured: &HashSet<u32>,
+    arena: &mut dyn Arena,
+    journal: &mut dyn Journal,
+    watcher: &mut dyn Watcher,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
+    let all = slices.len();
+    let behind = slices.iter().filter(|s| measured.contains(&s.index));
+    let mut done = behind.count();
     let mut out_of_reach: BTreeSet<u32> = BTreeSet::new();
-    for slice in schedule {
+    for &slice in slices {
         if measured.contains(&slice.index) {
             continue;
         }

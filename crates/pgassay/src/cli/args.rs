@@ -68,6 +68,8 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Measure one workload over client counts
     Run(RunArgs),
+    /// Is B really different from A: interleaved, with a verdict and an exit code
+    Compare(super::compare::CompareArgs),
     /// List the PostgreSQL installations that a temporary server can be launched from
     Targets(TargetsArgs),
     /// Render recorded runs: text, html, json, markdown, csv
@@ -350,7 +352,7 @@ pub struct CompletionsArgs {
     pub shell: clap_complete::Shell,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(s) if (0.05..=86_400.0).contains(&s) => Ok(s),
         Ok(_) => Err("between 0.05 seconds and a day".to_owned()),
@@ -358,7 +360,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-fn seconds_or_zero(text: &str) -> Result<f64, String> {
+pub(super) fn seconds_or_zero(text: &str) -> Result<f64, String> {
     if text.parse() == Ok(0.0) {
         Ok(0.0)
     } else {

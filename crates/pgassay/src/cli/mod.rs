@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod clients;
+pub mod compare;
 pub mod diagnose;
 pub mod load;
 pub mod measure;

@@ -2,6 +2,7 @@
 
 pub mod alone;
 pub mod assay;
+pub mod compare;
 pub mod diagnose;
 pub mod fit;
 pub mod inside;
@@ -31,6 +32,7 @@ pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Res
     match args.command {
         Command::Assay(args) => assay::assay(&args, &global, terminal, stop),
         Command::Run(args) => assay::run(&args, &global, terminal, stop),
+        Command::Compare(args) => compare::compare(&args, &global, terminal, stop),
         Command::Targets(args) => targets::targets(&args, terminal),
         Command::Report(args) => report::report(&args, &global, terminal),
         Command::Inspect(args) => inspect::inspect(&args, terminal),

@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::bail;
+use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::{Analysis, analyse};
 
 use crate::cli::args::{Format, GlobalArgs, ReportArgs};
@@ -31,7 +32,12 @@ pub fn report(
     let mut text = String::new();
     for name in &args.run {
         let run = store::read(&catalogue::find(&root, name)?)?;
-        text += &render(&analyse(&run), format, terminal, args.output.is_none());
+        let to_terminal = args.output.is_none();
+        // A comparison of which no pair was measured is shown as what it has.
+        text += &match compare::conclude(&run) {
+            Some(compared) => render_compare(&compared, format, terminal, to_terminal)?,
+            None => render(&analyse(&run), format, terminal, to_terminal),
+        };
     }
     match &args.output {
         None => terminal.print(&text)?,
@@ -67,4 +73,30 @@ pub fn render(
         Format::Markdown => report::markdown(analysis),
         Format::Csv => report::csv(analysis),
     }
+}
+
+/// One comparison in one format.
+///
+/// # Errors
+/// Never in practice; see [`report::compare_json`].
+pub fn render_compare(
+    compare: &Compare,
+    format: Format,
+    terminal: &Terminal,
+    to_terminal: bool,
+) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Text => {
+            let style = report::TextStyle {
+                width: if to_terminal { terminal.width } else { 100 },
+                color: to_terminal && terminal.colour,
+                unicode: true,
+            };
+            report::compare_text(compare, &style)
+        }
+        Format::Html => report::compare_html(compare),
+        Format::Json => report::compare_json(compare)?,
+        Format::Markdown => report::compare_markdown(compare),
+        Format::Csv => report::compare_csv(compare),
+    })
 }

@@ -8,6 +8,7 @@
 //! document. So no format knows more than another, and a new kind of result is
 //! one new file under `sections/` and one line in its registry.
 
+mod compare;
 mod csv;
 mod document;
 mod html;
@@ -20,6 +21,7 @@ mod text;
 use pgassay_analysis::Analysis;
 use pgassay_analysis::diagnose::Diagnosis;
 
+pub use compare::{compare_csv, compare_html, compare_json, compare_markdown, compare_text};
 pub use csv::csv;
 pub use text::TextStyle;
 

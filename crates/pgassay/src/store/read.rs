@@ -28,6 +28,8 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         binaries: Default::default(),
         trials: lines(&dir.join("trials.jsonl"), &mut damage)?,
         events: lines(&dir.join("events.jsonl"), &mut damage)?,
+        comparison: optional(dir, "facts/comparison.json", &mut damage),
+        arm_facts: Default::default(),
         primitives_plan: optional(dir, "facts/primitives.json", &mut damage),
         primitives: lines(&dir.join("primitives.jsonl"), &mut damage)?,
         end: optional(dir, "end.json", &mut damage),
@@ -44,6 +46,9 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         }
         if let Some(binary) = optional(dir, &format!("facts/binary-{arm}.json"), &mut damage) {
             run.binaries.insert(arm, binary);
+        }
+        if let Some(facts) = optional(dir, &format!("facts/arm-{arm}.json"), &mut damage) {
+            run.arm_facts.insert(arm, facts);
         }
     }
     run.damage = damage;

@@ -20,7 +20,7 @@ mod trials;
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis, RunInfo, RunState, TrialAnalysis};
 
-use super::document::{Block, Document, Dot, Interval, Notes, Section};
+use super::document::{Block, Depth, Document, Dot, Interval, Notes, Section};
 use super::number;
 use pgassay_analysis::stats::Estimate;
 
@@ -72,6 +72,30 @@ pub fn document(analysis: &Analysis) -> Document {
     }
 }
 
+/// What a report of a comparison shows of its arms, beside what it says itself.
+pub fn of_arms(analysis: &Analysis, notes: &mut Notes) -> Vec<Section> {
+    let sections: [Make; 8] = [
+        results::section,
+        summary::section,
+        latency::section,
+        cpu::section,
+        server::section,
+        binary::section,
+        host::section,
+        trials::section,
+    ];
+    let mut made: Vec<Section> = sections
+        .iter()
+        .filter_map(|make| make(analysis, notes))
+        .collect();
+    // Comparing is the result there; the arms by themselves are its evidence.
+    for section in made.iter_mut().filter(|s| s.id == "results") {
+        section.title = "The arms by themselves";
+        section.depth = Depth::Evidence;
+    }
+    made
+}
+
 fn title(analysis: &Analysis) -> String {
     let servers: Vec<String> = analysis.arms.iter().map(short_version).collect();
     let workload = &analysis.plan.workload.name;
@@ -84,7 +108,7 @@ fn title(analysis: &Analysis) -> String {
 }
 
 /// `PostgreSQL 15.18`, or the target where the server did not say.
-fn short_version(arm: &ArmAnalysis) -> String {
+pub fn short_version(arm: &ArmAnalysis) -> String {
     let Some(server) = &arm.server else {
         return arm.target.clone();
     };
@@ -92,7 +116,8 @@ fn short_version(arm: &ArmAnalysis) -> String {
     words.join(" ")
 }
 
-fn provenance(analysis: &Analysis) -> String {
+/// Which run it was, when, and with which program.
+pub fn provenance(analysis: &Analysis) -> String {
     let run = &analysis.run;
     format!(
         "Run {}, {} UTC, measured by pgassay {}",

@@ -1,0 +1,340 @@
+//! Comparing: from a recorded run of several arms to a verdict.
+//!
+//! [`plan`] says what a comparison measures, [`conclude`] what it showed
+//! ([`model`]). Two runs that were not interleaved go through [`recorded`].
+
+pub mod model;
+pub mod plan;
+pub mod recorded;
+
+mod beyond;
+mod pairs;
+mod words;
+
+use crate::analyse::analyse;
+use crate::analysis::Analysis;
+use crate::fit;
+use crate::record::{EventKind, RecordedRun};
+use crate::stats::family::judge_family;
+use crate::stats::scaling_change::ScalingChange;
+use crate::stats::sequential::{Decision, Sequential};
+use crate::stats::{
+    Caveat, Comparison, Direction, Forecast, Rule, StatsError, Verdict, forecast, paired,
+};
+use crate::warning::Warning;
+
+pub use model::Compare;
+pub use plan::{ArmFacts, ComparisonPlan, Phase, Typed};
+pub use words::signed;
+
+/// The rule for transactions a second.
+fn throughput_rule(delta: f64) -> Rule {
+    Rule {
+        delta,
+        direction: Direction::HigherIsBetter,
+    }
+}
+
+/// Concludes what a comparison showed; none where the run is no comparison or no
+/// pair was measured.
+pub fn conclude(run: &RecordedRun) -> Option<Compare> {
+    let comparison = run.comparison.as_ref()?;
+    let analysis = analyse(&of_pairs(run, comparison));
+    let plan = &run.header.plan;
+    let arms = comparison.compared(plan);
+    let mut results = Vec::new();
+    for arm in 1..arms {
+        for (point, at) in (0u32..).zip(&plan.points) {
+            let pairs = pairs::pairs(run, comparison, Phase::Pairs, arm, point);
+            let like = comparison.like_a(plan);
+            let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
+            let Ok(throughput) = throughput(run, comparison, &pairs) else {
+                continue;
+            };
+            let floor = pairs::noise_floor(&noise, comparison.launches);
+            let rule = Rule {
+                delta: comparison.delta,
+                direction: Direction::LowerIsBetter,
+            };
+            let cpu = pairs::compare(&pairs, comparison.launches, pairs::SERVER_CPU, rule);
+            let forecast = match (&floor, comparison.launches) {
+                (Some(floor), 1) => forecast(floor, comparison.delta, comparison.power),
+                _ => None,
+            };
+            results.push(model::PointResult {
+                arm,
+                label: plan.arms[arm as usize].label.clone(),
+                clients: at.clients,
+                throughput: throughput.with_noise_floor(floor),
+                server_cpu: cpu.ok(),
+                forecast,
+                pairs,
+                noise,
+            });
+        }
+    }
+    if results.is_empty() {
+        return None;
+    }
+    results.sort_by_key(|r| (r.arm, r.clients));
+    judge(&mut results);
+    let differences: Vec<model::Difference> = (1..arms)
+        .flat_map(|arm| beyond::differences(run, &comparison.typed, &analysis, arm))
+        .collect();
+    void(run, &differences, &mut results);
+    let mut compare = Compare {
+        schema: model::SCHEMA.to_owned(),
+        verdict: worst(results.iter().map(|r| r.throughput.verdict)),
+        headline: Vec::new(),
+        plan: Some(comparison.clone()),
+        scaling: scaling(&analysis),
+        warnings: warnings(comparison, &results, &analysis),
+        results,
+        differences,
+        analysis,
+    };
+    compare.headline = words::headline(&compare);
+    Some(compare)
+}
+
+/// Pairs measured so far and whether a sequential comparison may stop.
+///
+/// # Errors
+/// Where the looks make no sense.
+pub fn may_stop(run: &RecordedRun) -> Result<bool, StatsError> {
+    let Some(comparison) = run.comparison.as_ref().filter(|c| !c.looks.is_empty()) else {
+        return Ok(false);
+    };
+    let pairs = pairs::pairs(run, comparison, Phase::Pairs, 1, 0);
+    let plain = pairs::by_launch(&pairs, pairs::THROUGHPUT).concat();
+    let rule = sequential(run, comparison)?;
+    Ok(matches!(rule.decide(&plain)?, Decision::Stop { .. }))
+}
+
+/// How long it takes to show δ, by the noise floor measured so far: the most
+/// demanding point's.
+pub fn forecast_so_far(run: &RecordedRun) -> Option<Forecast> {
+    let comparison = run.comparison.as_ref()?;
+    let plan = &run.header.plan;
+    let like = comparison.like_a(plan);
+    (0..plan.points.len() as u32)
+        .filter_map(|point| {
+            let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
+            let floor = pairs::noise_floor(&noise, 1)?;
+            forecast(&floor, comparison.delta, comparison.power)
+        })
+        .max_by_key(|f| f.pairs_promised)
+}
+
+/// The spread of a pair of equal servers, by the noise floor measured so far: the
+/// largest of the points'.
+pub fn spread_so_far(run: &RecordedRun) -> Option<f64> {
+    let comparison = run.comparison.as_ref()?;
+    let plan = &run.header.plan;
+    let like = comparison.like_a(plan);
+    (0..plan.points.len() as u32)
+        .filter_map(|point| {
+            let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
+            Some(pairs::noise_floor(&noise, 1)?.pair_spread)
+        })
+        .max_by(f64::total_cmp)
+}
+
+fn sequential(run: &RecordedRun, comparison: &ComparisonPlan) -> Result<Sequential, StatsError> {
+    let looks = comparison.looks.iter().map(|n| *n as usize).collect();
+    Sequential::new(
+        throughput_rule(comparison.delta),
+        looks,
+        run.header.plan.seed,
+    )
+}
+
+fn throughput(
+    run: &RecordedRun,
+    comparison: &ComparisonPlan,
+    pairs: &[model::Pair],
+) -> Result<Comparison, StatsError> {
+    let rule = throughput_rule(comparison.delta);
+    if comparison.looks.is_empty() {
+        return pairs::compare(pairs, comparison.launches, pairs::THROUGHPUT, rule);
+    }
+    let plain = pairs::by_launch(pairs, pairs::THROUGHPUT).concat();
+    // The look at which it was stopped is the last that there are pairs for.
+    let look = comparison
+        .looks
+        .iter()
+        .rev()
+        .find(|n| **n as usize <= plain.len());
+    if let Some(look) = look
+        && let Decision::Stop { comparison, .. } =
+            sequential(run, comparison)?.decide(&plain[..*look as usize])?
+    {
+        return Ok(*comparison);
+    }
+    let mut so_far = paired::compare(&plain, rule)?;
+    so_far.verdict = Verdict::Inconclusive;
+    so_far.warn(Warning::new(
+        "stopped-between-looks",
+        "stopped before one of the looks that were planned: nothing is decided",
+    ));
+    Ok(so_far)
+}
+
+/// The run as if only the pairs of the compared arms had been measured.
+fn of_pairs(run: &RecordedRun, comparison: &ComparisonPlan) -> RecordedRun {
+    let mut only = run.clone();
+    let arms = comparison.compared(&run.header.plan);
+    let plan = &mut only.header.plan;
+    plan.arms.truncate(arms as usize);
+    let each = comparison.pairs.unwrap_or(comparison.most_pairs);
+    plan.trials = each.saturating_mul(comparison.launches);
+    only.trials.retain(|trial| {
+        trial.slice.arm < arms && comparison.phase_of(trial.slice.round) == Phase::Pairs
+    });
+    only.servers.retain(|arm, _| *arm < arms);
+    // The noise's transactions are in the server's counters and not in these trials.
+    only.events
+        .retain(|event| !matches!(event.what, EventKind::DatabaseAfter { .. }));
+    if comparison.launches > 1 {
+        only.events.retain(|event| event.what != EventKind::Resumed);
+    }
+    only
+}
+
+/// Holm's correction over all arms and points.
+fn judge(results: &mut [model::PointResult]) {
+    let mut family: Vec<Comparison> = results.iter().map(|r| r.throughput.clone()).collect();
+    if family.len() > 1 {
+        judge_family(&mut family);
+    }
+    for (result, judged) in results.iter_mut().zip(family) {
+        result.throughput = judged;
+    }
+}
+
+/// Takes the verdict away where an arm differs beyond the plan.
+fn void(run: &RecordedRun, differences: &[model::Difference], results: &mut [model::PointResult]) {
+    let mismatched = run.events.iter().find_map(|event| match &event.what {
+        EventKind::Warned { warning } if warning.id == "setting-not-in-force" => Some(warning),
+        _ => None,
+    });
+    for result in results {
+        let beyond = differences
+            .iter()
+            .find(|d| d.arm == result.arm && !d.planned);
+        let why = match (beyond, mismatched) {
+            (Some(d), _) => Warning::new("beyond-the-plan", words::beyond(d)),
+            (None, Some(warning)) => warning.clone(),
+            (None, None) => continue,
+        };
+        let comparison = result.throughput.clone().not_comparable(why);
+        result.throughput = comparison;
+    }
+}
+
+/// The verdict over several: what must not be missed comes first.
+pub(crate) fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+    let rank = |v: &Verdict| match v {
+        Verdict::NotComparable => 0,
+        Verdict::Slower => 1,
+        Verdict::Inconclusive => 2,
+        Verdict::Faster => 3,
+        Verdict::Equivalent => 4,
+    };
+    verdicts.min_by_key(rank).unwrap_or(Verdict::Inconclusive)
+}
+
+fn warnings(
+    comparison: &ComparisonPlan,
+    results: &[model::PointResult],
+    analysis: &Analysis,
+) -> Vec<Warning> {
+    let mut warnings: Vec<Warning> = analysis.warnings.clone();
+    if comparison.same {
+        warnings.push(Warning::new(
+            "same-target",
+            "Both targets are the same: this run shows the noise floor of this machine, and a \
+             difference would be a false alarm.",
+        ));
+    }
+    if comparison.launches == 1 {
+        warnings.push(
+            Warning::new(
+                "one-launch",
+                "One launch of each: the claim is about these two servers as they were started. \
+                 Another start, layout of memory or build of the same source can differ by more.",
+            )
+            .with_remedy("for a claim about builds or settings: --launches 6 or more"),
+        );
+    }
+    // the spread while the arms were compared, against that before
+    let grown = results.iter().filter_map(|result| {
+        let before = result.noise_floor()?.pair_spread;
+        let meanwhile = result.throughput.spread?;
+        let (n, m) = (result.noise.len(), result.pairs.len());
+        (comparison.launches == 1 && n >= 10 && m >= 10 && meanwhile > 1.6 * before)
+            .then_some((before, meanwhile))
+    });
+    if let Some((before, meanwhile)) = grown.max_by(|x, y| x.1.total_cmp(&y.1)) {
+        warnings.push(Warning::new(
+            "noise-grew",
+            format!(
+                "The machine was less steady than when the noise floor was measured: pairs spread \
+                 by {:.1} % instead of {:.1} %, so the forecast of the time needed was too short.",
+                100.0 * meanwhile,
+                100.0 * before
+            ),
+        ));
+    }
+    if results.iter().any(|r| {
+        r.throughput
+            .ratio
+            .warnings
+            .iter()
+            .any(|w| *w == Caveat::NoiseFloorShifted)
+    }) {
+        warnings.push(Warning::new(
+            "equal-servers-differ",
+            "Two servers started from the same target differed from each other: what a start is \
+             lucky with is in the difference, too.",
+        )
+        .with_remedy("for a claim about builds or settings: --launches 6 or more"));
+    }
+    warnings
+}
+
+/// Whether the scaling law's coefficients changed, for each other arm.
+fn scaling(analysis: &Analysis) -> Vec<model::ArmScaling> {
+    let swept = analysis.arms.iter().any(|arm| arm.points.len() > 1);
+    if !swept {
+        return Vec::new();
+    }
+    let fits = fit::fit(analysis).arms;
+    let Some((a, others)) = fits.split_first() else {
+        return Vec::new();
+    };
+    let labelled = (1u32..).zip(others);
+    labelled
+        .map(|(arm, b)| {
+            let change = match (&a.scaling, &b.scaling) {
+                (Some(a), Some(b)) => Some(ScalingChange::between(a, b)),
+                _ => None,
+            };
+            let refused = a
+                .refused
+                .as_ref()
+                .map(|why| format!("{}: {why}", a.label))
+                .or_else(|| b.refused.as_ref().map(|why| format!("{}: {why}", b.label)));
+            model::ArmScaling {
+                arm,
+                label: b.label.clone(),
+                words: change
+                    .as_ref()
+                    .map(|c| words::scaling(c, &b.label))
+                    .unwrap_or_default(),
+                change,
+                refused,
+            }
+        })
+        .collect()
+}

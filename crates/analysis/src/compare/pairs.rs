@@ -1,0 +1,117 @@
+//! From trials to pairs: who was measured beside whom.
+
+use std::collections::BTreeMap;
+
+use super::model::Pair;
+use super::plan::{ComparisonPlan, Phase};
+use crate::record::{RecordedRun, TrialRecord};
+use crate::samples;
+use crate::stats::paired::{self, Comparison};
+use crate::stats::{NoiseFloor, Rule, StatsError};
+
+/// The pairs of `other` beside A at one point, in the order of measurement. A
+/// round in which either is missing gives none.
+pub fn pairs(
+    run: &RecordedRun,
+    comparison: &ComparisonPlan,
+    phase: Phase,
+    other: u32,
+    point: u32,
+) -> Vec<Pair> {
+    let mut rounds: BTreeMap<u32, [Option<&TrialRecord>; 2]> = BTreeMap::new();
+    for trial in &run.trials {
+        let slice = trial.slice;
+        let whole = trial.cut_short.is_none() && trial.window_ns > 0;
+        if !whole || slice.point != point || comparison.phase_of(slice.round) != phase {
+            continue;
+        }
+        let side = match slice.arm {
+            0 => 0,
+            arm if arm == other => 1,
+            _ => continue,
+        };
+        // A slice that was repeated after an interruption counts as measured last.
+        rounds.entry(slice.round).or_default()[side] = Some(trial);
+    }
+    rounds
+        .into_iter()
+        .filter_map(|(round, [a, b])| {
+            let (a, b) = (a?, b?);
+            Some(Pair {
+                launch: comparison.launch_of(round),
+                round,
+                a_first: a.slice.index < b.slice.index,
+                a_tps: tps(a),
+                b_tps: tps(b),
+                a_server_cpu_us: server_cpu_us(a),
+                b_server_cpu_us: server_cpu_us(b),
+            })
+        })
+        .collect()
+}
+
+fn tps(trial: &TrialRecord) -> f64 {
+    trial.transactions as f64 / (trial.window_ns as f64 / 1e9)
+}
+
+fn server_cpu_us(trial: &TrialRecord) -> Option<f64> {
+    let sample = trial.samples.get(samples::SERVER_SCHEDSTAT)?;
+    let cpus = samples::server_cpu_ns(sample)? as f64 / sample.elapsed_ns.max(1) as f64;
+    (trial.transactions > 0).then(|| cpus * 1e6 / tps(trial))
+}
+
+/// A figure of both sides of a pair.
+type Figure = fn(&Pair) -> Option<(f64, f64)>;
+
+/// Transactions a second of both sides.
+pub const THROUGHPUT: Figure = |pair| Some((pair.a_tps, pair.b_tps));
+
+/// Server CPU time for each transaction of both sides.
+pub const SERVER_CPU: Figure = |pair| Some((pair.a_server_cpu_us?, pair.b_server_cpu_us?));
+
+/// One figure of all pairs, each launch's together.
+pub fn by_launch(pairs: &[Pair], figure: Figure) -> Vec<Vec<(f64, f64)>> {
+    let mut launches: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
+    for pair in pairs {
+        if let Some(both) = figure(pair) {
+            launches.entry(pair.launch).or_default().push(both);
+        }
+    }
+    launches.into_values().collect()
+}
+
+/// Compares one figure; with several launches they are the unit.
+///
+/// # Errors
+/// Where there is no pair that has the figure.
+pub fn compare(
+    pairs: &[Pair],
+    launches: u32,
+    figure: Figure,
+    rule: Rule,
+) -> Result<Comparison, StatsError> {
+    let by_launch = by_launch(pairs, figure);
+    if launches > 1 {
+        paired::compare_launches(&by_launch, rule)
+    } else {
+        paired::compare(&by_launch.concat(), rule)
+    }
+}
+
+/// The noise floor in the unit of the comparison: pairs, or launches by their
+/// pairs' centres.
+pub fn noise_floor(noise: &[Pair], launches: u32) -> Option<NoiseFloor> {
+    let by_launch = by_launch(noise, THROUGHPUT);
+    if launches <= 1 {
+        return NoiseFloor::from_pairs(&by_launch.concat()).ok();
+    }
+    let rule = Rule {
+        delta: 0.0,
+        direction: crate::stats::Direction::HigherIsBetter,
+    };
+    let centres: Vec<(f64, f64)> = by_launch
+        .iter()
+        .filter_map(|pairs| Some((1.0, paired::compare(pairs, rule).ok()?.ratio.estimate)))
+        .collect();
+    NoiseFloor::from_pairs(&centres).ok()
+}

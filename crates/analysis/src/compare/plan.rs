@@ -1,0 +1,241 @@
+//! What a comparison measures beyond an ordinary plan: launches, pairs, and the
+//! pairs of equal servers that show the noise floor; and in which order.
+//!
+//! A launch is a set of servers, each of its own initdb. It begins with rounds of
+//! A beside another server like A, then come the rounds in which the arms are
+//! compared. Each round visits every point, and at a point its arms in an order
+//! drawn for it: the sign flips of the test rest on that draw.
+
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{Plan, Slice};
+use crate::record::Reading;
+
+/// `facts/comparison.json`: written before the first slice; `pairs` is filled in
+/// when the noise floor is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ComparisonPlan {
+    /// The smallest relative difference that matters, 0.01 for 1 %.
+    pub delta: f64,
+    /// The chance of showing it that forecasts are made for.
+    pub power: f64,
+    /// How often all servers are made and started anew.
+    pub launches: u32,
+    /// Rounds of A beside its like at the begin of each launch.
+    pub noise_rounds: u32,
+    /// Rounds of each launch in which the arms are compared; none until decided.
+    pub pairs: Option<u32>,
+    /// The most such rounds that the time allows.
+    pub most_pairs: u32,
+    /// Numbers of pairs after which it may be stopped; empty for a fixed number.
+    #[serde(default)]
+    pub looks: Vec<u32>,
+    /// The targets are equal: B is A's like, and the run shows the noise floor.
+    pub same: bool,
+    /// What was typed for each arm, without passwords, in the plan's order.
+    pub typed: Vec<Typed>,
+}
+
+/// A target as typed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Typed {
+    /// The target, without a password.
+    pub target: String,
+    /// Its settings, `--set` and its own, as `name=value`.
+    pub settings: Vec<String>,
+}
+
+/// `facts/arm-N.json`: what must not differ between arms beyond the plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmFacts {
+    /// The workload's statements and how the server would run each: a JSON array of
+    /// `{statement, plan}` with `EXPLAIN (FORMAT JSON)`.
+    pub plans: Reading,
+    /// The tables: a JSON array of `{table, bytes, rows}`.
+    pub data: Reading,
+}
+
+/// What a round is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// A beside its like.
+    Noise,
+    /// The arms beside each other.
+    Pairs,
+}
+
+impl ComparisonPlan {
+    /// The arm that is A's like: the last one, or B where the targets are equal.
+    pub fn like_a(&self, plan: &Plan) -> u32 {
+        (plan.arms.len() as u32).saturating_sub(1)
+    }
+
+    /// The arms that are compared, A first.
+    pub fn compared(&self, plan: &Plan) -> u32 {
+        let arms = plan.arms.len() as u32;
+        if self.same {
+            arms
+        } else {
+            arms.saturating_sub(1)
+        }
+    }
+
+    fn rounds_of_launch(&self) -> u32 {
+        self.noise_rounds.saturating_add(self.most_pairs).max(1)
+    }
+
+    /// Which launch a round belongs to, from 0.
+    pub fn launch_of(&self, round: u32) -> u32 {
+        round / self.rounds_of_launch()
+    }
+
+    /// What a round is for.
+    pub fn phase_of(&self, round: u32) -> Phase {
+        if round % self.rounds_of_launch() < self.noise_rounds {
+            Phase::Noise
+        } else {
+            Phase::Pairs
+        }
+    }
+
+    /// The slices of one phase of one launch, in order. `pairs` rounds of pairs are
+    /// the first of those that more would have.
+    pub fn slices(&self, plan: &Plan, launch: u32, phase: Phase, pairs: u32) -> Vec<Slice> {
+        let compared: Vec<u32> = (0..self.compared(plan)).collect();
+        let (mut arms, rounds, first_round) = match phase {
+            Phase::Noise => (vec![0, self.like_a(plan)], self.noise_rounds, 0),
+            Phase::Pairs => (compared, pairs.min(self.most_pairs), self.noise_rounds),
+        };
+        let mut points: Vec<u32> = (0..plan.points.len() as u32).collect();
+        let of_noise = 2 * self.noise_rounds;
+        let of_pairs = self.compared(plan).saturating_mul(self.most_pairs);
+        let of_launch = of_noise
+            .saturating_add(of_pairs)
+            .saturating_mul(points.len() as u32);
+        let mut index = launch.saturating_mul(of_launch);
+        if phase == Phase::Pairs {
+            index = index.saturating_add(of_noise * points.len() as u32);
+        }
+        let stream = u64::from(launch) * 2 + u64::from(phase == Phase::Pairs) + 1;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(
+            plan.seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        );
+        let mut slices = Vec::new();
+        for round in 0..rounds {
+            points.shuffle(&mut rng);
+            for &point in &points {
+                arms.shuffle(&mut rng);
+                for &arm in &arms {
+                    slices.push(Slice {
+                        index,
+                        round: launch * self.rounds_of_launch() + first_round + round,
+                        arm,
+                        point,
+                    });
+                    index = index.saturating_add(1);
+                }
+            }
+        }
+        slices
+    }
+
+    /// Seconds that a round of pairs takes, with what lies between slices.
+    pub fn round_seconds(&self, plan: &Plan, between: f64) -> f64 {
+        let slice = (plan.warmup_ms + plan.window_ms) as f64 / 1000.0 + between;
+        plan.points.len() as f64 * f64::from(self.compared(plan)) * slice
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Arm, Point, WorkloadPlan};
+    use std::collections::HashSet;
+
+    fn plans(arms: usize, same: bool) -> (Plan, ComparisonPlan) {
+        let arm = |i: usize| Arm {
+            label: format!("{i}"),
+            target: "temp".into(),
+            settings: vec![],
+        };
+        let plan = Plan {
+            workload: WorkloadPlan {
+                name: "select-only".into(),
+                scale: 1,
+                protocol: "prepared".into(),
+                ..WorkloadPlan::default()
+            },
+            arms: (0..arms).map(arm).collect(),
+            points: [1, 4]
+                .map(|clients| Point {
+                    clients,
+                    threads: 1,
+                })
+                .to_vec(),
+            trials: 1,
+            warmup_ms: 50,
+            window_ms: 200,
+            seed: 11,
+        };
+        let comparison = ComparisonPlan {
+            delta: 0.01,
+            power: 0.9,
+            launches: 2,
+            noise_rounds: 3,
+            pairs: None,
+            most_pairs: 10,
+            looks: vec![],
+            same,
+            typed: vec![],
+        };
+        (plan, comparison)
+    }
+
+    #[test]
+    fn slices_are_unique_and_know_their_launch_and_phase() {
+        for (arms, same, compared) in [(3, false, 2), (4, false, 3), (2, true, 2)] {
+            let (plan, comparison) = plans(arms, same);
+            let mut all = Vec::new();
+            for launch in 0..2 {
+                for (phase, width) in [(Phase::Noise, 2), (Phase::Pairs, compared)] {
+                    let slices = comparison.slices(&plan, launch, phase, 10);
+                    let rounds = if phase == Phase::Noise { 3 } else { 10 };
+                    assert_eq!(slices.len(), rounds * 2 * width);
+                    // the arms of a pair are neighbours, each once
+                    for chunk in slices.chunks(width) {
+                        let arms: HashSet<u32> = chunk.iter().map(|s| s.arm).collect();
+                        assert_eq!(arms.len(), width);
+                        assert!(chunk.iter().all(|s| s.point == chunk[0].point));
+                    }
+                    for slice in &slices {
+                        assert_eq!(comparison.launch_of(slice.round), launch);
+                        assert_eq!(comparison.phase_of(slice.round), phase);
+                    }
+                    all.extend(slices);
+                }
+            }
+            let indexes: HashSet<u32> = all.iter().map(|s| s.index).collect();
+            assert_eq!(indexes.len(), all.len());
+        }
+    }
+
+    #[test]
+    fn more_pairs_go_on_where_fewer_ended() {
+        let (plan, comparison) = plans(3, false);
+        let few = comparison.slices(&plan, 1, Phase::Pairs, 4);
+        let many = comparison.slices(&plan, 1, Phase::Pairs, 9);
+        assert_eq!(few[..], many[..few.len()]);
+        assert!((comparison.round_seconds(&plan, 0.05) - 1.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_order_within_pairs_is_drawn() {
+        let (plan, comparison) = plans(3, false);
+        let slices = comparison.slices(&plan, 0, Phase::Pairs, 10);
+        let first: Vec<u32> = slices.chunks(2).map(|c| c[0].arm).collect();
+        assert!(first.contains(&0) && first.contains(&1), "{first:?}");
+    }
+}

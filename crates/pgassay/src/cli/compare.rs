@@ -1,0 +1,141 @@
+//! The flags of `pgassay compare`.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+use super::clients::ClientList;
+use super::load::LoadArgs;
+
+/// Arguments of `pgassay compare`.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay compare temp:15 temp:17
+  pgassay compare temp temp --set-a huge_pages=on --set-b huge_pages=off
+  pgassay compare /opt/pg-O0 /opt/pg-O2 --launches 6 --delta 2%
+  pgassay compare temp:15 temp:17 --clients 1,2,4,8 --minutes 20
+  pgassay compare temp temp                 an A/A run: what this machine calls different by itself
+  pgassay compare --recorded RUN-A RUN-B    two runs that were not interleaved
+  pgassay compare --resume last
+
+Exit codes: 0 answered, no slowdown; 1 slower; 5 inconclusive; 6 not comparable; 4 measured in part")]
+pub struct CompareArgs {
+    /// What to compare, A first, in any form that other commands take for a target. With --recorded:
+    /// two runs, each a name, or several separated by commas
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<String>,
+    /// What the clients do
+    #[arg(
+        long,
+        short = 'w',
+        value_name = "WORKLOAD",
+        default_value = "select-only"
+    )]
+    pub workload: String,
+    /// How the clients behave.
+    #[command(flatten)]
+    pub dials: LoadArgs,
+    /// A setting for every launched server (repeatable)
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub settings: Vec<String>,
+    /// A setting for A (repeatable); `--set-b`, `--set-c` likewise
+    #[arg(long = "set-a", value_name = "NAME=VALUE")]
+    pub set_a: Vec<String>,
+    /// A setting for B
+    #[arg(long = "set-b", value_name = "NAME=VALUE")]
+    pub set_b: Vec<String>,
+    /// A setting for C, the third target
+    #[arg(long = "set-c", value_name = "NAME=VALUE")]
+    pub set_c: Vec<String>,
+    /// The smallest difference that matters; 0 leaves only faster, slower and inconclusive
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
+    pub delta: f64,
+    /// The time that the whole may take; fewer pairs are taken where the noise floor allows
+    #[arg(long, value_name = "MINUTES", default_value_t = 10.0, value_parser = minutes)]
+    pub minutes: f64,
+    /// Pairs at each client count, in each launch, instead of as many as δ needs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub pairs: Option<u32>,
+    /// Make and start the servers this often; 6 or more for claims about builds or settings
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub launches: u32,
+    /// Stop as soon as planned looks allow, at the same rate of false alarms
+    #[arg(long, conflicts_with_all = ["launches", "pairs"])]
+    pub sequential: bool,
+    /// Pairs of A beside another server like it, for the noise floor
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub noise_pairs: u32,
+    /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]
+    #[arg(long, short = 'c', value_name = "LIST")]
+    pub clients: Option<ClientList>,
+    /// Counted seconds of a slice [default: 0.2; 0.5 for workloads that write]
+    #[arg(long, short = 'T', value_name = "SECONDS", value_parser = super::args::seconds)]
+    pub time: Option<f64>,
+    /// Uncounted seconds before each slice [default: 0.05]
+    #[arg(long, value_name = "SECONDS", value_parser = super::args::seconds_or_zero)]
+    pub warmup: Option<f64>,
+    /// Threads that drive the clients [default: a quarter of the CPUs]
+    #[arg(long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
+    #[arg(long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub scale: Option<u32>,
+    /// Seed of the order and of the clients' random numbers [default: drawn and recorded]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Allow load on running servers: says what it will create, and removes it afterwards
+    #[arg(long)]
+    pub load: bool,
+    /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Use the archived PostgreSQL from Maven Central where a version is not installed
+    #[arg(long)]
+    pub stand_in: bool,
+    /// Go on with an interrupted comparison
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["targets", "recorded"])]
+    pub resume: Option<String>,
+    /// Hold recorded runs against each other, and say what that is worth
+    #[arg(long)]
+    pub recorded: bool,
+    /// With --recorded: how far equal runs are known to lie apart (a standard deviation)
+    #[arg(long, value_name = "PERCENT", value_parser = percent, requires = "recorded")]
+    pub run_spread: Option<f64>,
+    /// Print JSON (pgassay/compare/1)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `1%`, `0.5 %` or `2` as a share.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        Ok(_) => Err("between 0 and 100 %".to_owned()),
+        Err(_) => Err(format!("`{text}` is no percentage, such as 1% or 0.5%")),
+    }
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(m) if (0.1..=10_000.0).contains(&m) => Ok(m),
+        Ok(_) => Err("between 0.1 and 10000 minutes".to_owned()),
+        Err(_) => Err(format!("`{text}` is not a number of minutes")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages() {
+        assert_eq!(percent("1%"), Ok(0.01));
+        assert_eq!(percent("0.5 %"), Ok(0.005));
+        assert_eq!(percent("3"), Ok(0.03));
+        for wrong in ["-1%", "nan", "much", "101%"] {
+            assert!(percent(wrong).is_err(), "{wrong}");
+        }
+    }
+}

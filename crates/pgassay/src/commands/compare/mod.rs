@@ -1,0 +1,517 @@
+//! `pgassay compare`: is B really different from A, by how much, how sure?
+//!
+//! The servers of all arms are up at once and loaded in turn, slice by slice; the
+//! idle ones' connections stay open and silent. First A is measured beside another
+//! server like it: that is the noise floor, and from it follows how many pairs it
+//! takes. Then come the pairs.
+
+mod machine;
+mod recorded;
+mod rounds;
+mod servers;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use pgassay_analysis::compare::plan::{ComparisonPlan, Typed};
+use pgassay_analysis::compare::{self, Compare};
+use pgassay_analysis::plan::{Arm, WorkloadPlan};
+use pgassay_analysis::record::{EndState, EventKind, FORMAT, RunEnd, RunHeader};
+use pgassay_analysis::stats::sequential::Sequential;
+use pgassay_analysis::stats::{Direction, Rule, Verdict};
+use pgassay_analysis::warning::Warning;
+use pgassay_analysis::{Plan, host::HostSummary};
+
+use self::machine::Watch;
+use self::rounds::Measuring;
+use self::servers::{Servers, Surroundings, check_settings, shown};
+use super::alone;
+use super::measure::max_rss_bytes;
+use super::progress::minutes;
+use super::subject::explain;
+use crate::bench::Ended;
+use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
+use crate::cli::clients::ClientList;
+use crate::cli::compare::CompareArgs;
+use crate::cli::measure::{self, Budget, Machine};
+use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::report;
+use crate::stop::Stop;
+use crate::store::{self, RunWriter, catalogue};
+use crate::target::TargetSpec;
+use crate::terminal::Terminal;
+
+/// Connections beside the load: two control sessions and a few to spare.
+const BESIDE: u32 = 6;
+/// Seconds that a slice takes beside its load.
+const BETWEEN: f64 = 0.06;
+/// Chance of showing δ that forecasts are made for.
+const POWER: f64 = 0.9;
+/// Looks of a sequential comparison.
+const LOOKS: usize = 6;
+/// A pair shows nothing by itself; fewer than this are not taken unless asked for.
+const FEWEST_PAIRS: u32 = 12;
+/// Names of the arms.
+const LABELS: [&str; 8] = ["A", "B", "C", "D", "E", "F", "G", "H"];
+
+/// Compares what was named.
+///
+/// # Errors
+/// What kept it from measuring; what was measured before is kept.
+pub fn compare(
+    args: &CompareArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    if args.recorded {
+        return recorded::recorded(args, global, terminal);
+    }
+    let started = Instant::now();
+    let root = store::root(global.runs.as_deref())?;
+    let resume = args
+        .resume
+        .as_deref()
+        .map(|name| Resumed::find(&root, name))
+        .transpose()?;
+    let typed = match &resume {
+        Some(resumed) => resumed.comparison.typed.clone(),
+        None => typed(args)?,
+    };
+    let workload = match &resume {
+        Some(resumed) => resumed.header.plan.workload.clone(),
+        None => args.dials.workload(&args.workload)?,
+    };
+    let same = typed.windows(2).all(|pair| pair[0] == pair[1]);
+    let mut arms: Vec<(String, Typed)> = LABELS
+        .iter()
+        .map(|label| (*label).to_owned())
+        .zip(typed.iter().cloned())
+        .collect();
+    if !same {
+        arms.push(("A again".to_owned(), typed[0].clone()));
+    }
+    refuse_load(args, &arms)?;
+
+    let machine = pgassay_analysis::host::summarise(&host::facts(None));
+    let counts = match (&resume, &args.clients) {
+        (Some(resumed), _) => resumed
+            .header
+            .plan
+            .points
+            .iter()
+            .map(|p| p.clients)
+            .collect(),
+        (None, Some(list)) => list.0.clone(),
+        (None, None) => vec![machine.cpus.unwrap_or(1).saturating_mul(2)],
+    };
+    if args.sequential && (counts.len() > 1 || typed.len() > 2) {
+        bail!(
+            Failure::usage("--sequential decides one question: two targets at one client count")
+                .with_remedy("name one number with --clients, or leave --sequential out")
+        );
+    }
+    let around = Surroundings {
+        common: TargetArgs {
+            target: None,
+            settings: Vec::new(),
+            load: args.load,
+            scratch: args.scratch.clone(),
+            stand_in: args.stand_in,
+        },
+        memory_bytes: machine
+            .memory_limit_bytes
+            .or(machine.memory_bytes)
+            .unwrap_or(1 << 30),
+        connections: counts
+            .iter()
+            .max()
+            .copied()
+            .unwrap_or(1)
+            .saturating_add(workload.idle)
+            .saturating_add(BESIDE),
+    };
+    terminal.progress("making and starting the servers");
+    let mut servers = Servers::open(&arms, &around, stop)?;
+    for (index, (label, _)) in arms.iter().enumerate() {
+        let shown = servers.subject(index).shown.clone();
+        terminal.announce(&format!("{label}: {shown}"));
+    }
+
+    let (plan, comparison) = match &resume {
+        Some(resumed) => (resumed.header.plan.clone(), resumed.comparison.clone()),
+        None => {
+            let plan = plan(args, workload, &arms, &counts, &machine, &mut servers)?;
+            let comparison = comparison_plan(args, &plan, &typed, same)?;
+            (plan, comparison)
+        }
+    };
+    let writer = open_run(args, &root, &plan, &comparison, resume.as_ref())?;
+    let dir = writer.dir().to_owned();
+    let company = alone::look();
+    let mut measuring = Measuring {
+        writer,
+        plan,
+        comparison,
+        arms,
+        around,
+        started,
+        budget: Duration::from_secs_f64(args.minutes * 60.0),
+        stop: stop.clone(),
+    };
+    measuring.note_first(&mut servers, &company, terminal)?;
+    let watch = Watch::begin();
+    let ended = measuring.run(servers, terminal);
+    for warning in watch.end(started.elapsed().as_secs_f64()) {
+        measuring
+            .writer
+            .append_event(EventKind::Warned { warning })?;
+    }
+    let end = end_of(&ended, started);
+    let finished = measuring.writer.finish(&end);
+    // The lock is given up first, so that the run does not count as running.
+    drop(measuring);
+    drop(company);
+    let run = store::read(&dir)?;
+    let Some(concluded) = compare::conclude(&run) else {
+        return Err(nothing_measured(ended, &end));
+    };
+    conclude(&concluded, args.json, &dir, terminal)?;
+    let ended = ended?;
+    finished?;
+    Ok(match ended {
+        Ended::Complete => exit_of(concluded.verdict),
+        Ended::Interrupted | Ended::ServerDied(_) => Exit::Partial,
+    })
+}
+
+/// The exit code that a verdict stands for.
+fn exit_of(verdict: Verdict) -> Exit {
+    match verdict {
+        Verdict::Faster | Verdict::Equivalent => Exit::Done,
+        Verdict::Slower => Exit::Found,
+        Verdict::Inconclusive => Exit::Inconclusive,
+        Verdict::NotComparable => Exit::NotComparable,
+    }
+}
+
+/// What was typed for each arm, checked as far as it goes without a server.
+fn typed(args: &CompareArgs) -> anyhow::Result<Vec<Typed>> {
+    match args.targets.len() {
+        0 | 1 => bail!(
+            Failure::usage("a comparison needs two targets or more")
+                .with_remedy("pgassay compare A B, such as: pgassay compare temp:15 temp:17")
+        ),
+        n if n > LABELS.len() => bail!(Failure::usage(format!(
+            "{n} targets: at most {} are compared at once",
+            LABELS.len()
+        ))),
+        _ => {}
+    }
+    check_settings("--set", &args.settings)?;
+    let own = [&args.set_a, &args.set_b, &args.set_c];
+    for (flag, settings) in ["--set-a", "--set-b", "--set-c"].iter().zip(own) {
+        check_settings(flag, settings)?;
+    }
+    if !args.set_c.is_empty() && args.targets.len() < 3 {
+        bail!(Failure::usage("--set-c: there is no third target"));
+    }
+    args.targets
+        .iter()
+        .enumerate()
+        .map(|(index, target)| {
+            let _: TargetSpec = target.parse().map_err(explain)?;
+            let own = own.get(index).map(|s| s.as_slice()).unwrap_or_default();
+            Ok(Typed {
+                target: target.clone(),
+                settings: args.settings.iter().chain(own).cloned().collect(),
+            })
+        })
+        .collect()
+}
+
+fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Result<()> {
+    for (label, typed) in arms {
+        let spec: TargetSpec = typed.target.parse().map_err(explain)?;
+        if !spec.is_launched() && !args.load {
+            bail!(
+                Failure::usage(format!(
+                    "{label}: a running server is not loaded without --load"
+                ))
+                .with_remedy("add --load, or compare launched targets")
+            );
+        }
+        if !spec.is_launched() && args.launches > 1 {
+            bail!(
+                Failure::usage(format!(
+                    "{label} runs already: --launches can't start it anew"
+                ))
+                .with_remedy("name installations or temp targets")
+            );
+        }
+    }
+    Ok(())
+}
+
+fn plan(
+    args: &CompareArgs,
+    workload: WorkloadPlan,
+    arms: &[(String, Typed)],
+    counts: &[u32],
+    machine: &HostSummary,
+    servers: &mut Servers,
+) -> anyhow::Result<Plan> {
+    let flags = MeasureArgs {
+        clients: Some(ClientList(counts.to_vec())),
+        time: args.time.or(Some(if workload.writes { 0.5 } else { 0.2 })),
+        warmup: args.warmup.or(Some(0.05)),
+        trials: Some(1),
+        threads: args.threads,
+        scale: args.scale,
+        seed: args.seed,
+    };
+    let mut planned = Vec::new();
+    for (index, (label, _)) in arms.iter().enumerate() {
+        let subject = servers.subject(index);
+        let settings = subject.cluster.as_ref().map_or_else(Vec::new, |cluster| {
+            let settings = cluster.settings().iter();
+            settings
+                .map(|(n, v)| (n.to_owned(), v.to_owned()))
+                .collect()
+        });
+        planned.push(Arm {
+            label: label.clone(),
+            target: subject.shown.clone(),
+            settings,
+        });
+    }
+    let machine = Machine {
+        cpus: machine.cpus.unwrap_or(1),
+        cache_bytes: machine.last_level_cache_total_bytes.unwrap_or(0),
+        shared_buffers: servers.shared_buffers()?,
+        most_clients: u32::MAX,
+    };
+    let seed = store::random_seed()?;
+    let plan = measure::plan(workload, &flags, planned, &machine, Budget::RUN, seed)?;
+    servers.refuse_full_disk(&plan.workload)?;
+    Ok(plan)
+}
+
+fn comparison_plan(
+    args: &CompareArgs,
+    plan: &Plan,
+    typed: &[Typed],
+    same: bool,
+) -> anyhow::Result<ComparisonPlan> {
+    let mut comparison = ComparisonPlan {
+        delta: args.delta,
+        power: POWER,
+        launches: args.launches,
+        noise_rounds: args.noise_pairs,
+        pairs: args.pairs,
+        most_pairs: args.pairs.unwrap_or(0),
+        looks: Vec::new(),
+        same,
+        typed: typed
+            .iter()
+            .map(|typed| Typed {
+                target: shown(&typed.target),
+                ..typed.clone()
+            })
+            .collect(),
+    };
+    if args.launches > 1 && args.noise_pairs == 20 {
+        // the unit is the launch: its pairs need only find its centre
+        comparison.noise_rounds = 10;
+    }
+    if args.pairs.is_none() {
+        let slice = (plan.warmup_ms + plan.window_ms) as f64 / 1000.0 + BETWEEN;
+        let noise = f64::from(comparison.noise_rounds) * 2.0 * plan.points.len() as f64 * slice;
+        let starting = plan.arms.len() as f64 * (3.0 + 0.3 * f64::from(plan.workload.scale));
+        let each = args.minutes * 60.0 / f64::from(args.launches) - noise - starting;
+        let most = each / comparison.round_seconds(plan, BETWEEN);
+        comparison.most_pairs = (most as u32).clamp(FEWEST_PAIRS, 100_000);
+        if args.launches > 1 {
+            comparison.pairs = Some(comparison.most_pairs);
+        }
+    }
+    if args.sequential {
+        let rule = Rule {
+            delta: args.delta,
+            direction: Direction::HigherIsBetter,
+        };
+        let most = comparison.most_pairs as usize;
+        let sequential = Sequential::evenly(rule, most, LOOKS, plan.seed)?;
+        comparison.looks = sequential.looks().iter().map(|n| *n as u32).collect();
+        comparison.pairs = Some(comparison.most_pairs);
+    }
+    Ok(comparison)
+}
+
+/// An interrupted comparison.
+struct Resumed {
+    dir: PathBuf,
+    header: RunHeader,
+    comparison: ComparisonPlan,
+}
+
+impl Resumed {
+    fn find(root: &std::path::Path, name: &str) -> anyhow::Result<Self> {
+        let dir = catalogue::find(root, name)?;
+        let run = store::read(&dir)?;
+        let Some(comparison) = run.comparison else {
+            bail!(
+                Failure::usage(format!("{} is no comparison", run.header.id))
+                    .with_remedy("pgassay assay --resume goes on with an assay")
+            );
+        };
+        if run.end.is_some_and(|end| end.state == EndState::Complete) {
+            bail!(
+                Failure::usage(format!(
+                    "{} is complete; nothing is left to do",
+                    run.header.id
+                ))
+                .with_remedy("pgassay report renders it")
+            );
+        }
+        Ok(Self {
+            dir,
+            header: run.header,
+            comparison,
+        })
+    }
+}
+
+fn open_run(
+    args: &CompareArgs,
+    root: &std::path::Path,
+    plan: &Plan,
+    comparison: &ComparisonPlan,
+    resume: Option<&Resumed>,
+) -> anyhow::Result<RunWriter> {
+    if let Some(resumed) = resume {
+        let mut writer = RunWriter::reopen(&resumed.dir, &resumed.header)?;
+        writer.append_event(EventKind::Resumed)?;
+        if resumed.comparison.launches == 1 {
+            let warning = Warning::new(
+                "started-anew",
+                "The comparison was interrupted and gone on with: the servers were started anew \
+                 in between, so the pairs are of two launches.",
+            );
+            writer.append_event(EventKind::Warned { warning })?;
+        }
+        return Ok(writer);
+    }
+    let mut plan = plan.clone();
+    plan.trials = comparison.most_pairs.saturating_mul(comparison.launches);
+    let mut header = RunHeader {
+        schema: "pgassay/run/1".to_owned(),
+        format: FORMAT,
+        id: String::new(),
+        command: "compare".to_owned(),
+        command_line: command_line(args, comparison),
+        pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: store::now(),
+        plan,
+    };
+    let writer = RunWriter::create(root, &mut header)?;
+    writer.write_fact("comparison", comparison)?;
+    Ok(writer)
+}
+
+/// The command that repeats the comparison, from what is known rather than from
+/// argv, which may hold a password.
+fn command_line(args: &CompareArgs, comparison: &ComparisonPlan) -> Vec<String> {
+    let mut line = vec!["pgassay".to_owned(), "compare".to_owned()];
+    line.extend(comparison.typed.iter().map(|t| t.target.clone()));
+    line.extend(["--workload".to_owned(), args.workload.clone()]);
+    let settings = [
+        ("--set", &args.settings),
+        ("--set-a", &args.set_a),
+        ("--set-b", &args.set_b),
+        ("--set-c", &args.set_c),
+    ];
+    for (flag, typed) in settings {
+        for setting in typed {
+            line.extend([flag.to_owned(), setting.clone()]);
+        }
+    }
+    line.extend(["--delta".to_owned(), format!("{}%", args.delta * 100.0)]);
+    if let Some(list) = &args.clients {
+        let counts: Vec<String> = list.0.iter().map(u32::to_string).collect();
+        line.extend(["--clients".to_owned(), counts.join(",")]);
+    }
+    match args.pairs {
+        Some(pairs) => line.extend(["--pairs".to_owned(), pairs.to_string()]),
+        None => line.extend(["--minutes".to_owned(), args.minutes.to_string()]),
+    }
+    line.extend(args.dials.words());
+    if args.launches > 1 {
+        line.extend(["--launches".to_owned(), args.launches.to_string()]);
+    }
+    for (flag, given) in [
+        ("--sequential", args.sequential),
+        ("--load", args.load),
+        ("--stand-in", args.stand_in),
+    ] {
+        if given {
+            line.push(flag.to_owned());
+        }
+    }
+    line
+}
+
+fn end_of(ended: &anyhow::Result<Ended>, started: Instant) -> RunEnd {
+    let (state, reason) = match ended {
+        Ok(Ended::Complete) => (EndState::Complete, None),
+        Ok(Ended::Interrupted) => (EndState::Interrupted, Some("stopped by Ctrl-C".to_owned())),
+        Ok(Ended::ServerDied(why)) => (EndState::ServerDied, Some(why.clone())),
+        Err(error) => (EndState::Failed, Some(format!("{error:#}"))),
+    };
+    RunEnd {
+        state,
+        reason,
+        at: store::now(),
+        elapsed_seconds: started.elapsed().as_secs_f64(),
+        max_rss_bytes: max_rss_bytes(),
+    }
+}
+
+fn nothing_measured(ended: anyhow::Result<Ended>, end: &RunEnd) -> anyhow::Error {
+    match ended {
+        Ok(Ended::Interrupted) => Failure::interrupted().into(),
+        Ok(_) => Failure::target(format!(
+            "no pair was measured: {}",
+            end.reason.as_deref().unwrap_or("no point could be reached")
+        ))
+        .into(),
+        Err(error) => error,
+    }
+}
+
+/// Writes the report into the run and prints it.
+fn conclude(
+    compare: &Compare,
+    json: bool,
+    dir: &std::path::Path,
+    terminal: &mut Terminal,
+) -> anyhow::Result<()> {
+    let path = dir.join("report.html");
+    let written = std::fs::write(&path, report::compare_html(compare))
+        .with_context(|| format!("cannot write {}", path.display()));
+    let format = if json { Format::Json } else { Format::Text };
+    let text = super::report::render_compare(compare, format, terminal, true)?;
+    let printed = terminal.print(&text);
+    match written {
+        Ok(()) => terminal.announce(&format!("report: {}", path.display())),
+        Err(e) => terminal.warn(&format!("{e:#}")),
+    }
+    printed
+}
+
+/// How long, for an announcement.
+fn about(seconds: f64) -> String {
+    minutes(Duration::from_secs_f64(seconds.max(0.0)))
+}

@@ -1,0 +1,47 @@
+//! `pgassay compare --recorded`: runs that were not interleaved.
+
+use anyhow::bail;
+use pgassay_analysis::compare::recorded::compare_recorded;
+use pgassay_analysis::{Analysis, analyse};
+
+use super::exit_of;
+use crate::cli::args::{Format, GlobalArgs};
+use crate::cli::compare::CompareArgs;
+use crate::commands::report::render_compare;
+use crate::exit::{Exit, Failure};
+use crate::store::{self, catalogue};
+use crate::terminal::Terminal;
+
+/// Holds the runs named second against those named first.
+///
+/// # Errors
+/// Where a run is not found, or they did other work.
+pub fn recorded(
+    args: &CompareArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+) -> anyhow::Result<Exit> {
+    let [a, b] = args.targets.as_slice() else {
+        bail!(
+            Failure::usage("--recorded takes two sides, each a run or several with commas between")
+                .with_remedy("pgassay compare --recorded RUN-A RUN-B")
+        );
+    };
+    let root = store::root(global.runs.as_deref())?;
+    let read = |names: &str| -> anyhow::Result<Vec<Analysis>> {
+        let names = names.split(',').filter(|name| !name.is_empty());
+        names
+            .map(|name| Ok(analyse(&store::read(&catalogue::find(&root, name)?)?)))
+            .collect()
+    };
+    let compare = compare_recorded(&read(a)?, &read(b)?, args.delta, args.run_spread)
+        .map_err(|refusal| Failure::usage(refusal.to_string()))?;
+    let format = if args.json {
+        Format::Json
+    } else {
+        Format::Text
+    };
+    let text = render_compare(&compare, format, terminal, true)?;
+    terminal.print(&text)?;
+    Ok(exit_of(compare.verdict))
+}

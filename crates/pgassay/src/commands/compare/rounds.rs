@@ -1,0 +1,408 @@
+//! The rounds of a comparison: launch by launch, first the noise floor, then the pairs.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use pgassay_analysis::Plan;
+use pgassay_analysis::compare::plan::{ComparisonPlan, Phase, Typed};
+use pgassay_analysis::compare::{self};
+use pgassay_analysis::plan::Slice;
+use pgassay_analysis::record::{EventKind, TrialRecord};
+use pgassay_analysis::stats::forecast::difference_within_reach;
+use pgassay_analysis::warning::Warning;
+
+use super::servers::{Servers, Surroundings};
+use super::{BETWEEN, FEWEST_PAIRS, POWER, about};
+use crate::bench::arena::LiveArena;
+use crate::bench::{self, Arena, Ended, Journal, SliceFailure};
+use crate::commands::alone::Company;
+use crate::commands::inspect_server;
+use crate::commands::progress::Progress;
+use crate::host;
+use crate::stop::Stop;
+use crate::store::{self, RunWriter};
+use crate::terminal::Terminal;
+
+/// A comparison being measured.
+pub struct Measuring {
+    /// Where it is written down.
+    pub writer: RunWriter,
+    /// Arms, points and slices.
+    pub plan: Plan,
+    /// Launches, pairs and δ.
+    pub comparison: ComparisonPlan,
+    /// Every arm's label and target, A's like among them.
+    pub arms: Vec<(String, Typed)>,
+    /// What opening needs beside the targets.
+    pub around: Surroundings,
+    /// When the command began.
+    pub started: Instant,
+    /// How long the whole may take.
+    pub budget: Duration,
+    /// Raised by Ctrl-C.
+    pub stop: Stop,
+}
+
+impl Measuring {
+    /// Writes down what the arms are, and who else measures.
+    ///
+    /// # Errors
+    /// Where the run directory can't be written, or a session broke.
+    pub fn note_first(
+        &mut self,
+        servers: &mut Servers,
+        company: &Company,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<()> {
+        let data_dir = servers.subject(0).data_dir();
+        self.writer
+            .write_fact("host", &host::facts(data_dir.as_deref()))?;
+        for arm in 0..self.arms.len() {
+            let subject = servers.subject(arm);
+            self.writer
+                .write_fact(&format!("server-{arm}"), &subject.facts()?)?;
+            self.writer
+                .write_fact(&format!("storage-{arm}"), &subject.scene.storage)?;
+            let binary = inspect_server::inspect(subject);
+            self.writer.write_fact(&format!("binary-{arm}"), &binary)?;
+        }
+        for arm in 0..self.arms.len() {
+            let label = self.arms[arm].0.clone();
+            for mismatch in servers.not_in_force(arm)? {
+                let text =
+                    format!("in {label} a setting is not in force as asked for: {mismatch}.");
+                self.warn(Warning::new("setting-not-in-force", text))?;
+            }
+        }
+        if let Company::Another = company {
+            terminal.warn("another pgassay measures on this machine: they disturb each other");
+            self.warn(
+                Warning::new(
+                    "not-alone",
+                    "Another pgassay measured on this machine at the same time: they disturbed \
+                     each other.",
+                )
+                .with_remedy("measure again when it is done"),
+            )?;
+        }
+        if self.comparison.same {
+            terminal.announce("both targets are the same: an A/A run, which shows the noise floor");
+        }
+        if self.comparison.delta == 0.0 {
+            terminal.announce(
+                "delta is 0: nothing can be called equivalent, only faster, slower or inconclusive",
+            );
+        }
+        if let Some(pairs) = self.comparison.pairs
+            && pairs < 6
+            && self.comparison.launches < 6
+        {
+            terminal.warn(&format!(
+                "{pairs} pairs can't show anything at 95 %, whatever they say: the smallest p is \
+                 {:.3}; take 6 or more",
+                2f64.powi(1 - pairs as i32)
+            ));
+        }
+        Ok(())
+    }
+
+    fn warn(&mut self, warning: Warning) -> anyhow::Result<()> {
+        self.writer.append_event(EventKind::Warned { warning })
+    }
+
+    /// Runs all launches; the first on the servers given.
+    ///
+    /// # Errors
+    /// Where a slice fails for a reason of our own, or nothing can be written.
+    pub fn run(&mut self, servers: Servers, terminal: &mut Terminal) -> anyhow::Result<Ended> {
+        let mut opened = Some(servers);
+        self.announce(terminal);
+        for launch in 0..self.comparison.launches {
+            let measured = self.measured()?;
+            let left = |slices: &[Slice]| slices.iter().any(|s| !measured.contains(&s.index));
+            let pairs = self.comparison.pairs.unwrap_or(self.comparison.most_pairs);
+            let all = [
+                self.comparison
+                    .slices(&self.plan, launch, Phase::Noise, pairs),
+                self.comparison
+                    .slices(&self.plan, launch, Phase::Pairs, pairs),
+            ];
+            if !all.iter().any(|slices| left(slices)) {
+                continue;
+            }
+            if self.stop.asked() {
+                return Ok(Ended::Interrupted);
+            }
+            let mut servers = match opened.take() {
+                Some(servers) => servers,
+                None => Servers::open(&self.arms, &self.around, &self.stop)?,
+            };
+            let ended = self.launch(launch, &mut servers, &measured, terminal);
+            let cleaned = servers.clean_up();
+            if let Some(words) = servers.last_words() {
+                terminal.warn(&format!("the server's last words:\n{}", words.trim_end()));
+            }
+            match ended? {
+                Ended::Complete => cleaned?,
+                ended => return Ok(ended),
+            }
+        }
+        Ok(Ended::Complete)
+    }
+
+    fn announce(&self, terminal: &mut Terminal) {
+        let plan = &self.plan;
+        let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
+        terminal.announce(&format!(
+            "{} at {} clients, scale {}: slices of {:.2} s, first {} pairs of A beside its like",
+            plan.workload.name,
+            counts.join(", "),
+            plan.workload.scale,
+            plan.window_ms as f64 / 1000.0,
+            self.comparison.noise_rounds,
+        ));
+        if self.comparison.launches > 1 {
+            let pairs = self.comparison.pairs.unwrap_or(0);
+            terminal.announce(&format!(
+                "{} launches of {pairs} pairs each: about {}",
+                self.comparison.launches,
+                about(
+                    f64::from(self.comparison.launches)
+                        * (f64::from(pairs) * self.comparison.round_seconds(plan, BETWEEN)
+                            + self.arms.len() as f64
+                                * (3.0 + 0.3 * f64::from(plan.workload.scale)))
+                )
+            ));
+        }
+    }
+
+    fn measured(&self) -> anyhow::Result<HashSet<u32>> {
+        let run = store::read(self.writer.dir())?;
+        let whole = run.trials.iter().filter(|t| t.cut_short.is_none());
+        Ok(whole.map(|t| t.slice.index).collect())
+    }
+
+    /// One launch: fill, the noise floor, the pairs.
+    fn launch(
+        &mut self,
+        launch: u32,
+        servers: &mut Servers,
+        measured: &HashSet<u32>,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<Ended> {
+        let mut progress = Progress::new(terminal, 100);
+        servers.fill(&self.plan.workload, &progress, &self.stop)?;
+        for arm in 0..self.arms.len() {
+            self.writer
+                .append_event(EventKind::Launched { arm: arm as u32 })?;
+            if launch == 0 {
+                let facts = servers.arm_facts(arm, &self.plan.workload)?;
+                self.writer.write_fact(&format!("arm-{arm}"), &facts)?;
+            }
+        }
+        let mut arena = Settled {
+            live: LiveArena {
+                arms: servers.arms(&self.plan, &self.stop)?,
+                stop: self.stop.clone(),
+            },
+            labels: self.arms.iter().map(|(label, _)| label.clone()).collect(),
+            writes: self.plan.workload.writes,
+        };
+        let none = HashSet::new();
+        let slices = self.each_once();
+        let ended = self.slices(&slices, &none, &mut arena, false, &mut progress)?;
+        let Ended::Complete = ended else {
+            return Ok(ended);
+        };
+        let noise = self.comparison.slices(&self.plan, launch, Phase::Noise, 0);
+        let ended = self.slices(&noise, measured, &mut arena, true, &mut progress)?;
+        let Ended::Complete = ended else {
+            return Ok(ended);
+        };
+        progress.clear();
+        if self.comparison.launches == 1 {
+            self.decide(terminal)?;
+            if !self.comparison.same {
+                // A's like has done its part; its memory and wake-ups go.
+                arena.live.arms.pop();
+                servers.drop_last();
+            }
+        }
+        let mut progress = Progress::new(terminal, 100);
+        let ended = self.pairs(launch, measured, &mut arena, &mut progress);
+        progress.clear();
+        ended
+    }
+
+    /// One slice of each arm at each point, not counted: connections, plans and
+    /// caches are warm on all when the first pair begins.
+    fn each_once(&self) -> Vec<Slice> {
+        let points = 0..self.plan.points.len() as u32;
+        points
+            .flat_map(|point| {
+                (0..self.arms.len() as u32).map(move |arm| Slice {
+                    index: u32::MAX,
+                    round: 0,
+                    arm,
+                    point,
+                })
+            })
+            .collect()
+    }
+
+    fn slices(
+        &mut self,
+        slices: &[Slice],
+        measured: &HashSet<u32>,
+        arena: &mut Settled,
+        keep: bool,
+        progress: &mut Progress,
+    ) -> anyhow::Result<Ended> {
+        let mut recorder = Recorder {
+            writer: &mut self.writer,
+            keep,
+        };
+        bench::run_slices(
+            &self.plan,
+            slices,
+            measured,
+            arena,
+            &mut recorder,
+            progress,
+            &self.stop,
+        )
+    }
+
+    /// The pairs of a launch; a sequential comparison stops at a look that allows it.
+    fn pairs(
+        &mut self,
+        launch: u32,
+        measured: &HashSet<u32>,
+        arena: &mut Settled,
+        progress: &mut Progress,
+    ) -> anyhow::Result<Ended> {
+        let pairs = self.comparison.pairs.unwrap_or(self.comparison.most_pairs);
+        let slices = self
+            .comparison
+            .slices(&self.plan, launch, Phase::Pairs, pairs);
+        if self.comparison.looks.is_empty() {
+            return self.slices(&slices, measured, arena, true, progress);
+        }
+        let of_round = (self.comparison.compared(&self.plan) as usize) * self.plan.points.len();
+        let mut from = 0;
+        for look in self.comparison.looks.clone() {
+            let to = (look as usize * of_round).min(slices.len());
+            let part = &slices[from.min(to)..to];
+            match self.slices(part, measured, arena, true, progress)? {
+                Ended::Complete => {}
+                ended => return Ok(ended),
+            }
+            from = to;
+            if compare::may_stop(&store::read(self.writer.dir())?)? {
+                break;
+            }
+        }
+        Ok(Ended::Complete)
+    }
+
+    /// How many pairs it takes, by the noise floor that was just measured; said
+    /// and written down before the first of them.
+    fn decide(&mut self, terminal: &mut Terminal) -> anyhow::Result<()> {
+        let run = store::read(self.writer.dir())?;
+        let Some(spread) = compare::spread_so_far(&run) else {
+            return Ok(());
+        };
+        let round = self.comparison.round_seconds(&self.plan, BETWEEN);
+        let delta = 100.0 * self.comparison.delta;
+        let floor = format!(
+            "pairs of equal servers spread by {:.1} % here",
+            100.0 * spread
+        );
+        let forecast = compare::forecast_so_far(&run);
+        let needed = forecast.map(|f| f.pairs_promised.max(f.pairs_equivalence));
+        if self.comparison.pairs.is_none() {
+            let left = self.budget.saturating_sub(self.started.elapsed());
+            let affordable = (left.as_secs_f64() / round) as u32;
+            let most = self.comparison.most_pairs.min(affordable).max(FEWEST_PAIRS);
+            let pairs = match needed {
+                Some(needed) => (needed.min(u64::from(u32::MAX)) as u32).clamp(FEWEST_PAIRS, most),
+                None => most,
+            };
+            self.comparison.pairs = Some(pairs);
+            self.writer.write_fact("comparison", &self.comparison)?;
+        }
+        let pairs = self.comparison.pairs.unwrap_or(FEWEST_PAIRS);
+        let time = about(f64::from(pairs) * round);
+        let reach = difference_within_reach(spread, u64::from(pairs), POWER);
+        let promise = match needed {
+            Some(needed) if needed <= u64::from(pairs) => format!(
+                "enough to show a difference of {delta} %, or that there is none, 9 times in 10"
+            ),
+            Some(needed) => format!(
+                "enough for a difference of {}; for {delta} % it would take {needed} pairs, {}",
+                reach.map_or_else(|| "no size".to_owned(), |r| format!("{:.1} %", 100.0 * r)),
+                about(needed as f64 * round)
+            ),
+            None => format!(
+                "enough for a difference of {}",
+                reach.map_or_else(|| "no size".to_owned(), |r| format!("{:.1} %", 100.0 * r))
+            ),
+        };
+        let at_most = if self.comparison.looks.is_empty() {
+            ""
+        } else {
+            "at most "
+        };
+        terminal.announce(&format!(
+            "{floor}: {at_most}{pairs} pairs follow, {time}, {promise}"
+        ));
+        Ok(())
+    }
+}
+
+/// The servers of all arms; after a slice that wrote, what it left is written out.
+struct Settled {
+    live: LiveArena,
+    labels: Vec<String>,
+    writes: bool,
+}
+
+impl Arena for Settled {
+    fn run_slice(&mut self, plan: &Plan, slice: Slice) -> Result<TrialRecord, SliceFailure> {
+        let arm = slice.arm as usize;
+        let label = self.labels.get(arm).cloned().unwrap_or_default();
+        let trial = self.live.run_slice(plan, slice).map_err(|why| match why {
+            SliceFailure::ServerDied(why) => {
+                SliceFailure::ServerDied(format!("the server of {label} died: {why}"))
+            }
+            SliceFailure::PointOutOfReach(why) => {
+                SliceFailure::PointOutOfReach(format!("{label}: {why}"))
+            }
+            other => other,
+        })?;
+        if self.writes {
+            // Else the checkpointer of the one would write while the other is measured.
+            self.live.arms[arm].checkpoint();
+        }
+        Ok(trial)
+    }
+}
+
+/// The run directory as the bench sees it; what is not kept was only to warm up.
+struct Recorder<'a> {
+    writer: &'a mut RunWriter,
+    keep: bool,
+}
+
+impl Journal for Recorder<'_> {
+    fn trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
+        match self.keep {
+            true => self.writer.append_trial(trial),
+            false => Ok(()),
+        }
+    }
+
+    fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
+        self.writer.append_event(event)
+    }
+}

@@ -1,0 +1,349 @@
+//! The servers of a comparison: opened together, filled alike, looked at.
+
+use anyhow::Context;
+use pgassay_analysis::Plan;
+use pgassay_analysis::compare::plan::{ArmFacts, Typed};
+use pgassay_analysis::plan::WorkloadPlan;
+use pgassay_analysis::record::{Origin, Reading};
+use serde_json::{Value, json};
+
+use crate::bench::arena::LiveArm;
+use crate::cli::args::TargetArgs;
+use crate::commands::progress::Progress;
+use crate::commands::subject::{Subject, explain};
+use crate::exit::Failure;
+use crate::observe::Scene;
+use crate::pg::{self, Session};
+use crate::script::{Command, Part};
+use crate::stop::Stop;
+use crate::target::TargetSpec;
+use crate::target::settings::Settings;
+use crate::workload::pgbench_tables::{BYTES_PER_SCALE, Made, SCHEMA};
+use crate::workload::{self, guest, setup};
+
+/// What opening needs to know beside the targets.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// Flags that all arms share: load, scratch, stand-in.
+    pub common: TargetArgs,
+    /// Memory of the machine, in bytes.
+    pub memory_bytes: u64,
+    /// Connections that each server must take.
+    pub connections: u32,
+}
+
+/// The servers that are up, and which arm is on which.
+pub struct Servers {
+    servers: Vec<Server>,
+    of_arm: Vec<usize>,
+}
+
+struct Server {
+    subject: Subject,
+    made: Option<Made>,
+}
+
+impl Servers {
+    /// Opens a server for each arm; arms that name the same running server share it.
+    ///
+    /// # Errors
+    /// Where one can't be had, naming the arm; the others are stopped again.
+    pub fn open(
+        arms: &[(String, Typed)],
+        around: &Surroundings,
+        stop: &Stop,
+    ) -> anyhow::Result<Self> {
+        let mut all = Self {
+            servers: Vec::new(),
+            of_arm: Vec::new(),
+        };
+        let share = around.memory_bytes / arms.len().max(1) as u64;
+        for (index, (label, typed)) in arms.iter().enumerate() {
+            let spec: TargetSpec = typed.target.parse().map_err(explain)?;
+            let shared = arms[..index].iter().position(|(_, t)| {
+                matches!(spec, TargetSpec::Server(_)) && t.target == typed.target
+            });
+            if let Some(earlier) = shared {
+                all.of_arm.push(all.of_arm[earlier]);
+                continue;
+            }
+            let flags = TargetArgs {
+                target: Some(typed.target.clone()),
+                settings: typed.settings.clone(),
+                ..around.common.clone()
+            };
+            let mut subject = Subject::open(&spec, &flags, share, around.connections, stop)
+                .with_context(|| format!("{label} ({})", shown(&typed.target)))?;
+            if subject.origin == Origin::Running {
+                let session = subject.session()?;
+                let most = guest::admit(session)?.most_clients;
+                if most.saturating_add(4) < around.connections {
+                    return Err(Failure::target(format!(
+                        "{label}: only {most} clients may be used, half of the connections that \
+                         are free"
+                    ))
+                    .with_remedy("ask for fewer with --clients")
+                    .into());
+                }
+                guest::end_with_us(session);
+                guest::remove_leftover(session)?;
+            }
+            all.of_arm.push(all.servers.len());
+            all.servers.push(Server {
+                subject,
+                made: None,
+            });
+        }
+        Ok(all)
+    }
+
+    /// The server of an arm.
+    pub fn subject(&mut self, arm: usize) -> &mut Subject {
+        let server = self.of_arm[arm];
+        &mut self.servers[server].subject
+    }
+
+    /// The largest shared_buffers of all, in bytes.
+    ///
+    /// # Errors
+    /// Where a session broke.
+    pub fn shared_buffers(&mut self) -> anyhow::Result<u64> {
+        let mut most = 0;
+        for server in &mut self.servers {
+            let bytes = server.subject.session()?.value(
+                "SELECT setting::bigint * current_setting('block_size')::bigint \
+                 FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'",
+            )?;
+            most = most.max(bytes.and_then(|b| b.parse().ok()).unwrap_or(0));
+        }
+        Ok(most)
+    }
+
+    /// Refuses where the disk can't hold the tables of all servers.
+    ///
+    /// # Errors
+    /// With the bytes needed and those that are free.
+    pub fn refuse_full_disk(&self, plan: &WorkloadPlan) -> anyhow::Result<()> {
+        let launched = || self.servers.iter().filter_map(|s| s.subject.data_dir());
+        let Some(dir) = launched().next() else {
+            return Ok(());
+        };
+        let Ok(disk) = rustix::fs::statvfs(&dir) else {
+            return Ok(());
+        };
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        // As much WAL as data, and what a new cluster and its WAL segments take.
+        let scale = match plan.without_pgbench_tables && plan.setup.is_empty() {
+            true => 0,
+            false => u64::from(plan.scale),
+        };
+        let each = 2 * scale * BYTES_PER_SCALE + (100 << 20);
+        let needed = each.saturating_mul(launched().count() as u64);
+        if free < needed {
+            return Err(Failure::target(format!(
+                "no space: the servers need {} MB below {}, where {} MB are free",
+                needed / 1_000_000,
+                dir.display(),
+                free / 1_000_000
+            ))
+            .with_remedy("choose another place with --scratch DIR, or a smaller --scale")
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Makes the tables on every server, reads them all in once, and writes
+    /// everything out, so that no arm begins with what another has behind it.
+    ///
+    /// # Errors
+    /// Where a server refuses, or somebody asked for a stop.
+    pub fn fill(
+        &mut self,
+        plan: &WorkloadPlan,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> anyhow::Result<()> {
+        let count = self.servers.len();
+        for (index, server) in self.servers.iter_mut().enumerate() {
+            progress.say(format!(
+                "filling the tables, server {} of {count}",
+                index + 1
+            ));
+            let session = server.subject.session()?;
+            let mut share = |done: f64| progress.share((index as f64 + done) / count as f64);
+            server.made = Some(setup::create(session, plan, &mut share, stop)?);
+            read_in(session)?;
+            if server.subject.cluster.is_some() {
+                server.subject.session()?.execute("CHECKPOINT")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What must not differ beyond the plan, as an arm's server has it.
+    ///
+    /// # Errors
+    /// Where the session broke.
+    pub fn arm_facts(&mut self, arm: usize, workload: &WorkloadPlan) -> anyhow::Result<ArmFacts> {
+        let session = self.subject(arm).session()?;
+        let plans = plans(session, workload)?;
+        let data = session.value(
+            "SELECT pg_catalog.json_agg(pg_catalog.json_build_object( \
+               'table', c.relname, 'bytes', pg_catalog.pg_total_relation_size(c.oid), \
+               'rows', GREATEST(c.reltuples, 0)) ORDER BY c.relname) \
+             FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE n.nspname = 'pgassay' AND c.relkind IN ('r', 'p')",
+        )?;
+        Ok(ArmFacts {
+            plans,
+            data: data.map_or_else(
+                || Reading::Unavailable("the server named no tables".to_owned()),
+                Reading::Text,
+            ),
+        })
+    }
+
+    /// The settings of an arm that are not in force as asked for.
+    ///
+    /// # Errors
+    /// Where the session broke.
+    pub fn not_in_force(&mut self, arm: usize) -> anyhow::Result<Vec<String>> {
+        self.subject(arm).settings_not_in_force()
+    }
+
+    /// The load of each arm, connected to nothing yet. The scenes go with them.
+    ///
+    /// # Errors
+    /// Where a control session can't be had.
+    pub fn arms(&mut self, plan: &Plan, stop: &Stop) -> anyhow::Result<Vec<LiveArm>> {
+        let mut arms = Vec::new();
+        for arm in 0..self.of_arm.len() {
+            let subject = self.subject(arm);
+            // The subject keeps a session for itself, to clean up with.
+            let mut session = pg::connect(&subject.conninfo)?;
+            setup::find_ours(&mut session)?;
+            let scene = Scene {
+                postmaster: subject.scene.postmaster.clone(),
+                session: Some(session),
+                storage: subject.scene.storage.clone(),
+            };
+            let owned = subject.cluster.is_some();
+            arms.push(LiveArm::new(plan, &subject.conninfo, scene, owned, stop)?);
+        }
+        Ok(arms)
+    }
+
+    /// Stops the server of the last arm, if no other arm uses it.
+    pub fn drop_last(&mut self) {
+        if let Some(server) = self.of_arm.pop()
+            && !self.of_arm.contains(&server)
+            && server + 1 == self.servers.len()
+        {
+            self.servers.pop();
+        }
+    }
+
+    /// The last lines of a dead server's log, where one died.
+    pub fn last_words(&mut self) -> Option<String> {
+        self.servers.iter_mut().find_map(|server| {
+            let cluster = server.subject.cluster.as_mut()?;
+            cluster.ended()?;
+            Some(cluster.log_tail(20))
+        })
+    }
+
+    /// Takes our tables away from running servers; launched ones go as a whole.
+    ///
+    /// # Errors
+    /// Where something is in the way.
+    pub fn clean_up(&mut self) -> anyhow::Result<()> {
+        for server in &mut self.servers {
+            let Some(made) = server.made.take() else {
+                continue;
+            };
+            if server.subject.cluster.is_some() {
+                continue;
+            }
+            let mut session = pg::connect(&server.subject.conninfo)?;
+            setup::remove(&mut session, &made)?;
+        }
+        Ok(())
+    }
+}
+
+/// A target for messages, without its password.
+pub fn shown(target: &str) -> String {
+    match pg::Conninfo::parse(target) {
+        Ok(conninfo) if pg::Conninfo::looks_like(target) => conninfo.redacted(),
+        _ => target.to_owned(),
+    }
+}
+
+/// Checks the settings of a flag before any server is started.
+///
+/// # Errors
+/// Naming the flag and the remedy.
+pub fn check_settings(flag: &str, typed: &[String]) -> anyhow::Result<()> {
+    Settings::parse(flag, typed).map(drop).map_err(explain)
+}
+
+/// Reads every table and key of ours once, as far as the buffers hold them.
+fn read_in(session: &mut Session) -> anyhow::Result<()> {
+    session.execute("SET max_parallel_workers_per_gather = 0")?;
+    let tables = session.rows(
+        "SELECT pg_catalog.quote_ident(c.relname) AS name, a.attname AS key \
+         FROM pg_catalog.pg_class c \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary \
+         LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] \
+         WHERE n.nspname = 'pgassay' AND c.relkind = 'r'",
+    )?;
+    for row in &tables.rows {
+        let [Some(table), key] = row.as_slice() else {
+            continue;
+        };
+        session.value(&format!("SELECT count(*) FROM {SCHEMA}.{table}"))?;
+        if let Some(key) = key {
+            session.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")?;
+            session.value(&format!(
+                "SELECT count({key}) FROM {SCHEMA}.{table} WHERE {key} > 0"
+            ))?;
+            session.execute("RESET enable_seqscan; RESET enable_bitmapscan")?;
+        }
+    }
+    session.execute("RESET max_parallel_workers_per_gather")?;
+    Ok(())
+}
+
+/// How the server would run each of the workload's statements.
+fn plans(session: &mut Session, workload: &WorkloadPlan) -> anyhow::Result<Reading> {
+    let program = workload::program(workload)?;
+    let mut plans: Vec<Value> = Vec::new();
+    for command in program.scripts().iter().flat_map(|s| &s.commands) {
+        let Command::Sql(sql) = command else { continue };
+        let text: String = sql
+            .parts
+            .iter()
+            .map(|part| match part {
+                Part::Text(text) => text.as_str(),
+                // any key does: the shape is what is asked for
+                Part::Var(..) => "1",
+            })
+            .collect();
+        let verb = text.split_whitespace().next().unwrap_or_default();
+        let explainable = ["select", "insert", "update", "delete", "with", "merge"];
+        if !explainable.iter().any(|v| verb.eq_ignore_ascii_case(v)) {
+            continue;
+        }
+        match session.value(&format!("EXPLAIN (FORMAT JSON) {text}")) {
+            Ok(Some(plan)) => plans.push(json!({
+                "statement": text.trim(),
+                "plan": serde_json::from_str::<Value>(&plan)?,
+            })),
+            Ok(None) => {}
+            Err(error) if error.is_fatal() => return Err(error.into()),
+            Err(error) => return Ok(Reading::Unavailable(error.to_string())),
+        }
+    }
+    Ok(Reading::Text(serde_json::to_string(&plans)?))
+}

@@ -1,0 +1,153 @@
+//! Reports of a comparison: one [`Compare`] in, one string out, in every format.
+//!
+//! The sections of its own stand first; those of an ordinary analysis follow, with
+//! all arms side by side.
+
+mod differences;
+mod method;
+mod noise;
+mod pairs;
+mod verdict;
+
+use pgassay_analysis::Analysis;
+use pgassay_analysis::analysis::RunState;
+use pgassay_analysis::compare::Compare;
+use pgassay_analysis::compare::model::PointResult;
+
+use super::document::{Block, Document, Notes, Section};
+use super::{TextStyle, html, markdown, number, sections, text};
+
+/// The summary for a terminal.
+pub fn compare_text(compare: &Compare, style: &TextStyle) -> String {
+    text::render(&document(compare), style)
+}
+
+/// One self-contained HTML file.
+pub fn compare_html(compare: &Compare) -> String {
+    html::render(&document(compare))
+}
+
+/// GitHub-flavoured markdown.
+pub fn compare_markdown(compare: &Compare) -> String {
+    markdown::render(&document(compare))
+}
+
+/// The document `pgassay/compare/1`, described by `docs/schema/compare-1.json`.
+///
+/// # Errors
+/// Never in practice: a comparison has string keys only.
+pub fn compare_json(compare: &Compare) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(compare)? + "\n")
+}
+
+/// One row a pair (RFC 4180), those of the noise floor among them.
+pub fn compare_csv(compare: &Compare) -> String {
+    let mut out = String::from(
+        "arm,clients,kind,launch,round,a_first,a_tps,b_tps,a_server_cpu_us,b_server_cpu_us\n",
+    );
+    let figure = |value: Option<f64>| value.map_or_else(String::new, |v| v.to_string());
+    for result in &compare.results {
+        let kinds = [("noise", &result.noise), ("pair", &result.pairs)];
+        for (kind, pairs) in kinds {
+            for pair in pairs {
+                let row = [
+                    result.label.clone(),
+                    result.clients.to_string(),
+                    kind.to_owned(),
+                    pair.launch.to_string(),
+                    pair.round.to_string(),
+                    pair.a_first.to_string(),
+                    pair.a_tps.to_string(),
+                    pair.b_tps.to_string(),
+                    figure(pair.a_server_cpu_us),
+                    figure(pair.b_server_cpu_us),
+                ];
+                out.push_str(&row.join(","));
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+fn document(compare: &Compare) -> Document {
+    let mut notes = Notes::default();
+    notes.marks(&compare.warnings, "");
+    let analysis = &compare.analysis;
+    let own = [
+        verdict::section(compare, &mut notes),
+        differences::section(compare),
+        pairs::section(compare),
+        noise::section(compare),
+    ];
+    let mut sections: Vec<Section> = own.into_iter().flatten().collect();
+    sections.extend(sections::of_arms(analysis, &mut notes));
+    sections.push(method::section(compare));
+    for block in sections.iter_mut().flat_map(|s| &mut s.blocks) {
+        if let Block::Table(table) = block {
+            table.gather_marks();
+        }
+    }
+    Document {
+        title: title(compare),
+        provenance: sections::provenance(analysis),
+        alarms: alarms(compare),
+        headline: compare.headline.clone(),
+        sections,
+        notes: notes.into_notes(),
+    }
+}
+
+/// `select-only: PostgreSQL 15.20 against PostgreSQL 18.1`, the settings that were
+/// asked to differ named.
+fn title(compare: &Compare) -> String {
+    let analysis = &compare.analysis;
+    let workload = &analysis.plan.workload.name;
+    if compare.plan.as_ref().is_some_and(|plan| plan.same) {
+        let server = analysis.arms.first().map(sections::short_version);
+        return format!("{workload}: {} against itself", server.unwrap_or_default());
+    }
+    let arms = analysis.arms.iter().enumerate();
+    let names: Vec<String> = arms
+        .map(|(index, arm)| {
+            let typed = compare.plan.as_ref().and_then(|p| p.typed.get(index));
+            let settings = typed.map(|t| t.settings.join(" ")).unwrap_or_default();
+            let mut name = sections::short_version(arm);
+            if !settings.is_empty() {
+                name = format!("{name} with {settings}");
+            }
+            format!("{} ({name})", arm.label)
+        })
+        .collect();
+    format!("{workload}: {}", names.join(" against "))
+}
+
+fn alarms(compare: &Compare) -> Vec<String> {
+    let not_yours = compare.warnings.iter().find(|w| w.id == "not-your-build");
+    let mut alarms: Vec<String> = not_yours.map(|w| w.text.clone()).into_iter().collect();
+    if compare.plan.is_some() && compare.analysis.run.state != RunState::Complete {
+        let told = compare.warnings.iter().find(|w| w.id == "incomplete");
+        alarms.extend(told.map(|w| match &w.remedy {
+            Some(remedy) => format!("{} What to do: {remedy}", w.text),
+            None => w.text.clone(),
+        }));
+    }
+    alarms
+}
+
+/// `B, 4 clients`; without the arm where there is one other only.
+fn place(compare: &Compare, result: &PointResult) -> String {
+    let clients = match result.clients {
+        1 => "1 client".to_owned(),
+        n => format!("{} clients", number::count(u64::from(n))),
+    };
+    match others(&compare.analysis) {
+        0 | 1 => clients,
+        _ => format!("{}, {clients}", result.label),
+    }
+}
+
+/// How many arms are held against A.
+fn others(analysis: &Analysis) -> usize {
+    analysis.arms.len().saturating_sub(1)
+}
