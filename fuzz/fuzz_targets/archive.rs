@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     walk("input", data, &limits, &mut |_, found| {
         if let Found::Elf(bytes) = found {
             held += bytes.len();
-            let _ = inspect_elf("member", bytes, &Options { threads: 1, debug: None });
+            let _ = inspect_elf("member", bytes, &Options::on(1));
         }
     });
     assert!(held <= 16 << 20, "{held} bytes were handed over");

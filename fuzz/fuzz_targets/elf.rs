@@ -6,7 +6,7 @@ use pgassay_inspect::{Options, inspect_elf};
 
 fuzz_target!(|data: &[u8]| {
     let debug = data.first().is_some_and(|b| b & 1 == 1).then_some(data);
-    if let Ok(binary) = inspect_elf("input", data, &Options { threads: 1, debug }) {
+    if let Ok(binary) = inspect_elf("input", data, &Options { debug, ..Options::on(1) }) {
         let total: u64 = binary.atomics.counts.values().sum();
         assert_eq!(total, binary.atomics.instructions.len() as u64);
         assert!(binary.bounds.covered_bytes <= binary.bounds.text_bytes);

@@ -12,6 +12,7 @@ use object::{Endianness, Object};
 
 use crate::elf::{FunctionSymbol, Image};
 use crate::model::FunctionBounds;
+use crate::side_by_side;
 
 /// Where a bound was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,15 +64,18 @@ pub type ExtraSymbols<'d> = Option<(Source, Vec<FunctionSymbol<'d>>)>;
 
 impl<'d> Bounds<'d> {
     /// Gathers bounds from the file's symbols, those of `extra`, and its unwind tables.
-    pub fn gather(image: &Image<'d>, extra: ExtraSymbols<'d>, warnings: &mut Vec<String>) -> Self {
-        let mut named: Vec<(Source, FunctionSymbol<'d>)> = Vec::new();
-        named.extend(image.symtab().into_iter().map(|s| (Source::Symtab, s)));
-        if let Some((source, symbols)) = extra {
-            named.extend(symbols.into_iter().map(|s| (source, s)));
-        }
-        named.extend(image.dynsym().into_iter().map(|s| (Source::Dynsym, s)));
-        named.retain(|(_, s)| in_code(image, s.address));
-        let ranges = match unwind_ranges(image) {
+    pub fn gather(
+        image: &Image<'d>,
+        extra: ExtraSymbols<'d>,
+        threads: usize,
+        warnings: &mut Vec<String>,
+    ) -> Self {
+        let (named, ranges) = side_by_side::both(
+            threads,
+            || Self::symbols(image, extra),
+            || unwind_ranges(image),
+        );
+        let ranges = match ranges {
             Ok(ranges) => ranges,
             Err(error) => {
                 warnings.push(format!(".eh_frame can't be read to its end: {}", error.1));
@@ -83,6 +87,18 @@ impl<'d> Bounds<'d> {
         }
     }
 
+    /// All function symbols within code, each with where it was read.
+    fn symbols(image: &Image<'d>, extra: ExtraSymbols<'d>) -> Vec<(Source, FunctionSymbol<'d>)> {
+        let mut named: Vec<(Source, FunctionSymbol<'d>)> = Vec::new();
+        named.extend(image.symtab().into_iter().map(|s| (Source::Symtab, s)));
+        if let Some((source, symbols)) = extra {
+            named.extend(symbols.into_iter().map(|s| (source, s)));
+        }
+        named.extend(image.dynsym().into_iter().map(|s| (Source::Dynsym, s)));
+        named.retain(|(_, s)| in_code(image, s.address));
+        named
+    }
+
     /// Index of the function that holds `address`.
     pub fn find(&self, address: u64) -> Option<usize> {
         let behind = self.functions.partition_point(|f| f.start <= address);
@@ -92,16 +108,15 @@ impl<'d> Bounds<'d> {
 
     /// The account of where bounds came from.
     pub fn summary(&self, image: &Image<'_>) -> FunctionBounds {
-        let mut by_source = BTreeMap::new();
+        let mut counts: BTreeMap<Source, u64> = BTreeMap::new();
         for function in &self.functions {
-            *by_source
-                .entry(function.source.name().to_string())
-                .or_insert(0) += 1;
+            *counts.entry(function.source).or_insert(0) += 1;
         }
+        let by_source = counts.into_iter().map(|(s, n)| (s.name().to_string(), n));
         FunctionBounds {
             functions: self.functions.len() as u64,
             named: self.functions.iter().filter(|f| f.name.is_some()).count() as u64,
-            by_source,
+            by_source: by_source.collect(),
             covered_bytes: self.functions.iter().map(|f| f.end - f.start).sum(),
             text_bytes: image.code.iter().map(|c| c.data.len() as u64).sum(),
         }
@@ -236,7 +251,8 @@ fn unwind_ranges(image: &Image<'_>) -> Result<Vec<(u64, u64)>, (Vec<(u64, u64)>,
         .set_eh_frame(address)
         .set_text(text)
         .set_got(got);
-    let mut cies = std::collections::HashMap::new();
+    // Neighbours share a CIE: the last one read is nearly always the one wanted.
+    let mut last_cie: Option<(usize, _)> = None;
     let mut ranges = Vec::with_capacity(data.len() / 48);
     let mut entries = frames.entries(&bases);
     let mut fault = None;
@@ -246,11 +262,13 @@ fn unwind_ranges(image: &Image<'_>) -> Result<Vec<(u64, u64)>, (Vec<(u64, u64)>,
             Ok(Some(CieOrFde::Cie(_))) => {}
             Ok(Some(CieOrFde::Fde(partial))) => {
                 let parsed = partial.parse(|section, bases, offset| {
-                    if let Some(cie) = cies.get(&offset.0) {
+                    if let Some((at, cie)) = &last_cie
+                        && *at == offset.0
+                    {
                         return Ok(std::clone::Clone::clone(cie));
                     }
                     let cie = section.cie_from_offset(bases, offset)?;
-                    cies.insert(offset.0, cie.clone());
+                    last_cie = Some((offset.0, cie.clone()));
                     Ok(cie)
                 });
                 if let Ok(fde) = parsed {
@@ -269,7 +287,8 @@ fn unwind_ranges(image: &Image<'_>) -> Result<Vec<(u64, u64)>, (Vec<(u64, u64)>,
             }
         }
     }
-    ranges.sort_unstable();
+    // Stable: linkers write them nearly in order, and this sort makes use of runs.
+    ranges.sort();
     ranges.dedup_by_key(|r| r.0);
     for i in 1..ranges.len() {
         let next = ranges[i].0;

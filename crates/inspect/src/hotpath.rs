@@ -1,7 +1,7 @@
 //! PostgreSQL's hot paths: which functions they are, under the names that each major version gives
 //! them, and what they compile to in a given file.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
@@ -225,16 +225,24 @@ pub fn hot_paths(
     hints: &[(u64, Hint)],
     data: &[(u64, &[u8])],
 ) -> Vec<HotPath> {
-    let wanted: HashSet<&str> = PATHS
+    let mut wanted: Vec<&str> = PATHS
         .iter()
         .flat_map(|p| p.functions)
         .chain(DELAY_FUNCTIONS)
         .copied()
         .collect();
+    wanted.sort_unstable();
+    wanted.dedup();
     let mut named: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (i, function) in bounds.functions.iter().enumerate() {
-        if let Some(name) = function.name.map(stem).filter(|name| wanted.contains(name)) {
-            named.entry(name).or_default().push(i);
+        // Thousands of names, few wanted: those that share a first letter and no more go at once.
+        let Some(name) = function.name else { continue };
+        let behind = wanted.partition_point(|w| *w <= name);
+        if let Some(candidate) = behind.checked_sub(1).map(|i| wanted[i])
+            && name.starts_with(candidate)
+            && stem(name) == candidate
+        {
+            named.entry(candidate).or_default().push(i);
         }
     }
     let hot = |names: &[&str]| -> Vec<HotFunction> {

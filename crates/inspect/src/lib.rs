@@ -18,6 +18,7 @@ mod outline;
 mod process;
 pub mod require;
 mod scan;
+mod side_by_side;
 
 use std::collections::BTreeMap;
 
@@ -36,15 +37,42 @@ pub struct Options<'d> {
     pub threads: usize,
     /// The separate debug file, where there is one (see [`debug_wanted`]).
     pub debug: Option<&'d [u8]>,
+    /// Told of parts of the file that will not be read again soon.
+    pub read: Option<Read<'d>>,
+}
+
+impl Options<'_> {
+    /// The choices for so many threads, with nothing besides the file.
+    pub const fn on(threads: usize) -> Self {
+        Self {
+            threads,
+            debug: None,
+            read: None,
+        }
+    }
+
+    /// Passes on that `bytes` were read.
+    fn was_read(&self, bytes: &[u8]) {
+        if let Some(Read(tell)) = self.read {
+            tell(bytes);
+        }
+    }
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            threads,
-            debug: None,
-        }
+        Self::on(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+}
+
+/// A caller that mapped the file may let go of the pages it is told of, so that the memory taken does
+/// not grow to the length of the file.
+#[derive(Clone, Copy)]
+pub struct Read<'d>(pub &'d (dyn Fn(&[u8]) + Sync));
+
+impl std::fmt::Debug for Read<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Read")
     }
 }
 
@@ -111,7 +139,7 @@ pub fn inspect_elf(name: &str, bytes: &[u8], options: &Options<'_>) -> Result<Bi
 pub fn function_bounds(bytes: &[u8]) -> Result<Vec<(u64, u64)>, Error> {
     match elf::parse(bytes)? {
         Parsed::Image(image) => {
-            let bounds = Bounds::gather(&image, None, &mut Vec::new());
+            let bounds = Bounds::gather(&image, None, 1, &mut Vec::new());
             Ok(bounds.functions.iter().map(|f| (f.start, f.end)).collect())
         }
         Parsed::Foreign(_) => Ok(Vec::new()),
@@ -139,10 +167,17 @@ fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary
     let extra = debug_image
         .as_ref()
         .map(|other| (Source::DebugFile, other.symtab()));
-    let bounds = Bounds::gather(image, extra, &mut warnings);
-    let scan = scan::scan(image, &bounds, options.threads);
-    let mut build = facts::build_facts(image);
-    let (postgres, flags) = facts::postgres_facts(image);
+    let threads = options.threads;
+    // Texts and code have nothing to do with one another.
+    let ((bounds, scan), (mut build, (postgres, flags))) = side_by_side::both(
+        threads,
+        || {
+            let bounds = Bounds::gather(image, extra, threads, &mut warnings);
+            let scan = scan::scan(image, &bounds, options);
+            (bounds, scan)
+        },
+        || (facts::build_facts(image), facts::postgres_facts(image)),
+    );
     build.flags.extend(flags);
     // The server's own word goes first: `.comment` names the start-up files' compiler too.
     if let Some(text) = postgres.as_ref().and_then(|p| p.version_text.as_deref())
@@ -153,7 +188,7 @@ fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary
             .insert(0, compiler.trim_end_matches(", 64-bit").to_string());
     }
 
-    let atomics = account(image, &bounds, scan.inside.atomics, scan.outside);
+    let atomics = account(image, &bounds, scan.inside.atomics, scan.outside, options);
     let hints = hint_counts(&bounds, &scan.inside.hints);
     let hot_paths = if postgres.is_some() {
         hotpath::hot_paths(
@@ -194,10 +229,11 @@ fn account(
     bounds: &Bounds<'_>,
     mut instructions: Vec<Atomic>,
     outside: Vec<Atomic>,
+    options: &Options<'_>,
 ) -> Atomics {
     instructions.sort_by_key(|a| a.address);
     let mut outline = (image.machine == Machine::Aarch64)
-        .then(|| outline::find(image, bounds, instructions.iter().chain(&outside)))
+        .then(|| outline::find(image, bounds, instructions.iter().chain(&outside), options))
         .flatten();
     let mut by_start: BTreeMap<u64, FunctionAtomics> = BTreeMap::new();
     let mut entry = |address: u64| -> Option<u64> {

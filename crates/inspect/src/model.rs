@@ -305,6 +305,7 @@ pub struct Outline {
     /// The flag bytes they test; one in a normal link.
     pub flag_addresses: Vec<u64>,
     /// Every branch to a helper.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<OutlineCall>,
     /// LSE instructions inside helpers.
     pub lse_in_helpers: u64,
@@ -335,6 +336,15 @@ pub struct Atomics {
 }
 
 impl Atomics {
+    /// Drops the lists of single instructions and call sites; what was counted stays.
+    pub fn forget_addresses(&mut self) {
+        self.instructions = Vec::new();
+        self.outside = Vec::new();
+        if let Some(outline) = &mut self.outline {
+            outline.calls = Vec::new();
+        }
+    }
+
     /// How many instructions satisfy `pick`.
     pub fn count(&self, pick: impl Fn(Class) -> bool) -> u64 {
         self.counts

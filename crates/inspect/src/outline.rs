@@ -17,15 +17,20 @@
 //! Callers reach it by `bl` (or `b` for a tail call), directly or through a linker's veneer
 //! (`adrp x16; add x16; br x16`), so every call site can be named.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
+use crate::Options;
 use crate::bounds::Bounds;
 use crate::elf::{Code, Image};
 use crate::isa::a64;
 use crate::model::{Atomic, Class, Ordering, Outline, OutlineCall, OutlineHelper};
+use crate::side_by_side;
 
 /// Words that a helper's fallback may take: the longest known, for 128-bit CAS, has fourteen.
 const FALLBACK_WORDS: usize = 24;
+
+/// Code is searched for call sites in pieces of this many bytes, a multiple of four.
+const PIECE_BYTES: usize = 512 * 1024;
 
 /// A helper with its extent.
 #[derive(Debug)]
@@ -40,6 +45,7 @@ pub fn find<'a>(
     image: &Image<'_>,
     bounds: &Bounds<'_>,
     atomics: impl Iterator<Item = &'a Atomic>,
+    options: &Options<'_>,
 ) -> Option<Outline> {
     let mut shapes: Vec<Shape> = atomics
         .filter(|a| a.class.is_lse())
@@ -54,13 +60,13 @@ pub fn find<'a>(
     shapes.sort_by_key(|s| s.helper.address);
     shapes.dedup_by_key(|s| s.helper.address);
 
-    let mut entries: HashMap<u64, u32> = HashMap::new();
+    let mut entries: BTreeMap<u64, u32> = BTreeMap::new();
     for (i, shape) in shapes.iter().enumerate() {
         entries.insert(shape.helper.address, i as u32);
     }
     let aliases = veneers(image, &entries);
     entries.extend(aliases.iter().copied());
-    let calls = call_sites(image, &entries, &shapes, &aliases);
+    let calls = call_sites(image, &entries, &shapes, &aliases, options);
 
     let mut outline = Outline {
         calls,
@@ -171,7 +177,7 @@ fn helper_name(atomic: &Atomic, barrier: bool) -> String {
 }
 
 /// Linker veneers that lead to a helper: `adrp x16, page; add x16, x16, #low; br x16`.
-fn veneers(image: &Image<'_>, entries: &HashMap<u64, u32>) -> Vec<(u64, u32)> {
+fn veneers(image: &Image<'_>, entries: &BTreeMap<u64, u32>) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
     for code in &image.code {
         // Branches reach 128 MiB; shorter code has no veneers.
@@ -199,12 +205,16 @@ fn veneers(image: &Image<'_>, entries: &HashMap<u64, u32>) -> Vec<(u64, u32)> {
 /// Every `bl` and `b` to an entry, those within helpers and veneers apart.
 fn call_sites(
     image: &Image<'_>,
-    entries: &HashMap<u64, u32>,
+    entries: &BTreeMap<u64, u32>,
     shapes: &[Shape],
     aliases: &[(u64, u32)],
+    options: &Options<'_>,
 ) -> Vec<OutlineCall> {
-    let low = entries.keys().min().copied().unwrap_or(0);
-    let high = entries.keys().max().copied().unwrap_or(0);
+    let (Some((low, _)), Some((high, _))) = (entries.first_key_value(), entries.last_key_value())
+    else {
+        return Vec::new();
+    };
+    let (low, high) = (*low, *high);
     let in_helper = |address: u64| {
         shapes
             .iter()
@@ -213,13 +223,22 @@ fn call_sites(
                 .iter()
                 .any(|(a, _)| (*a..*a + 12).contains(&address))
     };
-    let mut calls = Vec::new();
+    let mut pieces: Vec<Code<'_>> = Vec::new();
     for code in &image.code {
-        for (i, w) in a64::words(code.data).enumerate() {
+        let address = |i: usize| code.address + (i * PIECE_BYTES) as u64;
+        let cut = code.data.chunks(PIECE_BYTES).enumerate();
+        pieces.extend(cut.map(|(i, data)| Code {
+            address: address(i),
+            data,
+        }));
+    }
+    let calls = side_by_side::map(&pieces, options.threads, |piece| {
+        let mut calls = Vec::new();
+        for (i, w) in a64::words(piece.data).enumerate() {
             if w & 0x7C00_0000 != 0x1400_0000 {
                 continue;
             }
-            let address = code.address + 4 * i as u64;
+            let address = piece.address + 4 * i as u64;
             if let Some(target) = a64::branch_target(w, address)
                 && (low..=high).contains(&target)
                 && let Some(helper) = entries.get(&target)
@@ -232,6 +251,8 @@ fn call_sites(
                 });
             }
         }
-    }
-    calls
+        options.was_read(piece.data);
+        calls
+    });
+    calls.concat()
 }

@@ -1,12 +1,17 @@
 //! Runs the scanners over a file's code, cut at function bounds, on as many threads as are given.
 
+use crate::Options;
 use crate::bounds::Bounds;
 use crate::elf::Image;
 use crate::isa::{self, Found, Range};
 use crate::model::{Atomic, Machine};
+use crate::side_by_side;
 
 /// Least work worth a thread of its own, in bytes of code.
 const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Most work handed out at once, in bytes of code: what was read is let go of in such pieces.
+const MOST_BYTES: usize = 1 << 20;
 
 /// What was found, told apart by where it stands.
 #[derive(Debug, Default)]
@@ -24,8 +29,8 @@ struct Piece<'d> {
     inside: bool,
 }
 
-/// Scans all code of `image` with at most `threads` threads.
-pub fn scan(image: &Image<'_>, bounds: &Bounds<'_>, threads: usize) -> Scan {
+/// Scans all code of `image`.
+pub fn scan(image: &Image<'_>, bounds: &Bounds<'_>, options: &Options<'_>) -> Scan {
     let pieces = cut(image, bounds);
     let scanner: fn(Range<'_>, &mut Found) = match image.machine {
         Machine::X86_64 => isa::x86::scan,
@@ -36,49 +41,28 @@ pub fn scan(image: &Image<'_>, bounds: &Bounds<'_>, threads: usize) -> Scan {
         Machine::Other(_) => return Scan::default(),
     };
     let total: usize = pieces.iter().map(|p| p.range.data.len()).sum();
-    let threads = threads.min(total / CHUNK_BYTES).max(1);
-    // More chunks than threads, taken from one counter, so that an uneven one does not hold all up.
-    let chunks = chunks(&pieces, total / (threads * 4) + 1);
-    let next = std::sync::atomic::AtomicUsize::new(0);
-    let work = || {
-        let mut mine: Vec<(usize, Found, Vec<Atomic>)> = Vec::new();
-        loop {
-            let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            let Some(chunk) = chunks.get(n) else {
-                return mine;
+    let threads = options.threads.min(total / CHUNK_BYTES).max(1);
+    // More chunks than threads: they are uneven.
+    let chunks = chunks(&pieces, (total / (threads * 4) + 1).min(MOST_BYTES));
+    let parts = side_by_side::map(&chunks, threads, |chunk| {
+        let (mut inside, mut outside) = (Found::default(), Found::default());
+        for piece in *chunk {
+            let found = if piece.inside {
+                &mut inside
+            } else {
+                &mut outside
             };
-            let (mut inside, mut outside) = (Found::default(), Found::default());
-            for piece in *chunk {
-                scanner(
-                    piece.range,
-                    if piece.inside {
-                        &mut inside
-                    } else {
-                        &mut outside
-                    },
-                );
-            }
-            mine.push((n, inside, outside.atomics));
+            scanner(piece.range, found);
         }
-    };
-    let mut parts = if threads == 1 {
-        work()
-    } else {
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let mut all = work();
-            for other in others {
-                match other.join() {
-                    Ok(part) => all.extend(part),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            all
-        })
-    };
-    parts.sort_by_key(|(n, ..)| *n);
+        if let (Some(first), Some(last)) = (chunk.first(), chunk.last()) {
+            let length = last.range.address - first.range.address;
+            let bytes = image.at(first.range.address).unwrap_or_default();
+            options.was_read(&bytes[..bytes.len().min(length as usize)]);
+        }
+        (inside, outside.atomics)
+    });
     let mut scan = Scan::default();
-    for (_, inside, mut outside) in parts {
+    for (inside, mut outside) in parts {
         scan.inside.append(inside);
         scan.outside.append(&mut outside);
     }

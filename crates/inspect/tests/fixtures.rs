@@ -11,15 +11,7 @@ fn inspect(name: &str) -> Binary {
         .join("tests/fixtures")
         .join(name);
     let bytes = std::fs::read(&path).expect("a fixture");
-    inspect_elf(
-        name,
-        &bytes,
-        &Options {
-            threads: 1,
-            debug: None,
-        },
-    )
-    .expect("a readable fixture")
+    inspect_elf(name, &bytes, &Options::on(1)).expect("a readable fixture")
 }
 
 /// Address and mnemonic of each atomic, as objdump listed them.
@@ -246,16 +238,13 @@ fn a_separate_debug_file_names_static_functions() {
             binary,
         )
     };
-    let (without, binary) = named(&Options {
-        threads: 1,
-        debug: None,
-    });
+    let (without, binary) = named(&Options::on(1));
     assert!(!without, "tas is static");
     let wanted = pgassay_inspect::debug_wanted(&stripped).expect("a build id");
     assert_eq!(wanted.build_id, binary.build.build_id);
     let (with, binary) = named(&Options {
-        threads: 1,
         debug: Some(&debug),
+        ..Options::on(1)
     });
     assert!(with, "the debug file names it");
     assert!(
@@ -267,8 +256,8 @@ fn a_separate_debug_file_names_static_functions() {
     // One of another build is refused.
     let other = std::fs::read(directory.join("a64-gcc-outline.so")).expect("a fixture");
     let (with, binary) = named(&Options {
-        threads: 1,
         debug: Some(&other),
+        ..Options::on(1)
     });
     assert!(!with);
     assert!(
@@ -278,15 +267,7 @@ fn a_separate_debug_file_names_static_functions() {
     );
 
     // The debug file itself has no code, but says how it was compiled.
-    let alone = inspect_elf(
-        "d",
-        &debug,
-        &Options {
-            threads: 1,
-            debug: None,
-        },
-    )
-    .expect("readable");
+    let alone = inspect_elf("d", &debug, &Options::on(1)).expect("readable");
     assert_eq!(alone.kind, FileKind::DebugInfo);
     assert_eq!(alone.atomics.total(), 0);
     assert!(

@@ -13,10 +13,7 @@ fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(path).expect("a fixture")
 }
 
-const ONE: Options<'static> = Options {
-    threads: 1,
-    debug: None,
-};
+const ONE: Options<'static> = Options::on(1);
 
 #[test]
 fn what_is_no_program_is_named_for_what_it_is() {

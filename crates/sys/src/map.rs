@@ -45,6 +45,34 @@ impl Mapped {
         let map = unsafe { memmap2::Mmap::map(file)? };
         Ok(Self { map: Some(map) })
     }
+
+    /// Lets go of the memory of whole pages within `part`, a part of this map; what lies elsewhere
+    /// is left alone. They are read from the file again if they are touched again.
+    pub fn let_go(&self, part: &[u8]) {
+        let Some(map) = &self.map else { return };
+        let whole = map.as_ptr_range();
+        let range = part.as_ptr_range();
+        if range.start < whole.start || range.end > whole.end {
+            return;
+        }
+        let page = rustix::param::page_size();
+        let (start, end) = (range.start as usize, range.end as usize);
+        let (first, last) = (start.next_multiple_of(page), end / page * page);
+        if first >= last {
+            return;
+        }
+        // SAFETY: the range lies within this read-only map of a file (checked above), whose pages
+        // hold nothing that the file does not: DONTNEED changes no byte that can be read there.
+        let advised = unsafe {
+            map.unchecked_advise_range(
+                memmap2::UncheckedAdvice::DontNeed,
+                first - whole.start as usize,
+                last - first,
+            )
+        };
+        // Advice: where the kernel does not take it, memory stays taken.
+        let _ = advised;
+    }
 }
 
 impl Deref for Mapped {
@@ -77,6 +105,12 @@ mod tests {
         let mapped = Mapped::open(&own).unwrap();
         assert_eq!(&mapped[..4], b"\x7fELF");
         assert_eq!(mapped.len() as u64, std::fs::metadata(&own).unwrap().len());
+
+        // What was let go of reads the same; what is not of the map is not touched.
+        let (copy, own_stack) = (mapped.to_vec(), [7; 16_384]);
+        mapped.let_go(&mapped[100..]);
+        mapped.let_go(&own_stack);
+        assert!(copy == mapped[..] && own_stack == [7; 16_384]);
 
         assert!(Mapped::open(Path::new("/proc/self/environ")).is_ok());
         let directory = Mapped::open(Path::new("/")).unwrap_err();

@@ -76,19 +76,19 @@ pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
         .iter()
         .map(|r| hold(r, &gathered.files))
         .collect();
+    let mut files = gathered.files;
+    if !args.addresses {
+        files.iter_mut().for_each(|b| b.atomics.forget_addresses());
+    }
     let document = Document {
         schema: "pgassay/inspect/1",
-        files: gathered
-            .files
-            .into_iter()
-            .map(|b| entry(b, &cpus))
-            .collect(),
+        files: files.into_iter().map(|b| entry(b, &cpus)).collect(),
         problems,
         requirements: demands,
         diff,
     };
     let text = if args.json {
-        document.json(args.addresses)? + "\n"
+        document.json()? + "\n"
     } else if args.markdown {
         render::markdown(&document, args.addresses)
     } else {

@@ -13,10 +13,6 @@ use crate::inspection::gather;
 pub fn inspect(subject: &Subject) -> Result<Binary, String> {
     let mut binary = gather::program_of(subject.scene.postmaster.clone()?)?;
     // Addresses fill pages and say no more than the functions do: `inspect --addresses` has them.
-    binary.atomics.instructions.clear();
-    binary.atomics.outside.clear();
-    if let Some(outline) = &mut binary.atomics.outline {
-        outline.calls.clear();
-    }
+    binary.atomics.forget_addresses();
     Ok(binary)
 }

@@ -57,25 +57,17 @@ pub struct Demand {
 }
 
 impl Document {
-    /// As JSON. Lists of single instructions only where `addresses` asks for them.
+    /// As JSON, with lists of single instructions where the files have them.
     ///
     /// # Errors
     /// Never in practice: every key is a string.
-    pub fn json(&self, addresses: bool) -> serde_json::Result<String> {
+    pub fn json(&self) -> serde_json::Result<String> {
         let mut value = serde_json::to_value(self)?;
         let files = value.get_mut("files").and_then(Value::as_array_mut);
         for (file, entry) in files.into_iter().flatten().zip(&self.files) {
             let Some(atomics) = file.get_mut("atomics").and_then(Value::as_object_mut) else {
                 continue;
             };
-            if !addresses {
-                atomics.remove("instructions");
-                atomics.remove("outside");
-                if let Some(outline) = atomics.get_mut("outline").and_then(Value::as_object_mut) {
-                    outline.remove("calls");
-                }
-                continue;
-            }
             // Inside the program a function is an index; a script wants its name.
             let name = |index: &Value| {
                 let index = index.as_u64().and_then(|i| usize::try_from(i).ok());

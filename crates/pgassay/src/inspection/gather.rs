@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pgassay_inspect::archive::{self, Found, Kind, Limits, MAGIC_BYTES};
-use pgassay_inspect::{Binary, Error, Options, debug_wanted, inspect_elf};
+use pgassay_inspect::{Binary, Error, Options, Read, debug_wanted, inspect_elf};
 use pgassay_sys::map::Mapped;
 
 use super::document::Problem;
@@ -143,6 +143,9 @@ pub fn inspect_all(sources: &[Source]) -> Gathered {
     let workers = cpus.min(sources.len()).max(1);
     // One file gets all CPUs; of many, each gets one.
     let threads = if sources.len() < cpus { cpus } else { 1 };
+    if let [one] = sources {
+        return inspect(one, threads);
+    }
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, Gathered)>> = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -198,14 +201,7 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
             &bytes,
             &Limits::default(),
             &mut |name, found| match found {
-                Found::Elf(bytes) => match inspect_elf(
-                    name,
-                    bytes,
-                    &Options {
-                        threads,
-                        debug: None,
-                    },
-                ) {
+                Found::Elf(bytes) => match inspect_elf(name, bytes, &Options::on(threads)) {
                     Ok(binary) => gathered.files.push(binary),
                     // Packages for developers are full of them.
                     Err(Error::Unlinked) => {}
@@ -234,7 +230,14 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
     }
     let debug = debug_file(&bytes, &source.path);
     let debug = debug.as_deref();
-    match inspect_elf(&source.name, &bytes, &Options { threads, debug }) {
+    // Pages that were read are let go of: the file is on disk, and may be larger than memory.
+    let read = |part: &[u8]| bytes.let_go(part);
+    let options = Options {
+        debug,
+        read: Some(Read(&read)),
+        ..Options::on(threads)
+    };
+    match inspect_elf(&source.name, &bytes, &options) {
         Ok(mut binary) => {
             let process = source.process.as_ref();
             binary.process = process.map(|(pid, file)| live::facts(*pid, file, &binary));
