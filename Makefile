@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 ARGS ?=
 
 .DELETE_ON_ERROR:
-.PHONY: help assay build test bench soak fuzz corpus calibrate purity man install clean
+.PHONY: help assay build test bench soak fuzz corpus calibrate purity docs man install clean
 
 help:
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 12
@@ -49,6 +49,9 @@ calibrate: ## how often a comparison is wrong, by simulation
 
 purity: ## how much of a primitive's time is the primitive, by CPU samples
 	pg_config=$$(scripts/postgres-with-symbols.sh) && bench/purity.sh "$$pg_config"
+
+docs: ## the pages of check's rules, from the rules themselves
+	$(CARGO) run --locked --package pgassay-analysis --example rule_docs -- docs
 
 man: build ## the manual page and completions, below target/
 	mkdir -p target/man

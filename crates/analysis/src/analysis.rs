@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::CheckReport;
 use crate::host::HostSummary;
 use crate::plan::{Plan, Point};
 use crate::primitives::{Compiled, PrimitiveAnalysis};
@@ -39,6 +40,9 @@ pub struct Analysis {
     /// How the functions that measured them were compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primitives_compiled: Option<Compiled>,
+    /// The audit of host and server, where one was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<CheckReport>,
     /// What qualifies the run as a whole.
     pub warnings: Vec<Warning>,
 }

@@ -10,6 +10,7 @@
 
 pub mod analyse;
 pub mod analysis;
+pub mod check;
 pub mod compare;
 pub mod diagnose;
 pub mod fit;

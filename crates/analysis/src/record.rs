@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::Facts;
 use crate::compare::plan::{ArmFacts, ComparisonPlan};
 use crate::plan::{Plan, Slice};
 use crate::primitives::{PrimitiveTrial, PrimitivesPlan};
@@ -285,6 +286,8 @@ pub struct RecordedRun {
     pub storage: BTreeMap<u32, Storage>,
     /// What inspect saw in the server's executable, by arm.
     pub binaries: BTreeMap<u32, Result<pgassay_inspect::Binary, String>>,
+    /// `facts/check.json`: what the audit looked at beside the host and the binary.
+    pub check: Option<Facts>,
     /// All whole lines of `trials.jsonl`.
     pub trials: Vec<TrialRecord>,
     /// `facts/comparison.json`, where arms were compared.

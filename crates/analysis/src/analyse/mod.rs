@@ -12,6 +12,7 @@ use pgassay_inspect::{Binary, ProcessFacts};
 use crate::analysis::{
     Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ServerSummary,
 };
+use crate::check::{self, CheckReport, Place};
 use crate::host::{self, HostSummary};
 use crate::primitives;
 use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts};
@@ -50,6 +51,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
             .map(|plan| primitives::analyse(plan, &run.primitives, &host))
             .unwrap_or_default(),
         primitives_compiled: primitives_plan.map(|plan| plan.compiled.clone()),
+        check: audit(run),
         schema: SCHEMA.to_owned(),
         headline: Vec::new(),
         warnings: warnings(run, &info, &arms, &skipped),
@@ -70,6 +72,19 @@ fn verdict(binary: &Binary, run: &RecordedRun, host: &HostSummary) -> Verdict {
     let features = Features::of_host(architecture, cpuinfo.unwrap_or_default());
     let flag = binary.process.as_ref().and_then(ProcessFacts::flag);
     cpu::verdict(binary, &features.seen_by(binary), flag)
+}
+
+/// The audit, of the facts that a run wrote down for it.
+fn audit(run: &RecordedRun) -> Option<CheckReport> {
+    let mut facts = run.check.clone()?;
+    // The host and the binary are facts of the run itself, written once.
+    if facts.host.is_empty() && matches!(facts.place, Place::Here(_)) {
+        facts.host = run.host.clone();
+    }
+    if facts.binary.is_none() {
+        facts.binary = run.binaries.get(&0).cloned();
+    }
+    Some(check::check(&facts))
 }
 
 fn run_info(run: &RecordedRun) -> RunInfo {

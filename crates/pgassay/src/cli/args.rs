@@ -66,6 +66,10 @@ pub enum Command {
     Assay(AssayArgs),
     /// What the locks of binaries, packages and live servers compile to
     Inspect(InspectArgs),
+    /// Audit host and server for what bears on processor, memory and I/O
+    Check(super::check::CheckArgs),
+    /// Write what check would look at into one file, for others to check
+    Collect(super::check::CollectArgs),
     /// Measure one workload over client counts
     Run(RunArgs),
     /// Is B really different from A: interleaved, with a verdict and an exit code

@@ -2,6 +2,7 @@
 
 pub mod alone;
 pub mod assay;
+pub mod check;
 pub mod compare;
 pub mod diagnose;
 pub mod fit;
@@ -37,6 +38,8 @@ pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Res
         Command::Report(args) => report::report(&args, &global, terminal),
         Command::Inspect(args) => inspect::inspect(&args, terminal),
         Command::Diagnose(args) => diagnose::diagnose(&args, &global, terminal),
+        Command::Check(args) => check::check(&args, terminal, stop),
+        Command::Collect(args) => check::collect(&args, terminal, stop),
         Command::Fit(args) => fit::fit(&args, &global, terminal),
         Command::Runs(args) => runs::runs(&args, &global, terminal),
         Command::Completions(args) => shell::completions(&args, terminal),

@@ -1,4 +1,4 @@
-//! The limits that a container or slice puts on this process.
+//! The limits that a container or slice puts on this process, or on the server's.
 //!
 //! A limit can stand at each level of a control group's path, and inside a
 //! container the visible root may already be the container's own group; so every
@@ -21,12 +21,13 @@ const FILES: &[&str] = &[
     "memory.limit_in_bytes",
     "cpu.cfs_quota_us",
     "cpu.cfs_period_us",
+    "cpu.stat",
     "cpuset.effective_cpus",
 ];
 
-/// Records the limits of each group that this process is in.
-pub(super) fn record(reader: &Reader, facts: &mut HostFacts) {
-    let Some(text) = reader.value("/proc/self/cgroup") else {
+/// Records the limits of each group that a process is in: its id, or `self`.
+pub(super) fn record(reader: &Reader, process: &str, facts: &mut HostFacts) {
+    let Some(text) = reader.value(&format!("/proc/{process}/cgroup")) else {
         return;
     };
     let Ok(groups) = ProcessCGroups::from_buf_read(text.as_bytes()) else {

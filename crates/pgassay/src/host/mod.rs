@@ -11,6 +11,7 @@
 //! kind of CPU.
 
 mod cgroup;
+mod counters;
 mod cpus;
 mod place;
 mod reader;
@@ -112,7 +113,13 @@ const EACH: &[(&str, &str, &str)] = &[
 /// Reads the facts of this machine; with those of the file system and device
 /// under `data_dir`, where there is one.
 pub fn facts(data_dir: Option<&Path>) -> HostFacts {
-    let mut facts = of_root(&Reader::new("/"));
+    facts_for(data_dir, None)
+}
+
+/// The same, with the control groups of this process instead of our own.
+pub fn facts_for(data_dir: Option<&Path>, process: Option<u32>) -> HostFacts {
+    let process = process.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+    let mut facts = of_root(&Reader::new("/"), &process);
     if let Some(dir) = data_dir {
         place::record(&Reader::new("/"), dir, &mut facts);
     }
@@ -135,6 +142,10 @@ pub fn facts(data_dir: Option<&Path>) -> HostFacts {
         },
     );
     facts.insert(
+        "clock_gettime ns".into(),
+        Reading::Text(format!("{:.1}", counters::clock_cost_ns())),
+    );
+    facts.insert(
         "cpuid hypervisor".into(),
         match pgassay_sys::cpuid::hypervisor_signature() {
             Some(signature) => Reading::Text(signature),
@@ -145,7 +156,7 @@ pub fn facts(data_dir: Option<&Path>) -> HostFacts {
 }
 
 /// The facts that are files, below a root directory.
-fn of_root(reader: &Reader) -> HostFacts {
+fn of_root(reader: &Reader, process: &str) -> HostFacts {
     let mut facts = HostFacts::new();
     for path in FILES {
         facts.insert((*path).to_owned(), reader.read(path));
@@ -162,7 +173,8 @@ fn of_root(reader: &Reader) -> HostFacts {
         }
     }
     cpus::record(reader, &mut facts);
-    cgroup::record(reader, &mut facts);
+    cgroup::record(reader, process, &mut facts);
+    counters::record(reader, &mut facts);
     facts
 }
 

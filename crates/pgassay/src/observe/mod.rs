@@ -192,6 +192,12 @@ fn schedstat(scene: &mut Scene) -> Reading {
     }
 }
 
+/// The postmaster and its children, as far as they can be seen.
+pub fn processes(postmaster: u32) -> Vec<u32> {
+    let children = children_of(postmaster).unwrap_or_default();
+    std::iter::once(postmaster).chain(children).collect()
+}
+
 fn children_of(pid: u32) -> Result<Vec<u32>, String> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     match fs::read_to_string(&path) {

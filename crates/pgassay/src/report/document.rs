@@ -76,6 +76,38 @@ pub enum Block {
     Commands(Vec<String>),
     /// A heading within the section, and what follows it.
     Heading(String),
+    /// Something that holds the server back, and what to do about it.
+    Finding(Box<FindingBlock>),
+}
+
+/// A finding as shown.
+#[derive(Debug, Clone)]
+pub struct FindingBlock {
+    /// The rule's name.
+    pub id: String,
+    /// `high`, `medium`, `low`, `info`.
+    pub severity: &'static str,
+    /// `certain`, `likely`, `possible`.
+    pub sure: &'static str,
+    /// What was seen.
+    pub saw: String,
+    /// What to do, in order.
+    pub steps: Vec<Step>,
+    /// Why it matters.
+    pub why: String,
+    /// How much it has been seen to matter.
+    pub effect: String,
+    /// Where that is from.
+    pub sources: Vec<String>,
+}
+
+/// A step of what to do.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// The command, or the advice.
+    pub text: String,
+    /// It is to be typed as it stands.
+    pub command: bool,
 }
 
 /// A named fact.

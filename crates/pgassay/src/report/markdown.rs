@@ -2,7 +2,7 @@
 //!
 //! Tables carry every figure, so pictures are left out.
 
-use super::document::{Block, Cell, Document, Fact, Note, Section, Table, Value};
+use super::document::{Block, Cell, Document, Fact, FindingBlock, Note, Section, Table, Value};
 use super::{number, plain};
 
 /// The whole report.
@@ -34,6 +34,7 @@ fn push_section(out: &mut String, section: &Section, notes: &[Note]) {
             Block::Facts(facts) => push_facts(out, facts),
             Block::Table(table) => push_table(out, table, notes),
             Block::Chart(_) => {}
+            Block::Finding(finding) => push_finding(out, finding),
             Block::Commands(commands) => {
                 // a fence longer than any run of backticks within
                 let fence = "`".repeat(3.max(longest_run(commands, '`') + 1));
@@ -42,6 +43,39 @@ fn push_section(out: &mut String, section: &Section, notes: &[Note]) {
             }
         }
     }
+}
+
+fn push_finding(out: &mut String, finding: &FindingBlock) {
+    out.push_str(&format!(
+        "### {} ({}, {})\n\n{}\n\n",
+        escape(&finding.id),
+        finding.severity,
+        finding.sure,
+        escape(&finding.saw)
+    ));
+    for (n, step) in finding.steps.iter().enumerate() {
+        let text = match step.command {
+            true => code(&step.text),
+            false => escape(&step.text),
+        };
+        out.push_str(&format!("{}. {text}\n", n + 1));
+    }
+    out.push_str(&format!(
+        "\n{} {}\n\n",
+        escape(&finding.why),
+        escape(&finding.effect)
+    ));
+    for source in &finding.sources {
+        out.push_str(&format!("- {}\n", escape(source)));
+    }
+    out.push('\n');
+}
+
+/// A command within a line, its backticks kept.
+fn code(command: &str) -> String {
+    let command = [plain::clean(command)];
+    let fence = "`".repeat(longest_run(&command, '`') + 1);
+    format!("{fence} {} {fence}", command[0])
 }
 
 fn push_facts(out: &mut String, facts: &[Fact]) {

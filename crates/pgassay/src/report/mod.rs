@@ -8,6 +8,7 @@
 //! document. So no format knows more than another, and a new kind of result is
 //! one new file under `sections/` and one line in its registry.
 
+pub mod check;
 mod compare;
 mod csv;
 mod document;

@@ -8,7 +8,9 @@
 use comfy_table::{CellAlignment, ContentArrangement, Row, Table as Grid, presets};
 use owo_colors::OwoColorize;
 
-use super::document::{Block, Cell, Chart, Depth, Document, Fact, Note, Table, Value};
+use super::document::{
+    Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Note, Table, Value,
+};
 use super::{number, plain};
 
 /// What the reader's terminal can show.
@@ -111,6 +113,7 @@ impl Page {
             Block::Facts(facts) => self.facts(facts),
             Block::Table(table) => self.table(table),
             Block::Chart(chart) => self.sparklines(chart),
+            Block::Finding(finding) => self.finding(finding),
             Block::Commands(commands) => {
                 for command in commands {
                     let command = self.leaf(command);
@@ -118,6 +121,32 @@ impl Page {
                 }
             }
         }
+    }
+
+    /// What was seen and what to do; the reasons are in the other formats and in
+    /// `pgassay check --explain`.
+    fn finding(&mut self, finding: &FindingBlock) {
+        let tone = match finding.severity {
+            "high" | "medium" => Tone::Alarm,
+            _ => Tone::Strong,
+        };
+        let (severity, sure) = (finding.severity, finding.sure);
+        self.paragraph(&format!("{severity}  {}  ({sure})", finding.id), tone);
+        let width = self.style.width.min(READABLE);
+        let saw = self.leaf(&finding.saw);
+        let mut lines = wrapped(vec![vec![String::from(" "), saw]], width);
+        for step in &finding.steps {
+            let text = self.leaf(&step.text);
+            match step.command {
+                // Whole, so that it can be copied.
+                true => lines.push(format!("     {text}")),
+                false => lines.extend(wrapped(vec![vec!["  -".to_owned(), text]], width)),
+            }
+        }
+        for line in lines {
+            self.line(&line, Tone::Normal);
+        }
+        self.blank();
     }
 
     fn facts(&mut self, facts: &[Fact]) {

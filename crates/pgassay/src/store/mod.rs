@@ -53,7 +53,7 @@ pub fn root(flag: Option<&Path>) -> anyhow::Result<PathBuf> {
 }
 
 /// Writes a whole file under another name, syncs it, and renames it into place.
-fn replace_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+pub fn replace_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     use std::io::Write;
     let temporary = path.with_extension("tmp");
     let write = || -> std::io::Result<()> {

@@ -26,6 +26,7 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         servers: Default::default(),
         storage: Default::default(),
         binaries: Default::default(),
+        check: optional(dir, "facts/check.json", &mut damage),
         trials: lines(&dir.join("trials.jsonl"), &mut damage)?,
         events: lines(&dir.join("events.jsonl"), &mut damage)?,
         comparison: optional(dir, "facts/comparison.json", &mut damage),

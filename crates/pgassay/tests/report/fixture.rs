@@ -356,6 +356,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         }],
         primitives: vec![],
         primitives_compiled: None,
+        check: None,
         warnings: vec![],
         plan,
     }

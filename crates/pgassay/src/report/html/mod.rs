@@ -10,7 +10,9 @@ mod svg;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::document::{Block, Cell, Column, Document, Fact, Note, Section, Table, Value};
+use super::document::{
+    Block, Cell, Column, Document, Fact, FindingBlock, Note, Section, Table, Value,
+};
 use super::{number, plain};
 
 const STYLE: &str = include_str!("style.css");
@@ -91,6 +93,7 @@ fn section(section: &Section, notes: &[Note]) -> Markup {
                     Block::Table(table) => (self::table(table, &format!("{}-{i}", section.id), notes)),
                     Block::Chart(chart) => (chart::figure(chart)),
                     Block::Commands(commands) => (self::commands(commands)),
+                    Block::Finding(finding) => (self::finding(finding)),
                 }
             }
         }
@@ -108,6 +111,33 @@ fn facts(facts: &[Fact]) -> Markup {
                         @if !fact.remark.is_empty() { " " span.remark { (text(&fact.remark)) } }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// A finding: what was seen and what to do at once, the reasons for who asks.
+fn finding(finding: &FindingBlock) -> Markup {
+    html! {
+        article class={ "finding " (finding.severity) } {
+            p.weight {
+                strong { (finding.severity) } " · " (finding.sure) " · " code { (text(&finding.id)) }
+            }
+            p.saw { (text(&finding.saw)) }
+            @if !finding.steps.is_empty() {
+                ol.steps {
+                    @for step in &finding.steps {
+                        li {
+                            @if step.command { code { (text(&step.text)) } } @else { (text(&step.text)) }
+                        }
+                    }
+                }
+            }
+            details {
+                summary { "Why it matters, and how much" }
+                p { (text(&finding.why)) }
+                p { (text(&finding.effect)) }
+                ul.sources { @for source in &finding.sources { li { (text(source)) } } }
             }
         }
     }

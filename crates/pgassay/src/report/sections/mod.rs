@@ -7,6 +7,7 @@ mod binary;
 mod cpu;
 pub mod diagnosis;
 mod drift;
+pub(super) mod findings;
 mod host;
 mod latency;
 mod method;
@@ -16,6 +17,8 @@ mod results;
 mod server;
 mod summary;
 mod trials;
+
+pub(super) use summary::machine;
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis, RunInfo, RunState, TrialAnalysis};
@@ -29,6 +32,7 @@ type Make = fn(&Analysis, &mut Notes) -> Option<Section>;
 
 /// All sections in the order of the report.
 const SECTIONS: &[Make] = &[
+    findings::section,
     results::section,
     primitives::section,
     summary::section,

@@ -46,7 +46,7 @@ fn server(analysis: &Analysis, arm: &ArmAnalysis) -> Fact {
 }
 
 /// CPU, memory, kernel and what it is embedded in.
-fn machine(host: &HostSummary) -> String {
+pub(in crate::report) fn machine(host: &HostSummary) -> String {
     let mut parts: Vec<String> = Vec::new();
     parts.extend(host.cpu_model.clone().or_else(|| host.architecture.clone()));
     parts.extend(host.cpus.map(|n| match n {

@@ -1,0 +1,138 @@
+//! The rules' pages in docs/, out of the registry.
+
+use std::fmt::Write as _;
+
+use super::{Family, Need, RULES, Rule};
+
+/// A rule's page, in markdown.
+pub fn page(rule: &Rule) -> String {
+    let mut text = format!("# {}: {}\n\n", rule.id, rule.title);
+    let needs: Vec<&str> = rule.needs.iter().map(|n| n.title()).collect();
+    let _ = writeln!(
+        text,
+        "{}. Needs to see: {}.\n",
+        rule.family.title(),
+        needs.join(", ")
+    );
+    for (head, body) in [
+        ("Why it matters", rule.why),
+        ("How much", rule.effect),
+        ("What to do", rule.remedy),
+    ] {
+        let _ = writeln!(text, "## {head}\n\n{body}\n");
+    }
+    text += "## Where this is from\n\n";
+    for source in rule.sources {
+        let _ = writeln!(text, "- {source}");
+    }
+    let _ = write!(
+        text,
+        "\n`pgassay check --explain {}` prints this page. It is made from the rule itself by `make docs`.\n",
+        rule.id
+    );
+    text
+}
+
+/// The list of all pages, in markdown.
+pub fn index() -> String {
+    let mut text = String::from(
+        "# The rules of `pgassay check`\n\nMade from the registry by `make docs`. How to add one: [adding-a-rule.md](../adding-a-rule.md).\n",
+    );
+    let mut family: Option<Family> = None;
+    for rule in in_families() {
+        if family != Some(rule.family) {
+            family = Some(rule.family);
+            let _ = write!(text, "\n## {}\n\n", rule.family.title());
+        }
+        let _ = writeln!(text, "- [{}]({}.md): {}", rule.id, rule.id, rule.title);
+    }
+    text
+}
+
+/// What is seen where: a row a rule, in markdown.
+pub fn degradation() -> String {
+    let mut text = String::from(
+        "| rule | as root, on the server's host | as another user there | in the server's container | by SQL only, as pg_monitor | by SQL only, as anybody |\n|---|---|---|---|---|---|\n",
+    );
+    for rule in in_families() {
+        let cells: Vec<&str> = WHERE.iter().map(|lacks| sees(rule, lacks)).collect();
+        let _ = writeln!(text, "| {} | {} |", rule.id, cells.join(" | "));
+    }
+    text
+}
+
+/// What each of the places of the table can't see.
+const WHERE: &[&[Need]] = &[
+    &[],
+    &[Need::HostAsRoot, Need::Process],
+    &[Need::HostAsRoot],
+    &[
+        Need::Host,
+        Need::HostAsRoot,
+        Need::Cgroup,
+        Need::Process,
+        Need::Binary,
+    ],
+    &[
+        Need::Host,
+        Need::HostAsRoot,
+        Need::Cgroup,
+        Need::Process,
+        Need::Binary,
+        Need::SqlAsMonitor,
+    ],
+];
+
+/// A rule names first what it can't do without.
+fn sees(rule: &Rule, lacks: &[Need]) -> &'static str {
+    let missing = rule.needs.iter().filter(|n| lacks.contains(n)).count();
+    match (missing, rule.needs.first().map(|n| lacks.contains(n))) {
+        (0, _) => "yes",
+        (_, Some(false)) => "in part",
+        _ => "no",
+    }
+}
+
+/// The rules with each family together, in the registry's order within one.
+pub fn in_families() -> Vec<&'static Rule> {
+    let mut rules: Vec<&Rule> = RULES.to_vec();
+    rules.sort_by_key(|rule| rule.family);
+    rules
+}
+
+/// All generated pages: path below docs/, and text.
+pub fn files() -> Vec<(String, String)> {
+    let mut files: Vec<(String, String)> = RULES
+        .iter()
+        .map(|rule| (format!("rules/{}.md", rule.id), page(rule)))
+        .collect();
+    files.push(("rules/README.md".to_owned(), index()));
+    files.push(("degradation.md".to_owned(), degradation_page()));
+    files
+}
+
+/// The page about what is seen where.
+fn degradation_page() -> String {
+    format!(
+        "# What `pgassay check` sees where\n\n\
+         Made from the registry by `make docs`. A rule that can't see what it needs says \"could not see\" \
+         with the reason, and never passes or finds. \"In part\" means that the rule's first source is \
+         there and another is not: it then says less, or could not see.\n\n\
+         {}\n\
+         - **As another user on the server's host**: `/proc/PID/smaps`, `numa_maps`, `exe` and the data \
+         directory are the server's user's and root's. The host's own /proc and /sys are open to all, but \
+         for debugfs (the preemption mode) and some distributions' hidepid.\n\
+         - **In a container**: /proc and /sys are the host's; the control group is the container's. What the \
+         runtime masks (/proc/swaps, /sys/firmware …) could not be seen.\n\
+         - **By SQL only** is a server elsewhere, or one whose process is not provably the one on this host: \
+         over TCP pgassay looks for its own backend's process id with its own connection's port in the title. \
+         Nothing of the local host is held against a server that is elsewhere.\n\
+         - **As anybody**: other users' sessions show that they exist and no more; settings such as \
+         `shared_preload_libraries` and the view `pg_config` are for members of `pg_read_all_settings`.\n\
+         - **Kernels without PSI**, without cpufreq, without huge pages: those rules did not apply or could not see.\n\
+         - **Versions 9.6 to 19**: each question to the server is asked on its own and in words that its version \
+         knows; a view that came later is \"this version has no such view\". No text that depends on a language \
+         is read: settings, counters and SQLSTATEs are not translated.\n",
+        degradation()
+    )
+}

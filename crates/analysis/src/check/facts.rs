@@ -1,0 +1,88 @@
+//! What is known of a host and a server when the rules look at them.
+
+use std::collections::BTreeMap;
+
+use pgassay_inspect::Binary;
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Origin, Reading};
+
+/// Name and version of the document that `pgassay collect` writes.
+pub const FACTS_SCHEMA: &str = "pgassay/facts/1";
+
+/// Recorded facts, raw: texts of /proc and /sys, rows of the server's views.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Facts {
+    /// [`FACTS_SCHEMA`].
+    pub schema: String,
+    /// Version of the pgassay that collected.
+    pub pgassay_version: String,
+    /// When, UTC, RFC 3339.
+    pub collected: String,
+    /// The server as typed, without passwords.
+    pub target: String,
+    /// How the server came to be looked at; none where only the host was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// Whether the host that was looked at is the server's.
+    pub place: Place,
+    /// The host: source (a path, a system call) to text, as in a run's `facts/host.json`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub host: BTreeMap<String, Reading>,
+    /// The server's answers: question to its rows, a JSON array of objects.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub server: BTreeMap<String, Reading>,
+    /// The server's processes: name of a fact to its text.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub process: BTreeMap<String, Reading>,
+    /// What inspect saw in the server's executable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binary: Option<Result<Binary, String>>,
+    /// The libraries that the server has loaded, where their atomics differ by build.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libraries: Option<Result<Vec<Library>, String>>,
+}
+
+impl Facts {
+    /// Facts of which nothing is known yet.
+    pub fn empty(target: impl Into<String>) -> Self {
+        Self {
+            schema: FACTS_SCHEMA.to_owned(),
+            pgassay_version: String::new(),
+            collected: String::new(),
+            target: target.into(),
+            origin: None,
+            place: Place::NoServer,
+            host: BTreeMap::new(),
+            server: BTreeMap::new(),
+            process: BTreeMap::new(),
+            binary: None,
+            libraries: None,
+        }
+    }
+}
+
+/// Where the server runs, seen from the host that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "server", content = "why")]
+pub enum Place {
+    /// On this host; the text says how that is known.
+    Here(String),
+    /// Elsewhere, or not known to be here: nothing of this host is held against it.
+    Elsewhere(String),
+    /// No server was looked at.
+    NoServer,
+}
+
+/// A library in the server's process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Library {
+    /// Its path in the process's view.
+    pub path: String,
+    /// LSE instructions outside helpers.
+    pub inline_lse: u64,
+    /// Exclusive loads and stores outside helpers.
+    pub inline_llsc: u64,
+    /// Calls of outline helpers.
+    pub outline_calls: u64,
+}

@@ -1,0 +1,513 @@
+//! CPU time: quotas, steal, clocks, frequency, preemption.
+
+use super::percent;
+use crate::check::rule::{
+    Family, Finding, Judged, Need, Rule, Severity, Sure, could_not_see, not_applicable, passed,
+};
+use crate::check::seen::Seen;
+
+/// A quota of CPU time against what the server believes it has.
+pub static QUOTA: Rule = Rule {
+    id: "cpu-quota",
+    title: "A quota of CPU time fits the workers that are configured",
+    family: Family::Processor,
+    needs: &[Need::Cgroup, Need::Sql],
+    why: "A control group with a quota stops all its processes for the rest of each period, 100 ms as a rule, once it is used up: also one that holds a spinlock or an LWLock, and then all others wait for it. The server sees all CPUs and plans parallel workers for them.",
+    effect: "Latency in steps of the period. With N busy processes and a quota of Q CPUs each runs Q/N of the time. No general figure is known.",
+    remedy: "Give the group whole CPUs (cpuset) instead of a quota, or keep max_parallel_workers and the number of active sessions near the quota.",
+    sources: &[
+        "Linux, Documentation/scheduler/sched-bwc.rst",
+        "PostgreSQL manual, \"Resource Consumption\": max_parallel_workers",
+    ],
+    judge: quota,
+};
+
+fn quota(seen: &Seen) -> Judged {
+    let cpus = seen.cpus()?;
+    let Ok(quota) = seen.of_host("a quota", |h| h.cpu_quota) else {
+        return not_applicable("no quota of CPU time is set");
+    };
+    let workers = seen.number("max_parallel_workers").unwrap_or(0).max(0) as f64;
+    let gather = seen
+        .number("max_parallel_workers_per_gather")
+        .unwrap_or(0)
+        .max(0) as f64;
+    let saw = format!("A quota of {quota:.2} CPUs on a machine that shows {cpus}");
+    if quota >= f64::from(cpus) {
+        return passed(format!("{saw}: it never bites"));
+    }
+    let whole = quota.floor().max(1.0);
+    let mut finding = Finding::new(
+        Severity::Medium,
+        Sure::Likely,
+        format!(
+            "{saw}; max_parallel_workers = {workers}, max_parallel_workers_per_gather = {gather}: once the quota is used up, every process of the server stops until the period ends."
+        ),
+    );
+    if workers > whole {
+        finding = finding.sql(format!("ALTER SYSTEM SET max_parallel_workers = {whole};"));
+    }
+    if gather + 1.0 > whole {
+        finding = finding.sql(format!(
+            "ALTER SYSTEM SET max_parallel_workers_per_gather = {};",
+            (whole - 1.0).max(0.0)
+        ));
+    }
+    finding
+        .advice("give the group whole CPUs by its cpuset (docker --cpuset-cpus, Kubernetes' static CPU policy) instead of a quota")
+        .found()
+}
+
+/// Time lost to the quota.
+pub static THROTTLED: Rule = Rule {
+    id: "cpu-throttled",
+    title: "The control group is not throttled",
+    family: Family::Processor,
+    needs: &[Need::Cgroup],
+    why: "Each throttled period is one in which the server's processes were stopped, whatever locks they held.",
+    effect: "The share of periods is the share of time in which latency is up to a period (100 ms) longer.",
+    remedy: "Raise the quota, or lower the number of active processes.",
+    sources: &["Linux, Documentation/admin-guide/cgroup-v2.rst: cpu.stat"],
+    judge: throttled,
+};
+
+fn throttled(seen: &Seen) -> Judged {
+    let mut worst: Option<(u64, u64)> = None;
+    for (_, text) in seen.texts("/sys/fs/cgroup", "/cpu.stat")? {
+        let field = |name: &str| {
+            text.lines().find_map(|line| {
+                let (key, value) = line.split_once(' ')?;
+                (key == name).then(|| value.trim().parse::<u64>().ok())?
+            })
+        };
+        if let (Some(periods), Some(throttled)) = (field("nr_periods"), field("nr_throttled"))
+            && periods > 0
+            && worst.is_none_or(|(p, t)| throttled * p > t * periods)
+        {
+            worst = Some((periods, throttled));
+        }
+    }
+    let Some((periods, throttled)) = worst else {
+        return match seen.of_host("a quota", |h| h.cpu_quota) {
+            Ok(_) => could_not_see("the group has a quota, and no cpu.stat that counts"),
+            Err(_) => not_applicable("no quota of CPU time is set"),
+        };
+    };
+    let share = throttled as f64 / periods as f64;
+    let saw = format!(
+        "{throttled} of {periods} periods were throttled ({})",
+        percent(share)
+    );
+    if share < 0.01 || throttled < 10 {
+        return passed(saw);
+    }
+    Finding::new(
+        if share > 0.1 {
+            Severity::High
+        } else {
+            Severity::Medium
+        },
+        Sure::Certain,
+        format!(
+            "{saw} since the group was made: in each the server stood still until the period's end."
+        ),
+    )
+    .shell(
+        "systemctl set-property UNIT CPUQuota=   # or the container's --cpus, a Kubernetes limit",
+    )
+    .found()
+}
+
+/// Time that the hypervisor gave to others.
+pub static STEAL: Rule = Rule {
+    id: "cpu-steal",
+    title: "The hypervisor gives the machine its CPUs",
+    family: Family::Processor,
+    needs: &[Need::Host],
+    why: "Stolen time is time in which a virtual CPU wanted to run and another guest had the core: also one whose process holds a spinlock.",
+    effect: "Throughput falls at least by the share; with contended locks by more. Figures from such a machine carry its neighbours' load.",
+    remedy: "A machine with dedicated cores, or another host; measure when it is quiet.",
+    sources: &["proc(5): /proc/stat, steal"],
+    judge: steal,
+};
+
+fn steal(seen: &Seen) -> Judged {
+    let line = seen.text("/proc/stat")?;
+    let ticks: Vec<u64> = line
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    // user nice system idle iowait irq softirq steal guest guest_nice; guest is in user.
+    let Some(&steal) = ticks.get(7) else {
+        return could_not_see("/proc/stat has no column of stolen time");
+    };
+    let total: u64 = ticks.iter().take(8).sum();
+    let busy = total.saturating_sub(ticks[3] + ticks[4]).max(1);
+    // Stolen time can only come while there is something to run.
+    let share = steal as f64 / busy as f64;
+    let saw = format!("{} of the busy time since boot was stolen", percent(share));
+    if share < 0.02 {
+        return passed(saw);
+    }
+    Finding::new(
+        if share > 0.1 {
+            Severity::High
+        } else {
+            Severity::Medium
+        },
+        Sure::Likely,
+        format!("{saw} by the hypervisor."),
+    )
+    .advice("ask for dedicated CPUs, or move to another host; measure when it is quiet")
+    .found()
+}
+
+/// A clock that takes a system call.
+pub static CLOCK: Rule = Rule {
+    id: "clock-source",
+    title: "Reading the clock is cheap",
+    family: Family::Processor,
+    needs: &[Need::Host],
+    why: "The server reads the clock at each statement's start and end, at each block with track_io_timing, and twice for each row and node with EXPLAIN ANALYZE. A clock source without a fast path makes each a system call, or a read of a slow device.",
+    effect: "Some 20 to 50 ns by TSC or Arm's counter, 0.5 to 2 µs by HPET or ACPI: at 100,000 statements a second the latter is a whole CPU.",
+    remedy: "Make the kernel use tsc (x86), arch_sys_counter (Arm), or the hypervisor's clock with a fast path (kvm-clock, hyperv_clocksource_tsc_page).",
+    sources: &[
+        "PostgreSQL manual, pg_test_timing",
+        "Linux, Documentation/admin-guide/kernel-parameters.txt: clocksource, tsc",
+    ],
+    judge: clock,
+};
+
+/// Clock sources read in user space.
+const FAST: &[&str] = &[
+    "tsc",
+    "arch_sys_counter",
+    "kvm-clock",
+    "timebase",
+    "tod",
+    "riscv_clocksource",
+    "hyperv_clocksource_tsc_page",
+];
+
+fn clock(seen: &Seen) -> Judged {
+    let source = seen.of_host("the clock source", |h| h.clock_source.clone())?;
+    let cost: Option<f64> = seen
+        .text("clock_gettime ns")
+        .ok()
+        .and_then(|t| t.parse().ok());
+    let shown = cost.map_or(String::new(), |ns| format!(", {ns:.0} ns a reading"));
+    let slow = cost.is_some_and(|ns| ns > 200.0);
+    let known = FAST.contains(&source.as_str());
+    match (slow, known, cost) {
+        (false, true, _) | (false, false, Some(_)) => passed(format!("{source}{shown}")),
+        _ => {
+            let available = seen
+                .text("/sys/devices/system/clocksource/clocksource0/available_clocksource")
+                .unwrap_or_default();
+            let better = FAST
+                .iter()
+                .find(|f| **f != source && available.split_whitespace().any(|a| a == **f));
+            let sure = if slow { Sure::Certain } else { Sure::Likely };
+            let severity = if cost.is_none_or(|ns| ns > 400.0) {
+                Severity::Medium
+            } else {
+                Severity::Low
+            };
+            let finding = Finding::new(
+                severity,
+                sure,
+                format!("The kernel's clock source is {source}{shown}."),
+            );
+            match better {
+                Some(better) => finding.shell(format!(
+                    "echo {better} > /sys/devices/system/clocksource/clocksource0/current_clocksource"
+                )),
+                None => finding.advice("see the kernel's log for why tsc was refused; in a virtual machine ask for the hypervisor's clock"),
+            }
+            .shell("pg_test_timing")
+            .found()
+        }
+    }
+}
+
+/// Time stamps that cost more than they tell.
+pub static TIMING: Rule = Rule {
+    id: "timing-cost",
+    title: "Timing of I/O costs little",
+    family: Family::Processor,
+    needs: &[Need::Sql, Need::Host],
+    why: "track_io_timing and track_wal_io_timing read the clock twice around each block's I/O.",
+    effect: "Two readings for each block read: nothing where a reading takes 25 ns, 5 % of a cached 8 KiB read of 20 µs where it takes 500 ns.",
+    remedy: "Keep it on where the clock is cheap; elsewhere mend the clock first.",
+    sources: &["PostgreSQL manual, \"Run-time Statistics\": track_io_timing"],
+    judge: timing,
+};
+
+fn timing(seen: &Seen) -> Judged {
+    let mut on = Vec::new();
+    for name in ["track_io_timing", "track_wal_io_timing"] {
+        if seen.on(name).unwrap_or(false) {
+            on.push(name);
+        }
+    }
+    // Without the settings there is no answer at all.
+    seen.value("track_io_timing")?;
+    if on.is_empty() {
+        return passed("track_io_timing is off");
+    }
+    let cost: f64 = match seen.text("clock_gettime ns")?.parse() {
+        Ok(cost) => cost,
+        Err(_) => return could_not_see("the cost of reading the clock is no number"),
+    };
+    let saw = format!("{} on, {cost:.0} ns a reading of the clock", on.join(", "));
+    if cost <= 150.0 {
+        return passed(saw);
+    }
+    Finding::new(
+        if cost > 500.0 {
+            Severity::Medium
+        } else {
+            Severity::Low
+        },
+        Sure::Certain,
+        format!("{saw}."),
+    )
+    .shell("pgassay check --explain clock-source")
+    .sql("ALTER SYSTEM SET track_io_timing = off; SELECT pg_reload_conf();")
+    .found()
+}
+
+/// A governor that keeps the clock low.
+pub static GOVERNOR: Rule = Rule {
+    id: "frequency-governor",
+    title: "The CPUs' frequency follows the load at once",
+    family: Family::Processor,
+    needs: &[Need::Host],
+    why: "powersave on a driver without its own judgement holds the lowest frequency; ondemand and conservative raise it only after a while, and a database's bursts are shorter.",
+    effect: "Up to the ratio of highest to lowest frequency, a factor of two to four, for short queries at low load; it also makes runs differ.",
+    remedy: "The performance governor for servers and for every measurement.",
+    sources: &["Linux, Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst, amd-pstate.rst"],
+    judge: governor,
+};
+
+fn governor(seen: &Seen) -> Judged {
+    let Ok(governor) = seen.of_host("a governor", |h| h.cpu_governor.clone()) else {
+        seen.text("uname machine")?;
+        return not_applicable(
+            "the kernel does not govern the CPUs' frequency here (a virtual machine, or firmware does)",
+        );
+    };
+    let driver = seen
+        .text("/sys/devices/system/cpu/cpu*/cpufreq/scaling_driver")
+        .unwrap_or_default();
+    // These drivers' powersave follows the load by themselves.
+    let judges = ["intel_pstate", "amd-pstate-epp", "amd_pstate_epp"]
+        .iter()
+        .any(|d| driver.contains(d));
+    let slow = governor.split(", ").any(|g| match g {
+        "powersave" => !judges,
+        "conservative" | "ondemand" | "userspace" => true,
+        _ => false,
+    });
+    if !slow {
+        return passed(format!("governor {governor}"));
+    }
+    Finding::new(
+        if governor.contains("powersave") {
+            Severity::High
+        } else {
+            Severity::Medium
+        },
+        Sure::Likely,
+        format!("The CPUs' governor is {governor}."),
+    )
+    .shell("cpupower frequency-set -g performance   # or tuned-adm profile throughput-performance")
+    .found()
+}
+
+/// Lazy preemption over first-touch page faults.
+pub static PREEMPTION: Rule = Rule {
+    id: "lazy-preemption",
+    title: "The kernel does not preempt where page faults happen under a spinlock",
+    family: Family::Processor,
+    needs: &[Need::Host, Need::Sql],
+    why: "Linux 7.0 made lazy preemption the only choice beside full. A backend that takes its first-touch page faults on shared_buffers within StrategyGetBuffer holds a spinlock meanwhile, and is preempted there; all others spin.",
+    effect: "Reported: PostgreSQL 17 on a 96-CPU Graviton4 with 1,024 clients and some 120 GB of shared_buffers in 4 KiB pages fell from 98,565 to 50,751 tps, 55 % of the samples in s_lock. With huge pages the effect goes.",
+    remedy: "Huge pages: their first touch is 512 times rarer.",
+    sources: &[
+        "reports on Linux 7.0's preemption and PostgreSQL, 2026",
+        "Linux, kernel/Kconfig.preempt",
+    ],
+    judge: preemption,
+};
+
+fn preemption(seen: &Seen) -> Judged {
+    let kernel = seen.of_host("the kernel's version", |h| h.kernel.clone())?;
+    let major: u32 = kernel
+        .split('.')
+        .next()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0);
+    let mode = match seen.text("/sys/kernel/debug/sched/preempt") {
+        // `none voluntary (full) lazy`
+        Ok(text) => text
+            .split_once('(')
+            .and_then(|(_, rest)| rest.split_once(')'))
+            .map(|(mode, _)| mode.to_owned()),
+        Err(_) => {
+            let command_line = seen.text("/proc/cmdline").unwrap_or_default();
+            command_line
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix("preempt=").map(str::to_owned))
+        }
+    };
+    let lazy = match mode.as_deref() {
+        Some(mode) => mode == "lazy",
+        None => major >= 7,
+    };
+    if !lazy {
+        return passed(format!(
+            "Linux {kernel}{}",
+            mode.map_or(String::new(), |m| format!(", preemption {m}"))
+        ));
+    }
+    if let Ok("on") = seen.value("huge_pages_status") {
+        return passed(format!(
+            "Linux {kernel}, lazy preemption, and shared memory in huge pages"
+        ));
+    }
+    let buffers = seen.bytes("shared_buffers")?;
+    let cpus = seen.cpus()?;
+    let huge = seen.process("smaps of shared memory").is_ok_and(|smaps| {
+        smaps.lines().any(|l| {
+            l.starts_with("KernelPageSize:")
+                && !l.contains(" 4 kB")
+                && !l.contains(" 64 kB")
+                && !l.contains(" 16 kB")
+        })
+    });
+    if huge {
+        return passed(format!(
+            "Linux {kernel}, lazy preemption, and shared memory in huge pages"
+        ));
+    }
+    let saw = format!(
+        "Linux {kernel} with lazy preemption, {cpus} CPUs, {} of shared_buffers in base pages",
+        super::shown(buffers)
+    );
+    if cpus < 16 || buffers < 8 << 30 {
+        return passed(format!("{saw}: too few or too little for the effect"));
+    }
+    Finding::new(
+        if cpus >= 64 {
+            Severity::High
+        } else {
+            Severity::Medium
+        },
+        if mode.is_some() {
+            Sure::Likely
+        } else {
+            Sure::Possible
+        },
+        format!("{saw}: first touches of buffers are preempted while they hold a spinlock."),
+    )
+    .shell("pgassay check --explain huge-pages")
+    .found()
+}
+
+/// A processor that is none.
+pub static EMULATED: Rule = Rule {
+    id: "cpu-emulated",
+    title: "The processor is real",
+    family: Family::Processor,
+    needs: &[Need::Host],
+    why: "An emulated processor runs each instruction as many: what costs much on silicon costs little there, and the other way round.",
+    effect: "A factor of ten and more, different for each instruction: counts hold, times do not.",
+    remedy: "Measure times on the processor in question.",
+    sources: &["QEMU documentation, TCG"],
+    judge: emulated,
+};
+
+fn emulated(seen: &Seen) -> Judged {
+    let kind = seen.of_host("a hypervisor", |h| h.virtualisation.clone())?;
+    let model = seen
+        .of_host("the CPU", |h| h.cpu_model.clone())
+        .unwrap_or_default();
+    if !kind.contains("emulated") && !model.contains("QEMU TCG") {
+        return passed(format!("virtualisation: {kind}"));
+    }
+    Finding::new(
+        Severity::High,
+        Sure::Certain,
+        format!("The processor is emulated ({kind})."),
+    )
+    .advice("take no time from this machine; instruction counts and bytes read hold")
+    .found()
+}
+
+/// Others that want the same resources.
+pub static PRESSURE: Rule = Rule {
+    id: "pressure",
+    title: "Tasks do not wait for CPU, memory or I/O",
+    family: Family::Processor,
+    needs: &[Need::Host],
+    why: "The kernel counts the share of time in which some task could have gone on and had to wait. On a server it tells which resource is short; while measuring it tells that the machine is not ours alone.",
+    effect: "The share of time lost by at least one task, over the last five minutes.",
+    remedy: "Find who uses the resource; measure when the machine is quiet.",
+    sources: &["Linux, Documentation/accounting/psi.rst"],
+    judge: pressure,
+};
+
+fn pressure(seen: &Seen) -> Judged {
+    let mut high = Vec::new();
+    let mut said = Vec::new();
+    let mut why = None;
+    for (resource, limit) in [("cpu", 40.0), ("memory", 5.0), ("io", 40.0)] {
+        let text = match seen.text(&format!("/proc/pressure/{resource}")) {
+            Ok(text) => text,
+            Err(aside) => {
+                why = Some(aside);
+                continue;
+            }
+        };
+        let share = text
+            .lines()
+            .find(|line| line.starts_with("some"))
+            .and_then(|line| {
+                line.split_once("avg300=")?
+                    .1
+                    .split(' ')
+                    .next()?
+                    .parse::<f64>()
+                    .ok()
+            });
+        if let Some(share) = share {
+            said.push(format!("{resource} {share:.0} %"));
+            if share > limit {
+                high.push(format!("{resource} {share:.0} %"));
+            }
+        }
+    }
+    match (high.is_empty(), said.is_empty(), why) {
+        (_, true, Some(aside)) => Err(aside),
+        (_, true, None) => could_not_see("the kernel counts no pressure (CONFIG_PSI)"),
+        (true, _, _) => passed(format!(
+            "waiting in the last five minutes: {}",
+            said.join(", ")
+        )),
+        (false, _, _) => Finding::new(
+            Severity::Low,
+            Sure::Certain,
+            format!(
+                "In the last five minutes tasks waited: {}.",
+                high.join(", ")
+            ),
+        )
+        .shell("cat /proc/pressure/*; top")
+        .found(),
+    }
+}

@@ -1,0 +1,352 @@
+//! Every rule against recorded facts where it must fire and where it must not.
+//!
+//! `tests/check/recorded/` holds whole files of `pgassay collect`, from real
+//! servers; `tests/check/cases/RULE.json` names one of them and what is changed in
+//! it, with the origin of the change.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pgassay_analysis::check::{self, Facts, Library, Outcome, Place, RULES, Severity};
+use pgassay_analysis::record::Reading;
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A rule's file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cases {
+    rule: String,
+    cases: Vec<Case>,
+}
+
+/// One case: recorded facts, what is changed in them, what the rule must say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    /// Where the changed texts are from.
+    from: String,
+    base: String,
+    #[serde(default)]
+    host: BTreeMap<String, Option<String>>,
+    #[serde(default)]
+    settings: BTreeMap<String, Option<String>>,
+    /// Rows of `pg_settings` with units of their own.
+    #[serde(default)]
+    rows: Vec<Value>,
+    #[serde(default)]
+    answers: BTreeMap<String, Option<Value>>,
+    #[serde(default)]
+    process: BTreeMap<String, Option<String>>,
+    #[serde(default)]
+    binary: Value,
+    #[serde(default)]
+    libraries: Option<Vec<Library>>,
+    #[serde(default)]
+    place: Option<Place>,
+    #[serde(default)]
+    collected: Option<String>,
+    expect: Outcome,
+    #[serde(default)]
+    severity: Option<Severity>,
+    /// Something that its words must hold.
+    #[serde(default)]
+    says: String,
+}
+
+fn directory(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/check")
+        .join(name)
+}
+
+fn recorded(name: &str) -> Facts {
+    let path = directory("recorded").join(format!("{name}.json"));
+    let text = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn all_recorded() -> Vec<(String, Facts)> {
+    let mut names: Vec<String> = fs::read_dir(directory("recorded"))
+        .unwrap()
+        .map(|e| {
+            e.unwrap()
+                .path()
+                .file_stem()
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    names.sort();
+    names
+        .into_iter()
+        .map(|n| (n.clone(), recorded(&n)))
+        .collect()
+}
+
+fn all_cases() -> Vec<Cases> {
+    let mut files: Vec<PathBuf> = fs::read_dir(directory("cases"))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    files.sort();
+    files
+        .iter()
+        .map(|path| {
+            let cases: Cases = serde_json::from_slice(&fs::read(path).unwrap())
+                .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            assert_eq!(
+                path.file_stem().unwrap().to_str(),
+                Some(cases.rule.as_str()),
+                "the file is named by its rule"
+            );
+            cases
+        })
+        .collect()
+}
+
+fn put(texts: &mut BTreeMap<String, Reading>, changes: &BTreeMap<String, Option<String>>) {
+    for (key, text) in changes {
+        match text {
+            Some(text) => texts.insert(key.clone(), Reading::Text(text.clone())),
+            None => texts.insert(key.clone(), Reading::Unavailable("not seen".into())),
+        };
+    }
+}
+
+/// A JSON merge patch (RFC 7396), for the parts of a binary that a case is about.
+fn merge(into: &mut Value, patch: &Value) {
+    match (into, patch) {
+        (Value::Object(into), Value::Object(patch)) => {
+            for (key, value) in patch {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, patch) => *into = patch.clone(),
+    }
+}
+
+fn facts(case: &Case) -> Facts {
+    let mut facts = recorded(&case.base);
+    put(&mut facts.host, &case.host);
+    put(&mut facts.process, &case.process);
+    let text = facts.server["settings"].text().unwrap();
+    let mut rows: Vec<Value> = serde_json::from_str(text).unwrap();
+    for (name, value) in &case.settings {
+        rows.retain(|row| value.is_some() || row["name"] != name.as_str());
+        let Some(value) = value else { continue };
+        match rows.iter_mut().find(|row| row["name"] == name.as_str()) {
+            Some(row) => row["setting"] = json!(value),
+            None => {
+                rows.push(json!({"name": name, "setting": value, "unit": null, "source": "made"}))
+            }
+        }
+    }
+    for row in &case.rows {
+        rows.retain(|r| r["name"] != row["name"]);
+        rows.push(row.clone());
+    }
+    facts
+        .server
+        .insert("settings".into(), Reading::Text(json!(rows).to_string()));
+    for (question, answer) in &case.answers {
+        let reading = match answer {
+            Some(Value::String(text)) => Reading::Text(text.clone()),
+            Some(rows) => Reading::Text(rows.to_string()),
+            None => Reading::Unavailable("permission denied".into()),
+        };
+        facts.server.insert(question.clone(), reading);
+    }
+    if !case.binary.is_null() {
+        let mut binary = serde_json::to_value(facts.binary.unwrap().unwrap()).unwrap();
+        merge(&mut binary, &case.binary);
+        facts.binary = Some(Ok(serde_json::from_value(binary).unwrap()));
+    }
+    if let Some(libraries) = &case.libraries {
+        facts.libraries = Some(Ok(libraries.clone()));
+    }
+    if let Some(place) = &case.place {
+        facts.place = place.clone();
+    }
+    if let Some(collected) = &case.collected {
+        facts.collected.clone_from(collected);
+    }
+    facts
+}
+
+fn result(facts: &Facts, rule: &str) -> check::RuleResult {
+    let report = check::check(facts);
+    let found = report.results.into_iter().find(|r| r.id == rule);
+    found.unwrap_or_else(|| panic!("there is no rule {rule}"))
+}
+
+#[test]
+fn every_case_comes_out_as_it_says() {
+    let mut wrong = Vec::new();
+    for cases in all_cases() {
+        for case in &cases.cases {
+            assert!(!case.from.is_empty(), "{}: where is it from?", case.name);
+            let result = result(&facts(case), &cases.rule);
+            let fits = result.outcome == case.expect
+                && (case.severity.is_none() || result.severity == case.severity)
+                && result.saw.contains(&case.says);
+            if !fits {
+                wrong.push(format!(
+                    "{}: {}: {:?} {:?}, expected {:?} {:?}: {}",
+                    cases.rule,
+                    case.name,
+                    result.outcome,
+                    result.severity,
+                    case.expect,
+                    case.severity,
+                    result.saw
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_rule_has_a_case_that_fires_and_one_that_does_not() {
+    let cases: BTreeMap<String, Cases> = all_cases()
+        .into_iter()
+        .map(|c| (c.rule.clone(), c))
+        .collect();
+    for rule in RULES {
+        let of_rule = cases.get(rule.id).unwrap_or_else(|| {
+            panic!("{}: tests/check/cases/{}.json is missing", rule.id, rule.id)
+        });
+        let has = |outcome| of_rule.cases.iter().any(|c| c.expect == outcome);
+        assert!(has(Outcome::Finding), "{}: no case where it fires", rule.id);
+        assert!(has(Outcome::Passed), "{}: no case where it passes", rule.id);
+    }
+    for rule in cases.keys() {
+        assert!(check::find(rule).is_some(), "{rule}: cases without a rule");
+    }
+}
+
+#[test]
+fn rules_are_whole_and_their_names_differ() {
+    let mut ids = std::collections::BTreeSet::new();
+    for rule in RULES {
+        assert!(ids.insert(rule.id), "{} twice", rule.id);
+        let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        assert!(rule.id.chars().all(fine), "{}", rule.id);
+        for text in [rule.title, rule.why, rule.effect, rule.remedy] {
+            assert!(text.len() > 4, "{}: {text:?}", rule.id);
+        }
+        assert!(!rule.sources.is_empty(), "{}: no source", rule.id);
+        assert!(!rule.needs.is_empty(), "{}: needs nothing?", rule.id);
+    }
+}
+
+#[test]
+fn findings_name_a_remedy() {
+    for cases in all_cases() {
+        for case in cases.cases.iter().filter(|c| c.expect == Outcome::Finding) {
+            let result = result(&facts(case), &cases.rule);
+            assert!(!result.remedy.is_empty(), "{}: {}", cases.rule, case.name);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_concluded_from_nothing() {
+    let nowhere = [
+        Place::NoServer,
+        Place::Here("x".into()),
+        Place::Elsewhere("far".into()),
+    ];
+    for place in nowhere {
+        let facts = Facts {
+            place,
+            ..Facts::empty("nothing")
+        };
+        for result in check::check(&facts).results {
+            assert!(
+                matches!(
+                    result.outcome,
+                    Outcome::CouldNotSee | Outcome::NotApplicable
+                ),
+                "{}: {:?} {}",
+                result.id,
+                result.outcome,
+                result.saw
+            );
+            assert!(!result.saw.is_empty(), "{}: no reason", result.id);
+        }
+    }
+}
+
+/// A remote server: whatever this machine is like must not be held against it.
+#[test]
+fn the_host_is_not_held_against_a_server_elsewhere() {
+    for (name, facts) in all_recorded() {
+        let remote = Facts {
+            place: Place::Elsewhere("it is on another machine".into()),
+            ..facts.clone()
+        };
+        let without_host = Facts {
+            host: BTreeMap::new(),
+            process: BTreeMap::new(),
+            ..remote.clone()
+        };
+        assert_eq!(
+            check::check(&remote),
+            check::check(&without_host),
+            "{name}: something was read of the host"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Foreign and damaged facts are judged or set aside; nothing panics.
+    #[test]
+    fn damaged_facts_are_survived(
+        picks in prop::collection::vec((0usize..400, "(\\PC{0,40}|[0-9]{1,25}|-?[0-9]+ [0-9]+|\\[\\{\"sessions\":null,\"n\":-1e308\\}\\])"), 1..12)
+    ) {
+        let mut facts = recorded("debian12-pg15");
+        for (pick, text) in picks {
+            let readings: Vec<&mut Reading> = facts
+                .host
+                .values_mut()
+                .chain(facts.server.values_mut())
+                .chain(facts.process.values_mut())
+                .collect();
+            let count = readings.len();
+            if let Some(reading) = readings.into_iter().nth(pick % count) {
+                *reading = Reading::Text(text);
+            }
+        }
+        prop_assert_eq!(check::check(&facts).results.len(), RULES.len());
+    }
+}
+
+/// The pages in docs/ are the registry's; `make docs` writes them.
+#[test]
+fn the_pages_in_docs_are_up_to_date() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    for (path, text) in check::docs::files() {
+        let found = fs::read_to_string(docs.join(&path)).unwrap_or_default();
+        assert!(
+            found == text,
+            "docs/{path} is not what the rules say: make docs"
+        );
+    }
+    for entry in fs::read_dir(docs.join("rules")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let id = name.strip_suffix(".md").unwrap_or(&name);
+        assert!(
+            id == "README" || check::find(id).is_some(),
+            "docs/rules/{name} has no rule: remove it"
+        );
+    }
+}

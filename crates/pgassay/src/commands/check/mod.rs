@@ -1,0 +1,234 @@
+//! `pgassay check` and `pgassay collect`: the audit, and the facts for it.
+
+pub mod gather;
+mod process;
+mod questions;
+mod redact;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use pgassay_analysis::check::{self, CheckReport, FACTS_SCHEMA, Facts, Severity, docs};
+
+use super::progress::Progress;
+use super::subject::{Subject, explain};
+use crate::cli::check::{CheckArgs, CollectArgs, LookArgs};
+use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::report::{self, TextStyle};
+use crate::stop::Stop;
+use crate::store::replace_file;
+use crate::target::TargetSpec;
+use crate::terminal::Terminal;
+
+/// Larger files are no facts: those of a large machine take under 2 MiB.
+const LARGEST_FILE: u64 = 64 << 20;
+
+/// Audits, and says what was found.
+///
+/// # Errors
+/// Where the command line is wrong, a file is damaged, or the target can't be had.
+pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
+    if args.list {
+        terminal.print(&list())?;
+        return Ok(Exit::Done);
+    }
+    if let Some(id) = &args.explain {
+        terminal.print(&docs::page(find(id)?))?;
+        return Ok(Exit::Done);
+    }
+    for id in &args.only {
+        find(id)?;
+    }
+    let all = facts(&args.look, terminal, stop)?;
+    if args.html.is_some() && all.len() > 1 {
+        bail!(
+            Failure::usage("--html shows one host or server")
+                .with_remedy("name one file of collected facts")
+        );
+    }
+    let mut gravest: Option<Severity> = None;
+    for (n, facts) in all.iter().enumerate() {
+        let mut report = check::check(facts);
+        if !args.only.is_empty() {
+            report.keep(|rule| args.only.iter().any(|id| id == rule));
+        }
+        gravest = gravest.max(report.gravest());
+        let text = if args.json {
+            json(&report, all.len() > 1)?
+        } else {
+            let style = TextStyle {
+                width: terminal.width,
+                color: terminal.colour,
+                unicode: true,
+            };
+            let between = if n > 0 { "\n" } else { "" };
+            format!(
+                "{between}{}",
+                report::check::text(&report, args.all, &style)
+            )
+        };
+        terminal.print(&text)?;
+        if let Some(path) = &args.html {
+            replace_file(path, report::check::html(&report).as_bytes())?;
+            terminal.announce(&format!("written: {}", path.display()));
+        }
+    }
+    Ok(match (args.fail_on, gravest) {
+        (Some(level), Some(found)) if found >= level.into() => Exit::Found,
+        _ => Exit::Done,
+    })
+}
+
+/// Writes the facts into one file.
+///
+/// # Errors
+/// Like [`check`].
+pub fn collect(args: &CollectArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
+    let facts = facts(&args.look, terminal, stop)?;
+    let [facts] = facts.as_slice() else {
+        bail!(Failure::usage(
+            "there is one file to write, and several were named"
+        ));
+    };
+    let text = serde_json::to_string_pretty(facts).context("cannot serialize")? + "\n";
+    match &args.output {
+        None => terminal.print(&text)?,
+        Some(path) => {
+            replace_file(path, text.as_bytes())?;
+            terminal.announce(&format!(
+                "written: {} ({} KiB); pgassay check reads it",
+                path.display(),
+                text.len() / 1024
+            ));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// What was named: recorded facts, this host, or a server.
+fn facts(look: &LookArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Vec<Facts>> {
+    if look.host {
+        return Ok(vec![gather::host_only()]);
+    }
+    if let Some(target) = &look.target
+        && let Some(recorded) = recorded(Path::new(target))?
+    {
+        return Ok(recorded);
+    }
+    let spec: TargetSpec = look
+        .target
+        .as_deref()
+        .unwrap_or("temp")
+        .parse()
+        .map_err(explain)?;
+    let machine = pgassay_analysis::host::summarise(&host::facts(None));
+    let progress = Progress::new(terminal, 100);
+    progress.say(match spec.is_launched() {
+        true => "making and starting a throw-away PostgreSQL",
+        false => "connecting",
+    });
+    let memory = machine.usable_memory_bytes().unwrap_or(1 << 30);
+    let opened = Subject::open(&spec, &look.target_args(), memory, 0, stop);
+    progress.clear();
+    let mut subject = opened?;
+    terminal.announce(&format!("server: {}", subject.shown));
+    Ok(vec![gather::of(&mut subject)])
+}
+
+/// The facts in a file, or in the files of a directory; none where the path is
+/// neither, so that it is a target.
+fn recorded(path: &Path) -> anyhow::Result<Option<Vec<Facts>>> {
+    if path.is_file() {
+        return Ok(Some(vec![read(path)?]));
+    }
+    if !path.is_dir() {
+        return Ok(None);
+    }
+    let mut files: Vec<PathBuf> = fs::read_dir(path)
+        .with_context(|| format!("cannot read {}", path.display()))?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|file| file.extension().is_some_and(|e| e == "json") && is_facts(file))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Ok(None);
+    }
+    files
+        .iter()
+        .map(|file| read(file))
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
+/// Whether a file begins as collected facts do.
+fn is_facts(path: &Path) -> bool {
+    use std::io::Read as _;
+    let mut start = Vec::new();
+    let read = fs::File::open(path).and_then(|f| f.take(256).read_to_end(&mut start));
+    read.is_ok() && String::from_utf8_lossy(&start).contains("\"pgassay/facts/")
+}
+
+fn read(path: &Path) -> anyhow::Result<Facts> {
+    let shown = path.display();
+    let length = fs::metadata(path)
+        .with_context(|| format!("cannot read {shown}"))?
+        .len();
+    if length > LARGEST_FILE {
+        bail!(Failure::usage(format!(
+            "{shown} is no file of collected facts: it has {} MiB",
+            length >> 20
+        )));
+    }
+    let text = fs::read(path).map_err(|e| Failure::usage(format!("cannot read {shown}: {e}")))?;
+    let facts: Facts = serde_json::from_slice(&text).map_err(|e| {
+        Failure::usage(format!("{shown} is no file of collected facts: {e}"))
+            .with_remedy("pgassay collect --output FILE writes one")
+    })?;
+    if facts.schema != FACTS_SCHEMA {
+        bail!(
+            Failure::usage(format!(
+                "{shown} holds {}; this pgassay reads {FACTS_SCHEMA}",
+                facts.schema
+            ))
+            .with_remedy("use the pgassay that wrote it, or a newer one")
+        );
+    }
+    Ok(facts)
+}
+
+fn find(id: &str) -> anyhow::Result<&'static check::Rule> {
+    match check::find(id) {
+        Some(rule) => Ok(rule),
+        None => bail!(
+            Failure::usage(format!("{id}: there is no such rule"))
+                .with_remedy("pgassay check --list names them")
+        ),
+    }
+}
+
+fn list() -> String {
+    let mut text = String::new();
+    let mut family = None;
+    for rule in docs::in_families() {
+        if family != Some(rule.family) {
+            let between = if family.is_some() { "\n" } else { "" };
+            let _ = writeln!(text, "{between}{}", rule.family.title());
+            family = Some(rule.family);
+        }
+        let _ = writeln!(text, "  {:<28} {}", rule.id, rule.title);
+    }
+    text
+}
+
+fn json(report: &CheckReport, in_a_line: bool) -> anyhow::Result<String> {
+    let text = if in_a_line {
+        serde_json::to_string(report)
+    } else {
+        serde_json::to_string_pretty(report)
+    };
+    Ok(text.context("cannot serialize")? + "\n")
+}

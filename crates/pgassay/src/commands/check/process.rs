@@ -1,0 +1,169 @@
+//! What /proc tells of the server's processes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+
+use pgassay_analysis::record::Reading;
+
+/// Mappings smaller than this are not the server's main shared memory.
+const SHARED_AT_LEAST_KB: u64 = 1024;
+
+/// Reads what rules look at; what can't be read says why. Processes may vanish
+/// while they are read: those are left out.
+pub fn read(postmaster: u32, processes: &[u32]) -> BTreeMap<String, Reading> {
+    let mut facts = BTreeMap::new();
+    let mut put = |name: &str, reading| facts.insert(name.to_owned(), reading);
+    put("status", file(&format!("/proc/{postmaster}/status")));
+    put("cgroup", file(&format!("/proc/{postmaster}/cgroup")));
+    put(
+        "executable",
+        match fs::read_link(format!("/proc/{postmaster}/exe")) {
+            Ok(path) => Reading::Text(path.display().to_string()),
+            Err(e) => Reading::Unavailable(format!("/proc/{postmaster}/exe: {e}")),
+        },
+    );
+    put(
+        "smaps of shared memory",
+        match file(&format!("/proc/{postmaster}/smaps")) {
+            Reading::Text(text) => match shared_entries(&text) {
+                entries if entries.is_empty() => {
+                    Reading::Unavailable("the server has no large shared mapping".into())
+                }
+                entries => Reading::Text(entries),
+            },
+            unavailable => unavailable,
+        },
+    );
+    put(
+        "numa_maps of shared memory",
+        match file(&format!("/proc/{postmaster}/numa_maps")) {
+            Reading::Text(text) => Reading::Text(shared_lines(&text)),
+            unavailable => unavailable,
+        },
+    );
+    for field in ["VmPTE", "VmSwap"] {
+        put(
+            &format!("{field} of the processes"),
+            of_each(processes, field),
+        );
+    }
+    facts
+}
+
+fn file(path: &str) -> Reading {
+    match fs::read(path) {
+        Ok(bytes) => Reading::Text(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(e) => Reading::Unavailable(format!("{path}: {e}")),
+    }
+}
+
+/// The entries of /proc/PID/smaps (proc(5)) that are shared and large.
+fn shared_entries(smaps: &str) -> String {
+    let mut kept = String::new();
+    let mut entry: Vec<&str> = Vec::new();
+    let mut flush = |entry: &mut Vec<&str>| {
+        let size = entry
+            .iter()
+            .find_map(|l| l.strip_prefix("Size:")?.split_whitespace().next())
+            .and_then(|n| n.parse::<u64>().ok())
+            .unwrap_or(0);
+        let shared = entry
+            .first()
+            .and_then(|head| head.split(' ').nth(1))
+            .is_some_and(|permissions| permissions.contains('s'));
+        if shared && size >= SHARED_AT_LEAST_KB {
+            for line in entry.iter() {
+                let _ = writeln!(kept, "{line}");
+            }
+        }
+        entry.clear();
+    };
+    for line in smaps.lines() {
+        // A head is `start-end perms offset dev inode path`; all else is `Name: value`.
+        let is_head = line
+            .split(' ')
+            .next()
+            .is_some_and(|w| w.contains('-') && !w.ends_with(':'));
+        if is_head {
+            flush(&mut entry);
+        }
+        entry.push(line);
+    }
+    flush(&mut entry);
+    kept
+}
+
+/// The lines of /proc/PID/numa_maps (Documentation/filesystems/proc.rst) of mappings
+/// that PostgreSQL's main shared memory can be.
+fn shared_lines(numa_maps: &str) -> String {
+    let lines: Vec<&str> = numa_maps
+        .lines()
+        .filter(|line| {
+            line.contains("/dev/zero") || line.contains("/anon_hugepage") || line.contains("/SYSV")
+        })
+        .collect();
+    lines.join("\n")
+}
+
+/// `PID kB` for each process that has the field in its status.
+fn of_each(processes: &[u32], field: &str) -> Reading {
+    let mut text = String::new();
+    let mut failure = "the server has no process".to_owned();
+    for pid in processes {
+        match fs::read_to_string(format!("/proc/{pid}/status")) {
+            Ok(status) => {
+                let kilobytes = status.lines().find_map(|line| {
+                    let value = line.strip_prefix(field)?.strip_prefix(':')?;
+                    value.split_whitespace().next()
+                });
+                if let Some(kilobytes) = kilobytes {
+                    let _ = writeln!(text, "{pid} {kilobytes}");
+                }
+            }
+            Err(e) => failure = format!("/proc/{pid}/status: {e}"),
+        }
+    }
+    if text.is_empty() {
+        Reading::Unavailable(failure)
+    } else {
+        Reading::Text(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shared_mapping_is_found_and_the_others_are_not() {
+        let smaps = "\
+55d0c0000000-55d0c0600000 r-xp 00010000 fe:00 42    /usr/lib/postgresql/15/bin/postgres
+Size:               6080 kB
+KernelPageSize:        4 kB
+7f0000000000-7f0009000000 rw-s 00000000 00:01 7     /dev/zero (deleted)
+Size:             147456 kB
+KernelPageSize:        4 kB
+VmFlags: rd wr sh mr mw me ms sd
+7f0010000000-7f0010001000 rw-s 00000000 00:01 8     /dev/shm/PostgreSQL.1
+Size:                  4 kB
+";
+        let kept = shared_entries(smaps);
+        assert!(kept.starts_with("7f0000000000-"), "{kept}");
+        assert_eq!(kept.lines().count(), 4);
+        assert_eq!(shared_entries(""), "");
+    }
+
+    #[test]
+    fn a_vanished_process_is_left_out() {
+        let own = std::process::id();
+        let facts = read(own, &[own, u32::MAX]);
+        let pte = facts["VmPTE of the processes"].text().unwrap();
+        assert_eq!(pte.lines().count(), 1, "{pte}");
+        let none = read(u32::MAX, &[u32::MAX]);
+        assert!(
+            none.values().all(|r| r.text().is_none()),
+            "a process that is not there has no facts: {none:?}"
+        );
+    }
+}

@@ -1,0 +1,232 @@
+//! What the server is asked: plain SQL that any version from 9.6 on answers, each
+//! question on its own, so that one that is refused costs no other.
+//!
+//! Answers come as JSON rows under the view's own column names, which differ by
+//! version; the rules pick what they know.
+
+use std::collections::BTreeMap;
+
+use pgassay_analysis::record::Reading;
+
+use crate::pg::{QueryError, Session};
+
+/// A question to the server.
+struct Question {
+    /// Its name in the facts.
+    id: &'static str,
+    /// The first version, as `server_version_num`, that is asked in these words.
+    from: u32,
+    /// The first version that is not asked so any more.
+    until: u32,
+    /// A statement that returns rows.
+    sql: &'static str,
+}
+
+const ANY: u32 = u32::MAX;
+
+/// All questions. Of two with one id the version decides.
+const QUESTIONS: &[Question] = &[
+    Question {
+        id: "role",
+        from: 0,
+        until: ANY,
+        sql: "SELECT current_setting('is_superuser') = 'on' AS superuser, \
+              EXISTS (SELECT FROM pg_roles WHERE rolname = 'pg_monitor' \
+                      AND pg_has_role(oid, 'usage')) AS monitor, \
+              pg_is_in_recovery() AS in_recovery, \
+              extract(epoch FROM now() - pg_postmaster_start_time()) AS uptime_s",
+    },
+    Question {
+        id: "sessions",
+        from: 100_000,
+        until: ANY,
+        sql: "SELECT coalesce(state, '') AS state, coalesce(backend_type, '') AS backend_type, \
+              count(*) AS sessions, \
+              max(extract(epoch FROM clock_timestamp() - xact_start)) AS oldest_transaction_s, \
+              max(extract(epoch FROM clock_timestamp() - state_change)) AS oldest_change_s \
+              FROM pg_stat_activity WHERE pid <> pg_backend_pid() GROUP BY 1, 2",
+    },
+    Question {
+        id: "sessions",
+        from: 0,
+        until: 100_000,
+        sql: "SELECT coalesce(state, '') AS state, 'client backend' AS backend_type, \
+              count(*) AS sessions, \
+              max(extract(epoch FROM clock_timestamp() - xact_start)) AS oldest_transaction_s, \
+              max(extract(epoch FROM clock_timestamp() - state_change)) AS oldest_change_s \
+              FROM pg_stat_activity WHERE pid <> pg_backend_pid() GROUP BY 1",
+    },
+    Question {
+        id: "databases",
+        from: 0,
+        until: ANY,
+        sql: "SELECT sum(numbackends) AS backends, sum(blks_hit) AS blks_hit, \
+              sum(blks_read) AS blks_read, sum(xact_commit) AS commits, \
+              sum(tup_returned) AS tup_returned, \
+              sum(tup_inserted + tup_updated + tup_deleted) AS tup_written, \
+              sum(temp_bytes) AS temp_bytes, \
+              extract(epoch FROM now() - min(stats_reset)) AS since_reset_s \
+              FROM pg_stat_database",
+    },
+    Question {
+        id: "size",
+        from: 0,
+        until: ANY,
+        sql: "SELECT sum(pg_database_size(oid)) AS bytes FROM pg_database \
+              WHERE has_database_privilege(oid, 'connect')",
+    },
+    Question {
+        id: "bgwriter",
+        from: 0,
+        until: ANY,
+        sql: "SELECT * FROM pg_stat_bgwriter",
+    },
+    Question {
+        id: "checkpointer",
+        from: 170_000,
+        until: ANY,
+        sql: "SELECT * FROM pg_stat_checkpointer",
+    },
+    Question {
+        id: "wal",
+        from: 140_000,
+        until: ANY,
+        sql: "SELECT * FROM pg_stat_wal",
+    },
+    Question {
+        id: "io",
+        from: 160_000,
+        until: ANY,
+        sql: "SELECT * FROM pg_stat_io",
+    },
+    Question {
+        id: "jit",
+        from: 110_000,
+        until: ANY,
+        sql: "SELECT pg_jit_available() AS available",
+    },
+    Question {
+        id: "build",
+        from: 0,
+        until: ANY,
+        sql: "SELECT name, setting FROM pg_config",
+    },
+    Question {
+        id: "extensions",
+        from: 0,
+        until: ANY,
+        sql: "SELECT extname AS name, extversion AS version FROM pg_extension",
+    },
+    Question {
+        id: "relation locks",
+        from: 0,
+        until: ANY,
+        sql: "SELECT count(*) FILTER (WHERE fastpath) AS fast, \
+              count(*) FILTER (WHERE NOT fastpath) AS shared, \
+              count(DISTINCT pid) FILTER (WHERE NOT fastpath) AS backends \
+              FROM pg_locks WHERE locktype = 'relation' AND granted \
+              AND mode IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock') \
+              AND pid <> pg_backend_pid()",
+    },
+];
+
+/// The settings without those that may hold a secret: their value is left out.
+const SETTINGS: &str = "SELECT name, CASE WHEN name ~ \
+     '(conninfo|password|passphrase|secret|token|command|key)' THEN NULL ELSE setting END \
+     AS setting, unit, source, pending_restart FROM pg_settings";
+
+/// Puts all questions. A broken connection ends it; what was answered stays.
+pub fn ask(session: &mut Session) -> BTreeMap<String, Reading> {
+    let mut answers = BTreeMap::new();
+    let version = match session.value("SELECT pg_catalog.version()") {
+        Ok(Some(text)) => Reading::Text(text),
+        Ok(None) => Reading::Unavailable("version() is null".into()),
+        Err(e) => Reading::Unavailable(e.to_string()),
+    };
+    answers.insert("version".to_owned(), version);
+    let number: u32 = match session.value("SHOW server_version_num") {
+        Ok(Some(text)) => text.parse().unwrap_or(0),
+        _ => 0,
+    };
+    answers.insert("settings".to_owned(), answer(session, SETTINGS));
+    for question in QUESTIONS {
+        let reading = if (question.from..question.until).contains(&number) {
+            answer(session, question.sql)
+        } else if answers.contains_key(question.id)
+            || QUESTIONS
+                .iter()
+                .any(|q| q.id == question.id && (q.from..q.until).contains(&number))
+        {
+            continue;
+        } else {
+            Reading::Unavailable(format!(
+                "this version has no such view (it came with {})",
+                question.from / 10_000
+            ))
+        };
+        answers.insert(question.id.to_owned(), reading);
+    }
+    answers.insert("statements".to_owned(), statements(session));
+    answers
+}
+
+/// Sums over pg_stat_statements, where the database has it. Texts of statements
+/// are not read.
+fn statements(session: &mut Session) -> Reading {
+    let schema = session.value(
+        "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e \
+         JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace \
+         WHERE e.extname = 'pg_stat_statements'",
+    );
+    match schema {
+        Ok(Some(schema)) => answer(
+            session,
+            // Columns differ by the extension's version; those that it lacks come as null.
+            &format!(
+                "SELECT sum(calls) AS calls, \
+                 sum(coalesce((j->>'total_exec_time')::float8, (j->>'total_time')::float8)) \
+                     AS execution_ms, \
+                 sum((j->>'jit_functions')::float8) AS jit_functions, \
+                 sum((j->>'jit_generation_time')::float8 + (j->>'jit_inlining_time')::float8 \
+                     + (j->>'jit_optimization_time')::float8 + (j->>'jit_emission_time')::float8) \
+                     AS jit_ms \
+                 FROM (SELECT calls, pg_catalog.to_jsonb(s) AS j \
+                       FROM {schema}.pg_stat_statements(false) s) s"
+            ),
+        ),
+        Ok(None) => Reading::Unavailable(
+            "the extension pg_stat_statements is not in this database".to_owned(),
+        ),
+        Err(e) => Reading::Unavailable(e.to_string()),
+    }
+}
+
+/// The rows of a statement as a JSON array. The settings hold for the transaction
+/// only, so that a pooler's other clients never see them.
+fn answer(session: &mut Session, sql: &str) -> Reading {
+    let wrapped = format!(
+        "BEGIN READ ONLY; \
+         SET LOCAL search_path = pg_catalog; \
+         SET LOCAL statement_timeout = 1000; \
+         SET LOCAL lock_timeout = 200; \
+         SELECT coalesce(json_agg(row_to_json(q)), '[]') FROM ({sql}) q; \
+         COMMIT"
+    );
+    match session.query(&wrapped) {
+        Ok(results) => {
+            let value = results
+                .into_iter()
+                .find_map(|result| result.rows.into_iter().next()?.into_iter().next()?);
+            value.map_or_else(
+                || Reading::Unavailable("the server answered nothing".to_owned()),
+                Reading::Text,
+            )
+        }
+        Err(error) => {
+            if matches!(error, QueryError::Server(_)) {
+                let _ = session.execute("ROLLBACK");
+            }
+            Reading::Unavailable(error.to_string())
+        }
+    }
+}

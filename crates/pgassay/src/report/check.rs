@@ -1,0 +1,157 @@
+//! The report of `pgassay check`, in every format.
+
+use pgassay_analysis::check::{CheckReport, Outcome, Place, Severity};
+
+use super::document::{Block, Depth, Document, Fact, Section};
+use super::sections::{findings, machine};
+use super::{TextStyle, number};
+
+/// For a terminal; `all` shows more than findings.
+pub fn text(report: &CheckReport, all: bool, style: &TextStyle) -> String {
+    super::text::render(&document(report, all, true), style)
+}
+
+/// One self-contained HTML file, with everything.
+pub fn html(report: &CheckReport) -> String {
+    super::html::render(&document(report, true, false))
+}
+
+/// `headings` for formats that leave out those of sections.
+fn document(report: &CheckReport, all: bool, headings: bool) -> Document {
+    let mut sections = vec![subject(report)];
+    sections.extend(findings::section_of(report));
+    let depth = if all { Depth::Summary } else { Depth::Evidence };
+    sections.extend(rest(report, depth, headings));
+    Document {
+        title: title(report),
+        provenance: format!(
+            "Looked at {} UTC by pgassay {}",
+            report
+                .collected
+                .get(..19)
+                .unwrap_or(&report.collected)
+                .replace('T', " "),
+            report.pgassay_version
+        ),
+        alarms: alarms(report),
+        headline: headline(report),
+        sections,
+        notes: Vec::new(),
+    }
+}
+
+fn title(report: &CheckReport) -> String {
+    match (&report.server.version, &report.place) {
+        (Some(version), _) => {
+            let words: Vec<&str> = version.split_whitespace().take(2).collect();
+            format!("Check of {}", words.join(" "))
+        }
+        (None, Place::NoServer) => "Check of this host".to_owned(),
+        (None, _) => format!("Check of {}", report.target),
+    }
+}
+
+/// What was not looked at heads the report.
+fn alarms(report: &CheckReport) -> Vec<String> {
+    match &report.place {
+        Place::Elsewhere(why) => vec![format!(
+            "The server's host was not looked at ({why}): only what SQL can see was judged. \
+             Run pgassay check on the server's machine, over its Unix socket, to judge the rest."
+        )],
+        _ => Vec::new(),
+    }
+}
+
+/// What holds the server back, in two or three sentences.
+fn headline(report: &CheckReport) -> Vec<String> {
+    let counts = &report.counts;
+    let grave: Vec<_> = report
+        .findings()
+        .filter(|f| f.severity >= Some(Severity::Medium))
+        .collect();
+    let mut sentences = match (grave.as_slice(), counts.findings) {
+        ([], 0) => vec!["No rule found anything that holds this server back.".to_owned()],
+        ([], n) => vec![format!("{} of little weight.", counted(n, "finding"))],
+        ([first, ..], n) => vec![
+            first.saw.clone(),
+            format!(
+                "{}, {} of them of weight.",
+                counted(n, "finding"),
+                grave.len()
+            ),
+        ],
+    };
+    sentences.push(format!(
+        "{} passed, {} did not apply, {} could not be seen.",
+        counted(counts.passed, "rule"),
+        counts.not_applicable,
+        counts.could_not_see
+    ));
+    sentences
+}
+
+fn subject(report: &CheckReport) -> Section {
+    let mut facts = Vec::new();
+    if report.place != Place::NoServer {
+        let version = report.server.version.as_deref().unwrap_or("not to be seen");
+        let version = version.split(" on ").next().unwrap_or(version);
+        let mut server = version.to_owned();
+        if let Some(bytes) = report.server.shared_buffers_bytes {
+            server += &format!(", shared_buffers {}", number::bytes(bytes));
+        }
+        facts.push(Fact::new("server", server).remark(report.target.clone()));
+    }
+    if !matches!(report.place, Place::Elsewhere(_)) {
+        facts.push(Fact::new("machine", machine(&report.host)));
+    }
+    Section {
+        id: "subject",
+        title: "What was looked at",
+        depth: Depth::Summary,
+        blocks: vec![Block::Facts(facts)],
+    }
+}
+
+/// The rules without findings, each kind apart.
+fn rest(report: &CheckReport, depth: Depth, headings: bool) -> Vec<Section> {
+    let kinds = [
+        (Outcome::CouldNotSee, "unseen", "What could not be seen"),
+        (Outcome::Passed, "passed", "What passed"),
+        (
+            Outcome::NotApplicable,
+            "not-applicable",
+            "What does not apply",
+        ),
+    ];
+    kinds
+        .into_iter()
+        .filter_map(|(outcome, id, title)| {
+            let facts: Vec<Fact> = report
+                .of(outcome)
+                .map(|r| Fact::new(&r.id, &r.saw))
+                .collect();
+            if facts.is_empty() {
+                return None;
+            }
+            let mut blocks = Vec::new();
+            if headings {
+                blocks.push(Block::Heading(title.to_owned()));
+            }
+            blocks.push(Block::Facts(facts));
+            Some(Section {
+                id,
+                title,
+                depth,
+                blocks,
+            })
+        })
+        .collect()
+}
+
+/// `1 finding`, `2 findings`.
+fn counted(count: u32, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        n => format!("{n} {one}s"),
+    }
+}
