@@ -11,6 +11,7 @@ use crate::host::HostSummary;
 use crate::plan::{Plan, Point};
 use crate::primitives::{Compiled, PrimitiveAnalysis};
 use crate::record::{EndState, Origin};
+use crate::scattered::{ScatteredPlan, VariantAnalysis};
 use crate::server::Setting;
 use crate::stats::Estimate;
 use crate::storage::Storage;
@@ -43,8 +44,22 @@ pub struct Analysis {
     /// The audit of host and server, where one was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckReport>,
+    /// Scattered reads, where they were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scattered_read: Option<ScatteredAnalysis>,
     /// What qualifies the run as a whole.
     pub warnings: Vec<Warning>,
+}
+
+/// Scattered reads: the table, and each way of reading it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScatteredAnalysis {
+    /// What was read and how.
+    pub plan: ScatteredPlan,
+    /// The ways of reading that were measured.
+    pub variants: Vec<VariantAnalysis>,
+    /// What lies under the data directory.
+    pub storage: Option<Storage>,
 }
 
 /// A run's identity and how it went.

@@ -20,6 +20,7 @@ pub mod primitives;
 pub mod profile;
 pub mod record;
 pub mod samples;
+pub mod scattered;
 pub mod server;
 pub mod stats;
 pub mod storage;

@@ -13,6 +13,7 @@ use crate::check::Facts;
 use crate::compare::plan::{ArmFacts, ComparisonPlan};
 use crate::plan::{Plan, Slice};
 use crate::primitives::{PrimitiveTrial, PrimitivesPlan};
+use crate::scattered::{ScatteredPlan, ScatteredTrial};
 use crate::storage::Storage;
 use crate::warning::Warning;
 
@@ -298,6 +299,10 @@ pub struct RecordedRun {
     pub primitives_plan: Option<PrimitivesPlan>,
     /// All whole lines of `primitives.jsonl`.
     pub primitives: Vec<PrimitiveTrial>,
+    /// `facts/scattered-read.json`, where scattered reads were measured.
+    pub scattered_plan: Option<ScatteredPlan>,
+    /// All whole lines of `scattered.jsonl`.
+    pub scattered: Vec<ScatteredTrial>,
     /// All whole lines of `events.jsonl`.
     pub events: Vec<Event>,
     /// `end.json`, or none.

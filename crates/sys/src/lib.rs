@@ -8,3 +8,4 @@ pub mod arguments;
 pub mod bound;
 pub mod cpuid;
 pub mod map;
+pub mod resident;

@@ -10,13 +10,14 @@ use pgassay_inspect::cpu::{self, Features, Verdict};
 use pgassay_inspect::{Binary, ProcessFacts};
 
 use crate::analysis::{
-    Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ServerSummary,
+    Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ScatteredAnalysis, ServerSummary,
 };
 use crate::check::{self, CheckReport, Place};
 use crate::host::{self, HostSummary};
 use crate::primitives;
 use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts};
 use crate::samples;
+use crate::scattered;
 use crate::server;
 use crate::warning::Warning;
 
@@ -52,6 +53,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
             .unwrap_or_default(),
         primitives_compiled: primitives_plan.map(|plan| plan.compiled.clone()),
         check: audit(run),
+        scattered_read: scattered(run),
         schema: SCHEMA.to_owned(),
         headline: Vec::new(),
         warnings: warnings(run, &info, &arms, &skipped),
@@ -87,6 +89,17 @@ fn audit(run: &RecordedRun) -> Option<CheckReport> {
     Some(check::check(&facts))
 }
 
+/// The scattered reads of a run, where one was recorded.
+fn scattered(run: &RecordedRun) -> Option<ScatteredAnalysis> {
+    let plan = run.scattered_plan.as_ref()?;
+    let storage = run.storage.get(&0);
+    Some(ScatteredAnalysis {
+        plan: plan.clone(),
+        variants: scattered::analyse(plan, &run.scattered, storage),
+        storage: storage.cloned(),
+    })
+}
+
 fn run_info(run: &RecordedRun) -> RunInfo {
     let header = &run.header;
     let plan = &header.plan;
@@ -110,11 +123,16 @@ fn run_info(run: &RecordedRun) -> RunInfo {
         reason,
         elapsed_seconds: run.end.as_ref().map(|end| end.elapsed_seconds),
         trials_measured: (run.trials.iter().filter(|t| t.cut_short.is_none()).count()
-            + run.primitives.len()) as u32,
+            + run.primitives.len()
+            + run.scattered.iter().filter(|t| t.cold).count()) as u32,
         trials_planned: (plan.arms.len() * plan.points.len()) as u32 * plan.trials
             + run.primitives_plan.as_ref().map_or(0, |primitives| {
                 (primitives.variants.len() * primitives.sessions.len()) as u32 * primitives.trials
-            }),
+            })
+            + run
+                .scattered_plan
+                .as_ref()
+                .map_or(0, |plan| plan.variants.len() as u32 * plan.trials),
         max_rss_bytes: run
             .end
             .as_ref()

@@ -6,6 +6,7 @@
 
 pub mod arena;
 pub mod primitives;
+pub mod scattered_read;
 
 use std::collections::BTreeSet;
 use std::collections::HashSet;

@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use super::clients::ClientList;
 use super::diagnose::DiagnoseArgs;
+use super::io::IoArgs;
 use super::load::LoadArgs;
 use crate::terminal::Verbosity;
 
@@ -187,13 +188,14 @@ Examples:
   pgassay run tpcb-like 'service=staging' --load      in a schema of its own
   pgassay run primitives               spinlock, LWLock, buffer pin and snapshot over sessions
   pgassay run lwlock --clients 1..64*2 one of them, inside the server
+  pgassay run scattered-read           what the kernel reads for scattered blocks
   pgassay run --resume last            the trials that are missing
   pgassay run --repeat last            the same plan again, also where its files are gone")]
 pub struct RunArgs {
     /// The workload. pgbench's: select-only, simple-update, tpcb-like, or FILE.sql[@weight]. Ours:
     /// aggregate, partitioned, idle-beside, read-mostly, insert-queue, hot-row. Inside the server,
     /// each over sessions: primitives, spinlock, lwlock, buffer-hit, snapshot, wal-insert, atomics,
-    /// query-loop, plpgsql-loop
+    /// query-loop, plpgsql-loop. Where bytes come from: pgio, scattered-read
     #[arg(
         value_name = "WORKLOAD",
         default_value = "",
@@ -210,6 +212,9 @@ pub struct RunArgs {
     /// The trials.
     #[command(flatten)]
     pub measure: MeasureArgs,
+    /// Where the bytes come from.
+    #[command(flatten)]
+    pub io: IoArgs,
     /// Go on with an interrupted run: its plan, the trials that are missing
     #[arg(long, value_name = "RUN", conflicts_with_all = ["workload", "target", "clients", "time", "trials", "seed", "scale"])]
     pub resume: Option<String>,

@@ -5,6 +5,7 @@ pub mod check;
 pub mod clients;
 pub mod compare;
 pub mod diagnose;
+pub mod io;
 pub mod load;
 pub mod measure;
 

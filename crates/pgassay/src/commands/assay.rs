@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use anyhow::bail;
 use pgassay_analysis::record::RunHeader;
 
-use super::inside;
 use super::measure::{Again, Request, measure};
+use super::{bytes, inside};
 use crate::cli::args::{AssayArgs, GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure::Budget;
 use crate::exit::{Exit, Failure};
 use crate::stop::Stop;
 use crate::store::{self, catalogue};
 use crate::terminal::Terminal;
-use crate::workload::{self, inserver};
+use crate::workload::{self, inserver, scattered_read};
 
 /// Everything about one server.
 ///
@@ -70,6 +70,10 @@ pub fn run(
     if inserver::names().contains(&args.workload.as_str()) {
         return inside::run(args, global, terminal, stop);
     }
+    if args.workload == scattered_read::NAME {
+        return bytes::scattered_read::run(args, global, terminal, stop);
+    }
+    args.io.check(&args.workload)?;
     let mut target = args.target.clone();
     let again = match (&args.resume, &args.repeat) {
         (Some(name), _) => {

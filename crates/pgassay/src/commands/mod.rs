@@ -2,6 +2,7 @@
 
 pub mod alone;
 pub mod assay;
+pub mod bytes;
 pub mod check;
 pub mod compare;
 pub mod diagnose;

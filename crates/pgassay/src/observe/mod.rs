@@ -3,6 +3,8 @@
 //! A sampler is an entry of [`SAMPLERS`]; adding one is a function and a line,
 //! and its reading is interpreted by `pgassay_analysis::samples`.
 
+pub mod cache;
+pub mod follow;
 mod io;
 
 use std::collections::BTreeMap;

@@ -33,6 +33,8 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         arm_facts: Default::default(),
         primitives_plan: optional(dir, "facts/primitives.json", &mut damage),
         primitives: lines(&dir.join("primitives.jsonl"), &mut damage)?,
+        scattered_plan: optional(dir, "facts/scattered-read.json", &mut damage),
+        scattered: lines(&dir.join("scattered.jsonl"), &mut damage)?,
         end: optional(dir, "end.json", &mut damage),
         running: is_running(dir),
         damage: Vec::new(),

@@ -1,5 +1,7 @@
 //! Writing a run directory, so that whatever happens the lines before stay whole.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ pub struct RunWriter {
     trials: Lines,
     events: Lines,
     primitives: Lines,
+    others: BTreeMap<&'static str, Lines>,
     _lock: File,
 }
 
@@ -85,6 +88,7 @@ impl RunWriter {
             trials: Lines::open(&dir.join("trials.jsonl"))?,
             events: Lines::open(&dir.join("events.jsonl"))?,
             primitives: Lines::open(&dir.join("primitives.jsonl"))?,
+            others: BTreeMap::new(),
             _lock: lock,
             dir,
         })
@@ -119,6 +123,18 @@ impl RunWriter {
         self.primitives.append(trial)
     }
 
+    /// Appends a line to a file of a workload's own, such as `scattered.jsonl`.
+    ///
+    /// # Errors
+    /// Like [`Self::append_trial`].
+    pub fn append_line(&mut self, file: &'static str, line: &impl Serialize) -> anyhow::Result<()> {
+        match self.others.entry(file) {
+            Entry::Occupied(lines) => lines.into_mut(),
+            Entry::Vacant(place) => place.insert(Lines::open(&self.dir.join(file))?),
+        }
+        .append(line)
+    }
+
     /// Appends an event with the time of now.
     ///
     /// # Errors
@@ -145,6 +161,9 @@ impl RunWriter {
         self.trials.sync()?;
         self.events.sync()?;
         self.primitives.sync()?;
+        for lines in self.others.values_mut() {
+            lines.sync()?;
+        }
         self.write_json("end.json", end)
     }
 

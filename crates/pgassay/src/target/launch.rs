@@ -68,6 +68,8 @@ pub struct Cluster {
     installation: Installation,
     settings: Settings,
     account: Option<Account>,
+    options: LaunchOptions,
+    extra: Settings,
     leftovers: Vec<Leftover>,
 }
 
@@ -107,8 +109,40 @@ impl Cluster {
             installation: installation.clone(),
             settings,
             account,
+            options: options.clone(),
+            extra: Settings::default(),
             leftovers,
         })
+    }
+
+    /// Stops the server and starts it on the same data with `extra` settings
+    /// beside those that it was launched with; they replace earlier extra ones.
+    ///
+    /// # Errors
+    /// Where it does not end, or does not start with them: then no server runs
+    /// until a restart with others.
+    pub fn restart(&mut self, extra: &Settings) -> Result<(), TargetError> {
+        self.server.stop().map_err(|error| {
+            TargetError::place(self.home.data(), "the server does not end", &error)
+        })?;
+        let launcher = Launcher {
+            installation: &self.installation,
+            account: self.account.as_ref(),
+            home: &self.home,
+            options: &self.options,
+        };
+        let mut settings = self.settings.clone();
+        for (name, value) in extra.iter() {
+            settings.set(name, value);
+        }
+        self.server = launcher.start(&settings)?;
+        self.extra = extra.clone();
+        Ok(())
+    }
+
+    /// The settings of the last restart.
+    pub fn extra(&self) -> &Settings {
+        &self.extra
     }
 
     /// How to connect, as a conninfo; it holds no secret.

@@ -8,6 +8,7 @@ pub mod entry;
 pub mod guest;
 pub mod inserver;
 pub mod pgbench_tables;
+pub mod scattered_read;
 pub mod setup;
 
 use std::path::Path;

@@ -354,6 +354,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
                 server_commits: 9_877_001,
             }),
         }],
+        scattered_read: None,
         primitives: vec![],
         primitives_compiled: None,
         check: None,

@@ -27,7 +27,15 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
 pub fn in_short(analysis: &Analysis) -> String {
     let plan = &analysis.plan;
     let inside = plan.points.is_empty() && !analysis.primitives.is_empty();
-    let mut parts = if inside {
+    let mut parts = if let Some(scattered) = &analysis.scattered_read {
+        vec![format!(
+            "{}: {} of {} cold executions, in random order from seed {}",
+            plan.workload.name,
+            number::count(u64::from(analysis.run.trials_measured)),
+            number::count(u64::from(analysis.run.trials_planned)),
+            scattered.plan.seed
+        )]
+    } else if inside {
         in_short_inside(analysis)
     } else {
         in_short_load(analysis)

@@ -14,6 +14,7 @@ mod method;
 mod primitives;
 mod reads;
 mod results;
+mod scattered;
 mod server;
 mod summary;
 mod trials;
@@ -35,6 +36,7 @@ const SECTIONS: &[Make] = &[
     findings::section,
     results::section,
     primitives::section,
+    scattered::section,
     summary::section,
     latency::section,
     cpu::section,

@@ -1,0 +1,532 @@
+//! Read amplification and its causes, over the trials of each variant.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Explained, ScatteredPlan, ScatteredTrial, ScatteredVariant};
+use crate::record::Reading;
+use crate::stats::{Estimate, summarize, summarize_positive};
+use crate::storage::{Storage, figures};
+use crate::warning::Warning;
+
+/// A device that read this much more than it read for the server read for others.
+const OTHERS: f64 = 1.1;
+/// Blocks read and blocks wanted may differ by this share.
+const SAME_BLOCKS: f64 = 0.01;
+
+/// One way of reading, over its executions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VariantAnalysis {
+    /// Stable name.
+    pub id: String,
+    /// What is special about it.
+    pub title: String,
+    /// Settings in force for it, as `name=value`.
+    pub settings: Vec<String>,
+    /// How the table was read, by EXPLAIN.
+    pub scan: String,
+    /// Whether that is the node that was asked for; none where the planner chose.
+    pub plan_as_expected: Option<bool>,
+    /// Processes that took part beside the leader, the most of any execution.
+    pub workers: u64,
+    /// Blocks that the server asked the kernel for, the median of the cold executions.
+    pub blocks_read: u64,
+    /// Bytes that devices read over blocks read × block size.
+    pub amplification: Option<Estimate>,
+    /// The same for the server's processes alone, by /proc/PID/io.
+    pub processes_amplification: Option<Estimate>,
+    /// What the kernel's page size predicts without read-ahead.
+    pub predicted: f64,
+    /// The causes; none where the page cache can't be looked into.
+    pub shares: Option<Shares>,
+    /// Bytes left in the page cache over blocks read × block size.
+    pub cached: Option<Estimate>,
+    /// Requests that the device saw for each block read.
+    pub requests_per_block: Option<Estimate>,
+    /// Bytes of a device request on average.
+    pub request_bytes: Option<f64>,
+    /// Cold executions.
+    pub cold: Option<Cost>,
+    /// Executions with all that is needed in the page cache.
+    pub warm: Option<Cost>,
+    /// What qualifies it.
+    pub warnings: Vec<Warning>,
+}
+
+/// What an execution takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Milliseconds by EXPLAIN.
+    pub execution_ms: Estimate,
+}
+
+/// The causes of read amplification; they add up to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Shares {
+    /// The blocks themselves: 1, or less where some were in the page cache still.
+    pub blocks: f64,
+    /// The rest of the kernel's pages that hold them.
+    pub pages: f64,
+    /// Pages that hold none of them: read-ahead.
+    pub read_ahead: f64,
+    /// Read for the server and not found in the table's cache: metadata, other
+    /// files, pages dropped again.
+    pub rest: f64,
+    /// Read by the devices for other processes; 0 where these can't be told apart.
+    pub others: f64,
+}
+
+/// What the executions say, one entry a variant that has any.
+pub fn analyse(
+    plan: &ScatteredPlan,
+    trials: &[ScatteredTrial],
+    storage: Option<&Storage>,
+) -> Vec<VariantAnalysis> {
+    (0u32..)
+        .zip(&plan.variants)
+        .filter_map(|(index, variant)| {
+            let of = trials.iter().filter(|t| t.variant == index);
+            let executions: Vec<Execution> = of
+                .filter_map(|trial| Execution::read(plan, trial, storage))
+                .collect();
+            variant_analysis(variant, &executions)
+        })
+        .collect()
+}
+
+/// One execution with everything read out of it.
+struct Execution<'a> {
+    trial: &'a ScatteredTrial,
+    explained: Explained,
+    /// Blocks read × block size: what the server asked for.
+    asked: f64,
+    /// Bytes and requests of the devices.
+    device: Result<(f64, f64), String>,
+    processes: Option<f64>,
+    /// Bytes of the table that came into the page cache, and those of wanted pages.
+    grown: Option<(f64, f64)>,
+    /// Bytes of the table in the page cache afterwards.
+    cached: Option<f64>,
+    predicted: f64,
+}
+
+impl<'a> Execution<'a> {
+    fn read(
+        plan: &ScatteredPlan,
+        trial: &'a ScatteredTrial,
+        storage: Option<&Storage>,
+    ) -> Option<Self> {
+        let explained = Explained::parse(trial.explain.text()?)?;
+        let figures = figures(&trial.samples, storage, plan.block_size_bytes);
+        let page = plan.page_size_bytes as f64;
+        let (before, after) = (trial.cached_before.pages(), trial.cached_after.pages());
+        let wanted_bytes = (trial.wanted_blocks * plan.block_size_bytes).max(1) as f64;
+        Some(Self {
+            asked: (explained.read_blocks * plan.block_size_bytes) as f64,
+            device: match figures.device {
+                crate::storage::Seen::Seen(reads) => {
+                    Ok((reads.bytes as f64, reads.requests as f64))
+                }
+                crate::storage::Seen::Unavailable(why) => Err(why),
+            },
+            processes: trial
+                .processes_bytes
+                .text()
+                .and_then(|text| text.trim().parse().ok()),
+            grown: before
+                .zip(after)
+                .map(|((all, wanted), (all_after, wanted_after))| {
+                    (
+                        all_after.saturating_sub(all) as f64 * page,
+                        wanted_after.saturating_sub(wanted) as f64 * page,
+                    )
+                }),
+            cached: after.map(|(all, _)| all as f64 * page),
+            predicted: trial.wanted_pages as f64 * page / wanted_bytes,
+            explained,
+            trial,
+        })
+    }
+
+    /// The causes, as multiples of what was asked for.
+    fn shares(&self) -> Option<Shares> {
+        let (device, _) = *self.device.as_ref().ok()?;
+        let (all, wanted) = self.grown?;
+        if self.asked <= 0.0 {
+            return None;
+        }
+        let device = device / self.asked;
+        let server = self.processes.map_or(device, |bytes| bytes / self.asked);
+        let wanted = wanted / self.asked;
+        let read_ahead = all / self.asked - wanted;
+        // Direct reads pass the page cache: then the blocks are what was read.
+        let through_cache = all > 0.0;
+        let blocks = if through_cache {
+            wanted.min(1.0)
+        } else {
+            server.min(1.0)
+        };
+        let pages = (wanted - blocks).max(0.0);
+        Some(Shares {
+            blocks,
+            pages,
+            read_ahead,
+            rest: server - blocks - pages - read_ahead,
+            others: device - server,
+        })
+    }
+}
+
+fn variant_analysis(
+    variant: &ScatteredVariant,
+    executions: &[Execution],
+) -> Option<VariantAnalysis> {
+    let first = executions.first()?;
+    let cold: Vec<&Execution> = executions
+        .iter()
+        .filter(|e| e.trial.cold && e.asked > 0.0)
+        .collect();
+    let over = |value: &dyn Fn(&Execution) -> Option<f64>| -> Option<Estimate> {
+        let values: Vec<f64> = cold.iter().filter_map(|e| value(e)).collect();
+        let mut estimate = summarize(&values)?;
+        // Counts may well be the same in every trial.
+        estimate.warnings.retain(|w| w.id != "identical-values");
+        Some(estimate)
+    };
+    let amplification = over(&|e| Some(e.device.as_ref().ok()?.0 / e.asked));
+    let processes = over(&|e| Some(e.processes? / e.asked));
+    let (mut bytes, mut requests) = (0.0, 0.0);
+    for (b, r) in cold.iter().filter_map(|e| e.device.as_ref().ok()) {
+        bytes += b;
+        requests += r;
+    }
+    let settings = variant.settings.iter().chain(&variant.server_settings);
+    let mut settings: Vec<String> = settings
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    if let Some(kb) = variant.read_ahead_kb {
+        settings.push(format!("read_ahead_kb={kb}"));
+    }
+    let scan = first.explained.scan().to_owned();
+    let cost = |cold: bool| {
+        // Of the warm ones the first still brings in what is missing.
+        let times: Vec<f64> = executions
+            .iter()
+            .filter(|e| e.trial.cold == cold)
+            .skip(usize::from(!cold))
+            .map(|e| e.explained.execution_ms)
+            .collect();
+        summarize_positive(&times).map(|execution_ms| Cost { execution_ms })
+    };
+    Some(VariantAnalysis {
+        id: variant.id.clone(),
+        title: variant.title.clone(),
+        settings,
+        plan_as_expected: variant
+            .expected_node
+            .as_ref()
+            .map(|node| executions.iter().all(|e| e.explained.nodes.contains(node))),
+        scan,
+        workers: executions
+            .iter()
+            .map(|e| e.explained.workers)
+            .max()
+            .unwrap_or(0),
+        blocks_read: median(
+            cold.iter()
+                .map(|e| e.explained.read_blocks as f64)
+                .collect(),
+        )
+        .unwrap_or(0.0) as u64,
+        predicted: median(executions.iter().map(|e| e.predicted).collect()).unwrap_or(1.0),
+        shares: shares(&cold),
+        cached: over(&|e| Some(e.cached? / e.asked)),
+        requests_per_block: over(&|e| {
+            let blocks = e.explained.read_blocks as f64;
+            Some(e.device.as_ref().ok()?.1 / blocks)
+        }),
+        request_bytes: (requests > 0.0).then_some(bytes / requests),
+        cold: cost(true),
+        warm: cost(false),
+        warnings: warnings(variant, &cold, amplification.as_ref(), processes.as_ref()),
+        amplification,
+        processes_amplification: processes,
+    })
+}
+
+/// The causes, from the execution whose amplification is the middle one, so
+/// that they add up to a figure that was seen.
+fn shares(cold: &[&Execution]) -> Option<Shares> {
+    let mut seen: Vec<(f64, Shares)> = cold
+        .iter()
+        .filter_map(|e| Some((e.device.as_ref().ok()?.0 / e.asked, e.shares()?)))
+        .collect();
+    seen.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let middle = seen.len().checked_sub(1)? / 2;
+    Some(seen.swap_remove(middle).1)
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+fn warnings(
+    variant: &ScatteredVariant,
+    cold: &[&Execution],
+    device: Option<&Estimate>,
+    processes: Option<&Estimate>,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if let Some(node) = &variant.expected_node
+        && let Some(other) = cold.iter().find(|e| !e.explained.nodes.contains(node))
+    {
+        warnings.push(Warning::new(
+            "another-plan",
+            format!(
+                "The plan was to be a {node} and was a {}: the figures are of that.",
+                other.explained.scan()
+            ),
+        ));
+    }
+    if let Some(Err(why)) = cold.iter().map(|e| &e.device).find(|d| d.is_err()) {
+        warnings.push(Warning::new(
+            "device-not-visible",
+            format!("Device reads are not visible: {why}"),
+        ));
+    }
+    if let Some(why) = cold.iter().find_map(|e| match &e.trial.processes_bytes {
+        Reading::Text(_) => None,
+        Reading::Unavailable(why) => Some(why),
+    }) {
+        warnings.push(Warning::new(
+            "processes-not-visible",
+            format!("Reads of the server's processes are not visible: {why}"),
+        ));
+    }
+    if variant.expected_node.is_some()
+        && let Some(e) = cold.iter().find(|e| {
+            let wanted = e.trial.wanted_blocks as f64;
+            (e.explained.read_blocks as f64 - wanted).abs() > SAME_BLOCKS * wanted
+        })
+    {
+        warnings.push(
+            Warning::new(
+                "other-blocks",
+                format!(
+                    "{} blocks were read where {} hold the rows: some were in shared buffers still, or \
+                     others had to be read with them.",
+                    e.explained.read_blocks, e.trial.wanted_blocks
+                ),
+            )
+            .with_remedy("choose a larger table with --size, or smaller shared_buffers"),
+        );
+    }
+    let not_cold = cold.iter().any(|e| {
+        e.trial
+            .cached_before
+            .pages()
+            .is_some_and(|(_, wanted)| wanted as f64 > SAME_BLOCKS * e.trial.wanted_pages as f64)
+    });
+    if not_cold {
+        warnings.push(Warning::new(
+            "not-cold",
+            "Part of the table stayed in the page cache although the kernel was asked to drop it.",
+        ));
+    }
+    if let (Some(device), Some(processes)) = (device, processes)
+        && device.estimate > OTHERS * processes.estimate.max(0.01)
+    {
+        warnings.push(
+            Warning::new(
+                "others-read",
+                format!(
+                    "The devices read {:.2} times what was asked for, the server's processes only {:.2} \
+                     times: others read from them meanwhile.",
+                    device.estimate, processes.estimate
+                ),
+            )
+            .with_remedy("measure again when the machine is quiet"),
+        );
+    }
+    warnings
+}
+
+/// What the variants say in a sentence each, the most important first.
+pub fn headline(plan: &ScatteredPlan, variants: &[VariantAnalysis]) -> Vec<String> {
+    let page = plan.page_size_bytes / 1024;
+    let block = plan.block_size_bytes / 1024;
+    let mut sentences = Vec::new();
+    if let Some(first) = variants.first() {
+        sentences.push(match &first.amplification {
+            Some(read) => format!(
+                "Scattered reads of {block} KiB blocks on a kernel with {page} KiB pages: the device reads \
+                 {:.2} times what the server asks for ({}); the page size alone predicts {:.2}.",
+                read.estimate, first.title, first.predicted
+            ),
+            None => format!(
+                "Scattered reads of {block} KiB blocks on a kernel with {page} KiB pages: device reads are \
+                 not visible from here; the page size predicts {:.2} times what the server asks for.",
+                first.predicted
+            ),
+        });
+        if let Some(shares) = first.shares.as_ref().filter(|s| s.read_ahead > 0.05) {
+            sentences.push(format!("Read-ahead makes {:.2} of it.", shares.read_ahead));
+        }
+    }
+    let cheapest = variants
+        .iter()
+        .filter(|v| v.scan != "Seq Scan")
+        .filter_map(|v| Some((v, v.amplification.as_ref()?.estimate)))
+        .min_by(|a, b| a.1.total_cmp(&b.1));
+    let dearest = variants
+        .iter()
+        .filter_map(|v| Some((v, v.amplification.as_ref()?.estimate)))
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    if let (Some((least, low)), Some((most, high))) = (cheapest, dearest)
+        && high > low * 1.05
+    {
+        sentences.push(format!(
+            "Least is read with \"{}\" ({low:.2}), most with \"{}\" ({high:.2}).",
+            least.title, most.title
+        ));
+    }
+    sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Pattern, Residency};
+    use super::*;
+    use crate::record::Sample;
+    use crate::storage::HOST_DISKSTATS;
+    use std::collections::BTreeMap;
+
+    fn plan(page: u64) -> ScatteredPlan {
+        ScatteredPlan {
+            rows: 1000,
+            blocks: 1000,
+            block_size_bytes: 8192,
+            page_size_bytes: page,
+            variants: vec![ScatteredVariant {
+                id: "bitmap".into(),
+                title: "bitmap heap scan".into(),
+                expected_node: Some("Bitmap Heap Scan".into()),
+                pattern: Pattern::EveryTenth,
+                ..ScatteredVariant::default()
+            }],
+            trials: 6,
+            eviction: "file advice".into(),
+            seed: 1,
+        }
+    }
+
+    fn storage() -> Storage {
+        Storage {
+            counted: vec!["vda".into()],
+            ..Storage::default()
+        }
+    }
+
+    /// 100 blocks of 1,000 are read; `sectors` by the device, `extra` pages beside the wanted.
+    fn trial(index: u32, page: u64, sectors: u64, extra: u64) -> ScatteredTrial {
+        let pages = 100 * (8192 / page).max(1);
+        let line = |n: u64, s: u64| Reading::Text(format!("254 0 vda {n} 0 {s} 0 0 0 0 0 0 0 0"));
+        ScatteredTrial {
+            variant: 0,
+            index,
+            started: String::new(),
+            value: index,
+            cold: true,
+            explain: Reading::Text(
+                r#"[{"Plan": {"Node Type": "Bitmap Heap Scan", "Shared Hit Blocks": 3,
+                "Shared Read Blocks": 100}, "Execution Time": 5.0}]"#
+                    .into(),
+            ),
+            wanted_blocks: 100,
+            wanted_pages: pages,
+            cached_before: Residency::Pages { all: 0, wanted: 0 },
+            cached_after: Residency::Pages {
+                all: pages + extra,
+                wanted: pages,
+            },
+            processes_bytes: Reading::Text((sectors * 512).to_string()),
+            samples: BTreeMap::from([(
+                HOST_DISKSTATS.to_owned(),
+                Sample {
+                    before: line(0, 0),
+                    after: line(100, sectors),
+                    elapsed_ns: 1,
+                },
+            )]),
+        }
+    }
+
+    #[test]
+    fn the_page_size_predicts_what_is_read() {
+        for (page, factor) in [(4096, 1.0), (16384, 2.0), (65536, 8.0)] {
+            let sectors = 100 * page.max(8192) / 512;
+            let trials: Vec<_> = (0..6).map(|i| trial(i, page, sectors, 0)).collect();
+            let found = analyse(&plan(page), &trials, Some(&storage()));
+            let variant = &found[0];
+            assert_eq!(variant.predicted, factor);
+            let read = variant.amplification.as_ref().unwrap();
+            assert!((read.estimate - factor).abs() < 1e-9, "{page}: {read:?}");
+            let shares = variant.shares.as_ref().unwrap();
+            assert_eq!((shares.blocks, shares.pages), (1.0, factor - 1.0));
+            assert_eq!(
+                (shares.read_ahead, shares.rest, shares.others),
+                (0.0, 0.0, 0.0)
+            );
+            assert_eq!(variant.plan_as_expected, Some(true));
+            assert!(variant.warnings.is_empty(), "{:?}", variant.warnings);
+        }
+    }
+
+    #[test]
+    fn read_ahead_stands_apart_and_the_shares_add_up() {
+        // 200 wanted pages and 100 more, and 16 sectors that nobody knows.
+        let mut trials: Vec<_> = (0..6).map(|i| trial(i, 4096, 2432, 100)).collect();
+        // 16 sectors more for somebody else.
+        for trial in &mut trials {
+            trial.processes_bytes = Reading::Text((2416 * 512).to_string());
+        }
+        let found = analyse(&plan(4096), &trials, Some(&storage()));
+        let shares = found[0].shares.as_ref().unwrap();
+        assert!((shares.read_ahead - 0.5).abs() < 1e-9, "{shares:?}");
+        assert!((shares.rest - 0.01).abs() < 1e-9, "{shares:?}");
+        assert!((shares.others - 0.01).abs() < 1e-9, "{shares:?}");
+        let sum = shares.blocks + shares.pages + shares.read_ahead + shares.rest + shares.others;
+        assert!((sum - found[0].amplification.as_ref().unwrap().estimate).abs() < 1e-9);
+        assert_eq!(found[0].request_bytes, Some(2432.0 * 512.0 / 100.0));
+    }
+
+    #[test]
+    fn what_is_not_as_planned_is_said() {
+        let mut trials: Vec<_> = (0..6).map(|i| trial(i, 4096, 1600, 0)).collect();
+        for trial in &mut trials {
+            trial.wanted_blocks = 200;
+            trial.cached_before = Residency::Pages {
+                all: 50,
+                wanted: 50,
+            };
+            trial.processes_bytes = Reading::Text("409600".into());
+        }
+        let mut plan = plan(4096);
+        plan.variants[0].expected_node = Some("Index Scan".into());
+        let found = analyse(&plan, &trials, Some(&storage()));
+        let ids: Vec<&str> = found[0].warnings.iter().map(|w| w.id.as_str()).collect();
+        assert_eq!(
+            ids,
+            ["another-plan", "other-blocks", "not-cold", "others-read"]
+        );
+        // Without devices there is no figure, and it says why.
+        let found = analyse(&plan, &trials, Some(&Storage::hidden("on tmpfs")));
+        assert!(found[0].amplification.is_none());
+        assert!(
+            found[0]
+                .warnings
+                .iter()
+                .any(|w| w.text.contains("on tmpfs"))
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! Scattered reads: what was recorded of them, and what it says.
+//!
+//! One query reads a tenth of a table's blocks, scattered over all of it. The
+//! kernel reads whole pages, which may be larger than the server's blocks, and
+//! reads ahead. **Read amplification** is what the devices read over what the
+//! server asked for; it is taken apart into its causes by looking which pages
+//! of the table's files are in the page cache afterwards.
+
+mod amplification;
+mod explain;
+
+pub use amplification::{Cost, Shares, VariantAnalysis, analyse, headline};
+pub use explain::Explained;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Reading, Sample};
+
+/// `facts/scattered-read.json`: what is measured, decided before the first trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScatteredPlan {
+    /// Rows of the table, one a block.
+    pub rows: u64,
+    /// Blocks of the table.
+    pub blocks: u64,
+    /// The server's block size, in bytes.
+    pub block_size_bytes: u64,
+    /// The kernel's page size, in bytes.
+    pub page_size_bytes: u64,
+    /// The ways of reading.
+    pub variants: Vec<ScatteredVariant>,
+    /// Cold executions of each.
+    pub trials: u32,
+    /// How the table was taken out of the page cache before a cold execution.
+    pub eviction: String,
+    /// Seed of the order.
+    pub seed: u64,
+}
+
+/// One way of reading the table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScatteredVariant {
+    /// Stable name: `bitmap`.
+    pub id: String,
+    /// What is special about it, in few words.
+    pub title: String,
+    /// The query; `$v` stands for the value, 0 to 9, whose rows are read.
+    pub sql: String,
+    /// Settings of the session.
+    pub settings: Vec<(String, String)>,
+    /// Settings for which the server is started again.
+    pub server_settings: Vec<(String, String)>,
+    /// Read-ahead of the device in KiB, where it is set for this variant.
+    pub read_ahead_kb: Option<u64>,
+    /// The node that must be in the plan; none leaves the choice to the planner.
+    pub expected_node: Option<String>,
+    /// Which of the table's blocks it reads.
+    pub pattern: Pattern,
+}
+
+/// Which blocks a variant reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Every tenth.
+    #[default]
+    EveryTenth,
+    /// A random tenth.
+    RandomTenth,
+    /// All.
+    All,
+}
+
+/// One line of `scattered.jsonl`: one execution.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScatteredTrial {
+    /// Index into [`ScatteredPlan::variants`].
+    pub variant: u32,
+    /// Position in the order of executions, from 0.
+    pub index: u32,
+    /// When it started, UTC, RFC 3339.
+    pub started: String,
+    /// The value whose rows were read.
+    pub value: u32,
+    /// The table was taken out of the page cache before.
+    pub cold: bool,
+    /// What EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) said.
+    pub explain: Reading,
+    /// Blocks that hold the rows.
+    pub wanted_blocks: u64,
+    /// The kernel's pages that hold these blocks.
+    pub wanted_pages: u64,
+    /// Pages of the table in the page cache before.
+    pub cached_before: Residency,
+    /// The same afterwards.
+    pub cached_after: Residency,
+    /// Bytes that devices read for the server's processes, followed while it
+    /// ran: parallel workers end with the statement.
+    pub processes_bytes: Reading,
+    /// Readings by sampler id.
+    pub samples: BTreeMap<String, Sample>,
+}
+
+/// How much of the table is in the page cache, in pages of the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Residency {
+    /// It could be seen.
+    Pages {
+        /// All pages of the table's main fork that are there.
+        all: u64,
+        /// Those among them that hold a wanted block.
+        wanted: u64,
+    },
+    /// It could not.
+    Unavailable(String),
+}
+
+impl Residency {
+    /// All pages and the wanted ones among them.
+    pub fn pages(&self) -> Option<(u64, u64)> {
+        match self {
+            Self::Pages { all, wanted } => Some((*all, *wanted)),
+            Self::Unavailable(_) => None,
+        }
+    }
+}
