@@ -1,5 +1,6 @@
 //! Progress on standard error: what is running, what is left, and when it will be done.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -15,6 +16,8 @@ pub struct Progress {
     bar: ProgressBar,
     started: Option<(Instant, usize)>,
     last_tps: Option<f64>,
+    /// What was said, and since when the bar moves on it.
+    said: RefCell<(String, Option<Instant>)>,
 }
 
 impl Progress {
@@ -34,20 +37,30 @@ impl Progress {
             bar,
             started: None,
             last_tps: None,
+            said: RefCell::default(),
         }
     }
 
     /// Says what is going on.
     pub fn say(&self, text: impl Into<String>) {
-        self.bar.set_message(text.into());
+        let text = text.into();
+        self.bar.set_message(text.clone());
+        *self.said.borrow_mut() = (text, None);
         self.bar.tick();
     }
 
-    /// Moves the bar to a share, 0 to 1.
+    /// Moves the bar to a share, 0 to 1, and says how much longer it will take at that pace.
     pub fn share(&self, share: f64) {
+        let share = share.clamp(0.0, 1.0);
         let length = self.bar.length().unwrap_or(0);
-        self.bar
-            .set_position((share.clamp(0.0, 1.0) * length as f64) as u64);
+        self.bar.set_position((share * length as f64) as u64);
+        let (text, begin) = &mut *self.said.borrow_mut();
+        let since = begin.get_or_insert_with(Instant::now).elapsed();
+        if share > 0.02 && since > Duration::from_secs(1) {
+            let left = since.as_secs_f64() * (1.0 - share) / share;
+            let left = minutes(Duration::from_secs_f64(left));
+            self.bar.set_message(format!("{text}, {left} left"));
+        }
     }
 
     /// Takes the bar away.

@@ -112,7 +112,10 @@ impl Connector {
                     endpoint,
                 };
                 match attempt.session(attrs) {
-                    Ok(session) => return Some(session),
+                    Ok(mut session) => {
+                        session.connector = Some(self.to_host(i));
+                        return Some(session);
+                    }
                     Err(error) => {
                         let stop = !goes_on(&error);
                         errors.push(error);
@@ -124,6 +127,23 @@ impl Connector {
             }
         }
         None
+    }
+}
+
+impl Connector {
+    /// The same way to one of the hosts only.
+    fn to_host(&self, i: usize) -> Connector {
+        if self.conninfo.hosts.len() == 1 {
+            return self.clone();
+        }
+        let conninfo = Conninfo {
+            hosts: vec![self.conninfo.hosts[i].clone()],
+            ..(*self.conninfo).clone()
+        };
+        Connector {
+            conninfo: Arc::new(conninfo),
+            tls: Arc::new([self.tls[i].clone()]),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::cancel::CancelKey;
 use super::channel::{Channel, ChannelError};
+use super::connect::Connector;
 use super::copy::CopyIn;
 use super::error::{QueryError, ServerError};
 use super::startup::Greeting;
@@ -82,6 +83,7 @@ pub struct Session {
     result_limit: usize,
     broken: bool,
     server: String,
+    pub(super) connector: Option<Connector>,
 }
 
 impl std::fmt::Debug for Session {
@@ -108,6 +110,7 @@ impl Session {
             result_limit: RESULT_LIMIT,
             broken: false,
             server,
+            connector: None,
         }
     }
 
@@ -283,6 +286,11 @@ impl Session {
     /// The notices that came since the last call; at most a hundred are kept.
     pub fn take_notices(&mut self) -> Vec<ServerError> {
         std::mem::take(&mut self.notices)
+    }
+
+    /// Makes further connections to the same host, in the same way.
+    pub fn connector(&self) -> Option<&Connector> {
+        self.connector.as_ref()
     }
 
     /// Says good-bye. Dropping a session does the same.

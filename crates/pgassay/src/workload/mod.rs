@@ -4,6 +4,7 @@
 //! script files of the user's. All become a [`WorkloadPlan`], which is recorded with the run and is
 //! enough to run it again.
 
+pub mod bulk;
 pub mod entry;
 pub mod guest;
 pub mod inserver;

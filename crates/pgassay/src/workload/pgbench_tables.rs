@@ -1,15 +1,15 @@
 //! The pgbench tables: what they cost, made in pgassay's own schema, and removed.
 //!
 //! They are pgbench's (pgbench -i, PostgreSQL's documentation), so that its
-//! scripts run on them, filled by COPY … FREEZE in the transaction that makes
-//! them: no hint bits are left to be set while something is measured.
+//! scripts run on them. The accounts are filled over several connections and
+//! vacuumed: no hint bits are left to be set while something is measured.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context, bail};
 
+use super::bulk::{self, Filling, Loaded};
 use super::setup::note;
-use crate::exit::Failure;
 use crate::pg::Session;
 use crate::stop::Stop;
 
@@ -20,8 +20,6 @@ pub const SCHEMA: &str = "pgassay";
 /// 276 of their index, seen on PostgreSQL 15 with blocks of 8 KiB.
 pub const BYTES_PER_SCALE: u64 = (1640 + 276) * 8192;
 
-/// Accounts for each unit of scale.
-const ACCOUNTS: u64 = 100_000;
 /// Rows sent in one piece.
 const BATCH: u64 = 2_000;
 
@@ -79,7 +77,11 @@ pub(super) fn fill(
 ) -> anyhow::Result<()> {
     session.execute("BEGIN")?;
     for statement in TABLES.split(';').map(str::trim).filter(|s| !s.is_empty()) {
-        session.execute(statement)?;
+        let statement = match scale >= bulk::LARGE_SCALE {
+            true => statement.replace("aid int", "aid bigint"),
+            false => statement.to_owned(),
+        };
+        session.execute(&statement)?;
     }
     note(session)?;
     let branches = u64::from(scale);
@@ -89,24 +91,24 @@ pub(super) fn fill(
     copy(session, "pgbench_tellers", branches * 10, &mut |n, row| {
         writeln!(row, "{n}\t{}\t0\t", (n - 1) / 10 + 1)
     })?;
-    let accounts = branches * ACCOUNTS;
-    copy(session, "pgbench_accounts", accounts, &mut |n, row| {
-        if n % BATCH == 0 {
-            if stop.asked() {
-                return Err(std::fmt::Error);
-            }
-            progress(0.7 * n as f64 / accounts as f64);
-        }
-        writeln!(row, "{n}\t{}\t0\t", (n - 1) / ACCOUNTS + 1)
-    })
-    .map_err(|error| {
-        if stop.asked() {
-            Failure::interrupted().into()
-        } else {
-            error
-        }
-    })?;
     session.execute("COMMIT")?;
+    let connector = session
+        .connector()
+        .cloned()
+        .context("how this session was connected")?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let table = "pgassay.pgbench_accounts";
+    let missing: Vec<u64> = (1..=branches).collect();
+    let filling = Filling {
+        connector: &connector,
+        table,
+        large: scale >= bulk::LARGE_SCALE,
+        branches: &missing,
+        workers: bulk::workers(scale, processors),
+    };
+    let mut said = |loaded: Loaded| progress(0.7 * loaded.rows as f64 / loaded.all as f64);
+    bulk::fill_accounts(filling, &mut said, stop)?;
+    bulk::sort_in_memory(session, scale)?;
     for (share, (table, key)) in [
         (0.70, ("branches", "bid")),
         (0.71, ("tellers", "tid")),
@@ -126,6 +128,8 @@ pub(super) fn fill(
         progress(share);
         session.execute(&format!("VACUUM (ANALYZE) pgassay.pgbench_{table}"))?;
     }
+    session.execute("RESET maintenance_work_mem")?;
+    bulk::check_accounts(session, table, scale)?;
     Ok(())
 }
 

@@ -71,6 +71,9 @@ pub struct PgbenchArgs {
     /// Make the tables unlogged
     #[arg(long, help_heading = "Initialization options")]
     pub unlogged_tables: bool,
+    /// Go on with an -i that was stopped while it filled the tables: drops nothing (not pgbench's)
+    #[arg(long, requires = "initialize", help_heading = "Initialization options")]
+    pub resume: bool,
 
     /// Add a built-in script, with a weight (default 1); "list" lists them
     #[arg(short = 'b', long = "builtin", value_name = "NAME[@W]")]

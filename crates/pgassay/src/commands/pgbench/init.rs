@@ -1,4 +1,7 @@
 //! `-i`: the tables of pgbench, made and filled in pgbench's steps.
+//!
+//! Other than in pgbench the accounts are filled over several connections, branch by branch, so that
+//! an interrupted `-i` can be gone on with.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -9,13 +12,10 @@ use super::args::PgbenchArgs;
 use crate::pg::Session;
 use crate::stop::Stop;
 use crate::terminal::Terminal;
+use crate::workload::bulk::{self, ACCOUNTS, Filling, LARGE_SCALE, Loaded};
 
-/// Accounts of a branch.
-const ACCOUNTS: u64 = 100_000;
 /// Tellers of a branch.
 const TELLERS: u64 = 10;
-/// From this scale on account numbers need 64 bits.
-const LARGE_SCALE: u32 = 20_000;
 /// Rows sent at once.
 const BATCH: u64 = 2_000;
 
@@ -29,7 +29,9 @@ pub fn initialize(
     let mut steps = args
         .init_steps
         .clone()
-        .unwrap_or_else(|| "dtgvp".to_owned());
+        // pgbench's own order is dtgvp. Building the index first leaves VACUUM half the work: the
+        // parallel build has looked at every row already.
+        .unwrap_or_else(|| "dtgpv".to_owned());
     if let Some(odd) = steps.chars().find(|c| !"dtgGvpf ".contains(*c)) {
         bail!(
             "unrecognized initialization step \"{odd}\"; allowed step characters are: \"dtgGvpf\""
@@ -40,6 +42,9 @@ pub fn initialize(
     }
     if args.no_vacuum {
         steps = steps.replace('v', "");
+    }
+    if args.resume {
+        steps.retain(|step| !"dt".contains(step));
     }
     let begin = Instant::now();
     let mut times = Vec::new();
@@ -79,7 +84,11 @@ pub fn initialize(
                 terminal.announce("creating primary keys...");
                 let tablespace =
                     tablespace_clause(args.index_tablespace.as_deref(), " using index");
+                bulk::sort_in_memory(session, scale(args))?;
                 for (table, key) in [("branches", "bid"), ("tellers", "tid"), ("accounts", "aid")] {
+                    if args.resume && has_primary_key(session, table)? {
+                        continue;
+                    }
                     session.execute(&format!(
                         "alter table pgbench_{table} add primary key ({key}){tablespace}"
                     ))?;
@@ -96,6 +105,9 @@ pub fn initialize(
             "{name} {:.2} s",
             step_begin.elapsed().as_secs_f64()
         ));
+    }
+    if steps.contains('g') && steps.contains('p') {
+        bulk::check_accounts(session, "pgbench_accounts", scale(args))?;
     }
     let total = begin.elapsed().as_secs_f64();
     terminal.announce(&format!("done in {total:.2} s ({}).", times.join(", ")));
@@ -201,52 +213,78 @@ fn truncate(session: &mut Session) -> Result<()> {
     Ok(())
 }
 
+/// Whether an earlier -i got as far as the table's primary key.
+fn has_primary_key(session: &mut Session, table: &str) -> Result<bool> {
+    let found = session.value(&format!(
+        "SELECT true FROM pg_catalog.pg_index WHERE indisprimary \
+         AND indrelid = pg_catalog.to_regclass('pgbench_{table}')"
+    ))?;
+    Ok(found.is_some())
+}
+
 fn generate_here(
     args: &PgbenchArgs,
     session: &mut Session,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> Result<()> {
-    truncate(session)?;
     let branches = u64::from(scale(args));
-    // From release 14 on COPY may write rows as frozen, into a table that is not partitioned.
-    let version = session.value("SELECT current_setting('server_version_num')::int >= 140000")?;
-    let freeze = version.as_deref() == Some("t");
-    let mut say = |_: u64| Ok(());
-    fill(session, "branches", branches, freeze, &mut say, |n, row| {
-        write!(row, "{n}\t0\t\\N")
-    })?;
-    fill(
-        session,
-        "tellers",
-        branches * TELLERS,
-        freeze,
-        &mut say,
-        |n, row| write!(row, "{n}\t{}\t0\t\\N", (n - 1) / TELLERS + 1),
-    )?;
-    let total = branches * ACCOUNTS;
-    let begin = Instant::now();
-    let mut shown = begin;
-    let mut say = |done: u64| {
-        if stop.asked() {
-            bail!("interrupted");
-        }
-        let every = Duration::from_secs(if args.quiet { 5 } else { 1 });
-        let last = done == total;
-        if shown.elapsed() >= every || last {
+    let filled = args.resume
+        && session.value("SELECT count(*) FROM pgbench_tellers")?
+            == Some((branches * TELLERS).to_string());
+    let missing = if filled {
+        bulk::missing_branches(session, "pgbench_accounts", scale(args))?
+    } else {
+        fill_small_tables(session, branches)?;
+        (1..=branches).collect()
+    };
+    if args.resume {
+        terminal.announce(&format!(
+            "{} of {branches} branches are there",
+            branches - missing.len() as u64
+        ));
+    }
+    let connector = session
+        .connector()
+        .cloned()
+        .context("how this session was connected")?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let filling = Filling {
+        connector: &connector,
+        table: "pgbench_accounts",
+        large: scale(args) >= bulk::LARGE_SCALE,
+        branches: &missing,
+        workers: bulk::workers(scale(args), processors),
+    };
+    let every = Duration::from_secs(if args.quiet { 5 } else { 1 });
+    let mut shown = Instant::now();
+    let mut say = |loaded: Loaded| {
+        let Loaded { rows, all, elapsed } = loaded;
+        if shown.elapsed() >= every || rows == all {
             shown = Instant::now();
-            let spent = begin.elapsed().as_secs_f64();
-            let left = spent * (total - done) as f64 / done as f64;
+            let left = loaded.left().unwrap_or_default();
             terminal.announce(&format!(
-                "{done} of {total} tuples ({}%) done (elapsed {spent:.2} s, remaining {left:.2} s)",
-                done * 100 / total
+                "{rows} of {all} tuples ({}%) done (elapsed {:.2} s, remaining {:.2} s)",
+                rows * 100 / all.max(1),
+                elapsed.as_secs_f64(),
+                left.as_secs_f64(),
             ));
         }
-        Ok(())
     };
-    let freeze = freeze && args.partitions == 0;
-    fill(session, "accounts", total, freeze, &mut say, |n, row| {
-        write!(row, "{n}\t{}\t0\t", (n - 1) / ACCOUNTS + 1)
+    bulk::fill_accounts(filling, &mut say, stop)?;
+    Ok(())
+}
+
+fn fill_small_tables(session: &mut Session, branches: u64) -> Result<()> {
+    truncate(session)?;
+    // From release 14 on COPY may write rows as frozen.
+    let version = session.value("SELECT current_setting('server_version_num')::int >= 140000")?;
+    let freeze = version.as_deref() == Some("t");
+    fill(session, "branches", branches, freeze, |n, row| {
+        write!(row, "{n}\t0\t\\N")
+    })?;
+    fill(session, "tellers", branches * TELLERS, freeze, |n, row| {
+        write!(row, "{n}\t{}\t0\t\\N", (n - 1) / TELLERS + 1)
     })?;
     session.execute("commit")?;
     Ok(())
@@ -257,7 +295,6 @@ fn fill(
     table: &str,
     rows: u64,
     freeze: bool,
-    done: &mut dyn FnMut(u64) -> Result<()>,
     write: impl Fn(u64, &mut String) -> std::fmt::Result,
 ) -> Result<()> {
     let options = if freeze { " with (freeze on)" } else { "" };
@@ -269,7 +306,6 @@ fn fill(
         if n % BATCH == 0 || n == rows {
             copy.put(text.as_bytes())?;
             text.clear();
-            done(n)?;
         }
     }
     let written = copy.finish()?;
