@@ -240,7 +240,8 @@ impl Worker<'_> {
             }
             Protocol::Extended => {
                 encode::parse("", sql, out)?;
-                encode::run("", &sql.params, &client.vars, out)?;
+                let run = &shared.names[script][at].run;
+                run.write(&sql.params, &client.vars, out)?;
             }
             Protocol::Prepared => {
                 let statement = &shared.names[script][at];
@@ -255,7 +256,7 @@ impl Worker<'_> {
                     encode::parse(&statement.name, sql, out)?;
                     client.prepared[place] = Prepared::Yes;
                 }
-                encode::run(&statement.name, &sql.params, &client.vars, out)?;
+                statement.run.write(&sql.params, &client.vars, out)?;
             }
         }
         if !client.in_pipeline {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use super::client::{Client, initial_vars};
+use super::encode::{Protocol, Run};
 use super::latency::Latency;
 use super::live::Live;
 use super::options::{Edge, Length, Options, Progress, SliceSpec};
@@ -87,26 +88,7 @@ impl Engine {
         for (name, _) in &options.texts {
             program.define(name);
         }
-        let mut index = 0;
-        let names = program
-            .scripts()
-            .iter()
-            .enumerate()
-            .map(|(number, script)| {
-                let name = |(at, command): (usize, &Command)| match command {
-                    Command::Sql(_) => {
-                        index += 1;
-                        // As pgbench 15 names them.
-                        Statement {
-                            name: format!("P{number}_{at}"),
-                            index: index - 1,
-                        }
-                    }
-                    _ => Statement::default(),
-                };
-                script.commands.iter().enumerate().map(name).collect()
-            })
-            .collect();
+        let names = name_statements(&program, options.protocol);
         let shared = Shared {
             conninfo,
             program,
@@ -348,6 +330,32 @@ impl Engine {
         options.variables.iter().any(|(known, _)| known == name)
             || options.texts.iter().any(|(known, _)| known == name)
     }
+}
+
+/// The statements' names in the server and their messages, by script and command.
+fn name_statements(program: &Program, protocol: Protocol) -> Vec<Vec<Statement>> {
+    let mut index = 0;
+    let mut statements = Vec::new();
+    for (number, script) in program.scripts().iter().enumerate() {
+        let mut of_script = Vec::new();
+        for (at, command) in script.commands.iter().enumerate() {
+            let Command::Sql(sql) = command else {
+                of_script.push(Statement::default());
+                continue;
+            };
+            // As pgbench 15 names them.
+            let name = match protocol {
+                Protocol::Prepared => format!("P{number}_{at}"),
+                _ => String::new(),
+            };
+            // A script with more parameters than the protocol takes has been refused.
+            let run = Run::new(&name, sql.params.len()).unwrap_or_default();
+            of_script.push(Statement { name, index, run });
+            index += 1;
+        }
+        statements.push(of_script);
+    }
+    statements
 }
 
 /// The coordinating thread's part of a slice.

@@ -140,9 +140,10 @@ impl Tally {
         if ended.first {
             return;
         }
-        self.result.latency.record(latency);
-        if self.interval_ns.is_some() {
-            self.interval_latency.record(latency);
+        // By intervals it is recorded once and added up as they end.
+        match self.interval_ns {
+            None => self.result.latency.record(latency),
+            Some(_) => self.interval_latency.record(latency),
         }
         if let Some(from_actual) = &mut self.result.latency_from_actual {
             from_actual.record(ended.at.saturating_sub(ended.started));
@@ -255,6 +256,7 @@ impl Tally {
                 failures: self.interval_failures,
                 packed: self.interval_latency.pack(),
             });
+            self.result.latency.add(&self.interval_latency);
             self.interval_latency.clear();
             self.interval_failures = 0;
         }

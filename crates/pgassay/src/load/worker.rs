@@ -22,6 +22,7 @@ use rustix::time::{
 };
 
 use super::client::{Client, Phase, Wait};
+use super::encode::Run;
 use super::live::Live;
 use super::options::{Entry, Journal, Length, Options, Outcome, SliceSpec};
 use super::result::{CONNECTION, Calls, SliceResult};
@@ -53,11 +54,13 @@ pub(super) struct Shared {
     pub epoch: Instant,
 }
 
-/// A statement's name in the server and its place among a client's prepared statements.
+/// A statement's name in the server, its place among a client's prepared statements, and the
+/// messages that run it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Statement {
     pub name: String,
     pub index: usize,
+    pub run: Run,
 }
 
 impl Shared {
@@ -403,6 +406,9 @@ impl<'a> Worker<'a> {
         let ended = self.ended(i, at);
         self.tally.success(&ended);
         self.enter(i, &ended, Outcome::Done);
+        if self.spec.tick.is_none() {
+            return; // nobody looks while the slice runs
+        }
         let latency = at.saturating_sub(ended.intended) as f64;
         Live::bump(&self.live.transactions, 1);
         Live::bump_sum(&self.live.latency, latency);
