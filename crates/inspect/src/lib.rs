@@ -16,6 +16,7 @@ mod isa;
 pub mod model;
 mod outline;
 mod process;
+pub mod recommend;
 pub mod require;
 mod scan;
 mod side_by_side;

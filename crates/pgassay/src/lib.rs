@@ -7,6 +7,7 @@
 //! [`run`] is the whole program; ARCHITECTURE.md is the map of its modules.
 
 pub mod bench;
+pub mod build;
 pub mod cli;
 pub mod commands;
 pub mod exit;

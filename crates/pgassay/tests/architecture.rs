@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("host", &[]),
     ("inspection", &["pg", "target"]),
     ("script", &[]),
+    ("build", &["exit", "stop", "inspection", "target"]),
     ("target", &["pg"]),
     ("load", &["pg", "script"]),
     ("observe", &["pg"]),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use super::build::BuildArgs;
 use super::clients::ClientList;
 use super::diagnose::DiagnoseArgs;
 use super::io::IoArgs;
@@ -75,6 +76,8 @@ pub enum Command {
     Run(RunArgs),
     /// Is B really different from A: interleaved, with a verdict and an exit code
     Compare(super::compare::CompareArgs),
+    /// Build PostgreSQL variants from source: flags, compilers, patches
+    Build(BuildArgs),
     /// List the PostgreSQL installations that a temporary server can be launched from
     Targets(TargetsArgs),
     /// Render recorded runs: text, html, json, markdown, csv

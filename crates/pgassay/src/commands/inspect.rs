@@ -252,6 +252,12 @@ fn resolve(input: &str, problems: &mut Vec<Problem>) -> anyhow::Result<Vec<Sourc
     if let TargetSpec::Server(conninfo) = &spec {
         return server(conninfo);
     }
+    // A cross-build can be inspected, though not asked for its version.
+    if let TargetSpec::Build(name) = &spec
+        && let Some(server) = super::build::server_of(name)
+    {
+        return Ok(gather::sources(&server, problems));
+    }
     let Some(installation) = spec.installation(&Installations::search())? else {
         return Ok(Vec::new());
     };

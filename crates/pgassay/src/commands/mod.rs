@@ -2,6 +2,8 @@
 
 pub mod alone;
 pub mod assay;
+pub mod build;
+pub mod build_recommend;
 pub mod bytes;
 pub mod check;
 pub mod compare;
@@ -35,6 +37,7 @@ pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Res
         Command::Assay(args) => assay::assay(&args, &global, terminal, stop),
         Command::Run(args) => assay::run(&args, &global, terminal, stop),
         Command::Compare(args) => compare::compare(&args, &global, terminal, stop),
+        Command::Build(args) => build::build(&args, terminal, stop),
         Command::Targets(args) => targets::targets(&args, terminal),
         Command::Report(args) => report::report(&args, &global, terminal),
         Command::Inspect(args) => inspect::inspect(&args, terminal),

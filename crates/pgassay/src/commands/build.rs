@@ -1,0 +1,306 @@
+//! `pgassay build`: PostgreSQL variants from source, each a target from then on.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use pgassay_inspect::cpu;
+use serde_json::json;
+
+use super::progress::Progress;
+use crate::build::compiler::machine_of;
+use crate::build::maker::{Event, How, Order, native_machine};
+use crate::build::recipe::System;
+use crate::build::variant::{PRESETS, cpu_flag};
+use crate::build::{BuildRecord, Made, Maker, Place, Source, Variant};
+use crate::cli::build::{BuildArgs, SystemArg};
+use crate::exit::{Exit, Failure};
+use crate::inspection::render;
+use crate::stop::Stop;
+use crate::terminal::Terminal;
+
+/// Builds the variants, or does what else was asked of builds.
+///
+/// # Errors
+/// What kept a variant from being built; those before it stay.
+pub fn build(args: &BuildArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
+    if args.presets {
+        terminal.print(&presets())?;
+        return Ok(Exit::Done);
+    }
+    if args.recommend {
+        return super::build_recommend::recommend(args, terminal);
+    }
+    let place = Place::open()?;
+    if args.list {
+        return list(&place, args.json, terminal);
+    }
+    if args.clean || !args.remove.is_empty() {
+        return remove(&place, args, terminal);
+    }
+    let given = args.source.as_deref().unwrap_or_default();
+    let variants = variants(args)?;
+    let source = Source::find(given, args.git_ref.as_deref(), &place)?;
+    let mut made = Vec::new();
+    for variant in &variants {
+        let order = Order {
+            source: &source,
+            name: args.name.as_deref(),
+            variant,
+            host: args.host.as_deref(),
+            system: match args.build_system {
+                SystemArg::Auto => None,
+                SystemArg::Autoconf => Some(System::Autoconf),
+                SystemArg::Meson => Some(System::Meson),
+            },
+            layouts: args.layouts,
+            layout_seed: args.layout_seed,
+        };
+        made.push(make(&order, &place, args.jobs, terminal, stop)?);
+    }
+    let text = if args.json {
+        let all = made
+            .iter()
+            .flat_map(|made| std::iter::once(&made.record).chain(&made.layouts));
+        document(all)?
+    } else {
+        made.iter().map(told).collect()
+    };
+    terminal.print(&text)?;
+    Ok(Exit::Done)
+}
+
+/// Makes one build, with progress.
+///
+/// # Errors
+/// What kept it from being made.
+pub fn make(
+    order: &Order<'_>,
+    place: &Place,
+    jobs: Option<u32>,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Made> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = jobs.map_or(cpus, |jobs| usize::try_from(jobs).unwrap_or(cpus));
+    let progress = Progress::new(terminal, 1000);
+    let animates = terminal.animates();
+    let mut watch = |event: Event<'_>| match event {
+        Event::Note(text) => terminal.announce(&text),
+        Event::Step(name, step) => {
+            progress.share(0.0);
+            progress.say(format!("{name}: {step}"));
+            if !animates {
+                terminal.progress(&format!("{name}: {step}"));
+            }
+        }
+        Event::Advance(name, step, now) => match now.of {
+            Some(of) => {
+                progress.share(f64::from(now.done) / f64::from(of.max(1)));
+                progress.say(format!("{name}: {step}, {} of {of}", now.done));
+            }
+            None => progress.say(format!("{name}: {step}, {} files compiled", now.done)),
+        },
+        Event::Done(name, step, seconds) => {
+            terminal.detail(&format!("{name}: {step} took {seconds:.1} s"));
+        }
+    };
+    let made = Maker {
+        place,
+        stop,
+        jobs,
+        watch: &mut watch,
+    }
+    .make(order);
+    progress.clear();
+    made
+}
+
+/// The variants that were typed, with what was given for all of them.
+fn variants(args: &BuildArgs) -> anyhow::Result<Vec<Variant>> {
+    let machine = args.host.as_deref().map_or_else(native_machine, machine_of);
+    let typed = if args.variant.is_empty() {
+        vec!["plain".to_owned()]
+    } else {
+        args.variant.clone()
+    };
+    let mut variants: Vec<Variant> = Vec::new();
+    for text in &typed {
+        let mut variant = Variant::parse(text, &machine, args.host.is_some())?;
+        if variants.iter().any(|other| other.name == variant.name) {
+            bail!(Failure::usage(format!(
+                "--variant: two are named '{}'",
+                variant.name
+            )));
+        }
+        variant.cc = variant.cc.or_else(|| args.cc.clone());
+        variant.exact = args.cflags_exact;
+        variant.options.splice(0..0, args.options.iter().cloned());
+        variant.patches.splice(0..0, args.patch.iter().cloned());
+        variants.push(variant);
+    }
+    Ok(variants)
+}
+
+/// What a build is, in a few lines.
+fn told(made: &Made) -> String {
+    let record = &made.record;
+    let mut text = String::new();
+    let seconds: f64 = record.seconds.iter().map(|(_, s)| s).sum();
+    let how = match made.how {
+        How::Unchanged => "unchanged, not built again".to_owned(),
+        How::Built => format!("built in {seconds:.0} s"),
+    };
+    let _ = writeln!(text, "build:{}  {how}", record.name);
+    for (name, value) in rows(record) {
+        let _ = writeln!(text, "  {name:<10} {value}");
+    }
+    if !made.layouts.is_empty() {
+        let names: Vec<String> = made
+            .layouts
+            .iter()
+            .map(|layout| format!("build:{}", layout.name))
+            .collect();
+        let objects = made.layouts[0].layout.as_ref().map_or(0, |l| l.objects);
+        let _ = writeln!(
+            text,
+            "  {:<10} {} ({objects} objects each)",
+            "layouts",
+            names.join(" ")
+        );
+    }
+    text
+}
+
+fn rows(record: &BuildRecord) -> Vec<(&'static str, String)> {
+    let mut rows = vec![(
+        "PostgreSQL",
+        format!(
+            "{} from {} ({} {})",
+            record.version,
+            record.source.given,
+            record.source.kind,
+            &record.source.hash[..record.source.hash.len().min(12)]
+        ),
+    )];
+    for patch in &record.patches {
+        let inexact = match patch.inexact.len() {
+            0 => String::new(),
+            n => format!(" ({n} hunks moved or fuzzy)"),
+        };
+        rows.push(("patch", format!("{}{inexact}", patch.facts.file)));
+    }
+    rows.push(("compiler", record.compiler.banner.clone()));
+    let exact = if record.flags_exact { " (exact)" } else { "" };
+    rows.push(("flags", format!("{}{exact}", record.flags_asked.join(" "))));
+    if let Some(binary) = &record.inspect {
+        rows.push((
+            "server",
+            format!("{}: {}", binary.machine.name(), render::technique(binary)),
+        ));
+    }
+    rows.push(("lies in", record.prefix.display().to_string()));
+    rows.push(("log", record.log.display().to_string()));
+    rows
+}
+
+fn document<'a>(records: impl Iterator<Item = &'a BuildRecord>) -> anyhow::Result<String> {
+    let builds: Vec<&BuildRecord> = records.collect();
+    let document = json!({"schema": "pgassay/builds/1", "builds": builds});
+    Ok(serde_json::to_string_pretty(&document).context("cannot serialize")? + "\n")
+}
+
+fn list(place: &Place, as_json: bool, terminal: &mut Terminal) -> anyhow::Result<Exit> {
+    let all = BuildRecord::all(place);
+    if as_json {
+        terminal.print(&document(all.iter())?)?;
+        return Ok(Exit::Done);
+    }
+    if all.is_empty() {
+        terminal.announce("no build is recorded; pgassay build SOURCE makes one");
+    }
+    let width = all
+        .iter()
+        .map(|record| record.name.len())
+        .max()
+        .unwrap_or(0);
+    let mut text = String::new();
+    for record in &all {
+        let layout = record.layout.as_ref().map_or(String::new(), |layout| {
+            format!(", object order {}", layout.seed)
+        });
+        let _ = writeln!(
+            text,
+            "build:{:<width$}  {}, {}, {}{layout}",
+            record.name,
+            record.version,
+            record.compiler.command.join(" "),
+            record.flags_asked.join(" "),
+        );
+    }
+    terminal.print(&text)?;
+    Ok(Exit::Done)
+}
+
+fn remove(place: &Place, args: &BuildArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
+    for name in &args.remove {
+        let name = name.strip_prefix("build:").unwrap_or(name);
+        let known = BuildRecord::all(place);
+        if !known.iter().any(|record| record.name == name) {
+            bail!(
+                Failure::usage(format!("--remove {name}: there is no such build"))
+                    .with_remedy("pgassay build --list lists them")
+            );
+        }
+        // The layouts of a build are links into it.
+        let layouts = format!("{name}.layout");
+        for record in known
+            .iter()
+            .filter(|record| record.name == name || record.name.starts_with(&layouts))
+        {
+            let _lock = place.lock(&record.name)?;
+            place
+                .remove(&record.name)
+                .with_context(|| format!("{} can't be removed", record.name))?;
+            terminal.announce(&format!("removed build:{}", record.name));
+        }
+    }
+    if args.clean {
+        place
+            .clean()
+            .context("the sources and object files can't be removed")?;
+        terminal.announce("removed unpacked sources and object files");
+    }
+    Ok(Exit::Done)
+}
+
+fn presets() -> String {
+    let mut text = String::from("Presets for --variant:\n");
+    for preset in PRESETS {
+        let flags = preset.flags.join(" ");
+        let _ = writeln!(text, "  {:<12} {flags:<36} {}", preset.name, preset.meaning);
+    }
+    text.push_str("\nand the CPUs that pgassay inspect --list-cpus knows:\n");
+    for cpu in cpu::CPUS {
+        let _ = writeln!(
+            text,
+            "  {:<12} {:<36} {}: {}; GCC {} or later",
+            cpu.id,
+            cpu_flag(cpu),
+            cpu.machine.name(),
+            cpu.products,
+            cpu.gcc
+        );
+    }
+    text
+}
+
+/// The server of a recorded build, whichever machine it is for; `None` where
+/// there is no such build.
+pub fn server_of(name: &str) -> Option<std::path::PathBuf> {
+    let builds = crate::target::scratch::default_root().join("builds");
+    let server = builds
+        .join(Path::new(name).file_name()?)
+        .join("bin/postgres");
+    server.is_file().then_some(server)
+}

@@ -1,0 +1,152 @@
+//! `pgassay build --recommend`: which flags, why, and what not to use.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, bail};
+use pgassay_inspect::Machine;
+use pgassay_inspect::cpu::{self, Cpu};
+use pgassay_inspect::recommend::{Compiler, Recommendation, recommend as recommended};
+use serde_json::json;
+
+use crate::build::compiler::Compiler as Installed;
+use crate::build::maker::native_machine;
+use crate::cli::build::BuildArgs;
+use crate::exit::{Exit, Failure};
+use crate::inspection::live;
+use crate::terminal::Terminal;
+
+/// Prints the recommendation for the CPU and compiler asked for.
+///
+/// # Errors
+/// Where one of them is not known.
+pub fn recommend(args: &BuildArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
+    let cpu = match args.cpu.as_deref() {
+        None | Some("host") => own_cpu()?,
+        Some(name) => cpu::find(name).ok_or_else(|| {
+            Failure::usage(format!("--cpu {name}: this CPU is not known by that name"))
+                .with_remedy("pgassay inspect --list-cpus lists them")
+        })?,
+    };
+    let compiler = compiler(args.compiler.as_deref())?;
+    let recommendation = recommended(cpu, compiler);
+    let text = if args.json {
+        let document = json!({
+            "schema": "pgassay/recommendation/1",
+            "recommendation": recommendation,
+        });
+        serde_json::to_string_pretty(&document).context("cannot serialize")? + "\n"
+    } else {
+        text(&recommendation, terminal.width)
+    };
+    terminal.print(&text)?;
+    Ok(Exit::Done)
+}
+
+/// A compiler as described, or as a program here says of itself.
+fn compiler(asked: Option<&str>) -> anyhow::Result<Compiler> {
+    let described = asked.and_then(Compiler::parse);
+    if let Some(described) = described {
+        return Ok(described);
+    }
+    let installed = Installed::find(asked, None).map_err(|error| match asked {
+        Some(asked) => anyhow::Error::new(
+            Failure::usage(format!(
+                "--compiler {asked}: neither a compiler's name and version nor a program here"
+            ))
+            .with_remedy("such as gcc-9, gcc-12.2, clang-15"),
+        ),
+        None => error,
+    })?;
+    match Compiler::parse(&installed.banner) {
+        Some(compiler) => Ok(compiler),
+        None => bail!(
+            Failure::usage(format!(
+                "{} is neither GCC nor Clang as far as it says: nothing is known of it",
+                installed.banner
+            ))
+            .with_remedy("--compiler gcc-12 names one")
+        ),
+    }
+}
+
+/// The CPU of this machine, in the table.
+fn own_cpu() -> anyhow::Result<&'static Cpu> {
+    let machine = native_machine();
+    let id = match &machine {
+        Machine::X86_64 => Some("x86-64"),
+        Machine::Aarch64 => {
+            let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+            let number = |key: &str| {
+                let line = cpuinfo.lines().find(|line| line.starts_with(key))?;
+                let value = line.split(':').nth(1)?.trim().trim_start_matches("0x");
+                u32::from_str_radix(value, 16).ok()
+            };
+            let known = number("CPU implementer")
+                .zip(number("CPU part"))
+                .and_then(|(implementer, part)| cpu::by_midr(implementer, part));
+            match (known, live::host_has_lse()) {
+                (Some(cpu), _) => return Ok(cpu),
+                (None, Some(true)) => Some("armv8.1-a"),
+                (None, _) => Some("armv8.0-a"),
+            }
+        }
+        Machine::Ppc64le => Some("power8"),
+        Machine::Riscv64 => Some("rv64gc"),
+        Machine::S390x => Some("z196"),
+        Machine::Other(_) => None,
+    };
+    id.and_then(cpu::find).ok_or_else(|| {
+        Failure::usage(format!(
+            "nothing is known of this machine's CPU ({})",
+            machine.name()
+        ))
+        .with_remedy("--cpu names one; pgassay inspect --list-cpus lists them")
+        .into()
+    })
+}
+
+fn text(recommendation: &Recommendation, width: usize) -> String {
+    let mut text = format!(
+        "For {} ({}) with {}\n",
+        recommendation.cpu, recommendation.products, recommendation.compiler
+    );
+    for choice in &recommendation.choices {
+        let flags = if choice.flags.is_empty() {
+            "no flag of its own".to_owned()
+        } else {
+            choice.flags.join(" ")
+        };
+        let _ = writeln!(text, "\n  {flags}");
+        paragraph(&mut text, "    when: ", &choice.when, width);
+        paragraph(&mut text, "    why: ", &choice.why, width);
+        for source in &choice.sources {
+            paragraph(&mut text, "    source: ", source, width);
+        }
+    }
+    text.push_str("\nNot to use\n");
+    for avoid in &recommendation.avoid {
+        let _ = writeln!(text);
+        paragraph(&mut text, "  ", &avoid.what, width);
+        paragraph(&mut text, "    why: ", &avoid.why, width);
+        paragraph(&mut text, "    source: ", &avoid.source, width);
+    }
+    text
+}
+
+/// A text with its label, broken at `width`, further lines under the first's text.
+fn paragraph(to: &mut String, label: &str, text: &str, width: usize) {
+    let mut column = label.len();
+    to.push_str(label);
+    for (n, word) in text.split(' ').enumerate() {
+        if n > 0 && column + 1 + word.len() > width.clamp(40, 100) {
+            let _ = write!(to, "\n{:indent$}", "", indent = label.len());
+            column = label.len();
+        } else if n > 0 {
+            to.push(' ');
+            column += 1;
+        }
+        to.push_str(word);
+        column += word.chars().count();
+    }
+    to.push('\n');
+}
