@@ -14,6 +14,7 @@ pub mod check;
 pub mod compare;
 pub mod diagnose;
 pub mod fit;
+pub mod history;
 pub mod host;
 pub mod plan;
 pub mod primitives;

@@ -257,14 +257,25 @@ fn warnings(
              difference would be a false alarm.",
         ));
     }
-    if comparison.launches == 1 {
+    if comparison.launches == 1 && !comparison.same {
+        warnings.push(Warning::new(
+            "one-launch",
+            "One launch of each: this speaks of these servers as they were started, not yet of \
+             builds or settings; another start of the same can differ by more (--launches 6).",
+        ));
+    }
+    let others = analysis.arms.iter().flat_map(|arm| &arm.points);
+    let busy = others
+        .filter(|point| point.warnings.iter().any(|w| w.id == "others-busy"))
+        .count();
+    if busy > 0 {
         warnings.push(
             Warning::new(
-                "one-launch",
-                "One launch of each: the claim is about these two servers as they were started. \
-                 Another start, layout of memory or build of the same source can differ by more.",
+                "others-busy",
+                "Other work took a good part of this machine's CPU time meanwhile: it widens the \
+                 intervals, and what it took from both is missing in the figures.",
             )
-            .with_remedy("for a claim about builds or settings: --launches 6 or more"),
+            .with_remedy("measure again when the machine is quiet"),
         );
     }
     // the spread while the arms were compared, against that before

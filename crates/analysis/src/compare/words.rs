@@ -8,7 +8,10 @@ use crate::stats::{Comparison, Estimate, Verdict};
 /// Warnings that the verdict itself must carry: they say that the machine, not the
 /// arms, may be what was measured.
 const IN_THE_VERDICT: &[&str] = &[
+    "same-target",
+    "one-launch",
     "steal",
+    "others-busy",
     "not-alone",
     "throttled",
     "on-battery",
@@ -17,37 +20,106 @@ const IN_THE_VERDICT: &[&str] = &[
     "incomplete",
 ];
 
-/// The most important sentences.
+/// The most important sentences, the verdict first.
 pub fn headline(compare: &Compare) -> Vec<String> {
-    let mut sentences: Vec<String> = Vec::new();
     let workload = &compare.analysis.plan.workload.name;
-    // The result that decided comes first.
-    let mut results: Vec<&PointResult> = compare.results.iter().collect();
-    results.sort_by_key(|r| r.throughput.verdict != compare.verdict);
-    for result in results {
-        sentences.push(sentence(result, workload));
+    let mut sentences = match compare.results.as_slice() {
+        [one] => vec![sentence(one, workload)],
+        several => by_verdict(compare, several, workload),
+    };
+    match &compare.plan {
+        Some(plan) if plan.launches > 1 => sentences.push(format!(
+            "Each was made and started {} times, initdb apart: the interval is over launches.",
+            plan.launches
+        )),
+        _ => {}
     }
-    sentences.truncate(6);
-    if let Some(plan) = &compare.plan {
-        sentences.push(match (plan.same, plan.launches) {
-            (true, _) => "Both targets are the same: this is an A/A run, which shows what this \
-                          machine calls different by itself."
-                .to_owned(),
-            (false, 1) => "One launch of each: this speaks of these two servers, not yet of the \
-                           builds or settings (--launches 6 does)."
-                .to_owned(),
-            (false, n) => format!(
-                "Each was made and started {n} times, initdb apart: the interval is over launches."
-            ),
-        });
-    }
-    sentences.extend(compare.results.first().and_then(cpu_sentence));
+    let decisive = compare
+        .results
+        .iter()
+        .find(|r| r.throughput.verdict == compare.verdict);
+    sentences.extend(decisive.and_then(cpu_sentence));
     for warning in &compare.warnings {
         if IN_THE_VERDICT.contains(&warning.id.as_str()) {
             sentences.push(warning.text.clone());
         }
     }
     sentences
+}
+
+/// One sentence for each verdict that was reached, that of the whole first.
+fn by_verdict(compare: &Compare, results: &[PointResult], workload: &str) -> Vec<String> {
+    let order = [
+        compare.verdict,
+        Verdict::NotComparable,
+        Verdict::Slower,
+        Verdict::Inconclusive,
+        Verdict::Faster,
+        Verdict::Equivalent,
+    ];
+    let mut sentences = Vec::new();
+    for (i, verdict) in order.iter().enumerate() {
+        if order[..i].contains(verdict) {
+            continue;
+        }
+        let mut labels: Vec<&str> = Vec::new();
+        for result in results.iter().filter(|r| r.throughput.verdict == *verdict) {
+            if !labels.contains(&result.label.as_str()) {
+                labels.push(&result.label);
+            }
+        }
+        for label in labels {
+            let of_arm: Vec<&PointResult> = results
+                .iter()
+                .filter(|r| r.throughput.verdict == *verdict && r.label == label)
+                .collect();
+            sentences.push(match of_arm.as_slice() {
+                [one] => sentence(one, workload),
+                several => together(several, label, workload, *verdict),
+            });
+        }
+    }
+    sentences
+}
+
+/// Several points of one arm that share a verdict.
+fn together(results: &[&PointResult], b: &str, workload: &str, verdict: Verdict) -> String {
+    let points: Vec<String> = results
+        .iter()
+        .map(|r| {
+            let ratio = &r.throughput.ratio;
+            format!(
+                "{} at {} ({} to {})",
+                signed(ratio.estimate),
+                clients(r.clients),
+                signed(ratio.low),
+                signed(ratio.high)
+            )
+        })
+        .collect();
+    let points = points.join(", ");
+    let delta = results.first().map_or(0.0, |r| r.throughput.rule.delta);
+    let delta = percent(delta);
+    let family = "95 % intervals; as one family";
+    match verdict {
+        Verdict::Faster => {
+            format!("{b} is faster than A: {workload} throughput is {points} ({family}).")
+        }
+        Verdict::Slower => {
+            format!("{b} is slower than A: {workload} throughput is {points} ({family}).")
+        }
+        Verdict::Equivalent => format!(
+            "{b} is as fast as A within {delta}: {workload} throughput differs by {points} ({family})."
+        ),
+        Verdict::Inconclusive => format!(
+            "Inconclusive: neither a difference between {b} and A nor their being equal within \
+             {delta} was shown; {workload} throughput of {b} is {points} ({family})."
+        ),
+        Verdict::NotComparable => results
+            .first()
+            .map(|r| sentence(r, workload))
+            .unwrap_or_default(),
+    }
 }
 
 fn sentence(result: &PointResult, workload: &str) -> String {

@@ -78,6 +78,8 @@ pub enum Command {
     Compare(super::compare::CompareArgs),
     /// Build PostgreSQL variants from source: flags, compilers, patches
     Build(BuildArgs),
+    /// When did the level of many runs of one plan change
+    History(super::history::HistoryArgs),
     /// List the PostgreSQL installations that a temporary server can be launched from
     Targets(TargetsArgs),
     /// Render recorded runs: text, html, json, markdown, csv

@@ -9,6 +9,7 @@ pub mod check;
 pub mod compare;
 pub mod diagnose;
 pub mod fit;
+pub mod history;
 pub mod inside;
 pub mod inspect;
 pub mod inspect_server;
@@ -38,6 +39,7 @@ pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Res
         Command::Run(args) => assay::run(&args, &global, terminal, stop),
         Command::Compare(args) => compare::compare(&args, &global, terminal, stop),
         Command::Build(args) => build::build(&args, terminal, stop),
+        Command::History(args) => history::history_of(&args, &global, terminal),
         Command::Targets(args) => targets::targets(&args, terminal),
         Command::Report(args) => report::report(&args, &global, terminal),
         Command::Inspect(args) => inspect::inspect(&args, terminal),

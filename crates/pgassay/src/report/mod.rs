@@ -12,6 +12,7 @@ pub mod check;
 mod compare;
 mod csv;
 mod document;
+mod history;
 mod html;
 mod markdown;
 pub(crate) mod number;
@@ -24,6 +25,7 @@ use pgassay_analysis::diagnose::Diagnosis;
 
 pub use compare::{compare_csv, compare_html, compare_json, compare_markdown, compare_text};
 pub use csv::csv;
+pub use history::{history_csv, history_html, history_markdown, history_text};
 pub use text::TextStyle;
 
 /// The summary for a terminal, in lines of at most [`TextStyle::width`] columns.

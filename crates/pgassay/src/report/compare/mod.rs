@@ -13,6 +13,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::PointResult;
+use pgassay_analysis::warning::Warning;
 
 use super::document::{Block, Document, Notes, Section};
 use super::{TextStyle, html, markdown, number, sections, text};
@@ -72,7 +73,13 @@ pub fn compare_csv(compare: &Compare) -> String {
 
 fn document(compare: &Compare) -> Document {
     let mut notes = Notes::default();
-    notes.marks(&compare.warnings, "");
+    // What the headline says already is not said again beneath it.
+    let unsaid = compare.warnings.iter();
+    let unsaid: Vec<Warning> = unsaid
+        .filter(|w| !compare.headline.contains(&w.text))
+        .cloned()
+        .collect();
+    notes.marks(&unsaid, "");
     let analysis = &compare.analysis;
     let own = [
         verdict::section(compare, &mut notes),

@@ -13,9 +13,9 @@ use crate::report::document::{
 const MOST_COURSES: usize = 6;
 /// Pairs of one chart beyond which only every second, third … is drawn.
 const MOST_DOTS: usize = 1500;
-/// Pairs further out than this many percent stand at the edge, so that one
+/// Pairs further out than so many of their spreads stand at the edge, so that one
 /// interrupted slice does not press all others together.
-const FARTHEST: f64 = 100.0;
+const FARTHEST: f64 = 4.0;
 
 /// The pairs of each point, and their course.
 pub fn section(compare: &Compare) -> Option<Section> {
@@ -34,13 +34,28 @@ pub fn section(compare: &Compare) -> Option<Section> {
     })
 }
 
-fn difference(pair: &Pair) -> f64 {
-    (100.0 * (pair.ratio() - 1.0)).clamp(-FARTHEST, FARTHEST)
+/// How far out a chart of these points goes, in percent.
+fn farthest<'a>(results: impl Iterator<Item = &'a PointResult>) -> f64 {
+    let spreads = results.flat_map(|r| {
+        let noise = r.noise_floor().map(|floor| floor.pair_spread);
+        let shift = (r.throughput.ratio.estimate - 1.0).abs() / FARTHEST;
+        [r.throughput.spread.map(|s| s + shift), noise]
+    });
+    let widest = spreads
+        .flatten()
+        .filter(|s| s.is_finite())
+        .fold(0.0, f64::max);
+    (100.0 * FARTHEST * widest).max(2.0)
+}
+
+fn difference(pair: &Pair, farthest: f64) -> f64 {
+    (100.0 * (pair.ratio() - 1.0)).clamp(-farthest, farthest)
 }
 
 /// All points side by side: the pairs, the interval, and the noise beside them.
 fn spread(compare: &Compare) -> Chart {
     let lanes = 1 + others(&compare.analysis);
+    let far = farthest(compare.results.iter());
     let mut series: Vec<Series> = Vec::new();
     let noise = compare.results.iter().filter(|r| r.arm == 1);
     series.push(Series {
@@ -48,7 +63,7 @@ fn spread(compare: &Compare) -> Chart {
         look: 0,
         lane: (0, lanes),
         estimates: noise.clone().filter_map(noise_interval).collect(),
-        dots: noise.flat_map(|r| dots(r, &r.noise)).collect(),
+        dots: noise.flat_map(|r| dots(r, &r.noise, far)).collect(),
     });
     for arm in 1..lanes {
         let of_arm = || compare.results.iter().filter(|r| r.arm == arm as u32);
@@ -60,7 +75,7 @@ fn spread(compare: &Compare) -> Chart {
             look: arm,
             lane: (arm, lanes),
             estimates: of_arm().map(|r| interval(compare, r)).collect(),
-            dots: of_arm().flat_map(|r| dots(r, &r.pairs)).collect(),
+            dots: of_arm().flat_map(|r| dots(r, &r.pairs, far)).collect(),
         });
     }
     let mut ticks: Vec<f64> = compare
@@ -129,13 +144,13 @@ fn spread(compare: &Compare) -> Chart {
     }
 }
 
-fn dots<'a>(result: &PointResult, pairs: &'a [Pair]) -> impl Iterator<Item = Dot> + 'a {
+fn dots<'a>(result: &PointResult, pairs: &'a [Pair], far: f64) -> impl Iterator<Item = Dot> + 'a {
     let (x, count) = (f64::from(result.clients), pairs.len());
     let step = count.div_ceil(MOST_DOTS / 4).max(1);
     let numbered = pairs.iter().enumerate().step_by(step);
     numbered.map(move |(i, pair)| Dot {
         x,
-        y: difference(pair),
+        y: difference(pair, far),
         offset: match count {
             0 | 1 => 0.0,
             _ => 2.0 * i as f64 / (count - 1) as f64 - 1.0,
@@ -182,13 +197,14 @@ fn noise_interval(result: &PointResult) -> Option<Interval> {
 fn course(compare: &Compare, result: &PointResult) -> Chart {
     let at = place(compare, result);
     let shift = result.noise.len();
+    let far = farthest(std::iter::once(result));
     let step = (shift + result.pairs.len()).div_ceil(MOST_DOTS).max(1);
     let points = |pairs: &[Pair], from: usize, what: &str| -> Vec<Dot> {
         let numbered = pairs.iter().enumerate().step_by(step);
         numbered
             .map(|(i, pair)| Dot {
                 x: (from + i + 1) as f64,
-                y: difference(pair),
+                y: difference(pair, far),
                 offset: 0.0,
                 tip: format!(
                     "{what} {}, launch {}, {} first: {}",
@@ -205,15 +221,15 @@ fn course(compare: &Compare, result: &PointResult) -> Chart {
     let percent = |v: f64| 100.0 * (v - 1.0);
     let first = (shift + 1) as f64;
     let line = |y: f64| vec![(first, y), (last, y)];
-    let finite = |y: f64| y.is_finite() && y.abs() <= FARTHEST;
+    let finite = |y: f64| y.is_finite() && y.abs() <= far;
     let mut guides = vec![Guide {
         label: "no difference".to_owned(),
         points: vec![(1.0, 0.0), (last, 0.0)],
         in_range: true,
     }];
     for (label, value) in [
-        ("the interval's ends", ratio.low),
-        ("the interval's upper end", ratio.high),
+        ("lower end of the interval", ratio.low),
+        ("upper end of the interval", ratio.high),
     ] {
         if finite(percent(value)) {
             guides.push(Guide {

@@ -17,14 +17,15 @@ pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
         columns.push(Column::words("arm", 0));
     }
     columns.extend([
-        Column::words("verdict", 0),
+        Column::figures("verdict", "", 0),
         Column::figures("throughput", "of A", 0),
         Column::figures("interval", "", 1),
         Column::figures("p", "", 4),
         Column::figures("server CPU", "of A", 2),
+        Column::figures("interval", "of it", 5),
         Column::figures("pairs", "", 3),
-        Column::figures("spread", "of a pair", 5),
-        Column::figures("noise floor", "", 6),
+        Column::figures("spread", "of a pair", 6),
+        Column::figures("noise floor", "", 7),
     ]);
     let rows = compare
         .results
@@ -71,7 +72,11 @@ fn row(compare: &Compare, result: &PointResult, several: bool, notes: &mut Notes
         Cell::plain(ends(comparison)),
         Cell::plain(p(comparison)),
         match &result.server_cpu {
-            Some(cpu) => Cell::plain(format!("{} ({})", signed(cpu.ratio.estimate), ends(cpu))),
+            Some(cpu) => Cell::plain(signed(cpu.ratio.estimate)),
+            None => missing(),
+        },
+        match &result.server_cpu {
+            Some(cpu) => Cell::plain(ends(cpu)),
             None => missing(),
         },
         Cell::plain(number::count(comparison.pairs as u64)),

@@ -1,0 +1,270 @@
+//! Many recorded runs of one plan over time: when did the level change?
+//! What `pgassay history` answers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::Analysis;
+use crate::stats::history::{ChangePoint, ChangeRule, History, change_points};
+use crate::stats::{Direction, Estimate};
+use crate::warning::Warning;
+
+/// Name and version of the serialized form.
+pub const SCHEMA: &str = "pgassay/history/1";
+
+/// The history of one plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunHistory {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What all runs did, in words.
+    pub work: String,
+    /// The rule that was set.
+    pub rule: ChangeRule,
+    /// The runs, oldest first.
+    pub runs: Vec<Entry>,
+    /// Runs that were given and did other work, or have no figure.
+    pub left_out: Vec<LeftOut>,
+    /// One entry for each figure and client count.
+    pub series: Vec<Series>,
+    /// The latest change of any figure was for the worse.
+    pub worse: bool,
+    /// The same in plain sentences.
+    pub headline: Vec<String>,
+    /// What qualifies the history as a whole.
+    pub warnings: Vec<Warning>,
+}
+
+/// One run of the history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Name of its directory.
+    pub run: String,
+    /// Start, UTC.
+    pub started: String,
+    /// Version of the server.
+    pub server: String,
+}
+
+/// A run that is not part of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Name of its directory.
+    pub run: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What is followed over the runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// Transactions a second.
+    ThroughputTps,
+    /// Server CPU time for each transaction, microseconds.
+    ServerCpuUsPerTransaction,
+}
+
+impl Figure {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ThroughputTps => "throughput, tps",
+            Self::ServerCpuUsPerTransaction => "server CPU, µs/tx",
+        }
+    }
+
+    fn direction(self) -> Direction {
+        match self {
+            Self::ThroughputTps => Direction::HigherIsBetter,
+            Self::ServerCpuUsPerTransaction => Direction::LowerIsBetter,
+        }
+    }
+}
+
+/// One figure at one client count, over the runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Which figure.
+    pub figure: Figure,
+    /// Clients.
+    pub clients: u32,
+    /// The runs' values, in their order; none where a run lacks it.
+    pub values: Vec<Option<Estimate>>,
+    /// Its levels and changes; indices are those of `values`.
+    pub history: History,
+}
+
+impl Series {
+    /// The latest change, where it was for the worse.
+    pub fn latest_worse(&self) -> Option<&ChangePoint> {
+        let last = self.history.changes.last()?;
+        let worse = match self.figure.direction() {
+            Direction::HigherIsBetter => last.change < 0.0,
+            Direction::LowerIsBetter => last.change > 0.0,
+        };
+        worse.then_some(last)
+    }
+}
+
+/// Follows the runs that did the same work as the latest of them. The first arm of
+/// each is taken.
+pub fn history(mut runs: Vec<Analysis>, rule: ChangeRule) -> RunHistory {
+    runs.sort_by(|a, b| {
+        a.run
+            .started
+            .cmp(&b.run.started)
+            .then(a.run.id.cmp(&b.run.id))
+    });
+    let wanted = runs.last().map(work).unwrap_or_default();
+    let mut left_out = Vec::new();
+    let mut kept = Vec::new();
+    for run in runs {
+        let measured = run.arms.first().is_some_and(|arm| !arm.points.is_empty());
+        let why = if work(&run) != wanted {
+            Some(format!("it ran {}", work(&run)))
+        } else if !measured {
+            Some("it measured nothing".to_owned())
+        } else {
+            None
+        };
+        match why {
+            Some(why) => left_out.push(LeftOut {
+                run: run.run.id,
+                why,
+            }),
+            None => kept.push(run),
+        }
+    }
+    let mut series = Vec::new();
+    for clients in counts(&kept) {
+        for figure in [Figure::ThroughputTps, Figure::ServerCpuUsPerTransaction] {
+            series.extend(follow(&kept, figure, clients, rule));
+        }
+    }
+    let mut warnings = Vec::new();
+    let hosts = kept
+        .windows(2)
+        .any(|w| w[0].host.cpu_model != w[1].host.cpu_model);
+    if hosts {
+        warnings.push(Warning::new(
+            "other-machine",
+            "Not all runs are of the same processor: a change may be the machine's.",
+        ));
+    }
+    if kept.len() < 2 * rule.shortest {
+        warnings.push(Warning::new(
+            "too-few-runs",
+            format!(
+                "{} runs: a change needs {} or more on either side.",
+                kept.len(),
+                rule.shortest
+            ),
+        ));
+    }
+    let worse = series.iter().any(|s| s.latest_worse().is_some());
+    let entries: Vec<Entry> = kept.iter().map(entry).collect();
+    RunHistory {
+        schema: SCHEMA.to_owned(),
+        headline: headline(&wanted, &entries, &series, rule),
+        work: wanted,
+        rule,
+        runs: entries,
+        left_out,
+        series,
+        worse,
+        warnings,
+    }
+}
+
+fn entry(run: &Analysis) -> Entry {
+    let server = run.arms.first().and_then(|arm| arm.server.as_ref());
+    let words = server.map(|s| s.version.split_whitespace().take(2).collect::<Vec<_>>());
+    Entry {
+        run: run.run.id.clone(),
+        started: run.run.started.clone(),
+        server: words.unwrap_or_default().join(" "),
+    }
+}
+
+fn work(run: &Analysis) -> String {
+    let workload = &run.plan.workload;
+    format!(
+        "{} at scale {}, {} protocol",
+        workload.name, workload.scale, workload.protocol
+    )
+}
+
+fn counts(runs: &[Analysis]) -> Vec<u32> {
+    let arms = runs.iter().filter_map(|run| run.arms.first());
+    let mut counts: Vec<u32> = arms
+        .flat_map(|arm| arm.points.iter().map(|p| p.point.clients))
+        .collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}
+
+fn follow(runs: &[Analysis], figure: Figure, clients: u32, rule: ChangeRule) -> Option<Series> {
+    let values: Vec<Option<Estimate>> = runs
+        .iter()
+        .map(|run| {
+            let mut points = run.arms.first()?.points.iter();
+            let point = points.find(|p| p.point.clients == clients)?;
+            match figure {
+                Figure::ThroughputTps => Some(point.throughput_tps.clone()),
+                Figure::ServerCpuUsPerTransaction => point.server_cpu_us_per_transaction.clone(),
+            }
+        })
+        .collect();
+    let numbers: Vec<f64> = values
+        .iter()
+        .map(|v| v.as_ref().map_or(f64::NAN, |e| e.estimate))
+        .collect();
+    if numbers.iter().all(|v| v.is_nan()) {
+        return None;
+    }
+    let mut history = change_points(&numbers, rule);
+    // A run that lacks this client count is no odd value.
+    if values.iter().any(Option::is_none) && numbers.iter().all(|v| v.is_nan() || *v > 0.0) {
+        history.warnings.retain(|w| w.id != "non-positive-values");
+    }
+    Some(Series {
+        figure,
+        clients,
+        values,
+        history,
+    })
+}
+
+fn headline(work: &str, runs: &[Entry], series: &[Series], rule: ChangeRule) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for s in series {
+        let Some(change) = s.history.changes.last() else {
+            continue;
+        };
+        let at = match s.clients {
+            1 => "1 client".to_owned(),
+            n => format!("{n} clients"),
+        };
+        let direction = if s.latest_worse().is_some() {
+            "worse"
+        } else {
+            "better"
+        };
+        let since = runs.get(change.index).map_or("?", |r| r.run.as_str());
+        sentences.push(format!(
+            "{} at {at} changed for the {direction}, by {:+.1} %, with run {since} (p {}).",
+            s.figure.name(),
+            100.0 * change.change,
+            change.p
+        ));
+    }
+    if sentences.is_empty() {
+        sentences.push(format!(
+            "No change of {:.1} % or more is seen in {} runs of {work}.",
+            100.0 * rule.magnitude,
+            runs.len()
+        ));
+    }
+    sentences
+}

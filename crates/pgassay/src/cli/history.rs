@@ -1,0 +1,35 @@
+//! The flags of `pgassay history`.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+use super::args::Format;
+
+/// Arguments of `pgassay history`.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay history ~/.local/state/pgassay/runs
+  pgassay history ci-runs/ --magnitude 3% --format html --output history.html
+  pgassay history run-1 run-2 run-3 run-4 run-5 run-6 --json
+
+Exit codes: 0 no change, or the latest was for the better; 1 the latest change was for the worse")]
+pub struct HistoryArgs {
+    /// Directories of runs, or runs by name, unique prefix or path. Those that did other work than
+    /// the latest are left out and named
+    #[arg(value_name = "DIR|RUN", required = true)]
+    pub runs: Vec<String>,
+    /// The smallest change that is reported
+    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = super::compare::percent)]
+    pub magnitude: f64,
+    /// How to render
+    #[arg(long, short, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Write to a file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Short for --format json
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+}

@@ -1,0 +1,105 @@
+//! `pgassay history`: many runs of one plan, and when their level changed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use pgassay_analysis::history::{RunHistory, history};
+use pgassay_analysis::stats::ChangeRule;
+use pgassay_analysis::{Analysis, analyse};
+
+use crate::cli::args::{Format, GlobalArgs};
+use crate::cli::history::HistoryArgs;
+use crate::exit::{Exit, Failure};
+use crate::report;
+use crate::store::{self, catalogue};
+use crate::terminal::Terminal;
+
+/// Follows the runs and says where they changed.
+///
+/// # Errors
+/// Where a run or directory is not found, or none can be read.
+pub fn history_of(
+    args: &HistoryArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+) -> anyhow::Result<Exit> {
+    let mut runs: Vec<Analysis> = Vec::new();
+    for dir in directories(args, global)? {
+        // A run that is being measured, or damaged, must not end a CI job.
+        match store::read(&dir) {
+            Ok(run) if run.running => {}
+            Ok(run) => runs.push(analyse(&run)),
+            Err(error) => terminal.warn(&format!("left out: {error:#}")),
+        }
+    }
+    if runs.is_empty() {
+        bail!(Failure::usage("there is no run to follow").with_remedy("pgassay runs lists them"));
+    }
+    let rule = ChangeRule {
+        magnitude: args.magnitude,
+        ..ChangeRule::default()
+    };
+    let followed = history(runs, rule);
+    let format = if args.json { Format::Json } else { args.format };
+    let text = render(&followed, format, terminal, args.output.is_none())?;
+    match &args.output {
+        None => terminal.print(&text)?,
+        Some(path) => {
+            fs::write(path, text).map_err(|e| {
+                Failure::usage(format!("cannot write {}: {e}", path.display()))
+                    .with_remedy("name another file with --output")
+            })?;
+            terminal.announce(&format!("written: {}", path.display()));
+        }
+    }
+    Ok(if followed.worse {
+        Exit::Found
+    } else {
+        Exit::Done
+    })
+}
+
+/// The run directories that were named, each once.
+fn directories(args: &HistoryArgs, global: &GlobalArgs) -> anyhow::Result<Vec<PathBuf>> {
+    let root = store::root(global.runs.as_deref())?;
+    let mut found: Vec<PathBuf> = Vec::new();
+    for name in &args.runs {
+        let path = Path::new(name);
+        if path.is_dir() && !path.join("run.json").is_file() {
+            found.extend(catalogue::list(path)?.into_iter().map(|entry| entry.dir));
+        } else {
+            found.push(catalogue::find(&root, name)?);
+        }
+    }
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for dir in found {
+        let full = fs::canonicalize(&dir).unwrap_or(dir);
+        if !seen.contains(&full) {
+            seen.push(full);
+        }
+    }
+    Ok(seen)
+}
+
+fn render(
+    history: &RunHistory,
+    format: Format,
+    terminal: &Terminal,
+    to_terminal: bool,
+) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Text => {
+            let style = report::TextStyle {
+                width: if to_terminal { terminal.width } else { 100 },
+                color: to_terminal && terminal.colour,
+                unicode: true,
+            };
+            report::history_text(history, &style)
+        }
+        Format::Html => report::history_html(history),
+        Format::Json => serde_json::to_string_pretty(history).context("cannot serialize")? + "\n",
+        Format::Markdown => report::history_markdown(history),
+        Format::Csv => report::history_csv(history),
+    })
+}

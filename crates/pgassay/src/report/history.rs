@@ -1,0 +1,255 @@
+//! Reports of a history: the runs in their order, their levels, their changes.
+
+use pgassay_analysis::history::{RunHistory, Series as Followed};
+
+use super::document::{
+    Axis, Block, Cell, Chart, Column, Depth, Document, Interval, Notes, Scale, Section, Series,
+    Table,
+};
+use super::{TextStyle, html, markdown, number, text};
+
+/// Changes and levels for a terminal.
+pub fn history_text(history: &RunHistory, style: &TextStyle) -> String {
+    text::render(&document(history), style)
+}
+
+/// One self-contained HTML file.
+pub fn history_html(history: &RunHistory) -> String {
+    html::render(&document(history))
+}
+
+/// GitHub-flavoured markdown.
+pub fn history_markdown(history: &RunHistory) -> String {
+    markdown::render(&document(history))
+}
+
+/// One row a run and figure (RFC 4180).
+pub fn history_csv(history: &RunHistory) -> String {
+    let mut out = String::from("run,started,figure,clients,estimate,low,high,level\n");
+    for series in &history.series {
+        for (index, (run, value)) in history.runs.iter().zip(&series.values).enumerate() {
+            let Some(value) = value else { continue };
+            let level = series.history.levels.iter().position(|l| index <= l.last);
+            let row = [
+                run.run.clone(),
+                run.started.clone(),
+                format!("\"{}\"", series.figure.name()),
+                series.clients.to_string(),
+                value.estimate.to_string(),
+                value.low.to_string(),
+                value.high.to_string(),
+                level.map_or_else(String::new, |l| (l + 1).to_string()),
+            ];
+            out.push_str(&row.join(","));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn document(history: &RunHistory) -> Document {
+    let mut notes = Notes::default();
+    notes.marks(&history.warnings, "");
+    let mut sections = vec![changes(history, &mut notes)];
+    sections.push(Section {
+        id: "course",
+        title: "The course",
+        depth: Depth::Evidence,
+        blocks: history
+            .series
+            .iter()
+            .map(|s| Block::Chart(Box::new(chart(history, s))))
+            .collect(),
+    });
+    sections.push(runs(history));
+    Document {
+        title: format!("History of {}", history.work),
+        provenance: format!(
+            "{} runs, followed by pgassay {}",
+            history.runs.len(),
+            env!("CARGO_PKG_VERSION")
+        ),
+        alarms: Vec::new(),
+        headline: history.headline.clone(),
+        sections,
+        notes: notes.into_notes(),
+    }
+}
+
+fn name(series: &Followed) -> String {
+    match series.clients {
+        1 => format!("{}, 1 client", series.figure.name()),
+        n => format!("{}, {n} clients", series.figure.name()),
+    }
+}
+
+/// One row a level.
+fn changes(history: &RunHistory, notes: &mut Notes) -> Section {
+    let mut rows = Vec::new();
+    for series in &history.series {
+        for (i, level) in series.history.levels.iter().enumerate() {
+            let change = i.checked_sub(1).and_then(|i| series.history.changes.get(i));
+            let run = |index: usize| history.runs.get(index).map_or("?", |r| r.run.as_str());
+            let marks = notes.marks(&series.history.warnings, &name(series));
+            rows.push(vec![
+                Cell::plain(name(series)).marked(marks),
+                Cell::plain(format!("{} to {}", level.first + 1, level.last + 1)),
+                notes.estimate(&level.value, &format!("{}, level {}", name(series), i + 1)),
+                change.map_or_else(
+                    || Cell::plain(""),
+                    |c| Cell::plain(format!("{:+.1} %", 100.0 * c.change)),
+                ),
+                change.map_or_else(|| Cell::plain(""), |c| Cell::plain(run(c.index))),
+            ]);
+        }
+    }
+    Section {
+        id: "changes",
+        title: "Levels and changes",
+        depth: Depth::Summary,
+        blocks: vec![Block::Table(Table {
+            caption: format!(
+                "Levels between changes of {:.1} % or more, found by E-divisive with {} shuffles \
+                 at a false-alarm rate of {} a history. A change is of the median, against the \
+                 level before.",
+                100.0 * history.rule.magnitude,
+                history.rule.permutations,
+                history.rule.alpha
+            ),
+            columns: vec![
+                Column::words("figure", 0),
+                Column::words("runs", 0),
+                Column::figures("level", "", 0),
+                Column::figures("change", "", 0),
+                Column::words("since", 1),
+            ],
+            rows,
+            folded: false,
+            marks: vec![],
+        })],
+    }
+}
+
+fn chart(history: &RunHistory, series: &Followed) -> Chart {
+    let values = || {
+        let numbered = series.values.iter().enumerate();
+        numbered.filter_map(|(i, v)| Some((i, v.as_ref()?)))
+    };
+    let mut drawn = vec![Series {
+        label: "one run, with its interval".to_owned(),
+        look: 0,
+        lane: (0, 1),
+        estimates: values()
+            .map(|(i, e)| {
+                let shown = number::shown(e);
+                Interval {
+                    x: (i + 1) as f64,
+                    y: e.estimate,
+                    low: e.low,
+                    high: e.high,
+                    tip: format!("{}: {}", history.runs[i].run, shown.value),
+                }
+            })
+            .collect(),
+        dots: vec![],
+    }];
+    for (i, level) in series.history.levels.iter().enumerate() {
+        let end = |x: usize| Interval {
+            x: (x + 1) as f64,
+            y: level.value.estimate,
+            low: level.value.low,
+            high: level.value.high,
+            tip: format!("level {}: {}", i + 1, number::shown(&level.value).value),
+        };
+        drawn.push(Series {
+            label: format!("level {}", i + 1),
+            look: 1 + i % 3,
+            lane: (0, 1),
+            estimates: vec![end(level.first), end(level.last)],
+            dots: vec![],
+        });
+    }
+    let spoken: Vec<String> = series
+        .history
+        .levels
+        .iter()
+        .map(|l| {
+            format!(
+                "runs {} to {}: {}",
+                l.first + 1,
+                l.last + 1,
+                number::shown(&l.value).value
+            )
+        })
+        .collect();
+    Chart {
+        id: format!(
+            "course-{}-{}",
+            match series.figure {
+                pgassay_analysis::history::Figure::ThroughputTps => "tps",
+                pgassay_analysis::history::Figure::ServerCpuUsPerTransaction => "cpu",
+            },
+            series.clients
+        ),
+        title: name(series),
+        alternative: format!("{} over the runs. {}.", name(series), spoken.join("; ")),
+        caption:
+            "Each run with the interval over its own trials, which is narrower than what runs \
+                  of the same thing differ by; the levels have theirs over runs."
+                .to_owned(),
+        x: Axis {
+            label: "run, oldest first".to_owned(),
+            scale: Scale::Linear,
+            ticks: vec![],
+        },
+        y: Axis {
+            label: series.figure.name().to_owned(),
+            scale: Scale::FromZero,
+            ticks: vec![],
+        },
+        series: drawn,
+        guides: vec![],
+    }
+}
+
+fn runs(history: &RunHistory) -> Section {
+    let rows = history.runs.iter().enumerate().map(|(i, run)| {
+        vec![
+            Cell::plain((i + 1).to_string()),
+            Cell::plain(&run.run),
+            Cell::plain(&run.started),
+            Cell::plain(&run.server),
+        ]
+    });
+    let mut blocks = vec![Block::Table(Table {
+        caption: "The runs, oldest first.".to_owned(),
+        columns: vec![
+            Column::figures("run", "", 0),
+            Column::words("name", 0),
+            Column::words("started", 1),
+            Column::words("server", 1),
+        ],
+        rows: rows.collect(),
+        folded: true,
+        marks: vec![],
+    })];
+    if !history.left_out.is_empty() {
+        blocks.push(Block::Table(Table {
+            caption: "Runs that were left out.".to_owned(),
+            columns: vec![Column::words("name", 0), Column::words("why", 0)],
+            rows: history
+                .left_out
+                .iter()
+                .map(|l| vec![Cell::plain(&l.run), Cell::plain(&l.why)])
+                .collect(),
+            folded: true,
+            marks: vec![],
+        }));
+    }
+    Section {
+        id: "runs",
+        title: "The runs",
+        depth: Depth::Evidence,
+        blocks,
+    }
+}

@@ -1,0 +1,339 @@
+//! What is concluded from made-up comparisons, and how every format says it.
+
+use pgassay::report::{self, TextStyle};
+use pgassay_analysis::compare::plan::Phase;
+use pgassay_analysis::compare::{self, Compare};
+use pgassay_analysis::record::{EndState, Event, EventKind, Reading, RecordedRun};
+use pgassay_analysis::stats::Verdict;
+use pgassay_analysis::stats::paired::Unit;
+use pgassay_analysis::warning::Warning;
+use serde_json::Value;
+
+use super::assert_schema;
+use super::fixture::Made;
+
+fn concluded(run: &RecordedRun) -> Compare {
+    let compare = compare::conclude(run).expect("pairs were measured");
+    let json: Value =
+        serde_json::from_str(&report::compare_json(&compare).expect("JSON")).expect("JSON");
+    assert_schema(&json, "compare-1.json");
+    compare
+}
+
+fn warned(compare: &Compare, id: &str) -> bool {
+    compare.warnings.iter().any(|w| w.id == id)
+}
+
+#[test]
+fn the_four_verdicts_are_reached_and_said() {
+    let verdict = |effect: f64, noise: f64, pairs: u32| {
+        let made = Made {
+            effects: vec![effect],
+            noise,
+            pairs,
+            ..Made::default()
+        };
+        let compare = concluded(&made.run());
+        (compare.verdict, compare.headline[0].clone())
+    };
+    let (slower, said) = verdict(-0.05, 0.02, 60);
+    assert_eq!(slower, Verdict::Slower);
+    assert!(said.starts_with("B is slower than A: 5."), "{said}");
+    assert!(said.contains("60 pairs"), "{said}");
+    let (faster, said) = verdict(0.05, 0.02, 60);
+    assert_eq!(faster, Verdict::Faster);
+    assert!(said.starts_with("B is faster than A"), "{said}");
+    let (equivalent, said) = verdict(0.0, 0.01, 120);
+    assert_eq!(equivalent, Verdict::Equivalent);
+    assert!(said.starts_with("B is as fast as A within 1 %"), "{said}");
+    let (inconclusive, said) = verdict(0.0, 0.08, 20);
+    assert_eq!(inconclusive, Verdict::Inconclusive);
+    assert!(said.contains("pairs would show 1 %"), "{said}");
+}
+
+#[test]
+fn five_pairs_are_told_that_they_show_nothing() {
+    let made = Made {
+        effects: vec![-0.5],
+        pairs: 5,
+        ..Made::default()
+    };
+    let compare = concluded(&made.run());
+    assert_eq!(compare.verdict, Verdict::Inconclusive);
+    assert!(
+        compare.headline[0].contains("5 pairs can't show anything"),
+        "{:?}",
+        compare.headline
+    );
+}
+
+#[test]
+fn launches_are_the_unit_where_there_are_several() {
+    let made = Made {
+        effects: vec![0.0],
+        launches: 8,
+        pairs: 10,
+        luck: 0.05,
+        ..Made::default()
+    };
+    let compare = concluded(&made.run());
+    let result = &compare.results[0];
+    assert_eq!(
+        (result.throughput.unit, result.throughput.ratio.n),
+        (Unit::Launch, 8)
+    );
+    let spread = result.throughput.launch_spread.expect("several launches");
+    assert!(spread.between > 0.03 && spread.within < 0.05, "{spread:?}");
+    // the floor is over launches, too: the luck is in it
+    assert!(result.noise_floor().expect("a floor").pair_spread > 0.03);
+    assert!(!warned(&compare, "one-launch"));
+    // taken as one launch, the same luck would be called a difference
+    let single = Made {
+        launches: 1,
+        pairs: 80,
+        ..made
+    };
+    assert!(warned(&concluded(&single.run()), "one-launch"));
+}
+
+#[test]
+fn several_points_and_arms_are_one_family() {
+    let made = Made {
+        effects: vec![-0.04, 0.0],
+        clients: vec![1, 8],
+        ..Made::default()
+    };
+    let compare = concluded(&made.run());
+    assert_eq!(compare.results.len(), 4);
+    assert!(
+        compare
+            .results
+            .iter()
+            .all(|r| r.throughput.p_family.is_some())
+    );
+    assert_eq!(compare.verdict, Verdict::Slower);
+    assert!(
+        compare.headline[0].starts_with("B is slower than A"),
+        "{:?}",
+        compare.headline
+    );
+    let of_c: Vec<Verdict> = compare
+        .results
+        .iter()
+        .filter(|r| r.label == "C")
+        .map(|r| r.throughput.verdict)
+        .collect();
+    assert!(
+        of_c.iter()
+            .all(|v| *v != Verdict::Slower && *v != Verdict::Faster),
+        "{of_c:?}"
+    );
+    // few counts: no scaling law, and it says why
+    assert_eq!(compare.scaling.len(), 2);
+    assert!(compare.scaling[0].refused.is_some());
+}
+
+#[test]
+fn cpu_time_stands_beside_time() {
+    let made = Made {
+        effects: vec![-0.10],
+        ..Made::default()
+    };
+    let compare = concluded(&made.run());
+    let cpu = compare.results[0].server_cpu.as_ref().expect("it was seen");
+    assert_eq!(cpu.verdict, Verdict::Slower);
+    assert!((cpu.ratio.estimate - 1.0 / 0.9).abs() < 0.01, "{cpu:?}");
+    assert!(
+        compare
+            .headline
+            .iter()
+            .any(|s| s.starts_with("Server CPU time"))
+    );
+}
+
+#[test]
+fn misses_beyond_the_plan_take_the_verdict_away() {
+    let made = Made {
+        effects: vec![-0.30],
+        reads: vec![0.0, 1.2, 0.0],
+        ..Made::default()
+    };
+    let compare = concluded(&made.run());
+    assert_eq!(compare.verdict, Verdict::NotComparable);
+    assert!(
+        compare.headline[0].contains("blocks read for each transaction"),
+        "{:?}",
+        compare.headline
+    );
+    // smaller buffers were asked for: then the misses are what is compared
+    let asked = Made {
+        settings: vec![
+            vec!["shared_buffers=1GB".into()],
+            vec!["shared_buffers=16MB".into()],
+            vec![],
+            vec![],
+        ],
+        ..made
+    };
+    let compare = concluded(&asked.run());
+    assert_eq!(compare.verdict, Verdict::Slower);
+    assert!(
+        compare
+            .differences
+            .iter()
+            .any(|d| d.name == "shared_buffers" && d.planned)
+    );
+}
+
+#[test]
+fn settings_and_plans_beyond_the_plan_take_it_away_too() {
+    let made = Made {
+        effects: vec![0.05],
+        ..Made::default()
+    };
+    let mut run = made.run();
+    let settings = "[{\"name\": \"jit\", \"setting\": \"off\", \"unit\": null, \"source\": \"configuration file\"}]";
+    run.servers.get_mut(&1).expect("B").settings = Reading::Text(settings.into());
+    let compare = concluded(&run);
+    assert_eq!(compare.verdict, Verdict::NotComparable);
+    assert!(
+        compare.headline[0].contains("jit is on in A and off"),
+        "{:?}",
+        compare.headline
+    );
+
+    let mut run = made.run();
+    let plan = |node: &str| {
+        format!(
+            "[{{\"statement\": \"SELECT 1\", \"plan\": [{{\"Plan\": {{\"Node Type\": \"{node}\"}}}}]}}]"
+        )
+    };
+    for (arm, node) in [(0, "Index Scan"), (1, "Seq Scan")] {
+        run.arm_facts.get_mut(&arm).expect("an arm").plans = Reading::Text(plan(node));
+    }
+    let compare = concluded(&run);
+    assert_eq!(compare.verdict, Verdict::NotComparable);
+    assert!(
+        compare.headline[0].contains("Seq Scan"),
+        "{:?}",
+        compare.headline
+    );
+
+    let mut run = made.run();
+    run.events.push(Event {
+        at: String::new(),
+        what: EventKind::Warned {
+            warning: Warning::new("setting-not-in-force", "in B a setting is not in force: x."),
+        },
+    });
+    assert_eq!(concluded(&run).verdict, Verdict::NotComparable);
+}
+
+#[test]
+fn an_aa_run_says_that_it_is_one() {
+    let made = Made {
+        same: true,
+        ..Made::default()
+    };
+    let compare = concluded(&made.run());
+    assert!(warned(&compare, "same-target"));
+    assert!(
+        compare
+            .headline
+            .iter()
+            .any(|s| s.contains("noise floor of this machine")),
+        "{:?}",
+        compare.headline
+    );
+}
+
+#[test]
+fn an_interrupted_comparison_is_told_as_such() {
+    let mut run = Made::default().run();
+    run.trials.truncate(24 + 40);
+    run.end.as_mut().expect("an end").state = EndState::ServerDied;
+    let compare = concluded(&run);
+    assert_eq!(compare.results[0].pairs.len(), 20);
+    assert!(warned(&compare, "incomplete"));
+    let remedy = compare.warnings.iter().find_map(|w| w.remedy.as_deref());
+    assert!(
+        remedy
+            .expect("a remedy")
+            .contains("pgassay compare --resume"),
+        "{remedy:?}"
+    );
+    // without a pair there is nothing to conclude
+    run.trials.truncate(24);
+    assert!(compare::conclude(&run).is_none());
+    assert!(compare::spread_so_far(&run).is_some_and(|s| s > 0.01 && s < 0.06));
+}
+
+#[test]
+fn a_sequential_comparison_stops_at_a_look_and_between_looks_decides_nothing() {
+    let made = Made {
+        effects: vec![-0.10],
+        ..Made::default()
+    };
+    let mut run = made.run();
+    run.comparison.as_mut().expect("a comparison").looks = vec![20, 40, 60];
+    let of_pairs = |run: &RecordedRun, pairs: usize| {
+        let mut part = run.clone();
+        let comparison = part.comparison.clone().expect("a comparison");
+        let slices = comparison.slices(&part.header.plan, 0, Phase::Pairs, pairs as u32);
+        part.trials.retain(|t| {
+            comparison.phase_of(t.slice.round) == Phase::Noise || slices.contains(&t.slice)
+        });
+        part
+    };
+    assert_eq!(compare::may_stop(&of_pairs(&run, 10)), Ok(false));
+    assert_eq!(
+        concluded(&of_pairs(&run, 10)).verdict,
+        Verdict::Inconclusive
+    );
+    assert_eq!(compare::may_stop(&of_pairs(&run, 20)), Ok(true));
+    let stopped = concluded(&of_pairs(&run, 20));
+    assert_eq!(stopped.verdict, Verdict::Slower);
+    assert!(
+        stopped.results[0]
+            .throughput
+            .ratio
+            .warnings
+            .iter()
+            .any(|w| w.id == "stopped-early")
+    );
+}
+
+#[test]
+fn every_format_shows_the_verdict_and_every_pair() {
+    let made = Made {
+        effects: vec![-0.05],
+        clients: vec![1, 4],
+        ..Made::default()
+    };
+    let compare = concluded(&made.run());
+    let style = TextStyle {
+        width: 80,
+        color: false,
+        unicode: true,
+    };
+    let text = report::compare_text(&compare, &style);
+    assert!(
+        text.contains("B is slower than A") && text.contains("slower"),
+        "{text}"
+    );
+    assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+    for width in [20, 40, 200] {
+        let narrow = report::compare_text(&compare, &TextStyle { width, ..style });
+        assert!(
+            narrow.lines().all(|l| l.chars().count() <= width),
+            "{width}: {narrow}"
+        );
+    }
+    let html = report::compare_html(&compare);
+    assert!(html.contains("figure-pairs") && html.contains("figure-course-1-4"));
+    let markdown = report::compare_markdown(&compare);
+    assert!(markdown.contains("slower"), "{markdown}");
+    let csv = report::compare_csv(&compare);
+    // two points of 60 pairs and 12 noise pairs, and the header
+    assert_eq!(csv.lines().count(), 1 + 2 * 72);
+}

@@ -1,0 +1,259 @@
+//! Made-up recorded comparisons with a known difference.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use pgassay_analysis::compare::plan::{ArmFacts, ComparisonPlan, Phase, Typed};
+use pgassay_analysis::plan::{Arm, Plan, Point, Slice, WorkloadPlan};
+use pgassay_analysis::record::{
+    EndState, Origin, Reading, RecordedRun, RunEnd, RunHeader, Sample, ServerFacts, TrialRecord,
+};
+use pgassay_analysis::stats::simulate::{self, normal};
+
+/// What a made-up comparison is like.
+#[derive(Clone)]
+pub struct Made {
+    /// How much more than A each other arm does: -0.05 for 5 % less.
+    pub effects: Vec<f64>,
+    /// Client counts.
+    pub clients: Vec<u32>,
+    /// Standard deviation of a slice's logarithm.
+    pub noise: f64,
+    /// Pairs of each launch.
+    pub pairs: u32,
+    pub launches: u32,
+    /// Luck of a launch, as a standard deviation.
+    pub luck: f64,
+    /// Blocks read for each transaction by each arm.
+    pub reads: Vec<f64>,
+    pub settings: Vec<Vec<String>>,
+    pub same: bool,
+    pub seed: u64,
+}
+
+impl Default for Made {
+    fn default() -> Self {
+        Self {
+            effects: vec![0.0],
+            clients: vec![4],
+            noise: 0.02,
+            pairs: 60,
+            launches: 1,
+            luck: 0.0,
+            reads: vec![0.0; 4],
+            settings: vec![vec![]; 4],
+            same: false,
+            seed: 3,
+        }
+    }
+}
+
+impl Made {
+    pub fn run(&self) -> RecordedRun {
+        let compared = 1 + self.effects.len();
+        let arms = if self.same { compared } else { compared + 1 };
+        let label = |i: usize| match i {
+            i if i >= compared => "A again".to_owned(),
+            i => ["A", "B", "C", "D"][i].to_owned(),
+        };
+        let plan = Plan {
+            workload: WorkloadPlan {
+                name: "select-only".into(),
+                scale: 10,
+                protocol: "prepared".into(),
+                ..WorkloadPlan::default()
+            },
+            arms: (0..arms)
+                .map(|i| Arm {
+                    label: label(i),
+                    target: "PostgreSQL 15".into(),
+                    settings: vec![],
+                })
+                .collect(),
+            points: self
+                .clients
+                .iter()
+                .map(|clients| Point {
+                    clients: *clients,
+                    threads: 1,
+                })
+                .collect(),
+            trials: self.pairs * self.launches,
+            warmup_ms: 50,
+            window_ms: 200,
+            seed: self.seed,
+        };
+        let comparison = ComparisonPlan {
+            delta: 0.01,
+            power: 0.9,
+            launches: self.launches,
+            noise_rounds: 12,
+            pairs: Some(self.pairs),
+            most_pairs: self.pairs,
+            looks: vec![],
+            same: self.same,
+            typed: (0..compared)
+                .map(|i| Typed {
+                    target: "temp".into(),
+                    settings: self.settings[i].clone(),
+                })
+                .collect(),
+        };
+        let trials = self.trials(&plan, &comparison);
+        let arms = 0..plan.arms.len() as u32;
+        RecordedRun {
+            servers: arms
+                .clone()
+                .map(|arm| (arm, server(&self.settings, arm)))
+                .collect(),
+            arm_facts: arms
+                .clone()
+                .map(|arm| {
+                    let facts = ArmFacts {
+                        plans: Reading::Text("[]".into()),
+                        data: Reading::Text("[]".into()),
+                    };
+                    (arm, facts)
+                })
+                .collect(),
+            binaries: arms.map(|arm| (arm, Err("made up".to_owned()))).collect(),
+            storage: BTreeMap::new(),
+            header: RunHeader {
+                schema: "pgassay/run/1".into(),
+                format: 1,
+                id: "20261121T030000Z-select-only-test".into(),
+                command: "compare".into(),
+                command_line: vec!["pgassay".into(), "compare".into()],
+                pgassay_version: "0.0.0".into(),
+                started: "2026-11-21T03:00:00Z".into(),
+                plan,
+            },
+            host: BTreeMap::new(),
+            trials,
+            comparison: Some(comparison),
+            primitives_plan: None,
+            primitives: vec![],
+            events: vec![],
+            end: Some(RunEnd {
+                state: EndState::Complete,
+                reason: None,
+                at: "2026-11-21T03:10:00Z".into(),
+                elapsed_seconds: 600.0,
+                max_rss_bytes: 1 << 20,
+            }),
+            running: false,
+            damage: vec![],
+        }
+    }
+
+    fn trials(&self, plan: &Plan, comparison: &ComparisonPlan) -> Vec<TrialRecord> {
+        let mut rng = simulate::rng(self.seed);
+        let mut trials = Vec::new();
+        let histogram = histogram();
+        for launch in 0..self.launches {
+            let luck: Vec<f64> = plan
+                .arms
+                .iter()
+                .map(|_| self.luck * normal(&mut rng))
+                .collect();
+            for phase in [Phase::Noise, Phase::Pairs] {
+                for slice in comparison.slices(plan, launch, phase, self.pairs) {
+                    let arm = slice.arm as usize;
+                    let effect = arm.checked_sub(1).and_then(|i| self.effects.get(i));
+                    let log = luck[arm] + self.noise * normal(&mut rng);
+                    let clients = f64::from(plan.points[slice.point as usize].clients);
+                    let tps = 10_000.0 * clients * log.exp() * (1.0 + effect.unwrap_or(&0.0));
+                    let reads = self.reads.get(arm).copied().unwrap_or(0.0);
+                    trials.push(trial(
+                        slice,
+                        tps,
+                        40.0 / (1.0 + effect.unwrap_or(&0.0)),
+                        reads,
+                        &histogram,
+                    ));
+                }
+            }
+        }
+        trials
+    }
+}
+
+fn histogram() -> String {
+    let mut histogram = Histogram::<u64>::new(3).expect("three digits");
+    for us in [80u64, 90, 100, 110, 400] {
+        histogram.record(us * 1000).expect("within range");
+    }
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new()
+        .serialize(&histogram, &mut bytes)
+        .expect("memory");
+    BASE64_STANDARD.encode(bytes)
+}
+
+fn trial(slice: Slice, tps: f64, cpu_us: f64, reads: f64, latency: &str) -> TrialRecord {
+    let window_ns = 200_000_000u64;
+    let transactions = (tps * 0.2).round() as u64;
+    let sample = |before: String, after: String| Sample {
+        before: Reading::Text(before),
+        after: Reading::Text(after),
+        elapsed_ns: window_ns,
+    };
+    let used = (transactions as f64 * cpu_us * 1000.0) as u64;
+    let row = |commits: u64, read: f64| {
+        format!(
+            "{{\"xact_commit\": {commits}, \"blks_hit\": {}, \"blks_read\": {read:.0}}}",
+            commits * 4
+        )
+    };
+    TrialRecord {
+        slice,
+        started: "2026-11-21T03:00:01Z".into(),
+        window_ns,
+        transactions,
+        latency: latency.to_owned(),
+        client_user_ns: transactions * 2_000,
+        client_system_ns: transactions * 3_000,
+        busiest_thread_share: Some(0.3),
+        transactions_sent: transactions,
+        samples: BTreeMap::from([
+            (
+                "server.schedstat".to_owned(),
+                sample("10 1000 0 1\n".into(), format!("10 {} 0 2\n", 1000 + used)),
+            ),
+            (
+                "pg_stat_database".to_owned(),
+                sample(
+                    row(1000, 1000.0),
+                    row(1000 + transactions, 1000.0 + reads * transactions as f64),
+                ),
+            ),
+        ]),
+        ..TrialRecord::default()
+    }
+}
+
+fn server(settings: &[Vec<String>], arm: u32) -> ServerFacts {
+    let asked = settings.get(arm as usize).cloned().unwrap_or_default();
+    let rows: Vec<String> = asked
+        .iter()
+        .filter_map(|s| s.split_once('='))
+        .map(|(name, value)| {
+            format!("{{\"name\": \"{name}\", \"setting\": \"{value}\", \"unit\": null, \"source\": \"command line\"}}")
+        })
+        .chain(["{\"name\": \"jit\", \"setting\": \"on\", \"unit\": null, \"source\": \"default\"}".to_owned()])
+        .collect();
+    ServerFacts {
+        origin: Origin::Launched {
+            bin_dir: "/usr/lib/postgresql/15/bin".into(),
+            stand_in: false,
+        },
+        version: Reading::Text("PostgreSQL 15.20 on x86_64".into()),
+        version_num: Some(150_020),
+        settings: Reading::Text(format!("[{}]", rows.join(", "))),
+        executable: Reading::Text("/usr/lib/postgresql/15/bin/postgres".into()),
+        database_before: None,
+    }
+}

@@ -1,0 +1,113 @@
+//! Histories of made-up runs, and runs recorded apart.
+
+use pgassay::report;
+use pgassay_analysis::compare::recorded::{Refusal, compare_recorded};
+use pgassay_analysis::history::{Figure, history};
+use pgassay_analysis::stats::{ChangeRule, Verdict};
+use pgassay_analysis::{Analysis, analyse};
+use serde_json::Value;
+
+use super::assert_schema;
+use super::fixture::Made;
+
+/// A run of one arm that does `level` times the usual.
+fn run(index: usize, level: f64) -> Analysis {
+    let made = Made {
+        effects: vec![level - 1.0],
+        pairs: 10,
+        seed: index as u64 + 1,
+        ..Made::default()
+    };
+    let mut run = made.run();
+    run.trials.retain(|t| t.slice.arm == 1);
+    for trial in &mut run.trials {
+        trial.slice.arm = 0;
+    }
+    run.header.plan.arms.truncate(1);
+    run.header.command = "run".into();
+    run.header.id = format!("run-{index:02}");
+    run.header.started = format!("2026-11-{:02}T03:00:00Z", index + 1);
+    run.comparison = None;
+    analyse(&run)
+}
+
+fn runs(levels: &[f64]) -> Vec<Analysis> {
+    levels.iter().enumerate().map(|(i, l)| run(i, *l)).collect()
+}
+
+#[test]
+fn a_step_down_is_found_dated_and_worse() {
+    let mut levels = vec![1.0; 8];
+    levels.extend([0.9; 6]);
+    let mut all = runs(&levels);
+    all.reverse(); // they are put in order by their start
+    let found = history(all, ChangeRule::default());
+    assert!(found.worse);
+    let tps = found
+        .series
+        .iter()
+        .find(|s| s.figure == Figure::ThroughputTps)
+        .expect("throughput");
+    assert_eq!(tps.history.changes.len(), 1, "{:?}", tps.history.changes);
+    assert_eq!(tps.history.changes[0].index, 8);
+    assert!((tps.history.changes[0].change + 0.1).abs() < 0.02);
+    assert!(
+        found
+            .headline
+            .iter()
+            .any(|s| s.contains("run-08") && s.contains("worse")),
+        "{:?}",
+        found.headline
+    );
+    let json = serde_json::to_value(&found).expect("JSON");
+    assert_schema(&json, "history-1.json");
+    let html = report::history_html(&found);
+    assert!(html.contains("figure-course-tps-4"));
+    assert_eq!(report::history_csv(&found).lines().count(), 1 + 2 * 14);
+}
+
+#[test]
+fn a_level_history_and_other_work_are_told() {
+    let mut all = runs(&[1.0; 10]);
+    all[3].plan.workload.name = "tpcb-like".into();
+    let found = history(all, ChangeRule::default());
+    assert!(!found.worse);
+    assert_eq!(found.runs.len(), 9);
+    assert_eq!(found.left_out[0].run, "run-03");
+    assert!(
+        found.headline[0].starts_with("No change"),
+        "{:?}",
+        found.headline
+    );
+    // repaired: the latest change is for the better
+    let mut levels = vec![1.0; 6];
+    levels.extend([0.8; 6]);
+    levels.extend([1.0; 6]);
+    assert!(!history(runs(&levels), ChangeRule::default()).worse);
+}
+
+#[test]
+fn two_recorded_runs_have_a_figure_and_no_verdict() {
+    let one = compare_recorded(&[run(0, 1.0)], &[run(1, 0.9)], 0.01, None).expect("same work");
+    assert_eq!(one.verdict, Verdict::Inconclusive);
+    assert!(
+        one.headline.iter().any(|s| s.contains("no verdict")),
+        "{:?}",
+        one.headline
+    );
+    let json: Value = serde_json::to_value(&one).expect("JSON");
+    assert_schema(&json, "compare-1.json");
+    assert!(report::compare_html(&one).contains("Not interleaved"));
+    // equal runs are known to lie 1 % apart: 10 % are shown
+    let known =
+        compare_recorded(&[run(0, 1.0)], &[run(1, 0.9)], 0.01, Some(0.01)).expect("same work");
+    assert_eq!(known.verdict, Verdict::Slower);
+    let four = compare_recorded(&runs(&[1.0; 4]), &runs(&[0.9; 4]), 0.01, None).expect("same work");
+    assert_eq!(four.verdict, Verdict::Slower);
+    let mut other = run(1, 1.0);
+    other.plan.workload.scale = 99;
+    assert!(matches!(
+        compare_recorded(&[run(0, 1.0)], &[other], 0.01, None),
+        Err(Refusal::OtherWork { .. })
+    ));
+}

@@ -1,0 +1,357 @@
+//! The program from outside, against a real PostgreSQL.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::assert_schema;
+
+/// A directory for runs that goes with the test.
+struct Runs(PathBuf);
+
+impl Runs {
+    fn new(name: &str) -> Self {
+        let dir =
+            std::env::temp_dir().join(format!("pgassay-compare-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        Self(dir)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pgassay"));
+        command
+            .args(args)
+            .env("PGASSAY_RUNS", &self.0)
+            .env("COLUMNS", "100");
+        for name in [
+            "PGHOST",
+            "PGPORT",
+            "PGUSER",
+            "PGDATABASE",
+            "PGSERVICE",
+            "PGOPTIONS",
+        ] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("the program starts")
+    }
+
+    /// Waits until the newest run has this many trials.
+    fn await_trials(&self, trials: usize) -> PathBuf {
+        let until = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < until {
+            for dir in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+                let text = fs::read_to_string(dir.path().join("trials.jsonl")).unwrap_or_default();
+                if text.lines().count() >= trials {
+                    return dir.path();
+                }
+            }
+            sleep(Duration::from_millis(20));
+        }
+        panic!("no run got to {trials} trials");
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const SHORT: &[&str] = &[
+    "--time",
+    "0.1",
+    "--warmup",
+    "0.05",
+    "--scale",
+    "1",
+    "--noise-pairs",
+    "4",
+    "--clients",
+    "2",
+];
+
+fn with<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    args.iter().chain(SHORT).copied().collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .collect::<String>()
+        .split_ascii_whitespace()
+        .filter_map(|child| child.parse().ok())
+        .filter(|child: &u32| {
+            fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|c| c.trim() == "postgres")
+        })
+        .collect()
+}
+
+fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill")
+        .args([&format!("-{name}"), &pid.to_string()])
+        .status();
+    assert!(sent.is_ok_and(|status| status.success()));
+}
+
+fn gone(pid: u32) -> bool {
+    let until = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < until {
+        match fs::read_to_string(format!("/proc/{pid}/stat")) {
+            Err(_) => return true,
+            Ok(stat) if stat.contains(") Z ") => return true,
+            Ok(_) => sleep(Duration::from_millis(50)),
+        }
+    }
+    false
+}
+
+#[test]
+fn settings_are_compared_and_the_exit_code_is_the_verdict() {
+    let runs = Runs::new("settings");
+    let args = [
+        "compare",
+        "temp",
+        "temp",
+        "--set-b",
+        "work_mem=8MB",
+        "--pairs",
+        "8",
+        "--json",
+        "--seed",
+        "7",
+    ];
+    let output = runs.run(&with(&args));
+    let said = text(&output.stderr);
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+    assert_schema(&json, "compare-1.json");
+    let expected = match json["verdict"].as_str().expect("a verdict") {
+        "faster" | "equivalent" => 0,
+        "slower" => 1,
+        "inconclusive" => 5,
+        other => panic!("{other}: {:?}", json["headline"]),
+    };
+    assert_eq!(output.status.code(), Some(expected), "{said}");
+    assert_eq!(
+        json["results"][0]["pairs"].as_array().map(Vec::len),
+        Some(8)
+    );
+    assert_eq!(
+        json["results"][0]["noise"].as_array().map(Vec::len),
+        Some(4)
+    );
+    assert!(
+        json["results"][0]["server_cpu"].is_object(),
+        "CPU time was seen"
+    );
+    let differences = json["differences"].as_array().expect("a list");
+    let found = differences
+        .iter()
+        .find(|d| d["name"] == "work_mem")
+        .expect("it differs");
+    assert_eq!(
+        (found["planned"].as_bool(), found["b"].as_str()),
+        (Some(true), Some("8MB"))
+    );
+    // three servers: A, B and A's like; the time is said before the pairs
+    assert!(
+        said.contains("A again:") && said.contains("8 pairs follow"),
+        "{said}"
+    );
+    let run = fs::read_dir(&runs.0)
+        .expect("runs")
+        .flatten()
+        .next()
+        .expect("one run");
+    assert!(run.path().join("report.html").exists());
+    let again = runs.run(&["report", "last"]);
+    assert!(
+        text(&again.stdout).contains("against"),
+        "{}",
+        text(&again.stdout)
+    );
+}
+
+#[test]
+fn equal_targets_and_five_pairs_are_announced() {
+    let runs = Runs::new("same");
+    let output = runs.run(&with(&[
+        "compare", "temp", "temp", "--pairs", "5", "--delta", "0", "--load",
+    ]));
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(5), "{err}");
+    assert!(
+        err.contains("A/A run") && err.contains("5 pairs can't show anything"),
+        "{err}"
+    );
+    assert!(err.contains("delta is 0"), "{err}");
+    assert!(out.contains("5 pairs can't show anything"), "{out}");
+}
+
+#[test]
+fn a_killed_comparison_leaves_no_server_and_is_gone_on_with() {
+    let runs = Runs::new("killed");
+    let args = with(&[
+        "compare", "temp", "temp", "--set-b", "jit=off", "--pairs", "10",
+    ]);
+    let mut child = runs
+        .command(&args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let dir = runs.await_trials(8 + 4);
+    let servers = children(child.id());
+    assert!(!servers.is_empty());
+    signal(child.id(), "KILL");
+    child.wait().expect("it ended");
+    for server in servers {
+        assert!(gone(server), "the server {server} outlived its parent");
+    }
+    let output = runs.run(&["compare", "--resume", "last", "--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
+    assert_eq!(
+        json["results"][0]["pairs"].as_array().map(Vec::len),
+        Some(10)
+    );
+    let warned = json["warnings"].as_array().expect("a list");
+    assert!(
+        warned.iter().any(|w| w["id"] == "started-anew"),
+        "{warned:?}"
+    );
+    // the slices are those of the plan, each once
+    let trials = fs::read_to_string(dir.join("trials.jsonl")).expect("trials");
+    assert_eq!(trials.lines().count(), 8 + 20);
+    let complete = runs.run(&["compare", "--resume", "last"]);
+    assert_eq!(
+        complete.status.code(),
+        Some(2),
+        "{}",
+        text(&complete.stderr)
+    );
+}
+
+#[test]
+fn a_server_that_dies_is_named_and_the_pairs_before_are_kept() {
+    let runs = Runs::new("died");
+    let args = with(&[
+        "compare", "temp", "temp", "--set-b", "jit=off", "--pairs", "200", "--json",
+    ]);
+    let child = runs
+        .command(&args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    runs.await_trials(8 + 6);
+    // A and B: A's like is gone by now
+    let servers = children(child.id());
+    signal(*servers.iter().max().expect("servers"), "KILL");
+    let output = child.wait_with_output().expect("it ended");
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(
+        json["results"][0]["pairs"]
+            .as_array()
+            .is_some_and(|p| p.len() >= 2)
+    );
+    let reason = json["analysis"]["run"]["reason"]
+        .as_str()
+        .expect("a reason");
+    assert!(
+        reason.starts_with("the server of ") && reason.contains(" died"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn mistakes_name_the_arm_the_flag_and_the_remedy() {
+    let runs = Runs::new("wrong");
+    for (args, code, said) in [
+        (vec!["compare", "temp"], 2, "two targets"),
+        (
+            vec!["compare", "temp", "temp", "--set-c", "jit=off"],
+            2,
+            "no third target",
+        ),
+        (
+            vec!["compare", "temp", "temp", "--set-b", "port=99"],
+            2,
+            "--set-b",
+        ),
+        (
+            vec!["compare", "temp", "host=/nowhere dbname=x"],
+            2,
+            "--load",
+        ),
+        (
+            vec!["compare", "temp", "temp", "--delta", "-1%"],
+            2,
+            "delta",
+        ),
+        (
+            vec![
+                "compare",
+                "temp",
+                "temp",
+                "--sequential",
+                "--clients",
+                "1,2",
+            ],
+            2,
+            "one client count",
+        ),
+        (
+            vec!["compare", "temp", "temp", "--workload", "nosuch"],
+            2,
+            "nosuch",
+        ),
+        (
+            vec!["compare", "--recorded", "nosuch", "nosuch"],
+            2,
+            "nosuch",
+        ),
+        (vec!["history", "nosuch"], 2, "nosuch"),
+        (
+            vec!["compare", "temp", "/nowhere/at/all"],
+            3,
+            "B (/nowhere/at/all)",
+        ),
+        // B starts and ends at once, in PostgreSQL's own words
+        (
+            vec![
+                "compare",
+                "temp",
+                "temp",
+                "--set-b",
+                "shared_buffers=nonsense",
+            ],
+            3,
+            "shared_buffers",
+        ),
+    ] {
+        let output = runs.run(&args);
+        let err = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {err}");
+        assert!(err.contains(said), "{args:?}: {err}");
+    }
+    assert!(!runs.0.exists() || fs::read_dir(&runs.0).expect("a directory").next().is_none());
+}
