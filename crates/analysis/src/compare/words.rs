@@ -145,6 +145,12 @@ fn sentence(result: &PointResult, workload: &str) -> String {
             "{b} is as fast as A within {delta} at {at}: {workload} throughput differs by {} ({interval}; {basis}).",
             signed(comparison.ratio.estimate)
         ),
+        Verdict::Inconclusive if comparison.rule.delta == 0.0 => format!(
+            "Inconclusive at {at}: no difference between {b} and A was shown; {workload} \
+             throughput of {b} is {} ({interval}; {basis}).{}",
+            signed(comparison.ratio.estimate),
+            why_not(result)
+        ),
         Verdict::Inconclusive => format!(
             "Inconclusive at {at}: neither a difference between {b} and A nor their being equal \
              within {delta} was shown; {workload} throughput of {b} is {} ({interval}; {basis}).{}",

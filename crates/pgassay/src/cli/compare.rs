@@ -49,7 +49,7 @@ pub struct CompareArgs {
     #[arg(long = "set-c", value_name = "NAME=VALUE")]
     pub set_c: Vec<String>,
     /// The smallest difference that matters; 0 leaves only faster, slower and inconclusive
-    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent, allow_hyphen_values = true)]
     pub delta: f64,
     /// The time that the whole may take; fewer pairs are taken where the noise floor allows
     #[arg(long, value_name = "MINUTES", default_value_t = 10.0, value_parser = minutes)]
