@@ -21,7 +21,7 @@ use crate::warning::Warning;
 pub const FORMAT: u32 = 1;
 
 /// `run.json`: written first, never changed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunHeader {
     /// Always `pgassay/run/1`.
     pub schema: String,
@@ -275,7 +275,7 @@ pub enum EndState {
 }
 
 /// A run as it lies in its directory.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecordedRun {
     /// `run.json`.
     pub header: RunHeader,

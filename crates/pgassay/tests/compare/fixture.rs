@@ -120,7 +120,6 @@ impl Made {
                 })
                 .collect(),
             binaries: arms.map(|arm| (arm, Err("made up".to_owned()))).collect(),
-            storage: BTreeMap::new(),
             header: RunHeader {
                 schema: "pgassay/run/1".into(),
                 format: 1,
@@ -131,12 +130,8 @@ impl Made {
                 started: "2026-11-21T03:00:00Z".into(),
                 plan,
             },
-            host: BTreeMap::new(),
             trials,
             comparison: Some(comparison),
-            primitives_plan: None,
-            primitives: vec![],
-            events: vec![],
             end: Some(RunEnd {
                 state: EndState::Complete,
                 reason: None,
@@ -144,8 +139,7 @@ impl Made {
                 elapsed_seconds: 600.0,
                 max_rss_bytes: 1 << 20,
             }),
-            running: false,
-            damage: vec![],
+            ..RecordedRun::default()
         }
     }
 
