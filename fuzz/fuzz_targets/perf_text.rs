@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let sum: f64 = summary.classes.iter().map(|c| c.share).sum();
     assert!(sum <= 1.0 + 1e-6);
     assert!(summary.functions.iter().all(|f| f.own_share <= f.total_share + 1e-9));
-    for finding in diagnose("fuzz", &Evidence { version: None, profile: Some(&summary) }).findings {
+    for finding in diagnose("fuzz", &Evidence { version: None, profile: Some(&summary), run: None }).findings {
         assert!(!finding.evidence.is_empty());
     }
 });

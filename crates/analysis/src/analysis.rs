@@ -7,7 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::check::CheckReport;
+use crate::diagnose::Diagnosis;
 use crate::host::HostSummary;
+use crate::observed::ArmObserved;
 use crate::plan::{Plan, Point};
 use crate::primitives::{Compiled, PrimitiveAnalysis};
 use crate::record::{EndState, Origin};
@@ -47,6 +49,9 @@ pub struct Analysis {
     /// Scattered reads, where they were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scattered_read: Option<ScatteredAnalysis>,
+    /// Known bottlenecks that were found, where one server was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Diagnosis>,
     /// What qualifies the run as a whole.
     pub warnings: Vec<Warning>,
 }
@@ -136,6 +141,9 @@ pub struct ArmAnalysis {
     /// Where the bytes came from: logical reads, misses, device reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<ReadsAnalysis>,
+    /// What observers saw beside the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<ArmObserved>,
     /// The server's own count of transactions against the client's.
     pub commit_check: Option<CommitCheck>,
 }

@@ -16,6 +16,7 @@ pub mod diagnose;
 pub mod fit;
 pub mod history;
 pub mod host;
+pub mod observed;
 pub mod plan;
 pub mod primitives;
 pub mod profile;

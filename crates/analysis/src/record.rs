@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::Facts;
 use crate::compare::plan::{ArmFacts, ComparisonPlan};
+use crate::observed::{Observed, SymbolTable};
 use crate::plan::{Plan, Slice};
 use crate::primitives::{PrimitiveTrial, PrimitivesPlan};
 use crate::scattered::{ScatteredPlan, ScatteredTrial};
@@ -107,6 +108,9 @@ pub struct TrialRecord {
     /// Readings by sampler id.
     #[serde(default)]
     pub samples: BTreeMap<String, Sample>,
+    /// What observers saw within the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Observed>,
     /// Why the slice ended before its time; such a trial is kept and not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<String>,
@@ -289,6 +293,8 @@ pub struct RecordedRun {
     pub binaries: BTreeMap<u32, Result<pgassay_inspect::Binary, String>>,
     /// `facts/check.json`: what the audit looked at beside the host and the binary.
     pub check: Option<Facts>,
+    /// Names of functions that CPU samples hit, by arm.
+    pub symbols: BTreeMap<u32, SymbolTable>,
     /// All whole lines of `trials.jsonl`.
     pub trials: Vec<TrialRecord>,
     /// `facts/comparison.json`, where arms were compared.

@@ -15,6 +15,33 @@ pub const SERVER_SCHEDSTAT: &str = "server.schedstat";
 pub const HOST_STAT: &str = "host.stat";
 /// Sampler: /proc/pressure/cpu (Linux, Documentation/accounting/psi.rst).
 pub const HOST_PRESSURE_CPU: &str = "host.pressure_cpu";
+/// Sampler: a line `PID voluntary nonvoluntary` of context switches for every process of the
+/// server, from /proc/PID/status (proc_pid_status(5)).
+pub const SERVER_SWITCHES: &str = "server.switches";
+/// Sampler: /proc/pressure/io.
+pub const HOST_PRESSURE_IO: &str = "host.pressure_io";
+/// Sampler: /proc/pressure/memory.
+pub const HOST_PRESSURE_MEMORY: &str = "host.pressure_memory";
+/// Sampler: lines of /proc/vmstat, those of [`VMSTAT_NAMES`].
+pub const HOST_VMSTAT: &str = "host.vmstat";
+/// The counters of /proc/vmstat that are kept (proc_vmstat(5)).
+pub const VMSTAT_NAMES: &[&str] = &[
+    "pgfault",
+    "pgmajfault",
+    "pgpgin",
+    "pgpgout",
+    "pswpin",
+    "pswpout",
+    "pgscan_direct",
+    "pgsteal_direct",
+    "pgscan_kswapd",
+    "numa_pages_migrated",
+    "thp_fault_alloc",
+    "thp_split_page",
+    "nr_dirty",
+    "nr_writeback",
+    "compact_stall",
+];
 /// Sampler: the row of `pg_stat_database` as JSON.
 pub const PG_STAT_DATABASE: &str = "pg_stat_database";
 
@@ -48,6 +75,77 @@ fn run_times(text: &str) -> Option<HashMap<u32, u64>> {
         })
         .collect();
     (!times.is_empty()).then_some(times)
+}
+
+/// Time that the server's processes were ready to run and waited for a CPU, nanoseconds: the
+/// second figure of schedstat.
+pub fn run_queue_ns(sample: &Sample) -> Option<u64> {
+    let before = fields(sample.before.text()?);
+    let after = fields(sample.after.text()?);
+    grown(&before, &after, 1)
+}
+
+/// Context switches of the server's processes: by will, by force.
+pub fn switches(sample: &Sample) -> Option<(u64, u64)> {
+    let before = fields(sample.before.text()?);
+    let after = fields(sample.after.text()?);
+    Some((grown(&before, &after, 0)?, grown(&before, &after, 1)?))
+}
+
+/// `PID number number …` by PID.
+fn fields(text: &str) -> HashMap<u32, Vec<u64>> {
+    text.lines()
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let pid = fields.next()?.parse().ok()?;
+            Some((pid, fields.filter_map(|f| f.parse().ok()).collect()))
+        })
+        .collect()
+}
+
+/// Growth of a field over all processes; none where no process is in both.
+fn grown(
+    before: &HashMap<u32, Vec<u64>>,
+    after: &HashMap<u32, Vec<u64>>,
+    field: usize,
+) -> Option<u64> {
+    after.keys().any(|pid| before.contains_key(pid)).then(|| {
+        after
+            .iter()
+            .filter_map(|(pid, now)| {
+                let then = before.get(pid).and_then(|f| f.get(field)).copied();
+                Some(now.get(field)?.saturating_sub(then.unwrap_or(0)))
+            })
+            .sum()
+    })
+}
+
+/// Time in which some task was stalled, microseconds, of a file of /proc/pressure.
+pub fn stalled_us(sample: &Sample) -> Option<f64> {
+    let total = |reading: &Reading| -> Option<u64> {
+        let line = reading.text()?.lines().find(|l| l.starts_with("some "))?;
+        let total = line
+            .split_ascii_whitespace()
+            .find_map(|f| f.strip_prefix("total="))?;
+        total.parse().ok()
+    };
+    let grown = total(&sample.after)?.checked_sub(total(&sample.before)?)?;
+    Some(grown as f64)
+}
+
+/// Growth of a counter of /proc/vmstat.
+pub fn vmstat(sample: &Sample, name: &str) -> Option<u64> {
+    let value = |reading: &Reading| -> Option<u64> {
+        let mut lines = reading.text()?.lines();
+        lines.find_map(|line| {
+            line.strip_prefix(name)?
+                .strip_prefix(' ')?
+                .trim()
+                .parse()
+                .ok()
+        })
+    };
+    value(&sample.after)?.checked_sub(value(&sample.before)?)
 }
 
 /// What the machine's CPUs did over a window, in CPU-seconds.
@@ -120,6 +218,25 @@ mod tests {
         assert_eq!(server_cpu_ns(&sample("10 100 5 1\n", "20 300 6 2\n")), None);
         assert_eq!(server_cpu_ns(&sample("", "")), None);
         assert_eq!(server_cpu_ns(&sample("garbage\n", "more garbage")), None);
+    }
+
+    #[test]
+    fn queues_switches_pressure_and_faults() {
+        let s = sample("10 100 5 1\n11 50 7 1\n", "10 300 9 2\n12 40 3 1\n");
+        assert_eq!(run_queue_ns(&s), Some(7));
+        assert_eq!(run_queue_ns(&sample("1 1 1 1", "2 2 2 2")), None);
+        let s = sample("10 4 1\n", "10 9 2\n11 1 1\n");
+        assert_eq!(switches(&s), Some((6, 2)));
+        let psi = |n: u32| {
+            format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={n}\nfull avg10=0.00 total=1\n")
+        };
+        assert_eq!(stalled_us(&sample(&psi(5), &psi(12))), Some(7.0));
+        assert_eq!(stalled_us(&sample("", "")), None);
+        assert_eq!(
+            vmstat(&sample("pgfault 5\npgfaultx 7", "pgfault 9"), "pgfault"),
+            Some(4)
+        );
+        assert_eq!(vmstat(&sample("", "pgfault 9"), "pgfault"), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@ fn diagnosis(text: &str, version: &str) -> Diagnosis {
         &Evidence {
             version: version_number(version),
             profile: Some(&summary),
+            run: None,
         },
     )
 }
@@ -139,7 +140,7 @@ proptest! {
             prop_assert!(summary.functions.iter().all(|f| f.own_share <= f.total_share + 1e-9));
             prop_assert!(summary.functions.iter().all(|f| !f.symbol.chars().any(char::is_control)));
             prop_assert!(summary.locks.iter().all(|l| l.share <= 1.0 + 1e-6));
-            let evidence = Evidence { version: None, profile: Some(&summary) };
+            let evidence = Evidence { version: None, profile: Some(&summary), run: None };
             for finding in diagnose("x", &evidence).findings {
                 prop_assert!(!finding.evidence.is_empty() && !finding.remedy.is_empty());
                 prop_assert!(!finding.sources.is_empty());

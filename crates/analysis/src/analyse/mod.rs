@@ -13,7 +13,9 @@ use crate::analysis::{
     Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ScatteredAnalysis, ServerSummary,
 };
 use crate::check::{self, CheckReport, Place};
+use crate::diagnose;
 use crate::host::{self, HostSummary};
+use crate::observed;
 use crate::primitives;
 use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts};
 use crate::samples;
@@ -41,6 +43,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
                 binary,
                 points: points::analyse(run, index, &skipped),
                 reads: reads::analyse(run, index),
+                observed: observed::analysis::analyse(run, index, host.cpus),
                 commit_check: commit_check(run, index),
             }
         })
@@ -61,7 +64,9 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
         plan: run.header.plan.clone(),
         host,
         arms,
+        diagnosis: None,
     };
+    analysis.diagnosis = diagnose::of_run(&analysis);
     analysis.headline = headline::write(&analysis);
     analysis
 }

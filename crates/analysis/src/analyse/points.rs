@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 
 use crate::analysis::{LatencyEstimates, PointAnalysis, TrialAnalysis};
+use crate::observed::Observed;
 use crate::plan::Point;
 use crate::record::{RecordedRun, TrialRecord};
 use crate::samples;
@@ -55,8 +56,12 @@ impl<'a> Trial<'a> {
         Some(Self {
             latency: decode(&record.latency)?,
             seconds: record.window_ns as f64 / 1e9,
-            server_cpus: sample(samples::SERVER_SCHEDSTAT)
-                .and_then(|s| Some(samples::server_cpu_ns(s)? as f64 / s.elapsed_ns.max(1) as f64)),
+            server_cpus: sample(samples::SERVER_SCHEDSTAT).and_then(|s| {
+                // The backend that answers our observers is no part of the load.
+                let ours = record.observed.as_ref().map_or(0, Observed::server_ns);
+                let ns = samples::server_cpu_ns(s)?.saturating_sub(ours);
+                Some(ns as f64 / s.elapsed_ns.max(1) as f64)
+            }),
             host: sample(samples::HOST_STAT).and_then(samples::host_cpu),
             record,
         })

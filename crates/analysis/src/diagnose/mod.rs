@@ -10,9 +10,13 @@
 
 mod known;
 mod profile_rules;
+mod run_rules;
 
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis};
+use crate::host::HostSummary;
+use crate::observed::{PointObserved, WaitAnalysis};
 use crate::profile::Summary;
 
 /// Name and version of the serialized form.
@@ -25,6 +29,28 @@ pub struct Evidence<'a> {
     pub version: Option<u32>,
     /// CPU samples.
     pub profile: Option<&'a Summary>,
+    /// A recorded run.
+    pub run: Option<RunEvidence<'a>>,
+}
+
+/// What a run shows of one server, at its largest client count.
+#[derive(Debug, Clone, Copy)]
+pub struct RunEvidence<'a> {
+    /// The machine.
+    pub host: &'a HostSummary,
+    /// The server.
+    pub arm: &'a ArmAnalysis,
+    /// The largest client count that was measured.
+    pub point: &'a PointAnalysis,
+    /// What observers saw there.
+    pub observed: Option<&'a PointObserved>,
+}
+
+impl<'a> RunEvidence<'a> {
+    /// The wait samples.
+    pub fn waits(&self) -> Option<&'a WaitAnalysis> {
+        self.observed?.waits.as_ref()
+    }
 }
 
 /// How sure a finding is.
@@ -227,6 +253,102 @@ pub const RULES: &[Rule] = &[
         looks_at: "CPU samples: LLVM",
         apply: profile_rules::jit,
     },
+    Rule {
+        id: "hot-row",
+        about: "sessions queue for the same rows",
+        looks_at: "wait events Lock:tuple and Lock:transactionid",
+        apply: run_rules::hot_row,
+    },
+    Rule {
+        id: "relation-lock-queue",
+        about: "sessions queue for a lock on a table",
+        looks_at: "wait event Lock:relation",
+        apply: run_rules::relation_lock,
+    },
+    Rule {
+        id: "wal-flush",
+        about: "commits wait for the log to reach the disk",
+        looks_at: "wait events LWLock:WALWrite and IO:WALSync",
+        apply: run_rules::wal_flush,
+    },
+    Rule {
+        id: "buffer-misses",
+        about: "blocks are read and replaced; also buffer-mapping-contention",
+        looks_at: "wait events of buffer mapping and reads, blocks read a transaction",
+        apply: run_rules::buffer_misses,
+    },
+    Rule {
+        id: "hot-page",
+        about: "sessions queue for the content of the same pages",
+        looks_at: "wait event LWLock:BufferContent, class Buffer from 19",
+        apply: run_rules::content_lock,
+    },
+    Rule {
+        id: "relation-extension",
+        about: "sessions queue to extend a table",
+        looks_at: "wait event Lock:extend",
+        apply: run_rules::extension_lock,
+    },
+    Rule {
+        id: "wal-insert-wait",
+        about: "sessions queue to insert into the log",
+        looks_at: "wait event LWLock:WALInsert; the version",
+        apply: run_rules::wal_insert_wait,
+    },
+    Rule {
+        id: "proc-array-wait",
+        about: "sessions queue for the list of running transactions",
+        looks_at: "wait event LWLock:ProcArray; the version",
+        apply: run_rules::proc_array_wait,
+    },
+    Rule {
+        id: "lock-manager-wait",
+        about: "sessions queue for the lock manager",
+        looks_at: "wait event LWLock:LockManager; the version",
+        apply: run_rules::lock_manager_wait,
+    },
+    Rule {
+        id: "client-bound",
+        about: "the load's own client is the limit",
+        looks_at: "busy load threads, sessions that wait for the client",
+        apply: run_rules::client_bound,
+    },
+    Rule {
+        id: "old-version-many-connections",
+        about: "many connections on a version whose snapshots cost by their number",
+        looks_at: "sessions counted, the version, GetSnapshotData where CPU was sampled",
+        apply: run_rules::many_connections,
+    },
+    Rule {
+        id: "stolen-time",
+        about: "the hypervisor gives the CPUs to others",
+        looks_at: "steal",
+        apply: run_rules::stolen,
+    },
+    Rule {
+        id: "cpu-quota",
+        about: "a control group's quota holds the server back",
+        looks_at: "the quota and the CPU time used",
+        apply: run_rules::cpu_quota,
+    },
+    Rule {
+        id: "swapping",
+        about: "the machine swaps under the load",
+        looks_at: "pages swapped, memory pressure",
+        apply: run_rules::swapping,
+    },
+    Rule {
+        id: "exclusive-loops",
+        about: "locks by exclusive loops on a CPU with LSE",
+        looks_at: "the inspected binary and the CPU",
+        apply: run_rules::exclusive_loops,
+    },
+    Rule {
+        id: "debug-build",
+        about: "a build with assertions or without optimisation",
+        looks_at: "settings and the inspected binary",
+        apply: run_rules::debug_build,
+    },
 ];
 
 /// All that was found, ranked, and what could not be seen.
@@ -240,7 +362,10 @@ pub struct Diagnosis {
     pub version_num: Option<u32>,
     /// The findings, the largest possible gain first.
     pub findings: Vec<Finding>,
+    /// Where the time goes, in plain sentences: true whatever was found.
+    pub time: Vec<String>,
     /// CPU samples in figures.
+    #[serde(default)]
     pub profile: Option<Summary>,
     /// What could not be seen, and so was not judged.
     pub not_seen: Vec<String>,
@@ -252,15 +377,112 @@ pub fn diagnose(subject: &str, evidence: &Evidence) -> Diagnosis {
         .iter()
         .filter_map(|rule| (rule.apply)(evidence))
         .collect();
+    // CPU samples are shares of running; waits of all time in statements: one scale for both.
+    if let Some(running) = running_share(evidence) {
+        for finding in &mut findings {
+            let by_samples = finding
+                .evidence
+                .iter()
+                .any(|e| e.contains(" of the samples"));
+            if by_samples && let Some(gain) = &mut finding.gain_at_most {
+                *gain *= running;
+            }
+        }
+    }
     rank(&mut findings);
     Diagnosis {
         schema: SCHEMA.to_owned(),
         subject: subject.to_owned(),
         version_num: evidence.version,
         findings,
+        time: time(evidence),
         profile: evidence.profile.cloned(),
         not_seen: not_seen(evidence),
     }
+}
+
+/// Diagnoses the one server of a run; none where there are several, or nothing was measured.
+pub fn of_run(analysis: &Analysis) -> Option<Diagnosis> {
+    let [arm] = analysis.arms.as_slice() else {
+        return None;
+    };
+    let point = arm.points.iter().max_by_key(|p| p.point.clients)?;
+    let observed = arm
+        .observed
+        .as_ref()
+        .and_then(|o| o.points.iter().find(|p| p.clients == point.point.clients));
+    let evidence = Evidence {
+        version: arm.server.as_ref().and_then(|s| s.version_num),
+        profile: observed.and_then(|o| o.profile.as_ref()),
+        run: Some(RunEvidence {
+            host: &analysis.host,
+            arm,
+            point,
+            observed,
+        }),
+    };
+    let mut diagnosis = diagnose(&analysis.run.id, &evidence);
+    // The report has it at its own place.
+    diagnosis.profile = None;
+    let unavailable = arm.observed.iter().flat_map(|o| &o.unavailable);
+    diagnosis
+        .not_seen
+        .extend(unavailable.map(|u| format!("{}: {}", u.observer, u.why)));
+    Some(diagnosis)
+}
+
+/// The part of the time of sessions in a statement in which they ran, or were ready to.
+fn running_share(evidence: &Evidence) -> Option<f64> {
+    let waits = evidence.run?.waits()?;
+    (waits.active_sessions > 0.0).then(|| waits.running_sessions / waits.active_sessions)
+}
+
+/// Where the time goes at the largest client count.
+fn time(evidence: &Evidence) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let Some(run) = &evidence.run else {
+        return sentences;
+    };
+    if let Some(waits) = run.waits() {
+        let mut parts = vec![format!(
+            "{:.2} ran or waited for a CPU",
+            waits.running_sessions
+        )];
+        let events = waits.events.iter().filter(|e| e.sessions >= 0.005).take(3);
+        parts.extend(events.map(|e| format!("{:.2} waited at {}", e.sessions, e.name())));
+        sentences.push(format!(
+            "With {} {:.2} sessions were in a statement on average: {}.",
+            match run.point.point.clients {
+                1 => "1 client".to_owned(),
+                n => format!("{n} clients"),
+            },
+            waits.active_sessions,
+            parts.join(", "),
+        ));
+    }
+    if let (Some(machine), Some(cpus)) = (&run.point.machine_cpus, run.host.cpus) {
+        let queue = run.observed.and_then(|o| o.scheduling.run_queue);
+        let queue = queue.map_or(String::new(), |q| {
+            format!("; {q:.2} server processes waited for one")
+        });
+        sentences.push(format!(
+            "Of {cpus} CPUs {:.2} were busy, {:.2} of them with the load's client{queue}.",
+            machine.estimate, run.point.client_cpus.estimate,
+        ));
+    }
+    if let Some(profile) = evidence.profile {
+        let classes: Vec<String> = profile
+            .classes
+            .iter()
+            .take(4)
+            .map(|c| format!("{} {:.0} %", c.class.title(), 100.0 * c.share))
+            .collect();
+        sentences.push(format!(
+            "The server's CPU time went to: {}.",
+            classes.join(", ")
+        ));
+    }
+    sentences
 }
 
 /// The largest gain first; where none can be said, the surest.
@@ -281,8 +503,18 @@ fn not_seen(evidence: &Evidence) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if let Some(run) = &evidence.run {
+        match run.waits() {
+            None => missing.push("wait events: none were sampled (--observe waits)".to_owned()),
+            Some(waits) if waits.hidden_sessions > 0.5 => missing.push(format!(
+                "the state of {:.0} sessions: the role may not see them (grant pg_read_all_stats)",
+                waits.hidden_sessions
+            )),
+            Some(_) => {}
+        }
+    }
     match evidence.profile {
-        None => missing.push("CPU samples: none were taken".to_owned()),
+        None => missing.push("CPU samples: none were taken (--observe perf)".to_owned()),
         Some(profile) => {
             if !profile.call_chains {
                 missing.push(

@@ -10,6 +10,7 @@
 
 pub mod class;
 pub mod difference;
+pub mod flame;
 pub mod listing;
 pub mod lock;
 pub mod script;

@@ -12,7 +12,7 @@ use crate::load::{
     Edge, Engine, Gaps, Latency, Length, Options, Protocol, ResizeError, Schedule, SliceResult,
     SliceSpec,
 };
-use crate::observe::{Readings, Scene};
+use crate::observe::{Choice, Observers, Scene};
 use crate::pg::{ConnectError, Connector, Conninfo, QueryError, Session};
 use crate::script::Value;
 use crate::stop::Stop;
@@ -26,6 +26,7 @@ pub struct LiveArm {
     owned: bool,
     connector: Connector,
     idle: Vec<Session>,
+    observers: Observers,
 }
 
 impl LiveArm {
@@ -77,7 +78,15 @@ impl LiveArm {
             owned,
             connector,
             idle: Vec::new(),
+            observers: Observers::default(),
         })
+    }
+
+    /// Has these observers run beside the load, in each window.
+    #[must_use]
+    pub fn observed_by(mut self, choice: Choice, conninfo: &Conninfo) -> Self {
+        self.observers = Observers::start(choice, conninfo, &self.scene);
+        self
     }
 
     /// Opens the connections that do nothing, before the first trial.
@@ -187,10 +196,10 @@ impl Arena for LiveArena {
         let started = jiff::Timestamp::now();
         let mut before = None;
         let mut after = None;
-        let scene = &mut arm.scene;
+        let (scene, observers) = (&mut arm.scene, &mut arm.observers);
         let result = arm.engine.run_slice(&spec, &mut |edge| match edge {
-            Edge::Start => before = Some(Readings::before(scene)),
-            Edge::End => after = Some(Readings::after(scene)),
+            Edge::Start => before = Some(observers.begin(scene)),
+            Edge::End => after = Some(observers.end(scene)),
             Edge::Tick(_) => {}
         });
         if result.interrupted || self.stop.asked() {
@@ -199,14 +208,19 @@ impl Arena for LiveArena {
         if let Some(reason) = &result.died {
             return Err(SliceFailure::ServerDied(reason.clone()));
         }
-        let samples = match (before, after) {
-            (Some(before), Some(after)) => before.until(after),
+        let (samples, observed) = match (before, after) {
+            (Some(before), Some((after, further, observed))) => {
+                let mut samples = before.until(after);
+                samples.extend(further);
+                (samples, observed)
+            }
             _ => Default::default(),
         };
         Ok(TrialRecord {
             slice,
             started: format!("{started:.3}"),
             samples,
+            observed,
             settled_ms: settled.map(|took| took.as_secs_f64() * 1000.0),
             ..record(slice, &result)
         })
@@ -241,6 +255,7 @@ fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
         busiest_thread_share: Some(result.busiest_thread_share()),
         transactions_sent: result.transactions_sent,
         samples: Default::default(),
+        observed: None,
         cut_short: None,
         settled_ms: None,
         retries: result.retries,

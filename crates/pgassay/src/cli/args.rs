@@ -150,6 +150,9 @@ pub struct MeasureArgs {
     /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
     #[arg(long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub scale: Option<u32>,
+    /// What is looked at beside the load.
+    #[command(flatten)]
+    pub observe: super::observe::ObserveArgs,
     /// Seed of the order of trials and of the clients' random numbers [default: drawn and recorded]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,

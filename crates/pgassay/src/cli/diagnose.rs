@@ -10,15 +10,23 @@ use super::args::Format;
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:
+  pgassay diagnose last
   perf record -g -F 99 -p PID -- sleep 10; perf script > profile.txt
   pgassay diagnose --perf profile.txt --server-version 13
   perf report --stdio | pgassay diagnose --perf -")]
 pub struct DiagnoseArgs {
+    /// A recorded run by name, unique prefix, path, or `last`
+    #[arg(
+        value_name = "RUN",
+        required_unless_present = "perf",
+        conflicts_with = "perf"
+    )]
+    pub run: Option<String>,
     /// The text of `perf script` or `perf report --stdio`, from any machine; - reads standard input
-    #[arg(long, value_name = "FILE", required = true)]
-    pub perf: PathBuf,
+    #[arg(long, value_name = "FILE")]
+    pub perf: Option<PathBuf>,
     /// The version of the server that was sampled, such as 9.4 or 15.18
-    #[arg(long, value_name = "VERSION", value_parser = version)]
+    #[arg(long, value_name = "VERSION", value_parser = version, requires = "perf")]
     pub server_version: Option<u32>,
     /// How to render: text, html, json, markdown
     #[arg(long, short, value_enum, default_value_t = Format::Text)]

@@ -10,6 +10,7 @@ pub mod history;
 pub mod io;
 pub mod load;
 pub mod measure;
+pub mod observe;
 
 use std::ffi::OsString;
 

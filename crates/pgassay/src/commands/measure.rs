@@ -22,9 +22,10 @@ use crate::bench::arena::{LiveArena, LiveArm};
 use crate::bench::{self, Ended, Journal};
 use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::measure::{self, Budget, Machine};
+use crate::cli::observe::Observer;
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::observe::{self, Scene};
+use crate::observe::{self, Choice, Scene};
 use crate::pg;
 use crate::stop::Stop;
 use crate::store::{self, RunWriter};
@@ -454,7 +455,8 @@ fn sweep(
     };
     let scene = std::mem::replace(&mut subject.scene, unseen);
     let owned = subject.cluster.is_some();
-    let arm = LiveArm::new(plan, &subject.conninfo, scene, owned, stop)?;
+    let arm = LiveArm::new(plan, &subject.conninfo, scene, owned, stop)?
+        .observed_by(observers(request, owned), &subject.conninfo);
     let mut arena = LiveArena {
         arms: vec![arm],
         stop: stop.clone(),
@@ -474,6 +476,16 @@ fn sweep(
         writer.append_event(EventKind::DatabaseAfter { arm: index, row })?;
     }
     ended
+}
+
+/// What is looked at beside the load. CPU samples of a server that is not ours need the flag.
+fn observers(request: &Request, owned: bool) -> Choice {
+    let flags = &request.measure.observe;
+    Choice {
+        waits: flags.wants(Observer::Waits, true),
+        sched: flags.wants(Observer::Sched, true),
+        perf: flags.wants(Observer::Perf, owned && request.command == "assay"),
+    }
 }
 
 /// `pg_stat_database` once it stands still: backends that ended report their last

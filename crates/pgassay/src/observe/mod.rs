@@ -4,8 +4,12 @@
 //! and its reading is interpreted by `pgassay_analysis::samples`.
 
 pub mod cache;
+mod cpu;
 pub mod follow;
 mod io;
+mod sched;
+mod waits;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,6 +21,9 @@ use pgassay_analysis::samples;
 use pgassay_analysis::storage::{self, Storage};
 
 use crate::pg::Session;
+
+pub use waits::WaitSampler;
+pub use watch::{Choice, Observers};
 
 /// What there is to look at.
 #[derive(Debug)]
@@ -100,12 +107,22 @@ pub struct Readings(Vec<(&'static str, Instant, Reading)>);
 impl Readings {
     /// Reads all samplers just before a window starts.
     pub fn before(scene: &mut Scene) -> Self {
-        Self(SAMPLERS.iter().map(|s| take(s, scene)).collect())
+        Self::before_by(SAMPLERS, scene)
+    }
+
+    /// The same by other samplers.
+    fn before_by(samplers: &[Sampler], scene: &mut Scene) -> Self {
+        Self(samplers.iter().map(|s| take(s, scene)).collect())
     }
 
     /// Reads all samplers just after a window ended, the nearest first.
     pub fn after(scene: &mut Scene) -> Self {
-        Self(SAMPLERS.iter().rev().map(|s| take(s, scene)).collect())
+        Self::after_by(SAMPLERS, scene)
+    }
+
+    /// The same by other samplers.
+    fn after_by(samplers: &[Sampler], scene: &mut Scene) -> Self {
+        Self(samplers.iter().rev().map(|s| take(s, scene)).collect())
     }
 
     /// Joins the two borders of a window.

@@ -27,6 +27,7 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         storage: Default::default(),
         binaries: Default::default(),
         check: optional(dir, "facts/check.json", &mut damage),
+        symbols: Default::default(),
         trials: lines(&dir.join("trials.jsonl"), &mut damage)?,
         events: lines(&dir.join("events.jsonl"), &mut damage)?,
         comparison: optional(dir, "facts/comparison.json", &mut damage),
@@ -52,6 +53,9 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         }
         if let Some(facts) = optional(dir, &format!("facts/arm-{arm}.json"), &mut damage) {
             run.arm_facts.insert(arm, facts);
+        }
+        if let Some(symbols) = optional(dir, &format!("facts/symbols-{arm}.json"), &mut damage) {
+            run.symbols.insert(arm, symbols);
         }
     }
     run.damage = damage;

@@ -349,6 +349,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
                 Some(1),
             )),
             points,
+            observed: None,
             commit_check: Some(CommitCheck {
                 client_transactions: 9_876_543,
                 server_commits: 9_877_001,
@@ -358,6 +359,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         primitives: vec![],
         primitives_compiled: None,
         check: None,
+        diagnosis: None,
         warnings: vec![],
         plan,
     }

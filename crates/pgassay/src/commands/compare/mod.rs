@@ -271,6 +271,7 @@ fn plan(
         threads: args.threads,
         scale: args.scale,
         seed: args.seed,
+        observe: Default::default(),
     };
     let mut planned = Vec::new();
     for (index, (label, _)) in arms.iter().enumerate() {

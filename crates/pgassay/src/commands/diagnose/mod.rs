@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use pgassay_analysis::analyse;
 use pgassay_analysis::diagnose::{self, Diagnosis, Evidence};
 use pgassay_analysis::profile::{self, Profile};
 
@@ -12,32 +13,27 @@ use crate::cli::args::{Format, GlobalArgs};
 use crate::cli::diagnose::DiagnoseArgs;
 use crate::exit::{Exit, Failure};
 use crate::report;
+use crate::store::{self, catalogue};
 use crate::terminal::Terminal;
 
 /// More of a profile's text than this is not read; 99 samples a second of 64 CPUs
 /// for ten minutes are less.
 const MOST_TEXT: u64 = 2 << 30;
 
-/// Diagnoses a profile that was taken elsewhere.
+/// Diagnoses a recorded run, or a profile that was taken elsewhere.
 ///
 /// # Errors
-/// Where the file can't be read or is no profile.
+/// Where the run or the file can't be read, or is none.
 pub fn diagnose(
     args: &DiagnoseArgs,
-    _global: &GlobalArgs,
+    global: &GlobalArgs,
     terminal: &mut Terminal,
 ) -> anyhow::Result<Exit> {
-    let profile = read_profile(&args.perf)?;
-    let summary = profile::summarise(&profile);
-    let subject = match args.perf.file_name() {
-        Some(name) if name != "-" => name.to_string_lossy().into_owned(),
-        _ => "a profile".to_owned(),
+    let diagnosis = match (&args.perf, &args.run) {
+        (Some(perf), _) => of_profile(perf, args.server_version)?,
+        (None, Some(run)) => of_run(run, global)?,
+        (None, None) => bail!(Failure::usage("neither a run nor a profile was named")),
     };
-    let evidence = Evidence {
-        version: args.server_version,
-        profile: Some(&summary),
-    };
-    let diagnosis = diagnose::diagnose(&subject, &evidence);
     let format = if args.json { Format::Json } else { args.format };
     let text = render(&diagnosis, format, terminal, args.output.is_none())?;
     match &args.output {
@@ -51,6 +47,42 @@ pub fn diagnose(
         }
     }
     Ok(Exit::Done)
+}
+
+fn of_profile(path: &Path, version: Option<u32>) -> anyhow::Result<Diagnosis> {
+    let profile = read_profile(path)?;
+    let summary = profile::summarise(&profile);
+    let subject = match path.file_name() {
+        Some(name) if name != "-" => name.to_string_lossy().into_owned(),
+        _ => "a profile".to_owned(),
+    };
+    let evidence = Evidence {
+        version,
+        profile: Some(&summary),
+        run: None,
+    };
+    Ok(diagnose::diagnose(&subject, &evidence))
+}
+
+fn of_run(name: &str, global: &GlobalArgs) -> anyhow::Result<Diagnosis> {
+    let root = store::root(global.runs.as_deref())?;
+    let run = store::read(&catalogue::find(&root, name)?)?;
+    let analysis = analyse(&run);
+    let profile = analysis
+        .arms
+        .first()
+        .and_then(|arm| arm.observed.as_ref()?.profile.clone());
+    let Some(mut diagnosis) = analysis.diagnosis else {
+        bail!(
+            Failure::usage(format!(
+                "{} can't be diagnosed: that takes one server under load",
+                analysis.run.id
+            ))
+            .with_remedy("diagnose a run of pgassay assay or pgassay run; pgassay runs lists them")
+        );
+    };
+    diagnosis.profile = profile;
+    Ok(diagnosis)
 }
 
 fn render(

@@ -1,9 +1,10 @@
 //! Findings with their evidence and remedy, and the CPU samples behind them.
 
+use pgassay_analysis::Analysis;
 use pgassay_analysis::diagnose::{Diagnosis, Finding, major};
 use pgassay_analysis::profile::Summary;
 
-use crate::report::document::{Block, Cell, Column, Depth, Document, Fact, Section, Table};
+use crate::report::document::{Block, Cell, Column, Depth, Document, Fact, Notes, Section, Table};
 
 /// Functions that the table of a profile lists.
 const FUNCTIONS: usize = 20;
@@ -42,9 +43,14 @@ pub fn headline(diagnosis: &Diagnosis) -> Vec<String> {
         .collect()
 }
 
+/// The diagnosis of a run, as a part of its report.
+pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
+    analysis.diagnosis.as_ref().map(findings)
+}
+
 /// The findings, and what could not be judged.
 pub fn findings(diagnosis: &Diagnosis) -> Section {
-    let mut blocks: Vec<Block> = Vec::new();
+    let mut blocks: Vec<Block> = diagnosis.time.iter().cloned().map(Block::Text).collect();
     if diagnosis.findings.is_empty() {
         blocks.push(Block::Text(
             "None of the known bottlenecks shows in what was seen. That is not to say that there \

@@ -11,6 +11,7 @@ pub(super) mod findings;
 mod host;
 mod latency;
 mod method;
+mod observed;
 mod primitives;
 mod reads;
 mod results;
@@ -41,6 +42,8 @@ const SECTIONS: &[Make] = &[
     latency::section,
     cpu::section,
     reads::section,
+    diagnosis::section,
+    observed::section,
     drift::section,
     server::section,
     binary::section,

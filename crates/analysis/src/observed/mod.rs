@@ -1,0 +1,65 @@
+//! What observers saw beside the load, as recorded, and what it says.
+//!
+//! Wait events are kept as counts a second, call chains folded to (object,
+//! address) a second: raw enough to be interpreted anew by a later program, and
+//! small enough that a run of minutes stays under 20 MB.
+
+pub mod analysis;
+pub mod cost;
+pub mod stacks;
+pub mod waits;
+
+use serde::{Deserialize, Serialize};
+
+pub use analysis::{ArmObserved, PointObserved};
+pub use cost::CostAnalysis;
+pub use stacks::{StackRecord, SymbolTable};
+pub use waits::{WaitAnalysis, WaitRecord};
+
+/// What the observers of one trial recorded, within its window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Observed {
+    /// Wait events of all sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<WaitRecord>,
+    /// CPU samples of the server's processes with their call chains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stacks: Option<StackRecord>,
+    /// What observing cost, by observer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<Cost>,
+    /// Observers that were asked for and saw nothing, with the reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unavailable: Vec<Unavailable>,
+}
+
+/// CPU time that an observer used within the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Its name: `waits`, `perf`, `samplers`.
+    pub observer: String,
+    /// Of pgassay's own thread, nanoseconds.
+    pub own_ns: u64,
+    /// Of the server's process that answers it, nanoseconds; it is part of the server's CPU time.
+    #[serde(default)]
+    pub server_ns: u64,
+    /// Statements that it sent: the server counts each as a rolled-back transaction.
+    #[serde(default)]
+    pub statements: u64,
+}
+
+/// An observer that saw nothing.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Unavailable {
+    /// Its name.
+    pub observer: String,
+    /// Why, and what would help.
+    pub why: String,
+}
+
+impl Observed {
+    /// CPU time of the server's processes that is the observers' doing, nanoseconds.
+    pub fn server_ns(&self) -> u64 {
+        self.costs.iter().map(|cost| cost.server_ns).sum()
+    }
+}

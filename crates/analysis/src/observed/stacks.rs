@@ -1,0 +1,153 @@
+//! Recorded call chains, and their names.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::profile::{Frame, KERNEL, Profile, UNKNOWN, Unit};
+
+/// The call chains of one window, folded a second.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StackRecord {
+    /// Samples a second of CPU time that were asked for.
+    pub frequency_hz: u32,
+    /// Files that addresses lie in, by build id where they have one, else by path.
+    pub objects: Vec<String>,
+    /// Addresses as the files have them (virtual address of the ELF file): index of the object,
+    /// address. The kernel's are its own.
+    pub frames: Vec<(u32, u64)>,
+    /// The different chains, innermost frame first, as indices into `frames`.
+    pub chains: Vec<Vec<u32>>,
+    /// One entry a second: index of the chain, samples.
+    pub seconds: Vec<Vec<(u32, u32)>>,
+    /// Samples that the kernel had no room for.
+    #[serde(default)]
+    pub lost: u64,
+    /// How callers were found: `frame pointers` or `unwind tables`.
+    #[serde(default)]
+    pub callers: String,
+}
+
+/// Names of the functions that were hit: `facts/symbols-ARM.json`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SymbolTable {
+    /// By object, as a [`StackRecord`] names it.
+    pub objects: BTreeMap<String, ObjectSymbols>,
+}
+
+/// The functions of one object.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ObjectSymbols {
+    /// Where the file lay.
+    pub path: String,
+    /// Start, end and name of each function that was hit, by start; the name is empty where only
+    /// its bounds are known.
+    pub functions: Vec<(u64, u64, String)>,
+}
+
+impl ObjectSymbols {
+    /// The function at an address.
+    fn find(&self, address: u64) -> Option<&(u64, u64, String)> {
+        let after = self
+            .functions
+            .partition_point(|(start, _, _)| *start <= address);
+        let found = self.functions.get(after.checked_sub(1)?)?;
+        (address < found.1).then_some(found)
+    }
+}
+
+/// The profile of several windows together.
+pub fn profile<'r>(
+    records: impl Iterator<Item = &'r StackRecord>,
+    symbols: &SymbolTable,
+) -> Option<Profile> {
+    let mut profile = Profile::new(Unit::Samples);
+    let mut lost = 0;
+    for record in records {
+        lost += record.lost;
+        let frames: Vec<Frame> = record
+            .frames
+            .iter()
+            .map(|(object, address)| name(record, symbols, *object, *address))
+            .collect();
+        for (chain, samples) in record.seconds.iter().flatten() {
+            let Some(chain) = record.chains.get(*chain as usize) else {
+                continue;
+            };
+            let named = chain
+                .iter()
+                .rev()
+                .filter_map(|f| frames.get(*f as usize).cloned());
+            profile.add(named, f64::from(*samples));
+        }
+    }
+    if lost > 0 {
+        profile.remark(&format!("the kernel had no room for {lost} samples"));
+    }
+    (profile.total > 0.0).then_some(profile)
+}
+
+fn name(record: &StackRecord, symbols: &SymbolTable, object: u32, address: u64) -> Frame {
+    let key = record
+        .objects
+        .get(object as usize)
+        .map_or("", String::as_str);
+    let known = symbols.objects.get(key);
+    let path = match (key, known) {
+        (KERNEL, _) => KERNEL,
+        (_, Some(object)) => object.path.as_str(),
+        (key, None) => key,
+    };
+    match known.and_then(|object| object.find(address)) {
+        Some((_, _, name)) if !name.is_empty() => Frame::new(name, path),
+        // Bounds without a name still tell one function from another.
+        Some((start, _, _)) => Frame {
+            symbol: format!("function at {start:#x}"),
+            ..Frame::new(UNKNOWN, path)
+        },
+        None => Frame::new(UNKNOWN, path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_get_the_names_of_their_functions() {
+        let record = StackRecord {
+            frequency_hz: 99,
+            objects: vec!["abcd".into(), KERNEL.into(), "/lib/x.so".into()],
+            frames: vec![(0, 0x105), (0, 0x200), (1, 7), (2, 5), (9, 9)],
+            chains: vec![vec![0, 1], vec![2, 1], vec![3], vec![4]],
+            seconds: vec![vec![(0, 2)], vec![(1, 1), (2, 1), (3, 1), (88, 1)]],
+            lost: 3,
+            callers: "frame pointers".into(),
+        };
+        let mut symbols = SymbolTable::default();
+        symbols.objects.insert(
+            "abcd".into(),
+            ObjectSymbols {
+                path: "/usr/bin/postgres".into(),
+                functions: vec![
+                    (0x100, 0x110, "s_lock".into()),
+                    (0x1f0, 0x210, String::new()),
+                ],
+            },
+        );
+        symbols.objects.insert(
+            KERNEL.into(),
+            ObjectSymbols {
+                path: KERNEL.into(),
+                functions: vec![(0, 10, "ep_poll".into())],
+            },
+        );
+        let profile = profile([&record].into_iter(), &symbols).unwrap();
+        assert_eq!(profile.total, 5.0);
+        let folded = profile.folded();
+        assert!(folded.contains("function at 0x1f0;s_lock 2\n"), "{folded}");
+        assert!(folded.contains("function at 0x1f0;ep_poll 1\n"), "{folded}");
+        assert!(profile.remarks[0].contains("3 samples"));
+        assert!(profile.stacks().any(|(f, _)| f[0].object == "x.so"));
+    }
+}

@@ -1,0 +1,55 @@
+//! `--observe`: what is looked at beside the load.
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+/// An observer that can run beside a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Observer {
+    /// Wait events of all sessions, 25 times a second
+    Waits,
+    /// Context switches, run queue, pressure, page faults, by /proc
+    Sched,
+    /// CPU samples of the server's processes with their callers, 99 a second and CPU
+    Perf,
+    /// All of them
+    All,
+    /// None of them
+    None,
+}
+
+/// Which observers run; shared by the commands that load a server.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub struct ObserveArgs {
+    /// What to look at beside the load: waits, sched, perf, all, none (comma-separated)
+    /// [default: waits,sched; an assay of a launched server: all]
+    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
+    pub observe: Vec<Observer>,
+}
+
+impl ObserveArgs {
+    /// Whether this one runs; `default` says so where nothing was typed.
+    pub fn wants(&self, observer: Observer, default: bool) -> bool {
+        match self.observe.as_slice() {
+            [] => default,
+            typed if typed.contains(&Observer::None) => false,
+            typed => typed.contains(&observer) || typed.contains(&Observer::All),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_typed_decides() {
+        let of = |observe: &[Observer]| ObserveArgs {
+            observe: observe.to_vec(),
+        };
+        assert!(of(&[]).wants(Observer::Waits, true));
+        assert!(!of(&[]).wants(Observer::Perf, false));
+        assert!(of(&[Observer::All]).wants(Observer::Perf, false));
+        assert!(!of(&[Observer::Perf]).wants(Observer::Waits, true));
+        assert!(!of(&[Observer::None, Observer::All]).wants(Observer::Waits, true));
+    }
+}
