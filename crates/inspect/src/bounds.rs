@@ -21,6 +21,8 @@ pub enum Source {
     Symtab,
     /// `.symtab` of a separate debug file.
     DebugFile,
+    /// `.symtab` in `.gnu_debugdata`.
+    DebugData,
     /// `.dynsym`.
     Dynsym,
     /// `.eh_frame`.
@@ -33,6 +35,7 @@ impl Source {
         match self {
             Self::Symtab => "symtab",
             Self::DebugFile => "debug-file",
+            Self::DebugData => "debugdata",
             Self::Dynsym => "dynsym",
             Self::EhFrame => "eh-frame",
         }
@@ -60,7 +63,7 @@ pub struct Bounds<'d> {
 }
 
 /// Symbols of a file besides its own, with where they come from.
-pub type ExtraSymbols<'d> = Option<(Source, Vec<FunctionSymbol<'d>>)>;
+pub type ExtraSymbols<'d> = Vec<(Source, Vec<FunctionSymbol<'d>>)>;
 
 impl<'d> Bounds<'d> {
     /// Gathers bounds from the file's symbols, those of `extra`, and its unwind tables.
@@ -91,7 +94,7 @@ impl<'d> Bounds<'d> {
     fn symbols(image: &Image<'d>, extra: ExtraSymbols<'d>) -> Vec<(Source, FunctionSymbol<'d>)> {
         let mut named: Vec<(Source, FunctionSymbol<'d>)> = Vec::new();
         named.extend(image.symtab().into_iter().map(|s| (Source::Symtab, s)));
-        if let Some((source, symbols)) = extra {
+        for (source, symbols) in extra {
             named.extend(symbols.into_iter().map(|s| (source, s)));
         }
         named.extend(image.dynsym().into_iter().map(|s| (Source::Dynsym, s)));

@@ -263,6 +263,12 @@ impl<'d> Image<'d> {
         section.data().ok().map(|data| (section.address(), data))
     }
 
+    /// Whether DWARF is in the file, compressed or not.
+    pub fn has_dwarf(&self) -> bool {
+        let names = [".debug_info", ".zdebug_info"];
+        names.iter().any(|n| self.file.section_by_name(n).is_some())
+    }
+
     /// Allocated sections that are neither executable nor empty in the file: where constants are.
     pub fn data_sections(&self) -> Vec<(u64, &'d [u8])> {
         let endian = self.file.endian();

@@ -15,7 +15,7 @@ const TEXT_LIMIT: usize = 4096;
 pub fn build_facts(image: &Image<'_>) -> BuildFacts {
     let mut facts = BuildFacts {
         stripped: image.file.elf_symbol_table().is_empty(),
-        has_dwarf: image.file.section_by_name(".debug_info").is_some(),
+        has_dwarf: image.has_dwarf(),
         build_id: image.file.build_id().ok().flatten().map(hex),
         debuglink: image
             .file
@@ -38,22 +38,6 @@ pub fn build_facts(image: &Image<'_>) -> BuildFacts {
             }
         }
     }
-    for producer in producers(image) {
-        // "GNU C17 12.2.0 -mlittle-endian -O2 …": the compiler, then the flags.
-        let (compiler, flags) = match producer.find(" -") {
-            Some(at) => producer.split_at(at),
-            None => (producer.as_str(), ""),
-        };
-        add(&mut facts.compilers, compiler.to_string());
-        let flags = flags.trim();
-        let flags = RecordedFlags {
-            source: "DW_AT_producer".into(),
-            flags: flags.into(),
-        };
-        if !flags.flags.is_empty() && facts.flags.len() < 8 && !facts.flags.contains(&flags) {
-            facts.flags.push(flags);
-        }
-    }
     if let Some((_, recorded)) = image.section(".GCC.command.line") {
         let mut lines: Vec<String> = Vec::new();
         for text in strings(recorded).take(64) {
@@ -69,49 +53,23 @@ pub fn build_facts(image: &Image<'_>) -> BuildFacts {
     facts
 }
 
-/// Units of DWARF that are asked for their producer: a program has few, whatever its size.
-const UNITS_ASKED: usize = 256;
-
-/// `DW_AT_producer` of the first units; none where DWARF is absent, compressed or damaged.
-fn producers(image: &Image<'_>) -> Vec<String> {
-    let endian = match image.file.endian() {
-        Endianness::Big => gimli::RunTimeEndian::Big,
-        Endianness::Little => gimli::RunTimeEndian::Little,
-    };
-    let is_compressed = |name: &str| {
-        image.file.section_by_name(name).is_some_and(|s| {
-            object::ObjectSection::compressed_file_range(&s)
-                .is_ok_and(|r| r.format != object::CompressionFormat::None)
-        })
-    };
-    let load = |id: gimli::SectionId| -> Result<_, gimli::Error> {
-        let data = match image.section(id.name()) {
-            Some((_, data)) if !is_compressed(id.name()) => data,
-            _ => &[],
+/// Adds compilers and flags as `DW_AT_producer` records them: "GNU C17 12.2.0 -mlittle-endian -O2 …"
+/// is the compiler, then its flags.
+pub fn add_producers(facts: &mut BuildFacts, producers: &[String]) {
+    for producer in producers {
+        let (compiler, flags) = match producer.find(" -") {
+            Some(at) => producer.split_at(at),
+            None => (producer.as_str(), ""),
         };
-        Ok(gimli::EndianSlice::new(data, endian))
-    };
-    let mut found = Vec::new();
-    let Ok(dwarf) = gimli::Dwarf::load(load) else {
-        return found;
-    };
-    let mut units = dwarf.units();
-    for _ in 0..UNITS_ASKED {
-        let Ok(Some(header)) = units.next() else {
-            break;
+        add(&mut facts.compilers, compiler.to_string());
+        let flags = RecordedFlags {
+            source: "DW_AT_producer".into(),
+            flags: flags.trim().into(),
         };
-        let producer = dwarf.unit(header).ok().and_then(|unit| {
-            let mut entries = unit.entries();
-            let root = entries.next_dfs().ok()??;
-            let value = root.attr_value(gimli::DW_AT_producer)?;
-            let text = dwarf.attr_string(&unit, value).ok()?;
-            Some(clean(&text.slice()[..text.slice().len().min(TEXT_LIMIT)]))
-        });
-        if let Some(producer) = producer {
-            add(&mut found, producer);
+        if !flags.flags.is_empty() && facts.flags.len() < 4 && !facts.flags.contains(&flags) {
+            facts.flags.push(flags);
         }
     }
-    found
 }
 
 fn add(list: &mut Vec<String>, text: String) {

@@ -72,6 +72,9 @@ pub struct HotFunction {
     /// Outline calls in it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outline_calls: BTreeMap<String, u64>,
+    /// It is not a function of its own here but inlined into this one, as DWARF says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inlined_into: Option<String>,
 }
 
 /// One path.
@@ -260,6 +263,7 @@ pub fn hot_paths(
                     address: function.start,
                     counts: found.map(|f| f.counts.clone()).unwrap_or_default(),
                     outline_calls: found.map(|f| f.outline_calls.clone()).unwrap_or_default(),
+                    inlined_into: None,
                 }
             })
             .collect()
@@ -267,7 +271,8 @@ pub fn hot_paths(
     let mut paths: Vec<HotPath> = PATHS
         .iter()
         .map(|path| {
-            let functions = hot(path.functions);
+            let mut functions = hot(path.functions);
+            functions.extend(inlined(path, atomics, &functions));
             let mut technique = technique(&functions);
             // The first names are the path's core; where only a caller of theirs is named (ReleaseBuffer
             // in a stripped file), that it holds no atomic says nothing.
@@ -291,6 +296,46 @@ pub fn hot_paths(
     paths.push(crc(bounds, hints, data));
     paths.push(popcount(bounds, hints));
     paths
+}
+
+/// Functions of a path that DWARF names as inlined into others, with the atomics that came with them;
+/// what is inlined within the path itself is in the account of the function around it.
+fn inlined(path: &Path, atomics: &Atomics, known: &[HotFunction]) -> Vec<HotFunction> {
+    // Spin locks are taken all over: they are counted, not listed.
+    if path.id == "spinlock" {
+        return Vec::new();
+    }
+    let mut found: BTreeMap<(String, u64), HotFunction> = BTreeMap::new();
+    let mut note = |chain: &[String], function: Option<u32>, add: &dyn Fn(&mut HotFunction)| {
+        let name = chain.iter().find(|n| path.functions.contains(&n.as_str()));
+        let around = function.and_then(|f| atomics.functions.get(f as usize));
+        if let (Some(name), Some(around)) = (name, around)
+            && known.iter().all(|k| k.address != around.address)
+        {
+            let key = (name.clone(), around.address);
+            add(found.entry(key).or_insert_with(|| HotFunction {
+                name: name.clone(),
+                address: around.address,
+                counts: Counts::new(),
+                outline_calls: BTreeMap::new(),
+                inlined_into: Some(around.label()),
+            }));
+        }
+    };
+    for a in &atomics.instructions {
+        note(&a.inlined, a.function, &|f| {
+            *f.counts.entry(a.class).or_insert(0) += 1;
+        });
+    }
+    if let Some(outline) = &atomics.outline {
+        for call in &outline.calls {
+            let helper = &outline.helpers[call.helper as usize].name;
+            note(&call.inlined, call.function, &|f| {
+                *f.outline_calls.entry(helper.clone()).or_insert(0) += 1;
+            });
+        }
+    }
+    found.into_values().collect()
 }
 
 /// The technique behind the atomics of some functions.
@@ -371,9 +416,11 @@ fn detail(
                         h.trim_start_matches("__aarch64_")
                     )
                 });
+                let place = f.inlined_into.as_ref();
                 parts.push(format!(
-                    "{}: {}",
+                    "{}{}: {}",
                     f.name,
+                    place.map_or(String::new(), |p| format!(" (inlined into {p})")),
                     counts.chain(calls).collect::<Vec<_>>().join(", ")
                 ));
             }
@@ -388,6 +435,16 @@ fn detail(
 
 /// How many test-and-set sites are inlined at `SpinLockAcquire`, where the instruction tells.
 fn inlined_tas(machine: &Machine, atomics: &Atomics) -> String {
+    let told = |chain: &Vec<String>| chain.iter().any(|n| n == "tas");
+    let calls = atomics.outline.iter().flat_map(|o| &o.calls);
+    let chains = atomics.instructions.iter().map(|a| &a.inlined);
+    let sites = chains
+        .chain(calls.map(|c| &c.inlined))
+        .filter(|c| told(c))
+        .count();
+    if sites > 0 {
+        return format!("{sites} instructions or calls of tas() inlined elsewhere, as DWARF says");
+    }
     let count = |class, width, ordering: Option<Ordering>| {
         atomics
             .instructions

@@ -6,8 +6,10 @@
 
 pub mod archive;
 mod bounds;
+mod compressed;
 pub mod cpu;
 pub mod diff;
+mod dwarf;
 mod elf;
 mod error;
 mod facts;
@@ -27,7 +29,7 @@ pub use crate::error::Error;
 pub use crate::model::{Atomic, Atomics, Binary, Class, Counts, FileKind, Hint, Machine, Ordering};
 pub use crate::process::{FlagByte, ProcessFacts};
 
-use crate::bounds::{Bounds, Source};
+use crate::bounds::{Bounds, ExtraSymbols, Source};
 use crate::elf::{Image, Parsed};
 use crate::model::{BuildFacts, FunctionAtomics, FunctionBounds, Hardening, HintCount};
 
@@ -140,10 +142,21 @@ pub fn inspect_elf(name: &str, bytes: &[u8], options: &Options<'_>) -> Result<Bi
 pub fn function_bounds(bytes: &[u8]) -> Result<Vec<(u64, u64)>, Error> {
     match elf::parse(bytes)? {
         Parsed::Image(image) => {
-            let bounds = Bounds::gather(&image, None, 1, &mut Vec::new());
+            let mini = compressed::mini_debug_info(&image, &mut Vec::new());
+            let mini = mini.as_deref().and_then(mini_image);
+            let extra = mini.iter().map(|m| (Source::DebugData, m.symtab()));
+            let bounds = Bounds::gather(&image, extra.collect(), 1, &mut Vec::new());
             Ok(bounds.functions.iter().map(|f| (f.start, f.end)).collect())
         }
         Parsed::Foreign(_) => Ok(Vec::new()),
+    }
+}
+
+/// The symbols of `.gnu_debugdata` as an ELF file: it has no code, only the table.
+fn mini_image(bytes: &[u8]) -> Option<Box<Image<'_>>> {
+    match elf::parse(bytes) {
+        Ok(Parsed::Image(image)) => Some(image),
+        _ => None,
     }
 }
 
@@ -165,9 +178,11 @@ fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary
             None
         }
     });
-    let extra = debug_image
-        .as_ref()
-        .map(|other| (Source::DebugFile, other.symtab()));
+    let mut extra: ExtraSymbols<'_> = Vec::new();
+    extra.extend(debug_image.iter().map(|d| (Source::DebugFile, d.symtab())));
+    let mini = compressed::mini_debug_info(image, &mut warnings);
+    let mini = mini.as_deref().and_then(mini_image);
+    extra.extend(mini.iter().map(|m| (Source::DebugData, m.symtab())));
     let threads = options.threads;
     // Texts and code have nothing to do with one another.
     let ((bounds, scan), (mut build, (postgres, flags))) = side_by_side::both(
@@ -189,7 +204,15 @@ fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary
             .insert(0, compiler.trim_end_matches(", 64-bit").to_string());
     }
 
-    let atomics = account(image, &bounds, scan.inside.atomics, scan.outside, options);
+    let mut atomics = account(image, &bounds, scan.inside.atomics, scan.outside, options);
+    // DWARF of the file itself, else of its separate debug file.
+    let has_dwarf = |image: &&Image<'_>| image.has_dwarf();
+    let described = [Some(image), debug_image.as_deref()];
+    if let Some(described) = described.into_iter().flatten().find(has_dwarf) {
+        let told = dwarf::read(described, &atomics.addresses(), &mut warnings);
+        facts::add_producers(&mut build, &told.producers);
+        name_inlined(&mut atomics, &told.inlined);
+    }
     let hints = hint_counts(&bounds, &scan.inside.hints);
     let hot_paths = if postgres.is_some() {
         hotpath::hot_paths(
@@ -310,6 +333,26 @@ fn account(
         outside_count: outside.len() as u64,
         outside,
         outline,
+    }
+}
+
+/// Adds to instructions, call sites and functions what was inlined around them.
+fn name_inlined(atomics: &mut Atomics, inlined: &BTreeMap<u64, Vec<String>>) {
+    let functions = &mut atomics.functions;
+    let mut add = |address: u64, function: Option<u32>, chain: &mut Vec<String>| {
+        let Some(names) = inlined.get(&address) else {
+            return;
+        };
+        chain.clone_from(names);
+        if let Some(function) = function.and_then(|f| functions.get_mut(f as usize)) {
+            *function.inlined.entry(names.join(" > ")).or_insert(0) += 1;
+        }
+    };
+    for a in &mut atomics.instructions {
+        add(a.address, a.function, &mut a.inlined);
+    }
+    for call in atomics.outline.iter_mut().flat_map(|o| &mut o.calls) {
+        add(call.address, call.function, &mut call.inlined);
     }
 }
 

@@ -227,6 +227,10 @@ pub struct Atomic {
     /// Index into [`Atomics::functions`]; none outside function bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<u32>,
+    /// The functions that DWARF says were inlined around it, the outermost first: the last is the one
+    /// in whose source it stands, the first was inlined into `function`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inlined: Vec<String>,
 }
 
 /// How many instructions of each class.
@@ -248,6 +252,9 @@ pub struct FunctionAtomics {
     /// Calls of outline helpers from it, by helper name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outline_calls: BTreeMap<String, u64>,
+    /// Of both, those that came by inlining: the functions inlined, outermost first, joined by ` > `.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inlined: BTreeMap<String, u64>,
     /// This function is itself an outline helper.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_outline_helper: bool,
@@ -295,6 +302,9 @@ pub struct OutlineCall {
     /// Index into [`Atomics::functions`]; none outside function bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<u32>,
+    /// As for [`Atomic::inlined`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inlined: Vec<String>,
 }
 
 /// The outline atomics of an aarch64 file.
@@ -343,6 +353,20 @@ impl Atomics {
         if let Some(outline) = &mut self.outline {
             outline.calls = Vec::new();
         }
+    }
+
+    /// Addresses of instructions and call sites, ascending.
+    pub(crate) fn addresses(&self) -> Vec<u64> {
+        let calls = self.outline.iter().flat_map(|o| &o.calls);
+        let mut all: Vec<u64> = self
+            .instructions
+            .iter()
+            .map(|a| a.address)
+            .chain(calls.map(|c| c.address))
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// How many instructions satisfy `pick`.
@@ -416,7 +440,7 @@ pub struct FunctionBounds {
     pub functions: u64,
     /// Of these, with a name.
     pub named: u64,
-    /// Bounds from each source: `symtab`, `debug-file`, `dynsym`, `eh-frame`.
+    /// Bounds from each source: `symtab`, `debug-file`, `debugdata`, `dynsym`, `eh-frame`.
     pub by_source: BTreeMap<String, u64>,
     /// Bytes of executable sections inside bounds.
     pub covered_bytes: u64,

@@ -248,6 +248,7 @@ fn call_sites(
                     address,
                     helper: *helper,
                     function: None,
+                    inlined: Vec::new(),
                 });
             }
         }

@@ -41,6 +41,7 @@ impl Found {
             width_bits,
             ordering,
             function: None,
+            inlined: Vec::new(),
         });
     }
 

@@ -22,6 +22,9 @@ enum Block {
 /// Functions listed in a file's own section; JSON has all.
 const FUNCTIONS_SHOWN: usize = 24;
 
+/// Ways of inlining named for one function.
+const INLINED_SHOWN: usize = 3;
+
 /// Text for a terminal of `width` columns.
 pub fn text(document: &Document, addresses: bool, width: usize) -> String {
     let mut out = String::new();
@@ -484,7 +487,14 @@ fn functions(binary: &Binary, blocks: &mut Vec<Block>) {
                 .iter()
                 .map(|(h, n)| format!("{n} → {}", h.trim_start_matches("__aarch64_")));
             let what = counts.chain(calls).collect::<Vec<_>>().join(", ");
-            vec![f.label(), what]
+            let mut through: Vec<_> = f.inlined.iter().collect();
+            through.sort_by_key(|(chain, n)| (std::cmp::Reverse(**n), *chain));
+            let through = through.iter().map(|(chain, n)| format!("{n} by {chain}"));
+            vec![
+                f.label(),
+                what,
+                shortened(&through.collect::<Vec<_>>(), INLINED_SHOWN),
+            ]
         })
         .collect();
     let unnamed = busiest.iter().filter(|f| f.name.is_none()).count();
@@ -497,7 +507,14 @@ fn functions(binary: &Binary, blocks: &mut Vec<Block>) {
             String::new()
         }
     )));
-    blocks.push(Block::Table(vec!["function", "holds"], rows));
+    let mut columns = vec!["function", "holds"];
+    let mut rows: Vec<Vec<String>> = rows;
+    if rows.iter().any(|row| !row[2].is_empty()) {
+        columns.push("inlined into it");
+    } else {
+        rows.iter_mut().for_each(|row| row.truncate(2));
+    }
+    blocks.push(Block::Table(columns, rows));
     if busiest.len() > FUNCTIONS_SHOWN {
         blocks.push(Block::Text(format!(
             "and {} more; --json lists all",
@@ -508,9 +525,11 @@ fn functions(binary: &Binary, blocks: &mut Vec<Block>) {
 
 fn instructions(binary: &Binary, blocks: &mut Vec<Block>) {
     let functions = &binary.atomics.functions;
-    let label = |f: Option<u32>| {
-        f.and_then(|f| functions.get(f as usize))
-            .map_or_else(|| "outside".to_string(), |f| f.label())
+    let label = |f: Option<u32>, inlined: &[String]| {
+        let function = f.and_then(|f| functions.get(f as usize));
+        let mut names = vec![function.map_or_else(|| "outside".to_string(), |f| f.label())];
+        names.extend_from_slice(inlined);
+        names.join(" > ")
     };
     let mut rows: Vec<(u64, Vec<String>)> = Vec::new();
     for a in binary
@@ -526,7 +545,7 @@ fn instructions(binary: &Binary, blocks: &mut Vec<Block>) {
                 a.class.name().into(),
                 a.mnemonic.to_string(),
                 a.width_bits.to_string(),
-                label(a.function),
+                label(a.function, &a.inlined),
             ],
         ));
     }
@@ -540,7 +559,7 @@ fn instructions(binary: &Binary, blocks: &mut Vec<Block>) {
                     "outline-call".into(),
                     helper.clone(),
                     String::new(),
-                    label(call.function),
+                    label(call.function, &call.inlined),
                 ],
             ));
         }

@@ -567,6 +567,7 @@ fn binary() -> Binary {
                 address: 0x1000,
                 counts: BTreeMap::new(),
                 outline_calls: BTreeMap::new(),
+                inlined_into: None,
             })
             .collect(),
         detail: detail.to_owned(),
