@@ -52,9 +52,16 @@ packed_offset(int sessions, int nlocks)
 }
 
 static Size
-arena_size(int sessions, int nlocks)
+present_offset(int sessions, int nlocks)
 {
 	return part_after(packed_offset(sessions, nlocks), sizeof(Word) * sessions);
+}
+
+static Size
+arena_size(int sessions, int nlocks)
+{
+	return part_after(present_offset(sessions, nlocks),
+					  sizeof(PaddedPresence) * sessions);
 }
 
 static ArenaView
@@ -68,6 +75,8 @@ view_of(Arena *arena)
 	view.locks = (LWLockPadded *) (base + locks_offset());
 	view.words = (PaddedWord *) (base + words_offset(arena->nlocks));
 	view.packed = (Word *) (base + packed_offset(arena->sessions, arena->nlocks));
+	view.present = (PaddedPresence *)
+		(base + present_offset(arena->sessions, arena->nlocks));
 	view.attached = NULL;
 	return view;
 }
@@ -84,6 +93,9 @@ pgassay_arena_create(PG_FUNCTION_ARGS)
 	Arena	   *arena;
 	ArenaView	view;
 	int			i;
+
+	/* One for all arenas that this session makes: the server has few. */
+	static int	tranche = 0;
 
 	refuse_unfit_server();
 	if (sessions < 1 || sessions > MAX_SESSIONS)
@@ -108,7 +120,9 @@ pgassay_arena_create(PG_FUNCTION_ARGS)
 	memset(arena, 0, arena_size(sessions, nlocks));
 	arena->sessions = sessions;
 	arena->nlocks = nlocks;
-	arena->tranche = LWLockNewTrancheId();
+	if (tranche == 0)
+		tranche = compat_new_tranche(TRANCHE_NAME);
+	arena->tranche = tranche;
 	SpinLockInit(&arena->gate.mutex);
 	ConditionVariableInit(&arena->gate.opened);
 
@@ -119,8 +133,11 @@ pgassay_arena_create(PG_FUNCTION_ARGS)
 	for (i = 0; i <= sessions; i++)
 		pg_atomic_init_u64(&view.words[i].word.wide, 0);
 	for (i = 0; i < sessions; i++)
+	{
 		pg_atomic_init_u64(&view.packed[i].wide, 0);
-	LWLockRegisterTranche(arena->tranche, TRANCHE_NAME);
+		pg_atomic_init_u64(&view.present[i].presence.until_ns, 0);
+	}
+	compat_name_tranche(arena->tranche, TRANCHE_NAME);
 
 	/* Last, so that nobody attaches to half an arena. */
 	pg_write_barrier();
@@ -168,7 +185,7 @@ arena_attach(int64 handle)
 	Arena	   *arena = dsm_segment_address(segment);
 	ArenaView	view = view_of(arena);
 
-	LWLockRegisterTranche(arena->tranche, TRANCHE_NAME);
+	compat_name_tranche(arena->tranche, TRANCHE_NAME);
 	if (!was_mapped)
 		view.attached = segment;
 	return view;

@@ -53,6 +53,24 @@ typedef struct Gate
 	ConditionVariable opened;
 } Gate;
 
+/*
+ * What a session shows of itself while it measures, for those that look on:
+ * the end of its loop by the clock (0: it is over), and where the server keeps
+ * what it waits for, which is in the main shared memory and so at the same
+ * address in each process.
+ */
+typedef struct Presence
+{
+	pg_atomic_uint64 until_ns;
+	volatile uint32 *wait_event_info;
+} Presence;
+
+typedef union PaddedPresence
+{
+	Presence	presence;
+	char		pad[PG_CACHE_LINE_SIZE];
+} PaddedPresence;
+
 typedef struct Arena
 {
 	uint64		magic;
@@ -70,6 +88,7 @@ typedef struct ArenaView
 	LWLockPadded *locks;		/* nlocks of them */
 	PaddedWord *words;			/* one for each session, then a shared one */
 	Word	   *packed;			/* one for each session, in adjoining bytes */
+	PaddedPresence *present;	/* one for each session */
 	struct dsm_segment *attached;	/* NULL if this session had it mapped */
 } ArenaView;
 
@@ -80,6 +99,9 @@ typedef struct ArenaView
  */
 extern ArenaView arena_attach(int64 handle);
 extern void arena_detach(ArenaView *view);
+
+/* How many sessions are in their loops now. */
+extern int	arena_running(const ArenaView *view, int64 now_ns);
 
 /*
  * Wait until all sessions of the arena are here, at most until give_up_ns, and

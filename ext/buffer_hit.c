@@ -358,13 +358,13 @@ pgassay_pins(PG_FUNCTION_ARGS)
 	for (i = 0; i < NBuffers; i++)
 	{
 		BufferDesc *desc = GetBufferDescriptor(i);
-		uint32		state;
+		BufferState state;
 
 		CHECK_FOR_INTERRUPTS();
 		state = LockBufHdr(desc);
 		if ((state & BM_TAG_VALID) && compat_tag_is_of(&desc->tag, rel))
 			pins += BUF_STATE_GET_REFCOUNT(state);
-		UnlockBufHdr(desc, state);
+		compat_unlock_header(desc, state);
 	}
 	relation_close(rel, AccessShareLock);
 	PG_RETURN_INT64(pins);

@@ -11,9 +11,6 @@
 #if PG_VERSION_NUM < 130000
 #error "pgassay needs PostgreSQL 13 or later"
 #endif
-#if PG_VERSION_NUM >= 190000
-#error "pgassay's functions have not been tried with PostgreSQL 19 or later"
-#endif
 
 #include "replication/message.h"
 #include "storage/buf_internals.h"
@@ -85,6 +82,28 @@ compat_log_message(const char *prefix, const char *message, size_t size)
 #else
 #define compat_tag_is_of(tag, rel) \
 	RelFileNodeEquals((tag)->rnode, (rel)->rd_node)
+#endif
+
+/*
+ * From 19 on a tranche gets its name when it is made, for all processes, and
+ * there are 256 at most; before, each process tells itself the name.
+ */
+#if PG_VERSION_NUM >= 190000
+#define compat_new_tranche(name) LWLockNewTrancheId(name)
+#define compat_name_tranche(tranche, name) ((void) (tranche))
+#else
+#define compat_new_tranche(name) LWLockNewTrancheId()
+#define compat_name_tranche(tranche, name) LWLockRegisterTranche(tranche, name)
+#endif
+
+/* A buffer's state word was widened, and its unlocking changed, in 19. */
+#if PG_VERSION_NUM >= 190000
+typedef uint64 BufferState;
+#define compat_unlock_header(desc, state) \
+	((void) (state), UnlockBufHdr(desc))
+#else
+typedef uint32 BufferState;
+#define compat_unlock_header(desc, state) UnlockBufHdr(desc, state)
 #endif
 
 #endif							/* PGASSAY_COMPAT_H */

@@ -10,7 +10,10 @@
 #include <sys/resource.h>
 
 #include "access/htup_details.h"
+#include "catalog/pg_type.h"
 #include "funcapi.h"
+#include "storage/proc.h"
+#include "utils/array.h"
 
 /* Columns of the SQL type `outcome`, in order. */
 enum
@@ -27,6 +30,7 @@ enum
 	WAL_BYTES,
 	VOLUNTARY_SWITCHES,
 	INVOLUNTARY_SWITCHES,
+	OVER_TIME,
 	OUTCOME_COLUMNS
 };
 
@@ -41,6 +45,20 @@ cpu_ns(void)
 
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
 	return (int64) used.tv_sec * NS_PER_SECOND + used.tv_nsec;
+}
+
+/* Show those that look on that this session measures, until then. */
+static void
+show_presence(const Call *call, int64 until_ns)
+{
+	Presence   *presence;
+
+	if (call->view.arena == NULL)
+		return;
+	presence = &call->view.present[call->slot].presence;
+	presence->wait_event_info = &MyProc->wait_event_info;
+	pg_write_barrier();
+	pg_atomic_write_u64(&presence->until_ns, (uint64) until_ns);
 }
 
 void
@@ -75,6 +93,32 @@ meter_start(Meter *meter, const Call *call)
 		meter->planned_ns = meter->started_ns;
 	meter->deadline_ns = meter->planned_ns + call->duration_ns;
 	meter->batch_ns = meter->started_ns;
+	meter->part_ns = call->duration_ns / PARTS + 1;
+	meter->part_ends_ns = meter->planned_ns + meter->part_ns;
+	show_presence(call, meter->deadline_ns);
+}
+
+/*
+ * Operations done in each tenth of the time, from the counts at the ends of
+ * all but the last.  A batch counts where it ended.
+ */
+static Datum
+over_time(const Meter *meter)
+{
+	Datum		parts[PARTS];
+	int64		before = 0;
+	int			i;
+
+	for (i = 0; i < PARTS; i++)
+	{
+		int64		by = i < meter->parts && i < PARTS - 1 ?
+			meter->done_by[i] : meter->operations;
+
+		parts[i] = Int64GetDatum(by - before);
+		before = by;
+	}
+	return PointerGetDatum(construct_array(parts, PARTS, INT8OID, 8,
+										   FLOAT8PASSBYVAL, 'd'));
 }
 
 Datum
@@ -88,6 +132,7 @@ meter_finish(Meter *meter, Call *call, FunctionCallInfo fcinfo)
 	bool		nulls[OUTCOME_COLUMNS] = {false};
 
 	getrusage(RUSAGE_SELF, &usage);
+	show_presence(call, 0);
 	arena_detach(&call->view);
 	if (get_call_result_type(fcinfo, NULL, &row) != TYPEFUNC_COMPOSITE ||
 		row->natts != OUTCOME_COLUMNS)
@@ -112,5 +157,6 @@ meter_finish(Meter *meter, Call *call, FunctionCallInfo fcinfo)
 	values[VOLUNTARY_SWITCHES] = Int64GetDatum(usage.ru_nvcsw - meter->voluntary);
 	values[INVOLUNTARY_SWITCHES] = Int64GetDatum(usage.ru_nivcsw -
 												 meter->involuntary);
+	values[OVER_TIME] = over_time(meter);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(row), values, nulls));
 }

@@ -54,6 +54,8 @@ extern void refuse_unfit_server(void);
  * A measurement under way.  Nothing in it costs anything while the loop runs;
  * the loop itself keeps `contended`, `delays` and `reused` where it can.
  */
+#define PARTS 10				/* of a call's time, to see how steady it is */
+
 typedef struct Meter
 {
 	int64		planned_ns;		/* the instant at which all begin */
@@ -69,6 +71,11 @@ typedef struct Meter
 	int64		operations;		/* done so far */
 	int64		batch;			/* size of the last batch */
 	int64		batch_ns;		/* its start */
+
+	int64		part_ns;		/* length of a tenth of the time */
+	int64		part_ends_ns;
+	int			parts;			/* ended so far */
+	int64		done_by[PARTS];	/* operations done when each ended */
 
 	int64		contended;		/* -1: this primitive can't tell */
 	int64		delays;
@@ -98,6 +105,11 @@ meter_next(Meter *meter)
 
 	CHECK_FOR_INTERRUPTS();
 	meter->operations += meter->batch;
+	while (now >= meter->part_ends_ns && meter->parts < PARTS)
+	{
+		meter->done_by[meter->parts++] = meter->operations;
+		meter->part_ends_ns += meter->part_ns;
+	}
 	left = meter->count - meter->operations;
 	if (left <= 0 || now >= meter->deadline_ns)
 	{

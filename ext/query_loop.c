@@ -98,7 +98,7 @@ parameters_from(FunctionCallInfo fcinfo, int types_arg)
 static void
 execute_once(SPIPlanPtr plan, const Parameters *parameters, Rng *rng)
 {
-	Datum		values[MAX_PARAMETERS];
+	Datum		values[MAX_PARAMETERS] = {0};
 	int			rc;
 	int			i;
 

@@ -84,6 +84,21 @@ drop_arena
 equals "the arena ends with its session" 1 \
 	"$(run_psql -c "SELECT pgassay.arena_state($arena)" 2>&1 | grep -c 'there is no arena')"
 
+# Looking on: two sessions share one lock that each holds for long, a third commits.
+keep_arena 2 1
+run_psql -c "SELECT looks > 0, 'LWLock:pgassay' = ANY (events) FROM pgassay.waits($arena)" >"$work/waits" 2>&1 &
+waits=$!
+run_psql -c "CALL pgassay.commit_loop($arena)" >"$work/commits" 2>&1 &
+commits=$!
+for slot in 0 1; do
+	run_psql -c "SELECT operations > 0 FROM pgassay.lwlock($arena, $slot, hold_ns => 1000000, microseconds => 300000)" >"$work/out.$slot" 2>&1 &
+	eval "session$slot=$!"
+done
+wait "$session0" "$session1" "$waits" "$commits"
+equals "what sessions wait for is seen" "t|t" "$(cat "$work/waits")"
+equals "others commit meanwhile" t "$([ "$(cat "$work/commits")" -gt 1 ] && echo t)"
+drop_arena
+
 # Cancel and terminate in the middle, alone and at the gate.
 keep_arena 1 1
 single=$arena

@@ -39,6 +39,7 @@ const SOURCES: &[(&str, &str)] = &[
     source!("gate.c"),
     source!("lwlock.c"),
     source!("meter.c"),
+    source!("onlook.c"),
     source!("pgassay.h"),
     source!("query_loop.c"),
     source!("snapshot.c"),
@@ -50,7 +51,7 @@ const SOURCES: &[(&str, &str)] = &[
 const DEFINITIONS: &str = include_str!("../../../../ext/pgassay.sql.in");
 
 /// The first and the last major version that the sources are for.
-const SUPPORTED: (u32, u32) = (13, 18);
+const SUPPORTED: (u32, u32) = (13, 19);
 
 /// The extension's library for one installation.
 #[derive(Debug, Clone, PartialEq, Eq)]
