@@ -5,115 +5,20 @@
 //! operations a second of all sessions, how evenly they share, and what an
 //! operation costs, each as an estimate over trials.
 
+pub mod code;
+mod record;
+
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+pub use record::{
+    Company, Compiled, PrimitiveTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen,
+};
 
 use crate::host::HostSummary;
 use crate::stats::{Estimate, summarize, summarize_positive};
 use crate::warning::Warning;
-
-/// `facts/primitives.json`: what is measured, decided before the first trial.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PrimitivesPlan {
-    /// The primitives, each in one or several variants.
-    pub variants: Vec<Variant>,
-    /// Sessions at once, ascending.
-    pub sessions: Vec<u32>,
-    /// Trials of each variant at each count.
-    pub trials: u32,
-    /// Length of a call, in microseconds.
-    pub call_us: u32,
-    /// Seed of the order and of the sessions' random numbers.
-    pub seed: u64,
-    /// How the functions were compiled.
-    pub compiled: Compiled,
-}
-
-/// How the functions inside the server were compiled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Compiled {
-    /// Path of the library.
-    pub library: String,
-    /// The compiler's own words.
-    pub compiler: String,
-    /// Its flags.
-    pub flags: Vec<String>,
-    /// In what this differs from how the server was compiled; the inlined
-    /// primitives are then similar code, not the server's own.
-    pub deviations: Vec<String>,
-}
-
-/// One primitive in one way of using it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Variant {
-    /// The workload's name: `lwlock`.
-    pub primitive: String,
-    /// Which way: `exclusive`; empty where there is one.
-    pub variant: String,
-    /// Sessions that are connected beside it and do nothing.
-    #[serde(default)]
-    pub idle: u32,
-    /// What an operation is, one sentence.
-    pub operation: String,
-}
-
-impl Variant {
-    /// `lwlock, exclusive`.
-    pub fn title(&self) -> String {
-        let mut title = self.primitive.clone();
-        if !self.variant.is_empty() {
-            title.push_str(", ");
-            title.push_str(&self.variant);
-        }
-        if self.idle > 0 {
-            title.push_str(&format!(", {} idle", self.idle));
-        }
-        title
-    }
-}
-
-/// One line of `primitives.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PrimitiveTrial {
-    /// Index into [`PrimitivesPlan::variants`].
-    pub variant: u32,
-    /// Position in the order in which the trials ran, from 0.
-    pub index: u32,
-    /// When it started, UTC, RFC 3339.
-    pub started: String,
-    /// CPU time of pgassay itself meanwhile, in nanoseconds.
-    pub client_cpu_ns: u64,
-    /// What each session did, by its slot.
-    pub sessions: Vec<SessionOutcome>,
-}
-
-/// What one call returned: the columns of the SQL type `outcome`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionOutcome {
-    /// Operations done.
-    pub operations: u64,
-    /// From this session's start to its end.
-    pub elapsed_ns: u64,
-    /// CPU time of its process in that time.
-    pub cpu_ns: u64,
-    /// It started this much after all were released.
-    pub late_ns: u64,
-    /// Operations (atomics: attempts) that met another session.
-    pub contended: Option<u64>,
-    /// Sleeps in the spinlock's back-off.
-    pub delays: Option<u64>,
-    /// Snapshots, or buffer numbers, found as they were.
-    pub reused: Option<u64>,
-    /// The session's own count of shared buffer hits.
-    pub blocks_hit: u64,
-    /// Blocks that had to be read.
-    pub blocks_read: u64,
-    /// WAL written, in bytes.
-    pub wal_bytes: u64,
-    /// Times it waited.
-    pub voluntary_switches: u64,
-    /// Times the CPU was taken from it.
-    pub involuntary_switches: u64,
-}
 
 /// The warning of an estimate from values that are all the same.
 const IDENTICAL: &str = "identical-values";
@@ -149,6 +54,14 @@ pub struct PrimitivePoint {
     pub delays_per_thousand: Option<Estimate>,
     /// Share of operations that found what they needed as it was.
     pub reused_share: Option<Estimate>,
+    /// What the sessions waited for, as shares of the looks at them, the largest
+    /// first; the event is empty for those that did not wait. Empty where nobody looked.
+    pub waits: Vec<WaitShare>,
+    /// Transactions a second that the committing sessions beside it committed.
+    pub commits_per_second: Option<Estimate>,
+    /// Operations a second in each tenth of a call's time, the mean over trials;
+    /// empty where it was not recorded.
+    pub over_time: Vec<f64>,
     /// CPUs that pgassay itself kept busy meanwhile.
     pub client_cpus: Estimate,
     /// Operations a second as a share of what the first count gives when every
@@ -158,6 +71,15 @@ pub struct PrimitivePoint {
     pub trials: Vec<f64>,
     /// What qualifies this point.
     pub warnings: Vec<Warning>,
+}
+
+/// One kind of wait, or none, at one point.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WaitShare {
+    /// `LWLock:pgassay`; empty: running, or ready to run.
+    pub event: String,
+    /// Of all looks at all sessions, 0 to 1.
+    pub share: f64,
 }
 
 /// What the primitives of a run say; variants without a trial are left out.
@@ -226,6 +148,13 @@ fn point(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Optio
         contended_share: among_several.then(|| share(|s| s.contended, 1.0)).flatten(),
         delays_per_thousand: among_several.then(|| share(|s| s.delays, 1000.0)).flatten(),
         reused_share: share(|s| s.reused, 1.0),
+        waits: waits(trials),
+        commits_per_second: trials
+            .iter()
+            .map(|trial| Some(trial.commits? as f64 / (window_ns(trial) / 1e9)))
+            .collect::<Option<Vec<f64>>>()
+            .and_then(|rates| summarize(&rates)),
+        over_time: over_time(trials),
         client_cpus: summarize(&over(|trial| trial.client_cpu_ns as f64 / window_ns(trial)))?,
         share_of_ideal: 1.0,
         trials: over(rate),
@@ -237,6 +166,36 @@ fn point(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Optio
 fn window_ns(trial: &PrimitiveTrial) -> f64 {
     let ends = trial.sessions.iter().map(|s| s.late_ns + s.elapsed_ns);
     ends.max().unwrap_or(0).max(1) as f64
+}
+
+/// All looks of all trials together: a single trial has too few for shares.
+fn waits(trials: &[&PrimitiveTrial]) -> Vec<WaitShare> {
+    let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+    for wait in trials.iter().flat_map(|trial| &trial.waits) {
+        *seen.entry(&wait.event).or_default() += wait.seen;
+    }
+    let all: u64 = seen.values().sum();
+    let mut shares: Vec<WaitShare> = seen
+        .into_iter()
+        .map(|(event, seen)| WaitShare {
+            event: event.to_owned(),
+            share: seen as f64 / all.max(1) as f64,
+        })
+        .collect();
+    shares.sort_by(|a, b| b.share.total_cmp(&a.share));
+    shares
+}
+
+/// The mean over trials of what all sessions did in each part of the time.
+fn over_time(trials: &[&PrimitiveTrial]) -> Vec<f64> {
+    let parts = |s: &SessionOutcome| s.over_time.len();
+    let all = || trials.iter().flat_map(|trial| &trial.sessions);
+    let count = all().map(parts).min().unwrap_or(0);
+    let part_seconds = |trial: &&PrimitiveTrial| window_ns(trial) / 1e9 / count as f64;
+    let seconds: f64 = trials.iter().map(part_seconds).sum();
+    (0..count)
+        .map(|part| all().map(|s| s.over_time[part]).sum::<u64>() as f64 / seconds)
+        .collect()
 }
 
 /// Never 0, to be divided by.
@@ -361,7 +320,7 @@ mod tests {
             variants: vec![Variant {
                 primitive: "lwlock".into(),
                 variant: "exclusive".into(),
-                idle: 0,
+                company: Company::default(),
                 operation: "one lock".into(),
             }],
             sessions: sessions.to_vec(),
@@ -373,6 +332,7 @@ mod tests {
                 compiler: "cc".into(),
                 flags: vec![],
                 deviations: vec![],
+                binary: None,
             },
         }
     }
@@ -384,6 +344,17 @@ mod tests {
             index,
             started: "2026-11-21T03:00:00.000Z".into(),
             client_cpu_ns: 5_000_000,
+            waits: vec![
+                WaitSeen {
+                    event: String::new(),
+                    seen: 30,
+                },
+                WaitSeen {
+                    event: "LWLock:pgassay".into(),
+                    seen: 90,
+                },
+            ],
+            commits: None,
             sessions: rates
                 .iter()
                 .map(|&operations| SessionOutcome {
@@ -391,6 +362,7 @@ mod tests {
                     elapsed_ns: 1_000_000_000,
                     cpu_ns: 500_000_000,
                     contended: Some(operations / 4),
+                    over_time: vec![operations / 4, operations / 4 * 3],
                     ..SessionOutcome::default()
                 })
                 .collect(),
@@ -430,6 +402,10 @@ mod tests {
         near(two.contended_share.as_ref().unwrap().estimate, 0.25);
         assert!(two.delays_per_thousand.is_none());
         near(two.client_cpus.estimate, 0.005);
+        assert_eq!(two.waits[0].event, "LWLock:pgassay");
+        near(two.waits[0].share, 0.75);
+        near(two.over_time[0], 600_000.0);
+        near(two.over_time[1], 1_800_000.0);
         let said = headline(&analysed);
         assert_eq!(
             said,

@@ -11,7 +11,7 @@ use pgassay::stop::Stop;
 use pgassay::target::extension::Extension;
 use pgassay::target::settings::Settings;
 use pgassay::target::{Cluster, Installation, Installations, LaunchOptions};
-use pgassay::workload::inserver::{self, Call};
+use pgassay::workload::inserver::{self, Call, Knobs};
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::primitives::{Compiled, PrimitiveTrial, PrimitivesPlan, analyse};
 
@@ -61,7 +61,14 @@ impl Laboratory {
     fn create(&self, calls: &[Call]) -> Session {
         let mut session = self.connector().connect().unwrap();
         let definitions = self.extension.definitions(inserver::SCHEMA);
-        inserver::create(&mut session, &definitions, calls, 64 << 20).unwrap();
+        inserver::create(
+            &mut session,
+            &definitions,
+            calls,
+            &Knobs::default(),
+            64 << 20,
+        )
+        .unwrap();
         session
     }
 
@@ -77,6 +84,7 @@ impl Laboratory {
                 compiler: self.extension.compiler.clone(),
                 flags: self.extension.flags.clone(),
                 deviations: self.extension.deviations.clone(),
+                binary: None,
             },
         }
     }
@@ -105,15 +113,15 @@ fn every_call_runs_in_several_sessions_and_is_analysed() {
     let mut calls: Vec<Call> = inserver::names()
         .into_iter()
         .filter(|name| *name != inserver::ALL)
-        .flat_map(|name| inserver::calls(name, version))
+        .flat_map(|name| inserver::calls(name, version, &Knobs::default()))
         .collect();
     for call in &mut calls {
-        call.idle = call.idle.min(5);
+        call.company.idle = call.company.idle.min(5);
     }
     let mut control = laboratory.create(&calls);
     let plan = laboratory.plan(&calls, &[1, 3]);
     let mut kept = Kept::default();
-    let mut sessions = Sessions::new(laboratory.connector()).unwrap();
+    let mut sessions = Sessions::new(laboratory.connector(), 1).unwrap();
     let ended = run(&plan, &calls, &mut sessions, &mut kept, &Stop::new()).unwrap();
     assert!(matches!(ended, Ended::Complete), "{ended:?}");
     assert_eq!(kept.0.len(), calls.len() * 2 * 2);
@@ -149,13 +157,13 @@ fn every_call_runs_in_several_sessions_and_is_analysed() {
 #[test]
 fn the_error_that_explains_the_others_is_told() {
     let laboratory = Laboratory::open("primitives-error");
-    let calls = inserver::calls("buffer-hit", installed().version.num());
+    let calls = inserver::calls("buffer-hit", installed().version.num(), &Knobs::default());
     let mut control = laboratory.create(&calls);
     let plan = laboratory.plan(&calls, &[2]);
     control
         .execute(&format!("DROP TABLE {}.hits", inserver::SCHEMA))
         .unwrap();
-    let mut sessions = Sessions::new(laboratory.connector()).unwrap();
+    let mut sessions = Sessions::new(laboratory.connector(), 1).unwrap();
     let error = run(
         &plan,
         &calls,

@@ -54,7 +54,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
         primitives: primitives_plan
             .map(|plan| primitives::analyse(plan, &run.primitives, &host))
             .unwrap_or_default(),
-        primitives_compiled: primitives_plan.map(|plan| plan.compiled.clone()),
+        primitives_compiled: primitives_plan.map(|plan| compiled(plan, run)),
         check: audit(run),
         scattered_read: scattered(run),
         schema: SCHEMA.to_owned(),
@@ -103,6 +103,17 @@ fn scattered(run: &RecordedRun) -> Option<ScatteredAnalysis> {
         variants: scattered::analyse(plan, &run.scattered, storage),
         storage: storage.cloned(),
     })
+}
+
+/// How the functions inside the server were compiled, with what inspect finds
+/// different from the server.
+fn compiled(plan: &primitives::PrimitivesPlan, run: &RecordedRun) -> primitives::Compiled {
+    let mut compiled = plan.compiled.clone();
+    if let (Some(library), Some(Ok(server))) = (&compiled.binary, run.binaries.get(&0)) {
+        let found = primitives::code::differences(library, server);
+        compiled.deviations.extend(found);
+    }
+    compiled
 }
 
 fn run_info(run: &RecordedRun) -> RunInfo {

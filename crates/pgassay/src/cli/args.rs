@@ -7,6 +7,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use super::build::BuildArgs;
 use super::clients::ClientList;
 use super::diagnose::DiagnoseArgs;
+use super::inside::InsideArgs;
 use super::io::IoArgs;
 use super::load::LoadArgs;
 use crate::terminal::Verbosity;
@@ -196,6 +197,8 @@ Examples:
   pgassay run tpcb-like 'service=staging' --load      in a schema of its own
   pgassay run primitives               spinlock, LWLock, buffer pin and snapshot over sessions
   pgassay run lwlock --clients 1..64*2 one of them, inside the server
+  pgassay run snapshot --idle 0,500,2000 --committing 1
+  pgassay run query-loop --sql 'SELECT abalance FROM accounts WHERE aid = $1' --param int:1:100000
   pgassay run scattered-read           what the kernel reads for scattered blocks
   pgassay run --resume last            the trials that are missing
   pgassay run --repeat last            the same plan again, also where its files are gone")]
@@ -232,6 +235,9 @@ pub struct RunArgs {
     /// Print the analysis as JSON instead of text
     #[arg(long)]
     pub json: bool,
+    /// What is done inside the server.
+    #[command(flatten)]
+    pub inside: InsideArgs,
 }
 
 /// Arguments of `pgassay inspect`.

@@ -7,6 +7,7 @@ pub mod clients;
 pub mod compare;
 pub mod diagnose;
 pub mod history;
+pub mod inside;
 pub mod io;
 pub mod load;
 pub mod measure;

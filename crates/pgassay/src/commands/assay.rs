@@ -70,6 +70,17 @@ pub fn run(
     if inserver::names().contains(&args.workload.as_str()) {
         return inside::run(args, global, terminal, stop);
     }
+    if let Some(flag) = args.inside.knobs()?.first_turned() {
+        return Err(Failure::usage(format!(
+            "{flag} has no meaning for {}, which loops in no server",
+            args.workload
+        ))
+        .with_remedy(format!(
+            "the workloads inside the server are: {}",
+            inserver::names().join(", ")
+        ))
+        .into());
+    }
     if args.workload == scattered_read::NAME {
         return bytes::scattered_read::run(args, global, terminal, stop);
     }

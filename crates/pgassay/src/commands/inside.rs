@@ -25,7 +25,7 @@ use crate::store::{self, RunWriter};
 use crate::target::TargetSpec;
 use crate::target::extension::Extension;
 use crate::terminal::Terminal;
-use crate::workload::inserver::{self, Call};
+use crate::workload::inserver::{self, Call, Knobs};
 
 /// Seconds for all calls together where nothing was asked for.
 const BUDGET: f64 = 75.0;
@@ -50,6 +50,7 @@ pub fn run(
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let started = Instant::now();
+    let knobs = args.inside.knobs()?;
     refuse_flags(args)?;
     let target = args.target.target.as_deref();
     let spec: TargetSpec = target.unwrap_or("temp").parse().map_err(explain)?;
@@ -65,6 +66,7 @@ pub fn run(
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let counts = measure::client_counts(&args.measure, machine.cpus.unwrap_or(1), u32::MAX);
     let most = counts.iter().max().copied().unwrap_or(1);
+    knobs.check(&args.workload, most)?;
 
     let progress = Progress::new(terminal, 100);
     progress.say("making and starting a throw-away PostgreSQL");
@@ -73,7 +75,7 @@ pub fn run(
         &spec,
         &with_settings(&args.target),
         memory.unwrap_or(1 << 30),
-        most.saturating_add(inserver::most_idle(&args.workload))
+        most.saturating_add(inserver::most_company(&args.workload, &knobs))
             .saturating_add(BESIDE),
         stop,
     );
@@ -88,7 +90,7 @@ pub fn run(
     let extension = Extension::compiled_for(&installation, args.target.scratch.as_deref());
     progress.clear();
     let extension = extension.map_err(explain)?;
-    let calls = inserver::calls(&args.workload, installation.version.num());
+    let calls = inserver::calls(&args.workload, installation.version.num(), &knobs);
     let plan = plan(args, &calls, counts, &extension)?;
 
     let settings = cluster.settings().iter();
@@ -118,8 +120,11 @@ pub fn run(
 
     let ended = sweep(
         &plan,
-        &calls,
-        &extension,
+        &Loops {
+            calls: &calls,
+            knobs: &knobs,
+            extension: &extension,
+        },
         &mut subject,
         &mut writer,
         terminal,
@@ -234,6 +239,7 @@ fn compiled(extension: &Extension) -> Compiled {
         compiler: extension.compiler.clone(),
         flags: extension.flags.clone(),
         deviations: extension.deviations.clone(),
+        binary: inspect_server::inspect_library(&extension.library).ok(),
     }
 }
 
@@ -270,7 +276,8 @@ pub(super) fn beside_a_load(
             return Ok(Ended::Complete);
         }
     };
-    let calls = inserver::calls(inserver::ALL, version.num());
+    let knobs = Knobs::default();
+    let calls = inserver::calls(inserver::ALL, version.num(), &knobs);
     let mut sessions = vec![1, cpus, cpus.saturating_mul(2)];
     sessions.dedup();
     let plan = PrimitivesPlan {
@@ -282,7 +289,12 @@ pub(super) fn beside_a_load(
         compiled: compiled(&extension),
     };
     writer.write_fact("primitives", &plan)?;
-    sweep(&plan, &calls, &extension, subject, writer, terminal, stop)
+    let loops = Loops {
+        calls: &calls,
+        knobs: &knobs,
+        extension: &extension,
+    };
+    sweep(&plan, &loops, subject, writer, terminal, stop)
 }
 
 /// What all calls together take.
@@ -306,6 +318,7 @@ fn header(
     for setting in &args.target.settings {
         command_line.extend(["--set".to_owned(), setting.clone()]);
     }
+    command_line.extend(args.inside.words());
     RunHeader {
         schema: "pgassay/run/1".to_owned(),
         format: FORMAT,
@@ -341,10 +354,16 @@ fn header(
     }
 }
 
+/// What is called in the server, from which library.
+struct Loops<'a> {
+    calls: &'a [Call],
+    knobs: &'a Knobs,
+    extension: &'a Extension,
+}
+
 fn sweep(
     plan: &PrimitivesPlan,
-    calls: &[Call],
-    extension: &Extension,
+    loops: &Loops<'_>,
     subject: &mut Subject,
     writer: &mut RunWriter,
     terminal: &mut Terminal,
@@ -366,20 +385,21 @@ fn sweep(
     )?;
     inserver::create(
         session,
-        &extension.definitions(inserver::SCHEMA),
-        calls,
+        &loops.extension.definitions(inserver::SCHEMA),
+        loops.calls,
+        loops.knobs,
         shared_buffers
             .and_then(|bytes| bytes.parse().ok())
             .unwrap_or(128 << 20),
     )?;
     session.execute("CHECKPOINT")?;
-    let mut sessions = Sessions::new(Connector::new(&subject.conninfo))?;
+    let mut sessions = Sessions::new(Connector::new(&subject.conninfo), loops.knobs.arena_locks())?;
     let mut keeper = Recorder {
         writer,
         progress: &progress,
         plan,
     };
-    primitives::run(plan, calls, &mut sessions, &mut keeper, stop)
+    primitives::run(plan, loops.calls, &mut sessions, &mut keeper, stop)
 }
 
 /// The run directory and the progress bar as the bench sees them.

@@ -1,6 +1,9 @@
 //! What inspect sees in the executable of the server under measurement.
 
-use pgassay_inspect::Binary;
+use std::path::Path;
+
+use pgassay_inspect::{Binary, Options, inspect_elf};
+use pgassay_sys::map::Mapped;
 
 use super::subject::Subject;
 use crate::inspection::gather;
@@ -13,6 +16,19 @@ use crate::inspection::gather;
 pub fn inspect(subject: &Subject) -> Result<Binary, String> {
     let mut binary = gather::program_of(subject.scene.postmaster.clone()?)?;
     // Addresses fill pages and say no more than the functions do: `inspect --addresses` has them.
+    binary.atomics.forget_addresses();
+    Ok(binary)
+}
+
+/// The library with the functions inside the server, by itself.
+///
+/// # Errors
+/// Why it can't be read, in words for the report.
+pub fn inspect_library(path: &Path) -> Result<Binary, String> {
+    let shown = path.display();
+    let bytes = Mapped::open(path).map_err(|e| format!("{shown}: {e}"))?;
+    let mut binary = inspect_elf(&shown.to_string(), &bytes, &Options::default())
+        .map_err(|e| format!("{shown}: {e}"))?;
     binary.atomics.forget_addresses();
     Ok(binary)
 }

@@ -464,7 +464,10 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 /// Raises this process's soft limit on open files where the clients need it.
-fn raise_descriptor_limit(wanted: usize) -> Result<(), ResizeError> {
+///
+/// # Errors
+/// Where it may not be raised so far.
+pub fn raise_descriptor_limit(wanted: usize) -> Result<(), ResizeError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let needed = wanted as u64 + SPARE_DESCRIPTORS;
     let limit = getrlimit(Resource::Nofile);

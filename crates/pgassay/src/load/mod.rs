@@ -27,7 +27,7 @@ mod wire;
 mod worker;
 
 pub use encode::Protocol;
-pub use engine::{Engine, ResizeError};
+pub use engine::{Engine, ResizeError, raise_descriptor_limit};
 pub use latency::Latency;
 pub use options::{
     Edge, Entry, Journal, Journals, Length, Listener, OnError, Options, Outcome, Progress,

@@ -11,7 +11,7 @@ use pgassay_analysis::analysis::{
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::plan::{Arm, Plan, Point, WorkloadPlan};
 use pgassay_analysis::primitives::{
-    Compiled, PrimitiveTrial, PrimitivesPlan, SessionOutcome, Variant, analyse,
+    Company, Compiled, PrimitiveTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen, analyse,
     headline as headline_of_primitives,
 };
 use pgassay_analysis::record::Origin;
@@ -45,7 +45,7 @@ pub fn primitives() -> Analysis {
         .map(|(primitive, variant)| Variant {
             primitive: primitive.to_owned(),
             variant: variant.to_owned(),
-            idle: 0,
+            company: Company::default(),
             operation: format!("One {primitive}, invented."),
         })
         .to_vec(),
@@ -58,6 +58,7 @@ pub fn primitives() -> Analysis {
             compiler: "gcc (Debian 12.2.0-14) 12.2.0".to_owned(),
             flags: vec!["-O2".to_owned(), "-fno-omit-frame-pointer".to_owned()],
             deviations: vec!["compiled by clang, as the server's own gcc is not here".to_owned()],
+            binary: None,
         },
     };
     let mut noise = Noise(3);
@@ -72,6 +73,7 @@ pub fn primitives() -> Analysis {
                     cpu_ns: 240_000_000,
                     contended: (variant < 2).then_some(1000),
                     delays: (variant == 0).then_some(3),
+                    over_time: (0..10).map(|tenth| (each / 10.0) as u64 + tenth).collect(),
                     ..SessionOutcome::default()
                 });
                 trials.push(PrimitiveTrial {
@@ -80,6 +82,15 @@ pub fn primitives() -> Analysis {
                     started: "2026-11-21T03:15:01.000Z".to_owned(),
                     client_cpu_ns: 400_000,
                     sessions: outcomes.collect(),
+                    waits: [("", 90), ("LWLock:pgassay", 30 * u64::from(variant == 1))]
+                        .into_iter()
+                        .filter(|(_, seen)| *seen > 0)
+                        .map(|(event, seen)| WaitSeen {
+                            event: event.to_owned(),
+                            seen,
+                        })
+                        .collect(),
+                    commits: None,
                 });
             }
         }

@@ -2,13 +2,16 @@
 //! drawn, one table, and beside them how the code that ran was compiled.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::primitives::{PrimitiveAnalysis, PrimitivePoint};
+use pgassay_analysis::primitives::{PrimitiveAnalysis, PrimitivePoint, code};
 
 use super::{interval, levels};
 use crate::report::document::{
     Axis, Block, Cell, Chart, Column, Depth, Dot, Fact, Guide, Notes, Scale, Section, Series, Table,
 };
 use crate::report::number;
+
+/// Waits of a point that are named in its row.
+const NAMED_WAITS: usize = 2;
 
 /// The primitives over session counts.
 pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
@@ -18,7 +21,9 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     let mut blocks: Vec<Block> = vec![Block::Table(table(analysis, notes))];
     for (index, primitive) in analysis.primitives.iter().enumerate() {
         blocks.push(Block::Chart(Box::new(chart(index, primitive))));
+        blocks.extend(code_that_ran(analysis, index));
     }
+    blocks.extend(over_time(analysis).map(Block::Table));
     blocks.extend(compiled(analysis));
     Some(Section {
         id: "primitives",
@@ -39,6 +44,9 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
         Column::figures("met another", "", 3),
         Column::figures("back-off sleeps", "/1000", 5),
         Column::figures("reused", "", 4),
+        Column::words("waited for", 6),
+        Column::figures("commits beside", "/s", 7),
+        Column::figures("pgassay's CPU", "% of one", 8),
     ];
     let mut rows = Vec::new();
     for primitive in &analysis.primitives {
@@ -61,6 +69,12 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
                     &format!("sleeps of {at}"),
                 ),
                 notes.maybe(point.reused_share.as_ref(), &format!("reuse of {at}")),
+                Cell::plain(waits(point)),
+                notes.maybe(
+                    point.commits_per_second.as_ref(),
+                    &format!("commits beside {at}"),
+                ),
+                Cell::plain(format!("{:.1}", 100.0 * point.client_cpus.estimate)),
             ]);
         }
     }
@@ -74,8 +88,10 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
         caption: format!(
             "Operations a second of all sessions, the CPU time of the server for each, the \
              operations of the slowest session as a share of the fastest's, and the share of operations \
-             that met another session, where that is counted. The sessions are released \
-             together inside the server and no client takes part. {}",
+             that met another session, where that is counted. What sessions waited for is \
+             looked at every 2 ms inside the server; the rest of the looks found them running. \
+             The sessions are released together inside the server and no client takes part: \
+             pgassay's own CPU time is from sending the calls to reading their rows. {}",
             levels(rates)
         ),
         columns,
@@ -83,6 +99,84 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
         folded: false,
         marks: vec![],
     }
+}
+
+/// The waits that were seen, the most frequent first; a dash where nobody
+/// waited, nothing where nobody looked.
+fn waits(point: &PrimitivePoint) -> String {
+    if point.waits.is_empty() {
+        return String::new();
+    }
+    let seen = point.waits.iter();
+    let named: Vec<String> = seen
+        .filter(|wait| !wait.event.is_empty() && wait.share >= 0.005)
+        .take(NAMED_WAITS)
+        .map(|wait| format!("{} {}", wait.event, number::share(wait.share)))
+        .collect();
+    match named.is_empty() {
+        true => "–".to_owned(),
+        false => named.join(", "),
+    }
+}
+
+/// Inspect's account of the very functions that a primitive ran, under its
+/// chart; once where several variants ran the same.
+fn code_that_ran(analysis: &Analysis, index: usize) -> Option<Block> {
+    let primitive = &analysis.primitives[index].variant.primitive;
+    let next = analysis.primitives.get(index + 1);
+    if next.is_some_and(|next| next.variant.primitive == *primitive) {
+        return None;
+    }
+    let server = analysis
+        .arms
+        .first()
+        .and_then(|arm| arm.binary.as_ref().ok());
+    let account = code::account(primitive, server, analysis.primitives_compiled.as_ref());
+    let facts: Vec<Fact> = account
+        .into_iter()
+        .map(|(title, detail)| Fact::new(format!("{primitive}: {title}"), detail))
+        .collect();
+    (!facts.is_empty()).then_some(Block::Facts(facts))
+}
+
+/// How steady each was: operations a second in each tenth of a call's time.
+fn over_time(analysis: &Analysis) -> Option<Table> {
+    let points = || {
+        analysis
+            .primitives
+            .iter()
+            .flat_map(|primitive| primitive.points.iter().map(move |point| (primitive, point)))
+    };
+    let tenths = points().map(|(_, point)| point.over_time.len()).max()?;
+    if tenths == 0 {
+        return None;
+    }
+    let mut columns = vec![
+        Column::words("primitive", 0),
+        Column::figures("sessions", "", 0),
+    ];
+    columns.extend((1..=tenths).map(|tenth| Column::figures(&tenth.to_string(), "/s", 1)));
+    let rows = points()
+        .map(|(primitive, point)| {
+            let mut row = vec![
+                Cell::plain(primitive.variant.title()),
+                Cell::plain(number::count(u64::from(point.sessions))),
+            ];
+            let rates = point.over_time.iter().map(|rate| number::short(*rate));
+            row.extend(rates.map(Cell::plain));
+            row.resize_with(tenths + 2, || Cell::plain(""));
+            row
+        })
+        .collect();
+    Some(Table {
+        caption: "Operations a second of all sessions in each tenth of a call's time, from the \
+                  release of the sessions on; the mean over the trials."
+            .to_owned(),
+        columns,
+        rows,
+        folded: true,
+        marks: vec![],
+    })
 }
 
 fn chart(index: usize, primitive: &PrimitiveAnalysis) -> Chart {

@@ -1,0 +1,158 @@
+//! What is recorded of primitives: the plan, and one line a trial.
+
+use pgassay_inspect::Binary;
+use serde::{Deserialize, Serialize};
+
+/// `facts/primitives.json`: what is measured, decided before the first trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrimitivesPlan {
+    /// The primitives, each in one or several variants.
+    pub variants: Vec<Variant>,
+    /// Sessions at once, ascending.
+    pub sessions: Vec<u32>,
+    /// Trials of each variant at each count.
+    pub trials: u32,
+    /// Length of a call, in microseconds.
+    pub call_us: u32,
+    /// Seed of the order and of the sessions' random numbers.
+    pub seed: u64,
+    /// How the functions were compiled.
+    pub compiled: Compiled,
+}
+
+/// How the functions inside the server were compiled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Compiled {
+    /// Path of the library.
+    pub library: String,
+    /// The compiler's own words.
+    pub compiler: String,
+    /// Its flags.
+    pub flags: Vec<String>,
+    /// In what this differs from how the server was compiled; the inlined
+    /// primitives are then similar code, not the server's own.
+    pub deviations: Vec<String>,
+    /// What inspect sees in the library; none in runs recorded before it was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binary: Option<Binary>,
+}
+
+/// One primitive in one way of using it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variant {
+    /// The workload's name: `lwlock`.
+    pub primitive: String,
+    /// Which way: `exclusive`; empty where there is one.
+    pub variant: String,
+    /// Sessions beside those that measure.
+    #[serde(flatten)]
+    pub company: Company,
+    /// What an operation is, one sentence.
+    pub operation: String,
+}
+
+/// Sessions that are connected beside those that measure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Company {
+    /// They do nothing.
+    #[serde(default)]
+    pub idle: u32,
+    /// They do nothing in a transaction that has a number.
+    #[serde(default)]
+    pub idle_in_transaction: u32,
+    /// They commit one transaction after the other.
+    #[serde(default)]
+    pub committing: u32,
+}
+
+impl Company {
+    /// All of them together.
+    pub fn sessions(self) -> u32 {
+        self.idle
+            .saturating_add(self.idle_in_transaction)
+            .saturating_add(self.committing)
+    }
+}
+
+impl Variant {
+    /// `lwlock, exclusive`.
+    pub fn title(&self) -> String {
+        let mut title = self.primitive.clone();
+        if !self.variant.is_empty() {
+            title.push_str(", ");
+            title.push_str(&self.variant);
+        }
+        for (sessions, what) in [
+            (self.company.idle, "idle"),
+            (self.company.idle_in_transaction, "idle in transaction"),
+            (self.company.committing, "committing"),
+        ] {
+            if sessions > 0 {
+                title.push_str(&format!(", {sessions} {what}"));
+            }
+        }
+        title
+    }
+}
+
+/// One line of `primitives.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PrimitiveTrial {
+    /// Index into [`PrimitivesPlan::variants`].
+    pub variant: u32,
+    /// Position in the order in which the trials ran, from 0.
+    pub index: u32,
+    /// When it started, UTC, RFC 3339.
+    pub started: String,
+    /// CPU time of pgassay itself meanwhile, in nanoseconds.
+    pub client_cpu_ns: u64,
+    /// What each session did, by its slot.
+    pub sessions: Vec<SessionOutcome>,
+    /// What the sessions were seen waiting for; empty where nobody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<WaitSeen>,
+    /// Transactions that the committing sessions beside it committed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commits: Option<u64>,
+}
+
+/// How often sessions were seen in one wait.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitSeen {
+    /// `LWLock:pgassay` as pg_stat_activity names it; empty: no wait.
+    pub event: String,
+    /// Sessions times looks.
+    pub seen: u64,
+}
+
+/// What one call returned: the columns of the SQL type `outcome`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOutcome {
+    /// Operations done.
+    pub operations: u64,
+    /// From this session's start to its end.
+    pub elapsed_ns: u64,
+    /// CPU time of its process in that time.
+    pub cpu_ns: u64,
+    /// It started this much after all were released.
+    pub late_ns: u64,
+    /// Operations (atomics: attempts) that met another session.
+    pub contended: Option<u64>,
+    /// Sleeps in the spinlock's back-off.
+    pub delays: Option<u64>,
+    /// Snapshots, or buffer numbers, found as they were.
+    pub reused: Option<u64>,
+    /// The session's own count of shared buffer hits.
+    pub blocks_hit: u64,
+    /// Blocks that had to be read.
+    pub blocks_read: u64,
+    /// WAL written, in bytes.
+    pub wal_bytes: u64,
+    /// Times it waited.
+    pub voluntary_switches: u64,
+    /// Times the CPU was taken from it.
+    pub involuntary_switches: u64,
+    /// Operations done in each tenth of the time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub over_time: Vec<u64>,
+}

@@ -1,0 +1,244 @@
+//! Flags of the workloads inside the server.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
+use pgassay_analysis::primitives::Company;
+
+use crate::exit::Failure;
+use crate::workload::inserver::{Knobs, Parameter, Pattern, Statement};
+
+/// What can be changed about a call inside the server.
+#[derive(Debug, Clone, Default, ClapArgs)]
+#[command(next_help_heading = "Inside the server")]
+pub struct InsideArgs {
+    /// Statement of query-loop and plpgsql-loop, with $1, $2 … for its parameters
+    #[arg(long, value_name = "SQL")]
+    pub sql: Option<String>,
+    /// A parameter of --sql, drawn anew each time (repeatable): int:1:100000
+    #[arg(
+        long,
+        value_name = "TYPE:LOW:HIGH",
+        requires = "sql",
+        allow_hyphen_values = true
+    )]
+    pub param: Vec<Parameter>,
+    /// Statements executed once before --sql, such as making its tables
+    #[arg(long, value_name = "FILE", requires = "sql")]
+    pub sql_setup: Option<PathBuf>,
+    /// Hold the lock for so long: spinlock, at most 1000; lwlock, at most 1000000
+    #[arg(long, value_name = "NS")]
+    pub hold_ns: Option<u32>,
+    /// Lightweight locks among which each operation chooses [default: 1]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub locks: Option<u32>,
+    /// Share of operations that take the lock alone [default: 100]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub exclusive_percent: Option<u32>,
+    /// Which blocks buffer-hit visits
+    #[arg(long, value_enum, value_name = "PATTERN")]
+    pub pattern: Option<PatternName>,
+    /// How many blocks of the table [default: all 32768, or 1 hot one]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    pub blocks: Option<u64>,
+    /// Take the content lock, shared, of each block
+    #[arg(long)]
+    pub content_lock: bool,
+    /// Read the whole page of each block
+    #[arg(long)]
+    pub read_page: bool,
+    /// Idle sessions beside the load, one or several numbers: 0,500,2000
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub idle: Vec<u32>,
+    /// Sessions beside the load that are idle in a transaction with a number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub idle_in_transaction: Option<u32>,
+    /// Sessions beside the load that commit one transaction after the other
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub committing: Option<u32>,
+}
+
+/// Patterns by their names on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PatternName {
+    /// The first block, or the first --blocks, by all sessions
+    Hot,
+    /// All, at random
+    Uniform,
+    /// All, one after the other
+    Sequential,
+    /// Each session its own share of all, at random
+    PerSession,
+}
+
+impl InsideArgs {
+    /// What the flags mean.
+    ///
+    /// # Errors
+    /// Where the set-up's file can't be read.
+    pub fn knobs(&self) -> Result<Knobs, Failure> {
+        let setup = match &self.sql_setup {
+            None => None,
+            Some(path) => Some(std::fs::read_to_string(path).map_err(|error| {
+                Failure::usage(format!("--sql-setup {}: {error}", path.display()))
+            })?),
+        };
+        Ok(Knobs {
+            statement: self.sql.as_ref().map(|sql| Statement {
+                sql: sql.clone(),
+                setup,
+                parameters: self.param.clone(),
+            }),
+            hold_ns: self.hold_ns,
+            locks: self.locks,
+            exclusive_percent: self.exclusive_percent,
+            pattern: self.pattern.map(|name| match name {
+                PatternName::Hot => Pattern::Hot,
+                PatternName::Uniform => Pattern::Uniform,
+                PatternName::Sequential => Pattern::Sequential,
+                PatternName::PerSession => Pattern::PerSession,
+            }),
+            blocks: self.blocks,
+            content_lock: self.content_lock,
+            read_page: self.read_page,
+            companies: self.companies(),
+        })
+    }
+
+    fn companies(&self) -> Vec<Company> {
+        let others = self.idle_in_transaction.is_some() || self.committing.is_some();
+        let idle = match self.idle.as_slice() {
+            [] if others => &[0],
+            idle => idle,
+        };
+        let mut companies: Vec<Company> = idle
+            .iter()
+            .map(|&idle| Company {
+                idle,
+                idle_in_transaction: self.idle_in_transaction.unwrap_or(0),
+                committing: self.committing.unwrap_or(0),
+            })
+            .collect();
+        companies.sort_unstable();
+        companies.dedup();
+        companies
+    }
+
+    /// The flags as they were typed, for the record.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut say = |flag: &str, value: String| words.extend([flag.to_owned(), value]);
+        if let Some(sql) = &self.sql {
+            say("--sql", sql.clone());
+        }
+        for parameter in &self.param {
+            say("--param", parameter.to_string());
+        }
+        if let Some(path) = &self.sql_setup {
+            say("--sql-setup", path.display().to_string());
+        }
+        for (flag, value) in [
+            ("--hold-ns", self.hold_ns),
+            ("--locks", self.locks),
+            ("--exclusive-percent", self.exclusive_percent),
+            ("--idle-in-transaction", self.idle_in_transaction),
+            ("--committing", self.committing),
+        ] {
+            if let Some(value) = value {
+                say(flag, value.to_string());
+            }
+        }
+        if let Some(pattern) = self.pattern.and_then(|name| name.to_possible_value()) {
+            say("--pattern", pattern.get_name().to_owned());
+        }
+        if let Some(blocks) = self.blocks {
+            say("--blocks", blocks.to_string());
+        }
+        if !self.idle.is_empty() {
+            let idle: Vec<String> = self.idle.iter().map(u32::to_string).collect();
+            say("--idle", idle.join(","));
+        }
+        for (flag, given) in [
+            ("--content-lock", self.content_lock),
+            ("--read-page", self.read_page),
+        ] {
+            if given {
+                words.push(flag.to_owned());
+            }
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Args;
+    use crate::cli::args::Command;
+    use clap::Parser;
+
+    fn parsed(flags: &[&str]) -> Result<InsideArgs, clap::Error> {
+        let line = ["pgassay", "run", "snapshot"].iter().chain(flags);
+        match Args::try_parse_from(line)?.command {
+            Command::Run(args) => Ok(args.inside),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_says_the_same_again() {
+        let flags = [
+            "--sql",
+            "SELECT $1",
+            "--param",
+            "int:-3:9",
+            "--hold-ns",
+            "5",
+            "--locks",
+            "2",
+            "--exclusive-percent",
+            "0",
+            "--idle-in-transaction",
+            "7",
+            "--committing",
+            "3",
+            "--pattern",
+            "per-session",
+            "--blocks",
+            "9",
+            "--idle",
+            "0,500",
+            "--content-lock",
+            "--read-page",
+        ];
+        let args = parsed(&flags).unwrap();
+        assert_eq!(args.words(), flags);
+        let knobs = args.knobs().unwrap();
+        assert_eq!(knobs.companies.len(), 2);
+        assert_eq!(knobs.companies[1].sessions(), 510);
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        for wrong in [
+            &["--param", "int:1:2"][..],
+            &["--sql", "SELECT 1", "--param", "int:2:1"],
+            &["--locks", "0"],
+            &["--exclusive-percent", "101"],
+            &["--pattern", "zigzag"],
+            &["--blocks", "0"],
+            &["--idle", "-1"],
+            &["--committing", "0"],
+            &["--hold-ns", "-1"],
+        ] {
+            assert!(parsed(wrong).is_err(), "{wrong:?}");
+        }
+        let args = parsed(&["--sql", "SELECT 1", "--sql-setup", "/nowhere/x.sql"]).unwrap();
+        assert!(
+            args.knobs()
+                .unwrap_err()
+                .to_string()
+                .contains("--sql-setup")
+        );
+    }
+}
