@@ -94,16 +94,32 @@ fn in_words(function: &FunctionAtomics) -> String {
     format!("{}: {}", function.label(), parts.join(", "))
 }
 
+/// A compiler's family and version, however it calls itself: `GCC: (Debian
+/// 12.2.0-14) 12.2.0`, `GNU C17 12.2.0 -O2` and `gcc (Debian 12.2.0-14) 12.2.0`
+/// are one.
+fn make(text: &str) -> (&'static str, &str) {
+    let lower = text.to_ascii_lowercase();
+    let family = match lower.contains("clang") {
+        true => "clang",
+        false if lower.contains("gcc") || lower.contains("gnu c") => "gcc",
+        false => "another",
+    };
+    let is_version =
+        |word: &&str| word.contains('.') && word.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let mut words = text.split_ascii_whitespace();
+    (family, words.rfind(is_version).unwrap_or(text))
+}
+
 /// In what the library's code differs from the server's, as far as inspect can
 /// tell: another compiler, or kinds of atomics that the server has none of.
 pub fn differences(library: &Binary, server: &Binary) -> Vec<String> {
     let mut differences = Vec::new();
     let (ours, theirs) = (&library.build.compilers, &server.build.compilers);
-    let of_server: BTreeSet<&str> = theirs.iter().map(String::as_str).collect();
+    let of_server: BTreeSet<_> = theirs.iter().map(|text| make(text)).collect();
     let other: Vec<&str> = ours
         .iter()
+        .filter(|compiler| !of_server.contains(&make(compiler)))
         .map(String::as_str)
-        .filter(|compiler| !of_server.contains(compiler))
         .collect();
     if !theirs.is_empty() && !other.is_empty() {
         differences.push(format!(
@@ -179,6 +195,15 @@ mod tests {
     fn another_compiler_or_other_instructions_are_told() {
         let server = binary("GCC 12", &[Class::LockCmpxchg, Class::Xchg]);
         assert!(differences(&binary("GCC 12", &[Class::Xchg]), &server).is_empty());
+        assert_eq!(
+            make("GCC: (Debian 12.2.0-14+deb12u1) 12.2.0"),
+            ("gcc", "12.2.0")
+        );
+        assert_eq!(make("GNU C17 12.2.0 -mtune=generic"), ("gcc", "12.2.0"));
+        assert_eq!(
+            make("Debian clang version 19.1.7 (3+b1)"),
+            ("clang", "19.1.7")
+        );
         let other = binary("clang 19", &[Class::LockXadd]);
         assert_eq!(
             differences(&other, &server),

@@ -19,7 +19,7 @@ use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure;
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::pg::Connector;
+use crate::pg::{Connector, QueryError};
 use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::target::TargetSpec;
@@ -163,6 +163,22 @@ pub fn run(
         Ok(Ended::Complete) => Ok(Exit::Done),
         Ok(_) => Ok(Exit::Partial),
         Err(error) => Err(error),
+    }
+}
+
+/// Where something was asked for that the server refuses, such as more blocks
+/// than the table has or a statement that divides by zero, that is the asker's
+/// to mend.
+fn of_the_asker(error: anyhow::Error, knobs: &Knobs) -> anyhow::Error {
+    let refused = error.chain().any(|cause| {
+        let query = cause.downcast_ref::<QueryError>();
+        query.is_some_and(|query| matches!(query, QueryError::Server(_)))
+    });
+    match knobs.first_turned() {
+        Some(flag) if refused => Failure::usage(format!("{error:#}"))
+            .with_remedy(format!("change {flag}, or the flags beside it"))
+            .into(),
+        _ => error,
     }
 }
 
@@ -400,6 +416,7 @@ fn sweep(
         plan,
     };
     primitives::run(plan, loops.calls, &mut sessions, &mut keeper, stop)
+        .map_err(|error| of_the_asker(error, loops.knobs))
 }
 
 /// The run directory and the progress bar as the bench sees them.

@@ -38,6 +38,7 @@ const SECTIONS: &[Make] = &[
     results::section,
     primitives::section,
     scattered::section,
+    primitives::steadiness,
     summary::section,
     latency::section,
     cpu::section,

@@ -23,13 +23,22 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
         blocks.push(Block::Chart(Box::new(chart(index, primitive))));
         blocks.extend(code_that_ran(analysis, index));
     }
-    blocks.extend(over_time(analysis).map(Block::Table));
     blocks.extend(compiled(analysis));
     Some(Section {
         id: "primitives",
         title: "Primitives inside the server",
         depth: Depth::Summary,
         blocks,
+    })
+}
+
+/// How steady each was within its calls.
+pub fn steadiness(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
+    over_time(analysis).map(|table| Section {
+        id: "primitives-over-time",
+        title: "Primitives over the time of a call",
+        depth: Depth::Evidence,
+        blocks: vec![Block::Table(table)],
     })
 }
 
