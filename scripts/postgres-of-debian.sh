@@ -83,6 +83,14 @@ for program in "$work/tree/usr/lib/postgresql/$major/bin"/* "$work/tree/usr/lib/
 	esac
 	"$work/tool/usr/bin/patchelf" "${change[@]}" "$program"
 done
+# Debian's pg_config names where its files would be installed, up to 18.
+bin=$work/tree/usr/lib/postgresql/$major/bin
+mv "$bin/pg_config" "$bin/pg_config.debian"
+cat >"$bin/pg_config" <<EOF
+#!/bin/sh
+"$root/usr/lib/postgresql/$major/bin/pg_config.debian" "\$@" | sed 's,^/usr,$root/usr,; s,= /usr,= $root/usr,'
+EOF
+chmod 755 "$bin/pg_config"
 chmod -R a+rX "$work/tree"
 rm -rf "${root:?}"
 mv "$work/tree" "$root"

@@ -171,7 +171,7 @@ fn over_time(analysis: &Analysis) -> Option<Table> {
                 Cell::plain(primitive.variant.title()),
                 Cell::plain(number::count(u64::from(point.sessions))),
             ];
-            let rates = point.over_time.iter().map(|rate| number::short(*rate));
+            let rates = point.over_time.iter().map(|rate| number::single(*rate));
             row.extend(rates.map(Cell::plain));
             row.resize_with(tenths + 2, || Cell::plain(""));
             row
