@@ -185,6 +185,7 @@ mod tests {
             hints: vec![],
             hot_paths: vec![],
             warnings: vec![],
+            process: None,
         };
         binary.build.compilers = vec![compiler.to_owned()];
         binary.atomics.counts = classes.iter().map(|class| (*class, 1)).collect();

@@ -197,7 +197,7 @@ Examples:
   pgassay run tpcb-like 'service=staging' --load      in a schema of its own
   pgassay run primitives               spinlock, LWLock, buffer pin and snapshot over sessions
   pgassay run lwlock --clients 1..64*2 one of them, inside the server
-  pgassay run snapshot --idle 0,500,2000 --committing 1
+  pgassay run snapshot --idle-sessions 0,500,2000 --committing 1
   pgassay run query-loop --sql 'SELECT abalance FROM accounts WHERE aid = $1' --param int:1:100000
   pgassay run scattered-read           what the kernel reads for scattered blocks
   pgassay run --resume last            the trials that are missing

@@ -49,7 +49,7 @@ pub struct InsideArgs {
     pub read_page: bool,
     /// Idle sessions beside the load, one or several numbers: 0,500,2000
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100_000))]
-    pub idle: Vec<u32>,
+    pub idle_sessions: Vec<u32>,
     /// Sessions beside the load that are idle in a transaction with a number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub idle_in_transaction: Option<u32>,
@@ -107,7 +107,7 @@ impl InsideArgs {
 
     fn companies(&self) -> Vec<Company> {
         let others = self.idle_in_transaction.is_some() || self.committing.is_some();
-        let idle = match self.idle.as_slice() {
+        let idle = match self.idle_sessions.as_slice() {
             [] if others => &[0],
             idle => idle,
         };
@@ -154,9 +154,9 @@ impl InsideArgs {
         if let Some(blocks) = self.blocks {
             say("--blocks", blocks.to_string());
         }
-        if !self.idle.is_empty() {
-            let idle: Vec<String> = self.idle.iter().map(u32::to_string).collect();
-            say("--idle", idle.join(","));
+        if !self.idle_sessions.is_empty() {
+            let idle: Vec<String> = self.idle_sessions.iter().map(u32::to_string).collect();
+            say("--idle-sessions", idle.join(","));
         }
         for (flag, given) in [
             ("--content-lock", self.content_lock),
@@ -206,7 +206,7 @@ mod tests {
             "per-session",
             "--blocks",
             "9",
-            "--idle",
+            "--idle-sessions",
             "0,500",
             "--content-lock",
             "--read-page",
@@ -227,7 +227,7 @@ mod tests {
             &["--exclusive-percent", "101"],
             &["--pattern", "zigzag"],
             &["--blocks", "0"],
-            &["--idle", "-1"],
+            &["--idle-sessions", "-1"],
             &["--committing", "0"],
             &["--hold-ns", "-1"],
         ] {

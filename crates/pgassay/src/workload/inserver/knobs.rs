@@ -215,7 +215,7 @@ impl Knobs {
 
     /// The flag of any knob that was turned.
     pub fn first_turned(&self) -> Option<&'static str> {
-        let company = (!self.companies.is_empty()).then_some("--idle");
+        let company = (!self.companies.is_empty()).then_some("--idle-sessions");
         self.turned().first().map(|(flag, _)| *flag).or(company)
     }
 
