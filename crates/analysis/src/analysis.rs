@@ -43,6 +43,10 @@ pub struct Analysis {
     /// How the functions that measured them were compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primitives_compiled: Option<Compiled>,
+    /// The same server under a second workload: its plan, headline, arms' points and warnings.
+    /// What the server and the machine are stands in this value alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second: Option<Box<Analysis>>,
     /// The audit of host and server, where one was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckReport>,

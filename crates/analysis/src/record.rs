@@ -309,6 +309,10 @@ pub struct RecordedRun {
     pub scattered_plan: Option<ScatteredPlan>,
     /// All whole lines of `scattered.jsonl`.
     pub scattered: Vec<ScatteredTrial>,
+    /// `facts/second.json`: the plan of the assay's second load, where there is one.
+    pub second_plan: Option<Plan>,
+    /// All whole lines of `second.jsonl`.
+    pub second: Vec<TrialRecord>,
     /// All whole lines of `events.jsonl`.
     pub events: Vec<Event>,
     /// `end.json`, or none.

@@ -204,6 +204,72 @@ fn analysed(scratch: &Scratch) -> Analysis {
     analyse(&store::read(&catalogue::find(&scratch.0, "last").unwrap()).unwrap())
 }
 
+/// Keeps trials as those of the second load.
+struct Second(RunWriter);
+
+impl Journal for Second {
+    fn trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
+        self.0.append_second(trial)
+    }
+    fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
+        self.0.append_event(event)
+    }
+}
+
+#[test]
+fn a_second_load_is_concluded_beside_the_first() {
+    let scratch = Scratch::new("second");
+    let first = plan();
+    let mut other = plan();
+    other.workload.name = "tpcb-like".into();
+    other.trials = 6;
+    let (writer, _) = begin(&scratch, &first);
+    writer.write_fact("second", &other).unwrap();
+    let (mut writer, _) = go(writer, &first, &HashSet::new(), Played { accident: None });
+    let stops: fn() -> SliceFailure = || SliceFailure::Interrupted;
+    // Once interrupted, once to its end: what is measured is not measured again.
+    for (accident, measured) in [(Some((9, stops)), 9), (None, 18)] {
+        let before = store::read(writer.dir()).unwrap().second;
+        let before = before.iter().map(|t| t.slice.index).collect();
+        let mut journal = Second(writer);
+        let mut arena = Played { accident };
+        let stop = Stop::new();
+        bench::run(
+            &other,
+            &before,
+            &mut arena,
+            &mut journal,
+            &mut Unwatched,
+            &stop,
+        )
+        .unwrap();
+        writer = journal.0;
+        let analysis = analyse(&store::read(writer.dir()).unwrap());
+        assert_eq!(
+            (analysis.run.trials_measured, analysis.run.trials_planned),
+            (24 + measured, 24 + 18)
+        );
+    }
+    writer.finish(&end(EndState::Complete)).unwrap();
+    drop(writer);
+
+    let analysis = analysed(&scratch);
+    let second = analysis.second.as_deref().unwrap();
+    assert_eq!(second.plan.workload.name, "tpcb-like");
+    assert_eq!(second.arms[0].points.len(), 3);
+    assert!(second.arms[0].points.iter().all(|p| p.trials.len() == 6));
+    assert_eq!(analysis.arms[0].points[0].trials.len(), 8);
+    let told = |sentence: &&String| sentence.contains("tpcb-like");
+    assert_eq!(analysis.headline.iter().filter(told).count(), 1);
+    assert_eq!(
+        analysis
+            .headline
+            .iter()
+            .position(|s| s.contains("tpcb-like")),
+        Some(analysis.headline.len() - 1)
+    );
+}
+
 #[test]
 fn what_was_played_is_concluded() {
     let scratch = Scratch::new("whole");

@@ -18,6 +18,9 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
     for arm in &analysis.arms {
         sentences.extend(arm_sentences(analysis, arm));
     }
+    if let Some(second) = &analysis.second {
+        sentences.extend(second.headline.iter().cloned());
+    }
     // Beside a load they are a section of their own, and the load is the result.
     if analysis.plan.points.is_empty() {
         sentences.extend(crate::primitives::headline(&analysis.primitives));
@@ -38,6 +41,25 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
         });
     }
     sentences
+}
+
+/// The one sentence about a second load.
+pub fn write_second(analysis: &Analysis) -> Vec<String> {
+    let peaks = analysis.arms.iter().filter_map(|arm| {
+        let peak = arm
+            .points
+            .iter()
+            .max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+        Some(format!(
+            "Under {} it does at most {} a second{}, with {}; 99 % take at most {}.",
+            analysis.plan.workload.name,
+            resolved(rate(peak), &peak.throughput_tps),
+            interval(&peak.throughput_tps),
+            clients(peak),
+            duration(peak.latency_us.p99.estimate),
+        ))
+    });
+    peaks.collect()
 }
 
 fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis) -> Vec<String> {

@@ -56,6 +56,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
             .unwrap_or_default(),
         primitives_compiled: primitives_plan.map(|plan| compiled(plan, run)),
         check: audit(run),
+        second: second(run),
         scattered_read: scattered(run),
         schema: SCHEMA.to_owned(),
         headline: Vec::new(),
@@ -69,6 +70,34 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
     analysis.diagnosis = diagnose::of_run(&analysis);
     analysis.headline = headline::write(&analysis);
     analysis
+}
+
+/// The second load, as a run of its own that says nothing of machine and server.
+fn second(run: &RecordedRun) -> Option<Box<Analysis>> {
+    let plan = run.second_plan.clone()?;
+    let mut alone = run.clone();
+    alone.header.plan = plan;
+    alone.trials = std::mem::take(&mut alone.second);
+    alone.second_plan = None;
+    alone.check = None;
+    alone.primitives_plan = None;
+    alone.primitives.clear();
+    alone.scattered_plan = None;
+    alone.scattered.clear();
+    // What happened is told once, with the first load.
+    alone.events.clear();
+    let mut analysis = analyse(&alone);
+    analysis.headline = headline::write_second(&analysis);
+    analysis.host = HostSummary::default();
+    for arm in &mut analysis.arms {
+        arm.server = None;
+        arm.binary = Err("as in the run itself".to_owned());
+        arm.verdict = None;
+        arm.commit_check = None;
+    }
+    // Of the warnings only those of its points are its own.
+    analysis.warnings.clear();
+    Some(Box::new(analysis))
 }
 
 /// What this host makes of a server's executable: seen where the process showed its flag byte, else
@@ -139,9 +168,14 @@ fn run_info(run: &RecordedRun) -> RunInfo {
         reason,
         elapsed_seconds: run.end.as_ref().map(|end| end.elapsed_seconds),
         trials_measured: (run.trials.iter().filter(|t| t.cut_short.is_none()).count()
+            + run.second.iter().filter(|t| t.cut_short.is_none()).count()
             + run.primitives.len()
             + run.scattered.iter().filter(|t| t.cold).count()) as u32,
         trials_planned: (plan.arms.len() * plan.points.len()) as u32 * plan.trials
+            + run
+                .second_plan
+                .as_ref()
+                .map_or(0, |second| second.schedule().len() as u32)
             + run.primitives_plan.as_ref().map_or(0, |primitives| {
                 (primitives.variants.len() * primitives.sessions.len()) as u32 * primitives.trials
             })

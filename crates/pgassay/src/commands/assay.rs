@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::bail;
+use pgassay_analysis::Plan;
 use pgassay_analysis::record::RunHeader;
 
 use super::measure::{Again, Request, measure};
@@ -34,6 +35,11 @@ pub fn assay(
         Some((_, header)) => header.plan.workload.clone(),
         None => workload::find(&["select-only"])?,
     };
+    // A quick assay has no time for more, also when it is gone on with later.
+    let quick = args.quick
+        || recorded
+            .as_ref()
+            .is_some_and(|(_, header)| header.command_line.iter().any(|word| word == "--quick"));
     let request = Request {
         command: "assay",
         workload,
@@ -44,11 +50,8 @@ pub fn assay(
         } else {
             Budget::ASSAY
         },
-        // A quick assay has no time for them, also when it is gone on with later.
-        primitives: !args.quick
-            && !recorded.as_ref().is_some_and(|(_, header)| {
-                header.command_line.iter().any(|word| word == "--quick")
-            }),
+        primitives: !quick,
+        second: !quick,
         again: recorded.map_or(Again::New, |(dir, header)| Again::Resume(dir, header)),
         typed: (String::new(), Vec::new()),
         may_only_look: true,
@@ -105,6 +108,7 @@ pub fn run(
         measure: &args.measure,
         budget: Budget::RUN,
         primitives: false,
+        second: false,
         again,
         typed: (args.workload.clone(), args.load.words()),
         may_only_look: false,
@@ -121,9 +125,15 @@ fn recorded(
     global: &GlobalArgs,
 ) -> anyhow::Result<(PathBuf, RunHeader)> {
     let dir = catalogue::find(&store::root(global.runs.as_deref())?, name)?;
-    let header = store::read(&dir)?.header;
-    let trials = catalogue::describe(&dir)?.trials.0;
-    if to_resume && trials >= header.plan.schedule().len() {
+    let run = store::read(&dir)?;
+    let lacks = |plan: &Plan, trials: usize| trials < plan.schedule().len();
+    let unfinished = lacks(&run.header.plan, run.trials.len())
+        || run
+            .second_plan
+            .as_ref()
+            .is_some_and(|plan| lacks(plan, run.second.len()));
+    let header = run.header;
+    if to_resume && !unfinished {
         bail!(
             Failure::usage(format!("{} is complete; nothing is left to do", header.id))
                 .with_remedy("pgassay report renders it")

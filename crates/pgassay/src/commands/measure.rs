@@ -17,7 +17,7 @@ use pgassay_analysis::{Analysis, Plan, analyse, samples};
 use super::alone::{self, Company};
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
-use super::{inside, inspect_server, report};
+use super::{inside, inspect_server, report, second};
 use crate::bench::arena::{LiveArena, LiveArm};
 use crate::bench::{self, Ended, Journal};
 use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
@@ -56,6 +56,8 @@ pub struct Request<'a> {
     pub typed: (String, Vec<String>),
     /// The primitives inside the server are measured after the load.
     pub primitives: bool,
+    /// A server that we launched is loaded a second time, by transactions that write.
+    pub second: bool,
     /// A server that we may not load is looked at all the same.
     pub may_only_look: bool,
     /// Results as JSON.
@@ -148,7 +150,11 @@ pub fn measure(
         Again::Resume(_, header) | Again::Repeat(header) => header.plan.clone(),
         Again::New => make_plan(request, &mut subject, &machine, most_clients, loads)?,
     };
+    let second = second_plan(request, &subject, &plan, loads)?;
     let mut writer = open_run(request, &root, &plan)?;
+    if let Some(second) = &second {
+        writer.write_fact("second", second)?;
+    }
     let data_dir = subject.data_dir();
     writer.write_fact("host", &host::facts(data_dir.as_deref()))?;
     writer.write_fact("server-0", &subject.facts()?)?;
@@ -172,8 +178,9 @@ pub fn measure(
         writer.append_event(EventKind::Warned { warning })?;
     }
     let ended = if loads {
-        announce_load(request, &subject, &plan, terminal);
-        match load(request, &plan, &mut subject, &mut writer, terminal, stop) {
+        announce_load(request, &subject, &plan, second.as_ref(), terminal);
+        let plans = (&plan, second.as_ref());
+        match load(request, plans, &mut subject, &mut writer, terminal, stop) {
             Ok(Ended::Complete) if request.primitives => {
                 let target = request.target;
                 inside::beside_a_load(target, cpus, &mut subject, &mut writer, terminal, stop)
@@ -295,6 +302,20 @@ fn make_plan(
     Ok(plan)
 }
 
+/// The plan of the second load, where there is to be one.
+fn second_plan(
+    request: &Request,
+    subject: &Subject,
+    plan: &Plan,
+    loads: bool,
+) -> anyhow::Result<Option<Plan>> {
+    match &request.again {
+        Again::Resume(dir, _) => Ok(store::read(dir)?.second_plan),
+        _ if request.second && loads && subject.cluster.is_some() => Ok(Some(second::plan(plan)?)),
+        _ => Ok(None),
+    }
+}
+
 fn open_run(request: &Request, root: &Path, plan: &Plan) -> anyhow::Result<RunWriter> {
     if let Again::Resume(dir, header) = &request.again {
         let mut writer = RunWriter::reopen(dir, header)?;
@@ -343,7 +364,13 @@ fn command_line(request: &Request) -> Vec<String> {
     line
 }
 
-fn announce_load(request: &Request, subject: &Subject, plan: &Plan, terminal: &mut Terminal) {
+fn announce_load(
+    request: &Request,
+    subject: &Subject,
+    plan: &Plan,
+    second: Option<&Plan>,
+    terminal: &mut Terminal,
+) {
     let seconds = plan.load_seconds();
     if subject.origin == Origin::Running {
         terminal.announce(&guest::announcement(
@@ -366,12 +393,20 @@ fn announce_load(request: &Request, subject: &Subject, plan: &Plan, terminal: &m
             seconds * 1.03 + 4.0 + f64::from(plan.workload.scale) * 0.25
         )),
     ));
+    if let Some(second) = second {
+        terminal.announce(&format!(
+            "then {}: {} trials at each: about {}",
+            second.workload.name,
+            second.trials,
+            minutes(Duration::from_secs_f64(second.load_seconds() * 1.1)),
+        ));
+    }
 }
 
 /// Makes the tables, runs the schedule, removes the tables.
 fn load(
     request: &Request,
-    plan: &Plan,
+    (plan, second): (&Plan, Option<&Plan>),
     subject: &mut Subject,
     writer: &mut RunWriter,
     terminal: &mut Terminal,
@@ -392,12 +427,27 @@ fn load(
         &mut |share| progress.share(share),
         stop,
     )?;
-    let ended = sweep(request, plan, subject, writer, &mut progress, stop);
-    if let Ok(Ended::Complete) = &ended
-        && let Some(text) = setup::verify(subject.session()?, &plan.workload)?
-    {
-        let warning = Warning::new("not-verified", format!("Not as it should be: {text}."));
-        writer.append_event(EventKind::Warned { warning })?;
+    let mut ended = first_sweep(request, plan, subject, writer, &mut progress, stop);
+    if let Ok(Ended::Complete) = &ended {
+        verify(subject, plan, writer)?;
+        if let Some(second) = second {
+            let measured = second::measured(writer)?;
+            let mut journal = second::Recorder {
+                writer,
+                plan: second,
+            };
+            ended = sweep(
+                second,
+                &measured,
+                subject,
+                &mut journal,
+                &mut progress,
+                stop,
+            );
+            if let Ok(Ended::Complete) = &ended {
+                verify(subject, second, writer)?;
+            }
+        }
     }
     progress.clear();
     let removed = clean_up(subject, &made);
@@ -425,7 +475,17 @@ fn clean_up(subject: &mut Subject, made: &Made) -> anyhow::Result<()> {
     }
 }
 
-fn sweep(
+/// Asks whether the workload left what it should have left.
+fn verify(subject: &mut Subject, plan: &Plan, writer: &mut RunWriter) -> anyhow::Result<()> {
+    let Some(text) = setup::verify(subject.session()?, &plan.workload)? else {
+        return Ok(());
+    };
+    let warning = Warning::new("not-verified", format!("Not as it should be: {text}."));
+    writer.append_event(EventKind::Warned { warning })
+}
+
+/// The sweep of the run's own plan, or what is left of it.
+fn first_sweep(
     request: &Request,
     plan: &Plan,
     subject: &mut Subject,
@@ -433,10 +493,6 @@ fn sweep(
     progress: &mut Progress,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
-    if subject.cluster.is_some() {
-        progress.say("writing a checkpoint");
-        subject.session()?.execute("CHECKPOINT")?;
-    }
     writer.append_event(EventKind::Launched { arm: 0 })?;
     let measured = match &request.again {
         Again::New | Again::Repeat(_) => HashSet::new(),
@@ -447,6 +503,29 @@ fn sweep(
             .map(|t| t.slice.index)
             .collect(),
     };
+    sweep(
+        plan,
+        &measured,
+        subject,
+        &mut Recorder(writer),
+        progress,
+        stop,
+    )
+}
+
+/// Runs the slices of a plan that are not yet measured.
+fn sweep(
+    plan: &Plan,
+    measured: &HashSet<u32>,
+    subject: &mut Subject,
+    journal: &mut dyn Journal,
+    progress: &mut Progress,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
+    if subject.cluster.is_some() {
+        progress.say("writing a checkpoint");
+        subject.session()?.execute("CHECKPOINT")?;
+    }
     // The scene goes with the load and comes back after it.
     let unseen = Scene {
         postmaster: Err("the load has it".to_owned()),
@@ -461,19 +540,12 @@ fn sweep(
         arms: vec![arm],
         stop: stop.clone(),
     };
-    let ended = bench::run(
-        plan,
-        &measured,
-        &mut arena,
-        &mut Recorder(writer),
-        progress,
-        stop,
-    );
+    let ended = bench::run(plan, measured, &mut arena, journal, progress, stop);
     let arms = arena.close();
     for (index, scene) in (0u32..).zip(arms) {
         subject.scene = scene;
         let row = settled_counters(&mut subject.scene);
-        writer.append_event(EventKind::DatabaseAfter { arm: index, row })?;
+        journal.event(EventKind::DatabaseAfter { arm: index, row })?;
     }
     ended
 }

@@ -18,6 +18,7 @@ pub mod pgbench;
 pub mod progress;
 pub mod report;
 pub mod runs;
+mod second;
 pub mod shell;
 pub mod subject;
 pub mod targets;

@@ -34,6 +34,8 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         arm_facts: Default::default(),
         primitives_plan: optional(dir, "facts/primitives.json", &mut damage),
         primitives: lines(&dir.join("primitives.jsonl"), &mut damage)?,
+        second_plan: optional(dir, "facts/second.json", &mut damage),
+        second: lines(&dir.join("second.jsonl"), &mut damage)?,
         scattered_plan: optional(dir, "facts/scattered-read.json", &mut damage),
         scattered: lines(&dir.join("scattered.jsonl"), &mut damage)?,
         end: optional(dir, "end.json", &mut damage),

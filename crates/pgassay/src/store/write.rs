@@ -23,6 +23,7 @@ pub struct RunWriter {
     trials: Lines,
     events: Lines,
     primitives: Lines,
+    second: Lines,
     others: BTreeMap<&'static str, Lines>,
     _lock: File,
 }
@@ -88,6 +89,7 @@ impl RunWriter {
             trials: Lines::open(&dir.join("trials.jsonl"))?,
             events: Lines::open(&dir.join("events.jsonl"))?,
             primitives: Lines::open(&dir.join("primitives.jsonl"))?,
+            second: Lines::open(&dir.join("second.jsonl"))?,
             others: BTreeMap::new(),
             _lock: lock,
             dir,
@@ -113,6 +115,14 @@ impl RunWriter {
     /// Where it can't be written, as on a full disk; the lines before stay whole.
     pub fn append_trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
         self.trials.append(trial)
+    }
+
+    /// Appends a trial of the second load.
+    ///
+    /// # Errors
+    /// Like [`Self::append_trial`].
+    pub fn append_second(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
+        self.second.append(trial)
     }
 
     /// Appends a trial of a primitive inside the server.
@@ -161,6 +171,7 @@ impl RunWriter {
         self.trials.sync()?;
         self.events.sync()?;
         self.primitives.sync()?;
+        self.second.sync()?;
         for lines in self.others.values_mut() {
             lines.sync()?;
         }

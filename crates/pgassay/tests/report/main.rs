@@ -51,7 +51,7 @@ fn plain(width: usize) -> TextStyle {
     }
 }
 
-fn all() -> [(&'static str, Analysis); 8] {
+fn all() -> [(&'static str, Analysis); 9] {
     [
         ("complete", fixture::complete()),
         ("interrupted", fixture::interrupted()),
@@ -61,6 +61,7 @@ fn all() -> [(&'static str, Analysis); 8] {
         ("hostile", fixture::hostile()),
         ("absurd", fixture::absurd()),
         ("primitives", fixture::primitives()),
+        ("second", fixture::second()),
     ]
 }
 

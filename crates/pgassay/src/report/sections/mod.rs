@@ -36,6 +36,7 @@ type Make = fn(&Analysis, &mut Notes) -> Option<Section>;
 const SECTIONS: &[Make] = &[
     findings::section,
     results::section,
+    results::second,
     primitives::section,
     scattered::section,
     primitives::steadiness,

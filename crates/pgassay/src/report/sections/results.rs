@@ -29,6 +29,28 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     })
 }
 
+/// The same for the second load, as a section of its own.
+pub fn second(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
+    let second = analysis.second.as_deref()?;
+    let mut made = section(second, notes)?;
+    made.id = "second";
+    made.title = "The same server under transactions that write";
+    for block in &mut made.blocks {
+        match block {
+            // Ids are of the whole page.
+            Block::Chart(chart) => {
+                chart.id = format!("second-{}", chart.id);
+                chart.title = format!("{} over clients", second.plan.workload.name);
+            }
+            Block::Table(table) => {
+                table.caption = format!("{}. {}", second.plan.workload.name, table.caption);
+            }
+            _ => {}
+        }
+    }
+    Some(made)
+}
+
 fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
     let arms = analysis.arms.len() > 1;
     let mut columns = vec![Column::figures("clients", "", 0)];

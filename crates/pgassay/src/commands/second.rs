@@ -1,0 +1,123 @@
+//! The assay's second load: the same server, tables and client counts under transactions that write.
+//!
+//! select-only shows processor, snapshot and buffer locks; tpcb-like adds WAL, commits and row
+//! locks. It runs only where pgassay launched the server: nobody else's disk is written to for it.
+
+use std::collections::HashSet;
+
+use pgassay_analysis::Plan;
+use pgassay_analysis::record::{EventKind, TrialRecord};
+use pgassay_analysis::warning::Warning;
+
+use crate::bench::Journal;
+use crate::store::{self, RunWriter};
+use crate::workload;
+
+/// What clients do in it.
+const WORKLOAD: &str = "tpcb-like";
+
+/// Its trials, as a share of those of the first load; the smallest number with a 95 % interval at least.
+const SHARE_OF_TRIALS: f64 = 0.4;
+const FEWEST_TRIALS: u32 = 6;
+
+/// The plan of the second load: points, windows and scale are those of the first.
+///
+/// # Errors
+/// Where the workload is not known, a fault of ours.
+pub fn plan(first: &Plan) -> anyhow::Result<Plan> {
+    let mut workload = workload::find(&[WORKLOAD])?;
+    workload.scale = first.workload.scale;
+    workload.protocol.clone_from(&first.workload.protocol);
+    Ok(Plan {
+        workload,
+        trials: ((f64::from(first.trials) * SHARE_OF_TRIALS).ceil() as u32).max(FEWEST_TRIALS),
+        // Another order than the first's, and known from it.
+        seed: first.seed.wrapping_add(1),
+        ..first.clone()
+    })
+}
+
+/// The trials of a run's second load that need not be measured again.
+///
+/// # Errors
+/// Where the run can't be read.
+pub fn measured(writer: &RunWriter) -> anyhow::Result<HashSet<u32>> {
+    let recorded = store::read(writer.dir())?;
+    let counted = recorded.second.iter().filter(|t| t.cut_short.is_none());
+    Ok(counted.map(|t| t.slice.index).collect())
+}
+
+/// The run directory as the bench sees it during the second load.
+pub struct Recorder<'a> {
+    /// The run.
+    pub writer: &'a mut RunWriter,
+    /// What is measured.
+    pub plan: &'a Plan,
+}
+
+impl Journal for Recorder<'_> {
+    fn trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
+        self.writer.append_second(trial)
+    }
+
+    fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
+        // Points are counted within a plan, and events belong to the first; so does the comparison
+        // of commits.
+        let event = match event {
+            EventKind::DatabaseAfter { .. } => return Ok(()),
+            EventKind::PointSkipped { point, reason } => {
+                let clients = self.plan.points.get(point as usize).map(|p| p.clients);
+                EventKind::Warned {
+                    warning: Warning::new(
+                        "point-skipped",
+                        format!(
+                            "{}: {} clients were not measured: {reason}",
+                            self.plan.workload.name,
+                            clients.unwrap_or_default()
+                        ),
+                    ),
+                }
+            }
+            other => other,
+        };
+        self.writer.append_event(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgassay_analysis::plan::{Arm, Point};
+
+    #[test]
+    fn keeps_what_makes_the_two_comparable() {
+        let mut select_only = workload::find(&["select-only"]).expect("registered");
+        select_only.scale = 7;
+        let arm = Arm {
+            label: "temp".to_owned(),
+            target: "temp".to_owned(),
+            settings: Vec::new(),
+        };
+        let first = Plan {
+            workload: select_only,
+            arms: vec![arm],
+            points: vec![Point {
+                clients: 2,
+                threads: 1,
+            }],
+            trials: 20,
+            warmup_ms: 100,
+            window_ms: 900,
+            seed: 5,
+        };
+        let second = plan(&first).expect("a plan");
+        assert_eq!(second.workload.name, "tpcb-like");
+        assert!(second.workload.writes);
+        assert_eq!(second.workload.scale, 7);
+        assert_eq!((second.trials, second.window_ms), (8, 900));
+        assert_eq!(second.points, first.points);
+        assert_ne!(second.seed, first.seed);
+        let few = plan(&Plan { trials: 7, ..first }).expect("a plan");
+        assert_eq!(few.trials, 6);
+    }
+}
