@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 /// A directory for runs that goes with the test.
@@ -133,11 +134,9 @@ fn gone(pid: u32) -> bool {
     false
 }
 
-fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill")
-        .args([&format!("-{name}"), &pid.to_string()])
-        .status();
-    assert!(sent.is_ok_and(|status| status.success()));
+fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }
 
 fn data_directory(postmaster: u32) -> PathBuf {
@@ -229,7 +228,7 @@ fn a_server_that_is_killed_leaves_the_trials_before() {
     let dir = runs.await_trials(3);
     let postmaster = postmaster_of(child.id());
     let data = data_directory(postmaster);
-    signal(postmaster, "KILL");
+    signal(postmaster, Signal::KILL);
     assert_eq!(child.wait().unwrap().code(), Some(4));
     let end: Value = serde_json::from_slice(&fs::read(dir.join("end.json")).unwrap()).unwrap();
     assert_eq!(end["state"], "server_died");
@@ -248,7 +247,7 @@ fn ctrl_c_keeps_what_was_measured_and_it_goes_on_later() {
     runs.await_trials(2);
     let postmaster = postmaster_of(child.id());
     let data = data_directory(postmaster);
-    signal(child.id(), "INT");
+    signal(child.id(), Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(4));
     assert!(gone(postmaster));
     assert!(!data.exists());

@@ -437,6 +437,7 @@ fn load(
                 plan: second,
             };
             ended = sweep(
+                request,
                 second,
                 &measured,
                 subject,
@@ -504,6 +505,7 @@ fn first_sweep(
             .collect(),
     };
     sweep(
+        request,
         plan,
         &measured,
         subject,
@@ -515,6 +517,7 @@ fn first_sweep(
 
 /// Runs the slices of a plan that are not yet measured.
 fn sweep(
+    request: &Request,
     plan: &Plan,
     measured: &HashSet<u32>,
     subject: &mut Subject,

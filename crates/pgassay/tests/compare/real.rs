@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::assert_schema;
+use rustix::process::{Pid, Signal};
 
 /// A directory for runs that goes with the test.
 struct Runs(PathBuf);
@@ -103,11 +104,9 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill")
-        .args([&format!("-{name}"), &pid.to_string()])
-        .status();
-    assert!(sent.is_ok_and(|status| status.success()));
+fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }
 
 fn gone(pid: u32) -> bool {
@@ -221,7 +220,7 @@ fn a_killed_comparison_leaves_no_server_and_is_gone_on_with() {
     let dir = runs.await_trials(8 + 4);
     let servers = children(child.id());
     assert!(!servers.is_empty());
-    signal(child.id(), "KILL");
+    signal(child.id(), Signal::KILL);
     child.wait().expect("it ended");
     for server in servers {
         assert!(gone(server), "the server {server} outlived its parent");
@@ -265,7 +264,7 @@ fn a_server_that_dies_is_named_and_the_pairs_before_are_kept() {
     runs.await_trials(8 + 6);
     // A and B: A's like is gone by now
     let servers = children(child.id());
-    signal(*servers.iter().max().expect("servers"), "KILL");
+    signal(*servers.iter().max().expect("servers"), Signal::KILL);
     let output = child.wait_with_output().expect("it ended");
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
