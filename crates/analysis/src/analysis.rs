@@ -10,6 +10,7 @@ use crate::check::CheckReport;
 use crate::diagnose::Diagnosis;
 use crate::host::HostSummary;
 use crate::observed::ArmObserved;
+use crate::pgio::PgioAnalysis;
 use crate::plan::{Plan, Point};
 use crate::primitives::{Compiled, PrimitiveAnalysis};
 use crate::record::{EndState, Origin};
@@ -56,6 +57,9 @@ pub struct Analysis {
     /// Known bottlenecks that were found, where one server was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Diagnosis>,
+    /// PGIO's workload, where it was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pgio: Option<PgioAnalysis>,
     /// What qualifies the run as a whole.
     pub warnings: Vec<Warning>,
 }

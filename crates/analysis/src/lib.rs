@@ -17,6 +17,7 @@ pub mod fit;
 pub mod history;
 pub mod host;
 pub mod observed;
+pub mod pgio;
 pub mod plan;
 pub mod primitives;
 pub mod profile;

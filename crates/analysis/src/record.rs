@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::Facts;
 use crate::compare::plan::{ArmFacts, ComparisonPlan};
 use crate::observed::{Observed, SymbolTable};
+use crate::pgio::{PgioCounters, PgioPlan, PgioTrial};
 use crate::plan::{Plan, Slice};
 use crate::primitives::{PrimitiveTrial, PrimitivesPlan};
 use crate::scattered::{ScatteredPlan, ScatteredTrial};
@@ -313,6 +314,12 @@ pub struct RecordedRun {
     pub second_plan: Option<Plan>,
     /// All whole lines of `second.jsonl`.
     pub second: Vec<TrialRecord>,
+    /// `facts/pgio.json`, where PGIO was run.
+    pub pgio_plan: Option<PgioPlan>,
+    /// All whole lines of `pgio.jsonl`.
+    pub pgio: Vec<PgioTrial>,
+    /// `facts/pgio-counters.json`.
+    pub pgio_counters: Option<PgioCounters>,
     /// All whole lines of `events.jsonl`.
     pub events: Vec<Event>,
     /// `end.json`, or none.

@@ -24,6 +24,9 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
     // Beside a load they are a section of their own, and the load is the result.
     if analysis.plan.points.is_empty() {
         sentences.extend(crate::primitives::headline(&analysis.primitives));
+        if let Some(pgio) = &analysis.pgio {
+            sentences.extend(crate::pgio::headline(pgio));
+        }
         if let Some(scattered) = &analysis.scattered_read {
             sentences.extend(crate::scattered::headline(
                 &scattered.plan,

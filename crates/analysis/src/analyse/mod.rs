@@ -16,6 +16,7 @@ use crate::check::{self, CheckReport, Place};
 use crate::diagnose;
 use crate::host::{self, HostSummary};
 use crate::observed;
+use crate::pgio;
 use crate::primitives;
 use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts};
 use crate::samples;
@@ -57,6 +58,10 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
         primitives_compiled: primitives_plan.map(|plan| compiled(plan, run)),
         check: audit(run),
         second: second(run),
+        pgio: run.pgio_plan.as_ref().map(|plan| {
+            let counters = run.pgio_counters.as_ref();
+            pgio::analyse(plan, &run.pgio, counters, run.storage.get(&0))
+        }),
         scattered_read: scattered(run),
         schema: SCHEMA.to_owned(),
         headline: Vec::new(),
@@ -170,6 +175,7 @@ fn run_info(run: &RecordedRun) -> RunInfo {
         trials_measured: (run.trials.iter().filter(|t| t.cut_short.is_none()).count()
             + run.second.iter().filter(|t| t.cut_short.is_none()).count()
             + run.primitives.len()
+            + run.pgio.len()
             + run.scattered.iter().filter(|t| t.cold).count()) as u32,
         trials_planned: (plan.arms.len() * plan.points.len()) as u32 * plan.trials
             + run
@@ -179,6 +185,10 @@ fn run_info(run: &RecordedRun) -> RunInfo {
             + run.primitives_plan.as_ref().map_or(0, |primitives| {
                 (primitives.variants.len() * primitives.sessions.len()) as u32 * primitives.trials
             })
+            + run
+                .pgio_plan
+                .as_ref()
+                .map_or(0, |plan| plan.sessions.len() as u32 * plan.trials)
             + run
                 .scattered_plan
                 .as_ref()

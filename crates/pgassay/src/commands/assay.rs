@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::stop::Stop;
 use crate::store::{self, catalogue};
 use crate::terminal::Terminal;
-use crate::workload::{self, inserver, scattered_read};
+use crate::workload::{self, inserver, pgio, scattered_read};
 
 /// Everything about one server.
 ///
@@ -83,6 +83,9 @@ pub fn run(
             inserver::names().join(", ")
         ))
         .into());
+    }
+    if args.workload == pgio::NAME {
+        return bytes::pgio::run(args, global, terminal, stop);
     }
     if args.workload == scattered_read::NAME {
         return bytes::scattered_read::run(args, global, terminal, stop);

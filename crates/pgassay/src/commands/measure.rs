@@ -565,7 +565,7 @@ fn observers(request: &Request, owned: bool) -> Choice {
 
 /// `pg_stat_database` once it stands still: backends that ended report their last
 /// counters, up to 14 by way of a collector that takes its time.
-fn settled_counters(scene: &mut Scene) -> Reading {
+pub(super) fn settled_counters(scene: &mut Scene) -> Reading {
     let commits = |row: &Reading| samples::counter(row, "xact_commit");
     let mut row = observe::stat_database(scene);
     for _ in 0..10 {

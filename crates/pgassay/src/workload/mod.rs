@@ -9,6 +9,7 @@ pub mod entry;
 pub mod guest;
 pub mod inserver;
 pub mod pgbench_tables;
+pub mod pgio;
 pub mod scattered_read;
 pub mod setup;
 

@@ -383,6 +383,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
                 server_commits: 9_877_001,
             }),
         }],
+        pgio: None,
         scattered_read: None,
         primitives: vec![],
         primitives_compiled: None,

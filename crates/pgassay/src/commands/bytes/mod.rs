@@ -1,6 +1,8 @@
 //! `pgassay run pgio` and `pgassay run scattered-read`: where the bytes come
 //! from. What the two share: the server, the run directory, the end.
 
+pub mod pgio;
+mod pgio_output;
 pub mod scattered_read;
 
 use std::path::Path;
@@ -209,6 +211,15 @@ fn command_line(args: &RunArgs) -> Vec<String> {
     line
 }
 
+/// The report goes into the run also where something else is printed.
+fn write_report(analysis: &Analysis, dir: &Path, terminal: &mut Terminal) {
+    let path = dir.join("report.html");
+    match std::fs::write(&path, crate::report::html(analysis)) {
+        Ok(()) => terminal.announce(&format!("report: {}", path.display())),
+        Err(e) => terminal.warn(&format!("cannot write {}: {e}", path.display())),
+    }
+}
+
 /// Ends the run and shows what it says; `measured` tells whether there is anything.
 fn end(
     args: &RunArgs,
@@ -250,9 +261,9 @@ fn end(
     }
     if args.io.pgio_output {
         show(&analysis, &dir, terminal)?;
+        write_report(&analysis, &dir, terminal);
     } else {
         conclude(&analysis, args.json, &dir, terminal)?;
-        show(&analysis, &dir, terminal)?;
     }
     let ended = ended?;
     finished?;

@@ -28,7 +28,7 @@ pub fn figure(chart: &Chart) -> Markup {
 fn legend(chart: &Chart) -> Markup {
     html! {
         ul.legend {
-            @for series in &chart.series {
+            @for series in chart.series.iter().filter(|s| !s.label.is_empty()) {
                 li { (swatch(series)) " " (text(&series.label)) }
             }
             @for guide in &chart.guides {

@@ -27,7 +27,17 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
 pub fn in_short(analysis: &Analysis) -> String {
     let plan = &analysis.plan;
     let inside = plan.points.is_empty() && !analysis.primitives.is_empty();
-    let mut parts = if let Some(scattered) = &analysis.scattered_read {
+    let mut parts = if let Some(pgio) = &analysis.pgio {
+        vec![format!(
+            "{}: {} of {} trials of {} in {} tables, in random order from seed {}",
+            plan.workload.name,
+            number::count(u64::from(analysis.run.trials_measured)),
+            number::count(u64::from(analysis.run.trials_planned)),
+            number::duration(pgio.plan.window_ms as f64 / 1e3),
+            pgio.plan.tables,
+            pgio.plan.seed
+        )]
+    } else if let Some(scattered) = &analysis.scattered_read {
         vec![format!(
             "{}: {} of {} cold executions, in random order from seed {}",
             plan.workload.name,

@@ -12,6 +12,7 @@ mod host;
 mod latency;
 mod method;
 mod observed;
+mod pgio;
 mod primitives;
 mod reads;
 mod results;
@@ -38,6 +39,7 @@ const SECTIONS: &[Make] = &[
     results::section,
     results::second,
     primitives::section,
+    pgio::section,
     scattered::section,
     primitives::steadiness,
     summary::section,

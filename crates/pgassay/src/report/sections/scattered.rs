@@ -21,6 +21,7 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     blocks.extend(chart(scattered).map(|chart| Block::Chart(Box::new(chart))));
     blocks.push(Block::Table(amplification(scattered, notes)));
     blocks.push(Block::Table(costs(scattered, notes)));
+    blocks.push(Block::Table(requests(scattered, notes)));
     blocks.push(Block::Facts(facts(scattered)));
     Some(Section {
         id: "scattered-read",
@@ -45,7 +46,7 @@ fn chart(scattered: &ScatteredAnalysis) -> Option<Chart> {
     let series = |label: &str, look: usize, value: fn(&VariantAnalysis) -> Option<f64>| Series {
         label: label.to_owned(),
         look,
-        lane: (0, 1),
+        lane: (1, 2),
         estimates: Vec::new(),
         dots: measured
             .iter()
@@ -72,7 +73,8 @@ fn chart(scattered: &ScatteredAnalysis) -> Option<Chart> {
         caption: format!(
             "Bytes that the device read for each byte that the server asked for, on a kernel with \
              {page} KiB pages; the numbers below are those of the table. At the line at 1 the device \
-             reads what was asked for and no more. What lies above the prediction is read-ahead."
+             reads what was asked for and no more; what lies above the prediction is read-ahead or \
+             others' reading, which the table tells apart."
         ),
         x: Axis {
             label: "way of reading, as numbered in the table".to_owned(),
@@ -115,10 +117,6 @@ fn amplification(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
         Column::figures("read-ahead", "times", 1),
         Column::figures("rest", "times", 2),
         Column::figures("others", "times", 2),
-        Column::figures("server's processes", "times", 3),
-        Column::figures("cached", "times", 3),
-        Column::figures("requests", "per block", 2),
-        Column::figures("average request", "", 2),
     ];
     let share = |shares: Option<&Shares>, value: fn(&Shares) -> f64| match shares {
         // Rounding must not make a small negative rest of nothing.
@@ -141,6 +139,41 @@ fn amplification(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
                 share(v.shares.as_ref(), |s| s.read_ahead),
                 share(v.shares.as_ref(), |s| s.rest),
                 share(v.shares.as_ref(), |s| s.others),
+            ]
+        })
+        .collect();
+    let all = scattered.variants.iter();
+    Table {
+        caption: format!(
+            "Bytes that the device read over blocks read × block size, cold. The causes beside the \
+             blocks themselves: the rest of the kernel's pages that hold them, pages read ahead that \
+             hold none, what the server read besides (metadata), and what the device read for others; \
+             with the blocks they add up to the amplification of the middle execution. {}",
+            levels(all.filter_map(|v| v.amplification.as_ref()))
+        ),
+        columns,
+        rows,
+        folded: false,
+        marks: vec![],
+    }
+}
+
+/// How the device was asked, and what stayed in memory.
+fn requests(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
+    let columns = vec![
+        Column::words("way of reading", 0),
+        Column::figures("server's processes", "times", 0),
+        Column::figures("cached", "times", 1),
+        Column::figures("requests", "per block", 1),
+        Column::figures("average request", "", 2),
+    ];
+    let rows = scattered
+        .variants
+        .iter()
+        .map(|v| {
+            let at = &v.title;
+            vec![
+                Cell::plain(at),
                 notes.maybe(
                     v.processes_amplification.as_ref(),
                     &format!("the processes' reads, {at}"),
@@ -154,15 +187,11 @@ fn amplification(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
             ]
         })
         .collect();
-    let all = scattered.variants.iter();
     Table {
-        caption: format!(
-            "Bytes that the device read over blocks read × block size, cold. The causes beside the \
-             blocks themselves: the rest of the kernel's pages that hold them, pages read ahead that \
-             hold none, what the server read besides (metadata), and what the device read for others; \
-             with the blocks they add up to the amplification of the middle execution. {}",
-            levels(all.filter_map(|v| v.amplification.as_ref()))
-        ),
+        caption: "Bytes that devices read for the server's own processes (/proc/PID/io) and bytes of the \
+                  table left in the page cache, both over what was asked for; requests that the device \
+                  saw for each block, and their size."
+            .to_owned(),
         columns,
         rows,
         folded: false,

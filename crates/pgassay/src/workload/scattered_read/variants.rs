@@ -26,19 +26,15 @@ const BITMAP: &[(&str, &str)] = &[
 /// The variants that this server can run, the published query first.
 pub fn variants(choice: &Choice) -> Vec<ScatteredVariant> {
     let mut all = vec![
-        bitmap(
-            "bitmap",
-            "bitmap heap scan, prefetch as the server has it",
-            &[],
-        ),
+        bitmap("bitmap", "bitmap scan", &[]),
         bitmap(
             "bitmap-no-prefetch",
-            "bitmap heap scan without prefetch",
+            "bitmap scan, no prefetch",
             &[("effective_io_concurrency", "0")],
         ),
         bitmap(
             "bitmap-deep-prefetch",
-            "bitmap heap scan, 64 blocks of prefetch",
+            "bitmap scan, prefetch 64",
             &[("effective_io_concurrency", "64")],
         ),
         ScatteredVariant {
@@ -52,29 +48,25 @@ pub fn variants(choice: &Choice) -> Vec<ScatteredVariant> {
             .chain(BITMAP)
             .copied()
             .collect::<Vec<_>>()),
-            ..bitmap(
-                "bitmap-parallel",
-                "parallel bitmap heap scan, as published",
-                &[],
-            )
+            ..bitmap("bitmap-parallel", "parallel bitmap scan", &[])
         },
         ScatteredVariant {
             sql: format!("SELECT max(x) FROM {TABLE} WHERE r = $v"),
             pattern: Pattern::RandomTenth,
-            ..bitmap("bitmap-random", "bitmap heap scan of a random tenth", &[])
+            ..bitmap("bitmap-random", "bitmap scan, random tenth", &[])
         },
         ScatteredVariant {
             sql: format!("SELECT max(x) FROM {TABLE} WHERE r = $v"),
             pattern: Pattern::RandomTenth,
             ..bitmap(
                 "bitmap-random-no-prefetch",
-                "the same without prefetch",
+                "random tenth, no prefetch",
                 &[("effective_io_concurrency", "0")],
             )
         },
         ScatteredVariant {
             id: "index-random".to_owned(),
-            title: "index scan in random order".to_owned(),
+            title: "index scan, random order".to_owned(),
             // The order of h is that of the index, which an ORDER BY keeps.
             sql: format!(
                 "SELECT max(x) FROM (SELECT x FROM {TABLE} WHERE m = $v ORDER BY h OFFSET 0) s"
@@ -90,7 +82,7 @@ pub fn variants(choice: &Choice) -> Vec<ScatteredVariant> {
         },
         ScatteredVariant {
             id: "sequential".to_owned(),
-            title: "sequential scan of the whole table".to_owned(),
+            title: "sequential scan".to_owned(),
             sql: format!("SELECT max(x) FROM {TABLE} WHERE m = $v"),
             settings: set(&[
                 ("enable_indexscan", "off"),
@@ -106,27 +98,27 @@ pub fn variants(choice: &Choice) -> Vec<ScatteredVariant> {
     for (id, title, settings) in [
         (
             "planner-random-4",
-            "the planner's choice, random_page_cost 4",
+            "planner, random_page_cost 4",
             &[("random_page_cost", "4")],
         ),
         (
             "planner-random-1.1",
-            "the planner's choice, random_page_cost 1.1",
+            "planner, random_page_cost 1.1",
             &[("random_page_cost", "1.1")],
         ),
         (
             "planner-random-40",
-            "the planner's choice, random_page_cost 40",
+            "planner, random_page_cost 40",
             &[("random_page_cost", "40")],
         ),
         (
             "planner-small-cache",
-            "the planner's choice, effective_cache_size 8MB",
+            "planner, small cache",
             &[("effective_cache_size", "8MB")],
         ),
         (
             "planner-large-cache",
-            "the planner's choice, effective_cache_size 1TB",
+            "planner, large cache",
             &[("effective_cache_size", "1TB")],
         ),
     ] {
@@ -142,10 +134,10 @@ pub fn variants(choice: &Choice) -> Vec<ScatteredVariant> {
         for mut variant in [
             bitmap(
                 "bitmap-no-prefetch",
-                "bitmap heap scan without prefetch",
+                "bitmap scan, no prefetch",
                 &[("effective_io_concurrency", "0")],
             ),
-            bitmap("bitmap", "bitmap heap scan", &[]),
+            bitmap("bitmap", "bitmap scan", &[]),
         ] {
             variant.id = format!("{}-ra{kb}", variant.id);
             variant.title = format!("{}, read-ahead {kb} KiB", variant.title);
@@ -167,7 +159,7 @@ fn restarted(version: u32) -> Vec<ScatteredVariant> {
     if version >= 160_000 {
         all.push(ScatteredVariant {
             server_settings: set(&[("debug_io_direct", "data")]),
-            ..bitmap("bitmap-direct", "bitmap heap scan by direct I/O", &[])
+            ..bitmap("bitmap-direct", "bitmap scan, direct I/O", &[])
         });
     }
     if version >= 180_000 {
@@ -175,7 +167,7 @@ fn restarted(version: u32) -> Vec<ScatteredVariant> {
             all.push(ScatteredVariant {
                 id: format!("bitmap-{}", method.replace('_', "-")),
                 server_settings: set(&[("io_method", method)]),
-                ..bitmap("", &format!("bitmap heap scan, io_method {method}"), &[])
+                ..bitmap("", &format!("bitmap scan, io_method {method}"), &[])
             });
         }
     }

@@ -1,0 +1,105 @@
+//! PGIO: what was recorded of it, and what it says.
+
+mod conclude;
+
+pub use conclude::{Agreement, PgioAnalysis, PgioPoint, Step, analyse, headline, is_stable};
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Reading, Sample};
+
+/// `facts/pgio.json`: what is measured, decided before the first trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PgioPlan {
+    /// Tables.
+    pub tables: u32,
+    /// Rows of each, one a block.
+    pub rows: u64,
+    /// SCALE as it was written.
+    pub scale: String,
+    /// A SELECT's range holds one key more than this.
+    pub work_unit: u64,
+    /// An UPDATE's likewise.
+    pub update_work_unit: u64,
+    /// Share of operations that update, in per cent.
+    pub update_pct: u32,
+    /// PGIO's own way: dynamic SQL in one transaction a trial.
+    pub classic: bool,
+    /// Sessions in all, one entry a point, ascending.
+    pub sessions: Vec<u32>,
+    /// Trials of each.
+    pub trials: u32,
+    /// Length of a trial, in milliseconds.
+    pub window_ms: u64,
+    /// The server's block size, in bytes.
+    pub block_size_bytes: u64,
+    /// How the planner reads a SELECT's range: with its values in the text, and
+    /// with a plan that is kept.
+    pub plans: (String, String),
+    /// The pgio.conf as read, where one was given.
+    pub config: Option<String>,
+    /// CONNECT_STRING of it, which PGIO's output shows.
+    pub connect_string: String,
+    /// shared_buffers as the server shows it.
+    pub shared_buffers: String,
+    /// Seconds that set-up took, 0 where all tables were there.
+    pub setup_seconds: f64,
+    /// Seed of the tables, the order and the sessions' random numbers.
+    pub seed: u64,
+}
+
+/// One line of `pgio.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PgioTrial {
+    /// Position in the order of trials, from 0.
+    pub index: u32,
+    /// When it started, UTC, RFC 3339.
+    pub started: String,
+    /// From the first session's start to the last one's end, in nanoseconds.
+    pub window_ns: u64,
+    /// What each session did.
+    pub sessions: Vec<PgioSession>,
+    /// CPU time of pgassay itself meanwhile, in nanoseconds.
+    pub client_cpu_ns: u64,
+    /// Readings by sampler id.
+    pub samples: BTreeMap<String, Sample>,
+}
+
+/// What one session did in a trial, by its own account.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PgioSession {
+    /// Which table, from 1.
+    pub table: u32,
+    /// Its process.
+    pub pid: i32,
+    /// SELECTs.
+    pub selects: u64,
+    /// UPDATEs.
+    pub updates: u64,
+    /// The longest SELECT, in microseconds.
+    pub longest_select_us: u64,
+    /// The longest UPDATE, in microseconds.
+    pub longest_update_us: u64,
+    /// Blocks of the table that it looked at.
+    pub heap_blocks: u64,
+    /// Blocks of the index.
+    pub index_blocks: u64,
+    /// Those of both that were in shared buffers.
+    pub blocks_hit: u64,
+    /// Time in its loops, in microseconds.
+    pub elapsed_us: u64,
+    /// Calls that failed, by SQLSTATE.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<String, u64>,
+}
+
+/// `facts/pgio-counters.json`: `pg_stat_database` around all trials, settled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PgioCounters {
+    /// Before the first.
+    pub before: Reading,
+    /// After the last session closed.
+    pub after: Reading,
+}

@@ -1,0 +1,427 @@
+//! `pgassay run pgio`: PGIO's workload with its settings, ours or its own way.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Context;
+use pgassay_analysis::Analysis;
+use pgassay_analysis::pgio::{PgioCounters, PgioPlan, PgioTrial, is_stable};
+use pgassay_analysis::record::{EventKind, Origin, Sample};
+use pgassay_analysis::storage::{Storage, figures};
+use pgassay_analysis::warning::Warning;
+
+use super::{begin, check_room, end, open, pgio_output};
+use crate::bench::Ended;
+use crate::bench::pgio::{self as bench, Bench, Keep};
+use crate::cli::args::{GlobalArgs, RunArgs};
+use crate::cli::measure;
+use crate::commands::measure::settled_counters;
+use crate::commands::progress::{Progress, minutes};
+use crate::commands::subject::Subject;
+use crate::exit::{Exit, Failure};
+use crate::host;
+use crate::pg::{Connector, Session};
+use crate::stop::Stop;
+use crate::store::{self, RunWriter};
+use crate::terminal::Terminal;
+use crate::workload::pgio::config::Config;
+use crate::workload::pgio::{NAME, loops, tables};
+
+/// Trials at each session count where nothing was asked for.
+const TRIALS: u32 = 12;
+/// A run that waits for a steady device ends after this many seconds.
+const LONGEST_WAIT: f64 = 3600.0;
+/// Connections beside the sessions.
+const BESIDE: u32 = 4;
+
+/// Measures PGIO's workload.
+///
+/// # Errors
+/// What kept it from measuring; what was measured before is kept.
+pub fn run(
+    args: &RunArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    let started = Instant::now();
+    args.io.check(NAME)?;
+    refuse_flags(args)?;
+    let (config, text) = configuration(args, terminal)?;
+    let counts = match &args.measure.clients {
+        Some(_) => measure::client_counts(&args.measure, 1, u32::MAX),
+        None => vec![config.sessions()],
+    };
+    let most = counts.iter().max().copied().unwrap_or(1);
+    let root = store::root(global.runs.as_deref())?;
+    let machine = pgassay_analysis::host::summarise(&host::facts(None));
+    let cpus = machine.cpus.unwrap_or(1);
+    let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
+    let buffers = (config.bytes() / 8 * 9 + (64 << 20))
+        .min(memory.unwrap_or(1 << 30) / 4)
+        .max(128 << 20);
+    let defaults = [
+        ("shared_buffers", format!("{}kB", buffers / 1024)),
+        ("autovacuum", "off".to_owned()),
+        ("max_wal_size", "16GB".to_owned()),
+        ("checkpoint_timeout", "1h".to_owned()),
+        // The tables are made without WAL.
+        ("wal_level", "minimal".to_owned()),
+        ("max_wal_senders", "0".to_owned()),
+    ];
+    let loaders = config.threads.max(cpus).min(config.tables);
+    let mut subject = open(args, &defaults, most.max(loaders) + BESIDE, terminal, stop)?;
+    if args.io.classic && subject.origin == Origin::Running && !stays_ours(&mut subject)? {
+        return Err(Failure::usage(
+            "--classic runs one statement for a whole trial, which servers before 14 go on with when \
+             pgassay is killed",
+        )
+        .with_remedy("leave --classic out on this server")
+        .into());
+    }
+    let mut progress = Progress::new(terminal, 100);
+    let setup = set_up(args, &config, loaders, &mut subject, &mut progress, stop);
+    progress.clear();
+    let (seed, setup_seconds) = setup?;
+    if args.io.setup_only {
+        terminal.announce(&format!(
+            "{} tables of {} in {:.1} s; they stay in the schema {}",
+            config.tables,
+            config.scale,
+            setup_seconds,
+            tables::SCHEMA
+        ));
+        return Ok(Exit::Done);
+    }
+    let (trials, window_ms) = trials(args, &config);
+    let mut writer = begin(args, &root, &mut subject, trials, window_ms, seed)?;
+    let shape = Shape {
+        counts,
+        trials,
+        window_ms,
+        seed,
+        setup_seconds,
+        text,
+    };
+    let ended = measure_all(
+        args,
+        &config,
+        shape,
+        &mut subject,
+        &mut writer,
+        terminal,
+        stop,
+    );
+    if subject.cluster.is_none() && !args.io.keep_tables {
+        match subject.session().and_then(tables::remove) {
+            Ok(()) => terminal.announce("removed PGIO's tables"),
+            Err(e) => terminal.warn(&format!("PGIO's tables are still there: {e:#}")),
+        }
+    }
+    let own_lines = args.io.pgio_output;
+    end(
+        args,
+        started,
+        ended,
+        writer,
+        subject,
+        terminal,
+        |analysis| analysis.pgio.as_ref().is_some_and(|p| !p.points.is_empty()),
+        |analysis: &Analysis, _: &Path, terminal: &mut Terminal| match &analysis.pgio {
+            Some(pgio) if own_lines => terminal.print(&pgio_output::render(pgio, analysis)),
+            _ => Ok(()),
+        },
+    )
+}
+
+/// Flags that say nothing about it.
+fn refuse_flags(args: &RunArgs) -> Result<(), Failure> {
+    let measure = &args.measure;
+    let given = [
+        ("--threads", measure.threads.is_some()),
+        ("--warmup", measure.warmup.is_some()),
+        ("--scale", measure.scale.is_some()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((flag, _)) => Err(Failure::usage(format!("{flag} has no meaning for pgio"))
+            .with_remedy("--size is the size of a table, --clients the sessions in all")),
+    }
+}
+
+/// What the file and the flags say together, and the file's text.
+fn configuration(
+    args: &RunArgs,
+    terminal: &mut Terminal,
+) -> anyhow::Result<(Config, Option<String>)> {
+    let (mut config, text) = match &args.io.config {
+        None => (Config::default(), None),
+        Some(path) => {
+            let text = std::fs::read_to_string(path).map_err(|e| {
+                Failure::usage(format!("--config {}: {e}", path.display()))
+                    .with_remedy("name PGIO's pgio.conf")
+            })?;
+            let (config, unknown) = Config::parse(&text)?;
+            for what in unknown {
+                terminal.warn(&format!("{}: {what}; it is left out", path.display()));
+            }
+            (config, Some(text))
+        }
+    };
+    if let Some(count) = args.io.tables {
+        config.tables = count;
+    }
+    if let Some(share) = args.io.update_pct {
+        config.update_pct = share;
+    }
+    if let Some(size) = args.io.size {
+        config.rows = size / 8192;
+        config.scale = format!("{}", config.rows);
+    }
+    config.check()?;
+    Ok((config, text))
+}
+
+/// RUN_TIME is shared out among the trials of each session count.
+fn trials(args: &RunArgs, config: &Config) -> (u32, u64) {
+    let trials = args.measure.trials.unwrap_or(TRIALS);
+    let seconds = args
+        .measure
+        .time
+        .unwrap_or(config.run_time as f64 / f64::from(trials));
+    (trials, (seconds * 1000.0).round().max(50.0) as u64)
+}
+
+/// Whether the server ends a long statement of ours when we are killed.
+fn stays_ours(subject: &mut Subject) -> anyhow::Result<bool> {
+    let version = subject.session()?.value("SHOW server_version_num")?;
+    Ok(version.and_then(|v| v.parse::<u32>().ok()).unwrap_or(0) >= 140_000)
+}
+
+/// Makes the tables, or completes them; the seed and the seconds it took.
+fn set_up(
+    args: &RunArgs,
+    config: &Config,
+    loaders: u32,
+    subject: &mut Subject,
+    progress: &mut Progress,
+    stop: &Stop,
+) -> anyhow::Result<(u64, f64)> {
+    let seed = match args.measure.seed {
+        Some(seed) => seed,
+        None => store::random_seed()?,
+    };
+    let room = subject.data_dir();
+    check_room(
+        room.as_deref(),
+        config.bytes(),
+        "--size, or SCALE and NUM_SCHEMAS",
+    )?;
+    let connector = Connector::new(&subject.conninfo);
+    let begun = Instant::now();
+    progress.say(format!(
+        "making {} tables of {}",
+        config.tables, config.scale
+    ));
+    let outcome = tables::create(
+        &connector,
+        config.tables,
+        config.rows,
+        loaders,
+        seed,
+        &mut |share| progress.share(share),
+        stop,
+    )
+    .map_err(|error| match stop.asked() {
+        true => Failure::interrupted().into(),
+        false => error,
+    })?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let others = tables::others(subject.session()?, config.tables)?;
+    progress.clear();
+    let mut said = format!("tables: {} made", outcome.made);
+    for (count, what) in [
+        (outcome.replaced, "of another scale replaced"),
+        (outcome.kept, "there already"),
+        (others, "beyond these left alone"),
+    ] {
+        if count > 0 {
+            said.push_str(&format!(", {count} {what}"));
+        }
+    }
+    progress.say(said);
+    Ok((seed, seconds))
+}
+
+/// What is decided before the first trial.
+struct Shape {
+    counts: Vec<u32>,
+    trials: u32,
+    window_ms: u64,
+    seed: u64,
+    setup_seconds: f64,
+    text: Option<String>,
+}
+
+fn measure_all(
+    args: &RunArgs,
+    config: &Config,
+    shape: Shape,
+    subject: &mut Subject,
+    writer: &mut RunWriter,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
+    let launched = subject.cluster.is_some();
+    let session = subject.session()?;
+    let number = |value: Option<String>| value.and_then(|v| v.parse::<u64>().ok());
+    let version = number(session.value("SHOW server_version_num")?).unwrap_or(0) as u32;
+    loops::create(session, config, args.io.classic, version)?;
+    let plan = PgioPlan {
+        tables: config.tables,
+        rows: config.rows,
+        scale: config.scale.clone(),
+        work_unit: config.work_unit,
+        update_work_unit: config.update_work_unit,
+        update_pct: config.update_pct,
+        classic: args.io.classic,
+        sessions: shape.counts,
+        trials: shape.trials,
+        window_ms: shape.window_ms,
+        block_size_bytes: number(session.value("SHOW block_size")?).unwrap_or(8192),
+        plans: plans(session, config)?,
+        config: shape.text,
+        connect_string: config.connect_string.clone(),
+        shared_buffers: session.value("SHOW shared_buffers")?.unwrap_or_default(),
+        setup_seconds: shape.setup_seconds,
+        seed: shape.seed,
+    };
+    writer.write_fact("pgio", &plan)?;
+    if plan.plans.0 != plan.plans.1 {
+        let warning = Warning::new(
+            "plans-differ",
+            format!(
+                "With its values in the text a range is read by a {}, with a plan that is kept by a {}: \
+                 this run and --classic do not do the same work.",
+                plan.plans.0, plan.plans.1
+            ),
+        );
+        writer.append_event(EventKind::Warned { warning })?;
+    }
+    if launched {
+        session.execute("CHECKPOINT")?;
+    }
+    let all = plan.sessions.len() as f64 * f64::from(plan.trials);
+    terminal.announce(&format!(
+        "pgio: {} trials of {:.2} s in {} sessions over {} tables of {}, {} % updates: about {}",
+        plan.trials,
+        plan.window_ms as f64 / 1000.0,
+        plan.sessions
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(", "),
+        plan.tables,
+        plan.scale,
+        plan.update_pct,
+        minutes(std::time::Duration::from_secs_f64(
+            all * plan.window_ms as f64 / 1000.0 * 1.02
+        ))
+    ));
+    let progress = Progress::new(terminal, 100);
+    let before = settled_counters(&mut subject.scene);
+    let storage = subject.scene.storage.clone();
+    let mut keeper = Recorder {
+        writer,
+        progress: &progress,
+        storage,
+        block_size: plan.block_size_bytes,
+        rates: Vec::new(),
+        until_stable: args.io.until_stable,
+        started: Instant::now(),
+    };
+    let connector = Connector::new(&subject.conninfo);
+    let mut bench = Bench::new(connector, &mut subject.scene, config, version);
+    let ended = bench::run(&plan, &mut bench, &mut keeper, stop);
+    // The sessions close, and report what they have not yet reported.
+    drop(bench);
+    progress.say("waiting for the server's counters");
+    let after = settled_counters(&mut subject.scene);
+    writer.write_fact("pgio-counters", &PgioCounters { before, after })?;
+    ended
+}
+
+/// How a range is read with its values in the text, and with a plan that is kept.
+fn plans(session: &mut Session, config: &Config) -> anyhow::Result<(String, String)> {
+    let table = tables::table(1);
+    let query = |low: &str, high: &str| {
+        format!("SELECT sum(scratch) FROM {table} WHERE mykey BETWEEN {low} AND {high}")
+    };
+    let last = (1 + config.work_unit).to_string();
+    let mut scan = |sql: &str| -> anyhow::Result<String> {
+        let text = session
+            .value(&format!("EXPLAIN (FORMAT JSON) {sql}"))?
+            .context("EXPLAIN said nothing")?;
+        let json: serde_json::Value = serde_json::from_str(&text)?;
+        let node = &json[0]["Plan"]["Plans"][0]["Node Type"];
+        Ok(node.as_str().unwrap_or("no scan").to_owned())
+    };
+    let literal = scan(&query("1", &last))?;
+    session.execute(&format!(
+        "PREPARE pgio_range(bigint, bigint) AS {}",
+        query("$1", "$2")
+    ))?;
+    // After five executions the plan may be kept; those are not enough here.
+    for _ in 0..6 {
+        session.execute(&format!("EXECUTE pgio_range(1, {last})"))?;
+    }
+    let text = session
+        .value(&format!(
+            "EXPLAIN (FORMAT JSON) EXECUTE pgio_range(1, {last})"
+        ))?
+        .context("EXPLAIN said nothing")?;
+    session.execute("DEALLOCATE pgio_range")?;
+    let json: serde_json::Value = serde_json::from_str(&text)?;
+    let kept = json[0]["Plan"]["Plans"][0]["Node Type"]
+        .as_str()
+        .unwrap_or("no scan")
+        .to_owned();
+    Ok((literal, kept))
+}
+
+/// The run directory and the progress bar as the bench sees them.
+struct Recorder<'a> {
+    writer: &'a mut RunWriter,
+    progress: &'a Progress,
+    storage: Storage,
+    block_size: u64,
+    /// The device's bytes a second, trial by trial.
+    rates: Vec<f64>,
+    until_stable: bool,
+    started: Instant,
+}
+
+impl Keep for Recorder<'_> {
+    fn keep(&mut self, trial: PgioTrial, done: usize, all: usize) -> anyhow::Result<()> {
+        self.progress.share(done as f64 / all.max(1) as f64);
+        self.progress.say(format!(
+            "trial {} of {all}: {} sessions",
+            trial.index + 1,
+            trial.sessions.len()
+        ));
+        let samples: &std::collections::BTreeMap<String, Sample> = &trial.samples;
+        let figures = figures(samples, Some(&self.storage), self.block_size);
+        if let Some(device) = figures.device.seen() {
+            let seconds = trial.window_ns.max(1) as f64 / 1e9;
+            self.rates.push(device.bytes as f64 / seconds);
+        }
+        self.writer.append_line("pgio.jsonl", &trial)
+    }
+
+    fn again(&mut self) -> bool {
+        self.until_stable
+            && !self.rates.is_empty()
+            && self.started.elapsed().as_secs_f64() < LONGEST_WAIT
+            && !is_stable(&self.rates)
+    }
+}
