@@ -6,11 +6,15 @@ PREFIX ?= /usr/local
 # Further arguments of the program: make assay ARGS='--quick temp:15'
 ARGS ?=
 
+# Of make calibrate-real: how many, and how long each may take
+COMPARISONS ?= 40
+MINUTES ?= 2
+
 .DELETE_ON_ERROR:
-.PHONY: help assay build test bench soak fuzz corpus calibrate purity docs man install clean
+.PHONY: help assay build test bench soak fuzz corpus calibrate calibrate-real purity docs man install clean
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 16
 
 assay: ## install what is missing, build, measure a PostgreSQL, write the report
 	@echo "From empty caches this takes some 10 minutes on 2 quiet cores, most of it compiling;"
@@ -46,6 +50,9 @@ corpus: build ## inspect against objdump over published packages and own builds
 
 calibrate: ## how often a comparison is wrong, by simulation
 	$(CARGO) --with bench/calibrate.sh
+
+calibrate-real: build ## real comparisons of equal servers, COMPARISONS of MINUTES each, and their replay
+	$(CARGO) --with bench/calibrate-real.sh $(PROGRAM) $(COMPARISONS) $(MINUTES)
 
 purity: ## how much of a primitive's time is the primitive, by CPU samples
 	pg_config=$$(scripts/postgres-with-symbols.sh) && bench/purity.sh "$$pg_config"
