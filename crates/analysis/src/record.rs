@@ -112,6 +112,10 @@ pub struct TrialRecord {
     /// What observers saw within the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<Observed>,
+    /// CPU time of the server's sessions, by their own account, nanoseconds; where the
+    /// load ran inside the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cpu_ns: Option<u64>,
     /// Why the slice ended before its time; such a trial is kept and not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<String>,

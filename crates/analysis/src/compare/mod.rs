@@ -20,6 +20,7 @@ use crate::stats::scaling_change::ScalingChange;
 use crate::stats::sequential::{Decision, Sequential};
 use crate::stats::{
     Caveat, Comparison, Direction, Forecast, Rule, StatsError, Verdict, forecast, paired,
+    summarize_positive,
 };
 use crate::warning::Warning;
 
@@ -67,6 +68,8 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
                 clients: at.clients,
                 throughput: throughput.with_noise_floor(floor),
                 server_cpu: cpu.ok(),
+                a_tps: summarize_positive(&pairs.iter().map(|p| p.a_tps).collect::<Vec<_>>()),
+                b_tps: summarize_positive(&pairs.iter().map(|p| p.b_tps).collect::<Vec<_>>()),
                 forecast,
                 pairs,
                 noise,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::plan::ComparisonPlan;
 use crate::analysis::Analysis;
 use crate::stats::scaling_change::ScalingChange;
-use crate::stats::{Comparison, Forecast, NoiseFloor, Verdict};
+use crate::stats::{Comparison, Estimate, Forecast, NoiseFloor, Verdict};
 use crate::warning::Warning;
 
 /// Name and version of the serialized form.
@@ -47,7 +47,11 @@ pub struct PointResult {
     pub label: String,
     /// Clients.
     pub clients: u32,
-    /// Transactions a second.
+    /// Transactions a second of A, over its slices.
+    pub a_tps: Option<Estimate>,
+    /// Transactions a second of the other.
+    pub b_tps: Option<Estimate>,
+    /// Transactions a second, the other against A.
     pub throughput: Comparison,
     /// CPU time of the server for each transaction.
     pub server_cpu: Option<Comparison>,

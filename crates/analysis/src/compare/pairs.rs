@@ -55,6 +55,9 @@ fn tps(trial: &TrialRecord) -> f64 {
 }
 
 fn server_cpu_us(trial: &TrialRecord) -> Option<f64> {
+    if let Some(ns) = trial.server_cpu_ns {
+        return (trial.transactions > 0).then(|| ns as f64 / 1e3 / trial.transactions as f64);
+    }
     let sample = trial.samples.get(samples::SERVER_SCHEDSTAT)?;
     let cpus = samples::server_cpu_ns(sample)? as f64 / sample.elapsed_ns.max(1) as f64;
     (trial.transactions > 0).then(|| cpus * 1e6 / tps(trial))

@@ -87,6 +87,8 @@ pub fn compare_recorded(
             arm: 1,
             label: "B".to_owned(),
             clients,
+            a_tps: of_a.first().map(|p| p.throughput_tps.clone()),
+            b_tps: of_b.first().map(|p| p.throughput_tps.clone()),
             throughput,
             server_cpu: cpu.ok(),
             pairs: Vec::new(),

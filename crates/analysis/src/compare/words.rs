@@ -20,9 +20,37 @@ const IN_THE_VERDICT: &[&str] = &[
     "incomplete",
 ];
 
+/// What was counted, and who did it.
+#[derive(Clone, Copy)]
+struct Names<'a> {
+    workload: &'a str,
+    inside: bool,
+}
+
+impl Names<'_> {
+    fn work(self) -> &'static str {
+        if self.inside {
+            "operations"
+        } else {
+            "transactions"
+        }
+    }
+
+    fn clients(self, n: u32) -> String {
+        let who = if self.inside { "session" } else { "client" };
+        match n {
+            1 => format!("1 {who}"),
+            n => format!("{n} {who}s"),
+        }
+    }
+}
+
 /// The most important sentences, the verdict first.
 pub fn headline(compare: &Compare) -> Vec<String> {
-    let workload = &compare.analysis.plan.workload.name;
+    let workload = Names {
+        workload: &compare.analysis.plan.workload.name,
+        inside: compare.plan.as_ref().is_some_and(|plan| plan.inside),
+    };
     let mut sentences = match compare.results.as_slice() {
         [one] => vec![sentence(one, workload)],
         several => by_verdict(compare, several, workload),
@@ -38,7 +66,7 @@ pub fn headline(compare: &Compare) -> Vec<String> {
         .results
         .iter()
         .find(|r| r.throughput.verdict == compare.verdict);
-    sentences.extend(decisive.and_then(cpu_sentence));
+    sentences.extend(decisive.and_then(|r| cpu_sentence(r, workload)));
     for warning in &compare.warnings {
         if IN_THE_VERDICT.contains(&warning.id.as_str()) {
             sentences.push(warning.text.clone());
@@ -48,7 +76,7 @@ pub fn headline(compare: &Compare) -> Vec<String> {
 }
 
 /// One sentence for each verdict that was reached, that of the whole first.
-fn by_verdict(compare: &Compare, results: &[PointResult], workload: &str) -> Vec<String> {
+fn by_verdict(compare: &Compare, results: &[PointResult], names: Names) -> Vec<String> {
     let order = [
         compare.verdict,
         Verdict::NotComparable,
@@ -74,8 +102,8 @@ fn by_verdict(compare: &Compare, results: &[PointResult], workload: &str) -> Vec
                 .filter(|r| r.throughput.verdict == *verdict && r.label == label)
                 .collect();
             sentences.push(match of_arm.as_slice() {
-                [one] => sentence(one, workload),
-                several => together(several, label, workload, *verdict),
+                [one] => sentence(one, names),
+                several => together(several, label, names, *verdict),
             });
         }
     }
@@ -83,7 +111,8 @@ fn by_verdict(compare: &Compare, results: &[PointResult], workload: &str) -> Vec
 }
 
 /// Several points of one arm that share a verdict.
-fn together(results: &[&PointResult], b: &str, workload: &str, verdict: Verdict) -> String {
+fn together(results: &[&PointResult], b: &str, names: Names, verdict: Verdict) -> String {
+    let workload = names.workload;
     let points: Vec<String> = results
         .iter()
         .map(|r| {
@@ -91,7 +120,7 @@ fn together(results: &[&PointResult], b: &str, workload: &str, verdict: Verdict)
             format!(
                 "{} at {} ({} to {})",
                 signed(ratio.estimate),
-                clients(r.clients),
+                names.clients(r.clients),
                 signed(ratio.low),
                 signed(ratio.high)
             )
@@ -117,14 +146,15 @@ fn together(results: &[&PointResult], b: &str, workload: &str, verdict: Verdict)
         ),
         Verdict::NotComparable => results
             .first()
-            .map(|r| sentence(r, workload))
+            .map(|r| sentence(r, names))
             .unwrap_or_default(),
     }
 }
 
-fn sentence(result: &PointResult, workload: &str) -> String {
+fn sentence(result: &PointResult, names: Names) -> String {
+    let (workload, work) = (names.workload, names.work());
     let comparison = &result.throughput;
-    let (b, at) = (&result.label, clients(result.clients));
+    let (b, at) = (&result.label, names.clients(result.clients));
     let delta = percent(comparison.rule.delta);
     let interval = format!(
         "{} to {}, {:.0} % interval",
@@ -136,10 +166,10 @@ fn sentence(result: &PointResult, workload: &str) -> String {
     let by = percent((comparison.ratio.estimate - 1.0).abs());
     match comparison.verdict {
         Verdict::Faster => format!(
-            "{b} is faster than A: {by} more {workload} transactions a second at {at} ({interval}; {basis})."
+            "{b} is faster than A: {by} more {workload} {work} a second at {at} ({interval}; {basis})."
         ),
         Verdict::Slower => format!(
-            "{b} is slower than A: {by} fewer {workload} transactions a second at {at} ({interval}; {basis})."
+            "{b} is slower than A: {by} fewer {workload} {work} a second at {at} ({interval}; {basis})."
         ),
         Verdict::Equivalent => format!(
             "{b} is as fast as A within {delta} at {at}: {workload} throughput differs by {} ({interval}; {basis}).",
@@ -210,7 +240,7 @@ fn basis(comparison: &Comparison) -> String {
 }
 
 /// What a transaction costs the server: a figure that others' work bends less.
-fn cpu_sentence(result: &PointResult) -> Option<String> {
+fn cpu_sentence(result: &PointResult, names: Names) -> Option<String> {
     let cpu = result.server_cpu.as_ref()?;
     let shown = match cpu.verdict {
         Verdict::Faster | Verdict::Slower => "",
@@ -218,8 +248,9 @@ fn cpu_sentence(result: &PointResult) -> Option<String> {
         _ => ", which is not told apart from no difference",
     };
     Some(format!(
-        "Server CPU time for each transaction at {}: {} in {} against A ({} to {}){shown}.",
-        clients(result.clients),
+        "Server CPU time for each {} at {}: {} in {} against A ({} to {}){shown}.",
+        names.work().trim_end_matches('s'),
+        names.clients(result.clients),
         signed(cpu.ratio.estimate),
         result.label,
         signed(cpu.ratio.low),
@@ -253,13 +284,6 @@ pub fn scaling(change: &ScalingChange, label: &str) -> Vec<String> {
         say("Contention (σ)", &change.sigma, change.sigma_changed()),
         say("Coherence (κ)", &change.kappa, change.kappa_changed()),
     ]
-}
-
-pub(super) fn clients(n: u32) -> String {
-    match n {
-        1 => "1 client".to_owned(),
-        n => format!("{n} clients"),
-    }
 }
 
 /// `+1.2 %` of a ratio of 1.012.

@@ -238,6 +238,7 @@ fn protocol(name: &str) -> anyhow::Result<Protocol> {
 
 fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
     TrialRecord {
+        server_cpu_ns: None,
         slice,
         started: String::new(),
         window_ns: result.window_ns,

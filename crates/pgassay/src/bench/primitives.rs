@@ -153,7 +153,10 @@ impl Sessions {
 
     /// One call in each of `count` sessions, released together; the keeper looks
     /// at what they wait for meanwhile, inside the server too.
-    fn trial(
+    ///
+    /// # Errors
+    /// Where a call fails; [`is_lost`] tells whether the server went.
+    pub fn trial(
         &mut self,
         call: &Call,
         count: usize,
@@ -314,7 +317,7 @@ pub fn run(
 }
 
 /// Whether the connection went, rather than a statement failed.
-fn is_lost(error: &anyhow::Error) -> bool {
+pub fn is_lost(error: &anyhow::Error) -> bool {
     error
         .chain()
         .filter_map(|cause| cause.downcast_ref::<QueryError>())
@@ -322,7 +325,7 @@ fn is_lost(error: &anyhow::Error) -> bool {
 }
 
 /// CPU time of this process, in nanoseconds.
-fn own_cpu_ns() -> u64 {
+pub fn own_cpu_ns() -> u64 {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
 }

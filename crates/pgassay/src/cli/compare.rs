@@ -15,6 +15,7 @@ Examples:
   pgassay compare temp temp --set-a huge_pages=on --set-b huge_pages=off
   pgassay compare /opt/pg-O0 /opt/pg-O2 --launches 6 --delta 2%
   pgassay compare temp:15 temp:17 --clients 1,2,4,8 --minutes 20
+  pgassay compare temp:15 temp:17 --workload lwlock:shared --clients 2,8
   pgassay compare temp temp                 an A/A run: what this machine calls different by itself
   pgassay compare --recorded RUN-A RUN-B    two runs that were not interleaved
   pgassay compare --resume last
@@ -25,7 +26,8 @@ pub struct CompareArgs {
     /// two runs, each a name, or several separated by commas
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
-    /// What the clients do
+    /// What the clients do; or a primitive inside launched servers, such as spinlock, lwlock:shared,
+    /// buffer-hit:uniform, snapshot: then --clients are sessions
     #[arg(
         long,
         short = 'w',

@@ -94,6 +94,7 @@ impl Made {
             pairs: Some(self.pairs),
             most_pairs: self.pairs,
             looks: vec![],
+            inside: false,
             same: self.same,
             typed: (0..compared)
                 .map(|i| Typed {

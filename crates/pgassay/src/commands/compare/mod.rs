@@ -5,6 +5,7 @@
 //! server like it: that is the noise floor, and from it follows how many pairs it
 //! takes. Then come the pairs.
 
+mod inside;
 mod machine;
 mod recorded;
 mod rounds;
@@ -76,14 +77,24 @@ pub fn compare(
         .as_deref()
         .map(|name| Resumed::find(&root, name))
         .transpose()?;
-    let typed = match &resume {
+    let mut typed = match &resume {
         Some(resumed) => resumed.comparison.typed.clone(),
         None => typed(args)?,
     };
-    let workload = match &resume {
-        Some(resumed) => resumed.header.plan.workload.clone(),
-        None => args.dials.workload(&args.workload)?,
+    let name = match &resume {
+        Some(resumed) => &resumed.header.plan.workload.name,
+        None => &args.workload,
     };
+    let call = inside::call(name)?;
+    let workload = match (&resume, &call) {
+        (Some(resumed), _) => resumed.header.plan.workload.clone(),
+        (None, Some(call)) => inside::workload(call),
+        (None, None) => args.dials.workload(&args.workload)?,
+    };
+    if call.is_some() {
+        refuse_guests(&typed, name)?;
+        inside::add_settings(&mut typed);
+    }
     let same = typed.windows(2).all(|pair| pair[0] == pair[1]);
     let mut arms: Vec<(String, Typed)> = LABELS
         .iter()
@@ -144,7 +155,10 @@ pub fn compare(
         Some(resumed) => (resumed.header.plan.clone(), resumed.comparison.clone()),
         None => {
             let plan = plan(args, workload, &arms, &counts, &machine, &mut servers)?;
-            let comparison = comparison_plan(args, &plan, &typed, same)?;
+            let comparison = ComparisonPlan {
+                inside: call.is_some(),
+                ..comparison_plan(args, &plan, &typed, same)?
+            };
             (plan, comparison)
         }
     };
@@ -155,6 +169,7 @@ pub fn compare(
         writer,
         plan,
         comparison,
+        call,
         arms,
         around,
         started,
@@ -255,6 +270,23 @@ fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Result<(
     Ok(())
 }
 
+/// The functions are loaded into servers of our own only.
+fn refuse_guests(typed: &[Typed], name: &str) -> anyhow::Result<()> {
+    for typed in typed {
+        let spec: TargetSpec = typed.target.parse().map_err(explain)?;
+        if !spec.is_launched() {
+            bail!(
+                Failure::usage(format!(
+                    "{name} loads a library into the server, which pgassay does only in a server \
+                     of its own"
+                ))
+                .with_remedy("name temp or an installation")
+            );
+        }
+    }
+    Ok(())
+}
+
 fn plan(
     args: &CompareArgs,
     workload: WorkloadPlan,
@@ -263,10 +295,23 @@ fn plan(
     machine: &HostSummary,
     servers: &mut Servers,
 ) -> anyhow::Result<Plan> {
+    let inside = inside::call(&workload.name)?.is_some();
+    if let (true, Some(time)) = (inside, args.time.filter(|time| *time > 0.9)) {
+        bail!(
+            Failure::usage(format!(
+                "--time {time}: a call inside the server lasts at most 0.9 s"
+            ))
+            .with_remedy("take more pairs with --pairs instead")
+        );
+    }
     let flags = MeasureArgs {
         clients: Some(ClientList(counts.to_vec())),
         time: args.time.or(Some(if workload.writes { 0.5 } else { 0.2 })),
-        warmup: args.warmup.or(Some(0.05)),
+        // A loop inside has nothing to warm up that the slice before did not.
+        warmup: match inside {
+            true => Some(0.0),
+            false => args.warmup.or(Some(0.05)),
+        },
         trials: Some(1),
         threads: args.threads,
         scale: args.scale,
@@ -314,6 +359,7 @@ fn comparison_plan(
         pairs: args.pairs,
         most_pairs: args.pairs.unwrap_or(0),
         looks: Vec::new(),
+        inside: false,
         same,
         typed: typed
             .iter()

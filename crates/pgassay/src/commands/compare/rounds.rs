@@ -11,6 +11,7 @@ use pgassay_analysis::record::{EventKind, TrialRecord};
 use pgassay_analysis::stats::forecast::difference_within_reach;
 use pgassay_analysis::warning::Warning;
 
+use super::inside::Inside;
 use super::servers::{Servers, Surroundings};
 use super::{BETWEEN, FEWEST_PAIRS, POWER, about};
 use crate::bench::arena::LiveArena;
@@ -22,6 +23,7 @@ use crate::host;
 use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::terminal::Terminal;
+use crate::workload::inserver::Call;
 
 /// A comparison being measured.
 pub struct Measuring {
@@ -31,6 +33,8 @@ pub struct Measuring {
     pub plan: Plan,
     /// Launches, pairs and δ.
     pub comparison: ComparisonPlan,
+    /// What sessions inside the servers call, where no clients load them.
+    pub call: Option<Call>,
     /// Every arm's label and target, A's like among them.
     pub arms: Vec<(String, Typed)>,
     /// What opening needs beside the targets.
@@ -154,10 +158,13 @@ impl Measuring {
         let plan = &self.plan;
         let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
         terminal.announce(&format!(
-            "{} at {} clients, scale {}: slices of {:.2} s, first {} pairs of A beside its like",
+            "{} at {} {}: slices of {:.2} s, first {} pairs of A beside its like",
             plan.workload.name,
             counts.join(", "),
-            plan.workload.scale,
+            match self.call {
+                None => format!("clients, scale {}", plan.workload.scale),
+                Some(_) => "sessions".to_owned(),
+            },
             plan.window_ms as f64 / 1000.0,
             self.comparison.noise_rounds,
         ));
@@ -191,31 +198,47 @@ impl Measuring {
         terminal: &mut Terminal,
     ) -> anyhow::Result<Ended> {
         let mut progress = Progress::new(terminal, 100);
-        servers.fill(&self.plan.workload, &progress, &self.stop)?;
+        match &self.call {
+            None => servers.fill(&self.plan.workload, &progress, &self.stop)?,
+            Some(call) => {
+                progress.say("compiling the functions for the servers");
+                servers.fill_inside(*call, self.around.common.scratch.as_deref())?;
+            }
+        }
         for arm in 0..self.arms.len() {
             self.writer
                 .append_event(EventKind::Launched { arm: arm as u32 })?;
-            if launch == 0 {
+            if launch == 0 && self.call.is_none() {
                 let facts = servers.arm_facts(arm, &self.plan.workload)?;
                 self.writer.write_fact(&format!("arm-{arm}"), &facts)?;
             }
         }
-        let mut arena = Settled {
-            live: LiveArena {
-                arms: servers.arms(&self.plan, &self.stop)?,
+        let labels = self.arms.iter().map(|(label, _)| label.clone()).collect();
+        let mut arena: Box<dyn Arms> = match self.call {
+            None => Box::new(Settled {
+                live: LiveArena {
+                    arms: servers.arms(&self.plan, &self.stop)?,
+                    stop: self.stop.clone(),
+                },
+                labels,
+                writes: self.plan.workload.writes,
+            }),
+            Some(call) => Box::new(Inside {
+                call,
+                arms: servers.sessions()?,
+                labels,
                 stop: self.stop.clone(),
-            },
-            labels: self.arms.iter().map(|(label, _)| label.clone()).collect(),
-            writes: self.plan.workload.writes,
+            }),
         };
+        let arena = arena.as_mut();
         let none = HashSet::new();
         let slices = self.each_once();
-        let ended = self.slices(&slices, &none, &mut arena, false, &mut progress)?;
+        let ended = self.slices(&slices, &none, arena, false, &mut progress)?;
         let Ended::Complete = ended else {
             return Ok(ended);
         };
         let noise = self.comparison.slices(&self.plan, launch, Phase::Noise, 0);
-        let ended = self.slices(&noise, measured, &mut arena, true, &mut progress)?;
+        let ended = self.slices(&noise, measured, arena, true, &mut progress)?;
         let Ended::Complete = ended else {
             return Ok(ended);
         };
@@ -224,12 +247,12 @@ impl Measuring {
             self.decide(terminal)?;
             if !self.comparison.same {
                 // A's like has done its part; its memory and wake-ups go.
-                arena.live.arms.pop();
+                arena.drop_last();
                 servers.drop_last();
             }
         }
         let mut progress = Progress::new(terminal, 100);
-        let ended = self.pairs(launch, measured, &mut arena, &mut progress);
+        let ended = self.pairs(launch, measured, arena, &mut progress);
         progress.clear();
         ended
     }
@@ -254,7 +277,7 @@ impl Measuring {
         &mut self,
         slices: &[Slice],
         measured: &HashSet<u32>,
-        arena: &mut Settled,
+        arena: &mut dyn Arms,
         keep: bool,
         progress: &mut Progress,
     ) -> anyhow::Result<Ended> {
@@ -278,7 +301,7 @@ impl Measuring {
         &mut self,
         launch: u32,
         measured: &HashSet<u32>,
-        arena: &mut Settled,
+        arena: &mut dyn Arms,
         progress: &mut Progress,
     ) -> anyhow::Result<Ended> {
         let pairs = self.comparison.pairs.unwrap_or(self.comparison.most_pairs);
@@ -357,6 +380,18 @@ impl Measuring {
             "{floor}: {at_most}{pairs} pairs follow, {time}, {promise}"
         ));
         Ok(())
+    }
+}
+
+/// What is loaded in turn: the clients of all arms, or their sessions inside.
+pub trait Arms: Arena {
+    /// Lets the last arm go, A's like, when it has done its part.
+    fn drop_last(&mut self);
+}
+
+impl Arms for Settled {
+    fn drop_last(&mut self) {
+        self.live.arms.pop();
     }
 }
 

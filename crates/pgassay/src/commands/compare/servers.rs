@@ -1,5 +1,7 @@
 //! The servers of a comparison: opened together, filled alike, looked at.
 
+use std::path::Path;
+
 use anyhow::Context;
 use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::{ArmFacts, Typed};
@@ -8,18 +10,25 @@ use pgassay_analysis::record::{Origin, Reading};
 use serde_json::{Value, json};
 
 use crate::bench::arena::LiveArm;
+use crate::bench::primitives::Sessions;
 use crate::cli::args::TargetArgs;
 use crate::commands::progress::Progress;
 use crate::commands::subject::{Subject, explain};
 use crate::exit::Failure;
 use crate::observe::Scene;
-use crate::pg::{self, Session};
+use crate::pg::{self, Connector, Session};
 use crate::script::{Command, Part};
 use crate::stop::Stop;
 use crate::target::TargetSpec;
+use crate::target::extension::Extension;
 use crate::target::settings::Settings;
+use crate::workload::inserver::{self, Call};
 use crate::workload::pgbench_tables::{BYTES_PER_SCALE, Made, SCHEMA};
 use crate::workload::{self, guest, setup};
+
+/// Asks for shared_buffers in bytes.
+const SHARED_BUFFERS: &str = "SELECT setting::bigint * current_setting('block_size')::bigint \
+     FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'";
 
 /// What opening needs to know beside the targets.
 #[derive(Debug, Clone)]
@@ -110,10 +119,7 @@ impl Servers {
     pub fn shared_buffers(&mut self) -> anyhow::Result<u64> {
         let mut most = 0;
         for server in &mut self.servers {
-            let bytes = server.subject.session()?.value(
-                "SELECT setting::bigint * current_setting('block_size')::bigint \
-                 FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'",
-            )?;
+            let bytes = server.subject.session()?.value(SHARED_BUFFERS)?;
             most = most.max(bytes.and_then(|b| b.parse().ok()).unwrap_or(0));
         }
         Ok(most)
@@ -178,6 +184,42 @@ impl Servers {
             }
         }
         Ok(())
+    }
+
+    /// Compiles the functions for each server and makes them there, with the tables
+    /// that the call reads.
+    ///
+    /// # Errors
+    /// Where they can't be compiled or loaded.
+    pub fn fill_inside(&mut self, call: Call, scratch: Option<&Path>) -> anyhow::Result<()> {
+        for server in &mut self.servers {
+            let subject = &mut server.subject;
+            let Some(cluster) = &subject.cluster else {
+                anyhow::bail!("a launched target has a cluster");
+            };
+            let installation = cluster.installation().clone();
+            let extension = Extension::compiled_for(&installation, scratch).map_err(explain)?;
+            let session = subject.session()?;
+            let buffers = session.value(SHARED_BUFFERS)?;
+            inserver::create(
+                session,
+                &extension.definitions(inserver::SCHEMA),
+                &[call],
+                buffers.and_then(|b| b.parse().ok()).unwrap_or(128 << 20),
+            )?;
+            session.execute("CHECKPOINT")?;
+        }
+        Ok(())
+    }
+
+    /// The sessions of each arm that call a primitive, connected to nothing yet.
+    ///
+    /// # Errors
+    /// Where a server can't be reached.
+    pub fn sessions(&mut self) -> anyhow::Result<Vec<Sessions>> {
+        (0..self.of_arm.len())
+            .map(|arm| Sessions::new(Connector::new(&self.subject(arm).conninfo)))
+            .collect()
     }
 
     /// What must not differ beyond the plan, as an arm's server has it.

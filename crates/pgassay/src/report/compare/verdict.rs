@@ -12,7 +12,12 @@ use crate::report::number;
 /// Every arm against A at every client count.
 pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
     let several = others(&compare.analysis) > 1;
-    let mut columns = vec![Column::figures("clients", "", 0)];
+    let inside = compare.plan.as_ref().is_some_and(|plan| plan.inside);
+    let (who, unit) = match inside {
+        true => ("sessions", "operations/s"),
+        false => ("clients", "tps"),
+    };
+    let mut columns = vec![Column::figures(who, "", 0)];
     if several {
         columns.push(Column::words("arm", 0));
     }
@@ -20,6 +25,8 @@ pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
         Column::figures("verdict", "", 0),
         Column::figures("throughput", "of A", 0),
         Column::figures("interval", "", 1),
+        Column::figures("A", unit, 8),
+        Column::figures("the other", unit, 8),
         Column::figures("p", "", 4),
         Column::figures("server CPU", "of A", 2),
         Column::figures("interval", "of it", 5),
@@ -70,6 +77,8 @@ fn row(compare: &Compare, result: &PointResult, several: bool, notes: &mut Notes
         Cell::plain(verdict(comparison.verdict)).marked(marks),
         Cell::plain(signed(comparison.ratio.estimate)),
         Cell::plain(ends(comparison)),
+        notes.maybe(result.a_tps.as_ref(), &format!("A at {at}")),
+        notes.maybe(result.b_tps.as_ref(), &format!("{} at {at}", result.label)),
         Cell::plain(p(comparison)),
         match &result.server_cpu {
             Some(cpu) => Cell::plain(signed(cpu.ratio.estimate)),
