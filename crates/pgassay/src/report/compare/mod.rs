@@ -117,8 +117,11 @@ fn title(compare: &Compare) -> String {
     let arms = analysis.arms.iter().enumerate();
     let names: Vec<String> = arms
         .map(|(index, arm)| {
-            let typed = compare.plan.as_ref().and_then(|p| p.typed.get(index));
-            let settings = typed.map(|t| t.settings.join(" ")).unwrap_or_default();
+            let typed = compare.plan.as_ref().map_or(&[][..], |p| &p.typed);
+            let own = typed.get(index).into_iter().flat_map(|t| &t.settings);
+            // what all have says nothing of the difference
+            let own = own.filter(|s| typed.iter().any(|t| !t.settings.contains(s)));
+            let settings = own.cloned().collect::<Vec<_>>().join(" ");
             let mut name = sections::short_version(arm);
             if !settings.is_empty() {
                 name = format!("{name} with {settings}");

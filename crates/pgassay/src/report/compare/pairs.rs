@@ -109,11 +109,15 @@ fn spread(compare: &Compare) -> Chart {
             "Small marks are pairs, left to right in the order in which they were measured; the bar \
              is the interval of the estimate. Beside them stand pairs of two equal servers: what \
              this machine calls different by itself. The dashed lines are no difference and \
-             ±{} %, the difference that was said to matter.",
+             ±{} %, the difference that was said to matter. Pairs further out than {far:.0} % stand \
+             at the edge.",
             100.0 * delta
         ),
         x: Axis {
-            label: "clients".to_owned(),
+            label: match compare.plan.as_ref().is_some_and(|plan| plan.inside) {
+                true => "sessions".to_owned(),
+                false => "clients".to_owned(),
+            },
             scale: Scale::Log,
             ticks,
         },
