@@ -39,8 +39,9 @@ pub struct Sessions {
 }
 
 /// What a trial saw.
-struct Seen {
-    sessions: Vec<SessionOutcome>,
+pub struct Seen {
+    /// What each session did.
+    pub sessions: Vec<SessionOutcome>,
     waits: Vec<WaitSeen>,
     commits: Option<u64>,
     /// CPU time of this process from sending the calls to having their rows.

@@ -5,6 +5,7 @@ use anyhow::bail;
 use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::Typed;
 use pgassay_analysis::plan::{Slice, WorkloadPlan};
+use pgassay_analysis::primitives::Company;
 use pgassay_analysis::record::TrialRecord;
 
 use super::rounds::Arms;
@@ -13,7 +14,7 @@ use crate::bench::{Arena, SliceFailure};
 use crate::exit::Failure;
 use crate::stop::Stop;
 use crate::store;
-use crate::workload::inserver::{self, Call};
+use crate::workload::inserver::{self, Call, Knobs};
 
 /// The newest server there could be: a version that lacks the call is found when it
 /// is made there.
@@ -32,20 +33,22 @@ pub fn call(name: &str) -> anyhow::Result<Option<Call>> {
                 .with_remedy("name one, such as --workload lwlock:shared or --workload spinlock")
         );
     }
-    let calls = inserver::calls(primitive, ANY_VERSION);
+    let calls = inserver::calls(primitive, ANY_VERSION, &Knobs::default());
     let Some(first) = calls.first() else {
         return Ok(None);
     };
     if variant.is_empty() {
-        return Ok(Some(*first));
+        return Ok(Some(first.clone()));
     }
-    let named = |call: &&Call| call.variant.replace(' ', "-") == variant && call.idle == 0;
+    let named = |call: &&Call| {
+        call.variant.replace(' ', "-") == variant && call.company == Company::default()
+    };
     match calls.iter().find(named) {
-        Some(call) => Ok(Some(*call)),
+        Some(call) => Ok(Some(call.clone())),
         None => {
             let known: Vec<String> = calls
                 .iter()
-                .filter(|call| call.idle == 0 && !call.variant.is_empty())
+                .filter(|call| call.company == Company::default() && !call.variant.is_empty())
                 .map(|call| format!("{primitive}:{}", call.variant.replace(' ', "-")))
                 .collect();
             bail!(
@@ -61,7 +64,7 @@ pub fn call(name: &str) -> anyhow::Result<Option<Call>> {
 
 /// The workload as it is recorded.
 pub fn workload(call: &Call) -> WorkloadPlan {
-    let variant = match call.variant {
+    let variant = match call.variant.as_str() {
         "" => String::new(),
         variant => format!(":{}", variant.replace(' ', "-")),
     };
@@ -128,13 +131,14 @@ impl Arena for Inside {
         if self.stop.asked() {
             return Err(SliceFailure::Interrupted);
         }
-        let outcomes = outcomes.map_err(|error| {
+        let seen = outcomes.map_err(|error| {
             let label = label.unwrap_or_default();
             match is_lost(&error) {
                 true => SliceFailure::ServerDied(format!("the server of {label} died: {error:#}")),
                 false => SliceFailure::Other(error.context(format!("{label} can't run this"))),
             }
         })?;
+        let outcomes = seen.sessions;
         // From the release of all to the end of the last.
         let window = outcomes.iter().map(|o| o.late_ns + o.elapsed_ns).max();
         let operations = outcomes.iter().map(|o| o.operations).sum();

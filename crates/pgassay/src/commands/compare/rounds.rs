@@ -202,7 +202,7 @@ impl Measuring {
             None => servers.fill(&self.plan.workload, &progress, &self.stop)?,
             Some(call) => {
                 progress.say("compiling the functions for the servers");
-                servers.fill_inside(*call, self.around.common.scratch.as_deref())?;
+                servers.fill_inside(call, self.around.common.scratch.as_deref())?;
             }
         }
         for arm in 0..self.arms.len() {
@@ -214,7 +214,7 @@ impl Measuring {
             }
         }
         let labels = self.arms.iter().map(|(label, _)| label.clone()).collect();
-        let mut arena: Box<dyn Arms> = match self.call {
+        let mut arena: Box<dyn Arms> = match self.call.clone() {
             None => Box::new(Settled {
                 live: LiveArena {
                     arms: servers.arms(&self.plan, &self.stop)?,

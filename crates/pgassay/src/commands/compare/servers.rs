@@ -22,7 +22,7 @@ use crate::stop::Stop;
 use crate::target::TargetSpec;
 use crate::target::extension::Extension;
 use crate::target::settings::Settings;
-use crate::workload::inserver::{self, Call};
+use crate::workload::inserver::{self, Call, Knobs};
 use crate::workload::pgbench_tables::{BYTES_PER_SCALE, Made, SCHEMA};
 use crate::workload::{self, guest, setup};
 
@@ -191,7 +191,7 @@ impl Servers {
     ///
     /// # Errors
     /// Where they can't be compiled or loaded.
-    pub fn fill_inside(&mut self, call: Call, scratch: Option<&Path>) -> anyhow::Result<()> {
+    pub fn fill_inside(&mut self, call: &Call, scratch: Option<&Path>) -> anyhow::Result<()> {
         for server in &mut self.servers {
             let subject = &mut server.subject;
             let Some(cluster) = &subject.cluster else {
@@ -204,7 +204,8 @@ impl Servers {
             inserver::create(
                 session,
                 &extension.definitions(inserver::SCHEMA),
-                &[call],
+                std::slice::from_ref(call),
+                &Knobs::default(),
                 buffers.and_then(|b| b.parse().ok()).unwrap_or(128 << 20),
             )?;
             session.execute("CHECKPOINT")?;
@@ -218,7 +219,12 @@ impl Servers {
     /// Where a server can't be reached.
     pub fn sessions(&mut self) -> anyhow::Result<Vec<Sessions>> {
         (0..self.of_arm.len())
-            .map(|arm| Sessions::new(Connector::new(&self.subject(arm).conninfo)))
+            .map(|arm| {
+                Sessions::new(
+                    Connector::new(&self.subject(arm).conninfo),
+                    Knobs::default().arena_locks(),
+                )
+            })
             .collect()
     }
 
