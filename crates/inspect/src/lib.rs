@@ -22,6 +22,7 @@ pub mod recommend;
 pub mod require;
 mod scan;
 mod side_by_side;
+pub mod symbols;
 
 use std::collections::BTreeMap;
 

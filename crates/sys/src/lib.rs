@@ -8,4 +8,5 @@ pub mod arguments;
 pub mod bound;
 pub mod cpuid;
 pub mod map;
+pub mod perf;
 pub mod resident;

@@ -35,6 +35,19 @@ pub struct SymbolTable {
     pub objects: BTreeMap<String, ObjectSymbols>,
 }
 
+impl SymbolTable {
+    /// Takes another table's functions in.
+    pub fn merge(&mut self, other: &Self) {
+        for (key, symbols) in &other.objects {
+            let known = self.objects.entry(key.clone()).or_default();
+            known.path.clone_from(&symbols.path);
+            known.functions.extend(symbols.functions.iter().cloned());
+            known.functions.sort();
+            known.functions.dedup();
+        }
+    }
+}
+
 /// The functions of one object.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ObjectSymbols {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pgassay_analysis::Plan;
+use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::{ScriptRecord, StatementRecord, TrialRecord};
 
@@ -157,6 +158,14 @@ impl LiveArena {
     /// Closes all load connections and gives the scenes back.
     pub fn close(self) -> Vec<Scene> {
         self.arms.into_iter().map(|arm| arm.scene).collect()
+    }
+
+    /// The names of the functions that CPU samples hit, by arm. Ends sampling.
+    pub fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
+        self.arms
+            .iter_mut()
+            .map(|arm| arm.observers.symbols())
+            .collect()
     }
 }
 

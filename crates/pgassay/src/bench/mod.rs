@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::collections::HashSet;
 
 use pgassay_analysis::Plan;
+use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::{EventKind, TrialRecord};
 
@@ -52,6 +53,14 @@ pub trait Journal {
     /// # Errors
     /// Like [`Self::trial`].
     fn event(&mut self, event: EventKind) -> anyhow::Result<()>;
+    /// Keeps the names of the functions that CPU samples hit, at the end of a sweep.
+    ///
+    /// # Errors
+    /// Like [`Self::trial`].
+    fn symbols(&mut self, arm: u32, symbols: &SymbolTable) -> anyhow::Result<()> {
+        let _ = (arm, symbols);
+        Ok(())
+    }
 }
 
 /// Who wants to see the run go on.

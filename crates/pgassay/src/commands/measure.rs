@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::{Arm, WorkloadPlan};
 use pgassay_analysis::record::{
     EndState, EventKind, FORMAT, Origin, Reading, RunEnd, RunHeader, TrialRecord,
@@ -544,6 +545,11 @@ fn sweep(
         stop: stop.clone(),
     };
     let ended = bench::run(plan, measured, &mut arena, journal, progress, stop);
+    for (arm, symbols) in (0u32..).zip(arena.symbols()) {
+        if let Some(symbols) = symbols {
+            journal.symbols(arm, &symbols)?;
+        }
+    }
     let arms = arena.close();
     for (index, scene) in (0u32..).zip(arms) {
         subject.scene = scene;
@@ -593,6 +599,18 @@ impl Journal for Recorder<'_> {
 
     fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
         self.0.append_event(event)
+    }
+
+    fn symbols(&mut self, arm: u32, symbols: &SymbolTable) -> anyhow::Result<()> {
+        // A run that went on has those of its earlier parts.
+        let name = format!("symbols-{arm}");
+        let path = self.0.dir().join(format!("facts/{name}.json"));
+        let mut all: SymbolTable = std::fs::read(path)
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default();
+        all.merge(symbols);
+        self.0.write_fact(&name, &all)
     }
 }
 

@@ -6,8 +6,11 @@
 pub mod cache;
 mod cpu;
 pub mod follow;
+mod images;
 mod io;
+mod perf;
 mod sched;
+mod unwind;
 mod waits;
 mod watch;
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use pgassay_analysis::observed::{Cost, Observed, Unavailable};
+use pgassay_analysis::observed::{Cost, Observed, SymbolTable, Unavailable};
 use pgassay_analysis::record::Sample;
 
 use super::cpu::thread_ns;
+use super::perf::PerfSampler;
 use super::sched;
 use super::waits::{self, WaitSampler};
 use super::{Readings, Scene};
@@ -27,6 +28,7 @@ pub struct Choice {
 pub struct Observers {
     choice: Choice,
     waits: Option<WaitSampler>,
+    perf: Option<PerfSampler>,
     unavailable: Vec<Unavailable>,
     readings: Option<Readings>,
     /// CPU time of the readings before the window, nanoseconds.
@@ -48,7 +50,19 @@ impl Observers {
                 Err(why) => observers.missing("waits", why),
             }
         }
+        if choice.perf {
+            let started = scene.postmaster.clone().and_then(PerfSampler::start);
+            match started {
+                Ok(sampler) => observers.perf = Some(sampler),
+                Err(why) => observers.missing("perf", why),
+            }
+        }
         observers
+    }
+
+    /// The names of the functions that CPU samples hit, where any did. Ends sampling.
+    pub fn symbols(&mut self) -> Option<SymbolTable> {
+        self.perf.take().map(PerfSampler::finish)
     }
 
     fn missing(&mut self, observer: &str, why: String) {
@@ -69,6 +83,9 @@ impl Observers {
         if let Some(waits) = &self.waits {
             waits.begin();
         }
+        if let Some(perf) = &self.perf {
+            perf.begin();
+        }
         readings
     }
 
@@ -82,6 +99,18 @@ impl Observers {
             unavailable: self.unavailable.clone(),
             ..Observed::default()
         };
+        if let Some(perf) = &self.perf {
+            match perf.end() {
+                Ok((record, cost)) => {
+                    observed.stacks = Some(record);
+                    observed.costs.push(cost);
+                }
+                Err(why) => observed.unavailable.push(Unavailable {
+                    observer: "perf".to_owned(),
+                    why,
+                }),
+            }
+        }
         if let Some(waits) = &self.waits {
             match waits.end() {
                 Ok((record, cost)) => {

@@ -1,0 +1,417 @@
+//! CPU samples of the server's processes, with their callers, within each window.
+//!
+//! Where we may (root, CAP_PERFMON) one event a CPU watches everybody, and samples of
+//! others are dropped as they are read; else the postmaster, its present children and all
+//! that it forks later are watched, without the kernel. A thread empties the buffers ten
+//! times a second and folds what it finds.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use pgassay_analysis::observed::Cost;
+use pgassay_analysis::observed::stacks::{StackRecord, SymbolTable};
+use pgassay_sys::perf::{self, Options, Record, Ring, Sample, Whose};
+
+use super::children_of;
+use super::cpu::thread_ns;
+use super::images::{Images, Place};
+
+/// Samples a second of CPU time.
+pub const FREQUENCY_HZ: u32 = 99;
+/// Bytes of each stack that are copied: deep executor trees need 10 KiB.
+const STACK_BYTES: u32 = 16 << 10;
+/// Pages of a CPU's buffer: a third of a second of copied stacks, and just what
+/// perf_event_mlock_kb allows everybody.
+const PAGES: usize = 128;
+/// How often buffers are emptied.
+const PERIOD: Duration = Duration::from_millis(100);
+/// How long the end of a window waits for the folding of the last samples.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The sampling thread.
+pub struct PerfSampler {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<SymbolTable>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    window: Option<Instant>,
+    ended: bool,
+    done: Option<(StackRecord, Cost)>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PerfSampler {
+    /// Opens the events and starts the thread.
+    ///
+    /// # Errors
+    /// Why there is nothing to sample with, and what would help.
+    pub fn start(postmaster: u32) -> Result<Self, String> {
+        let images = Images::of(postmaster)?;
+        let (rings, everybody) = open(postmaster)?;
+        let shared = Arc::new(Shared::default());
+        let mut work = Work {
+            shared: Arc::clone(&shared),
+            rings,
+            everybody,
+            images,
+            ours: HashSet::new(),
+            others: HashSet::new(),
+        };
+        let thread = thread::Builder::new()
+            .name("perf".into())
+            .spawn(move || {
+                work.run();
+                work.images.symbols()
+            })
+            .map_err(|e| format!("no thread: {e}"))?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// A window begins.
+    pub fn begin(&self) {
+        let mut state = self.shared.state();
+        state.done = None;
+        state.window = Some(Instant::now());
+        self.shared.changed.notify_all();
+    }
+
+    /// The window ends: what was seen in it.
+    ///
+    /// # Errors
+    /// Where nothing was.
+    pub fn end(&self) -> Result<(StackRecord, Cost), String> {
+        let mut state = self.shared.state();
+        state.window = None;
+        self.shared.changed.notify_all();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(done) = state.done.take() {
+                return Ok(done);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err("the sampling thread did not answer".to_owned());
+            }
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// Ends the thread: the names of all that was hit.
+    pub fn finish(mut self) -> SymbolTable {
+        self.stop().unwrap_or_default()
+    }
+
+    fn stop(&mut self) -> Option<SymbolTable> {
+        self.shared.state().ended = true;
+        self.shared.changed.notify_all();
+        // A panic of the sampler costs its samples, not the run.
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for PerfSampler {
+    fn drop(&mut self) {
+        drop(self.stop());
+    }
+}
+
+/// Opens a ring for each CPU; true where everybody is watched.
+fn open(postmaster: u32) -> Result<(Vec<Ring>, bool), String> {
+    let cpus = online_cpus();
+    let options = |kernel| Options {
+        frequency: FREQUENCY_HZ,
+        stack_bytes: if perf::COPIES_STACKS { STACK_BYTES } else { 0 },
+        kernel,
+        pages: PAGES,
+    };
+    let all = |whose, options: Options| -> io::Result<Vec<Ring>> {
+        cpus.iter()
+            .map(|cpu| Ring::open(*cpu, whose, options))
+            .collect()
+    };
+    if let Ok(rings) = all(Whose::Everybody, options(true)) {
+        return Ok((rings, true));
+    }
+    let own = Whose::Process(postmaster);
+    let mut rings = all(own, options(true))
+        .or_else(|_| all(own, options(false)))
+        .map_err(|e| {
+            let paranoid =
+                perf::paranoid().map_or_else(|| "not there".to_owned(), |p| p.to_string());
+            format!(
+                "perf_event_open: {e}; /proc/sys/kernel/perf_event_paranoid is {paranoid}: run \
+                 pgassay as root or as the server's user, with 2 or less there"
+            )
+        })?;
+    for child in children_of(postmaster).unwrap_or_default() {
+        for ring in &mut rings {
+            // One that has just ended, or one too many for the limit of open files.
+            let _ = ring.join(child);
+        }
+    }
+    Ok((rings, false))
+}
+
+/// CPUs that are online, as /sys lists them: `0-3,8`.
+fn online_cpus() -> Vec<u32> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let cpus: Vec<u32> = text
+        .trim()
+        .split(',')
+        .filter_map(|range| match range.split_once('-') {
+            Some((first, last)) => Some(first.parse().ok()?..=last.parse().ok()?),
+            None => range.parse().ok().map(|cpu| cpu..=cpu),
+        })
+        .flatten()
+        .take(4096)
+        .collect();
+    if cpus.is_empty() { vec![0] } else { cpus }
+}
+
+struct Work {
+    shared: Arc<Shared>,
+    rings: Vec<Ring>,
+    everybody: bool,
+    images: Images,
+    /// Processes of the server, and those that are not.
+    ours: HashSet<u32>,
+    others: HashSet<u32>,
+}
+
+impl Work {
+    fn run(&mut self) {
+        loop {
+            let window = {
+                let mut state = self.shared.state();
+                loop {
+                    if state.ended {
+                        return;
+                    }
+                    if let Some(window) = state.window {
+                        break window;
+                    }
+                    state = self
+                        .shared
+                        .changed
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+            };
+            let done = self.watch(window);
+            let mut state = self.shared.state();
+            state.done = Some(done);
+            self.shared.changed.notify_all();
+        }
+    }
+
+    /// Samples until the window ends.
+    fn watch(&mut self, window: Instant) -> (StackRecord, Cost) {
+        let begun = thread_ns();
+        // Process numbers are used again: who is who is asked anew in each window.
+        self.ours.clear();
+        self.others.clear();
+        let mut folder = Folder::default();
+        self.each_ring(Ring::enable);
+        loop {
+            let over = {
+                let state = self.shared.state();
+                let state = if state.window == Some(window) && !state.ended {
+                    self.shared
+                        .changed
+                        .wait_timeout(state, PERIOD)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                } else {
+                    state
+                };
+                state.window != Some(window) || state.ended
+            };
+            if over {
+                self.each_ring(Ring::disable);
+            }
+            let second = window.elapsed().as_secs() as usize;
+            self.drain(&mut folder, second);
+            if over {
+                break;
+            }
+        }
+        let cost = Cost {
+            observer: "perf".to_owned(),
+            own_ns: thread_ns().saturating_sub(begun),
+            server_ns: 0,
+            statements: 0,
+        };
+        (folder.record(&self.images), cost)
+    }
+
+    fn each_ring(&self, call: impl Fn(&Ring) -> io::Result<()>) {
+        for ring in &self.rings {
+            // It was opened, so that these can't fail; a CPU taken offline gives no samples.
+            let _ = call(ring);
+        }
+    }
+
+    fn drain(&mut self, folder: &mut Folder, second: usize) {
+        let mut rings = std::mem::take(&mut self.rings);
+        for ring in &mut rings {
+            ring.drain(&mut |record| match record {
+                Record::Sample(sample) => {
+                    if self.is_ours(sample.pid) {
+                        let chain = self.chain(&sample);
+                        folder.add(second, chain);
+                    }
+                }
+                Record::Fork { pid, parent } => {
+                    if parent == self.images.postmaster() {
+                        self.ours.insert(pid);
+                    }
+                }
+                Record::Lost(count) => folder.lost += count,
+            });
+        }
+        self.rings = rings;
+    }
+
+    fn is_ours(&mut self, pid: u32) -> bool {
+        if !self.everybody || pid == self.images.postmaster() || self.ours.contains(&pid) {
+            return true;
+        }
+        if self.others.contains(&pid) {
+            return false;
+        }
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name in parentheses may hold anything; the parent is the second field after it.
+        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let parent = after_name.split_ascii_whitespace().nth(1);
+        let ours = parent == Some(&self.images.postmaster().to_string());
+        if ours {
+            &mut self.ours
+        } else {
+            &mut self.others
+        }
+        .insert(pid);
+        ours
+    }
+
+    /// A sample's chain, innermost first.
+    fn chain(&mut self, sample: &Sample) -> Vec<Place> {
+        let mut chain: Vec<Place> = Vec::new();
+        for (i, address) in sample.kernel.iter().enumerate() {
+            // What is no sampled instruction is a return address: the call is before it.
+            chain.push(self.images.kernel(address - u64::from(i > 0)));
+        }
+        let user = match &sample.stack {
+            Some((registers, stack)) => self.images.unwind(registers, stack),
+            None => {
+                let inner = sample.kernel.is_empty();
+                let addresses = sample.user.iter().enumerate();
+                addresses
+                    .map(|(i, a)| a - u64::from((i > 0 || !inner) && *a > 0))
+                    .collect()
+            }
+        };
+        chain.extend(user.into_iter().map(|a| self.images.place(sample.pid, a)));
+        chain
+    }
+}
+
+/// Folds chains while they come.
+#[derive(Default)]
+struct Folder {
+    frames: Vec<Place>,
+    frame_index: HashMap<Place, u32>,
+    chains: Vec<Vec<u32>>,
+    chain_index: HashMap<Vec<u32>, u32>,
+    seconds: Vec<HashMap<u32, u32>>,
+    lost: u64,
+}
+
+impl Folder {
+    fn add(&mut self, second: usize, places: Vec<Place>) {
+        let chain: Vec<u32> = places
+            .into_iter()
+            .map(|place| {
+                *self.frame_index.entry(place).or_insert_with_key(|place| {
+                    self.frames.push(place.clone());
+                    (self.frames.len() - 1) as u32
+                })
+            })
+            .collect();
+        if chain.is_empty() {
+            return;
+        }
+        let chains = &mut self.chains;
+        let index = *self.chain_index.entry(chain).or_insert_with_key(|chain| {
+            chains.push(chain.clone());
+            (chains.len() - 1) as u32
+        });
+        if self.seconds.len() <= second {
+            self.seconds.resize_with(second + 1, HashMap::new);
+        }
+        *self.seconds[second].entry(index).or_default() += 1;
+    }
+
+    fn record(self, images: &Images) -> StackRecord {
+        let mut objects: Vec<String> = Vec::new();
+        let frames = self
+            .frames
+            .iter()
+            .map(|place| {
+                let key = images.key(place.object);
+                let index = objects.iter().position(|o| o == key).unwrap_or_else(|| {
+                    objects.push(key.to_owned());
+                    objects.len() - 1
+                });
+                (index as u32, place.address)
+            })
+            .collect();
+        let seconds = self
+            .seconds
+            .into_iter()
+            .map(|second| {
+                let mut counts: Vec<(u32, u32)> = second.into_iter().collect();
+                counts.sort_unstable();
+                counts
+            })
+            .collect();
+        StackRecord {
+            frequency_hz: FREQUENCY_HZ,
+            objects,
+            frames,
+            chains: self.chains,
+            seconds,
+            lost: self.lost,
+            callers: if perf::COPIES_STACKS {
+                "unwind tables"
+            } else {
+                "frame pointers"
+            }
+            .to_owned(),
+        }
+    }
+}
