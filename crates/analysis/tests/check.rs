@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use pgassay_analysis::check::{self, Facts, Library, Outcome, Place, RULES, Severity};
 use pgassay_analysis::record::Reading;
@@ -64,9 +65,18 @@ fn directory(name: &str) -> PathBuf {
 }
 
 fn recorded(name: &str) -> Facts {
+    // Parsed once: each case and each damaged variant starts from a copy.
+    static READ: Mutex<BTreeMap<String, Facts>> = Mutex::new(BTreeMap::new());
+    let mut read = READ.lock().unwrap();
+    if let Some(facts) = read.get(name) {
+        return facts.clone();
+    }
     let path = directory("recorded").join(format!("{name}.json"));
     let text = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    let facts: Facts =
+        serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    read.insert(name.to_owned(), facts.clone());
+    facts
 }
 
 fn all_recorded() -> Vec<(String, Facts)> {

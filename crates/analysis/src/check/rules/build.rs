@@ -51,14 +51,25 @@ fn lse_server(seen: &Seen) -> Judged {
     cpu_has_lse(seen)?;
     let atomics = &seen.binary()?.atomics;
     let (lse, loops) = (atomics.inline_lse(), atomics.inline_llsc() / 2);
-    let outline = atomics.outline_calls()
-        + atomics
-            .functions
-            .iter()
-            .flat_map(|f| f.outline_calls.values())
-            .sum::<u64>();
+    let outline = atomics.outline_calls();
     if lse + outline + loops == 0 {
         return could_not_see("no atomic instruction was found in the executable");
+    }
+    // The process's own word: outline helpers that chose the loops all the same.
+    let chose_loops = seen
+        .binary()?
+        .process
+        .as_ref()
+        .and_then(|process| process.flag())
+        .is_some_and(|flag| flag == 0);
+    if outline > 0 && chose_loops {
+        return Finding::new(
+            Severity::Medium,
+            Sure::Certain,
+            "The CPU has LSE atomics and the server's outline helpers chose the exclusive loops: the flag byte in the process is 0.",
+        )
+        .advice("find what hides LSE from the process: an emulator, a container's filter, an old libgcc")
+        .found();
     }
     if outline > 0 || lse > loops {
         return passed(if outline > 0 {

@@ -1,9 +1,14 @@
 //! The rules, by family, and their registry.
 
 mod build;
+mod memory;
 mod pages;
 mod processor;
+mod sessions;
+mod statements;
+mod storage;
 mod version;
+mod wal;
 
 use super::Rule;
 
@@ -14,6 +19,16 @@ pub static RULES: &[&Rule] = &[
     &pages::HUGE_PAGES_IDLE,
     &pages::PAGE_TABLES,
     &pages::TRANSPARENT,
+    &memory::BUFFERS_SMALL,
+    &memory::BUFFERS_LARGE,
+    &memory::WORK_MEM,
+    &memory::CACHE_SIZE,
+    &memory::SWAP,
+    &memory::NUMA_BALANCING,
+    &memory::NUMA_PLACEMENT,
+    &memory::ZONE_RECLAIM,
+    &memory::DIRTY,
+    &memory::OVERCOMMIT,
     &processor::QUOTA,
     &processor::THROTTLED,
     &processor::STEAL,
@@ -38,6 +53,30 @@ pub static RULES: &[&Rule] = &[
     &version::ARM_SPIN,
     &version::FAST_PATH,
     &version::SUPPORT,
+    &sessions::MAX_CONNECTIONS,
+    &sessions::IDLE,
+    &sessions::IN_TRANSACTION,
+    &sessions::ACTIVE,
+    &storage::FILE_SYSTEM,
+    &storage::READ_AHEAD,
+    &storage::SCHEDULER,
+    &storage::RANDOM_COST,
+    &storage::CONCURRENCY,
+    &storage::IO_METHOD,
+    &storage::DIRECT_IO,
+    &wal::FSYNC,
+    &wal::FULL_PAGES,
+    &wal::COMMIT,
+    &wal::CHECKPOINTS,
+    &wal::CHECKPOINT_SPREAD,
+    &wal::WAL_BUFFERS,
+    &wal::BACKEND_WRITES,
+    &statements::JIT,
+    &statements::LOGGING,
+    &statements::LIBRARIES,
+    &statements::DEVELOPER,
+    &statements::AUTOVACUUM,
+    &statements::PENDING,
 ];
 
 /// Bytes as people read them: `5.9 GiB`.
