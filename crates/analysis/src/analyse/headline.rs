@@ -1,6 +1,7 @@
 //! The result in plain sentences: what anyone can read first.
 
 use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState};
+use crate::check::{CheckReport, Severity};
 use crate::stats::Estimate;
 
 /// Growth below this share counts as none when the end of scaling is named.
@@ -34,14 +35,21 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
             ));
         }
     }
-    if sentences.is_empty() {
-        sentences.push(match analysis.run.state {
-            RunState::Running => "Nothing is measured yet.".to_owned(),
-            _ if analysis.plan.points.is_empty() => {
-                "No load was put on the server; this is what could be seen.".to_owned()
-            }
-            _ => "Nothing was measured.".to_owned(),
-        });
+    let nothing_measured = sentences.is_empty();
+    if let Some(check) = &analysis.check {
+        sentences.extend(audit(check));
+    }
+    if nothing_measured {
+        sentences.insert(
+            0,
+            match analysis.run.state {
+                RunState::Running => "Nothing is measured yet.".to_owned(),
+                _ if analysis.plan.points.is_empty() => {
+                    "No load was put on the server; this is what could be seen.".to_owned()
+                }
+                _ => "Nothing was measured.".to_owned(),
+            },
+        );
     }
     sentences
 }
@@ -63,6 +71,21 @@ pub fn write_second(analysis: &Analysis) -> Vec<String> {
         ))
     });
     peaks.collect()
+}
+
+/// What holds the server back most, by the audit.
+fn audit(check: &CheckReport) -> Option<String> {
+    let mut grave = check
+        .findings()
+        .filter(|finding| finding.severity >= Some(Severity::Medium));
+    let first = grave.next()?;
+    Some(match grave.count() {
+        0 => format!("What holds it back, by the audit: {}", first.saw),
+        more => format!(
+            "What holds it back, by the audit, before {more} more: {}",
+            first.saw
+        ),
+    })
 }
 
 fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis) -> Vec<String> {

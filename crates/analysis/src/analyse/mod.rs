@@ -12,7 +12,7 @@ use pgassay_inspect::{Binary, ProcessFacts};
 use crate::analysis::{
     Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ScatteredAnalysis, ServerSummary,
 };
-use crate::check::{self, CheckReport, Place};
+use crate::check::{self, CheckReport};
 use crate::diagnose;
 use crate::host::{self, HostSummary};
 use crate::observed;
@@ -118,13 +118,8 @@ fn verdict(binary: &Binary, run: &RecordedRun, host: &HostSummary) -> Verdict {
 /// The audit, of the facts that a run wrote down for it.
 fn audit(run: &RecordedRun) -> Option<CheckReport> {
     let mut facts = run.check.clone()?;
-    // The host and the binary are facts of the run itself, written once.
-    if facts.host.is_empty() && matches!(facts.place, Place::Here(_)) {
-        facts.host = run.host.clone();
-    }
-    if facts.binary.is_none() {
-        facts.binary = run.binaries.get(&0).cloned();
-    }
+    // The binary is a fact of the run itself, written once.
+    facts.binary = facts.binary.or_else(|| run.binaries.get(&0).cloned());
     Some(check::check(&facts))
 }
 

@@ -18,7 +18,7 @@ use pgassay_analysis::{Analysis, Plan, analyse, samples};
 use super::alone::{self, Company};
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
-use super::{inside, inspect_server, report, second};
+use super::{check, inside, inspect_server, report, second};
 use crate::bench::arena::{LiveArena, LiveArm};
 use crate::bench::{self, Ended, Journal};
 use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
@@ -158,6 +158,10 @@ pub fn measure(
     }
     let data_dir = subject.data_dir();
     writer.write_fact("host", &host::facts(data_dir.as_deref()))?;
+    if request.command == "assay" {
+        // Before the counters of the load are read, since it asks the server, too.
+        writer.write_fact("check", &check::gather::beside_a_run(&mut subject))?;
+    }
     writer.write_fact("server-0", &subject.facts()?)?;
     writer.write_fact("storage-0", &subject.scene.storage)?;
     let inspected = inspect_server::inspect(&subject);

@@ -137,9 +137,11 @@ impl Page {
         let mut lines = wrapped(vec![vec![String::from(" "), saw]], width);
         for step in &finding.steps {
             let text = self.leaf(&step.text);
+            let fits = text.chars().count() + 5 <= self.style.width;
             match step.command {
-                // Whole, so that it can be copied.
-                true => lines.push(format!("     {text}")),
+                // Whole where there is room, so that it can be copied.
+                true if fits => lines.push(format!("     {text}")),
+                true => lines.extend(wrapped(vec![vec!["   ".to_owned(), text]], width)),
                 false => lines.extend(wrapped(vec![vec!["  -".to_owned(), text]], width)),
             }
         }

@@ -8,13 +8,14 @@ use pgassay_analysis::analysis::{
     ArmAnalysis, CommitCheck, LatencyEstimates, PointAnalysis, RunInfo, RunState, SCHEMA,
     ServerSummary, TrialAnalysis,
 };
+use pgassay_analysis::check::{self, Facts, Place};
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::plan::{Arm, Plan, Point, WorkloadPlan};
 use pgassay_analysis::primitives::{
     Company, Compiled, PrimitiveTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen, analyse,
     headline as headline_of_primitives,
 };
-use pgassay_analysis::record::Origin;
+use pgassay_analysis::record::{Origin, Reading};
 use pgassay_analysis::server::Setting;
 use pgassay_analysis::stats::{Estimate, summarize_positive};
 use pgassay_analysis::warning::Warning;
@@ -117,6 +118,28 @@ pub fn primitives() -> Analysis {
     analysis.primitives = analyse(&plan, &trials, &analysis.host);
     analysis.headline = headline_of_primitives(&analysis.primitives);
     analysis.primitives_compiled = Some(plan.compiled);
+    analysis
+}
+
+/// An interrupted assay with an audit: two findings of weight, one of none, and
+/// rules of the other outcomes.
+pub fn checked() -> Analysis {
+    let mut facts = Facts::empty("host=/run/postgresql");
+    facts.place = Place::Here("its process 1 is seen here".into());
+    facts.collected = "2026-11-21T03:00:00.000Z".into();
+    facts.pgassay_version = "0.1.0".into();
+    let rows = serde_json::json!([
+        {"name": "fsync", "setting": "off"},
+        {"name": "autovacuum", "setting": "off"},
+        {"name": "synchronous_commit", "setting": "off"},
+        {"name": "full_page_writes", "setting": "on"},
+        {"name": "server_version_num", "setting": "150020"},
+    ]);
+    facts
+        .server
+        .insert("settings".into(), Reading::Text(rows.to_string()));
+    let mut analysis = interrupted();
+    analysis.check = Some(check::check(&facts));
     analysis
 }
 

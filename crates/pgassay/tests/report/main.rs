@@ -51,7 +51,7 @@ fn plain(width: usize) -> TextStyle {
     }
 }
 
-fn all() -> [(&'static str, Analysis); 9] {
+fn all() -> [(&'static str, Analysis); 10] {
     [
         ("complete", fixture::complete()),
         ("interrupted", fixture::interrupted()),
@@ -62,6 +62,7 @@ fn all() -> [(&'static str, Analysis); 9] {
         ("absurd", fixture::absurd()),
         ("primitives", fixture::primitives()),
         ("second", fixture::second()),
+        ("checked", fixture::checked()),
     ]
 }
 

@@ -61,6 +61,14 @@ pub fn of(subject: &mut Subject) -> Facts {
     facts
 }
 
+/// The same for a run directory, which has the executable's account already.
+pub fn beside_a_run(subject: &mut Subject) -> Facts {
+    Facts {
+        binary: None,
+        ..of(subject)
+    }
+}
+
 fn begun(target: &str) -> Facts {
     Facts {
         schema: FACTS_SCHEMA.to_owned(),

@@ -1,13 +1,38 @@
 //! What holds the server back, and what to do about it.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::check::{CheckReport, RuleResult, StepKind};
+use pgassay_analysis::check::{CheckReport, RuleResult, Severity, StepKind};
 
-use crate::report::document::{Block, Depth, FindingBlock, Notes, Section, Step};
+use crate::report::document::{Block, Depth, Fact, FindingBlock, Notes, Section, Step};
 
-/// The findings of an assay's check.
+/// The findings of an assay's check: those of weight whole, the others in a line each.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
-    section_of(analysis.check.as_ref()?)
+    let check = analysis.check.as_ref()?;
+    let mut section = section_of(check)?;
+    let light: Vec<Fact> = check
+        .findings()
+        .filter(|f| f.severity < Some(Severity::Medium))
+        .map(|f| {
+            let severity = f.severity.map_or("", |s| s.name());
+            Fact::new(&f.id, &f.saw).remark(severity)
+        })
+        .collect();
+    let heavy = check.findings().count() - light.len();
+    section.blocks.truncate(heavy);
+    if heavy == 0 {
+        let text = "The audit found nothing of weight.";
+        section.blocks.push(Block::Text(text.to_owned()));
+    }
+    if !light.is_empty() {
+        section.blocks.push(Block::Facts(light));
+    }
+    let counts = &check.counts;
+    section.blocks.push(Block::Text(format!(
+        "{} rules passed, {} did not apply, {} could not be seen; pgassay check has them all, \
+         and pgassay check --explain says why each matters.",
+        counts.passed, counts.not_applicable, counts.could_not_see
+    )));
+    Some(section)
 }
 
 /// The findings, the gravest first; nothing where there is none.

@@ -35,6 +35,7 @@ type Make = fn(&Analysis, &mut Notes) -> Option<Section>;
 
 /// All sections in the order of the report.
 const SECTIONS: &[Make] = &[
+    summary::section,
     findings::section,
     results::section,
     results::second,
@@ -42,7 +43,6 @@ const SECTIONS: &[Make] = &[
     pgio::section,
     scattered::section,
     primitives::steadiness,
-    summary::section,
     latency::section,
     cpu::section,
     reads::section,

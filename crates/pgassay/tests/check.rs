@@ -1,0 +1,223 @@
+//! `pgassay check` and `pgassay collect` against a real server and against files.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use pgassay::{Exit, Stop, Terminal};
+use serde_json::Value;
+
+/// A directory that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("pgassay-test-check-{name}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Page {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Exit code, results, complaints.
+fn pgassay(words: &[&str]) -> (Exit, String, String) {
+    let (out, err) = (Page::default(), Page::default());
+    let mut terminal = Terminal::plain(Box::new(out.clone()), Box::new(err.clone()), 100);
+    let line = ["pgassay"].iter().chain(words).map(Into::into);
+    let exit = pgassay::run(line, &mut terminal, &Stop::new());
+    (exit, out.text(), err.text())
+}
+
+fn complaints(schema: &str, document: &Value) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/schema")
+        .join(schema);
+    let mut schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    jsonschema::meta::validate(&schema).expect("it is a JSON Schema 2020-12");
+    strict(&mut schema);
+    let validator = jsonschema::validator_for(&schema).expect("the schema compiles");
+    validator
+        .iter_errors(document)
+        .map(|e| format!("{}: {e}", e.instance_path()))
+        .collect()
+}
+
+/// Refuses keys that the schema does not describe.
+fn strict(schema: &mut Value) {
+    if let Value::Object(object) = schema {
+        let open = object.contains_key("$comment");
+        if !open && object.get("properties").is_some_and(Value::is_object) {
+            object.insert("additionalProperties".to_owned(), Value::Bool(false));
+        }
+        object.values_mut().for_each(strict);
+    } else if let Value::Array(array) = schema {
+        array.iter_mut().for_each(strict);
+    }
+}
+
+/// What a rule said in a document.
+fn outcome<'v>(document: &'v Value, rule: &str) -> &'v str {
+    let results = document["results"].as_array().unwrap();
+    let found = results.iter().find(|r| r["id"] == rule);
+    found.unwrap_or_else(|| panic!("{rule} is missing"))["outcome"]
+        .as_str()
+        .unwrap()
+}
+
+/// A server set badly on purpose, collected, and checked from the file alone.
+#[test]
+fn a_badly_set_server_is_seen_through_its_file() {
+    let scratch = Scratch::new("real");
+    let file = scratch.file("facts.json");
+    let settings = [
+        "fsync=off",
+        "jit_above_cost=0",
+        "log_min_duration_statement=0",
+        "max_connections=600",
+        "shared_buffers=64MB",
+        "primary_conninfo=host=nowhere password=hunter2",
+    ];
+    let mut line = vec!["collect", "--output", &file];
+    for setting in &settings {
+        line.extend(["--set", setting]);
+    }
+    let (exit, out, err) = pgassay(&line);
+    assert_eq!(exit, Exit::Done, "{err}");
+    assert_eq!(out, "");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(!text.contains("hunter2"), "a secret is in the file");
+    let facts: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(complaints("facts-1.json", &facts), Vec::<String>::new());
+
+    let (exit, out, err) = pgassay(&["check", &file, "--json"]);
+    assert_eq!(exit, Exit::Done, "{err}");
+    let document: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(complaints("check-1.json", &document), Vec::<String>::new());
+    for rule in [
+        "fsync-off",
+        "jit-small-queries",
+        "statement-logging",
+        "max-connections-unused",
+    ] {
+        assert_eq!(outcome(&document, rule), "finding", "{rule}");
+    }
+    for rule in [
+        "assertions",
+        "full-page-writes-off",
+        "version-snapshots",
+        "executable-replaced",
+    ] {
+        assert_eq!(outcome(&document, rule), "passed", "{rule}");
+    }
+    // The gravest comes first.
+    assert_eq!(document["results"][0]["severity"], "high");
+
+    let (exit, out, _) = pgassay(&["check", &file, "--fail-on", "high"]);
+    assert_eq!(exit, Exit::Found);
+    assert!(out.contains("fsync is off"), "{out}");
+    assert!(out.contains("ALTER SYSTEM SET fsync = on"), "{out}");
+    let (exit, out, _) = pgassay(&["check", &file, "--fail-on", "info", "--only", "assertions"]);
+    assert_eq!(exit, Exit::Done, "only what is asked for counts: {out}");
+
+    let html = scratch.file("check.html");
+    let (exit, _, err) = pgassay(&["check", &file, "--html", &html]);
+    assert_eq!(exit, Exit::Done, "{err}");
+    let page = fs::read_to_string(&html).unwrap();
+    assert!(page.contains("fsync is off") && !page.contains("<script"));
+
+    // A directory of files is checked file by file.
+    fs::copy(&file, scratch.file("other.json")).unwrap();
+    fs::write(scratch.file("unrelated.json"), "{}").unwrap();
+    let (exit, out, err) = pgassay(&["check", scratch.0.to_str().unwrap(), "--json"]);
+    assert_eq!(exit, Exit::Done, "{err}");
+    assert_eq!(out.lines().count(), 2, "one document a line");
+}
+
+/// Two databases' worth of questions, by a role that may see little.
+#[test]
+fn the_host_alone_is_checked_without_a_server() {
+    let (exit, out, err) = pgassay(&["check", "--host", "--json"]);
+    assert_eq!(exit, Exit::Done, "{err}");
+    let document: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(complaints("check-1.json", &document), Vec::<String>::new());
+    assert_eq!(document["place"]["server"], "no_server");
+    assert_eq!(outcome(&document, "assertions"), "could-not-see");
+    assert_ne!(
+        outcome(&document, "transparent-huge-pages"),
+        "could-not-see"
+    );
+    let (_, out, _) = pgassay(&["check", "--host", "--all"]);
+    assert!(out.starts_with("Check of this host"), "{out}");
+    assert!(out.contains("What could not be seen"), "{out}");
+}
+
+#[test]
+fn rules_are_listed_and_explained() {
+    let (exit, list, _) = pgassay(&["check", "--list"]);
+    assert_eq!(exit, Exit::Done);
+    for rule in pgassay_analysis::check::RULES {
+        assert!(list.contains(rule.id), "{}", rule.id);
+        let (exit, page, _) = pgassay(&["check", "--explain", rule.id]);
+        assert_eq!(exit, Exit::Done);
+        assert!(page.contains(rule.why) && page.contains(rule.sources[0]));
+    }
+    let (exit, _, err) = pgassay(&["check", "--explain", "huge-pags"]);
+    assert_eq!(exit, Exit::Usage);
+    assert!(err.contains("--list"), "{err}");
+    let (exit, _, _) = pgassay(&["check", "--host", "--only", "nonsense"]);
+    assert_eq!(exit, Exit::Usage);
+}
+
+#[test]
+fn files_that_are_no_facts_are_named() {
+    let scratch = Scratch::new("bad");
+    let cases: &[(&str, &[u8], &str)] = &[
+        ("empty.json", b"", "is no file of collected facts"),
+        ("elf.json", b"\x7fELF\x02\x01", "is no file of collected facts"),
+        ("array.json", b"[1,2]", "is no file of collected facts"),
+        (
+            "future.json",
+            br#"{"schema":"pgassay/facts/9","pgassay_version":"","collected":"","target":"","place":{"server":"no_server"}}"#,
+            "pgassay/facts/9",
+        ),
+    ];
+    for (name, bytes, says) in cases {
+        let path = scratch.file(name);
+        fs::write(&path, bytes).unwrap();
+        let (exit, out, err) = pgassay(&["check", &path]);
+        assert_eq!(exit, Exit::Usage, "{name}: {out}{err}");
+        assert!(err.contains(says) && err.contains(name), "{name}: {err}");
+    }
+    let (exit, _, err) = pgassay(&["check", "no-such-target"]);
+    assert_eq!(exit, Exit::Usage, "{err}");
+}
