@@ -73,6 +73,14 @@ pub fn share(value: f64) -> String {
     format!("{} %", short(value * 100.0))
 }
 
+/// A measured share as a whole percentage: its spread leaves no decimals standing.
+pub fn percent_of_one(value: f64) -> String {
+    if !value.is_finite() {
+        return NONE.to_owned();
+    }
+    format!("{:.0} %", value * 100.0)
+}
+
 /// A size in the largest binary unit that keeps it at or above 1.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

@@ -66,7 +66,7 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
                 Cell::plain(&title).marked(notes.marks(&point.warnings, &at)),
                 Cell::plain(number::count(u64::from(point.sessions))),
                 notes.estimate(&point.operations_per_second, &format!("rate of {at}")),
-                Cell::plain(number::share(point.share_of_ideal)),
+                Cell::plain(number::percent_of_one(point.share_of_ideal)),
                 notes.estimate(&point.server_cpu_ns_per_operation, &format!("CPU of {at}")),
                 notes.maybe(point.fairness.as_ref(), &format!("fairness of {at}")),
                 notes.maybe(
