@@ -106,7 +106,7 @@ impl Worker<'_> {
     /// Connects for one transaction; the thread waits for it, as pgbench's does.
     fn reconnect(&mut self, i: usize) -> bool {
         let before = self.shared.now();
-        let outcome = client::connect(&self.shared.conninfo).and_then(|connection| {
+        let outcome = client::connect(&self.shared.connector).and_then(|connection| {
             self.clients[i]
                 .attach(connection)
                 .map_err(|error| error.to_string())

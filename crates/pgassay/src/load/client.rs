@@ -4,7 +4,7 @@ use std::io;
 
 use super::wire::{Failure, TxStatus, Wire};
 use super::worker::Shared;
-use crate::pg::{Conninfo, RawConnection, Transport};
+use crate::pg::{Connector, RawConnection, Transport};
 use crate::script::{Random, Value, Var};
 
 /// What a client does at the moment.
@@ -166,8 +166,8 @@ impl Drop for Client {
 }
 
 /// Connects, and takes the connection out of its session.
-pub(super) fn connect(conninfo: &Conninfo) -> Result<RawConnection, String> {
-    let session = crate::pg::connect(conninfo).map_err(|error| error.to_string())?;
+pub(super) fn connect(connector: &Connector) -> Result<RawConnection, String> {
+    let session = connector.connect().map_err(|error| error.to_string())?;
     session.into_transport().map_err(|error| error.to_string())
 }
 

@@ -16,8 +16,8 @@ use super::options::{Edge, Length, Options, Progress, SliceSpec};
 use super::result::SliceResult;
 use super::schedule::{Schedule, Starts};
 use super::tally;
-use super::worker::{Assignment, Control, Shared, Statement, Worker};
-use crate::pg::{ConnectError, Conninfo};
+use super::worker::{Assignment, Control, Shared, Statement, Worker, monotonic};
+use crate::pg::{ConnectError, Connector, Conninfo};
 use crate::script::{Command, Program, Random};
 
 /// How many connections are opened at once.
@@ -90,11 +90,11 @@ impl Engine {
         }
         let names = name_statements(&program, options.protocol);
         let shared = Shared {
-            conninfo,
+            connector: Connector::new(&conninfo),
             program,
             names,
             options,
-            epoch: Instant::now(),
+            epoch: monotonic(),
         };
         Engine {
             shared,
@@ -153,7 +153,7 @@ impl Engine {
                     break;
                 }
                 let begin = Instant::now();
-                let client = connect_one(&shared.conninfo);
+                let client = connect_one(&shared.connector);
                 let failed = client.is_err();
                 if let Ok(mut made) = made.lock() {
                     made.push(client.map(|client| (client, begin.elapsed())));
@@ -450,9 +450,10 @@ enum Refused {
     Broken(String),
 }
 
-fn connect_one(conninfo: &Conninfo) -> Result<Client, Refused> {
-    let session =
-        crate::pg::connect(conninfo).map_err(|error| Refused::Connect(Box::new(error)))?;
+fn connect_one(connector: &Connector) -> Result<Client, Refused> {
+    let session = connector
+        .connect()
+        .map_err(|error| Refused::Connect(Box::new(error)))?;
     let connection = session
         .into_transport()
         .map_err(|error| Refused::Broken(error.to_string()))?;

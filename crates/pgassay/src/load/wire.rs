@@ -161,6 +161,9 @@ impl Wire {
     pub fn feed(&mut self, input: &[u8]) -> Result<Fed, WireError> {
         let mut at = 0;
         loop {
+            if !self.in_body && self.header_length == 0 {
+                at += self.skip(&input[at..]);
+            }
             if self.in_body {
                 let take = self.remaining.min(input.len() - at);
                 let chunk = &input[at..at + take];
@@ -209,6 +212,27 @@ impl Wire {
                 self.begin(self.header)?;
             }
         }
+    }
+
+    /// How many bytes at the beginning are whole messages that nobody wants: nearly all there is in
+    /// an answer. What is odd about a message is left for `begin` to find out.
+    fn skip(&self, input: &[u8]) -> usize {
+        let mut at = 0;
+        if self.capturing || self.expected == 0 {
+            return at;
+        }
+        while let Some([kind, length @ ..]) = input[at..].first_chunk::<HEADER>() {
+            // ParseComplete, BindComplete, RowDescription, DataRow, CommandComplete
+            if !matches!(kind, b'1' | b'2' | b'T' | b'D' | b'C') {
+                break;
+            }
+            let length = u32::from_be_bytes(*length) as usize;
+            if !(4..=SHORT_LIMIT).contains(&length) || length >= input.len() - at {
+                break;
+            }
+            at += 1 + length;
+        }
+        at
     }
 
     /// What the exchange that has just ended came to.

@@ -11,14 +11,15 @@ use std::collections::BinaryHeap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime,
+    timerfd_create, timerfd_settime,
 };
 
 use super::client::{Client, Phase, Wait};
@@ -29,7 +30,7 @@ use super::result::{CONNECTION, Calls, SliceResult};
 use super::schedule::Starts;
 use super::tally::{Ended, Tally};
 use super::wire::TxStatus;
-use crate::pg::Conninfo;
+use crate::pg::Connector;
 use crate::script::{Program, Random, Value};
 
 /// How long a thread may sleep without looking at the stop flag.
@@ -46,12 +47,14 @@ const TIMER: u64 = u64::MAX;
 
 /// What the threads of an engine share.
 pub(super) struct Shared {
-    pub conninfo: Conninfo,
+    /// Makes connections; it reads certificates once.
+    pub connector: Connector,
     pub program: Program,
     /// Names of the prepared statements, by script and command; empty for other commands.
     pub names: Vec<Vec<Statement>>,
     pub options: Options,
-    pub epoch: Instant,
+    /// Where the engine's clock begins, on the system's monotonic clock.
+    pub epoch: u64,
 }
 
 /// A statement's name in the server, its place among a client's prepared statements, and the
@@ -66,8 +69,15 @@ pub(super) struct Statement {
 impl Shared {
     /// Nanoseconds on the engine's clock.
     pub fn now(&self) -> u64 {
-        self.epoch.elapsed().as_nanos() as u64
+        monotonic() - self.epoch
     }
+}
+
+/// The system's monotonic clock in nanoseconds: it is read once a transaction, and `Instant` would
+/// go by way of seconds and 128 bits.
+pub(super) fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// What the coordinating thread tells the others during a slice. Times are on the engine's clock.

@@ -188,6 +188,18 @@ impl Scope<'_> {
 
 fn call(func: Func, first: usize, scope: &mut Scope<'_>) -> Result<Value, EvalError> {
     let args = &scope.stack[first..];
+    // What most scripts do most.
+    if let [Value::Int(left), Value::Int(right)] = *args {
+        match func {
+            Func::Mul => {
+                if let Some(product) = left.checked_mul(right) {
+                    return Ok(Value::Int(product));
+                }
+            }
+            Func::Random => return draw(func, left, right, Value::Null, scope.random),
+            _ => {}
+        }
+    }
     if args.contains(&Value::Null) && !matches!(func, Func::Is | Func::Debug) {
         return Ok(Value::Null);
     }
