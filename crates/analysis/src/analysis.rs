@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::CheckReport;
 use crate::diagnose::Diagnosis;
 use crate::host::HostSummary;
+use crate::latency::LatencyDetail;
 use crate::observed::ArmObserved;
 use crate::pgio::PgioAnalysis;
 use crate::plan::{Plan, Point};
@@ -234,6 +235,12 @@ pub struct PointAnalysis {
     pub buffer_reads_per_transaction: Option<Estimate>,
     /// Failed transactions of all counted trials by SQLSTATE.
     pub failures: Vec<(String, u64)>,
+    /// Transactions a second beyond which this client does not come, where it was measured alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_tps: Option<f64>,
+    /// Latency in all detail: far percentiles, scripts and statements, over time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<LatencyDetail>,
     /// Every trial, in the order in which they ran.
     pub trials: Vec<TrialAnalysis>,
     /// What qualifies this point.

@@ -16,6 +16,7 @@ pub mod diagnose;
 pub mod fit;
 pub mod history;
 pub mod host;
+pub mod latency;
 pub mod observed;
 pub mod pgio;
 pub mod plan;

@@ -96,6 +96,12 @@ pub struct TrialRecord {
     /// Transactions completed in each of equal intervals of the window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<u64>,
+    /// Length of those intervals, in nanoseconds; 0 in runs of before they had one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub interval_ns: u64,
+    /// The latency of each interval, histograms like `latency`; empty where nothing ended in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interval_latency: Vec<String>,
     /// CPU time of the load threads in user mode, nanoseconds.
     pub client_user_ns: u64,
     /// CPU time of the load threads in the kernel, nanoseconds.
@@ -210,6 +216,35 @@ pub enum Origin {
     Running,
 }
 
+/// `facts/ceiling.json`: what this client did against a peer that answers at once.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// By client count of the plan.
+    pub points: Vec<CeilingPoint>,
+}
+
+/// The client alone at one client count.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CeilingPoint {
+    /// Connections.
+    pub clients: u32,
+    /// Load threads.
+    pub threads: u32,
+    /// Transactions a second, the most of a few short slices.
+    pub throughput_tps: f64,
+    /// CPU time of the load threads for each transaction, microseconds, the least of them.
+    pub client_cpu_us_per_transaction: f64,
+}
+
+impl CeilingPoint {
+    /// Transactions a second beyond which this client does not come: what it did, or what its
+    /// threads would do if they never had to wait, where the peer was what held them back.
+    pub fn most_tps(&self) -> f64 {
+        let busy = f64::from(self.threads) * 1e6 / self.client_cpu_us_per_transaction.max(1e-3);
+        busy.max(self.throughput_tps)
+    }
+}
+
 /// One line of `events.jsonl`: something that happened beside the trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -306,6 +341,8 @@ pub struct RecordedRun {
     pub comparison: Option<ComparisonPlan>,
     /// `facts/arm-N.json` by arm, likewise.
     pub arm_facts: BTreeMap<u32, ArmFacts>,
+    /// `facts/ceiling.json`, where the client was measured alone.
+    pub ceiling: Option<Ceiling>,
     /// `facts/primitives.json`, where primitives inside the server were measured.
     pub primitives_plan: Option<PrimitivesPlan>,
     /// All whole lines of `primitives.jsonl`.

@@ -4,6 +4,8 @@ mod headline;
 mod points;
 mod reads;
 
+pub(crate) use points::decode;
+
 use std::collections::BTreeMap;
 
 use pgassay_inspect::cpu::{self, Features, Verdict};

@@ -8,9 +8,10 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 
 use crate::analysis::{LatencyEstimates, PointAnalysis, TrialAnalysis};
+use crate::latency;
 use crate::observed::Observed;
-use crate::plan::Point;
-use crate::record::{RecordedRun, TrialRecord};
+use crate::plan::{Dials, Point};
+use crate::record::{Ceiling, CeilingPoint, RecordedRun, TrialRecord};
 use crate::samples;
 use crate::stats::estimate::{summarize, summarize_positive};
 use crate::stats::{Caveat, Estimate};
@@ -18,6 +19,9 @@ use crate::warning::Warning;
 
 /// CPUs' worth of others' work, as a share of all CPUs, that bends the figures.
 const OTHERS: f64 = 0.1;
+
+/// The share of the client's own ceiling from which on a figure is bent by it.
+const NEAR_CEILING: f64 = 0.7;
 
 /// A load thread busier than this leaves no doubt that the client bends the curve.
 const BUSY_THREAD: f64 = 0.9;
@@ -34,7 +38,13 @@ pub fn analyse(run: &RecordedRun, arm: u32, skipped: &BTreeMap<u32, String>) -> 
                 .filter(|t| t.cut_short.is_none() && t.window_ns > 0)
                 .filter_map(Trial::read)
                 .collect();
-            analyse_point(*point, &trials, run.header.plan.trials, skipped.get(&index))
+            let mut analysis =
+                analyse_point(*point, &trials, run.header.plan.trials, skipped.get(&index))?;
+            let records: Vec<&TrialRecord> = trials.iter().map(|t| t.record).collect();
+            analysis.detail = latency::analyse(&records, &run.header.plan.workload);
+            note_ceiling(&mut analysis, run.ceiling.as_ref());
+            note_schedule(&mut analysis, &run.header.plan.workload.dials);
+            Some(analysis)
         })
         .collect();
     points.sort_by_key(|p| p.point.clients);
@@ -135,7 +145,7 @@ fn analyse_point(
         Some(estimate)
     };
     let user_cpus = |t: &Trial| t.record.client_user_ns as f64 / 1e9 / t.seconds;
-    let latency = latency(trials, &over)?;
+    let latency = estimates(trials, &over)?;
     let mut failures: BTreeMap<String, u64> = BTreeMap::new();
     for (state, count) in trials.iter().flat_map(|t| &t.record.failures) {
         *failures.entry(state.clone()).or_default() += count;
@@ -158,12 +168,70 @@ fn analyse_point(
         buffer_hits_per_transaction: counted("blks_hit"),
         buffer_reads_per_transaction: counted("blks_read"),
         failures: failures.into_iter().collect(),
+        ceiling_tps: None,
+        detail: None,
         warnings: warnings(trials, planned, skipped),
         trials: trials.iter().map(reduce).collect(),
     })
 }
 
-fn latency(
+/// Compares a point with what the client can do at most.
+fn note_ceiling(point: &mut PointAnalysis, ceiling: Option<&Ceiling>) {
+    let found = ceiling
+        .into_iter()
+        .flat_map(|c| &c.points)
+        .find(|c| c.clients == point.point.clients);
+    let Some(most) = found.map(CeilingPoint::most_tps) else {
+        return;
+    };
+    point.ceiling_tps = Some(most);
+    let share = point.throughput_tps.estimate / most;
+    if share > NEAR_CEILING {
+        point.warnings.push(
+            Warning::new(
+                "near-ceiling",
+                format!(
+                    "this is {:.0} % of what the client itself can do at most ({most:.0} \
+                     transactions a second): the figure says as much about it as about the server",
+                    share * 100.0
+                ),
+            )
+            .with_remedy("give the client more threads with --threads, or CPUs of its own"),
+        );
+    }
+}
+
+/// Says where a rate was not kept, and what was left out for a latency limit.
+fn note_schedule(point: &mut PointAnalysis, dials: &Dials) {
+    let Some(detail) = &point.detail else {
+        return;
+    };
+    let (behind, skipped, late) = (detail.behind, detail.skipped, detail.late);
+    let all = detail.all.count + skipped + behind;
+    if let Some(rate) = dials.rate_tps
+        && behind > all / 100
+    {
+        point.warnings.push(Warning::new(
+            "behind-schedule",
+            format!(
+                "the rate of {rate} a second was not kept: {behind} transactions that were due had \
+                 not begun"
+            ),
+        ));
+    }
+    if let Some(limit) = dials.latency_limit_ms
+        && skipped + late > 0
+    {
+        point.warnings.push(Warning::new(
+            "latency-limit",
+            format!(
+                "{skipped} starts were left out and {late} transactions took longer than {limit} ms"
+            ),
+        ));
+    }
+}
+
+fn estimates(
     trials: &[Trial],
     over: &dyn Fn(Figure) -> Option<Estimate>,
 ) -> Option<LatencyEstimates> {

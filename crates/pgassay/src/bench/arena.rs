@@ -43,29 +43,7 @@ impl LiveArm {
         stop: &Stop,
     ) -> anyhow::Result<Self> {
         let program = workload::program(&plan.workload)?;
-        let threads = plan
-            .points
-            .iter()
-            .map(|point| point.threads)
-            .max()
-            .unwrap_or(1);
-        let dials = &plan.workload.dials;
-        let options = Options {
-            protocol: protocol(&plan.workload.protocol)?,
-            threads: Some(threads as usize),
-            variables: vec![(
-                "scale".to_owned(),
-                Value::Int(i64::from(plan.workload.scale)),
-            )],
-            texts: dials.define.clone(),
-            max_tries: dials.max_tries.unwrap_or(1),
-            latency_limit: dials.latency_limit_ms.map(milliseconds),
-            reconnect: dials.reconnect,
-            per_statement: dials.per_statement,
-            drain: Duration::from_secs(5),
-            stop: Arc::clone(stop.flag()),
-            ..Options::default()
-        };
+        let options = engine_options(plan, stop)?;
         let mut conninfo = conninfo.with_application_name("pgassay load");
         let path = format!("-c search_path={}", pgbench_tables::SCHEMA);
         conninfo.options = Some(match conninfo.options.take() {
@@ -146,6 +124,48 @@ impl LiveArm {
     }
 }
 
+/// How the plan's clients behave.
+pub(super) fn engine_options(plan: &Plan, stop: &Stop) -> anyhow::Result<Options> {
+    let dials = &plan.workload.dials;
+    let threads = plan.points.iter().map(|point| point.threads).max();
+    Ok(Options {
+        protocol: protocol(&plan.workload.protocol)?,
+        threads: Some(threads.unwrap_or(1) as usize),
+        variables: vec![(
+            "scale".to_owned(),
+            Value::Int(i64::from(plan.workload.scale)),
+        )],
+        texts: dials.define.clone(),
+        max_tries: dials.max_tries.unwrap_or(1),
+        latency_limit: dials.latency_limit_ms.map(milliseconds),
+        reconnect: dials.reconnect,
+        per_statement: dials.per_statement,
+        drain: Duration::from_secs(5),
+        cpus: dials.client_cpus.clone(),
+        stop: Arc::clone(stop.flag()),
+        ..Options::default()
+    })
+}
+
+/// A slice of the plan, the `index`-th of its schedule.
+pub(super) fn slice_spec(plan: &Plan, index: u32) -> SliceSpec {
+    SliceSpec {
+        warmup: Duration::from_millis(plan.warmup_ms),
+        length: Length::Time(Duration::from_millis(plan.window_ms)),
+        // Every slice draws other keys, the same ones when it is repeated.
+        seed: plan.seed.wrapping_add(u64::from(index) << 32),
+        schedule: match plan.workload.dials.rate_tps {
+            None => Schedule::Closed,
+            Some(per_second) => Schedule::Paced {
+                per_second,
+                gaps: Gaps::Exponential,
+            },
+        },
+        interval: Some(interval(plan.window_ms)),
+        tick: None,
+    }
+}
+
 /// The servers of a plan, in the order of its arms.
 pub struct LiveArena {
     /// One entry an arm.
@@ -187,21 +207,7 @@ impl Arena for LiveArena {
         }
         resized.map_err(no_connection)?;
         let settled = arm.settle(&plan.workload.settle)?;
-        let spec = SliceSpec {
-            warmup: Duration::from_millis(plan.warmup_ms),
-            length: Length::Time(Duration::from_millis(plan.window_ms)),
-            // Every slice draws other keys, the same ones when it is repeated.
-            seed: plan.seed.wrapping_add(u64::from(slice.index) << 32),
-            schedule: match plan.workload.dials.rate_tps {
-                None => Schedule::Closed,
-                Some(per_second) => Schedule::Paced {
-                    per_second,
-                    gaps: Gaps::Exponential,
-                },
-            },
-            interval: Some(Duration::from_millis(100)),
-            tick: None,
-        };
+        let spec = slice_spec(plan, slice.index);
         let started = jiff::Timestamp::now();
         let mut before = None;
         let mut after = None;
@@ -229,6 +235,7 @@ impl Arena for LiveArena {
             slice,
             started: format!("{started:.3}"),
             samples,
+            interval_ns: interval(plan.window_ms).as_nanos() as u64,
             observed,
             settled_ms: settled.map(|took| took.as_secs_f64() * 1000.0),
             ..record(slice, &result)
@@ -259,6 +266,15 @@ fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
             .intervals
             .iter()
             .map(|interval| interval.transactions)
+            .collect(),
+        interval_ns: 0,
+        interval_latency: result
+            .intervals
+            .iter()
+            .map(|interval| match interval.latency() {
+                latency if latency.count() > 0 => latency.to_base64(),
+                _ => String::new(),
+            })
             .collect(),
         client_user_ns: result.client_user_ns(),
         client_system_ns: result.client_system_ns(),
@@ -299,6 +315,11 @@ fn script_records(result: &SliceResult) -> Vec<ScriptRecord> {
                 .collect(),
         })
         .collect()
+}
+
+/// Tenths of a second, and no more than a hundred intervals in a window.
+fn interval(window_ms: u64) -> Duration {
+    Duration::from_millis((window_ms / 100).max(100))
 }
 
 fn milliseconds(ms: f64) -> Duration {

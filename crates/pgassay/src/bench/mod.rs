@@ -5,6 +5,7 @@
 //! tests' has a clock of its own, so that the whole pipeline runs without time.
 
 pub mod arena;
+pub mod ceiling;
 pub mod pgio;
 pub mod primitives;
 pub mod scattered_read;

@@ -37,6 +37,75 @@ pub struct LoadArgs {
     /// Connections that are open beside the load and do nothing
     #[arg(long, value_name = "N")]
     pub idle: Option<u32>,
+    /// Keep the load threads on CPUs of their own, and a launched server off them: a list such as
+    /// 0,4-7, or as many of the last CPUs as there are threads
+    #[arg(long, value_name = "CPUS", num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    pub pin: Option<Pin>,
+    /// Measure also how fast this client is against a peer that answers at once, and mark points
+    /// that come near it
+    #[arg(long)]
+    pub ceiling: bool,
+}
+
+/// Which CPUs the load threads get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pin {
+    /// As many of the last ones as there are threads.
+    Auto,
+    /// These.
+    Cpus(Vec<usize>),
+}
+
+impl Pin {
+    /// The CPUs of the client, of those that this process may run on.
+    ///
+    /// # Errors
+    /// Where none are left for the server, or some are not ours.
+    pub fn client_cpus(&self, allowed: &[usize], threads: usize) -> Result<Vec<usize>, Failure> {
+        let chosen = match self {
+            Self::Auto => {
+                let count = threads.clamp(1, allowed.len().saturating_sub(1).max(1));
+                allowed[allowed.len().saturating_sub(count)..].to_vec()
+            }
+            Self::Cpus(cpus) => cpus.clone(),
+        };
+        if let Some(cpu) = chosen.iter().find(|cpu| !allowed.contains(cpu)) {
+            return Err(
+                Failure::usage(format!("--pin: CPU {cpu} is not one we may use"))
+                    .with_remedy(format!("those are: {allowed:?}")),
+            );
+        }
+        if chosen.len() >= allowed.len() {
+            return Err(Failure::usage("--pin leaves no CPU for the server")
+                .with_remedy("it needs at least two CPUs; leave it out"));
+        }
+        Ok(chosen)
+    }
+}
+
+impl std::str::FromStr for Pin {
+    type Err = String;
+
+    /// `auto`, or a list of CPU numbers and ranges.
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let wrong = || format!("`{text}` is no list of CPUs; write 0,4-7");
+        let mut cpus = Vec::new();
+        for part in text.split(',') {
+            let (from, to) = part.split_once('-').unwrap_or((part, part));
+            let from: usize = from.trim().parse().map_err(|_| wrong())?;
+            let to: usize = to.trim().parse().map_err(|_| wrong())?;
+            if from > to || to >= 65_536 {
+                return Err(wrong());
+            }
+            cpus.extend(from..=to);
+        }
+        cpus.sort_unstable();
+        cpus.dedup();
+        Ok(Self::Cpus(cpus))
+    }
 }
 
 /// How statements travel.
@@ -110,7 +179,16 @@ impl LoadArgs {
         for (name, value) in &self.define {
             flag("define", Some(format!("{name}={value}")));
         }
+        match &self.pin {
+            None => {}
+            Some(Pin::Auto) => words.push("--pin".to_owned()),
+            Some(Pin::Cpus(cpus)) => {
+                let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
+                words.push(format!("--pin={}", list.join(",")));
+            }
+        }
         for (asked, name) in [
+            (self.ceiling, "--ceiling"),
             (self.connect, "--connect"),
             (self.per_statement, "--per-statement"),
         ] {
@@ -180,6 +258,8 @@ mod tests {
             "9",
             "--define",
             "a=b=c",
+            "--pin=0,1",
+            "--ceiling",
             "--connect",
             "--per-statement",
         ];
@@ -191,6 +271,21 @@ mod tests {
         assert_eq!(plan.dials.define, [("a".to_owned(), "b=c".to_owned())]);
         assert!(plan.dials.reconnect && plan.dials.per_statement);
         assert_eq!(plan.scripts.len(), 2);
+    }
+
+    #[test]
+    fn client_and_server_share_no_cpu() {
+        let pin = |text: &str| text.parse::<Pin>().unwrap();
+        let cpus = |pin: &Pin, threads| pin.client_cpus(&[0, 1, 2, 5], threads).ok();
+        assert_eq!(cpus(&pin("auto"), 1), Some(vec![5]));
+        assert_eq!(cpus(&pin("auto"), 9), Some(vec![1, 2, 5]));
+        assert_eq!(cpus(&pin("0,1-2"), 1), Some(vec![0, 1, 2]));
+        assert_eq!(cpus(&pin("0-2,5"), 1), None, "nothing is left");
+        assert_eq!(cpus(&pin("7"), 1), None);
+        assert!(pin("auto").client_cpus(&[0], 1).is_err());
+        for wrong in ["", "x", "3-1", "1-", "0-99999999"] {
+            assert!(wrong.parse::<Pin>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

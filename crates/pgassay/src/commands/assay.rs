@@ -54,6 +54,8 @@ pub fn assay(
         second: !quick,
         again: recorded.map_or(Again::New, |(dir, header)| Again::Resume(dir, header)),
         typed: (String::new(), Vec::new()),
+        pin: None,
+        ceiling: false,
         may_only_look: true,
         json: args.json,
     };
@@ -114,6 +116,8 @@ pub fn run(
         second: false,
         again,
         typed: (args.workload.clone(), args.load.words()),
+        pin: args.load.pin.clone(),
+        ceiling: args.load.ceiling,
         may_only_look: false,
         json: args.json,
     };

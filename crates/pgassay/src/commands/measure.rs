@@ -14,6 +14,7 @@ use pgassay_analysis::record::{
 use pgassay_analysis::storage::Storage;
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Analysis, Plan, analyse, samples};
+use pgassay_sys::affinity;
 
 use super::alone::{self, Company};
 use super::progress::{Progress, minutes};
@@ -22,6 +23,7 @@ use super::{check, inside, inspect_server, report, second};
 use crate::bench::arena::{LiveArena, LiveArm};
 use crate::bench::{self, Ended, Journal};
 use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
+use crate::cli::load::Pin;
 use crate::cli::measure::{self, Budget, Machine};
 use crate::cli::observe::Observer;
 use crate::exit::{Exit, Failure};
@@ -55,6 +57,10 @@ pub struct Request<'a> {
     pub again: Again,
     /// The workload as typed and the flags of the load, for the record of how to repeat it.
     pub typed: (String, Vec<String>),
+    /// Whether client and server get CPUs of their own.
+    pub pin: Option<Pin>,
+    /// Whether the client is measured alone as well.
+    pub ceiling: bool,
     /// The primitives inside the server are measured after the load.
     pub primitives: bool,
     /// A server that we launched is loaded a second time, by transactions that write.
@@ -126,7 +132,16 @@ pub fn measure(
         .memory_limit_bytes
         .or(machine.memory_bytes)
         .unwrap_or(1 << 30);
+    let (client_cpus, server_cpus) = pinned(request, cpus)?;
+    // The server inherits where we may run while we start it.
+    let everywhere = affinity::allowed_cpus().unwrap_or_default();
+    if !server_cpus.is_empty() && spec.is_launched() {
+        affinity::pin_current_thread(&server_cpus).context("keeping the server off our CPUs")?;
+    }
     let opened = Subject::open(&spec, request.target, memory, connections, stop);
+    if !server_cpus.is_empty() && spec.is_launched() {
+        affinity::pin_current_thread(&everywhere).context("using all CPUs again")?;
+    }
     progress.clear();
     let mut subject = opened?;
     for leftover in subject.cluster.iter().flat_map(|c| c.leftovers()) {
@@ -149,8 +164,20 @@ pub fn measure(
     }
     let plan = match &request.again {
         Again::Resume(_, header) | Again::Repeat(header) => header.plan.clone(),
-        Again::New => make_plan(request, &mut subject, &machine, most_clients, loads)?,
+        Again::New => {
+            let mut plan = make_plan(request, &mut subject, &machine, most_clients, loads)?;
+            plan.workload.dials.client_cpus = client_cpus;
+            plan
+        }
     };
+    if !plan.workload.dials.client_cpus.is_empty() {
+        let server = match spec.is_launched() {
+            true => format!("the server on {server_cpus:?}"),
+            false => "the server, which runs already, where it is".to_owned(),
+        };
+        let ours = &plan.workload.dials.client_cpus;
+        terminal.announce(&format!("load threads on CPUs {ours:?}, {server}"));
+    }
     let second = second_plan(request, &subject, &plan, loads)?;
     let mut writer = open_run(request, &root, &plan)?;
     if let Some(second) = &second {
@@ -255,6 +282,27 @@ pub fn measure(
         Ended::Complete => Ok(Exit::Done),
         Ended::Interrupted | Ended::ServerDied(_) => Ok(Exit::Partial),
     }
+}
+
+/// The CPUs of the client and of the server, where they are to be kept apart.
+fn pinned(request: &Request, cpus: u32) -> anyhow::Result<(Vec<usize>, Vec<usize>)> {
+    let allowed = affinity::allowed_cpus().context("the CPUs that we may use")?;
+    let client = match (&request.again, &request.pin) {
+        (Again::Resume(_, header) | Again::Repeat(header), _) => {
+            header.plan.workload.dials.client_cpus.clone()
+        }
+        (Again::New, Some(pin)) => {
+            let threads = request.measure.threads.unwrap_or(cpus.div_ceil(4)).max(1);
+            pin.client_cpus(&allowed, threads as usize)?
+        }
+        (Again::New, None) => Vec::new(),
+    };
+    if client.is_empty() {
+        return Ok((client, Vec::new()));
+    }
+    let server = allowed.into_iter().filter(|cpu| !client.contains(cpu));
+    let server: Vec<usize> = server.collect();
+    Ok((client, server))
 }
 
 fn make_plan(
@@ -455,6 +503,13 @@ fn load(
             }
         }
     }
+    let ceiling = match &ended {
+        Ok(Ended::Complete) if request.ceiling => {
+            progress.say("measuring the client alone, against a peer that answers at once");
+            measure_ceiling(plan, writer, stop)
+        }
+        _ => Ok(()),
+    };
     progress.clear();
     let removed = clean_up(subject, &made);
     if subject.origin == Origin::Running {
@@ -463,7 +518,18 @@ fn load(
             Err(e) => terminal.warn(&format!("the schema pgassay is still there: {e:#}")),
         }
     }
-    ended
+    ceiling.and(ended)
+}
+
+/// Measures the client alone. The peer's socket is below /tmp, as its path must be short.
+fn measure_ceiling(plan: &Plan, writer: &RunWriter, stop: &Stop) -> anyhow::Result<()> {
+    let directory = Path::new("/tmp").join(format!("pga-peer-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+    let measured = bench::ceiling::measure(plan, &directory, stop);
+    // Whatever came of it, the socket's directory goes.
+    let _ = std::fs::remove_dir_all(&directory);
+    writer.write_fact("ceiling", &measured?)
 }
 
 /// A launched cluster goes as a whole; from a guest's host we take our tables away.

@@ -281,6 +281,10 @@ impl Engine {
                 handles.push(scope.spawn(move || {
                     // Short sleeps are to end on time: no slack for the kernel to batch them.
                     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+                    if !shared.options.cpus.is_empty() {
+                        // Checked when the plan was made; what was taken away since costs no trial.
+                        let _ = pgassay_sys::affinity::pin_current_thread(&shared.options.cpus);
+                    }
                     let result = Worker::new(assignment, mine).run();
                     running.fetch_sub(1, Ordering::Release);
                     coordinator.unpark();

@@ -44,6 +44,8 @@ pub struct Options {
     pub reconnect: bool,
     /// Keep a histogram for each script and each of its commands.
     pub per_statement: bool,
+    /// The CPUs that load threads are kept on; empty leaves it to the kernel.
+    pub cpus: Vec<usize>,
     /// How long a slice waits at its end for answers to what is under way.
     pub drain: Duration,
     /// Set from outside (Ctrl-C) to end a slice within a tenth of a second.
@@ -66,6 +68,7 @@ impl Default for Options {
             latency_limit: None,
             reconnect: false,
             per_statement: false,
+            cpus: Vec::new(),
             drain: Duration::from_secs(30),
             stop: Arc::new(AtomicBool::new(false)),
             listener: None,

@@ -32,6 +32,7 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         events: lines(&dir.join("events.jsonl"), &mut damage)?,
         comparison: optional(dir, "facts/comparison.json", &mut damage),
         arm_facts: Default::default(),
+        ceiling: optional(dir, "facts/ceiling.json", &mut damage),
         primitives_plan: optional(dir, "facts/primitives.json", &mut damage),
         primitives: lines(&dir.join("primitives.jsonl"), &mut damage)?,
         second_plan: optional(dir, "facts/second.json", &mut damage),

@@ -295,6 +295,7 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
         reconnect: args.connect,
         per_statement: args.per_command,
         drain: Duration::from_secs(3600),
+        cpus: Vec::new(),
         stop: stop.flag().clone(),
         listener: Some(Arc::new(listener)),
         journal: args
