@@ -50,6 +50,10 @@ fn the_published_listings_lead_to_their_causes() {
     assert_eq!(diagnosis["findings"][0]["id"], "snapshot-scalability");
     assert_eq!(diagnosis["version_num"], 90_400);
 
+    let compared = document(&["--perf", after.to_str().unwrap(), "--against", before]);
+    assert_eq!(compared["difference"]["functions"][0]["of"], "s_lock");
+    assert!(compared["flame"]["roots"].as_array().unwrap().len() > 5);
+
     let text = pgassay(&["--perf", before, "--server-version", "9.4"])
         .assert()
         .success();

@@ -18,6 +18,8 @@ use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis};
 use crate::host::HostSummary;
 use crate::observed::{PointObserved, WaitAnalysis};
 use crate::profile::Summary;
+use crate::profile::difference::Difference;
+use crate::profile::flame::Flame;
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/diagnosis/1";
@@ -367,6 +369,12 @@ pub struct Diagnosis {
     /// CPU samples in figures.
     #[serde(default)]
     pub profile: Option<Summary>,
+    /// The same as a flame graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flame: Option<Flame>,
+    /// What changed from another profile, where one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Difference>,
     /// What could not be seen, and so was not judged.
     pub not_seen: Vec<String>,
 }
@@ -397,6 +405,8 @@ pub fn diagnose(subject: &str, evidence: &Evidence) -> Diagnosis {
         findings,
         time: time(evidence),
         profile: evidence.profile.cloned(),
+        flame: None,
+        difference: None,
         not_seen: not_seen(evidence),
     }
 }

@@ -11,6 +11,7 @@ use super::args::Format;
 #[command(after_help = "\
 Examples:
   pgassay diagnose last
+  pgassay diagnose last --against 20261121T03 --format html --output what-changed.html
   perf record -g -F 99 -p PID -- sleep 10; perf script > profile.txt
   pgassay diagnose --perf profile.txt --server-version 13
   perf report --stdio | pgassay diagnose --perf -")]
@@ -28,6 +29,9 @@ pub struct DiagnoseArgs {
     /// The version of the server that was sampled, such as 9.4 or 15.18
     #[arg(long, value_name = "VERSION", value_parser = version, requires = "perf")]
     pub server_version: Option<u32>,
+    /// Another run, or with --perf another file, to compare the CPU samples with
+    #[arg(long, value_name = "RUN|FILE")]
+    pub against: Option<String>,
     /// How to render: text, html, json, markdown
     #[arg(long, short, value_enum, default_value_t = Format::Text)]
     pub format: Format,

@@ -3,6 +3,7 @@
 //! A section is made of blocks; each format renders each kind of block, so a
 //! section written once appears in all of them.
 
+use pgassay_analysis::profile::flame::Flame;
 use pgassay_analysis::stats::Estimate;
 use pgassay_analysis::warning::Warning;
 
@@ -72,6 +73,8 @@ pub enum Block {
     Table(Table),
     /// A picture; formats without pictures leave it out, its table stands beside it.
     Chart(Box<Chart>),
+    /// Functions by who called them, under a title; formats without pictures leave it out.
+    Flame(Box<Flame>, String),
     /// Commands to type.
     Commands(Vec<String>),
     /// A heading within the section, and what follows it.

@@ -7,7 +7,10 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use pgassay_analysis::analyse;
 use pgassay_analysis::diagnose::{self, Diagnosis, Evidence};
-use pgassay_analysis::profile::{self, Profile};
+use pgassay_analysis::observed::{SymbolTable, stacks};
+use pgassay_analysis::profile::difference::difference;
+use pgassay_analysis::profile::{self, Profile, flame};
+use pgassay_analysis::record::RecordedRun;
 
 use crate::cli::args::{Format, GlobalArgs};
 use crate::cli::diagnose::DiagnoseArgs;
@@ -29,9 +32,15 @@ pub fn diagnose(
     global: &GlobalArgs,
     terminal: &mut Terminal,
 ) -> anyhow::Result<Exit> {
+    let before = match (&args.against, &args.perf) {
+        (None, _) => None,
+        (Some(file), Some(_)) => Some(read_profile(Path::new(file))?),
+        (Some(run), None) => Some(recorded_profile(&recorded(run, global)?)?),
+    };
+    let before = before.as_ref();
     let diagnosis = match (&args.perf, &args.run) {
-        (Some(perf), _) => of_profile(perf, args.server_version)?,
-        (None, Some(run)) => of_run(run, global)?,
+        (Some(perf), _) => of_profile(perf, args.server_version, before)?,
+        (None, Some(run)) => of_run(run, global, before)?,
         (None, None) => bail!(Failure::usage("neither a run nor a profile was named")),
     };
     let format = if args.json { Format::Json } else { args.format };
@@ -49,7 +58,11 @@ pub fn diagnose(
     Ok(Exit::Done)
 }
 
-fn of_profile(path: &Path, version: Option<u32>) -> anyhow::Result<Diagnosis> {
+fn of_profile(
+    path: &Path,
+    version: Option<u32>,
+    before: Option<&Profile>,
+) -> anyhow::Result<Diagnosis> {
     let profile = read_profile(path)?;
     let summary = profile::summarise(&profile);
     let subject = match path.file_name() {
@@ -61,27 +74,61 @@ fn of_profile(path: &Path, version: Option<u32>) -> anyhow::Result<Diagnosis> {
         profile: Some(&summary),
         run: None,
     };
-    Ok(diagnose::diagnose(&subject, &evidence))
+    let mut diagnosis = diagnose::diagnose(&subject, &evidence);
+    draw(&mut diagnosis, &profile, before);
+    Ok(diagnosis)
 }
 
-fn of_run(name: &str, global: &GlobalArgs) -> anyhow::Result<Diagnosis> {
+/// The flame graph, compared where there is something to compare with.
+fn draw(diagnosis: &mut Diagnosis, profile: &Profile, before: Option<&Profile>) {
+    diagnosis.flame = Some(match before {
+        Some(before) => flame::difference(before, profile),
+        None => flame::fold(profile),
+    });
+    diagnosis.difference = before.map(|before| difference(before, profile));
+}
+
+fn recorded(name: &str, global: &GlobalArgs) -> anyhow::Result<RecordedRun> {
     let root = store::root(global.runs.as_deref())?;
-    let run = store::read(&catalogue::find(&root, name)?)?;
+    store::read(&catalogue::find(&root, name)?)
+}
+
+/// The CPU samples of a run's first server.
+fn recorded_profile(run: &RecordedRun) -> anyhow::Result<Profile> {
+    let records = run
+        .trials
+        .iter()
+        .filter(|t| t.slice.arm == 0 && t.cut_short.is_none())
+        .filter_map(|t| t.observed.as_ref()?.stacks.as_ref());
+    let nothing = SymbolTable::default();
+    let symbols = run.symbols.get(&0).unwrap_or(&nothing);
+    stacks::profile(records, symbols).ok_or_else(|| {
+        Failure::usage(format!("{} holds no CPU samples", run.header.id))
+            .with_remedy("measure with --observe all")
+            .into()
+    })
+}
+
+fn of_run(name: &str, global: &GlobalArgs, before: Option<&Profile>) -> anyhow::Result<Diagnosis> {
+    let run = recorded(name, global)?;
     let analysis = analyse(&run);
-    let profile = analysis
-        .arms
-        .first()
-        .and_then(|arm| arm.observed.as_ref()?.profile.clone());
+    let id = &analysis.run.id;
     let Some(mut diagnosis) = analysis.diagnosis else {
         bail!(
             Failure::usage(format!(
-                "{} can't be diagnosed: that takes one server under load",
-                analysis.run.id
+                "{id} can't be diagnosed: that takes one server under load"
             ))
             .with_remedy("diagnose a run of pgassay assay or pgassay run; pgassay runs lists them")
         );
     };
-    diagnosis.profile = profile;
+    match recorded_profile(&run) {
+        Ok(profile) => {
+            diagnosis.profile = Some(profile::summarise(&profile));
+            draw(&mut diagnosis, &profile, before);
+        }
+        Err(why) if before.is_some() => return Err(why),
+        Err(_) => {}
+    }
     Ok(diagnosis)
 }
 

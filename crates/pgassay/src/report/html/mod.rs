@@ -5,6 +5,7 @@
 //! escapes it, after `plain::clean`.
 
 mod chart;
+mod flame;
 mod scale;
 mod svg;
 
@@ -92,6 +93,7 @@ fn section(section: &Section, notes: &[Note]) -> Markup {
                     Block::Facts(facts) => (self::facts(facts)),
                     Block::Table(table) => (self::table(table, &format!("{}-{i}", section.id), notes)),
                     Block::Chart(chart) => (chart::figure(chart)),
+                    Block::Flame(flame, title) => (flame::figure(flame, title, &format!("{}-{i}", section.id))),
                     Block::Commands(commands) => (self::commands(commands)),
                     Block::Finding(finding) => (self::finding(finding)),
                 }

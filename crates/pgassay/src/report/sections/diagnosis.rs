@@ -3,6 +3,7 @@
 use pgassay_analysis::Analysis;
 use pgassay_analysis::diagnose::{Diagnosis, Finding, major};
 use pgassay_analysis::profile::Summary;
+use pgassay_analysis::profile::difference::Difference;
 
 use crate::report::document::{Block, Cell, Column, Depth, Document, Fact, Notes, Section, Table};
 
@@ -13,6 +14,13 @@ const FUNCTIONS: usize = 20;
 pub fn document(diagnosis: &Diagnosis) -> Document {
     let mut sections = vec![findings(diagnosis)];
     sections.extend(diagnosis.profile.as_ref().map(profile));
+    if let (Some(flame), Some(section)) = (&diagnosis.flame, sections.last_mut()) {
+        section.blocks.push(Block::Flame(
+            Box::new(flame.clone()),
+            "Functions by their callers".to_owned(),
+        ));
+    }
+    sections.extend(diagnosis.difference.as_ref().map(difference));
     Document {
         title: format!("Diagnosis of {}", diagnosis.subject),
         provenance: format!(
@@ -226,4 +234,65 @@ fn basis(summary: &Summary) -> String {
         ));
     }
     text
+}
+
+/// What changed from another profile.
+fn difference(difference: &Difference) -> Section {
+    let rows = |names: Vec<(String, f64, f64)>| -> Vec<Vec<Cell>> {
+        names
+            .into_iter()
+            .filter(|(_, before, after)| (after - before).abs() >= 0.0005)
+            .take(FUNCTIONS)
+            .map(|(name, before, after)| {
+                vec![
+                    Cell::plain(name),
+                    percent(before),
+                    percent(after),
+                    Cell::plain(format!("{:+.1}", 100.0 * (after - before))),
+                ]
+            })
+            .collect()
+    };
+    let table = |caption: &str, head: &str, rows| {
+        Block::Table(Table {
+            caption: caption.to_owned(),
+            columns: vec![
+                Column::words(head, 0),
+                Column::figures("before", "%", 1),
+                Column::figures("after", "%", 1),
+                Column::figures("change", "points", 0),
+            ],
+            rows,
+            folded: false,
+            marks: Vec::new(),
+        })
+    };
+    let classes = difference.classes.iter();
+    let functions = difference.functions.iter();
+    Section {
+        id: "difference",
+        title: "What changed",
+        depth: Depth::Summary,
+        blocks: vec![
+            table(
+                "Shares of all samples by what they were spent on, the largest change first. Shares, \
+                 not times: a cost that stands still has a larger share where another went.",
+                "spent on",
+                rows(
+                    classes
+                        .map(|c| (c.of.title().to_owned(), c.before, c.after))
+                        .collect(),
+                ),
+            ),
+            table(
+                "The same by function, own samples.",
+                "function",
+                rows(
+                    functions
+                        .map(|c| (c.of.clone(), c.before, c.after))
+                        .collect(),
+                ),
+            ),
+        ],
+    }
 }

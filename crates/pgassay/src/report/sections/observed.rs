@@ -26,6 +26,12 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
         if let Some(profile) = &observed.profile {
             blocks.push(Block::Heading("Where the CPU time goes".to_owned()));
             blocks.extend(diagnosis::profile_blocks(profile));
+            if let Some(flame) = &observed.flame {
+                blocks.push(Block::Flame(
+                    Box::new(flame.clone()),
+                    "Functions by their callers".to_owned(),
+                ));
+            }
         }
         for missing in &observed.unavailable {
             blocks.push(Block::Text(format!(

@@ -1,0 +1,262 @@
+//! A flame graph as SVG: a box a function, as wide as its share of the samples, above
+//! those that called it.
+//!
+//! Written here and not by `inferno`, which brings fixed colours, a script and its own
+//! page: a report holds no script, and its colours follow light, dark and print.
+
+use maud::{Markup, html};
+use pgassay_analysis::profile::Class;
+use pgassay_analysis::profile::flame::{Flame, Node, ROWS};
+
+use super::text;
+
+/// Height of a row and of its text.
+const ROW: f64 = 18.0;
+/// Width of a character, about.
+const CHARACTER: f64 = 6.6;
+
+/// The pictures of a flame graph for a desk and for a phone.
+pub fn figure(flame: &Flame, title: &str, id: &str) -> Markup {
+    let compared = flame.roots.iter().any(|n| n.before.is_some());
+    let deep = depth(&flame.roots) >= ROWS;
+    html! {
+        figure id={ "figure-" (id) } {
+            h3 { (text(title)) }
+            (legend(compared))
+            div.wide { (picture(flame, title, &format!("{id}-wide"), 880.0)) }
+            div.narrow { (picture(flame, title, &format!("{id}-narrow"), 330.0)) }
+            figcaption {
+                "Each box is a function, as wide as its share of the CPU samples, what it called \
+                 included; what it called stands above it, side by side in the order of the alphabet. \
+                 Rest a pointer on a box to read its share."
+                @if compared { " Shares are those of the second profile; colour says how they changed." }
+                @if flame.left_out > 0.005 {
+                    (format!(" Boxes narrower than 0.2 % are left out, {:.1} % of the samples in all.", 100.0 * flame.left_out))
+                }
+                @if deep { (format!(" Chains are cut at {ROWS} functions.")) }
+            }
+        }
+    }
+}
+
+fn depth(nodes: &[Node]) -> usize {
+    // Not by recursion: a chain may be hundreds deep.
+    let mut deepest = 0;
+    let mut open: Vec<(&Node, usize)> = nodes.iter().map(|n| (n, 1)).collect();
+    while let Some((node, at)) = open.pop() {
+        deepest = deepest.max(at);
+        open.extend(node.called.iter().map(|n| (n, at + 1)));
+    }
+    deepest
+}
+
+/// A box as it is drawn.
+struct Placed<'a> {
+    node: &'a Node,
+    x: f64,
+    width: f64,
+    row: usize,
+}
+
+fn place<'a>(flame: &'a Flame, width: f64) -> Vec<Placed<'a>> {
+    let mut placed = Vec::new();
+    let mut open: Vec<(&'a [Node], f64, usize)> = vec![(&flame.roots, 0.0, 0)];
+    while let Some((nodes, mut x, row)) = open.pop() {
+        for node in nodes {
+            let wide = node.share * width;
+            if wide >= 1.5 && row < ROWS {
+                placed.push(Placed {
+                    node,
+                    x,
+                    width: wide,
+                    row,
+                });
+                open.push((&node.called, x, row + 1));
+            }
+            x += wide;
+        }
+    }
+    placed
+}
+
+fn picture(flame: &Flame, title: &str, id: &str, width: f64) -> Markup {
+    let boxes = place(flame, width);
+    let rows = boxes.iter().map(|b| b.row + 1).max().unwrap_or(1);
+    let height = rows as f64 * ROW + 2.0;
+    let mut widest: Vec<&Placed> = boxes.iter().collect();
+    widest.sort_by(|a, b| b.width.total_cmp(&a.width));
+    let spoken: Vec<String> = widest
+        .iter()
+        .take(12)
+        .map(|b| format!("{} {}", b.node.symbol, percent(b.node.share)))
+        .collect();
+    html! {
+        svg.chart.flame role="img" aria-labelledby={ (id) "-t " (id) "-d" }
+            viewBox={ "0 0 " (width) " " (height) } {
+            title id={ (id) "-t" } { (text(title)) }
+            desc id={ (id) "-d" } { "The widest boxes: " (text(&spoken.join("; "))) "." }
+            @for b in &boxes { (drawn(b, height)) }
+        }
+    }
+}
+
+fn drawn(placed: &Placed, height: f64) -> Markup {
+    let y = height - (placed.row + 1) as f64 * ROW;
+    let (look, opacity) = colour(placed.node);
+    let room = ((placed.width - 4.0) / CHARACTER) as usize;
+    let label = shortened(&placed.node.symbol, room);
+    html! {
+        g class=(look) {
+            rect x=(r(placed.x)) y=(r(y)) width=(r((placed.width - 0.6).max(0.8))) height=(ROW - 1.0)
+                fill-opacity=(opacity) {
+                title { (text(&tip(placed.node))) }
+            }
+            @if let Some(label) = label {
+                text x=(r(placed.x + 3.0)) y=(r(y + 12.5)) { (text(&label)) }
+            }
+        }
+    }
+}
+
+fn tip(node: &Node) -> String {
+    let before = node.before.map_or(String::new(), |before| {
+        format!(
+            ", before {} ({:+.1} points)",
+            percent(before),
+            100.0 * (node.share - before)
+        )
+    });
+    format!(
+        "{}: {}{before}; {}",
+        node.symbol,
+        percent(node.share),
+        node.class.title()
+    )
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// The name as far as it fits; none where not even a few letters do.
+fn shortened(name: &str, room: usize) -> Option<String> {
+    let length = name.chars().count();
+    match room {
+        room if room >= length => Some(name.to_owned()),
+        room if room >= 4 => {
+            let kept: String = name.chars().take(room - 1).collect();
+            Some(format!("{kept}…"))
+        }
+        _ => None,
+    }
+}
+
+/// Families of classes that have a colour.
+const FAMILIES: [(&str, &str); 5] = [
+    ("look-1", "locks and buffers"),
+    ("look-0", "executing, planning, snapshots"),
+    ("look-2", "protocol, transaction, WAL, memory"),
+    ("look-3", "kernel"),
+    ("look-none", "other"),
+];
+
+fn family(class: Class) -> &'static str {
+    match class {
+        Class::Spinlock
+        | Class::Lwlock
+        | Class::HeavyLock
+        | Class::BufferMapping
+        | Class::Pin
+        | Class::ContentLock => "look-1",
+        Class::Executor | Class::ParseAndPlan | Class::Snapshot | Class::Jit => "look-0",
+        Class::Protocol | Class::Transaction | Class::Wal | Class::Memory => "look-2",
+        Class::KernelNetwork
+        | Class::KernelWakeUp
+        | Class::PageFaults
+        | Class::Io
+        | Class::KernelOther => "look-3",
+        Class::Other => "look-none",
+    }
+}
+
+/// The colour of a box and how strong it is.
+fn colour(node: &Node) -> (&'static str, f64) {
+    let Some(before) = node.before else {
+        return (family(node.class), 0.3);
+    };
+    let change = node.share - before;
+    let strength = (change.abs() * 4.0).min(0.6);
+    match change {
+        c if c > 0.002 => ("look-1", 0.12 + strength),
+        c if c < -0.002 => ("look-0", 0.12 + strength),
+        _ => ("look-none", 0.12),
+    }
+}
+
+fn legend(compared: bool) -> Markup {
+    let entries: Vec<(&str, &str)> = if compared {
+        vec![
+            ("look-1", "more than before"),
+            ("look-0", "less"),
+            ("look-none", "as before"),
+        ]
+    } else {
+        FAMILIES.to_vec()
+    };
+    html! {
+        ul.legend {
+            @for (look, label) in entries {
+                li {
+                    svg.swatch viewBox="0 0 28 14" aria-hidden="true" {
+                        g class=(look) { rect x="2" y="1" width="24" height="12" fill-opacity="0.4" {} }
+                    }
+                    " " (label)
+                }
+            }
+        }
+    }
+}
+
+/// A tenth of a pixel is as fine as anyone sees.
+fn r(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgassay_analysis::profile::{Profile, flame};
+
+    #[test]
+    fn boxes_stand_above_their_callers_and_say_their_share() {
+        let text = "\
+    60.00%  postgres  postgres  [.] s_lock
+            |
+            ---s_lock
+               PinBuffer
+    40.00%  postgres  postgres  [.] <evil&>
+";
+        let profile = Profile::parse(text).unwrap();
+        let page = figure(&flame::fold(&profile), "Samples", "t").into_string();
+        assert!(page.contains("PinBuffer: 60.0 %; buffer pin"), "{page}");
+        assert!(page.contains("s_lock: 60.0 %; spinlock"));
+        assert!(page.contains("&lt;evil&amp;&gt;") && !page.contains("<evil"));
+        // the callee is drawn higher up
+        let y = |name: &str| -> f64 {
+            let at = page.find(&format!("{name}: ")).unwrap();
+            let rect = &page[..at];
+            let y = rect.rfind(" y=\"").unwrap() + 4;
+            rect[y..].split('"').next().unwrap().parse().unwrap()
+        };
+        assert!(y("s_lock") < y("PinBuffer"));
+    }
+
+    #[test]
+    fn a_comparison_is_coloured_by_change() {
+        let before = Profile::parse("80.00% postgres [.] a\n20.00% postgres [.] b\n").unwrap();
+        let after = Profile::parse("50.00% postgres [.] a\n50.00% postgres [.] b\n").unwrap();
+        let page = figure(&flame::difference(&before, &after), "x", "t").into_string();
+        assert!(page.contains("before 80.0 % (-30.0 points)"), "{page}");
+        assert!(page.contains("before 20.0 % (+30.0 points)"));
+    }
+}
