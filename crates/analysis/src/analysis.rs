@@ -189,6 +189,9 @@ pub struct PointReads {
     pub processes_bytes_per_second: Option<Estimate>,
     /// Bytes a second read from these devices by the server's cgroup.
     pub cgroup_bytes_per_second: Option<Estimate>,
+    /// Memory of the page tables of the server's processes.
+    #[serde(default)]
+    pub page_table_bytes: Option<Estimate>,
 }
 
 /// What the server said of itself, as far as it bears on the figures.

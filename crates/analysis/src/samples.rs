@@ -42,6 +42,9 @@ pub const VMSTAT_NAMES: &[&str] = &[
     "nr_writeback",
     "compact_stall",
 ];
+/// Sampler: a line `PID kB` for every process of the server, VmPTE of
+/// /proc/PID/status: the memory of its page tables (proc_pid_status(5)).
+pub const SERVER_PAGE_TABLES: &str = "server.page_tables";
 /// Sampler: the row of `pg_stat_database` as JSON.
 pub const PG_STAT_DATABASE: &str = "pg_stat_database";
 
@@ -64,6 +67,17 @@ pub fn server_cpu_ns(sample: &Sample) -> Option<u64> {
         .keys()
         .any(|pid| before.contains_key(pid))
         .then_some(grown)
+}
+
+/// Memory of the page tables of all the server's processes at the window's end,
+/// in bytes.
+pub fn page_table_bytes(sample: &Sample) -> Option<u64> {
+    let sizes = sample.after.text()?.lines().map(|line| {
+        let kilobytes = line.split_ascii_whitespace().nth(1)?;
+        kilobytes.parse::<u64>().ok()
+    });
+    let sum: Option<u64> = sizes.sum();
+    sum.filter(|kilobytes| *kilobytes > 0).map(|kb| kb * 1024)
 }
 
 fn run_times(text: &str) -> Option<HashMap<u32, u64>> {
@@ -237,6 +251,14 @@ mod tests {
             Some(4)
         );
         assert_eq!(vmstat(&sample("", "pgfault 9"), "pgfault"), None);
+    }
+
+    #[test]
+    fn page_tables_are_summed() {
+        let bytes = |text| page_table_bytes(&sample("", text));
+        assert_eq!(bytes("10 100\n11 50\n"), Some(150 * 1024));
+        assert_eq!(bytes(""), None);
+        assert_eq!(bytes("10 x\n"), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ struct Window {
     /// Commits by `pg_stat_database`, whose counters all arrive together.
     commits: Option<u64>,
     seconds: f64,
+    page_tables: Option<u64>,
 }
 
 /// The three figures of an arm; none for runs recorded before they were read.
@@ -39,6 +40,10 @@ pub fn analyse(run: &RecordedRun, arm: u32) -> Option<ReadsAnalysis> {
                         .get(samples::PG_STAT_DATABASE)
                         .and_then(|s| samples::database_counter(s, "xact_commit")),
                     seconds: t.window_ns as f64 / 1e9,
+                    page_tables: t
+                        .samples
+                        .get(samples::SERVER_PAGE_TABLES)
+                        .and_then(samples::page_table_bytes),
                 })
                 .collect();
             for window in &windows {
@@ -109,6 +114,7 @@ fn point_reads(clients: u32, windows: &[Window]) -> Option<PointReads> {
     }
     Some(PointReads {
         clients,
+        page_table_bytes: over(&|w| Some(w.page_tables? as f64)),
         logical_reads_per_transaction: over(&|w| per_commit(w.figures.logical_reads, w)),
         misses_per_transaction: over(&|w| per_commit(w.figures.shared_buffer_misses, w)),
         device_bytes_per_second: over(&|w| Some(w.figures.device.seen()?.bytes as f64 / w.seconds)),

@@ -70,6 +70,8 @@ pub struct PgioPoint {
     pub device_request_bytes: Option<f64>,
     /// Bytes a second read from devices for the server's processes.
     pub processes_bytes_per_second: Option<Estimate>,
+    /// Memory of the page tables of the server's processes.
+    pub page_table_bytes: Option<Estimate>,
     /// CPUs that pgassay itself kept busy.
     pub client_cpus: Estimate,
     /// Logical reads a second of each trial, in the order in which they ran.
@@ -242,6 +244,10 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&Trial]) -> Option<PgioPoint>
         device_request_bytes: (requests > 0).then(|| bytes as f64 / requests as f64),
         processes_bytes_per_second: over(&|t| {
             Some(*t.figures.processes_bytes.seen()? as f64 / t.seconds)
+        }),
+        page_table_bytes: over(&|t| {
+            let sample = t.trial.samples.get(samples::SERVER_PAGE_TABLES)?;
+            Some(samples::page_table_bytes(sample)? as f64)
         }),
         client_cpus: over(&|t| Some(t.trial.client_cpu_ns as f64 / 1e9 / t.seconds))?,
         trials: trials.iter().map(|t| t.rate(logical)).collect(),

@@ -98,6 +98,30 @@ pub(super) fn processes(scene: &mut Scene) -> Reading {
     }
 }
 
+/// `PID kB` of VmPTE for the postmaster and all its children.
+pub(super) fn page_tables(scene: &mut Scene) -> Reading {
+    let postmaster = match &scene.postmaster {
+        Ok(pid) => *pid,
+        Err(why) => return Reading::Unavailable(why.clone()),
+    };
+    let children = match children_of(postmaster) {
+        Ok(children) => children,
+        Err(why) => return Reading::Unavailable(why),
+    };
+    let mut text = String::new();
+    for pid in std::iter::once(postmaster).chain(children) {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let size = status.lines().find_map(|line| line.strip_prefix("VmPTE:"));
+        if let Some(size) = size {
+            let _ = writeln!(text, "{pid} {}", size.trim());
+        }
+    }
+    if text.is_empty() {
+        return Reading::Unavailable("no process of the server shows VmPTE".to_owned());
+    }
+    Reading::Text(text)
+}
+
 /// The rows of `pg_stat_io` that read anything, as a JSON array.
 pub(super) fn pg_stat_io(scene: &mut Scene) -> Reading {
     let Some(session) = &mut scene.session else {

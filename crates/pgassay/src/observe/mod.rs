@@ -60,6 +60,12 @@ pub const SAMPLERS: &[Sampler] = &[
         read: stat_database,
     },
     Sampler {
+        id: samples::SERVER_PAGE_TABLES,
+        unit: "kilobytes",
+        explanation: "memory of the page tables of each of the server's processes",
+        read: io::page_tables,
+    },
+    Sampler {
         id: storage::PG_STAT_IO,
         unit: "counters",
         explanation: "reads into shared buffers by kind of backend, from version 16",

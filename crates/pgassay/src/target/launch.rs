@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::account::Account;
 use super::find::Installation;
+use super::huge_pages::{self, Reservation};
 use super::leftover::{self, Leftover};
 use super::scratch::{Home, Scratch};
 use super::settings::Settings;
@@ -217,6 +218,8 @@ impl Cluster {
 #[derive(Debug)]
 struct Server {
     child: Child,
+    /// Given back after the server has ended: fields are dropped after `drop`.
+    _huge_pages: Option<Reservation>,
 }
 
 impl Server {
@@ -342,19 +345,62 @@ impl Launcher<'_> {
             .open(&log_path)
             .and_then(|log| Ok((log.try_clone()?, log)))
             .map_err(|error| TargetError::place(&log_path, "can't be opened", &error))?;
+        let huge_pages = self.huge_pages(settings)?;
+        let mut command = self.server(settings);
+        command.stdout(log.0).stderr(log.1);
+        // On our death an immediate shutdown: nobody will want the data.
+        let child = pgassay_sys::bound::spawn(command, Signal::QUIT)
+            .map_err(|error| self.failed("the server can't be run", &error.to_string()))?;
+        let mut server = Server {
+            child,
+            _huge_pages: huge_pages,
+        };
+        self.note_postmaster(&server)?;
+        self.wait_until_ready(&mut server)?;
+        Ok(server)
+    }
+
+    /// The server's command line.
+    fn server(&self, settings: &Settings) -> Command {
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.home.data());
         for (name, value) in settings.iter() {
             command.arg("-c").arg(format!("{name}={value}"));
         }
-        command.stdout(log.0).stderr(log.1);
-        // On our death an immediate shutdown: nobody will want the data.
-        let child = pgassay_sys::bound::spawn(command, Signal::QUIT)
-            .map_err(|error| self.failed("the server can't be run", &error.to_string()))?;
-        let mut server = Server { child };
-        self.note_postmaster(&server)?;
-        self.wait_until_ready(&mut server)?;
-        Ok(server)
+        command
+    }
+
+    /// With huge_pages=on, reserves what the server's shared memory needs.
+    fn huge_pages(&self, settings: &Settings) -> Result<Option<Reservation>, TargetError> {
+        let wanted = settings
+            .get("huge_pages")
+            .is_some_and(|value| value.eq_ignore_ascii_case("on"));
+        if !wanted {
+            return Ok(None);
+        }
+        let size_kb = settings.get("huge_page_size").and_then(huge_pages::size_kb);
+        // From version 15 the server says it itself, as long as it does not run.
+        let mut command = self.server(settings);
+        command
+            .args(["-C", "shared_memory_size_in_huge_pages"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let said = command
+            .output()
+            .ok()
+            .filter(|output| output.status.success());
+        let pages =
+            said.and_then(|output| String::from_utf8_lossy(&output.stdout).trim().parse().ok());
+        let pages = match pages {
+            Some(pages) => pages,
+            None => {
+                let buffers = self.options.shared_buffers_bytes.unwrap_or(128 << 20);
+                let set = settings.get("shared_buffers").and_then(huge_pages::size_kb);
+                let bytes = set.map_or(buffers, |kb| kb * 1024);
+                huge_pages::estimated_pages(bytes, huge_pages::page_kb(size_kb)?)
+            }
+        };
+        Reservation::make(pages, size_kb, &self.home.dir.join("huge_pages"))
     }
 
     /// Writes down who the server is, for a sweep after our death.

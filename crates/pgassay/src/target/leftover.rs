@@ -15,8 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::TargetError;
 use super::scratch::{self, Scratch};
+use super::{TargetError, huge_pages};
 
 /// A cluster that was removed because its owner is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +79,7 @@ fn looks_like_id(dir: &Path) -> bool {
 fn remove_one(dir: PathBuf) -> Leftover {
     let data = dir.join("data");
     let ended = living_server(&dir, &data).and_then(|pid| end(pid, &data));
+    huge_pages::sweep(&dir.join("huge_pages"));
     let failed = remove_files(&dir, &data).err();
     Leftover { dir, ended, failed }
 }

@@ -15,6 +15,7 @@ pub mod archive;
 pub mod error;
 pub mod extension;
 pub mod find;
+pub mod huge_pages;
 pub mod launch;
 pub mod leftover;
 pub mod scratch;

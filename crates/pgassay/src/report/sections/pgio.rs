@@ -114,6 +114,7 @@ fn work(pgio: &PgioAnalysis, notes: &mut Notes) -> Table {
     columns.extend([
         Column::figures("slowest/fastest", "", 2),
         Column::figures("blocks of ranges", "/s", 3),
+        Column::figures("page tables", "bytes", 2),
         Column::figures("client", "CPUs", 3),
     ]);
     let rows = pgio
@@ -143,6 +144,7 @@ fn work(pgio: &PgioAnalysis, notes: &mut Notes) -> Table {
                     &p.touched_blocks_per_second,
                     &format!("blocks of ranges, {at}"),
                 ),
+                notes.maybe(p.page_table_bytes.as_ref(), &format!("page tables, {at}")),
                 notes.estimate(&p.client_cpus, &format!("client CPUs, {at}")),
             ]);
             row

@@ -64,6 +64,7 @@ fn table(analysis: &Analysis, arms: &[(&ArmAnalysis, &ReadsAnalysis)], notes: &m
         Column::figures("average request", "bytes", 2),
         Column::figures("server's processes", "bytes/s", 3),
         Column::figures("cgroup", "bytes/s", 4),
+        Column::figures("page tables", "bytes", 4),
     ]);
     let mut rows = Vec::new();
     for (arm, reads) in arms {
@@ -114,6 +115,7 @@ fn row(
     let figures = [
         (&point.processes_bytes_per_second, "the processes' reads"),
         (&point.cgroup_bytes_per_second, "the cgroup's reads"),
+        (&point.page_table_bytes, "page tables"),
     ];
     for (estimate, what) in figures {
         row.push(notes.maybe(estimate.as_ref(), &format!("{what} at {at}")));
