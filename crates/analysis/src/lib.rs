@@ -12,6 +12,7 @@ pub mod analyse;
 pub mod analysis;
 pub mod check;
 pub mod compare;
+pub mod counts;
 pub mod diagnose;
 pub mod fit;
 pub mod history;

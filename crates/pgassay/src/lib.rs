@@ -10,6 +10,7 @@ pub mod bench;
 pub mod build;
 pub mod cli;
 pub mod commands;
+pub mod count;
 pub mod exit;
 pub mod host;
 pub mod inspection;

@@ -26,6 +26,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "target", "load", "observe", "pg", "script", "stop", "workload",
         ],
     ),
+    (
+        "count",
+        &["exit", "load", "pg", "script", "stop", "target", "workload"],
+    ),
     ("store", &["exit"]),
     ("report", &[]),
 ];

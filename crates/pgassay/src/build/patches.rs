@@ -60,7 +60,13 @@ impl Patch {
     /// Where it does not apply, naming the hunk.
     pub fn apply(&self, top: &Path) -> anyhow::Result<Vec<String>> {
         let output = Command::new("patch")
-            .args(["--batch", "--forward", "--no-backup-if-mismatch"])
+            // Lines may have moved; that the text around a change differs is for a person to judge.
+            .args([
+                "--batch",
+                "--forward",
+                "--no-backup-if-mismatch",
+                "--fuzz=0",
+            ])
             .arg(format!("-p{}", self.strip(top)?))
             // patch throws away what it would put there; the hunk is shown from the patch itself.
             .args(["--reject-file=-", "--input"])

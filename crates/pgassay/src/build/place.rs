@@ -34,7 +34,8 @@ impl Place {
     /// # Errors
     /// Where it can't be made, or is somebody else's.
     pub fn open() -> anyhow::Result<Self> {
-        Self::of(Scratch::open(None)?.root().to_path_buf())
+        let scratch = Scratch::open(None).map_err(|error| Failure::target(error.to_string()))?;
+        Self::of(scratch.root().to_path_buf())
     }
 
     /// A place below any directory, for tests.

@@ -244,6 +244,16 @@ impl Request<'_> {
                 let mut first = vec![self.source.join("configure").display().to_string()];
                 first.extend(self.configure());
                 let mut steps = vec![at("configure".into(), first, true)];
+                // Files that are compiled side by side must all find the headers that are
+                // made, and the makefiles below the top don't see to that.
+                let headers = "generated-headers";
+                let backend = self.source.join("src/backend/Makefile");
+                if std::fs::read_to_string(backend)
+                    .is_ok_and(|text| text.contains(&format!("\n{headers}:")))
+                {
+                    let line = words(&["make", "-C", "src/backend", &jobs, headers]);
+                    steps.push(at(format!("make {headers}"), line, false));
+                }
                 for part in self.parts() {
                     let line = words(&["make", "-C", part, &jobs]);
                     steps.push(at(format!("make {part}"), line, false));

@@ -85,7 +85,7 @@ pub struct AppliedPatch {
     /// File and hash.
     #[serde(flatten)]
     pub facts: PatchFacts,
-    /// Hunks that did not fit exactly, in patch(1)'s words.
+    /// Hunks that were found elsewhere than the patch says, in patch(1)'s words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inexact: Vec<String>,
 }

@@ -81,6 +81,8 @@ pub enum Command {
     Build(BuildArgs),
     /// When did the level of many runs of one plan change
     History(super::history::HistoryArgs),
+    /// A patch against its base: built alike, compared over a sweep, a table for a mailing list
+    Patch(super::patch::PatchArgs),
     /// List the PostgreSQL installations that a temporary server can be launched from
     Targets(TargetsArgs),
     /// Render recorded runs: text, html, json, markdown, csv

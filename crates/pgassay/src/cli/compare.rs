@@ -16,6 +16,7 @@ Examples:
   pgassay compare /opt/pg-O0 /opt/pg-O2 --launches 6 --delta 2%
   pgassay compare temp:15 temp:17 --clients 1,2,4,8 --minutes 20
   pgassay compare temp:15 temp:17 --workload lwlock:shared --clients 2,8
+  pgassay compare temp:15 build:mine --by instructions --delta 0.1%
   pgassay compare temp temp                 an A/A run: what this machine calls different by itself
   pgassay compare --recorded RUN-A RUN-B    two runs that were not interleaved
   pgassay compare --resume last
@@ -38,6 +39,9 @@ pub struct CompareArgs {
     /// How the clients behave.
     #[command(flatten)]
     pub dials: LoadArgs,
+    /// What is compared: time, or counted instructions (one client, read-only, under valgrind)
+    #[arg(long, value_enum, default_value_t = By::Time, conflicts_with_all = ["resume", "recorded"])]
+    pub by: By,
     /// A setting for every launched server (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub settings: Vec<String>,
@@ -107,6 +111,15 @@ pub struct CompareArgs {
     /// Print JSON (pgassay/compare/1)
     #[arg(long)]
     pub json: bool,
+}
+
+/// What a comparison goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// Throughput and CPU time
+    Time,
+    /// Instructions and locked instructions per transaction: where time is too noisy
+    Instructions,
 }
 
 /// `1%`, `0.5 %` or `2` as a share.

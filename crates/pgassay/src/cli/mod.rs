@@ -12,6 +12,7 @@ pub mod io;
 pub mod load;
 pub mod measure;
 pub mod observe;
+pub mod patch;
 
 use std::ffi::OsString;
 

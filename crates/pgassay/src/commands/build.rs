@@ -186,7 +186,7 @@ fn rows(record: &BuildRecord) -> Vec<(&'static str, String)> {
     for patch in &record.patches {
         let inexact = match patch.inexact.len() {
             0 => String::new(),
-            n => format!(" ({n} hunks moved or fuzzy)"),
+            n => format!(" ({n} hunks found at another line)"),
         };
         rows.push(("patch", format!("{}{inexact}", patch.facts.file)));
     }

@@ -7,6 +7,7 @@ pub mod build_recommend;
 pub mod bytes;
 pub mod check;
 pub mod compare;
+pub mod counts;
 pub mod diagnose;
 pub mod fit;
 pub mod history;
@@ -14,6 +15,7 @@ pub mod inside;
 pub mod inspect;
 pub mod inspect_server;
 pub mod measure;
+pub mod patch;
 pub mod pgbench;
 pub mod progress;
 pub mod report;
@@ -41,6 +43,7 @@ pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Res
         Command::Compare(args) => compare::compare(&args, &global, terminal, stop),
         Command::Build(args) => build::build(&args, terminal, stop),
         Command::History(args) => history::history_of(&args, &global, terminal),
+        Command::Patch(args) => patch::patch(&args, &global, terminal, stop),
         Command::Targets(args) => targets::targets(&args, terminal),
         Command::Report(args) => report::report(&args, &global, terminal),
         Command::Inspect(args) => inspect::inspect(&args, terminal),

@@ -76,6 +76,37 @@ fn fill(
     Ok(made)
 }
 
+/// Reads every table and key of ours once, as far as the buffers hold them.
+///
+/// # Errors
+/// Where the server refuses.
+pub fn read_in(session: &mut Session) -> anyhow::Result<()> {
+    session.execute("SET max_parallel_workers_per_gather = 0")?;
+    let tables = session.rows(
+        "SELECT pg_catalog.quote_ident(c.relname) AS name, a.attname AS key \
+         FROM pg_catalog.pg_class c \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary \
+         LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] \
+         WHERE n.nspname = 'pgassay' AND c.relkind = 'r'",
+    )?;
+    for row in &tables.rows {
+        let [Some(table), key] = row.as_slice() else {
+            continue;
+        };
+        session.value(&format!("SELECT count(*) FROM {SCHEMA}.{table}"))?;
+        if let Some(key) = key {
+            session.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")?;
+            session.value(&format!(
+                "SELECT count({key}) FROM {SCHEMA}.{table} WHERE {key} > 0"
+            ))?;
+            session.execute("RESET enable_seqscan; RESET enable_bitmapscan")?;
+        }
+    }
+    session.execute("RESET max_parallel_workers_per_gather")?;
+    Ok(())
+}
+
 /// Lets a session find our tables, and no others, by their bare names.
 ///
 /// # Errors

@@ -70,6 +70,9 @@ pub fn compare(
     if args.recorded {
         return recorded::recorded(args, global, terminal);
     }
+    if args.by == crate::cli::compare::By::Instructions {
+        return super::counts::compare(args, terminal, stop);
+    }
     let started = Instant::now();
     let root = store::root(global.runs.as_deref())?;
     let resume = args

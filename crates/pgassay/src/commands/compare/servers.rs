@@ -23,7 +23,7 @@ use crate::target::TargetSpec;
 use crate::target::extension::Extension;
 use crate::target::settings::Settings;
 use crate::workload::inserver::{self, Call, Knobs};
-use crate::workload::pgbench_tables::{BYTES_PER_SCALE, Made, SCHEMA};
+use crate::workload::pgbench_tables::{BYTES_PER_SCALE, Made};
 use crate::workload::{self, guest, setup};
 
 /// Asks for shared_buffers in bytes.
@@ -178,7 +178,7 @@ impl Servers {
             let session = server.subject.session()?;
             let mut share = |done: f64| progress.share((index as f64 + done) / count as f64);
             server.made = Some(setup::create(session, plan, &mut share, stop)?);
-            read_in(session)?;
+            setup::read_in(session)?;
             if server.subject.cluster.is_some() {
                 server.subject.session()?.execute("CHECKPOINT")?;
             }
@@ -333,34 +333,6 @@ pub fn shown(target: &str) -> String {
 /// Naming the flag and the remedy.
 pub fn check_settings(flag: &str, typed: &[String]) -> anyhow::Result<()> {
     Settings::parse(flag, typed).map(drop).map_err(explain)
-}
-
-/// Reads every table and key of ours once, as far as the buffers hold them.
-fn read_in(session: &mut Session) -> anyhow::Result<()> {
-    session.execute("SET max_parallel_workers_per_gather = 0")?;
-    let tables = session.rows(
-        "SELECT pg_catalog.quote_ident(c.relname) AS name, a.attname AS key \
-         FROM pg_catalog.pg_class c \
-         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-         LEFT JOIN pg_catalog.pg_index i ON i.indrelid = c.oid AND i.indisprimary \
-         LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] \
-         WHERE n.nspname = 'pgassay' AND c.relkind = 'r'",
-    )?;
-    for row in &tables.rows {
-        let [Some(table), key] = row.as_slice() else {
-            continue;
-        };
-        session.value(&format!("SELECT count(*) FROM {SCHEMA}.{table}"))?;
-        if let Some(key) = key {
-            session.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")?;
-            session.value(&format!(
-                "SELECT count({key}) FROM {SCHEMA}.{table} WHERE {key} > 0"
-            ))?;
-            session.execute("RESET enable_seqscan; RESET enable_bitmapscan")?;
-        }
-    }
-    session.execute("RESET max_parallel_workers_per_gather")?;
-    Ok(())
 }
 
 /// How the server would run each of the workload's statements.

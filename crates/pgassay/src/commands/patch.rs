@@ -1,0 +1,412 @@
+//! `pgassay patch`: a patch against its base, built alike, compared, and told in
+//! a form that a mailing list takes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use pgassay_analysis::compare::{Compare, model::Kind};
+use pgassay_analysis::stats::Verdict;
+use serde::{Deserialize, Serialize};
+
+use crate::build::maker::{Order, native_machine};
+use crate::build::{BuildRecord, Place, Source, Variant};
+use crate::cli::Args;
+use crate::cli::args::{Command, GlobalArgs};
+use crate::cli::compare::{By, CompareArgs};
+use crate::cli::patch::PatchArgs;
+use crate::exit::{Exit, Failure};
+use crate::stop::Stop;
+use crate::store::{self, catalogue};
+use crate::terminal::Terminal;
+
+/// The plan file's schema.
+const SCHEMA: &str = "pgassay/patch-plan/1";
+
+/// What somebody else needs to measure the same, but for the source itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct PatchPlan {
+    /// `pgassay/patch-plan/1`.
+    schema: String,
+    /// The base's commit, where it came from git.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<String>,
+    /// The hash of the source's files, for a base that is no commit.
+    source_hash: String,
+    /// The version that the source gives itself.
+    version: String,
+    /// The patches, whole.
+    patches: Vec<PlannedPatch>,
+    /// As `pgassay build --variant`, without the name.
+    variant: String,
+    /// Flags of `pgassay compare`.
+    compare: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct PlannedPatch {
+    name: String,
+    text: String,
+}
+
+/// Builds base and patched, compares them, prints the table.
+///
+/// # Errors
+/// What kept either from being built or measured.
+pub fn patch(
+    args: &PatchArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    let plan = args.plan.as_deref().map(read_plan).transpose()?;
+    let place = Place::open()?;
+    let git_ref = match &plan {
+        Some(plan) => plan.base.clone(),
+        None => args.base.clone(),
+    };
+    let source = Source::find(&args.source, git_ref.as_deref(), &place)?;
+    if let Some(plan) = &plan
+        && plan.source_hash != source.facts.hash
+    {
+        bail!(
+            Failure::usage(format!(
+                "{} is not the base that the plan was made for ({})",
+                args.source,
+                plan.base.as_deref().unwrap_or(&plan.version)
+            ))
+            .with_remedy("--source names a clone that has that commit, or that tarball")
+        );
+    }
+    let (files, spec, flags) = match &plan {
+        Some(plan) => (
+            written_out(plan, &place)?,
+            plan.variant.as_str(),
+            plan.compare.clone(),
+        ),
+        None => (
+            args.patches.clone(),
+            args.variant.as_str(),
+            args.compare.clone(),
+        ),
+    };
+    let texts = files
+        .iter()
+        .map(|path| planned(path))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    // Checked before minutes of building.
+    let _ = compare_args("base", "patched", &flags)?;
+
+    let mut build = |name: &str, patches: &[PathBuf]| -> anyhow::Result<BuildRecord> {
+        let mut variant = Variant::parse(
+            &format!("{name} {}", with_preset(spec)),
+            &native_machine(),
+            false,
+        )?;
+        variant.patches.extend(patches.iter().cloned());
+        let order = Order {
+            source: &source,
+            name: None,
+            variant: &variant,
+            host: None,
+            system: None,
+            layouts: 0,
+            layout_seed: 0,
+        };
+        Ok(super::build::make(&order, &place, args.jobs, terminal, stop)?.record)
+    };
+    let base = build("base", &[])?;
+    let patched = build(&format!("patched-{}", identity(&texts)), &files)?;
+
+    let a = format!("build:{}", base.name);
+    let b = format!("build:{}", patched.name);
+    let compare = compare_args(&a, &b, &flags)?;
+    if compare.by == By::Instructions {
+        return super::counts::compare(&compare, terminal, stop);
+    }
+    let root = store::root(global.runs.as_deref())?;
+    let before = catalogue::find(&root, "last").ok();
+    let exit = super::compare::compare(&compare, global, terminal, stop)?;
+    let dir = catalogue::find(&root, "last")?;
+    if before.as_ref() == Some(&dir) {
+        return Ok(exit);
+    }
+    let run = store::read(&dir)?;
+    let Some(concluded) = pgassay_analysis::compare::conclude(&run) else {
+        return Ok(exit);
+    };
+    let plan = PatchPlan {
+        schema: SCHEMA.to_owned(),
+        base: source.facts.commit.clone(),
+        source_hash: source.facts.hash.clone(),
+        version: base.version.clone(),
+        patches: texts,
+        variant: spec.to_owned(),
+        compare: flags,
+    };
+    let plan_file = args
+        .save_plan
+        .clone()
+        .unwrap_or_else(|| dir.join("patch-plan.json"));
+    fs::write(&plan_file, serde_json::to_string_pretty(&plan)? + "\n")
+        .with_context(|| format!("{} can't be written", plan_file.display()))?;
+    terminal.print(&table(&concluded, &base, &patched, &plan))?;
+    terminal.announce(&format!(
+        "others measure the same with: pgassay patch --plan {} --source THEIR-SOURCE",
+        plan_file.display()
+    ));
+    Ok(exit)
+}
+
+/// A variant that is only a name must be a preset: where nothing is asked for, `plain`.
+fn with_preset(spec: &str) -> &str {
+    if spec.trim().is_empty() {
+        "plain"
+    } else {
+        spec
+    }
+}
+
+/// compare's arguments, parsed by its own definition.
+fn compare_args(a: &str, b: &str, flags: &[String]) -> anyhow::Result<CompareArgs> {
+    let mut line = vec!["pgassay".to_owned(), "compare".to_owned()];
+    line.extend([a.to_owned(), b.to_owned()]);
+    let sweeps = flags
+        .iter()
+        .any(|flag| flag.starts_with("--clients") || flag.starts_with("-c"))
+        || flags.iter().any(|flag| flag.contains("instructions"));
+    if !sweeps {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        line.push(format!("--clients=1..{}*2", 2 * cpus));
+    }
+    line.extend(flags.iter().cloned());
+    match Args::try_parse_from(line) {
+        Ok(Args {
+            command: Command::Compare(compare),
+            ..
+        }) if compare.targets.len() == 2 => Ok(compare),
+        Ok(_) => bail!(Failure::usage(
+            "what follows -- are flags of pgassay compare; the two targets are the builds"
+        )),
+        Err(error) => {
+            let text = error.render().to_string();
+            bail!(
+                Failure::usage(format!(
+                    "what follows --: {}",
+                    text.trim_start_matches("error: ")
+                        .lines()
+                        .next()
+                        .unwrap_or_default()
+                ))
+                .with_remedy("pgassay compare --help has the flags")
+            )
+        }
+    }
+}
+
+fn planned(path: &Path) -> anyhow::Result<PlannedPatch> {
+    let bytes = fs::read(path)
+        .map_err(|error| Failure::usage(format!("patch {}: {error}", path.display())))?;
+    Ok(PlannedPatch {
+        name: path.file_name().map_or_else(
+            || "patch".into(),
+            |name| name.to_string_lossy().into_owned(),
+        ),
+        text: String::from_utf8(bytes)
+            .map_err(|_| Failure::usage(format!("patch {} is not UTF-8", path.display())))?,
+    })
+}
+
+/// A short name for a set of patches.
+fn identity(patches: &[PlannedPatch]) -> String {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    for patch in patches {
+        context.update(patch.text.as_bytes());
+    }
+    context.finish().as_ref()[..4]
+        .iter()
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+fn read_plan(path: &Path) -> anyhow::Result<PatchPlan> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("--plan {}: {error}", path.display())))?;
+    let plan: PatchPlan = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format!("--plan {}: {error}", path.display())))?;
+    if plan.schema != SCHEMA || plan.patches.is_empty() {
+        bail!(Failure::usage(format!(
+            "--plan {}: not a plan of pgassay patch ({})",
+            path.display(),
+            plan.schema
+        )));
+    }
+    Ok(plan)
+}
+
+/// A plan's patches as files, named by their number: a plan is foreign, and a name no path.
+fn written_out(plan: &PatchPlan, place: &Place) -> anyhow::Result<Vec<PathBuf>> {
+    let dir = place.sources();
+    let id = identity(&plan.patches);
+    let mut files = Vec::new();
+    for (number, patch) in plan.patches.iter().enumerate() {
+        let file = dir.join(format!("plan-{id}-{}.patch", number + 1));
+        fs::write(&file, &patch.text)
+            .with_context(|| format!("{} can't be written", file.display()))?;
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// The result in plain ASCII, at most 76 columns wide.
+fn table(compare: &Compare, base: &BuildRecord, patched: &BuildRecord, plan: &PatchPlan) -> String {
+    let mut text = String::from("\n-- for a mailing list: plain text from here --\n\n");
+    for patch in &plan.patches {
+        let _ = writeln!(text, "patch     {}", ascii(&patch.name));
+    }
+    let commit = plan.base.as_deref().map_or(String::new(), |commit| {
+        format!(", commit {}", &commit[..commit.len().min(12)])
+    });
+    let _ = writeln!(text, "base      PostgreSQL {}{commit}", base.version);
+    let _ = writeln!(
+        text,
+        "built     {}; {}",
+        ascii(&base.compiler.banner),
+        base.flags_asked.join(" ")
+    );
+    let inexact: usize = patched
+        .patches
+        .iter()
+        .map(|patch| patch.inexact.len())
+        .sum();
+    if inexact > 0 {
+        let _ = writeln!(text, "note      {inexact} hunks were found at another line");
+    }
+    let workload = &compare.analysis.plan.workload.name;
+    let _ = writeln!(text, "workload  {}\n", ascii(workload));
+    let _ = writeln!(
+        text,
+        "{:>7} {:>11} {:>11} {:>8} {:>19} {:>6}  verdict",
+        "clients", "base tps", "patch tps", "change", "95 % interval", "pairs"
+    );
+    for result in &compare.results {
+        let ratio = &result.throughput.ratio;
+        let percent = |share: f64| format!("{:+.1} %", (share - 1.0) * 100.0);
+        let _ = writeln!(
+            text,
+            "{:>7} {:>11.0} {:>11.0} {:>8} {:>19} {:>6}  {}",
+            result.clients,
+            median(result.pairs.iter().map(|pair| pair.a_tps)),
+            median(result.pairs.iter().map(|pair| pair.b_tps)),
+            percent(ratio.estimate),
+            format!("{} .. {}", percent(ratio.low), percent(ratio.high)),
+            result.throughput.pairs,
+            word(result.throughput.verdict),
+        );
+    }
+    let code: Vec<_> = compare
+        .differences
+        .iter()
+        .filter(|difference| difference.kind == Kind::Code)
+        .collect();
+    if code.is_empty() {
+        text.push_str("\nAtomic instructions: no function differs.\n");
+    } else {
+        text.push_str("\nAtomic instructions that differ, base -> patched:\n");
+        for difference in code.iter().take(12) {
+            let _ = writeln!(
+                text,
+                "  {}: {} -> {}",
+                ascii(&difference.name),
+                ascii(&difference.a),
+                ascii(&difference.b)
+            );
+        }
+    }
+    let _ = writeln!(
+        text,
+        "\nPairs of interleaved slices in random order, by pgassay {}.",
+        env!("CARGO_PKG_VERSION")
+    );
+    text
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::Equivalent => "same",
+        Verdict::Inconclusive => "open",
+        Verdict::NotComparable => "not comparable",
+    }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Mailing lists and their archives are kind to ASCII.
+fn ascii(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            if c.is_ascii_graphic() || c == ' ' {
+                c
+            } else {
+                '?'
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sweep_is_the_default_and_flags_are_compares_own() {
+        let flags = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        let plain = compare_args("build:x-base", "build:x-patched", &[]).unwrap();
+        assert!(plain.clients.unwrap().0.len() >= 2);
+        let own = compare_args("a", "b", &flags(&["--clients", "3", "--launches", "6"])).unwrap();
+        assert_eq!((own.clients.unwrap().0, own.launches), (vec![3], 6));
+        let counts = compare_args("a", "b", &flags(&["--by", "instructions"])).unwrap();
+        assert!(counts.clients.is_none());
+        for wrong in [&["--no-such"][..], &["third"]] {
+            let error = compare_args("a", "b", &flags(wrong)).unwrap_err();
+            assert!(error.to_string().contains("what follows --"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_read_back_and_a_foreign_file_refused() {
+        let dir = std::env::temp_dir().join(format!("pgassay-plan-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let plan = PatchPlan {
+            schema: SCHEMA.into(),
+            base: Some("abc".into()),
+            source_hash: "h".into(),
+            version: "17.5".into(),
+            patches: vec![PlannedPatch {
+                name: "../../v1.patch".into(),
+                text: "+++ b/x\n".into(),
+            }],
+            variant: "O3".into(),
+            compare: vec!["--delta".into(), "1%".into()],
+        };
+        let file = dir.join("plan.json");
+        fs::write(&file, serde_json::to_string(&plan).unwrap()).unwrap();
+        assert_eq!(read_plan(&file).unwrap(), plan);
+        let place = Place::of(dir.join("place")).unwrap();
+        let files = written_out(&plan, &place).unwrap();
+        assert!(files[0].starts_with(place.sources()), "{files:?}");
+        assert_eq!(fs::read_to_string(&files[0]).unwrap(), "+++ b/x\n");
+        for wrong in ["{}", "x", "{\"schema\": \"other\"}"] {
+            fs::write(&file, wrong).unwrap();
+            assert!(read_plan(&file).unwrap_err().to_string().contains("--plan"));
+        }
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

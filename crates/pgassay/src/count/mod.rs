@@ -1,0 +1,12 @@
+//! Counting what a server executes, where timing is too noisy to tell.
+//!
+//! A throw-away cluster is filled by the server as it is, then started once more
+//! under valgrind's callgrind, which follows every process that it forks and
+//! writes each one's counts when it ends. One session at a time runs a fixed
+//! number of transactions from a fixed seed; its process is the one counted.
+
+pub mod callgrind;
+pub mod under_valgrind;
+
+pub use callgrind::Profile;
+pub use under_valgrind::Counter;

@@ -1,0 +1,281 @@
+//! A launched cluster whose processes are counted by callgrind.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use pgassay_analysis::plan::WorkloadPlan;
+
+use super::callgrind::Profile;
+use crate::exit::{Exit, Failure};
+use crate::load::{Edge, Engine, Length, Options, Protocol, SliceSpec};
+use crate::pg::{self, Conninfo};
+use crate::script::Value;
+use crate::stop::Stop;
+use crate::target::account::Account;
+use crate::target::scratch::Scratch;
+use crate::target::settings::Settings;
+use crate::target::{Cluster, Installation, LaunchOptions, TargetError};
+use crate::workload::pgbench_tables::SCHEMA;
+use crate::workload::{self, setup};
+
+/// valgrind runs a server some fifty times slower.
+const START: Duration = Duration::from_secs(600);
+/// How long a session's process may take to end and write its counts.
+const WRITING: Duration = Duration::from_secs(120);
+
+/// A cluster that is counted; removed on drop.
+pub struct Counter {
+    // Dropped in this order: the server writes into the place until it ends.
+    cluster: Cluster,
+    place: Place,
+    workload: WorkloadPlan,
+    stop: Stop,
+}
+
+impl Counter {
+    /// Launches a cluster of `installation`, makes what the workload needs, and
+    /// starts it again under callgrind.
+    ///
+    /// # Errors
+    /// Where valgrind is not here, or the server can't be had.
+    pub fn launch(
+        installation: &Installation,
+        settings: &Settings,
+        workload: &WorkloadPlan,
+        base: Option<&Path>,
+        stop: &Stop,
+    ) -> anyhow::Result<Self> {
+        let valgrind = find("valgrind").ok_or_else(|| {
+            Failure::target("counting instructions needs valgrind, which is not here").with_remedy(
+                "Debian and Ubuntu: apt-get install valgrind; or compare by time (leave --by out)",
+            )
+        })?;
+        let place = Place::make(installation, &valgrind, base)?;
+        let wrapped = Installation::at(&place.bin()).map_err(told)?;
+        let mut settings = settings.clone();
+        // Nothing may run beside the session that is counted.
+        settings.set_default("autovacuum", "off");
+        settings.set_default("shared_buffers", "128MB");
+        let options = LaunchOptions {
+            settings,
+            scratch: base.map(Path::to_path_buf),
+            start_timeout: START,
+            stop: Some(stop.flag().clone()),
+            ..LaunchOptions::default()
+        };
+        let mut cluster = Cluster::launch(&wrapped, &options).map_err(told)?;
+        let mut session = pg::connect(&Conninfo::parse(&cluster.conninfo())?)?;
+        setup::create(&mut session, workload, &mut |_| {}, stop)?;
+        // Hint bits and freezing are work that the first reader would do for all.
+        session.execute("VACUUM (FREEZE, ANALYZE)")?;
+        session.execute("CHECKPOINT")?;
+        session.close();
+        fs::write(place.switch(), "")?;
+        cluster.restart(&Settings::default()).map_err(told)?;
+        let mut counter = Self {
+            cluster,
+            place,
+            workload: workload.clone(),
+            stop: stop.clone(),
+        };
+        // The first session writes what later ones find: caches on disk, pages in memory. A page
+        // that must be read first costs more instructions than the transaction itself.
+        let mut session = pg::connect(&Conninfo::parse(&counter.cluster.conninfo())?)?;
+        setup::read_in(&mut session)?;
+        session.close();
+        counter.session(20, 0)?;
+        Ok(counter)
+    }
+
+    /// The counts of one session that runs so many transactions from a seed.
+    ///
+    /// # Errors
+    /// Where it fails, or its counts do not come.
+    pub fn session(&mut self, transactions: u64, seed: u64) -> anyhow::Result<Profile> {
+        let before = self.place.profiles()?;
+        let protocol = match self.workload.protocol.as_str() {
+            "simple" => Protocol::Simple,
+            "extended" => Protocol::Extended,
+            _ => Protocol::Prepared,
+        };
+        let options = Options {
+            protocol,
+            threads: Some(1),
+            variables: vec![(
+                "scale".to_owned(),
+                Value::Int(i64::from(self.workload.scale)),
+            )],
+            stop: self.stop.flag().clone(),
+            drain: WRITING,
+            ..Options::default()
+        };
+        let mut conninfo = Conninfo::parse(&self.cluster.conninfo())?;
+        conninfo.options = Some(format!("-c search_path={SCHEMA}"));
+        let mut engine = Engine::new(conninfo, workload::program(&self.workload)?, options);
+        engine.resize(1)?;
+        let spec = SliceSpec {
+            length: Length::Transactions(transactions),
+            seed,
+            ..SliceSpec::default()
+        };
+        let result = engine.run_slice(&spec, &mut |_: Edge| {});
+        drop(engine);
+        if self.stop.asked() {
+            bail!(Failure::interrupted());
+        }
+        if result.transactions != transactions {
+            let example = result.failure_examples.values().next().cloned();
+            bail!(Failure::target(format!(
+                "{} of {transactions} transactions ended well: {}",
+                result.transactions,
+                example.or(result.died).unwrap_or_default()
+            )));
+        }
+        self.place.wait_for_new(&before, &self.stop)
+    }
+}
+
+/// Directories of a counted server.
+///
+/// ```text
+/// counting-XXXX/bin/     the installation's programs by links, and a `postgres` that can be switched
+/// counting-XXXX/out/     what callgrind writes, the server user's
+/// counting-XXXX/switch   there once the server is to be counted
+/// ```
+struct Place {
+    dir: PathBuf,
+}
+
+impl Place {
+    fn make(
+        installation: &Installation,
+        valgrind: &Path,
+        base: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let root = Scratch::open(base).map_err(told)?.root().to_path_buf();
+        let unique = format!("counting-{}-{}", std::process::id(), next());
+        let place = Self {
+            dir: root.join(unique),
+        };
+        fs::create_dir(&place.dir)
+            .with_context(|| format!("{} can't be made", place.dir.display()))?;
+        for dir in [place.bin(), place.out()] {
+            fs::create_dir(&dir)?;
+        }
+        for dir in [place.dir.clone(), place.bin()] {
+            fs::set_permissions(dir, Permissions::from_mode(0o755))?;
+        }
+        if let Some(account) = Account::for_servers().map_err(told)? {
+            account.give(&place.out()).map_err(told)?;
+        }
+        for tool in ["initdb", "pg_config", "psql"] {
+            let real = installation.tool(tool);
+            if real.is_file() {
+                symlink(real, place.bin().join(tool))?;
+            }
+        }
+        let quote = |path: &Path| -> anyhow::Result<String> {
+            let text = path.to_str().context("a path is not UTF-8")?;
+            Ok(shlex::try_quote(text)?.into_owned())
+        };
+        let script = format!(
+            "#!/bin/sh\nif [ -e {switch} ]; then\n    exec {valgrind} --tool=callgrind \
+             --trace-children=yes --collect-bus=yes --callgrind-out-file={out}/callgrind.%p \
+             --log-file={out}/valgrind.%p {real} \"$@\"\nfi\nexec {real} \"$@\"\n",
+            switch = quote(&place.switch())?,
+            valgrind = quote(valgrind)?,
+            out = quote(&place.out())?,
+            real = quote(&installation.tool("postgres"))?,
+        );
+        let wrapper = place.bin().join("postgres");
+        fs::write(&wrapper, script)?;
+        fs::set_permissions(&wrapper, Permissions::from_mode(0o755))?;
+        Ok(place)
+    }
+
+    fn bin(&self) -> PathBuf {
+        self.dir.join("bin")
+    }
+
+    fn out(&self) -> PathBuf {
+        self.dir.join("out")
+    }
+
+    fn switch(&self) -> PathBuf {
+        self.dir.join("switch")
+    }
+
+    /// The counts that were written so far.
+    fn profiles(&self) -> io::Result<Vec<PathBuf>> {
+        let mut all: Vec<PathBuf> = fs::read_dir(self.out())?
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| {
+                let name = path.file_name().and_then(|name| name.to_str());
+                name.is_some_and(|name| name.starts_with("callgrind."))
+            })
+            .collect();
+        all.sort();
+        Ok(all)
+    }
+
+    /// Waits for the counts of the process that ends now.
+    fn wait_for_new(&self, before: &[PathBuf], stop: &Stop) -> anyhow::Result<Profile> {
+        let until = Instant::now() + WRITING;
+        loop {
+            for path in self.profiles()? {
+                if !before.contains(&path)
+                    && let Ok(text) = fs::read_to_string(&path)
+                    && let Some(profile) = Profile::parse(&text)
+                {
+                    return Ok(profile);
+                }
+            }
+            if stop.asked() {
+                bail!(Failure::interrupted());
+            }
+            if Instant::now() > until {
+                bail!(
+                    "callgrind wrote no counts of the session within {} s ({})",
+                    WRITING.as_secs(),
+                    self.out().display()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What stays is small and named after us.
+        fs::remove_dir_all(&self.dir).ok();
+    }
+}
+
+/// A target's error with its exit code.
+fn told(error: TargetError) -> Failure {
+    let mut failure = Failure::target(error.to_string());
+    if matches!(error, TargetError::Interrupted) {
+        failure.exit = Exit::Interrupted;
+    }
+    failure
+}
+
+/// Numbers the places of one process.
+fn next() -> u32 {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(|path| path.is_file())
+}
