@@ -11,7 +11,7 @@ COMPARISONS ?= 40
 MINUTES ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: help assay build test bench soak fuzz corpus calibrate calibrate-real purity docs man install clean
+.PHONY: help assay build test bench soak fuzz corpus calibrate calibrate-real purity docs man install clean query-loop
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 16
@@ -59,6 +59,9 @@ purity: ## how much of a primitive's time is the primitive, by CPU samples
 
 docs: ## the pages of check's rules, from the rules themselves
 	$(CARGO) run --locked --package pgassay-analysis --example rule_docs -- docs
+
+query-loop: ## where the CPU time of a query goes, over the wire and in a loop inside the server
+	pg_config=$$(scripts/postgres-with-symbols.sh) && bench/query-loop.sh "$$pg_config"
 
 man: build ## the manual page and completions, below target/
 	mkdir -p target/man

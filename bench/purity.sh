@@ -43,9 +43,12 @@ declare -A own=(
 	[snapshot]='GetSnapshotData.*|GetSnapshot.*|LWLock.*|XidIn.*|GetMaxSnapshot.*|FullTransaction.*|FullXid.*|TransactionId.*|Transaction.*|RecoveryInProgress|GetCurrentCommandId|MaintainLatest.*|GetXLogInsertRecPtr|GetSnapshotCurrentTimestamp|pg_qsort|memcpy.*|__memcpy.*|__memmove.*|GlobalVis.*'
 	[wal_insert]='LogLogicalMessage|XLog.*|CopyXLog.*|WAL.*|ReserveXLog.*|GetXLogBuffer|LWLock.*|AdvanceXLInsertBuffer|pg_comp_crc32c.*|__mem.*|mem.*|UpdateRedo.*|GetFullPage.*|RecoveryInProgress|s_lock|perform_spin_delay|StartCritical.*|pg_atomic.*|GetRedoRecPtr|GetTopTransactionIdIfAny|IsSubxact.*|IsSubTransaction.*|SubTransaction.*|MarkSubTransaction.*|.*issing_fsync.*|TransactionId.*|HasSub.*|issue_xlog_fsync|GetCurrentTransactionNestLevel|MarkCurrentTransactionIdLoggedIfAny|GetInstall.*'
 	[atomics]='inlined_atomic'
+	# A query runs all of the server: what is not the measurement is its own.
+	[query_loop]='server'
+	[plpgsql_loop]='server'
 )
 # Loop, random numbers, clock.
-measurement='pgassay_.*|compete|visit_.*|walk_on|loop_.*|rng_.*|meter_.*|clock_.*|\[vdso\].*|clock_gettime.*|__vdso_clock_gettime|__clock_gettime.*|read_page|read_tsc|pvclock.*|.*@plt|compat_.*'
+measurement='pgassay_.*|compete|visit_.*|walk_on|loop_.*|rng_.*|meter_.*|clock_.*|\[vdso\].*|clock_gettime.*|__vdso_clock_gettime|__clock_gettime.*|read_page|read_tsc|execute_once|drandom|setseed|pg_prng.*|float8_.*|dfloor|dtoi8|i8tod|pvclock.*|.*@plt|compat_.*'
 
 declare -A call=(
 	[buffer_hit]="buffer_hit(rel => 'hits')"
@@ -56,11 +59,17 @@ declare -A call=(
 	[snapshot]="snapshot(rebuild => true)"
 	[wal_insert]="wal_insert()"
 	[atomics]="atomics(ARENA)"
+	[query_loop]="query_loop(query => 'SELECT abalance FROM accounts WHERE aid = \$1', types => '{int}', lows => '{1}', highs => '{100000}')"
+	[plpgsql_loop]="plpgsql_loop(1, NULL, 0, 1, NULL, NULL, '{1}', '{100000}')"
 )
+run_sql -c 'CREATE TABLE accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84))' \
+	-c "INSERT INTO accounts SELECT g, 1, 0, '' FROM generate_series(1, 100000) g" \
+	-c 'VACUUM (FREEZE, ANALYZE) accounts' \
+	-c "SELECT pgassay.plpgsql_loop_create('SELECT abalance FROM accounts WHERE aid = \$1', '{int}')" >/dev/null
 server_major=$(run_sql -c "SELECT current_setting('server_version_num')::int / 10000")
 failed=0
 printf '%-14s %9s %8s %12s %8s  %s\n' primitive samples own measurement other 'largest of other'
-for primitive in buffer_hit buffer_hot buffer_recent lwlock spinlock snapshot wal_insert atomics; do
+for primitive in buffer_hit buffer_hot buffer_recent lwlock spinlock snapshot wal_insert atomics query_loop plpgsql_loop; do
 	if [ "$primitive" = buffer_recent ] && [ "$server_major" -lt 14 ]; then continue; fi
 	# One session: makes the arena, says who it is, runs calls of a second.
 	{
@@ -72,18 +81,19 @@ for primitive in buffer_hit buffer_hot buffer_recent lwlock spinlock snapshot wa
 			echo "SELECT operations FROM pgassay.wal_insert(count => 1, flush => true) \\g /dev/null"
 		fi
 		echo "SELECT pg_backend_pid();"
-		for _ in $(seq $((seconds + 1))); do
+		for _ in $(seq $((seconds + 5))); do
 			echo "SELECT operations FROM pgassay.${call[$primitive]/ARENA/:arena};"
 		done
 	} >"$work/calls.sql"
 	rm -f "$work/calls.out"
-	run_sql -f "$work/calls.sql" >"$work/calls.out" &
+	"$bin/psql" -XAtq -v ON_ERROR_STOP=1 -f "$work/calls.sql" >"$work/calls.out" &
 	client=$!
 	until [ -s "$work/calls.out" ]; do sleep 0.01; done
 	pid=$(head -1 "$work/calls.out")
 	perf record -q -e cpu-clock -F 1999 -p "$pid" -o "$work/perf.data" -- sleep "$seconds" >/dev/null 2>"$work/perf.err" ||
 		{ cat "$work/perf.err" >&2; exit 2; }
-	wait "$client"
+	kill "$client" 2>/dev/null || true
+	wait "$client" || true
 	perf script -i "$work/perf.data" -F ip,sym,symoff,dso 2>/dev/null >"$work/samples"
 	if [ -n "${PURITY_DETAIL:-}" ]; then
 		awk '{sub(/\+0x.*/, "", $2); print $2, $NF}' "$work/samples" | sort | uniq -c | sort -rn | head -25
@@ -114,7 +124,8 @@ for primitive in buffer_hit buffer_hot buffer_recent lwlock spinlock snapshot wa
 				if (dso ~ /vdso/) symbol = "[vdso]"
 				if (dso ~ /pgassay\.so/ && (start[symbol] + offset) in atomic) symbol = "inlined_atomic"
 				sub(/\.(constprop|isra|part|cold).*$/, "", symbol)
-				if (symbol ~ own) o++
+				if (own == "^(server)$" && symbol !~ measurement) o++
+				else if (symbol ~ own) o++
 				else if (symbol ~ measurement) m++
 				else { other++; by[symbol " " dso]++ }
 			}

@@ -11,9 +11,9 @@ use pgassay::stop::Stop;
 use pgassay::target::extension::Extension;
 use pgassay::target::settings::Settings;
 use pgassay::target::{Cluster, Installation, Installations, LaunchOptions};
-use pgassay::workload::inserver::{self, Call, Knobs};
+use pgassay::workload::inserver::{self, Call, Knobs, Statement};
 use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::primitives::{Compiled, PrimitiveTrial, PrimitivesPlan, analyse};
+use pgassay_analysis::primitives::{Company, Compiled, PrimitiveTrial, PrimitivesPlan, analyse};
 
 fn installed() -> Installation {
     Installations::search()
@@ -59,17 +59,14 @@ impl Laboratory {
     }
 
     fn create(&self, calls: &[Call]) -> Session {
+        self.create_with(calls, &Knobs::default()).unwrap()
+    }
+
+    fn create_with(&self, calls: &[Call], knobs: &Knobs) -> anyhow::Result<Session> {
         let mut session = self.connector().connect().unwrap();
         let definitions = self.extension.definitions(inserver::SCHEMA);
-        inserver::create(
-            &mut session,
-            &definitions,
-            calls,
-            &Knobs::default(),
-            64 << 20,
-        )
-        .unwrap();
-        session
+        inserver::create(&mut session, &definitions, calls, knobs, 64 << 20)?;
+        Ok(session)
     }
 
     fn plan(&self, calls: &[Call], sessions: &[u32]) -> PrimitivesPlan {
@@ -193,6 +190,76 @@ fn the_error_that_explains_the_others_is_told() {
         "{text}"
     );
     drop((sessions, control));
+    laboratory.close();
+}
+
+/// A statement of the user's own, over a table that it made.
+fn own_statement(sql: &str, setup: &str) -> Knobs {
+    Knobs {
+        statement: Some(Statement {
+            sql: sql.to_owned(),
+            setup: Some(setup.to_owned()),
+            parameters: vec!["int:1:50".parse().unwrap(), "bigint:0:0".parse().unwrap()],
+        }),
+        companies: vec![Company {
+            idle: 3,
+            idle_in_transaction: 2,
+            committing: 1,
+        }],
+        ..Knobs::default()
+    }
+}
+
+#[test]
+fn own_statements_run_beside_others_that_are_seen_and_committing() {
+    let laboratory = Laboratory::open("primitives-own");
+    let version = installed().version.num();
+    let table = "CREATE TABLE mine AS SELECT g AS id, 0 AS n FROM generate_series(1, 50) g";
+    let knobs = own_statement("UPDATE mine SET n = n + 1 WHERE id = $1 AND $2 = 0;", table);
+    let calls: Vec<Call> = ["query-loop", "plpgsql-loop"]
+        .iter()
+        .flat_map(|name| inserver::calls(name, version, &knobs))
+        .collect();
+    assert_eq!(calls.len(), 2);
+    let mut control = laboratory.create_with(&calls, &knobs).unwrap();
+    let plan = laboratory.plan(&calls, &[1]);
+    let mut kept = Kept::default();
+    let mut sessions = Sessions::new(laboratory.connector(), 1).unwrap();
+    let ended = run(&plan, &calls, &mut sessions, &mut kept, &Stop::new()).unwrap();
+    assert!(matches!(ended, Ended::Complete), "{ended:?}");
+
+    let done: u64 = kept.0.iter().map(|t| t.sessions[0].operations).sum();
+    let updated = control.value("SELECT sum(n) FROM pgassay_inside.mine");
+    let updated: u64 = updated.unwrap().unwrap().parse().unwrap();
+    // Each call of the loop by SPI executes once more, to plan.
+    assert_eq!(updated, done + u64::from(plan.trials));
+    for trial in &kept.0 {
+        assert!(trial.commits.unwrap() > 0, "{trial:?}");
+        let session = &trial.sessions[0];
+        let over_time: u64 = session.over_time.iter().sum();
+        assert_eq!(over_time, session.operations);
+    }
+    let looks: u64 = kept.0.iter().flat_map(|t| &t.waits).map(|w| w.seen).sum();
+    assert!(looks > 0);
+    let idle = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' \
+                AND backend_xid IS NOT NULL";
+    assert_eq!(control.value(idle).unwrap().as_deref(), Some("2"));
+    drop((sessions, control));
+
+    for (sql, setup, flag) in [
+        ("SELEC 1", "SELECT 1", "--sql: "),
+        ("VACUUM", "SELECT 1", "--sql: "),
+        ("SELECT $3::int", "SELECT 1", "--sql: "),
+        ("SELECT 1", "CREATE TABEL x ()", "--sql-setup: "),
+    ] {
+        let mut control = laboratory.connector().connect().unwrap();
+        control
+            .execute("DROP SCHEMA pgassay_inside CASCADE")
+            .unwrap();
+        let wrong = own_statement(sql, setup);
+        let error = laboratory.create_with(&calls, &wrong).unwrap_err();
+        assert!(error.to_string().starts_with(flag), "{error:#}");
+    }
     laboratory.close();
 }
 

@@ -18,11 +18,13 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     if analysis.primitives.is_empty() {
         return None;
     }
-    let mut blocks: Vec<Block> = vec![Block::Table(table(analysis, notes))];
+    let mut blocks: Vec<Block> = Vec::new();
     for (index, primitive) in analysis.primitives.iter().enumerate() {
         blocks.push(Block::Chart(Box::new(chart(index, primitive))));
         blocks.extend(code_that_ran(analysis, index));
     }
+    blocks.push(Block::Table(table(analysis, notes)));
+    blocks.push(Block::Table(meetings(analysis, notes)));
     blocks.extend(compiled(analysis));
     Some(Section {
         id: "primitives",
@@ -50,12 +52,6 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
         Column::figures("of ideal", "", 1),
         Column::figures("CPU", "ns/operation", 1),
         Column::figures("slowest/fastest", "", 2),
-        Column::figures("met another", "", 3),
-        Column::figures("back-off sleeps", "/1000", 5),
-        Column::figures("reused", "", 4),
-        Column::words("waited for", 6),
-        Column::figures("commits beside", "/s", 7),
-        Column::figures("pgassay's CPU", "% of one", 8),
     ];
     let mut rows = Vec::new();
     for primitive in &analysis.primitives {
@@ -69,6 +65,39 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
                 Cell::plain(number::percent_of_one(point.share_of_ideal)),
                 notes.estimate(&point.server_cpu_ns_per_operation, &format!("CPU of {at}")),
                 notes.maybe(point.fairness.as_ref(), &format!("fairness of {at}")),
+            ]);
+        }
+    }
+    let rates = analysis.primitives.iter().flat_map(|primitive| {
+        primitive
+            .points
+            .iter()
+            .map(|point| &point.operations_per_second)
+    });
+    Table {
+        caption: format!(
+            "Operations a second of all sessions, the CPU time of the server for each, the \
+             operations of the slowest session as a share of the fastest's. The sessions are released \
+             together inside the server and no client takes part. {}",
+            levels(rates)
+        ),
+        columns,
+        rows,
+        folded: false,
+        marks: vec![],
+    }
+}
+
+/// What sessions met: each other, back-off, waits, and others that commit.
+fn meetings(analysis: &Analysis, notes: &mut Notes) -> Table {
+    let mut rows = Vec::new();
+    for primitive in &analysis.primitives {
+        let title = primitive.variant.title();
+        for point in &primitive.points {
+            let at = place(&title, point);
+            rows.push(vec![
+                Cell::plain(&title),
+                Cell::plain(number::count(u64::from(point.sessions))),
                 notes.maybe(
                     point.contended_share.as_ref(),
                     &format!("contention of {at}"),
@@ -87,25 +116,25 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
             ]);
         }
     }
-    let rates = analysis.primitives.iter().flat_map(|primitive| {
-        primitive
-            .points
-            .iter()
-            .map(|point| &point.operations_per_second)
-    });
     Table {
-        caption: format!(
-            "Operations a second of all sessions, the CPU time of the server for each, the \
-             operations of the slowest session as a share of the fastest's, and the share of operations \
-             that met another session, where that is counted. What sessions waited for is \
-             looked at every 2 ms inside the server; the rest of the looks found them running. \
-             The sessions are released together inside the server and no client takes part: \
-             pgassay's own CPU time is from sending the calls to reading their rows. {}",
-            levels(rates)
-        ),
-        columns,
+        caption: "The share of operations that met another session, where that is counted; \
+                  sleeps in the spinlock's back-off; the share that found what they needed as it \
+                  was. What sessions waited for is looked at every 2 ms inside the server; the rest \
+                  of the looks found them running. pgassay's own CPU time is from sending the calls \
+                  to reading their rows."
+            .to_owned(),
+        columns: vec![
+            Column::words("primitive", 0),
+            Column::figures("sessions", "", 0),
+            Column::figures("met another", "", 1),
+            Column::figures("back-off sleeps", "/1000", 3),
+            Column::figures("reused", "", 2),
+            Column::words("waited for", 1),
+            Column::figures("commits beside", "/s", 5),
+            Column::figures("pgassay's CPU", "% of one", 4),
+        ],
         rows,
-        folded: false,
+        folded: true,
         marks: vec![],
     }
 }

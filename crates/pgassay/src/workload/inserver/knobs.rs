@@ -137,7 +137,7 @@ impl Statement {
         self.array(|p| p.high.to_string())
     }
 
-    /// What fails where the server can't prepare it; leaves nothing behind.
+    /// What fails where the server can't prepare it.
     pub(super) fn trial_preparation(&self) -> String {
         let types: Vec<&str> = self.parameters.iter().map(|p| p.kind).collect();
         let types = match types.is_empty() {
@@ -145,7 +145,7 @@ impl Statement {
             false => format!("({})", types.join(", ")),
         };
         format!(
-            "PREPARE pgassay_trial{types} AS {}; DEALLOCATE pgassay_trial",
+            "PREPARE pgassay_trial{types} AS {}",
             self.sql.trim_end().trim_end_matches(';')
         )
     }

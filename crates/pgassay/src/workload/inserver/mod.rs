@@ -87,22 +87,35 @@ pub fn create(
 /// What a user's statement needs; one that the server can't prepare is told of
 /// here, in its own words, before anything is measured.
 fn create_statement(session: &mut Session, statement: &Statement) -> anyhow::Result<()> {
-    let wrong = |flag: &str, error| Failure::usage(format!("{flag}: {error}"));
+    let wrong =
+        |flag: &str, error: crate::pg::QueryError| Failure::usage(format!("{flag}: {error}"));
     session.execute(SEARCH_PATH)?;
     if let Some(setup) = &statement.setup {
         session
             .execute(setup)
             .map_err(|error| wrong("--sql-setup", error))?;
     }
+    let remedy = "one statement that can be prepared, with $1, $2 … declared by --param; \
+                  the table accounts (aid int, bid int, abalance int, filler char) has \
+                  100,000 rows, others are made by --sql-setup FILE";
     session
         .execute(&statement.trial_preparation())
-        .map_err(|error| {
-            wrong("--sql", error).with_remedy(
-                "one statement that can be prepared, with $1, $2 … declared by --param; \
-                 the table accounts (aid int, bid int, abalance int, filler char) has \
-                 100,000 rows, others are made by --sql-setup FILE",
-            )
-        })?;
+        .map_err(|error| wrong("--sql", error).with_remedy(remedy))?;
+    // The server makes up types for parameters that were not declared.
+    let used = session.value(
+        "SELECT cardinality(parameter_types) FROM pg_prepared_statements \
+         WHERE name = 'pgassay_trial'",
+    )?;
+    session.execute("DEALLOCATE pgassay_trial")?;
+    let declared = statement.parameters.len();
+    if used.as_deref() != Some(declared.to_string().as_str()) {
+        let used = used.unwrap_or_default();
+        return Err(Failure::usage(format!(
+            "--sql: the statement has {used} parameters, and {declared} are declared"
+        ))
+        .with_remedy(remedy)
+        .into());
+    }
     session.execute(&statement.creation())?;
     Ok(())
 }
