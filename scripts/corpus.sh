@@ -10,7 +10,8 @@
 # its packages and its configuration are not touched), wheels through pip, jars through mvn. About
 # 600 MB in $XDG_CACHE_HOME/pgassay/corpus (or $CORPUS). Needs objdump for each machine: on Debian
 # binutils-{aarch64,powerpc64le,riscv64,s390x}-linux-gnu; the matrix needs the cross compilers
-# gcc-{aarch64,powerpc64le,riscv64,s390x}-linux-gnu and clang, and says what it leaves out.
+# gcc-{aarch64,powerpc64le,riscv64,s390x}-linux-gnu and clang, the .rpm rpmbuild; it says what it leaves
+# out.
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 corpus=${CORPUS:-${XDG_CACHE_HOME:-$HOME/.cache}/pgassay/corpus}
@@ -90,6 +91,56 @@ fetch_jars() {
             "-Dartifact=io.zonky.test.postgres:embedded-postgres-binaries-linux-$arch:${version#*:}" \
             || say "$version: left out"
     done
+}
+
+# A real .rpm of a real server: Debian's arm64 one, packed by rpmbuild as Fedora packs (zstd).
+pack_rpm() {
+    command -v rpmbuild > /dev/null || { say "no rpmbuild here (package rpm): no .rpm is tried"; return; }
+    local dir=$corpus/packages/rpm-arm64 deb work
+    [ -n "$(ls "$dir"/*.rpm 2> /dev/null)" ] && return
+    deb=$(ls "$corpus"/packages/bookworm-arm64/postgresql-15_*.deb 2> /dev/null | head -1)
+    [ -n "$deb" ] || { say "no arm64 package of Debian 12: no .rpm is made"; return; }
+    say "packing Debian 12's arm64 server into an .rpm"
+    work=$(mktemp -d)
+    mkdir -p "$dir"
+    dpkg-deb -x "$deb" "$work/tree"
+    cat > "$work/package.spec" << SPEC
+Name: postgresql-15-repacked
+Version: 15
+Release: 1
+Summary: Debian's files in an rpm
+License: PostgreSQL
+AutoReqProv: no
+%define debug_package %{nil}
+%define __os_install_post %{nil}
+%define _build_id_links none
+%description
+Debian's files in an rpm.
+%install
+mkdir -p %{buildroot}/usr/lib
+cp -a $work/tree/usr/lib/postgresql %{buildroot}/usr/lib/
+%files
+/usr/lib/postgresql
+SPEC
+    rpmbuild -bb --quiet --define "_topdir $work/rpm" --define "_binary_payload w3.zstdio" "$work/package.spec" \
+        && find "$work/rpm" -name '*.rpm' -exec mv {} "$dir" \; || say "rpmbuild failed: no .rpm is tried"
+    rm -rf "$work"
+}
+
+# What the archive reader makes of the .rpm is what it makes of the .deb.
+check_rpm() {
+    local rpm deb
+    rpm=$(ls "$corpus"/packages/rpm-arm64/*.rpm 2> /dev/null | head -1)
+    deb=$(ls "$corpus"/packages/bookworm-arm64/postgresql-15_*.deb 2> /dev/null | head -1)
+    [ -n "$rpm" ] && [ -n "$deb" ] || return
+    (cd "$here" && cargo build -q --release -p pgassay-inspect --example published) || exit 1
+    row() { "$target/release/examples/published" "$1" | tail -n +3 | cut -d'|' -f3-; }
+    if [ -n "$(row "$deb")" ] && [ "$(row "$deb")" = "$(row "$rpm")" ]; then
+        echo "ok   the server in $(basename "$rpm") reads as the one in $(basename "$deb")"
+    else
+        echo "FAIL the server in $(basename "$rpm") reads otherwise than the one in $(basename "$deb")"
+        failed=$((failed + 1))
+    fi
 }
 
 # ---- own builds: every flag ----
@@ -180,6 +231,7 @@ unpack() { # package, directory
     mkdir -p "$2"
     case $1 in
         *.deb) dpkg-deb -x "$1" "$2" ;;
+        *.rpm) (cd "$2" && rpm2cpio "$1" | cpio -idm --quiet) ;;
         *.whl | *.jar) unzip -qo "$1" -d "$2" 2> /dev/null || python3 -m zipfile -e "$1" "$2" ;;
     esac
     local inner
@@ -201,7 +253,7 @@ check_all() {
     trap "rm -rf '$work'" EXIT
     for dir in "$corpus"/packages/*/; do
         arch=${dir%/} arch=${arch##*-}
-        for package in "$dir"*.deb "$dir"*.whl "$dir"*.jar; do
+        for package in "$dir"*.deb "$dir"*.whl "$dir"*.jar "$dir"*.rpm; do
             [ -f "$package" ] || continue
             rm -rf "$work/p"
             unpack "$package" "$work/p"
@@ -214,6 +266,7 @@ check_all() {
                 -o -name 'initdb' -o -name 'ld-*.so*' \) | sort)
         done
     done
+    check_rpm
     say "$checked files checked, $failed differ"
 }
 
@@ -224,10 +277,10 @@ table() {
 }
 
 case ${1:-all} in
-    fetch) fetch_debian; fetch_wheels; fetch_jars ;;
+    fetch) fetch_debian; fetch_wheels; fetch_jars; pack_rpm ;;
     check) check_all ;;
     table) table ;;
-    all) fetch_debian; fetch_wheels; fetch_jars; build_matrix; check_all ;;
+    all) fetch_debian; fetch_wheels; fetch_jars; pack_rpm; build_matrix; check_all ;;
     *) sed -n '2,/^set/p' "$0" | sed '$d; s/^# \{0,1\}//' >&2; exit 2 ;;
 esac
 [ "$failed" = 0 ]

@@ -312,13 +312,13 @@ impl<'s> Walk<'_, 's> {
             Ok(())
         };
         if let Some(ranges) = &code.ranges {
-            if let Some(mut ranges) = self.dwarf.attr_ranges(unit, ranges.clone())? {
+            if let Some(mut ranges) = self.dwarf.attr_ranges(unit, *ranges)? {
                 while let Some(range) = ranges.next()? {
                     take(self, range.begin, range.end)?;
                 }
             }
         } else if let (Some(low), Some(high)) = (code.low, &code.high) {
-            let end = match self.dwarf.attr_address(unit, high.clone())? {
+            let end = match self.dwarf.attr_address(unit, *high)? {
                 Some(address) => address,
                 None => low.saturating_add(high.udata_value().unwrap_or(0)),
             };

@@ -294,7 +294,12 @@ pub fn rpm(
             },
         )?;
     }
-    walker.stream(name, reader, depth)
+    let mut first = [0];
+    let got = super::fill(reader, &mut first).map_err(|e| walker.budget.explain(e))?;
+    if got == 0 {
+        return Err(Error::Archive("cut off before its payload".into()));
+    }
+    walker.stream(name, &mut first.chain(reader), depth)
 }
 
 fn skip(walker: &Walker<'_>, reader: &mut dyn Read, bytes: u64) -> Result<(), Error> {
