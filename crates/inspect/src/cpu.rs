@@ -244,12 +244,14 @@ pub fn by_midr(implementer: u32, part: u32) -> Option<&'static Cpu> {
         (0x41, 0xD0B) => "cortex-a76",
         (0x41, 0xD0C) => "neoverse-n1",
         (0x41, 0xD40) => "neoverse-v1",
-        (0x41, 0xD49) => "neoverse-n2",
+        // Azure Cobalt 100 has the maker's number beside the core's.
+        (0x41 | 0x6D, 0xD49) => "neoverse-n2",
         (0x41, 0xD4F) => "neoverse-v2",
         (0x41, 0xD84) => "neoverse-v3",
         (0x48, 0xD01) => "tsv110",
         (0xC0, 0xAC3 | 0xAC4) => "ampere1",
-        (0x61, _) => "apple-m1",
+        // Icestorm, Firestorm, Blizzard, Avalanche, each also of the Pro and Max.
+        (0x61, 0x022..=0x025 | 0x028 | 0x029 | 0x032..=0x035 | 0x038 | 0x039) => "apple-m1",
         _ => return None,
     };
     CPUS.iter().find(|c| c.id == id)
@@ -554,5 +556,21 @@ fn arm_verdict(binary: &Binary, cpu: &Features, flag_byte: Option<u8>, verdict: 
         verdict.runs.push_str(&format!(
             "; {lse} inline LSE instructions besides, outside helpers"
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_midr;
+
+    #[test]
+    fn numbers_of_the_main_id_register_are_told_apart() {
+        let id = |implementer, part| by_midr(implementer, part).map(|c| c.id);
+        assert_eq!(id(0x41, 0xD0C), Some("neoverse-n1"));
+        assert_eq!(id(0x6D, 0xD49), Some("neoverse-n2"), "Azure Cobalt 100");
+        assert_eq!(id(0xC0, 0xAC4), Some("ampere1"));
+        assert_eq!(id(0x61, 0x033), Some("apple-m1"));
+        assert_eq!(id(0x61, 0x051), None, "a later Apple core is not called M1");
+        assert_eq!(id(0x46, 0x001), None);
     }
 }

@@ -7,6 +7,7 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::Bounds;
+use crate::elf::Image;
 use crate::model::{Atomics, Class, Counts, Hint, Machine, Ordering};
 
 /// How a path does its atomics.
@@ -72,6 +73,9 @@ pub struct HotFunction {
     /// Outline calls in it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outline_calls: BTreeMap<String, u64>,
+    /// The file does not name it; who calls it leaves one choice.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub named_by_callers: bool,
     /// It is not a function of its own here but inlined into this one, as DWARF says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inlined_into: Option<String>,
@@ -99,6 +103,8 @@ struct Path {
     functions: &'static [&'static str],
     /// How many of them, from the first, do the path's atomics themselves in one version or another.
     core: usize,
+    /// Functions without which the account of the path is not whole, in every version that has it.
+    essential: &'static [&'static str],
 }
 
 /// Function names per path, over the versions 9.6 to 19; sources: src/backend/storage/lmgr/s_lock.c,
@@ -110,6 +116,7 @@ const PATHS: &[Path] = &[
         title: "spinlock (contended)",
         functions: &["s_lock", "tas", "tas_sema"],
         core: 1,
+        essential: &[],
     },
     Path {
         id: "lwlock",
@@ -128,6 +135,7 @@ const PATHS: &[Path] = &[
             "LWLockWakeup",
         ],
         core: 5,
+        essential: &["LWLockAttemptLock"],
     },
     Path {
         id: "buffer-pin",
@@ -139,12 +147,14 @@ const PATHS: &[Path] = &[
             "ReadRecentBuffer",
         ],
         core: 2,
+        essential: &["PinBuffer"],
     },
     Path {
         id: "buffer-unpin",
         title: "buffer unpin",
         functions: &["UnpinBuffer", "UnpinBufferNoOwner", "ReleaseBuffer"],
         core: 2,
+        essential: &[],
     },
     Path {
         id: "buffer-header",
@@ -157,6 +167,7 @@ const PATHS: &[Path] = &[
             "MarkBufferDirtyHint",
         ],
         core: 3,
+        essential: &[],
     },
     Path {
         id: "buffer-content-lock",
@@ -170,8 +181,12 @@ const PATHS: &[Path] = &[
             "BufferLockQueueSelf",
             "BufferLockDequeueSelf",
             "BufferLockWakeup",
+            "LockBufferInternal",
+            "ConditionalLockBuffer",
+            "UnlockBuffer",
         ],
-        core: 8,
+        core: 11,
+        essential: &[],
     },
     Path {
         id: "snapshot",
@@ -184,6 +199,7 @@ const PATHS: &[Path] = &[
             "TransactionIdIsInProgress",
         ],
         core: 5,
+        essential: &[],
     },
     Path {
         id: "wal-insert",
@@ -205,6 +221,7 @@ const PATHS: &[Path] = &[
             "LWLockConflictsWithVar",
         ],
         core: 14,
+        essential: &[],
     },
 ];
 
@@ -222,12 +239,14 @@ fn stem(name: &str) -> &str {
 
 /// Accounts for the paths of a PostgreSQL server.
 pub fn hot_paths(
-    machine: &Machine,
+    image: &Image<'_>,
+    major: Option<u32>,
     bounds: &Bounds<'_>,
     atomics: &Atomics,
     hints: &[(u64, Hint)],
-    data: &[(u64, &[u8])],
 ) -> Vec<HotPath> {
+    let machine = &image.machine;
+    let data = &image.data_sections();
     let mut wanted: Vec<&str> = PATHS
         .iter()
         .flat_map(|p| p.functions)
@@ -263,6 +282,7 @@ pub fn hot_paths(
                     address: function.start,
                     counts: found.map(|f| f.counts.clone()).unwrap_or_default(),
                     outline_calls: found.map(|f| f.outline_calls.clone()).unwrap_or_default(),
+                    named_by_callers: false,
                     inlined_into: None,
                 }
             })
@@ -272,6 +292,7 @@ pub fn hot_paths(
         .iter()
         .map(|path| {
             let mut functions = hot(path.functions);
+            functions.extend(by_callers(path, atomics));
             functions.extend(inlined(path, atomics, &functions));
             let mut technique = technique(&functions);
             // The first names are the path's core; where only a caller of theirs is named (ReleaseBuffer
@@ -282,7 +303,7 @@ pub fn hot_paths(
             {
                 technique = Technique::Unnamed;
             }
-            let detail = detail(path, technique, &functions, machine, atomics);
+            let detail = detail(path, technique, &functions, machine, atomics, major);
             HotPath {
                 id: path.id.into(),
                 title: path.title.into(),
@@ -296,6 +317,22 @@ pub fn hot_paths(
     paths.push(crc(bounds, hints, data));
     paths.push(popcount(bounds, hints));
     paths
+}
+
+/// Functions of a path that the file does not name but their callers do.
+fn by_callers(path: &Path, atomics: &Atomics) -> Vec<HotFunction> {
+    let told = atomics.functions.iter().filter(|f| f.named_by_callers);
+    told.filter_map(|f| Some((f, f.name.as_ref()?)))
+        .filter(|(_, name)| path.functions.contains(&name.as_str()))
+        .map(|(f, name)| HotFunction {
+            name: name.clone(),
+            address: f.address,
+            counts: f.counts.clone(),
+            outline_calls: f.outline_calls.clone(),
+            named_by_callers: true,
+            inlined_into: None,
+        })
+        .collect()
 }
 
 /// Functions of a path that DWARF names as inlined into others, with the atomics that came with them;
@@ -318,6 +355,7 @@ fn inlined(path: &Path, atomics: &Atomics, known: &[HotFunction]) -> Vec<HotFunc
                 address: around.address,
                 counts: Counts::new(),
                 outline_calls: BTreeMap::new(),
+                named_by_callers: false,
                 inlined_into: Some(around.label()),
             }));
         }
@@ -390,10 +428,13 @@ fn detail(
     functions: &[HotFunction],
     machine: &Machine,
     atomics: &Atomics,
+    major: Option<u32>,
 ) -> String {
     let mut text = match technique {
-        Technique::Unnamed if path.id == "buffer-content-lock" => {
-            "no function of it in this version, or stripped of its names".into()
+        Technique::Unnamed | Technique::None
+            if path.id == "buffer-content-lock" && major.is_some_and(|m| m < 19) =>
+        {
+            "an LWLock in this version".into()
         }
         Technique::Unnamed => format!(
             "none of {} can be named here: static functions, stripped; their instructions are in the totals",
@@ -416,17 +457,32 @@ fn detail(
                         h.trim_start_matches("__aarch64_")
                     )
                 });
-                let place = f.inlined_into.as_ref();
+                let how = match &f.inlined_into {
+                    Some(place) => format!(" (inlined into {place})"),
+                    None if f.named_by_callers => " (nameless; known by its callers)".into(),
+                    None => String::new(),
+                };
                 parts.push(format!(
-                    "{}{}: {}",
+                    "{}{how}: {}",
                     f.name,
-                    place.map_or(String::new(), |p| format!(" (inlined into {p})")),
                     counts.chain(calls).collect::<Vec<_>>().join(", ")
                 ));
             }
             parts.join("; ")
         }
     };
+    let missing: Vec<&str> = path
+        .essential
+        .iter()
+        .copied()
+        .filter(|e| !functions.iter().any(|f| stem(&f.name) == *e))
+        .collect();
+    if technique != Technique::Unnamed && !missing.is_empty() && !text.starts_with("an LWLock") {
+        text.push_str(&format!(
+            "; {} can't be named here (static, stripped or inlined): what it holds is in the totals",
+            missing.join(", ")
+        ));
+    }
     if path.id == "spinlock" {
         text.push_str(&format!("; {}", inlined_tas(machine, atomics)));
     }

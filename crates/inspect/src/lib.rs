@@ -6,6 +6,8 @@
 
 pub mod archive;
 mod bounds;
+mod by_callers;
+mod calls;
 mod compressed;
 pub mod cpu;
 pub mod diff;
@@ -215,16 +217,24 @@ fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary
         name_inlined(&mut atomics, &told.inlined);
     }
     let hints = hint_counts(&bounds, &scan.inside.hints);
-    let hot_paths = if postgres.is_some() {
-        hotpath::hot_paths(
-            &image.machine,
-            &bounds,
-            &atomics,
-            &scan.inside.hints,
-            &image.data_sections(),
-        )
-    } else {
-        Vec::new()
+    let hot_paths = match &postgres {
+        Some(postgres) => {
+            let told = by_callers::names(image, &bounds, &atomics);
+            for function in &mut atomics.functions {
+                if let Some(name) = told.get(&function.address) {
+                    function.name = Some(name.clone());
+                    function.named_by_callers = true;
+                }
+            }
+            hotpath::hot_paths(
+                image,
+                postgres.major(),
+                &bounds,
+                &atomics,
+                &scan.inside.hints,
+            )
+        }
+        None => Vec::new(),
     };
     if image.kind == FileKind::DebugInfo {
         warnings.push(

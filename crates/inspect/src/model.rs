@@ -255,6 +255,9 @@ pub struct FunctionAtomics {
     /// Of both, those that came by inlining: the functions inlined, outermost first, joined by ` > `.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inlined: BTreeMap<String, u64>,
+    /// The name is not in the file but follows from who calls the function (PostgreSQL only).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub named_by_callers: bool,
     /// This function is itself an outline helper.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_outline_helper: bool,
@@ -494,6 +497,14 @@ pub struct PostgresFacts {
     /// Arguments of configure, as pg_config shows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configure: Option<String>,
+}
+
+impl PostgresFacts {
+    /// 15 of `15.18`.
+    pub fn major(&self) -> Option<u32> {
+        let digits = self.version.split(|c: char| !c.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    }
 }
 
 /// Hardening of the file.

@@ -622,6 +622,7 @@ fn binary() -> Binary {
                 address: 0x1000,
                 counts: BTreeMap::new(),
                 outline_calls: BTreeMap::new(),
+                named_by_callers: false,
                 inlined_into: None,
             })
             .collect(),
