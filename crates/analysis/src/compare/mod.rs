@@ -11,10 +11,12 @@ mod beyond;
 mod pairs;
 mod words;
 
+use std::collections::BTreeSet;
+
 use crate::analyse::analyse;
 use crate::analysis::Analysis;
 use crate::fit;
-use crate::record::{EventKind, RecordedRun};
+use crate::record::{EndState, EventKind, RecordedRun};
 use crate::stats::family::judge_family;
 use crate::stats::scaling_change::ScalingChange;
 use crate::stats::sequential::{Decision, Sequential};
@@ -191,6 +193,18 @@ fn of_pairs(run: &RecordedRun, comparison: &ComparisonPlan) -> RecordedRun {
     plan.arms.truncate(arms as usize);
     let each = comparison.pairs.unwrap_or(comparison.most_pairs);
     plan.trials = each.saturating_mul(comparison.launches);
+    // A sequential comparison that stopped at a look is whole.
+    let complete = run
+        .end
+        .as_ref()
+        .is_some_and(|e| e.state == EndState::Complete);
+    if complete && !comparison.looks.is_empty() {
+        let measured = run.trials.iter().map(|t| t.slice.round);
+        let rounds = measured
+            .filter(|round| comparison.phase_of(*round) == Phase::Pairs)
+            .collect::<BTreeSet<u32>>();
+        plan.trials = rounds.len() as u32;
+    }
     only.trials.retain(|trial| {
         trial.slice.arm < arms && comparison.phase_of(trial.slice.round) == Phase::Pairs
     });

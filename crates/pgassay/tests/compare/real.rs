@@ -189,6 +189,52 @@ fn settings_are_compared_and_the_exit_code_is_the_verdict() {
 }
 
 #[test]
+fn launches_are_made_anew_and_a_primitive_is_compared_inside() {
+    let runs = Runs::new("launches");
+    let args = [
+        "compare",
+        "temp",
+        "temp",
+        "--set-b",
+        "jit=off",
+        "--workload",
+        "spinlock",
+        "--time",
+        "0.1",
+        "--launches",
+        "2",
+        "--pairs",
+        "4",
+        "--noise-pairs",
+        "2",
+        "--clients",
+        "2",
+        "--json",
+    ];
+    let output = runs.run(&args);
+    let said = text(&output.stderr);
+    // two launches show nothing, whatever they say
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("2 launches can't show anything"), "{said}");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_schema(&json, "compare-1.json");
+    assert_eq!(json["plan"]["inside"], true);
+    let pairs = json["results"][0]["pairs"].as_array().expect("pairs");
+    let launches: Vec<u64> = pairs.iter().filter_map(|p| p["launch"].as_u64()).collect();
+    assert_eq!(launches, [0, 0, 0, 0, 1, 1, 1, 1]);
+    // a contended spinlock does some hundred thousand operations a second at least
+    assert!(
+        pairs
+            .iter()
+            .all(|p| p["a_tps"].as_f64().is_some_and(|tps| tps > 1e4)),
+        "{pairs:?}"
+    );
+    assert!(json["results"][0]["server_cpu"].is_object());
+    let headline = json["headline"][0].as_str().expect("a sentence");
+    assert!(headline.contains("2 sessions"), "{headline}");
+}
+
+#[test]
 fn equal_targets_and_five_pairs_are_announced() {
     let runs = Runs::new("same");
     let output = runs.run(&with(&[
@@ -318,6 +364,11 @@ fn mistakes_name_the_arm_the_flag_and_the_remedy() {
             ],
             2,
             "one client count",
+        ),
+        (
+            vec!["compare", "temp", "temp", "--workload", "lwlock:nosuch"],
+            2,
+            "lwlock:shared",
         ),
         (
             vec!["compare", "temp", "temp", "--workload", "nosuch"],

@@ -97,9 +97,17 @@ impl Measuring {
                 "delta is 0: nothing can be called equivalent, only faster, slower or inconclusive",
             );
         }
+        let launches = self.comparison.launches;
+        if (2..6).contains(&launches) {
+            terminal.warn(&format!(
+                "{launches} launches can't show anything at 95 %, however many pairs each holds: \
+                 the smallest p is {:.3}; take 6 or more",
+                2f64.powi(1 - launches as i32)
+            ));
+        }
         if let Some(pairs) = self.comparison.pairs
             && pairs < 6
-            && self.comparison.launches < 6
+            && launches == 1
         {
             terminal.warn(&format!(
                 "{pairs} pairs can't show anything at 95 %, whatever they say: the smallest p is \
@@ -244,7 +252,14 @@ impl Measuring {
         };
         progress.clear();
         if self.comparison.launches == 1 {
-            self.decide(terminal)?;
+            // What a slice takes here with all that lies around it; after a resume there
+            // may have been too few to tell.
+            let run = noise
+                .iter()
+                .filter(|s| !measured.contains(&s.index))
+                .count();
+            let each = (run >= 4).then(|| begun.elapsed().as_secs_f64() / run as f64);
+            self.decide(each, terminal)?;
             if !self.comparison.same {
                 // A's like has done its part; its memory and wake-ups go.
                 arena.drop_last();
@@ -330,12 +345,16 @@ impl Measuring {
 
     /// How many pairs it takes, by the noise floor that was just measured; said
     /// and written down before the first of them.
-    fn decide(&mut self, terminal: &mut Terminal) -> anyhow::Result<()> {
+    fn decide(&mut self, slice: Option<f64>, terminal: &mut Terminal) -> anyhow::Result<()> {
         let run = store::read(self.writer.dir())?;
         let Some(spread) = compare::spread_so_far(&run) else {
             return Ok(());
         };
-        let round = self.comparison.round_seconds(&self.plan, BETWEEN);
+        let slices = self.comparison.compared(&self.plan) as f64 * self.plan.points.len() as f64;
+        let round = slice.map_or_else(
+            || self.comparison.round_seconds(&self.plan, BETWEEN),
+            |each| each * slices,
+        );
         let delta = 100.0 * self.comparison.delta;
         let floor = format!(
             "pairs of equal servers spread by {:.1} % here",

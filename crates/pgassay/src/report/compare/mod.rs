@@ -76,7 +76,7 @@ fn document(compare: &Compare) -> Document {
     // What the headline says already is not said again beneath it.
     let unsaid = compare.warnings.iter();
     let unsaid: Vec<Warning> = unsaid
-        .filter(|w| !compare.headline.contains(&w.text))
+        .filter(|w| !compare.headline.contains(&w.text) && w.id != "not-your-build")
         .cloned()
         .collect();
     notes.marks(&unsaid, "");
