@@ -246,6 +246,7 @@ impl Measuring {
             return Ok(ended);
         };
         let noise = self.comparison.slices(&self.plan, launch, Phase::Noise, 0);
+        let begun = Instant::now();
         let ended = self.slices(&noise, measured, arena, true, &mut progress)?;
         let Ended::Complete = ended else {
             return Ok(ended);
