@@ -12,6 +12,7 @@ MINUTES ?= 2
 
 .DELETE_ON_ERROR:
 .PHONY: help assay build test bench soak fuzz corpus calibrate calibrate-real purity docs man install clean query-loop
+.PHONY: help assay build test bench builds soak fuzz corpus calibrate calibrate-real purity docs man install clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 16
@@ -47,6 +48,9 @@ fuzz: ## a minute for each parser of foreign bytes
 
 corpus: build ## inspect against objdump over published packages and own builds
 	$(CARGO) --with scripts/corpus.sh
+
+builds: build ## the real PostgreSQL built in variants and for arm64, each checked
+	bench/builds.sh $(PROGRAM)
 
 calibrate: ## how often a comparison is wrong, by simulation
 	$(CARGO) --with bench/calibrate.sh

@@ -165,6 +165,10 @@ if [ "$purpose" = test ]; then
     have openssl || missing "certificates for the tests of TLS" openssl
     have objdump || missing "objdump, which inspect is checked against" binutils
     have make || missing "make" make
+    have git || missing "git, a form of source for builds" git
+    have patch || missing "patch, for builds with patches" patch
+    have meson || missing "meson, a build system of PostgreSQL" meson
+    have ninja || missing "ninja, which meson runs" ninja-build
     # Where it is a distribution's own, its client and headers go by the number.
     if [[ $bin = /usr/lib/postgresql/*/bin ]]; then
         [ -x "$bin/psql" ] || missing "psql" "postgresql-client-$major"

@@ -42,8 +42,11 @@ impl System {
     }
 }
 
-/// The directories that are made and installed, in order, where the source has them.
+/// The directories that are made and installed, in order, where the source has them. The
+/// libraries come first: the backend's makefile takes them as given.
 const PARTS: &[&str] = &[
+    "src/common",
+    "src/port",
     "src/backend",
     "src/timezone",
     "src/interfaces/libpq",
