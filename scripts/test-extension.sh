@@ -1,10 +1,20 @@
 #!/bin/bash
-# The extension's tests, for each installed PostgreSQL that has headers.
+# The extension's tests, for each installed PostgreSQL that has headers, or for
+# those that are named by their pg_config: other majors, a build with assertions.
+#
+#	scripts/test-extension.sh [PG_CONFIG…]
+#	scripts/test-extension.sh "$(scripts/postgres-of-debian.sh 13)" /opt/pg15-cassert/bin/pg_config
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tested=0
-for pg_config in /usr/lib/postgresql/*/bin/pg_config /usr/local/pgsql/bin/pg_config "$(command -v pg_config || true)"; do
-    [ -x "$pg_config" ] && [ -f "$("$pg_config" --includedir-server)/postgres.h" ] || continue
+named=$#
+[ $# -gt 0 ] || set -- /usr/lib/postgresql/*/bin/pg_config /usr/local/pgsql/bin/pg_config "$(command -v pg_config || true)"
+for pg_config; do
+    [ -x "$pg_config" ] && [ -f "$("$pg_config" --includedir-server)/postgres.h" ] || {
+        [ "$named" = 0 ] && continue
+        echo "$pg_config: no such program, or no headers beside it" >&2
+        exit 2
+    }
     # Debian's pg_config in PATH is the newest of those by the number.
     bin=$("$pg_config" --bindir)
     case " ${seen:-} " in *" $bin "*) continue ;; esac

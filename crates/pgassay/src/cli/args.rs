@@ -74,7 +74,7 @@ pub enum Command {
     /// Write what check would look at into one file, for others to check
     Collect(super::check::CollectArgs),
     /// Measure one workload over client counts
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Is B really different from A: interleaved, with a verdict and an exit code
     Compare(super::compare::CompareArgs),
     /// Build PostgreSQL variants from source: flags, compilers, patches

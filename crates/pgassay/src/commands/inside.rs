@@ -19,7 +19,7 @@ use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure;
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::pg::{Connector, QueryError};
+use crate::pg::{ConnectError, Connector, QueryError};
 use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::target::TargetSpec;
@@ -170,6 +170,14 @@ pub fn run(
 /// than the table has or a statement that divides by zero, that is the asker's
 /// to mend.
 fn of_the_asker(error: anyhow::Error, knobs: &Knobs) -> anyhow::Error {
+    let connecting = |cause: &(dyn std::error::Error + 'static)| cause.is::<ConnectError>();
+    if error.chain().any(connecting) {
+        return Failure::target(format!("{error:#}"))
+            .with_remedy(
+                "fewer sessions (--clients, --idle-sessions), or a larger --set max_connections",
+            )
+            .into();
+    }
     let refused = error.chain().any(|cause| {
         let query = cause.downcast_ref::<QueryError>();
         query.is_some_and(|query| matches!(query, QueryError::Server(_)))
