@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use pgassay_inspect::{Binary, FlagByte, ProcessFacts};
+use pgassay_inspect::{Binary, FlagByte, Machine, ProcessFacts};
 
 /// A file mapped into a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,12 +149,23 @@ pub fn facts(pid: u32, mapped: &MappedFile, binary: &Binary) -> ProcessFacts {
         flag_bytes: Vec::new(),
         unavailable: Vec::new(),
     };
+    let own = match std::env::consts::ARCH {
+        "x86_64" => Machine::X86_64,
+        "aarch64" => Machine::Aarch64,
+        "powerpc64" => Machine::Ppc64le,
+        other => Machine::Other(other.into()),
+    };
     match fs::read(format!("/proc/{pid}/auxv")) {
+        Ok(_) if binary.machine != own && binary.machine.name() != std::env::consts::ARCH => {
+            facts.unavailable.push(
+                "HWCAP: the kernel's vector is the emulator's, not the one that this program sees"
+                    .into(),
+            );
+        }
         Ok(auxv) => {
             let value = hwcap(&auxv);
             facts.hwcap = value.map(|h| format!("{h:#x}"));
-            // Under an emulator the vector is the emulator's, of another machine.
-            if std::env::consts::ARCH == "aarch64" {
+            if binary.machine == Machine::Aarch64 {
                 facts.hwcap_lse = value.map(|h| h & HWCAP_ATOMICS != 0);
             }
         }
