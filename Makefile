@@ -61,6 +61,10 @@ calibrate-real: build ## real comparisons of equal servers, COMPARISONS of MINUT
 purity: ## how much of a primitive's time is the primitive, by CPU samples
 	pg_config=$$(scripts/postgres-with-symbols.sh) && bench/purity.sh "$$pg_config"
 
+.PHONY: matrix
+matrix: build ## situations provoked on real servers, and how many of them are found
+	scripts/matrix.sh $(PROGRAM)
+
 docs: ## the pages of check's rules, from the rules themselves
 	$(CARGO) run --locked --package pgassay-analysis --example rule_docs -- docs
 

@@ -22,6 +22,11 @@ const FILES: &[&str] = &[
     "cpu.cfs_quota_us",
     "cpu.cfs_period_us",
     "cpu.stat",
+    "io.max",
+    "blkio.throttle.read_bps_device",
+    "blkio.throttle.write_bps_device",
+    "blkio.throttle.read_iops_device",
+    "blkio.throttle.write_iops_device",
     "cpuset.effective_cpus",
 ];
 

@@ -59,6 +59,7 @@ pub static RULES: &[&Rule] = &[
     &sessions::ACTIVE,
     &storage::FILE_SYSTEM,
     &storage::READ_AHEAD,
+    &storage::IO_LIMIT,
     &storage::SCHEDULER,
     &storage::RANDOM_COST,
     &storage::CONCURRENCY,

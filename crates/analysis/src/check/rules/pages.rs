@@ -79,15 +79,15 @@ const WORTH_HUGE: u64 = 512 << 20;
 fn huge_pages(seen: &Seen) -> Judged {
     let wanted = seen.value("huge_pages")?;
     let buffers = seen.bytes("shared_buffers")?;
-    if got_huge_pages(seen)? {
-        return passed(format!(
-            "{} of shared_buffers, in huge pages (huge_pages = {wanted})",
-            shown(buffers)
-        ));
-    }
     if buffers < WORTH_HUGE {
         return not_applicable(format!(
             "shared_buffers is {}: too small for the pages' size to matter",
+            shown(buffers)
+        ));
+    }
+    if got_huge_pages(seen)? {
+        return passed(format!(
+            "{} of shared_buffers, in huge pages (huge_pages = {wanted})",
             shown(buffers)
         ));
     }

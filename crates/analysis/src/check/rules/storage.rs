@@ -286,3 +286,60 @@ fn direct_io(seen: &Seen) -> Judged {
     .sql("ALTER SYSTEM RESET debug_io_direct;   -- then restart")
     .found()
 }
+
+/// A control group's limit on the device.
+pub static IO_LIMIT: Rule = Rule {
+    id: "io-limit",
+    title: "No control group limits the device",
+    family: Family::Storage,
+    needs: &[Need::Cgroup],
+    why: "A limit of bytes or requests makes each read and fsync beyond it wait, whatever the device could do, and whatever lock the waiting backend holds.",
+    effect: "The limit itself: 100 write requests a second are at most 100 commits a second that do not share a flush.",
+    remedy: "Raise it, or know it: figures are the limit's, not the device's.",
+    sources: &[
+        "Linux, Documentation/admin-guide/cgroup-v2.rst: io.max; cgroup-v1/blkio-controller.rst",
+    ],
+    judge: io_limit,
+};
+
+fn io_limit(seen: &Seen) -> Judged {
+    let mut limits = Vec::new();
+    let mut files = 0;
+    // Version 2: `MAJ:MIN rbps=N wbps=max riops=max wiops=max`.
+    for (_, text) in seen.texts("/sys/fs/cgroup", "/io.max")? {
+        files += 1;
+        for line in text.lines() {
+            limits.extend(
+                line.split_whitespace()
+                    .skip(1)
+                    .filter(|word| !word.ends_with("=max"))
+                    .map(str::to_owned),
+            );
+        }
+    }
+    // Version 1: a file each, `MAJ:MIN N`.
+    for (source, text) in seen.texts("/sys/fs/cgroup", "_device")? {
+        let Some((_, what)) = source.split_once("/blkio.throttle.") else {
+            continue;
+        };
+        files += 1;
+        let values = text.lines().filter_map(|line| line.split_once(' '));
+        limits
+            .extend(values.map(|(_, limit)| {
+                format!("{} {}", what.trim_end_matches("_device"), limit.trim())
+            }));
+    }
+    if files == 0 {
+        return could_not_see("no control group with limits of I/O is seen");
+    }
+    if limits.is_empty() {
+        return passed("no limit of bytes or requests is set");
+    }
+    Finding::new(
+        Severity::Medium,
+        Sure::Certain,
+        format!("The server's control group limits its device: {}.", limits.join(", ")),
+    )
+    .shell("systemctl set-property UNIT IOReadIOPSMax= IOWriteIOPSMax= IOReadBandwidthMax= IOWriteBandwidthMax=   # or the container's --device-read-iops and its like")
+    .found()
+}

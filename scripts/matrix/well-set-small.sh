@@ -1,0 +1,3 @@
+about='a well-set small server'
+expects=
+provoke() { collect temp "${good[@]}"; }

@@ -1,0 +1,13 @@
+about='a well-set server: huge pages reserved and used, all else as it should be'
+expects=
+needs() { must_be_root; }
+before=$(cat /proc/sys/vm/nr_hugepages)
+undo() { echo "$before" >/proc/sys/vm/nr_hugepages; }
+provoke() {
+	echo 1 >/proc/sys/vm/compact_memory
+	echo $((before + 700)) >/proc/sys/vm/nr_hugepages
+	local free
+	free=$(awk '/^HugePages_Free/ { print $2 }' /proc/meminfo)
+	[ "$free" -ge 600 ] || { echo "only $free huge pages can be reserved here" >&2; return 1; }
+	collect temp --set shared_buffers=1GB --set huge_pages=on --set effective_cache_size=8GB
+}
