@@ -19,7 +19,7 @@ pub struct HistoryArgs {
     /// Directories of runs, or runs by name, unique prefix or path. Those that did other work than
     /// the latest are left out and named
     #[arg(value_name = "DIR|RUN", required = true)]
-    pub runs: Vec<String>,
+    pub named: Vec<String>,
     /// The smallest change that is reported
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = super::compare::percent)]
     pub magnitude: f64,

@@ -64,7 +64,7 @@ pub fn history_of(
 fn directories(args: &HistoryArgs, global: &GlobalArgs) -> anyhow::Result<Vec<PathBuf>> {
     let root = store::root(global.runs.as_deref())?;
     let mut found: Vec<PathBuf> = Vec::new();
-    for name in &args.runs {
+    for name in &args.named {
         let path = Path::new(name);
         if path.is_dir() && !path.join("run.json").is_file() {
             found.extend(catalogue::list(path)?.into_iter().map(|entry| entry.dir));

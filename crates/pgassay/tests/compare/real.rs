@@ -180,6 +180,13 @@ fn settings_are_compared_and_the_exit_code_is_the_verdict() {
         .next()
         .expect("one run");
     assert!(run.path().join("report.html").exists());
+    // one run has no history, and that is no error
+    let dir = runs.0.display().to_string();
+    let history = runs.run(&["history", &dir, "--json"]);
+    assert_eq!(history.status.code(), Some(0), "{}", text(&history.stderr));
+    let history: Value = serde_json::from_slice(&history.stdout).expect("JSON");
+    assert_schema(&history, "history-1.json");
+    assert_eq!(history["runs"].as_array().map(Vec::len), Some(1));
     let again = runs.run(&["report", "last"]);
     assert!(
         text(&again.stdout).contains("against"),
