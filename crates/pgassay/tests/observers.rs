@@ -2,12 +2,11 @@
 //!
 //! What is held against the truth are counts of samples, never how fast anything was.
 
-#[allow(dead_code)]
 mod pg_support;
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -83,7 +82,16 @@ fn measured(runs: &Scratch, workload: &str, more: &[&str]) -> Value {
         "1",
     ];
     words.extend(more);
-    serde_json::from_str(&pgassay(&words).1).unwrap()
+    let analysis: Value = serde_json::from_str(&pgassay(&words).1).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/analysis-1.json");
+    let schema = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator
+        .iter_errors(&analysis)
+        .map(|e| format!("{}: {e}", e.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    analysis
 }
 
 fn found(analysis: &Value) -> Vec<&str> {

@@ -88,13 +88,11 @@ fn grow(root: &mut Growing, profile: &Profile, total: f64, add: impl Fn(&mut Gro
     for (frames, weight) in profile.stacks() {
         let share = weight / total;
         let mut node = &mut *root;
-        let mut depth = 0;
-        for frame in &frames {
-            depth += 1;
+        for (above, frame) in frames.iter().enumerate() {
             node = node.children.entry(frame.symbol.clone()).or_default();
             add(node, share);
             if node.class.is_none() {
-                node.class = Some(class::of(&frames[..depth]));
+                node.class = Some(class::of(&frames[..=above]));
             }
         }
     }

@@ -1,0 +1,37 @@
+#!/bin/bash
+# What observing costs: by its own record, and by what a load loses to it.
+#
+#	bench/observers.sh [PGASSAY [ROUNDS]]
+#
+# select-only with 4 clients, without observers, with the default ones and with CPU samples, in turn
+# and in changing order, ROUNDS (6) times each.  Prints throughput as a ratio to none (median, least,
+# most), and the share of the machine's CPU time that the observers recorded for themselves.  Targets:
+# at most 1 % by the default observers, 3 % with CPU samples.  Wants a quiet machine.
+set -euo pipefail
+export LC_ALL=C
+pgassay=$(realpath "${1:-target/release/pgassay}")
+rounds=${2:-6}
+runs=$(mktemp -d)
+trap 'rm -rf "$runs"' EXIT
+for round in $(seq "$rounds"); do
+	order="none waits,sched all"
+	[ $((round % 2)) = 0 ] && order="all waits,sched none"
+	for what in $order; do
+		"$pgassay" run select-only --runs "$runs" --clients 4 --time 2 --trials 6 --observe "$what" --json \
+			>"$runs/result" 2>/dev/null
+		jq -r --arg what "$what" '[$what, .arms[0].points[0].throughput_tps.estimate,
+			(.arms[0].observed.cost.machine_share // 0)] | @tsv' "$runs/result"
+	done
+done | awk '
+	{ tps[$1, ++n[$1]] = $2; share[$1] += $3; if ($3 > most[$1]) most[$1] = $3 }
+	END {
+		printf "%-12s %28s %34s\n", "observers", "throughput against none", "own record, % of the machine"
+		count = split("waits,sched all", names, " ")
+		for (i = 1; i <= count; i++) {
+			w = names[i]
+			for (k = 1; k <= n[w]; k++) r[k] = tps[w, k] / tps["none", k]
+			for (a = 1; a <= n[w]; a++) for (b = a + 1; b <= n[w]; b++) if (r[b] < r[a]) { t = r[a]; r[a] = r[b]; r[b] = t }
+			m = n[w] % 2 ? r[(n[w] + 1) / 2] : (r[n[w] / 2] + r[n[w] / 2 + 1]) / 2
+			printf "%-12s %10.3f [%.3f .. %.3f] %15.2f, at most %.2f\n", w, m, r[1], r[n[w]], 100 * share[w] / n[w], 100 * most[w]
+		}
+	}'
