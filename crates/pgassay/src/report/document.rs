@@ -75,6 +75,8 @@ pub enum Block {
     Chart(Box<Chart>),
     /// Functions by who called them, under a title; formats without pictures leave it out.
     Flame(Box<Flame>, String),
+    /// Another kind of picture, likewise.
+    HeatMap(Box<HeatMap>),
     /// Commands to type.
     Commands(Vec<String>),
     /// A heading within the section, and what follows it.
@@ -251,6 +253,46 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// Faint lines to compare with.
     pub guides: Vec<Guide>,
+}
+
+/// How latencies lie over time, as data.
+#[derive(Debug, Clone)]
+pub struct HeatMap {
+    /// Stable name, unique in the document.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// The same in words, for who can't see it.
+    pub alternative: String,
+    /// How to read it.
+    pub caption: String,
+    /// The shortest latency drawn, microseconds.
+    pub low: f64,
+    /// The longest.
+    pub high: f64,
+    /// Stretches of time, in order.
+    pub columns: Vec<HeatColumn>,
+}
+
+/// A stretch of time in a heat map.
+#[derive(Debug, Clone)]
+pub struct HeatColumn {
+    /// Where it begins, in seconds of load.
+    pub begin: f64,
+    /// Its length in seconds.
+    pub length: f64,
+    /// Whether another trial begins with it.
+    pub new_trial: bool,
+    /// Median, microseconds.
+    pub p50: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// The longest.
+    pub max: Option<f64>,
+    /// From how many microseconds to how many, and how many transactions.
+    pub cells: Vec<(f64, f64, u64)>,
+    /// What a pointer resting on it reads.
+    pub tip: String,
 }
 
 /// An axis of a chart.

@@ -113,7 +113,7 @@ impl Page {
             Block::Facts(facts) => self.facts(facts),
             Block::Table(table) => self.table(table),
             Block::Chart(chart) => self.sparklines(chart),
-            Block::Flame(..) => {}
+            Block::Flame(..) | Block::HeatMap(_) => {}
             Block::Finding(finding) => self.finding(finding),
             Block::Commands(commands) => {
                 for command in commands {

@@ -6,6 +6,7 @@
 
 mod chart;
 mod flame;
+mod heat;
 mod scale;
 mod svg;
 
@@ -94,6 +95,7 @@ fn section(section: &Section, notes: &[Note]) -> Markup {
                     Block::Table(table) => (self::table(table, &format!("{}-{i}", section.id), notes)),
                     Block::Chart(chart) => (chart::figure(chart)),
                     Block::Flame(flame, title) => (flame::figure(flame, title, &format!("{}-{i}", section.id))),
+                    Block::HeatMap(map) => (heat::figure(map)),
                     Block::Commands(commands) => (self::commands(commands)),
                     Block::Finding(finding) => (self::finding(finding)),
                 }

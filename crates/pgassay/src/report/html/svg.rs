@@ -26,6 +26,28 @@ pub struct Size {
     spread: f64,
 }
 
+impl Size {
+    /// Suffix of ids within the page.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Width and height.
+    pub fn measures(&self) -> (f64, f64) {
+        (self.width, self.height)
+    }
+
+    /// Width of a character of a label, about.
+    pub fn character(&self) -> f64 {
+        self.character
+    }
+
+    /// Labels that fit on the vertical axis.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+}
+
 /// For pages of a desk or of paper.
 pub const WIDE: Size = Size {
     name: "wide",
@@ -284,7 +306,7 @@ fn r(value: f64) -> f64 {
 }
 
 /// `20,000` as it is; from a million on `1.5 M`.
-fn tick_label(value: f64) -> String {
+pub fn tick_label(value: f64) -> String {
     let grouped = |value: f64| {
         let places = match value.abs() {
             v if v == 0.0 || v >= 10.0 || v.fract() == 0.0 => 0,

@@ -19,6 +19,7 @@ mod results;
 mod scattered;
 mod server;
 mod summary;
+mod tails;
 mod trials;
 
 pub(super) use summary::machine;
@@ -44,6 +45,7 @@ const SECTIONS: &[Make] = &[
     scattered::section,
     primitives::steadiness,
     latency::section,
+    tails::section,
     cpu::section,
     reads::section,
     diagnosis::section,
