@@ -193,6 +193,8 @@ fn curves(detailed: &[Detailed]) -> Chart {
             dots: vec![],
         });
     };
+    let ends = detailed.iter().filter_map(|d| d.detail.curve.last());
+    let longest = ends.map(|(n, _)| *n).fold(100.0, f64::max);
     let step = detailed.len().div_ceil(MOST_CURVES).max(1);
     // The largest is always among them.
     for d in detailed.iter().rev().step_by(step) {
@@ -229,7 +231,10 @@ fn curves(detailed: &[Detailed]) -> Chart {
         x: Axis {
             label: "the slowest one in so many transactions".to_owned(),
             scale: Scale::Log,
-            ticks: (1..=9).map(|power| 10_f64.powi(power)).collect(),
+            ticks: (1..=12)
+                .map(|power| 10_f64.powi(power))
+                .take_while(|tick| *tick <= longest)
+                .collect(),
         },
         y: Axis {
             label: "latency, µs".to_owned(),
