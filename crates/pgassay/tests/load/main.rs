@@ -11,3 +11,4 @@ mod pgbench_command;
 mod real;
 mod same_work;
 mod support;
+mod workloads;
