@@ -69,9 +69,10 @@ pub struct CompareArgs {
     /// Stop as soon as planned looks allow, at the same rate of false alarms
     #[arg(long, conflicts_with_all = ["launches", "pairs"])]
     pub sequential: bool,
-    /// Pairs of A beside another server like it, for the noise floor
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..=10_000))]
-    pub noise_pairs: u32,
+    /// Pairs of A beside another server like it, in each launch, for the noise floor [default: 20;
+    /// 10 where there are several launches]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub noise_pairs: Option<u32>,
     /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]
     #[arg(long, short = 'c', value_name = "LIST")]
     pub clients: Option<ClientList>,

@@ -358,7 +358,10 @@ fn comparison_plan(
         delta: args.delta,
         power: POWER,
         launches: args.launches,
-        noise_rounds: args.noise_pairs,
+        // With several launches the launch is the unit: its pairs need only find its centre.
+        noise_rounds: args
+            .noise_pairs
+            .unwrap_or(if args.launches > 1 { 10 } else { 20 }),
         pairs: args.pairs,
         most_pairs: args.pairs.unwrap_or(0),
         looks: Vec::new(),
@@ -372,10 +375,6 @@ fn comparison_plan(
             })
             .collect(),
     };
-    if args.launches > 1 && args.noise_pairs == 20 {
-        // the unit is the launch: its pairs need only find its centre
-        comparison.noise_rounds = 10;
-    }
     if args.pairs.is_none() {
         let slice = (plan.warmup_ms + plan.window_ms) as f64 / 1000.0 + BETWEEN;
         let noise = f64::from(comparison.noise_rounds) * 2.0 * plan.points.len() as f64 * slice;
