@@ -11,8 +11,7 @@ COMPARISONS ?= 40
 MINUTES ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: help assay build test bench soak fuzz corpus calibrate calibrate-real purity docs man install clean query-loop
-.PHONY: help assay build test bench builds soak fuzz corpus calibrate calibrate-real purity docs man install clean
+.PHONY: help assay build test bench soak fuzz corpus calibrate calibrate-real purity docs man install clean query-loop builds lab-page-size
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 16
@@ -64,6 +63,9 @@ purity: ## how much of a primitive's time is the primitive, by CPU samples
 .PHONY: matrix
 matrix: build ## situations provoked on real servers, and how many of them are found
 	scripts/matrix.sh $(PROGRAM)
+
+lab-page-size: build ## scattered reads on emulated kernels with 4, 16 and 64 KiB pages
+	labs/page-size/run.sh
 
 docs: ## the pages of check's rules, from the rules themselves
 	$(CARGO) run --locked --package pgassay-analysis --example rule_docs -- docs

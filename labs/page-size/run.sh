@@ -1,0 +1,218 @@
+#!/bin/bash
+# Scattered reads on real kernels with other page sizes, under full emulation:
+# arm64 with 4 and 16 KiB pages, ppc64le with 4 and 64 KiB.
+#
+#	labs/page-size/run.sh [ARCHITECTURE…]      arm64 and ppc64el without any
+#
+# Debian 13's kernels come in matched pairs. Each is booted by qemu-system with a
+# small initramfs and a disk that holds Debian's PostgreSQL and pgassay, built for
+# that architecture; inside pgassay records the host's facts and runs
+# scattered-read. What it recorded comes back, and one table of all kernels is
+# printed and written to target/page-size/table.md. Counts, not times.
+#
+# Needs qemu-system-arm, qemu-system-ppc, kmod, cpio, xz-utils, e2fsprogs, jq, the
+# cross compilers gcc-aarch64-linux-gnu and gcc-powerpc64le-linux-gnu, and rustup
+# for the targets' standard libraries. Nothing of it is installed from here.
+set -euo pipefail
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+out=$project/target/page-size
+suite=trixie
+mirror=${MIRROR:-http://deb.debian.org/debian}
+major=17
+size=${SIZE:-64MB}
+trials=${TRIALS:-6}
+variants=bitmap,bitmap-no-prefetch,bitmap-random,bitmap-random-no-prefetch,index-random,sequential,bitmap-direct
+[ $# -gt 0 ] || set -- arm64 ppc64el
+
+need() {
+	local missing=()
+	for tool in "$@"; do
+		command -v "$tool" >/dev/null || missing+=("$tool")
+	done
+	[ ${#missing[@]} = 0 ] || { echo "missing: ${missing[*]}; see the head of $0" >&2; exit 3; }
+}
+need apt-get dpkg-deb modprobe cpio xz mke2fs debugfs jq cargo
+
+# The kernels of an architecture: flavour and base page, and how it is emulated.
+describe() {
+	case $1 in
+	arm64)
+		kernels="arm64 arm64-16k"
+		triple=aarch64-unknown-linux-gnu compiler=aarch64-linux-gnu-gcc
+		emulate="qemu-system-aarch64 -M virt -cpu max,pauth-impdef=on" console=ttyAMA0
+		;;
+	ppc64el)
+		kernels="powerpc64le powerpc64le-64k"
+		triple=powerpc64le-unknown-linux-gnu compiler=powerpc64le-linux-gnu-gcc
+		emulate="qemu-system-ppc64 -M pseries -cpu power9 -vga none" console=hvc0
+		;;
+	*) echo "no kernels are known for $1" >&2; exit 2 ;;
+	esac
+	need "${emulate%% *}" "$compiler"
+}
+
+# apt with lists and an empty status of its own, for a foreign architecture.
+private_apt() {
+	local apt=$work/apt
+	mkdir -p "$apt"/{lists/partial,archives/partial,etc}
+	[ -f "$apt/status" ] || : >"$apt/status"
+	echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$apt/etc/sources.list"
+	apt-get -q -o APT::Architecture="$architecture" -o APT::Architectures::="$architecture" \
+		-o Dir::State::Lists="$apt/lists" -o Dir::State::status="$apt/status" -o Dir::Cache::archives="$apt/archives" \
+		-o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o Dir::Etc::sourcelist="$apt/etc/sources.list" \
+		-o Dir::Etc::sourceparts=- -o Dir::Etc::preferences=- -o Dir::Etc::preferencesparts=- \
+		-o APT::Install-Recommends=false -o APT::Sandbox::User=root -o Debug::NoLocking=1 "$@"
+}
+
+# Everything that PostgreSQL needs, unpacked; no maintainer script runs.
+userland() {
+	[ -x "$work/root/usr/lib/postgresql/$major/bin/postgres" ] && return
+	private_apt -y --download-only install postgresql-$major busybox-static libc6 >"$work/apt.log"
+	rm -rf "$work/root" && mkdir -p "$work/root"
+	# Debian 13's directories are merged; packages may not know it.
+	mkdir -p "$work/root/usr"/{bin,sbin,lib,lib64}
+	for dir in bin sbin lib lib64; do ln -s "usr/$dir" "$work/root/$dir"; done
+	for package in "$work"/apt/archives/*.deb; do
+		dpkg-deb --fsys-tarfile "$package" | tar -x -C "$work/root" --keep-directory-symlink
+	done
+	mkdir -p "$work/root"/{proc,sys,dev,tmp,var/tmp,lab,etc}
+	chmod 1777 "$work/root/tmp" "$work/root/var/tmp"
+	printf 'root:x:0:0::/root:/bin/sh\npostgres:x:100:100::/var/lib/postgresql:/bin/sh\n' >"$work/root/etc/passwd"
+	printf 'root:x:0:\npostgres:x:100:\n' >"$work/root/etc/group"
+}
+
+# pgassay for the architecture; PROGRAM_arm64 or PROGRAM_ppc64el name one instead.
+program() {
+	local given=PROGRAM_$architecture variable
+	if [ -n "${!given:-}" ]; then
+		cp "${!given}" "$work/root/usr/bin/pgassay"
+		return
+	fi
+	variable=$(tr a-z- A-Z_ <<<"$triple")
+	(cd "$project" && env "CARGO_TARGET_${variable}_LINKER=$compiler" "CC_${triple//-/_}=$compiler" \
+		CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 \
+		cargo build -p pgassay --bin pgassay --no-default-features --target "$triple" --target-dir "${CROSS_TARGET:-$out/build}")
+	cp "${CROSS_TARGET:-$out/build}/$triple/debug/pgassay" "$work/root/usr/bin/pgassay"
+}
+
+# What runs as the guest's first process once its disk is mounted.
+guest_script() {
+	cat >"$work/root/lab/init" <<GUEST
+#!/bin/busybox sh
+PATH=/usr/bin:/usr/sbin:/bin:/sbin HOME=/lab
+export PATH HOME
+busybox mount -t proc proc /proc
+busybox mount -t sysfs sys /sys
+busybox mount -t devtmpfs dev /dev 2>/dev/null
+busybox mkdir -p /dev/shm && busybox mount -t tmpfs tmpfs /dev/shm
+busybox ip link set lo up
+echo "guest: \$(busybox uname -r), pages of \$(busybox awk '/KernelPageSize/ { print \$2; exit }' /proc/self/smaps) KiB"
+busybox cp /proc/diskstats /proc/meminfo /proc/cpuinfo /lab/ 2>/dev/null
+pgassay --runs /lab/runs --verbose run scattered-read /usr/lib/postgresql/$major/bin \
+	--size $size --trials $trials --only $variants --seed 1
+echo "guest: pgassay ended with \$?"
+busybox sync
+busybox umount /dev/shm
+busybox mount -o remount,ro /
+busybox poweroff -f
+GUEST
+	chmod +x "$work/root/lab/init"
+}
+
+# A kernel with the modules that it needs to find its disk.
+kernel() {
+	local flavour=$1 package
+	boot=$work/boot-$flavour
+	[ -f "$boot/initramfs" ] && return
+	rm -rf "$boot" && mkdir -p "$boot/unpacked" "$boot/fs"/{bin,dev,proc,mnt}
+	package=$(private_apt -s install "linux-image-$flavour" | awk '$1 == "Inst" && $2 ~ /^linux-image-[0-9]/ { print $2; exit }')
+	(cd "$boot" && private_apt download "$package" >/dev/null)
+	dpkg-deb -x "$boot"/linux-image-*.deb "$boot/unpacked"
+	cp "$boot"/unpacked/boot/vmlinu?-* "$boot/kernel"
+	local modules version
+	modules=$(find "$boot/unpacked" -maxdepth 4 -type d -path '*/lib/modules/*' -print -quit)
+	version=$(basename "$modules")
+	mkdir -p "$boot/tree/lib/modules" && cp -r "$modules" "$boot/tree/lib/modules/"
+	depmod -b "$boot/tree" "$version"
+	for wanted in virtio_pci virtio_blk ext4 crc32c_generic; do
+		modprobe -d "$boot/tree" -S "$version" --show-depends "$wanted" 2>/dev/null | awk '$1 == "insmod" { print $2 }'
+	done | awk '!seen[$0]++' >"$boot/modules"
+	: >"$boot/fs/order"
+	while read -r module; do
+		local name
+		name=$(basename "$module")
+		name=${name%.xz}
+		case $module in
+		*.xz) xz -dc "$module" >"$boot/fs/$name" ;;
+		*) cp "$module" "$boot/fs/$name" ;;
+		esac
+		echo "$name" >>"$boot/fs/order"
+	done <"$boot/modules"
+	cp "$work/root/usr/bin/busybox" "$boot/fs/bin/busybox"
+	cat >"$boot/fs/init" <<'INIT'
+#!/bin/busybox sh
+/bin/busybox mount -t devtmpfs dev /dev
+/bin/busybox mount -t proc proc /proc
+while read -r module; do /bin/busybox insmod "/$module"; done </order
+tries=0
+until [ -b /dev/vda ] || [ $tries = 100 ]; do /bin/busybox usleep 100000; tries=$((tries + 1)); done
+/bin/busybox mount -t ext4 -o noatime /dev/vda /mnt || /bin/busybox poweroff -f
+exec /bin/busybox switch_root /mnt /lab/init
+INIT
+	chmod +x "$boot/fs/init" "$boot/fs/bin/busybox"
+	ln -sf busybox "$boot/fs/bin/sh"
+	(cd "$boot/fs" && find . | cpio -o -H newc --quiet | gzip -1) >"$boot/initramfs"
+	rm -rf "$boot/unpacked" "$boot/tree"
+}
+
+boot_one() {
+	local flavour=$1 disk=$work/disk-$flavour.img runs=$out/runs-$flavour
+	rm -f "$disk" && truncate -s 3G "$disk"
+	mke2fs -q -t ext4 -b 4096 -E root_owner=0:0 -d "$work/root" "$disk"
+	echo "booting $flavour"
+	timeout "${GUEST_SECONDS:-1500}" nice $emulate -m 2G -smp 1 -nographic -nic none -no-reboot \
+		-kernel "$boot/kernel" -initrd "$boot/initramfs" -append "console=$console panic=-1 quiet" \
+		-drive "file=$disk,if=virtio,format=raw,cache=unsafe" </dev/null 2>&1 | tee "$out/console-$flavour.log" | tr -d '\r' |
+		grep --line-buffered -E "guest:|error|panic" || true
+	rm -rf "$runs" && mkdir -p "$runs"
+	debugfs -R "rdump /lab $runs" "$disk" >/dev/null 2>&1 || true
+	rm -f "$disk"
+	compgen -G "$runs/lab/runs/*/run.json" >/dev/null || {
+		echo "$flavour recorded nothing; its console is $out/console-$flavour.log" >&2
+		exit 4
+	}
+}
+
+own=${PGASSAY:-$project/target/release/pgassay}
+[ -x "$own" ] || { echo "build pgassay first: make build" >&2; exit 3; }
+mkdir -p "$out"
+flavours=()
+for architecture in "$@"; do
+	describe "$architecture"
+	work=$out/$architecture
+	mkdir -p "$work"
+	[ -f "$work/updated" ] || { private_apt update >/dev/null && touch "$work/updated"; }
+	userland
+	program
+	guest_script
+	for flavour in $kernels; do
+		kernel "$flavour"
+		boot_one "$flavour"
+		flavours+=("$flavour")
+	done
+done
+
+# One table: the same blocks, what each kernel read for them.
+{
+	echo "| kernel | page | way of reading | blocks read | device sectors | amplification | predicted | read-ahead |"
+	echo "|---|---:|---|---:|---:|---:|---:|---:|"
+	for flavour in "${flavours[@]}"; do
+		run=$(dirname "$(compgen -G "$out/runs-$flavour/lab/runs/*/run.json")")
+		"$own" report "$run" --json | jq -r --arg kernel "$flavour" '
+			.scattered_read as $s | $s.variants[] |
+			"| \($kernel) | \($s.plan.page_size_bytes / 1024) KiB | \(.title) | \(.blocks_read) | " +
+			"\(if .amplification then (.amplification.estimate * .blocks_read * $s.plan.block_size_bytes / 512 | round) else "-" end) | " +
+			"\(if .amplification then (.amplification.estimate * 100 | round / 100) else "-" end) | \(.predicted * 100 | round / 100) | " +
+			"\(if .shares then (.shares.read_ahead * 100 | round / 100) else "-" end) |"'
+	done
+} | tee "$out/table.md"
