@@ -163,7 +163,7 @@ fn a_badly_set_server_is_seen_through_its_file() {
     assert_eq!(out.lines().count(), 2, "one document a line");
 }
 
-/// Two databases' worth of questions, by a role that may see little.
+/// Without a server its rules could not see, and the host's rules judge.
 #[test]
 fn the_host_alone_is_checked_without_a_server() {
     let (exit, out, err) = pgassay(&["check", "--host", "--json"]);

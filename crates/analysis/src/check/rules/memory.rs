@@ -134,7 +134,7 @@ fn buffers_large(seen: &Seen) -> Judged {
     )
     .sql(format!(
         "ALTER SYSTEM SET shared_buffers = '{}MB';   -- then restart",
-        memory / 4 >> 20
+        (memory / 4) >> 20
     ))
     .found()
 }
@@ -207,7 +207,7 @@ fn cache_size(seen: &Seen) -> Judged {
         Finding::new(Severity::Low, Sure::Possible, saw)
             .sql(format!(
                 "ALTER SYSTEM SET effective_cache_size = '{}MB'; SELECT pg_reload_conf();",
-                memory / 3 * 2 >> 20
+                (memory / 3 * 2) >> 20
             ))
             .found()
     };
