@@ -28,20 +28,24 @@ timed() { # USER SYSTEM of a command
 our_rate() { sed -n 's/.*"tps":\([0-9.]*\).*/\1/p' "$work/out"; }
 their_rate() { sed -n 's/^tps = \([0-9.]*\) (without.*/\1/p' "$work/out"; }
 
+# All transactions, warm-up included: what the CPU time was for.
+our_count() { sed -n 's/.*"transactions_sent":\([0-9]*\).*/\1/p' "$work/out"; }
+their_count() { sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$work/out"; }
+
 compare() { # title, CONNINFO, script, clients, seconds, pgbench's flag for the script
 	: >"$work/pairs"
 	for pair in $(seq "$pairs"); do
 		"$bin/psql" -qX -c CHECKPOINT
 		if [ $((pair % 2)) = 1 ]; then
-			o=$(timed "$OURS" "$2" "$3" "$4" "$5" 1) or=$(our_rate)
-			t=$(timed "$bin/pgbench" -n -M prepared $6 -c "$4" -j 1 -T "$5" "$2") tr=$(their_rate)
+			o=$(timed "$OURS" "$2" "$3" "$4" "$5" 1) or="$(our_rate) $(our_count)"
+			t=$(timed "$bin/pgbench" -n -M prepared $6 -c "$4" -j 1 -T "$5" "$2") tr="$(their_rate) $(their_count)"
 		else
-			t=$(timed "$bin/pgbench" -n -M prepared $6 -c "$4" -j 1 -T "$5" "$2") tr=$(their_rate)
-			o=$(timed "$OURS" "$2" "$3" "$4" "$5" 1) or=$(our_rate)
+			t=$(timed "$bin/pgbench" -n -M prepared $6 -c "$4" -j 1 -T "$5" "$2") tr="$(their_rate) $(their_count)"
+			o=$(timed "$OURS" "$2" "$3" "$4" "$5" 1) or="$(our_rate) $(our_count)"
 		fi
 		echo "$o $or $t $tr" >>"$work/pairs"
 	done
-	awk "$sorted_ratio"' { cpu[NR] = (($1 + $2) / $3) / (($4 + $5) / $6); rate[NR] = $3 / $6 }
+	awk "$sorted_ratio"' { cpu[NR] = (($1 + $2) / $4) / (($5 + $6) / $8); rate[NR] = $3 / $7 }
 		END { printf "'"$1"': ours / pgbench: client CPU per transaction %s, throughput %s\n", shown(cpu, NR), shown(rate, NR) }' "$work/pairs"
 }
 
