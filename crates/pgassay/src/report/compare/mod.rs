@@ -123,6 +123,12 @@ fn title(compare: &Compare) -> String {
             let own = own.filter(|s| typed.iter().any(|t| !t.settings.contains(s)));
             let settings = own.cloned().collect::<Vec<_>>().join(" ");
             let mut name = sections::short_version(arm);
+            // Builds of one version are told apart by what was typed.
+            if let Some(typed) = typed.get(index)
+                && typed.target.starts_with(['/', '.', 'b'])
+            {
+                name = format!("{name}, {}", typed.target);
+            }
             if !settings.is_empty() {
                 name = format!("{name} with {settings}");
             }
