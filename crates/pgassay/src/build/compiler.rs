@@ -77,6 +77,12 @@ impl Compiler {
         let Some(refusal) = self.refusal(flags)? else {
             return Ok(());
         };
+        if refusal.contains("No space left") {
+            bail!(
+                Failure::target(format!("the compiler can't be tried: {refusal}"))
+                    .with_remedy("free some space there, or set TMPDIR")
+            );
+        }
         for flag in flags {
             if let Some(said) = self.refusal(std::slice::from_ref(flag))? {
                 bail!(
