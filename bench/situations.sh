@@ -26,14 +26,15 @@ situation() {
 	found=$(jq -r '[.diagnosis.findings[].id] | join(" ")' "$runs/result")
 	case $expected in
 	-) [ -z "$found" ] || failed=1 ;;
-	*) [[ " $found " == *" $expected "* ]] || failed=1 ;;
+	*) [[ " $found" == *" $expected"* ]] || failed=1 ;;
 	esac
 	printf '%-34s %-30s %s\n' "$name" "$expected" "${found:--}"
 }
 
 printf '%-34s %-30s %s\n' situation expected found
 situation "plain server" - select-only --clients 2 --observe all
-situation "small shared_buffers" buffer-misses select-only --clients 16 --scale 50 --set shared_buffers=4MB
+situation "small shared_buffers" buffer-m select-only --clients 16 --scale 50 --set shared_buffers=4MB \
+	--observe all
 situation "one load thread, many clients" client-bound select-only --clients 64 --threads 1
 sed "s/@idle 500/@idle 1000/" "$(dirname "$0")/../crates/pgassay/workloads/idle-beside.sql" >"$runs/idle.sql"
 situation "13, 1,000 idle connections" old-version-many-connections \

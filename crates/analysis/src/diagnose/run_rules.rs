@@ -8,11 +8,15 @@ use pgassay_inspect::cpu::Path;
 use super::known;
 use super::{Evidence, Finding, RunEvidence, Sureness, major};
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
+use crate::profile::Class;
 
 /// A wait's share of the active sessions' time from which it is worth a finding.
 const NOTABLE: f64 = 0.1;
 /// The same for the short waits of lightweight locks.
 const NOTABLE_LWLOCK: f64 = 0.05;
+
+/// Sessions that must have been seen at a wait event, over all samples.
+const SIGHTINGS: f64 = 10.0;
 
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
@@ -61,7 +65,8 @@ fn on_waits(
     let run = evidence.run?;
     let waits = run.waits()?;
     let share = waits.share(pick);
-    if share < threshold || waits.samples < 10 {
+    // A handful of sightings is chance, however large a share of little it is.
+    if share < threshold || waits.at(pick) * (waits.samples as f64) < SIGHTINGS {
         return None;
     }
     let mut finding = Finding::new(
@@ -218,11 +223,14 @@ pub fn buffer_misses(evidence: &Evidence) -> Option<Finding> {
             "Sessions wait for blocks that are not in shared buffers",
         )
     };
-    let finding = on_waits(evidence, id, title, threshold, pick)?.seen(format!(
-        "{:.2} blocks read a transaction, {} of all that are looked up",
-        reads.estimate,
-        percent(missed)
-    ));
+    let by_waits = on_waits(evidence, id, title, threshold, pick);
+    let finding = by_waits
+        .or_else(|| misses_by_samples(evidence, missed))?
+        .seen(format!(
+            "{:.2} blocks read a transaction, {} of all that are looked up",
+            reads.estimate,
+            percent(missed)
+        ));
     let finding = with_setting(finding, &run, "shared_buffers");
     Some(
         finding
@@ -234,6 +242,27 @@ pub fn buffer_misses(evidence: &Evidence) -> Option<Finding> {
             .remedy("raise shared_buffers towards the working set, as far as memory allows")
             .source(known::MAPPING_PARTITIONS.source()),
     )
+}
+
+/// Misses that cost CPU time rather than waits: blocks copied from the kernel's cache.
+fn misses_by_samples(evidence: &Evidence, missed: f64) -> Option<Finding> {
+    let profile = evidence.profile?;
+    let share = profile.class(Class::Io);
+    (share >= NOTABLE && missed >= 0.05).then(|| {
+        Finding::new(
+            "buffer-misses",
+            format!(
+                "Reading blocks that are not in shared buffers takes {} of the CPU samples.",
+                percent(share)
+            ),
+        )
+        .seen(format!(
+            "{} of the samples in the kernel's file and device code",
+            percent(share)
+        ))
+        .gain(share)
+        .sure(Sureness::Likely)
+    })
 }
 
 pub fn content_lock(evidence: &Evidence) -> Option<Finding> {
