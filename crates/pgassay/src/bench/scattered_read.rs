@@ -2,6 +2,7 @@
 //! warmed, the table taken out of the page cache, one EXPLAIN ANALYZE between
 //! two readings of everything that counts reads.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -115,7 +116,7 @@ pub fn run(
     // before, shared buffers may hold some still.
     let mut values: VecDeque<u32> = (0..VALUES).collect();
     // Groups of variants that need the same server, in their first order.
-    let mut groups: Vec<(Vec<(String, String)>, Option<u64>)> = Vec::new();
+    let mut groups = Vec::new();
     for variant in &plan.variants {
         let group = (variant.server_settings.clone(), variant.read_ahead_kb);
         if !groups.contains(&group) {
@@ -240,17 +241,17 @@ impl Bench<'_> {
         known: &mut HashMap<(Pattern, u32), WantedPages>,
     ) -> anyhow::Result<ScatteredTrial> {
         let mut session = self.session()?;
-        let key = (variant.pattern, value);
-        if !known.contains_key(&key) {
-            let blocks = scattered_read::wanted_blocks(&mut session, variant.pattern, value)?;
-            let pages = match &self.files {
-                Ok(files) => files.pages_of(&blocks),
-                // Where the files can't be seen the prediction still holds.
-                Err(_) => TableFiles::new(PathBuf::new(), 8192).pages_of(&blocks),
-            };
-            known.insert(key, pages);
-        }
-        let wanted = &known[&key];
+        let wanted = match known.entry((variant.pattern, value)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let blocks = scattered_read::wanted_blocks(&mut session, variant.pattern, value)?;
+                entry.insert(match &self.files {
+                    Ok(files) => files.pages_of(&blocks),
+                    // Where the files can't be seen the prediction still holds.
+                    Err(_) => TableFiles::new(PathBuf::new(), 8192).pages_of(&blocks),
+                })
+            }
+        };
         for (name, setting) in &variant.settings {
             session
                 .execute(&format!("SET {name} = '{setting}'"))

@@ -169,7 +169,7 @@ fn size(text: &str) -> Result<u64, String> {
         _ => return Err(wrong()),
     };
     let bytes = count * factor as f64;
-    if !(bytes >= 1.0 && bytes < 1e18) {
+    if !(1.0..1e18).contains(&bytes) {
         return Err(wrong());
     }
     Ok(bytes as u64)

@@ -39,19 +39,18 @@ impl Profile {
             } else if line.starts_with("calls=") {
                 // The next line is what the callee cost.
                 after_call = true;
-            } else if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c)) {
-                if !std::mem::take(&mut after_call)
-                    && let Some(name) = current
-                    && let Some(cost) = line
-                        .split_ascii_whitespace()
-                        .nth(positions)
-                        .and_then(|cost| cost.parse::<u64>().ok())
-                {
-                    match functions.get_mut(name) {
-                        Some(sum) => *sum += cost,
-                        None => {
-                            functions.insert(name.to_owned(), cost);
-                        }
+            } else if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c))
+                && !std::mem::take(&mut after_call)
+                && let Some(name) = current
+                && let Some(cost) = line
+                    .split_ascii_whitespace()
+                    .nth(positions)
+                    .and_then(|cost| cost.parse::<u64>().ok())
+            {
+                match functions.get_mut(name) {
+                    Some(sum) => *sum += cost,
+                    None => {
+                        functions.insert(name.to_owned(), cost);
                     }
                 }
             }

@@ -223,8 +223,7 @@ fn write_report(analysis: &Analysis, dir: &Path, terminal: &mut Terminal) {
 /// Ends the run and shows what it says; `measured` tells whether there is anything.
 fn end(
     args: &RunArgs,
-    started: Instant,
-    ended: anyhow::Result<Ended>,
+    (started, ended): (Instant, anyhow::Result<Ended>),
     mut writer: RunWriter,
     subject: Subject,
     terminal: &mut Terminal,

@@ -121,8 +121,7 @@ pub fn run(
     let own_lines = args.io.pgio_output;
     end(
         args,
-        started,
-        ended,
+        (started, ended),
         writer,
         subject,
         terminal,

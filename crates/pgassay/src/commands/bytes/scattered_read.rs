@@ -86,8 +86,7 @@ pub fn run(
     );
     end(
         args,
-        started,
-        ended,
+        (started, ended),
         writer,
         subject,
         terminal,
@@ -139,7 +138,7 @@ fn measure(
         terminal.announce(&guest::announcement(&subject.shown, &table, 2, 120.0));
     }
     let mut progress = Progress::new(terminal, 100);
-    progress.say(format!("making a table of {} MiB", rows * BLOCK >> 20));
+    progress.say(format!("making a table of {} MiB", (rows * BLOCK) >> 20));
     let made = setup::create(
         subject.session()?,
         &table,
