@@ -3,7 +3,7 @@
 //! A rule looks at what was seen and says what that is known to mean, or nothing.
 //! It never invents: without a rule there is no finding, and every number in a
 //! finding comes from the evidence. What PostgreSQL changed in which version, and
-//! the commit that did it, stands in [`known`].
+//! the commit that did it, stands in `known.rs`.
 //!
 //! [`RULES`] is the registry: adding a rule is a function in one of the files
 //! beside this one and a line there.

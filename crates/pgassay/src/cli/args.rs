@@ -205,10 +205,10 @@ Examples:
   pgassay run --resume last            the trials that are missing
   pgassay run --repeat last            the same plan again, also where its files are gone")]
 pub struct RunArgs {
-    /// The workload. pgbench's: select-only, simple-update, tpcb-like, or FILE.sql[@weight]. Ours:
-    /// aggregate, partitioned, idle-beside, read-mostly, insert-queue, hot-row. Inside the server,
-    /// each over sessions: primitives, spinlock, lwlock, buffer-hit, snapshot, wal-insert, atomics,
-    /// query-loop, plpgsql-loop. Where bytes come from: pgio, scattered-read
+    /// The workload. pgbench's: select-only, simple-update, tpcb-like, or FILE.sql, FILE.sql@weight.
+    /// Ours: aggregate, partitioned, idle-beside, read-mostly, insert-queue, hot-row. Inside the
+    /// server, each over sessions: primitives, spinlock, lwlock, buffer-hit, snapshot, wal-insert,
+    /// atomics, query-loop, plpgsql-loop. Where bytes come from: pgio, scattered-read
     #[arg(
         value_name = "WORKLOAD",
         default_value = "",

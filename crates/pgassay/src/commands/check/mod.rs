@@ -85,7 +85,7 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
 /// Writes the facts into one file.
 ///
 /// # Errors
-/// Like [`check`].
+/// Like [`check()`].
 pub fn collect(args: &CollectArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
     let facts = facts(&args.look, terminal, stop)?;
     let [facts] = facts.as_slice() else {
