@@ -1,6 +1,6 @@
 //! Names for addresses of a file: what a profile needs of it.
 
-use object::{Object, ObjectSegment};
+use object::{Object, ObjectSegment, SegmentFlags};
 
 use crate::bounds::{Bounds, Source};
 use crate::elf::{self, Parsed};
@@ -25,10 +25,21 @@ pub struct Symbols {
     pub build_id: Option<String>,
     /// By start, without overlap.
     pub functions: Vec<NamedFunction>,
-    /// File offset, length in the file, virtual address.
-    segments: Vec<(u64, u64, u64)>,
+    /// The parts that are mapped for execution.
+    segments: Vec<Segment>,
     /// The sections that unwinding needs.
     unwind: Vec<Section>,
+}
+
+/// A loadable segment that holds code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    /// Where it begins in the file, and its length there.
+    offset: u64,
+    length: u64,
+    /// Its virtual address and the alignment that offset and address share.
+    address: u64,
+    align: u64,
 }
 
 /// A section of a file, copied out of it.
@@ -78,9 +89,17 @@ impl Symbols {
         let segments = image
             .file
             .segments()
+            .filter(|s| {
+                matches!(s.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.contains(object::elf::PF_X))
+            })
             .map(|s| {
                 let (offset, length) = s.file_range();
-                (offset, length, s.address())
+                Segment {
+                    offset,
+                    length,
+                    address: s.address(),
+                    align: s.align(),
+                }
             })
             .collect();
         Ok(Self {
@@ -101,15 +120,20 @@ impl Symbols {
         })
     }
 
-    /// The virtual address of a byte of the file; none where it is not loaded.
+    /// The virtual address of a byte of the file, or of the page before it that is mapped with it;
+    /// none where no code is loaded from there.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
-        let segment = |(start, length, _): &&(u64, u64, u64)| {
-            offset
-                .checked_sub(*start)
-                .is_some_and(|within| within < *length)
-        };
-        let (start, _, address) = self.segments.iter().find(segment)?;
-        address.checked_add(offset - start)
+        // Mappings begin at a page, segments need not: what lies before is mapped with them.
+        let segment = self.segments.iter().find(|s| {
+            let first = s.offset & !s.align.max(1).wrapping_sub(1);
+            first <= offset && offset < s.offset.saturating_add(s.length)
+        })?;
+        Some(
+            segment
+                .address
+                .wrapping_add(offset)
+                .wrapping_sub(segment.offset),
+        )
     }
 
     /// Takes out the sections that unwinding needs; they are not needed for names.

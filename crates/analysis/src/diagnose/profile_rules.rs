@@ -422,6 +422,10 @@ pub fn round_trips(evidence: &Evidence) -> Option<Finding> {
     {
         return None;
     }
+    // A short query's way is always long; a finding is where it is long beside its work.
+    if share < 3.0 * profile.class(Class::Executor) {
+        return None;
+    }
     let mut finding = Finding::new(
         "round-trips",
         format!(

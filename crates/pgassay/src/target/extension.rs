@@ -431,7 +431,8 @@ mod tests {
             ("13.23", true),
             ("18.4", true),
             ("12.22", false),
-            ("19devel", false),
+            ("19devel", true),
+            ("20devel", false),
         ] {
             let version = Version::parse(text).unwrap();
             assert_eq!(check_version(&version).is_ok(), good, "{text}");
