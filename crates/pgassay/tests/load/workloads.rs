@@ -107,7 +107,7 @@ fn scripts_are_mixed_measured_and_repeated_without_their_files() {
     let server = bench.cluster.conninfo();
     let mine = place.0.join("mine.sql");
     let text = "\\set aid random(1, :most)\nBEGIN;\nSELECT abalance FROM pgbench_accounts \
-                WHERE aid = :aid;\nSELECT 1 / (:aid % 50);\nEND;\n";
+                WHERE aid = :aid;\nSELECT 1 / (:aid % 5);\nEND;\n";
     fs::write(&mine, text).unwrap();
     let more = [
         "--file",
@@ -123,7 +123,7 @@ fn scripts_are_mixed_measured_and_repeated_without_their_files() {
     assert_eq!(workload["name"], "mine.sql+select-only");
     assert_eq!(workload["scripts"][0]["text"], text);
     let point = &analysis["arms"][0]["points"][0];
-    // Every fiftieth divides by zero, and that is counted and no more.
+    // Every fifth divides by zero, and that is counted and no more.
     assert_eq!(point["failures"][0][0], "22012");
     let scripts = point["detail"]["scripts"].as_array().unwrap();
     assert_eq!(scripts.len(), 2);
