@@ -18,7 +18,7 @@ help:
 
 assay: ## install what is missing, build, measure a PostgreSQL, write the report
 	@echo "From empty caches this takes some 10 minutes on 2 quiet cores, most of it compiling;"
-	@echo "the assay itself takes 3 minutes (45 seconds with ARGS=--quick)."
+	@echo "the assay itself takes 4 minutes (45 seconds with ARGS=--quick)."
 	@scripts/bootstrap.sh assay
 	$(CARGO) build --release --locked --package pgassay
 	$(PROGRAM) assay $(ARGS)
