@@ -431,7 +431,7 @@ fn dirty(seen: &Seen) -> Judged {
     let threshold = if bytes > 0 {
         bytes
     } else {
-        memory / 100 * ratio
+        (memory / 100).saturating_mul(ratio)
     };
     let flushed = seen.bytes("checkpoint_flush_after").unwrap_or(0) > 0;
     let saw = format!(

@@ -174,7 +174,9 @@ fn pages_needed(seen: &Seen, buffers: u64, page: u64) -> u64 {
                 .max()?;
             Some(kilobytes << 10)
         });
-    mapped.unwrap_or(buffers + buffers / 20).div_ceil(page)
+    mapped
+        .unwrap_or(buffers.saturating_add(buffers / 20))
+        .div_ceil(page)
 }
 
 /// Huge pages that nobody uses.

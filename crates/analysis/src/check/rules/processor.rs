@@ -82,7 +82,9 @@ fn throttled(seen: &Seen) -> Judged {
         };
         if let (Some(periods), Some(throttled)) = (field("nr_periods"), field("nr_throttled"))
             && periods > 0
-            && worst.is_none_or(|(p, t)| throttled * p > t * periods)
+            && worst.is_none_or(|(p, t)| {
+                u128::from(throttled) * u128::from(p) > u128::from(t) * u128::from(periods)
+            })
         {
             worst = Some((periods, throttled));
         }
