@@ -5,78 +5,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal};
+mod program;
+
+use program::{Runs, Signal, gone, postmasters_of, signal, text};
 use serde_json::Value;
-
-/// A directory for runs that goes with the test.
-struct Runs(PathBuf);
-
-impl Runs {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("pgassay-assay-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        Self(dir)
-    }
-
-    /// The program with this directory for its runs and a scratch directory of its own,
-    /// so that what it leaves behind can be told from what others do.
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pgassay"));
-        command
-            .args(args)
-            .env("PGASSAY_RUNS", &self.0)
-            .env("COLUMNS", "100");
-        for name in [
-            "PGHOST",
-            "PGPORT",
-            "PGUSER",
-            "PGDATABASE",
-            "PGSERVICE",
-            "PGOPTIONS",
-        ] {
-            command.env_remove(name);
-        }
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().expect("the program starts")
-    }
-
-    fn start(&self, args: &[&str]) -> Child {
-        let mut command = self.command(args);
-        command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program starts")
-    }
-
-    /// Waits until the newest run has this many trials.
-    fn await_trials(&self, trials: usize) -> PathBuf {
-        let until = Instant::now() + Duration::from_secs(60);
-        while Instant::now() < until {
-            for dir in fs::read_dir(&self.0).into_iter().flatten().flatten() {
-                let text = fs::read_to_string(dir.path().join("trials.jsonl")).unwrap_or_default();
-                if text.lines().count() >= trials {
-                    return dir.path();
-                }
-            }
-            sleep(Duration::from_millis(20));
-        }
-        panic!("no run got to {trials} trials");
-    }
-}
-
-impl Drop for Runs {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Holds a document against its schema in docs/schema.
 fn assert_schema(document: &Value, name: &str) {
@@ -98,45 +31,6 @@ const SHORT: &[&str] = &[
 
 fn with<'a>(first: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
     first.iter().chain(more).chain(SHORT).copied().collect()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The child of `pid` that is a PostgreSQL server.
-fn postmaster_of(pid: u32) -> u32 {
-    // Children are listed by the thread that started them.
-    let children: String = fs::read_dir(format!("/proc/{pid}/task"))
-        .unwrap()
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
-        .collect();
-    children
-        .split_ascii_whitespace()
-        .map(|child| child.parse().unwrap())
-        .find(|child: &u32| {
-            fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|c| c.trim() == "postgres")
-        })
-        .expect("a server was launched")
-}
-
-fn gone(pid: u32) -> bool {
-    let until = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < until {
-        match fs::read_to_string(format!("/proc/{pid}/stat")) {
-            Err(_) => return true,
-            // A zombie that nobody reaps has ended as well.
-            Ok(stat) if stat.contains(") Z ") => return true,
-            Ok(_) => sleep(Duration::from_millis(50)),
-        }
-    }
-    false
-}
-
-fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(pid as i32).unwrap();
-    rustix::process::kill_process(pid, signal).unwrap();
 }
 
 fn data_directory(postmaster: u32) -> PathBuf {
@@ -226,7 +120,7 @@ fn a_server_that_is_killed_leaves_the_trials_before() {
         &["--clients", "1,2", "--trials", "200"],
     ));
     let dir = runs.await_trials(3);
-    let postmaster = postmaster_of(child.id());
+    let postmaster = postmasters_of(child.id())[0];
     let data = data_directory(postmaster);
     signal(postmaster, Signal::KILL);
     assert_eq!(child.wait().unwrap().code(), Some(4));
@@ -245,7 +139,7 @@ fn ctrl_c_keeps_what_was_measured_and_it_goes_on_later() {
         &["--clients", "1,2", "--trials", "8"],
     ));
     runs.await_trials(2);
-    let postmaster = postmaster_of(child.id());
+    let postmaster = postmasters_of(child.id())[0];
     let data = data_directory(postmaster);
     signal(child.id(), Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(4));
@@ -275,7 +169,7 @@ fn kill_9_takes_the_server_along_and_the_next_run_removes_its_files() {
     let many = ["--clients", "1,2", "--trials", "200", "--scratch", &at];
     let mut child = runs.start(&with(&["assay", "--quick"], &many));
     runs.await_trials(2);
-    let postmaster = postmaster_of(child.id());
+    let postmaster = postmasters_of(child.id())[0];
     let data = data_directory(postmaster);
     child.kill().unwrap();
     child.wait().unwrap();

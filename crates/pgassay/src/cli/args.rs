@@ -132,6 +132,23 @@ pub struct TargetArgs {
     pub stand_in: bool,
 }
 
+impl TargetArgs {
+    /// The same with a workload's settings for a launched server, under the user's own.
+    pub fn with_defaults(&self, defaults: &[(&str, impl std::fmt::Display)]) -> Self {
+        let mut target = self.clone();
+        for (name, value) in defaults {
+            let set = |setting: &String| {
+                let set = setting.split('=').next();
+                set.is_some_and(|set| set.trim().eq_ignore_ascii_case(name))
+            };
+            if !target.settings.iter().any(set) {
+                target.settings.push(format!("{name}={value}"));
+            }
+        }
+        target
+    }
+}
+
 /// How it is measured, shared by all commands that measure.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct MeasureArgs {

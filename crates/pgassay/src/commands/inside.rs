@@ -3,15 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::plan::{Arm, WorkloadPlan};
+use pgassay_analysis::analyse;
 use pgassay_analysis::primitives::{Compiled, PrimitiveTrial, PrimitivesPlan};
-use pgassay_analysis::record::{EndState, EventKind, FORMAT, RunEnd, RunHeader};
+use pgassay_analysis::record::EventKind;
 use pgassay_analysis::warning::Warning;
-use pgassay_analysis::{Plan, analyse};
 
 use super::inspect_server;
-use super::measure::{conclude, max_rss_bytes};
+use super::measure::conclude;
 use super::progress::{Progress, minutes};
+use super::record;
 use super::subject::{Subject, explain};
 use crate::bench::Ended;
 use crate::bench::primitives::{self, Keep, Sessions};
@@ -73,7 +73,7 @@ pub fn run(
     let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
     let opened = Subject::open(
         &spec,
-        &with_settings(&args.target),
+        &args.target.with_defaults(&inserver::settings()),
         memory.unwrap_or(1 << 30),
         most.saturating_add(inserver::most_company(&args.workload, &knobs))
             .saturating_add(BESIDE),
@@ -93,17 +93,13 @@ pub fn run(
     let calls = inserver::calls(&args.workload, installation.version.num(), &knobs);
     let plan = plan(args, &calls, counts, &extension)?;
 
-    let settings = cluster.settings().iter();
-    let settings = settings
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
-    let mut header = header(args, &subject, settings, &plan);
-    let mut writer = RunWriter::create(&root, &mut header)?;
-    let data_dir = subject.data_dir();
-    writer.write_fact("host", &host::facts(data_dir.as_deref()))?;
-    writer.write_fact("server-0", &subject.facts()?)?;
-    writer.write_fact("storage-0", &subject.scene.storage)?;
-    writer.write_fact("binary-0", &inspect_server::inspect(&subject))?;
+    let mut line = record::command_line(&["run", &args.workload], &args.target);
+    line.extend(args.inside.words());
+    let window_ms = u64::from(plan.call_us) / 1000;
+    let arm = record::arm(&args.target, &subject);
+    let whole = record::without_clients(&args.workload, arm, plan.trials, window_ms, plan.seed);
+    let mut writer = RunWriter::create(&root, &mut record::header("run", line, whole))?;
+    record::write_facts(&mut writer, &mut subject)?;
     writer.write_fact("primitives", &plan)?;
     terminal.announce(&format!(
         "{}: {} trials of {:.2} s of {} at each of {} sessions: about {}",
@@ -130,19 +126,7 @@ pub fn run(
         terminal,
         stop,
     );
-    let (state, reason) = match &ended {
-        Ok(Ended::Complete) => (EndState::Complete, None),
-        Ok(Ended::Interrupted) => (EndState::Interrupted, Some("stopped by Ctrl-C".to_owned())),
-        Ok(Ended::ServerDied(why)) => (EndState::ServerDied, Some(why.clone())),
-        Err(error) => (EndState::Failed, Some(format!("{error:#}"))),
-    };
-    writer.finish(&RunEnd {
-        state,
-        reason,
-        at: store::now(),
-        elapsed_seconds: started.elapsed().as_secs_f64(),
-        max_rss_bytes: max_rss_bytes(),
-    })?;
+    writer.finish(&record::end_of(&ended, started))?;
     let dir = writer.dir().to_owned();
     // The lock is given up first, so that the run does not count as running.
     drop(writer);
@@ -213,23 +197,6 @@ fn refuse_flags(args: &RunArgs) -> Result<(), Failure> {
         .with_remedy("take more trials with --trials instead")),
         _ => Ok(()),
     }
-}
-
-/// The user's settings over those that keep other work out of the figures.
-fn with_settings(target: &TargetArgs) -> TargetArgs {
-    let mut target = target.clone();
-    for (name, value) in inserver::settings() {
-        let set = |setting: &String| {
-            setting
-                .split('=')
-                .next()
-                .is_some_and(|set| set.trim().eq_ignore_ascii_case(name))
-        };
-        if !target.settings.iter().any(set) {
-            target.settings.push(format!("{name}={value}"));
-        }
-    }
-    target
 }
 
 fn plan(
@@ -327,57 +294,6 @@ fn seconds(plan: &PrimitivesPlan) -> f64 {
     trials as f64 * (f64::from(plan.call_us) / 1e6 + BETWEEN)
 }
 
-fn header(
-    args: &RunArgs,
-    subject: &Subject,
-    settings: Vec<(String, String)>,
-    plan: &PrimitivesPlan,
-) -> RunHeader {
-    let mut command_line = vec![
-        "pgassay".to_owned(),
-        "run".to_owned(),
-        args.workload.clone(),
-    ];
-    command_line.extend(args.target.target.clone());
-    for setting in &args.target.settings {
-        command_line.extend(["--set".to_owned(), setting.clone()]);
-    }
-    command_line.extend(args.inside.words());
-    RunHeader {
-        schema: "pgassay/run/1".to_owned(),
-        format: FORMAT,
-        id: String::new(),
-        command: "run".to_owned(),
-        command_line,
-        pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
-        started: store::now(),
-        plan: Plan {
-            workload: WorkloadPlan {
-                name: args.workload.clone(),
-                scale: 1,
-                protocol: "simple".to_owned(),
-                ..WorkloadPlan::default()
-            },
-            arms: vec![Arm {
-                label: args
-                    .target
-                    .target
-                    .as_ref()
-                    .map_or("temp", |_| "target")
-                    .to_owned(),
-                target: subject.shown.clone(),
-                settings,
-            }],
-            // There is no load by clients: the points are the primitives' own.
-            points: Vec::new(),
-            trials: plan.trials,
-            warmup_ms: 0,
-            window_ms: u64::from(plan.call_us) / 1000,
-            seed: plan.seed,
-        },
-    }
-}
-
 /// What is called in the server, from which library.
 struct Loops<'a> {
     calls: &'a [Call],
@@ -393,13 +309,7 @@ fn sweep(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
-    for mismatch in subject.settings_not_in_force()? {
-        let warning = Warning::new(
-            "setting-not-in-force",
-            format!("A setting is not in force as asked for: {mismatch}."),
-        );
-        writer.append_event(EventKind::Warned { warning })?;
-    }
+    record::warn_of_settings(writer, subject)?;
     let progress = Progress::new(terminal, 100);
     progress.say("making functions and tables");
     let session = subject.session()?;

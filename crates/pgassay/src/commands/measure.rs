@@ -7,10 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::observed::SymbolTable;
-use pgassay_analysis::plan::{Arm, WorkloadPlan};
-use pgassay_analysis::record::{
-    EndState, EventKind, FORMAT, Origin, Reading, RunEnd, RunHeader, TrialRecord,
-};
+use pgassay_analysis::plan::WorkloadPlan;
+use pgassay_analysis::record::{EventKind, Origin, Reading, RunHeader, TrialRecord};
 use pgassay_analysis::storage::Storage;
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Analysis, Plan, analyse, samples};
@@ -19,7 +17,7 @@ use pgassay_sys::affinity;
 use super::alone::{self, Company};
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
-use super::{check, inside, inspect_server, report, second};
+use super::{check, inside, record, report, second};
 use crate::bench::arena::{LiveArena, LiveArm};
 use crate::bench::{self, Ended, Journal};
 use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
@@ -183,16 +181,11 @@ pub fn measure(
     if let Some(second) = &second {
         writer.write_fact("second", second)?;
     }
-    let data_dir = subject.data_dir();
-    writer.write_fact("host", &host::facts(data_dir.as_deref()))?;
     if request.command == "assay" {
         // Before the counters of the load are read, since it asks the server, too.
         writer.write_fact("check", &check::gather::beside_a_run(&mut subject))?;
     }
-    writer.write_fact("server-0", &subject.facts()?)?;
-    writer.write_fact("storage-0", &subject.scene.storage)?;
-    let inspected = inspect_server::inspect(&subject);
-    writer.write_fact("binary-0", &inspected)?;
+    record::write_facts(&mut writer, &mut subject)?;
 
     // Kept to the end, so that others see that we measure.
     let company = if loads {
@@ -225,31 +218,13 @@ pub fn measure(
         );
         Ok(Ended::Complete)
     };
-    let (state, reason) = match &ended {
-        Ok(Ended::Complete) => (EndState::Complete, None),
-        Ok(Ended::Interrupted) => (EndState::Interrupted, Some("stopped by Ctrl-C".to_owned())),
-        Ok(Ended::ServerDied(why)) => {
-            let said = subject
-                .cluster
-                .as_ref()
-                .map_or(String::new(), |c| c.log_tail(20));
-            if !said.is_empty() {
-                terminal.warn(&format!("the server's last words:\n{}", said.trim_end()));
-            }
-            (
-                EndState::ServerDied,
-                Some(format!("the server died: {why}")),
-            )
+    if let (Ok(Ended::ServerDied(_)), Some(cluster)) = (&ended, &subject.cluster) {
+        let said = cluster.log_tail(20);
+        if !said.is_empty() {
+            terminal.warn(&format!("the server's last words:\n{}", said.trim_end()));
         }
-        Err(error) => (EndState::Failed, Some(format!("{error:#}"))),
-    };
-    let end = RunEnd {
-        state,
-        reason,
-        at: store::now(),
-        elapsed_seconds: started.elapsed().as_secs_f64(),
-        max_rss_bytes: max_rss_bytes(),
-    };
+    }
+    let end = record::end_of(&ended, started);
     let finished = writer.finish(&end);
     let dir = writer.dir().to_owned();
     // The lock is given up first, so that the run does not count as running.
@@ -316,23 +291,7 @@ fn make_plan(
         "SELECT setting::bigint * current_setting('block_size')::bigint \
          FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'",
     )?;
-    let settings = subject.cluster.as_ref().map_or_else(Vec::new, |cluster| {
-        cluster
-            .settings()
-            .iter()
-            .map(|(n, v)| (n.to_owned(), v.to_owned()))
-            .collect()
-    });
-    let arm = Arm {
-        label: request
-            .target
-            .target
-            .as_ref()
-            .map_or("temp", |_| "target")
-            .to_owned(),
-        target: subject.shown.clone(),
-        settings,
-    };
+    let arm = record::arm(request.target, subject);
     let machine = Machine {
         cpus: machine.cpus.unwrap_or(1),
         cache_bytes: machine.last_level_cache_total_bytes.unwrap_or(0),
@@ -375,41 +334,20 @@ fn open_run(request: &Request, root: &Path, plan: &Plan) -> anyhow::Result<RunWr
         writer.append_event(EventKind::Resumed)?;
         return Ok(writer);
     }
-    let mut header = RunHeader {
-        schema: "pgassay/run/1".to_owned(),
-        format: FORMAT,
-        id: String::new(),
-        command: request.command.to_owned(),
-        command_line: command_line(request),
-        pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
-        started: store::now(),
-        plan: plan.clone(),
-    };
+    let mut header = record::header(request.command, command_line(request), plan.clone());
     RunWriter::create(root, &mut header)
 }
 
-/// The command that repeats the run, from what is known rather than from argv,
-/// which may hold a password.
+/// The command that repeats the run.
 fn command_line(request: &Request) -> Vec<String> {
     if let Again::Repeat(header) = &request.again {
         return header.command_line.clone();
     }
-    let mut line = vec!["pgassay".to_owned(), request.command.to_owned()];
+    let mut words = vec![request.command];
     if request.command == "run" {
-        line.push(request.typed.0.clone());
+        words.push(&request.typed.0);
     }
-    if let Some(target) = &request.target.target {
-        line.push(match pg::Conninfo::parse(target) {
-            Ok(conninfo) if pg::Conninfo::looks_like(target) => conninfo.redacted(),
-            _ => target.clone(),
-        });
-    }
-    for setting in &request.target.settings {
-        line.extend(["--set".to_owned(), setting.clone()]);
-    }
-    if request.target.load {
-        line.push("--load".to_owned());
-    }
+    let mut line = record::command_line(&words, request.target);
     line.extend(request.typed.1.iter().cloned());
     if request.command == "assay" && !request.primitives {
         line.push("--quick".to_owned());
@@ -465,13 +403,7 @@ fn load(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
-    for mismatch in subject.settings_not_in_force()? {
-        let warning = Warning::new(
-            "setting-not-in-force",
-            format!("A setting is not in force as asked for: {mismatch}."),
-        );
-        writer.append_event(EventKind::Warned { warning })?;
-    }
+    record::warn_of_settings(writer, subject)?;
     let mut progress = Progress::new(terminal, 100);
     progress.say(format!("filling the tables, scale {}", plan.workload.scale));
     let made = setup::create(
@@ -703,12 +635,4 @@ pub(super) fn conclude(
         Err(e) => terminal.warn(&format!("{e:#}")),
     }
     printed
-}
-
-/// The most memory that this process ever had resident, in bytes.
-pub(super) fn max_rss_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
-    kilobytes.unwrap_or(0) * 1024
 }

@@ -61,17 +61,22 @@ pub fn render(
 ) -> String {
     match format {
         Format::Text => {
-            let style = report::TextStyle {
-                width: if to_terminal { terminal.width } else { 100 },
-                color: to_terminal && terminal.colour,
-                unicode: true,
-            };
+            let style = style(terminal, to_terminal);
             report::text(analysis, &style)
         }
         Format::Html => report::html(analysis),
         Format::Json => report::json(analysis),
         Format::Markdown => report::markdown(analysis),
         Format::Csv => report::csv(analysis),
+    }
+}
+
+/// How text is laid out where it goes.
+pub(super) fn style(terminal: &Terminal, to_terminal: bool) -> report::TextStyle {
+    report::TextStyle {
+        width: if to_terminal { terminal.width } else { 100 },
+        color: to_terminal && terminal.colour,
+        unicode: true,
     }
 }
 
@@ -87,11 +92,7 @@ pub fn render_compare(
 ) -> anyhow::Result<String> {
     Ok(match format {
         Format::Text => {
-            let style = report::TextStyle {
-                width: if to_terminal { terminal.width } else { 100 },
-                color: to_terminal && terminal.colour,
-                unicode: true,
-            };
+            let style = style(terminal, to_terminal);
             report::compare_text(compare, &style)
         }
         Format::Html => report::compare_html(compare),

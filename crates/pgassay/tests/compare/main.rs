@@ -4,6 +4,8 @@
 mod concluded;
 mod fixture;
 mod followed;
+#[path = "../program/mod.rs"]
+mod program;
 mod real;
 
 use std::path::Path;

@@ -1,71 +1,12 @@
 //! The program from outside, against a real PostgreSQL.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
 use serde_json::Value;
 
 use super::assert_schema;
-use rustix::process::{Pid, Signal};
-
-/// A directory for runs that goes with the test.
-struct Runs(PathBuf);
-
-impl Runs {
-    fn new(name: &str) -> Self {
-        let dir =
-            std::env::temp_dir().join(format!("pgassay-compare-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        Self(dir)
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pgassay"));
-        command
-            .args(args)
-            .env("PGASSAY_RUNS", &self.0)
-            .env("COLUMNS", "100");
-        for name in [
-            "PGHOST",
-            "PGPORT",
-            "PGUSER",
-            "PGDATABASE",
-            "PGSERVICE",
-            "PGOPTIONS",
-        ] {
-            command.env_remove(name);
-        }
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().expect("the program starts")
-    }
-
-    /// Waits until the newest run has this many trials.
-    fn await_trials(&self, trials: usize) -> PathBuf {
-        let until = Instant::now() + Duration::from_secs(60);
-        while Instant::now() < until {
-            for dir in fs::read_dir(&self.0).into_iter().flatten().flatten() {
-                let text = fs::read_to_string(dir.path().join("trials.jsonl")).unwrap_or_default();
-                if text.lines().count() >= trials {
-                    return dir.path();
-                }
-            }
-            sleep(Duration::from_millis(20));
-        }
-        panic!("no run got to {trials} trials");
-    }
-}
-
-impl Drop for Runs {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use super::program::{Runs, Signal, gone, postmasters_of, signal, text};
 
 const SHORT: &[&str] = &[
     "--time",
@@ -82,43 +23,6 @@ const SHORT: &[&str] = &[
 
 fn with<'a>(args: &[&'a str]) -> Vec<&'a str> {
     args.iter().chain(SHORT).copied().collect()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn children(pid: u32) -> Vec<u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    lists
-        .collect::<String>()
-        .split_ascii_whitespace()
-        .filter_map(|child| child.parse().ok())
-        .filter(|child: &u32| {
-            fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|c| c.trim() == "postgres")
-        })
-        .collect()
-}
-
-fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(pid as i32).unwrap();
-    rustix::process::kill_process(pid, signal).unwrap();
-}
-
-fn gone(pid: u32) -> bool {
-    let until = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < until {
-        match fs::read_to_string(format!("/proc/{pid}/stat")) {
-            Err(_) => return true,
-            Ok(stat) if stat.contains(") Z ") => return true,
-            Ok(_) => sleep(Duration::from_millis(50)),
-        }
-    }
-    false
 }
 
 #[test]
@@ -271,7 +175,7 @@ fn a_killed_comparison_leaves_no_server_and_is_gone_on_with() {
         .spawn()
         .expect("the program starts");
     let dir = runs.await_trials(8 + 4);
-    let servers = children(child.id());
+    let servers = postmasters_of(child.id());
     assert!(!servers.is_empty());
     signal(child.id(), Signal::KILL);
     child.wait().expect("it ended");
@@ -316,7 +220,7 @@ fn a_server_that_dies_is_named_and_the_pairs_before_are_kept() {
         .expect("the program starts");
     runs.await_trials(8 + 6);
     // A and B: A's like is gone by now
-    let servers = children(child.id());
+    let servers = postmasters_of(child.id());
     signal(*servers.iter().max().expect("servers"), Signal::KILL);
     let output = child.wait_with_output().expect("it ended");
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));

@@ -8,42 +8,21 @@ pub mod scattered_read;
 use std::path::Path;
 use std::time::Instant;
 
-use pgassay_analysis::plan::{Arm, WorkloadPlan};
-use pgassay_analysis::record::{EndState, EventKind, FORMAT, Origin, RunEnd, RunHeader};
-use pgassay_analysis::warning::Warning;
-use pgassay_analysis::{Analysis, Plan, analyse};
+use pgassay_analysis::record::Origin;
+use pgassay_analysis::{Analysis, analyse};
 
-use super::inspect_server;
-use super::measure::{conclude, max_rss_bytes};
+use super::measure::conclude;
 use super::progress::Progress;
+use super::record;
 use super::subject::{Subject, explain};
 use crate::bench::Ended;
-use crate::cli::args::{RunArgs, TargetArgs};
+use crate::cli::args::RunArgs;
 use crate::exit::{Exit, Failure};
-use crate::host;
-use crate::pg;
 use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::target::TargetSpec;
 use crate::terminal::Terminal;
 use crate::workload::guest;
-
-/// Settings of a launched server under the user's own.
-fn with_defaults(target: &TargetArgs, defaults: &[(&str, String)]) -> TargetArgs {
-    let mut target = target.clone();
-    for (name, value) in defaults {
-        let set = |setting: &String| {
-            setting
-                .split('=')
-                .next()
-                .is_some_and(|set| set.trim().eq_ignore_ascii_case(name))
-        };
-        if !target.settings.iter().any(set) {
-            target.settings.push(format!("{name}={value}"));
-        }
-    }
-    target
-}
 
 /// Launches or visits the server; on one that was there `--load` is needed, and
 /// what a killed run of ours left is removed.
@@ -74,7 +53,7 @@ fn open(
         false => "connecting",
     });
     let target = match spec.is_launched() {
-        true => with_defaults(&args.target, defaults),
+        true => args.target.with_defaults(defaults),
         false => args.target.clone(),
     };
     let opened = Subject::open(&spec, &target, 1 << 30, connections, stop);
@@ -133,82 +112,14 @@ fn begin(
     window_ms: u64,
     seed: u64,
 ) -> anyhow::Result<RunWriter> {
-    let settings = subject.cluster.as_ref().map_or_else(Vec::new, |cluster| {
-        let settings = cluster.settings().iter();
-        settings
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect()
-    });
-    let mut header = RunHeader {
-        schema: "pgassay/run/1".to_owned(),
-        format: FORMAT,
-        id: String::new(),
-        command: "run".to_owned(),
-        command_line: command_line(args),
-        pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
-        started: store::now(),
-        plan: Plan {
-            workload: WorkloadPlan {
-                name: args.workload.clone(),
-                scale: 1,
-                protocol: "simple".to_owned(),
-                ..WorkloadPlan::default()
-            },
-            arms: vec![Arm {
-                label: args
-                    .target
-                    .target
-                    .as_ref()
-                    .map_or("temp", |_| "target")
-                    .to_owned(),
-                target: subject.shown.clone(),
-                settings,
-            }],
-            // The load is not pgbench's: the points are the workload's own.
-            points: Vec::new(),
-            trials,
-            warmup_ms: 0,
-            window_ms,
-            seed,
-        },
-    };
-    let mut writer = RunWriter::create(root, &mut header)?;
-    let data_dir = subject.data_dir();
-    writer.write_fact("host", &host::facts(data_dir.as_deref()))?;
-    writer.write_fact("server-0", &subject.facts()?)?;
-    writer.write_fact("storage-0", &subject.scene.storage)?;
-    writer.write_fact("binary-0", &inspect_server::inspect(subject))?;
-    for mismatch in subject.settings_not_in_force()? {
-        let warning = Warning::new(
-            "setting-not-in-force",
-            format!("A setting is not in force as asked for: {mismatch}."),
-        );
-        writer.append_event(EventKind::Warned { warning })?;
-    }
-    Ok(writer)
-}
-
-/// The command that repeats the run; a password in the target is left out.
-fn command_line(args: &RunArgs) -> Vec<String> {
-    let mut line = vec![
-        "pgassay".to_owned(),
-        "run".to_owned(),
-        args.workload.clone(),
-    ];
-    if let Some(target) = &args.target.target {
-        line.push(match pg::Conninfo::parse(target) {
-            Ok(conninfo) if pg::Conninfo::looks_like(target) => conninfo.redacted(),
-            _ => target.clone(),
-        });
-    }
-    for setting in &args.target.settings {
-        line.extend(["--set".to_owned(), setting.clone()]);
-    }
-    if args.target.load {
-        line.push("--load".to_owned());
-    }
+    let mut line = record::command_line(&["run", &args.workload], &args.target);
     line.extend(args.io.words());
-    line
+    let arm = record::arm(&args.target, subject);
+    let plan = record::without_clients(&args.workload, arm, trials, window_ms, seed);
+    let mut writer = RunWriter::create(root, &mut record::header("run", line, plan))?;
+    record::write_facts(&mut writer, subject)?;
+    record::warn_of_settings(&mut writer, subject)?;
+    Ok(writer)
 }
 
 /// The report goes into the run also where something else is printed.
@@ -230,19 +141,7 @@ fn end(
     measured: fn(&Analysis) -> bool,
     show: impl FnOnce(&Analysis, &Path, &mut Terminal) -> anyhow::Result<()>,
 ) -> anyhow::Result<Exit> {
-    let (state, reason) = match &ended {
-        Ok(Ended::Complete) => (EndState::Complete, None),
-        Ok(Ended::Interrupted) => (EndState::Interrupted, Some("stopped by Ctrl-C".to_owned())),
-        Ok(Ended::ServerDied(why)) => (EndState::ServerDied, Some(why.clone())),
-        Err(error) => (EndState::Failed, Some(format!("{error:#}"))),
-    };
-    let finished = writer.finish(&RunEnd {
-        state,
-        reason,
-        at: store::now(),
-        elapsed_seconds: started.elapsed().as_secs_f64(),
-        max_rss_bytes: max_rss_bytes(),
-    });
+    let finished = writer.finish(&record::end_of(&ended, started));
     let dir = writer.dir().to_owned();
     // The lock is given up first, so that the run does not count as running.
     drop(writer);

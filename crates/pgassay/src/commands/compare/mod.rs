@@ -18,7 +18,7 @@ use anyhow::{Context, bail};
 use pgassay_analysis::compare::plan::{ComparisonPlan, Typed};
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::plan::{Arm, WorkloadPlan};
-use pgassay_analysis::record::{EndState, EventKind, FORMAT, RunEnd, RunHeader};
+use pgassay_analysis::record::{EndState, EventKind, RunEnd, RunHeader};
 use pgassay_analysis::stats::sequential::Sequential;
 use pgassay_analysis::stats::{Direction, Rule, Verdict};
 use pgassay_analysis::warning::Warning;
@@ -28,8 +28,8 @@ use self::machine::Watch;
 use self::rounds::Measuring;
 use self::servers::{Servers, Surroundings, check_settings, shown};
 use super::alone;
-use super::measure::max_rss_bytes;
 use super::progress::minutes;
+use super::record;
 use super::subject::explain;
 use crate::bench::Ended;
 use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
@@ -187,7 +187,11 @@ pub fn compare(
             .writer
             .append_event(EventKind::Warned { warning })?;
     }
-    let end = end_of(&ended, started);
+    let mut end = record::end_of(&ended, started);
+    if let Ok(Ended::ServerDied(which)) = &ended {
+        // Of several servers the reason names the one.
+        end.reason = Some(which.clone());
+    }
     let finished = measuring.writer.finish(&end);
     // The lock is given up first, so that the run does not count as running.
     drop(measuring);
@@ -455,16 +459,7 @@ fn open_run(
     }
     let mut plan = plan.clone();
     plan.trials = comparison.most_pairs.saturating_mul(comparison.launches);
-    let mut header = RunHeader {
-        schema: "pgassay/run/1".to_owned(),
-        format: FORMAT,
-        id: String::new(),
-        command: "compare".to_owned(),
-        command_line: command_line(args, comparison),
-        pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
-        started: store::now(),
-        plan,
-    };
+    let mut header = record::header("compare", command_line(args, comparison), plan);
     let writer = RunWriter::create(root, &mut header)?;
     writer.write_fact("comparison", comparison)?;
     Ok(writer)
@@ -510,22 +505,6 @@ fn command_line(args: &CompareArgs, comparison: &ComparisonPlan) -> Vec<String> 
         }
     }
     line
-}
-
-fn end_of(ended: &anyhow::Result<Ended>, started: Instant) -> RunEnd {
-    let (state, reason) = match ended {
-        Ok(Ended::Complete) => (EndState::Complete, None),
-        Ok(Ended::Interrupted) => (EndState::Interrupted, Some("stopped by Ctrl-C".to_owned())),
-        Ok(Ended::ServerDied(why)) => (EndState::ServerDied, Some(why.clone())),
-        Err(error) => (EndState::Failed, Some(format!("{error:#}"))),
-    };
-    RunEnd {
-        state,
-        reason,
-        at: store::now(),
-        elapsed_seconds: started.elapsed().as_secs_f64(),
-        max_rss_bytes: max_rss_bytes(),
-    }
 }
 
 fn nothing_measured(ended: anyhow::Result<Ended>, end: &RunEnd) -> anyhow::Error {

@@ -140,11 +140,7 @@ fn render(
 ) -> anyhow::Result<String> {
     Ok(match format {
         Format::Text => {
-            let style = report::TextStyle {
-                width: if to_terminal { terminal.width } else { 100 },
-                color: to_terminal && terminal.colour,
-                unicode: true,
-            };
+            let style = super::report::style(terminal, to_terminal);
             report::diagnosis_text(diagnosis, &style)
         }
         Format::Html => report::diagnosis_html(diagnosis),

@@ -1,0 +1,142 @@
+//! How a run is written down: its header, its facts, its end. What all commands that measure share.
+
+use std::time::Instant;
+
+use pgassay_analysis::Plan;
+use pgassay_analysis::plan::{Arm, WorkloadPlan};
+use pgassay_analysis::record::{EndState, EventKind, FORMAT, RunEnd, RunHeader};
+use pgassay_analysis::warning::Warning;
+
+use super::inspect_server;
+use super::subject::Subject;
+use crate::bench::Ended;
+use crate::cli::args::TargetArgs;
+use crate::host;
+use crate::pg::Conninfo;
+use crate::store::{self, RunWriter};
+
+/// The header of a new run; its name is given when its directory is made.
+pub fn header(command: &str, command_line: Vec<String>, plan: Plan) -> RunHeader {
+    RunHeader {
+        schema: "pgassay/run/1".to_owned(),
+        format: FORMAT,
+        id: String::new(),
+        command: command.to_owned(),
+        command_line,
+        pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: store::now(),
+        plan,
+    }
+}
+
+/// The command that repeats a run, up to its own flags: from what is known rather than from argv,
+/// which may hold a password.
+pub fn command_line(words: &[&str], target: &TargetArgs) -> Vec<String> {
+    let mut line = vec!["pgassay".to_owned()];
+    line.extend(words.iter().map(|word| (*word).to_owned()));
+    if let Some(target) = &target.target {
+        line.push(match Conninfo::parse(target) {
+            Ok(conninfo) if Conninfo::looks_like(target) => conninfo.redacted(),
+            _ => target.clone(),
+        });
+    }
+    for setting in &target.settings {
+        line.extend(["--set".to_owned(), setting.clone()]);
+    }
+    if target.load {
+        line.push("--load".to_owned());
+    }
+    line
+}
+
+/// The one arm of a run that compares nothing.
+pub fn arm(target: &TargetArgs, subject: &Subject) -> Arm {
+    let settings = subject.cluster.as_ref().map_or_else(Vec::new, |cluster| {
+        let settings = cluster.settings().iter();
+        settings
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect()
+    });
+    Arm {
+        label: target
+            .target
+            .as_ref()
+            .map_or("temp", |_| "target")
+            .to_owned(),
+        target: subject.shown.clone(),
+        settings,
+    }
+}
+
+/// The plan of a run without load by clients: its points are the workload's own.
+pub fn without_clients(workload: &str, arm: Arm, trials: u32, window_ms: u64, seed: u64) -> Plan {
+    Plan {
+        workload: WorkloadPlan {
+            name: workload.to_owned(),
+            scale: 1,
+            protocol: "simple".to_owned(),
+            ..WorkloadPlan::default()
+        },
+        arms: vec![arm],
+        points: Vec::new(),
+        trials,
+        warmup_ms: 0,
+        window_ms,
+        seed,
+    }
+}
+
+/// Writes down the machine, the server, what lies under its data, and its executable.
+///
+/// # Errors
+/// Where the server is lost or the run can't be written.
+pub fn write_facts(writer: &mut RunWriter, subject: &mut Subject) -> anyhow::Result<()> {
+    let data_dir = subject.data_dir();
+    writer.write_fact("host", &host::facts(data_dir.as_deref()))?;
+    writer.write_fact("server-0", &subject.facts()?)?;
+    writer.write_fact("storage-0", &subject.scene.storage)?;
+    writer.write_fact("binary-0", &inspect_server::inspect(subject))
+}
+
+/// Writes down which settings are not in force as they were asked for.
+///
+/// # Errors
+/// Like [`write_facts`].
+pub fn warn_of_settings(writer: &mut RunWriter, subject: &mut Subject) -> anyhow::Result<()> {
+    for mismatch in subject.settings_not_in_force()? {
+        let warning = Warning::new(
+            "setting-not-in-force",
+            format!("A setting is not in force as asked for: {mismatch}."),
+        );
+        writer.append_event(EventKind::Warned { warning })?;
+    }
+    Ok(())
+}
+
+/// What is written down when a run is over, however it ended.
+pub fn end_of(ended: &anyhow::Result<Ended>, started: Instant) -> RunEnd {
+    let (state, reason) = match ended {
+        Ok(Ended::Complete) => (EndState::Complete, None),
+        Ok(Ended::Interrupted) => (EndState::Interrupted, Some("stopped by Ctrl-C".to_owned())),
+        Ok(Ended::ServerDied(why)) => (
+            EndState::ServerDied,
+            Some(format!("the server died: {why}")),
+        ),
+        Err(error) => (EndState::Failed, Some(format!("{error:#}"))),
+    };
+    RunEnd {
+        state,
+        reason,
+        at: store::now(),
+        elapsed_seconds: started.elapsed().as_secs_f64(),
+        max_rss_bytes: max_rss_bytes(),
+    }
+}
+
+/// The most memory that this process ever had resident, in bytes.
+fn max_rss_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
