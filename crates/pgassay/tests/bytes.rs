@@ -91,8 +91,12 @@ fn pgio_counts_what_the_server_counts() {
     assert_eq!(pgio["plan"]["rows"], 2048);
     assert_eq!(pgio["points"][0]["sessions"], 2);
     let agreement = &pgio["agreement"];
-    // One row a block: what the ranges hold is what the sessions looked at.
-    assert_eq!(agreement["heap_blocks"], agreement["touched_blocks"]);
+    // One row a block: what the ranges hold is what the sessions looked at, and for a
+    // range at an end of the index the block by which the planner sees how far the
+    // keys go (get_actual_variable_range), until the plan is generic.
+    let count = |name: &str| agreement[name].as_u64().unwrap();
+    let looks = count("heap_blocks").checked_sub(count("touched_blocks"));
+    assert!(looks.is_some_and(|looks| looks <= 2 * 2 * 5 * 2), "{agreement}");
     assert!(agreement["touched_blocks"].as_u64().unwrap() > 256);
     let difference = agreement["difference"].as_f64().unwrap();
     // The catalogue's blocks are a fixed number, which weighs more on a busy machine.
