@@ -96,7 +96,10 @@ fn pgio_counts_what_the_server_counts() {
     // keys go (get_actual_variable_range), until the plan is generic.
     let count = |name: &str| agreement[name].as_u64().unwrap();
     let looks = count("heap_blocks").checked_sub(count("touched_blocks"));
-    assert!(looks.is_some_and(|looks| looks <= 2 * 2 * 5 * 2), "{agreement}");
+    assert!(
+        looks.is_some_and(|looks| looks <= 2 * 2 * 5 * 2),
+        "{agreement}"
+    );
     assert!(agreement["touched_blocks"].as_u64().unwrap() > 256);
     let difference = agreement["difference"].as_f64().unwrap();
     // The catalogue's blocks are a fixed number, which weighs more on a busy machine.
