@@ -30,9 +30,16 @@ fetch_debian() {
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 2> /dev/null | grep '/debian/\?$' | sort -u | head -1)
     keyring=/usr/share/keyrings/debian-archive-keyring.gpg
     [ -n "$mirror" ] && [ -f "$keyring" ] || { say "no Debian mirror in apt's sources: left out"; return; }
-    local suite arch version root
-    for suite in bullseye bookworm trixie; do
-        case $suite in bullseye) version=13 ;; bookworm) version=15 ;; trixie) version=17 ;; esac
+    local suite arch version root libraries
+    for suite in bullseye bookworm trixie experimental; do
+        libraries="libc6 libstdc++6"
+        case $suite in
+            bullseye) version=13 ;;
+            bookworm) version=15 ;;
+            trixie) version=17 ;;
+            # The coming version's betas; the suite has no C library of its own.
+            experimental) version=19 libraries= ;;
+        esac
         for arch in amd64 arm64 ppc64el s390x riscv64; do
             # Debian 11's archive still has amd64 and arm64; riscv64 begins with 13.
             case $suite:$arch in
@@ -40,7 +47,7 @@ fetch_debian() {
             esac
             local dir=$corpus/packages/$suite-$arch
             [ -f "$dir/.complete" ] && continue
-            say "fetching PostgreSQL $version, libc, libstdc++ of Debian $suite for $arch"
+            say "fetching PostgreSQL $version${libraries:+, $libraries} of Debian $suite for $arch"
             root=$corpus/apt/$suite-$arch
             mkdir -p "$root/lists/partial" "$root/cache/archives/partial" "$dir"
             : > "$root/status"
@@ -50,9 +57,10 @@ fetch_debian() {
                 -o Dir::Etc::SourceParts=/dev/null -o "APT::Architecture=$arch"
                 -o "APT::Architectures=$arch" -o Acquire::Languages=none -o Acquire::Retries=2)
             "${apt[@]}" update || { say "$suite $arch: update failed, left out"; continue; }
-            (cd "$dir" && "${apt[@]}" download "postgresql-$version" libc6 libstdc++6) \
+            # shellcheck disable=SC2086
+            (cd "$dir" && "${apt[@]}" download "postgresql-$version" $libraries) \
                 || { say "$suite $arch: download failed, left out"; continue; }
-            case $arch in amd64 | arm64)
+            case $suite:$arch in *:ppc64el | *:s390x | *:riscv64 | experimental:*) ;; *)
                 # A JVM and OpenSSL: large, and full of data in text.
                 (cd "$dir" && { "${apt[@]}" download openjdk-17-jre-headless || "${apt[@]}" download openjdk-21-jre-headless; } 2> /dev/null)
                 (cd "$dir" && { "${apt[@]}" download libssl3 || "${apt[@]}" download libssl3t64 || "${apt[@]}" download libssl1.1; } 2> /dev/null)

@@ -5,8 +5,6 @@
 //! FDE. Where neither covers a byte it is outside bounds, and what reads as an atomic there is
 //! listed apart: most of it is data that assemblers put into the text.
 
-use std::collections::BTreeMap;
-
 use gimli::{BaseAddresses, CieOrFde, EhFrame, UnwindSection};
 use object::{Endianness, Object};
 
@@ -30,6 +28,15 @@ pub enum Source {
 }
 
 impl Source {
+    /// All of them.
+    const ALL: [Self; 5] = [
+        Self::Symtab,
+        Self::DebugFile,
+        Self::DebugData,
+        Self::Dynsym,
+        Self::EhFrame,
+    ];
+
     /// As in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -111,11 +118,14 @@ impl<'d> Bounds<'d> {
 
     /// The account of where bounds came from.
     pub fn summary(&self, image: &Image<'_>) -> FunctionBounds {
-        let mut counts: BTreeMap<Source, u64> = BTreeMap::new();
-        for function in &self.functions {
-            *counts.entry(function.source).or_insert(0) += 1;
-        }
-        let by_source = counts.into_iter().map(|(s, n)| (s.name().to_string(), n));
+        let count = |source: Source| {
+            let of_source = self.functions.iter().filter(|f| f.source == source);
+            of_source.count() as u64
+        };
+        let by_source = Source::ALL
+            .iter()
+            .map(|s| (s.name().to_string(), count(*s)))
+            .filter(|(_, n)| *n > 0);
         FunctionBounds {
             functions: self.functions.len() as u64,
             named: self.functions.iter().filter(|f| f.name.is_some()).count() as u64,
@@ -144,15 +154,17 @@ fn lay_out<'d>(
 ) -> Vec<Function<'d>> {
     // At one address: a sized symbol before an unsized one, the file's own before others', a global
     // name before a local alias, then by name so that the choice does not depend on the file's order.
-    named.sort_unstable_by(|(sa, a), (sb, b)| {
-        a.address
-            .cmp(&b.address)
-            .then_with(|| (b.size > 0).cmp(&(a.size > 0)))
-            .then_with(|| sa.cmp(sb))
-            .then_with(|| b.global.cmp(&a.global))
-            .then_with(|| a.name.len().cmp(&b.name.len()))
-            .then_with(|| a.name.cmp(b.name))
-    });
+    named.sort_unstable_by_key(|(_, s)| s.address);
+    for same in named.chunk_by_mut(|(_, a), (_, b)| a.address == b.address) {
+        same.sort_unstable_by(|(sa, a), (sb, b)| {
+            (b.size > 0)
+                .cmp(&(a.size > 0))
+                .then_with(|| sa.cmp(sb))
+                .then_with(|| b.global.cmp(&a.global))
+                .then_with(|| a.name.len().cmp(&b.name.len()))
+                .then_with(|| a.name.cmp(b.name))
+        });
+    }
     named.dedup_by_key(|(_, s)| s.address);
 
     let mut functions: Vec<Function<'d>> = Vec::with_capacity(named.len() + ranges.len());

@@ -276,7 +276,7 @@ fn preset_integer(image: &Image<'_>, sections: &[(u64, &[u8])], name: &[u8]) -> 
     None
 }
 
-/// Places that hold `address`: by relative relocation, or as plain data in a fixed-address program.
+/// Places that hold `address`: by relative relocation, or, in a fixed-address program, as plain data.
 fn pointers_to(image: &Image<'_>, sections: &[(u64, &[u8])], address: u64, big: bool) -> Vec<u64> {
     let bytes = if big {
         address.to_be_bytes()
@@ -296,6 +296,9 @@ fn pointers_to(image: &Image<'_>, sections: &[(u64, &[u8])], address: u64, big: 
                 u64::from_le_bytes(place)
             });
         }
+    }
+    if !places.is_empty() {
+        return places;
     }
     for (base, data) in sections {
         places.extend(

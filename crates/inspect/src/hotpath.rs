@@ -1,11 +1,15 @@
 //! PostgreSQL's hot paths: which functions they are, under the names that each major version gives
 //! them, and what they compile to in a given file.
 
+mod instructions;
+mod paths;
+
 use std::collections::BTreeMap;
 
-use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
+use self::instructions::{crc, delay, popcount};
+use self::paths::{DELAY_FUNCTIONS, PATHS, Path};
 use crate::bounds::Bounds;
 use crate::elf::Image;
 use crate::model::{Atomics, Class, Counts, Hint, Machine, Ordering};
@@ -96,142 +100,6 @@ pub struct HotPath {
     pub detail: String,
 }
 
-/// A path's definition.
-struct Path {
-    id: &'static str,
-    title: &'static str,
-    functions: &'static [&'static str],
-    /// How many of them, from the first, do the path's atomics themselves in one version or another.
-    core: usize,
-    /// Functions without which the account of the path is not whole, in every version that has it.
-    essential: &'static [&'static str],
-}
-
-/// Function names per path, over the versions 9.6 to 19; sources: src/backend/storage/lmgr/s_lock.c,
-/// lwlock.c, src/backend/storage/buffer/bufmgr.c, freelist.c, src/backend/storage/ipc/procarray.c,
-/// src/backend/access/transam/xlog.c.
-const PATHS: &[Path] = &[
-    Path {
-        id: "spinlock",
-        title: "spinlock (contended)",
-        functions: &["s_lock", "tas", "tas_sema"],
-        core: 1,
-        essential: &[],
-    },
-    Path {
-        id: "lwlock",
-        title: "LWLock acquire and release",
-        functions: &[
-            "LWLockAttemptLock",
-            "LWLockAcquire",
-            "LWLockConditionalAcquire",
-            "LWLockAcquireOrWait",
-            "LWLockRelease",
-            "LWLockReleaseInternal",
-            "LWLockWaitListLock",
-            "LWLockWaitListUnlock",
-            "LWLockQueueSelf",
-            "LWLockDequeueSelf",
-            "LWLockWakeup",
-        ],
-        core: 5,
-        essential: &["LWLockAttemptLock"],
-    },
-    Path {
-        id: "buffer-pin",
-        title: "buffer pin",
-        functions: &[
-            "PinBuffer",
-            "PinBuffer_Locked",
-            "PinBufferForBlock",
-            "ReadRecentBuffer",
-        ],
-        core: 2,
-        essential: &["PinBuffer"],
-    },
-    Path {
-        id: "buffer-unpin",
-        title: "buffer unpin",
-        functions: &["UnpinBuffer", "UnpinBufferNoOwner", "ReleaseBuffer"],
-        core: 2,
-        essential: &[],
-    },
-    Path {
-        id: "buffer-header",
-        title: "buffer header lock, clock sweep",
-        functions: &[
-            "LockBufHdr",
-            "WaitBufHdrUnlocked",
-            "StrategyGetBuffer",
-            "MarkBufferDirty",
-            "MarkBufferDirtyHint",
-        ],
-        core: 3,
-        essential: &[],
-    },
-    Path {
-        id: "buffer-content-lock",
-        title: "buffer content lock (19 and later; an LWLock before)",
-        functions: &[
-            "BufferLockAcquire",
-            "BufferLockAttempt",
-            "BufferLockConditional",
-            "BufferLockUnlock",
-            "BufferLockDisown",
-            "BufferLockQueueSelf",
-            "BufferLockDequeueSelf",
-            "BufferLockWakeup",
-            "LockBufferInternal",
-            "ConditionalLockBuffer",
-            "UnlockBuffer",
-        ],
-        core: 11,
-        essential: &[],
-    },
-    Path {
-        id: "snapshot",
-        title: "snapshot and ProcArray",
-        functions: &[
-            "GetSnapshotData",
-            "ProcArrayEndTransaction",
-            "ProcArrayEndTransactionInternal",
-            "ProcArrayGroupClearXid",
-            "TransactionIdIsInProgress",
-        ],
-        core: 5,
-        essential: &[],
-    },
-    Path {
-        id: "wal-insert",
-        title: "WAL insertion",
-        functions: &[
-            "XLogInsertRecord",
-            "ReserveXLogInsertLocation",
-            "CopyXLogRecordToWAL",
-            "WALInsertLockAcquire",
-            "WALInsertLockAcquireExclusive",
-            "WALInsertLockRelease",
-            "WALInsertLockUpdateInsertingAt",
-            "WaitXLogInsertionsToFinish",
-            "AdvanceXLInsertBuffer",
-            "GetXLogBuffer",
-            "LWLockWaitForVar",
-            "LWLockUpdateVar",
-            "LWLockReleaseClearVar",
-            "LWLockConflictsWithVar",
-        ],
-        core: 14,
-        essential: &[],
-    },
-];
-
-/// Functions that wait on a spinlock: `SPIN_DELAY()` is inlined into them.
-const DELAY_FUNCTIONS: &[&str] = &["perform_spin_delay", "s_lock"];
-
-/// `pg_crc32c_table[0]` of slicing-by-8 starts so, in either byte order (pg_crc32c_sb8.c stores the
-/// big-endian table swapped).
-const CRC32C_TABLE: &[u8] = &[0, 0, 0, 0, 0x03, 0x83, 0x6B, 0xF2, 0xF7, 0x70, 0x3B, 0xE1];
-
 /// A name without the suffix of a compiler's clone (`.isra.0`, `.part.0`, `.cold`).
 fn stem(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
@@ -255,10 +123,24 @@ pub fn hot_paths(
         .collect();
     wanted.sort_unstable();
     wanted.dedup();
+    // Thousands of names, few wanted: most go by their first two letters.
+    let mut begins = [0_u64; 1 << 10];
+    let beginning = |name: &str| {
+        let [first, second, ..] = *name.as_bytes() else {
+            return None;
+        };
+        let both = usize::from(first) << 8 | usize::from(second);
+        Some((both / 64, 1_u64 << (both % 64)))
+    };
+    for (word, bit) in wanted.iter().filter_map(|name| beginning(name)) {
+        begins[word] |= bit;
+    }
     let mut named: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (i, function) in bounds.functions.iter().enumerate() {
-        // Thousands of names, few wanted: those that share a first letter and no more go at once.
         let Some(name) = function.name else { continue };
+        if beginning(name).is_none_or(|(word, bit)| begins[word] & bit == 0) {
+            continue;
+        }
         let behind = wanted.partition_point(|w| *w <= name);
         if let Some(candidate) = behind.checked_sub(1).map(|i| wanted[i])
             && name.starts_with(candidate)
@@ -544,134 +426,5 @@ fn inlined_tas(machine: &Machine, atomics: &Atomics) -> String {
             count(Class::AmoSwap, 32, Some(Ordering::Acquire))
         ),
         _ => "inlined TAS can't be told from other loops on this machine".into(),
-    }
-}
-
-fn holders(bounds: &Bounds<'_>, hints: &[(u64, Hint)], wanted: &[Hint]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for (address, hint) in hints {
-        if wanted.contains(hint)
-            && let Some(i) = bounds.find(*address)
-        {
-            let function = &bounds.functions[i];
-            let name = function
-                .name
-                .map_or_else(|| format!("<{:#x}>", function.start), Into::into);
-            if !names.contains(&name) && names.len() < 16 {
-                names.push(name);
-            }
-        }
-    }
-    names
-}
-
-fn delay(bounds: &Bounds<'_>, functions: Vec<HotFunction>, hints: &[(u64, Hint)]) -> HotPath {
-    let inside = |hint: &&(u64, Hint)| {
-        functions.iter().any(|f| {
-            bounds
-                .find(hint.0)
-                .is_some_and(|i| bounds.functions[i].start == f.address)
-        })
-    };
-    let mut kinds: Vec<&str> = Vec::new();
-    for (_, hint) in hints.iter().filter(inside) {
-        let kind = match hint {
-            Hint::Isb => "isb",
-            Hint::Yield => "yield",
-            Hint::Wfe => "wfe",
-            Hint::Pause => "pause",
-            _ => continue,
-        };
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
-        }
-    }
-    let (technique, detail) = if functions.is_empty() {
-        (
-            Technique::Unnamed,
-            "perform_spin_delay and s_lock can't be named here".to_string(),
-        )
-    } else if kinds.is_empty() {
-        (
-            Technique::None,
-            "no delay instruction: it spins at full speed between sleeps".to_string(),
-        )
-    } else {
-        (Technique::Instruction, kinds.join(", "))
-    };
-    HotPath {
-        id: "spin-delay".into(),
-        title: "spin delay".into(),
-        technique,
-        functions,
-        detail,
-    }
-}
-
-fn crc(bounds: &Bounds<'_>, hints: &[(u64, Hint)], data: &[(u64, &[u8])]) -> HotPath {
-    let by_instruction = hints.iter().any(|(_, h)| *h == Hint::Crc32c);
-    let folded = hints.iter().any(|(_, h)| *h == Hint::CarrylessMultiply);
-    let table = data
-        .iter()
-        .any(|(_, d)| memmem::find(d, CRC32C_TABLE).is_some());
-    let functions = holders(bounds, hints, &[Hint::Crc32c]);
-    let names = functions.join(", ");
-    let (technique, mut detail) = match (by_instruction, table) {
-        (true, true) => (
-            Technique::RunTimeChosen,
-            format!("CRC instruction in {names}; table kept for CPUs without it"),
-        ),
-        (true, false) => (
-            Technique::Instruction,
-            format!("CRC instruction, no table: {names}"),
-        ),
-        (false, true) => (Technique::Software, "table only (slicing by 8)".into()),
-        (false, false) => (Technique::None, "no CRC-32C found".into()),
-    };
-    if folded {
-        let names = holders(bounds, hints, &[Hint::CarrylessMultiply]).join(", ");
-        detail.push_str(&format!("; carry-less multiplication in {names}"));
-    }
-    HotPath {
-        id: "crc32c".into(),
-        title: "CRC-32C (WAL records, checksums of files)".into(),
-        technique,
-        functions: Vec::new(),
-        detail,
-    }
-}
-
-fn popcount(bounds: &Bounds<'_>, hints: &[(u64, Hint)]) -> HotPath {
-    let wanted = [Hint::Popcnt, Hint::VectorPopcnt];
-    let names = holders(bounds, hints, &wanted);
-    let chosen = bounds.functions.iter().any(|f| {
-        f.name.is_some_and(|n| {
-            n.starts_with("pg_popcount")
-                && (n.contains("choose")
-                    || n.contains("slow")
-                    || n.contains("portable")
-                    || n.contains("generic"))
-        })
-    });
-    let (technique, detail) = match (names.is_empty(), chosen) {
-        (true, _) => (
-            Technique::Software,
-            "no population-count instruction".into(),
-        ),
-        (false, true) => (
-            Technique::RunTimeChosen,
-            format!("instruction in {}; a table besides", names.join(", ")),
-        ),
-        (false, false) => (
-            Technique::Instruction,
-            format!("instruction in {}", names.join(", ")),
-        ),
-    };
-    HotPath {
-        id: "popcount".into(),
-        title: "population count".into(),
-        technique,
-        functions: Vec::new(),
-        detail,
     }
 }

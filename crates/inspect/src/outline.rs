@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use crate::Options;
 use crate::bounds::Bounds;
 use crate::elf::{Code, Image};
-use crate::isa::a64;
+use crate::isa::{Range, a64};
 use crate::model::{Atomic, Class, Ordering, Outline, OutlineCall, OutlineHelper};
 use crate::side_by_side;
 
@@ -234,13 +234,12 @@ fn call_sites(
     }
     let calls = side_by_side::map(&pieces, options.threads, |piece| {
         let mut calls = Vec::new();
-        for (i, w) in a64::words(piece.data).enumerate() {
-            if w & 0x7C00_0000 != 0x1400_0000 {
-                continue;
-            }
-            let address = piece.address + 4 * i as u64;
+        let range = Range {
+            address: piece.address,
+            data: piece.data,
+        };
+        a64::branches_between(range, low, high, |address, w| {
             if let Some(target) = a64::branch_target(w, address)
-                && (low..=high).contains(&target)
                 && let Some(helper) = entries.get(&target)
                 && !in_helper(address)
             {
@@ -251,7 +250,7 @@ fn call_sites(
                     inlined: Vec::new(),
                 });
             }
-        }
+        });
         options.was_read(piece.data);
         calls
     });

@@ -31,7 +31,14 @@ struct Piece<'d> {
 
 /// Scans all code of `image`.
 pub fn scan(image: &Image<'_>, bounds: &Bounds<'_>, options: &Options<'_>) -> Scan {
-    let pieces = cut(image, bounds);
+    // Instructions of four bytes each are found wherever one begins to look: what a function holds is
+    // settled afterwards, for the few that were found.
+    let whole = image.machine == Machine::Aarch64;
+    let pieces = if whole {
+        undivided(image)
+    } else {
+        cut(image, bounds)
+    };
     let scanner: fn(Range<'_>, &mut Found) = match image.machine {
         Machine::X86_64 => isa::x86::scan,
         Machine::Aarch64 => isa::a64::scan,
@@ -55,7 +62,8 @@ pub fn scan(image: &Image<'_>, bounds: &Bounds<'_>, options: &Options<'_>) -> Sc
             scanner(piece.range, found);
         }
         if let (Some(first), Some(last)) = (chunk.first(), chunk.last()) {
-            let length = last.range.address - first.range.address;
+            let end = last.range.address + last.range.data.len() as u64;
+            let length = end - first.range.address;
             let bytes = image.at(first.range.address).unwrap_or_default();
             options.was_read(&bytes[..bytes.len().min(length as usize)]);
         }
@@ -65,6 +73,12 @@ pub fn scan(image: &Image<'_>, bounds: &Bounds<'_>, options: &Options<'_>) -> Sc
     for (inside, mut outside) in parts {
         scan.inside.append(inside);
         scan.outside.append(&mut outside);
+    }
+    if whole {
+        let inside = |address: u64| bounds.find(address).is_some();
+        let atomics = std::mem::take(&mut scan.inside.atomics);
+        (scan.inside.atomics, scan.outside) = atomics.into_iter().partition(|a| inside(a.address));
+        scan.inside.hints.retain(|(address, _)| inside(*address));
     }
     set_data_apart(image, &mut scan);
     scan
@@ -88,6 +102,22 @@ fn set_data_apart(image: &Image<'_>, scan: &mut Scan) {
     scan.outside.append(&mut apart);
     scan.outside.sort_by_key(|a| a.address);
     scan.inside.hints.retain(|(address, _)| !is_data(*address));
+}
+
+/// The code in pieces of at most [`CHUNK_BYTES`], a multiple of every instruction's length.
+fn undivided<'d>(image: &Image<'d>) -> Vec<Piece<'d>> {
+    let mut pieces = Vec::new();
+    for code in &image.code {
+        let cut = code.data.chunks(CHUNK_BYTES).enumerate();
+        pieces.extend(cut.map(|(i, data)| Piece {
+            range: Range {
+                address: code.address + (i * CHUNK_BYTES) as u64,
+                data,
+            },
+            inside: true,
+        }));
+    }
+    pieces
 }
 
 /// Cuts the code into functions and what lies between them.

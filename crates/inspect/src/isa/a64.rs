@@ -69,14 +69,85 @@ const GROUPS: [Group; 256] = {
     groups
 };
 
+/// Words looked at together: a compiler turns the questions asked of all of them into vector code.
+const BLOCK_WORDS: usize = 16;
+
+/// A block of code.
+type Block = [u8; 4 * BLOCK_WORDS];
+
+/// Whether a block may hold anything that [`scan`] seeks. Errs on the side of yes.
+fn may_hold(block: &Block) -> bool {
+    let mut seen = false;
+    for word in block.as_chunks::<4>().0 {
+        let w = u32::from_le_bytes(*word);
+        // The exclusive group and LSE128; literal loads come with them.
+        seen |= w & 0x2E00_0000 == 0x0800_0000;
+        seen |= w & 0x3F20_0C00 == 0x3820_0000;
+        seen |= w & 0xFFFF_0000 == 0xD503_0000;
+        seen |= w & 0x7FE0_F000 == 0x1AC0_5000;
+        // PMULL and CNT, of SVE too.
+        seen |= w & 0xB500_0000 == 0x0400_0000;
+    }
+    seen
+}
+
 /// Scans a range, whose address is a multiple of four.
 pub fn scan(range: Range<'_>, found: &mut Found) {
-    for (i, w) in words(range.data).enumerate() {
+    let (blocks, rest) = range.data.as_chunks();
+    for (i, block) in blocks.iter().enumerate() {
+        if may_hold(block) {
+            let address = range.address + (i * size_of::<Block>()) as u64;
+            scan_words(address, block, found);
+        }
+    }
+    let address = range.address + (range.data.len() - rest.len()) as u64;
+    scan_words(address, rest, found);
+}
+
+/// The branches, `b` and `bl`, of a range whose targets may lie between `low` and `high`, with their
+/// addresses. Errs on the side of more.
+pub fn branches_between(range: Range<'_>, low: u64, high: u64, mut take: impl FnMut(u64, u32)) {
+    // In units of an instruction, above the six bits of an opcode: where the distance of a branch,
+    // in its lower 26 bits, wraps as the word does.
+    let position = |address: u64| (address / 4) as u32;
+    let span = u32::try_from(high / 4 - low / 4)
+        .ok()
+        .filter(|s| *s < 1 << 26)
+        .map_or(u32::MAX, |s| s << 6);
+    let (blocks, rest) = range.data.as_chunks::<{ size_of::<Block>() }>();
+    let from_low = position(range.address).wrapping_sub(position(low));
+    for (i, block) in blocks.iter().enumerate() {
+        let first = from_low.wrapping_add((i * BLOCK_WORDS) as u32);
+        let mut seen = false;
+        for (k, word) in block.as_chunks::<4>().0.iter().enumerate() {
+            let w = u32::from_le_bytes(*word);
+            let target = (w << 6).wrapping_add(first.wrapping_add(k as u32) << 6);
+            seen |= (w & 0x7C00_0000 == 0x1400_0000) & (target <= span);
+        }
+        if seen {
+            let address = range.address + (i * size_of::<Block>()) as u64;
+            branches(address, block, &mut take);
+        }
+    }
+    let address = range.address + (range.data.len() - rest.len()) as u64;
+    branches(address, rest, &mut take);
+}
+
+fn branches(address: u64, data: &[u8], take: &mut impl FnMut(u64, u32)) {
+    for (i, w) in words(data).enumerate() {
+        if w & 0x7C00_0000 == 0x1400_0000 {
+            take(address + 4 * i as u64, w);
+        }
+    }
+}
+
+fn scan_words(start: u64, data: &[u8], found: &mut Found) {
+    for (i, w) in words(data).enumerate() {
         let group = GROUPS[(w >> 24) as usize];
         if group == Group::Nothing {
             continue;
         }
-        let address = range.address + 4 * i as u64;
+        let address = start + 4 * i as u64;
         match group {
             Group::Nothing => {}
             Group::MemoryOperation if w & 0x0020_0C00 != 0x0020_0000 => {}

@@ -15,7 +15,7 @@ use crate::build::variant::{PRESETS, cpu_flag};
 use crate::build::{BuildRecord, Made, Maker, Place, Source, Variant};
 use crate::cli::build::{BuildArgs, SystemArg};
 use crate::exit::{Exit, Failure};
-use crate::inspection::render;
+use crate::inspection::account;
 use crate::stop::Stop;
 use crate::terminal::Terminal;
 
@@ -196,7 +196,7 @@ fn rows(record: &BuildRecord) -> Vec<(&'static str, String)> {
     if let Some(binary) = &record.inspect {
         rows.push((
             "server",
-            format!("{}: {}", binary.machine.name(), render::technique(binary)),
+            format!("{}: {}", binary.machine.name(), account::technique(binary)),
         ));
     }
     rows.push(("lies in", record.prefix.display().to_string()));

@@ -13,6 +13,9 @@ use pgassay_sys::map::Mapped;
 use super::document::Problem;
 use super::live::{self, MappedFile};
 
+/// A file up to this long stays in memory while it is inspected.
+const KEPT_BYTES: usize = 32 << 20;
+
 /// One thing to look at.
 #[derive(Debug, Clone)]
 pub struct Source {
@@ -230,11 +233,12 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
     }
     let debug = debug_file(&bytes, &source.path);
     let debug = debug.as_deref();
-    // Pages that were read are let go of: the file is on disk, and may be larger than memory.
+    // Pages of a large file are let go of once read: it is on disk, and may be larger than memory.
+    // Those of a small one would only be fetched again.
     let read = |part: &[u8]| bytes.let_go(part);
     let options = Options {
         debug,
-        read: Some(Read(&read)),
+        read: (bytes.len() > KEPT_BYTES).then_some(Read(&read)),
         ..Options::on(threads)
     };
     match inspect_elf(&source.name, &bytes, &options) {

@@ -4,6 +4,7 @@
 //! The instructions themselves are read by the crate `pgassay-inspect`; here is what needs a file
 //! system and /proc.
 
+pub mod account;
 pub mod document;
 pub mod gather;
 pub mod live;
