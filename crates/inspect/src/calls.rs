@@ -6,7 +6,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 
 use crate::bounds::{Bounds, Function};
 use crate::elf::Image;
-use crate::isa::a64;
+use crate::isa::{a64, riscv};
 use crate::model::Machine;
 
 /// Starts of the functions that `function` calls or jumps to directly; itself left out.
@@ -20,6 +20,7 @@ pub fn callees(image: &Image<'_>, bounds: &Bounds<'_>, function: &Function<'_>) 
         // A local entry point stands two instructions behind the global one (ELFv2 ABI, 2.3.2.1).
         Machine::Ppc64le => words(bytes, function.start, power),
         Machine::S390x => s390x(bytes, function.start),
+        Machine::Riscv64 => riscv::branch_targets(bytes, function.start),
         _ => Vec::new(),
     };
     targets

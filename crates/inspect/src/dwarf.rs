@@ -62,7 +62,14 @@ pub struct Told {
 
 /// Reads the DWARF of `image` for the instructions at `addresses`, ascending. Nothing where there is
 /// none.
-pub fn read(image: &Image<'_>, addresses: &[u64], warnings: &mut Vec<String>) -> Told {
+///
+/// `supplement` holds what several programs share, where dwz moved it there.
+pub fn read(
+    image: &Image<'_>,
+    supplement: Option<&Image<'_>>,
+    addresses: &[u64],
+    warnings: &mut Vec<String>,
+) -> Told {
     let endian = match image.file.endian() {
         Endianness::Big => RunTimeEndian::Big,
         Endianness::Little => RunTimeEndian::Little,
@@ -74,7 +81,17 @@ pub fn read(image: &Image<'_>, addresses: &[u64], warnings: &mut Vec<String>) ->
     let Ok(sections) = loaded else {
         return Told::default();
     };
-    let dwarf = sections.borrow(|data| EndianSlice::new(data, endian));
+    let mut dwarf = sections.borrow(|data| EndianSlice::new(data, endian));
+    let shared = supplement.and_then(|image| {
+        let loaded = DwarfSections::load(|id| {
+            let data = compressed::section(image, id.name(), warnings);
+            Ok::<_, gimli::Error>(data.unwrap_or(Cow::Borrowed(&[])))
+        });
+        loaded.ok()
+    });
+    if let Some(shared) = &shared {
+        dwarf.set_sup(shared.borrow(|data| EndianSlice::new(data, endian)));
+    }
     let mut walk = Walk {
         steps_left: (dwarf.debug_info.reader().len() as u64)
             .saturating_mul(STEPS_PER_BYTE)
@@ -85,9 +102,18 @@ pub fn read(image: &Image<'_>, addresses: &[u64], warnings: &mut Vec<String>) ->
         abbreviations: None,
         foreign: None,
         names: HashMap::new(),
+        shared: Shared::default(),
+        separate: 0,
         told: Told::default(),
     };
-    if let Err(stop) = walk.units() {
+    let end = walk.units();
+    if walk.separate > 0 {
+        warnings.push(format!(
+            "{} compilation units keep their DWARF in .dwo files, which are not read: functions inlined there are not named",
+            walk.separate
+        ));
+    }
+    if let Err(stop) = end {
         warnings.push(match stop {
             Stop::Damaged(error) => format!("DWARF can't be read to its end: {error}"),
             Stop::Spent => {
@@ -129,8 +155,34 @@ struct Walk<'w, 's> {
     foreign: Option<(usize, Arc<Unit<Slice<'s>>>)>,
     /// Names by offset in `.debug_info`.
     names: HashMap<usize, Option<String>>,
+    /// The same of the supplementary file.
+    shared: Shared<'s>,
+    /// Units that only point to a `.dwo` file.
+    separate: usize,
     steps_left: u64,
     told: Told,
+}
+
+/// Units and names of the supplementary file.
+#[derive(Default)]
+struct Shared<'s> {
+    headers: Option<Vec<UnitHeader<Slice<'s>>>>,
+    unit: Option<(usize, Arc<Unit<Slice<'s>>>)>,
+    names: HashMap<usize, Option<String>>,
+}
+
+/// A unit's table of abbreviations, as far as it is not absurdly long.
+fn abbreviations(
+    dwarf: &Dwarf<Slice<'_>>,
+    offset: usize,
+) -> Result<Arc<Abbreviations>, gimli::Error> {
+    let all = dwarf.debug_abbrev.reader();
+    let bytes = all.slice().get(offset..).unwrap_or_default();
+    let window = &bytes[..bytes.len().min(ABBREVIATION_BYTES)];
+    let table = DebugAbbrev::new(window, all.endian());
+    table
+        .abbreviations(gimli::DebugAbbrevOffset(0))
+        .map(Arc::new)
 }
 
 impl<'s> Walk<'_, 's> {
@@ -184,11 +236,7 @@ impl<'s> Walk<'_, 's> {
         let table = match &self.abbreviations {
             Some((at, table)) if *at == offset => Arc::clone(table),
             _ => {
-                let all = self.dwarf.debug_abbrev.reader();
-                let bytes = all.slice().get(offset..).unwrap_or_default();
-                let window = &bytes[..bytes.len().min(ABBREVIATION_BYTES)];
-                let table = DebugAbbrev::new(window, all.endian());
-                let table = Arc::new(table.abbreviations(gimli::DebugAbbrevOffset(0))?);
+                let table = abbreviations(self.dwarf, offset)?;
                 self.abbreviations = Some((offset, Arc::clone(&table)));
                 table
             }
@@ -216,6 +264,12 @@ impl<'s> Walk<'_, 's> {
                 if producers.len() < MOST_PRODUCERS && !producers.contains(&text) {
                     producers.push(text);
                 }
+            }
+            if matches!(
+                attribute.name(),
+                dw::DW_AT_dwo_name | dw::DW_AT_GNU_dwo_name
+            ) {
+                self.separate += 1;
             }
             self.note(&unit, &mut code, &attribute)?;
         }
@@ -382,13 +436,86 @@ impl<'s> Walk<'_, 's> {
                     at = within;
                     foreign = Some(other);
                 }
-                // In a supplementary file (dwz), or nameless.
+                Some(AttributeValue::DebugInfoRefSup(offset)) => {
+                    found = self.shared_name(offset.0)?;
+                    break;
+                }
+                // Nameless.
                 _ => break,
             }
         }
         for key in passed {
             self.names.insert(key, found.clone());
         }
+        Ok(found)
+    }
+
+    /// The name of the function at an offset in the supplementary file's `.debug_info`.
+    fn shared_name(&mut self, offset: usize) -> Result<Option<String>, Stop> {
+        let dwarf = self.dwarf;
+        let Some(sup) = dwarf.sup() else {
+            return Ok(None);
+        };
+        if let Some(name) = self.shared.names.get(&offset) {
+            return Ok(name.clone());
+        }
+        if self.shared.headers.is_none() {
+            let mut headers = Vec::new();
+            let mut units = sup.units();
+            while let Ok(Some(header)) = units.next() {
+                self.pay(1)?;
+                if headers.len() < MOST_UNITS {
+                    headers.push(header);
+                }
+            }
+            self.shared.headers = Some(headers);
+        }
+        let mut at = gimli::DebugInfoOffset(offset);
+        let mut found = None;
+        for _ in 0..MOST_HOPS {
+            let headers = self.shared.headers.as_deref().unwrap_or_default();
+            let behind =
+                headers.partition_point(|h| h.debug_info_offset().is_some_and(|o| o.0 <= at.0));
+            let Some((index, header)) = behind.checked_sub(1).map(|i| (i, headers[i])) else {
+                break;
+            };
+            let Some(within) = at.to_unit_offset(&header) else {
+                break;
+            };
+            let unit = match &self.shared.unit {
+                Some((i, unit)) if *i == index => Arc::clone(unit),
+                _ => {
+                    self.pay(8 * UNIT_STEPS)?;
+                    let table = abbreviations(sup, header.debug_abbrev_offset().0)?;
+                    let unit = Arc::new(Unit::new_with_abbreviations(sup, header, table)?);
+                    self.shared.unit = Some((index, Arc::clone(&unit)));
+                    unit
+                }
+            };
+            let entry = unit.entry(within)?;
+            self.pay(entry.attrs().len() as u64)?;
+            if let Some(value) = entry.attr_value(dw::DW_AT_name)
+                && let Ok(text) = sup.attr_string(&unit, value)
+            {
+                let text = text.slice();
+                found = Some(clean(&text[..text.len().min(NAME_BYTES)]));
+                break;
+            }
+            let next = entry
+                .attr_value(dw::DW_AT_abstract_origin)
+                .or_else(|| entry.attr_value(dw::DW_AT_specification));
+            match next {
+                Some(AttributeValue::UnitRef(offset)) => {
+                    match offset.to_debug_info_offset(&unit.header) {
+                        Some(offset) => at = offset,
+                        None => break,
+                    }
+                }
+                Some(AttributeValue::DebugInfoRef(offset)) => at = offset,
+                _ => break,
+            }
+        }
+        self.shared.names.insert(offset, found.clone());
         Ok(found)
     }
 }

@@ -8,6 +8,7 @@ use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader as _};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, SectionKind};
 
+use crate::SupplementWanted;
 use crate::error::Error;
 use crate::model::{FileKind, Machine};
 
@@ -136,6 +137,24 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Error> {
         }
     };
     Ok(Parsed::Image(Box::new(Image::parse(bytes, machine)?)))
+}
+
+/// Reads a file that holds DWARF for others and no code of its own, as dwz makes it: an object file.
+///
+/// # Errors
+/// As for [`parse`].
+pub fn parse_supplement(bytes: &[u8]) -> Result<Image<'_>, Error> {
+    if bytes.is_empty() {
+        return Err(Error::Empty);
+    }
+    Ok(Image {
+        file: ElfFile64::<Endianness>::parse(bytes)?,
+        bytes,
+        machine: Machine::Other("any".into()),
+        kind: FileKind::DebugInfo,
+        code: Vec::new(),
+        warnings: Vec::new(),
+    })
 }
 
 impl<'d> Image<'d> {
@@ -417,6 +436,15 @@ where
 }
 
 impl Image<'_> {
+    /// The supplementary file of DWARF that the file names.
+    pub fn supplement_wanted(&self) -> Option<SupplementWanted> {
+        let (path, build_id) = self.file.gnu_debugaltlink().ok().flatten()?;
+        (!path.is_empty() && path.len() < 4096).then(|| SupplementWanted {
+            path: path.to_vec(),
+            build_id: build_id.to_vec(),
+        })
+    }
+
     /// The GNU build id.
     pub fn build_id(&self) -> Option<&[u8]> {
         self.file.build_id().ok().flatten()

@@ -5,6 +5,7 @@ use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{Endianness, Object};
 
+use crate::annobin;
 use crate::elf::Image;
 use crate::model::{BuildFacts, FileKind, Hardening, Machine, PostgresFacts, RecordedFlags};
 
@@ -36,6 +37,13 @@ pub fn build_facts(image: &Image<'_>) -> BuildFacts {
             if let Some(at) = text.find("running ") {
                 add(&mut facts.compilers, text[at + 8..].to_string());
             }
+        }
+        let flags = annobin::flags(notes, image.file.endian());
+        if !flags.is_empty() {
+            facts.flags.push(RecordedFlags {
+                source: ".gnu.build.attributes".into(),
+                flags,
+            });
         }
     }
     if let Some((_, recorded)) = image.section(".GCC.command.line") {

@@ -4,6 +4,7 @@
 //! can be fuzzed whole and used from anywhere. [`inspect_elf`] reads one ELF image; [`archive`]
 //! walks packages and hands over the images in them.
 
+mod annobin;
 pub mod archive;
 mod bounds;
 mod by_callers;
@@ -43,6 +44,9 @@ pub struct Options<'d> {
     pub threads: usize,
     /// The separate debug file, where there is one (see [`debug_wanted`]).
     pub debug: Option<&'d [u8]>,
+    /// The file that DWARF of the file or of its debug file refers to for what several programs
+    /// share, where there is one (see [`supplement_wanted`]).
+    pub supplement: Option<&'d [u8]>,
     /// Told of parts of the file that will not be read again soon.
     pub read: Option<Read<'d>>,
 }
@@ -53,6 +57,7 @@ impl Options<'_> {
         Self {
             threads,
             debug: None,
+            supplement: None,
             read: None,
         }
     }
@@ -103,6 +108,23 @@ pub fn debug_wanted(bytes: &[u8]) -> Option<DebugWanted> {
                 },
             )
         }
+        _ => None,
+    }
+}
+
+/// What names the file of DWARF that several programs share (`.gnu_debugaltlink`, which dwz writes).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SupplementWanted {
+    /// Its path, beside the file that names it if it is no absolute one.
+    pub path: Vec<u8>,
+    /// Its build id.
+    pub build_id: Vec<u8>,
+}
+
+/// Tells whether a file's DWARF refers to a supplementary file.
+pub fn supplement_wanted(bytes: &[u8]) -> Option<SupplementWanted> {
+    match elf::parse(bytes) {
+        Ok(Parsed::Image(image)) => image.supplement_wanted(),
         _ => None,
     }
 }
@@ -212,7 +234,13 @@ fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary
     let has_dwarf = |image: &&Image<'_>| image.has_dwarf();
     let described = [Some(image), debug_image.as_deref()];
     if let Some(described) = described.into_iter().flatten().find(has_dwarf) {
-        let told = dwarf::read(described, &atomics.addresses(), &mut warnings);
+        let supplement = supplement(described, options, &mut warnings);
+        let told = dwarf::read(
+            described,
+            supplement.as_ref(),
+            &atomics.addresses(),
+            &mut warnings,
+        );
         facts::add_producers(&mut build, &told.producers);
         name_inlined(&mut atomics, &told.inlined);
     }
@@ -255,6 +283,33 @@ fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary
         hot_paths,
         process: None,
         warnings,
+    }
+}
+
+/// The supplementary file of DWARF, if it is the one that `described` names; else why not.
+fn supplement<'d>(
+    described: &Image<'_>,
+    options: &Options<'d>,
+    warnings: &mut Vec<String>,
+) -> Option<Image<'d>> {
+    let wanted = described.supplement_wanted()?;
+    let path = facts::clean(&wanted.path);
+    let Some(bytes) = options.supplement else {
+        warnings.push(format!(
+            "names of inlined functions may be in {path}, which is not there: they read <inlined>"
+        ));
+        return None;
+    };
+    match elf::parse_supplement(bytes) {
+        Ok(image) if image.build_id() == Some(wanted.build_id.as_slice()) => Some(image),
+        Ok(_) => {
+            warnings.push(format!("{path} is of another build and was not used"));
+            None
+        }
+        Err(error) => {
+            warnings.push(format!("{path} can't be read: {error}"));
+            None
+        }
     }
 }
 

@@ -474,7 +474,7 @@ pub struct BuildFacts {
 /// Compiler flags and where they were read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedFlags {
-    /// `DW_AT_producer`, `.GCC.command.line` or `pg_config`.
+    /// `DW_AT_producer`, `.GCC.command.line`, `.gnu.build.attributes` or `pg_config`.
     pub source: String,
     /// The flags as recorded.
     pub flags: String,

@@ -179,11 +179,14 @@ fn helper_name(atomic: &Atomic, barrier: bool) -> String {
 /// Linker veneers that lead to a helper: `adrp x16, page; add x16, x16, #low; br x16`.
 fn veneers(image: &Image<'_>, entries: &BTreeMap<u64, u32>) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
+    // Branches reach 128 MiB; code that lies closer together has no veneers.
+    let (Some(first), Some(last)) = (image.code.first(), image.code.last()) else {
+        return found;
+    };
+    if last.end() - first.address < 96 << 20 {
+        return found;
+    }
     for code in &image.code {
-        // Branches reach 128 MiB; shorter code has no veneers.
-        if code.data.len() < 96 << 20 {
-            continue;
-        }
         let words = code.data.as_chunks::<4>().0;
         for (i, window) in words.windows(3).enumerate() {
             if u32::from_le_bytes(window[2]) != 0xD61F_0200 {
@@ -193,7 +196,7 @@ fn veneers(image: &Image<'_>, entries: &BTreeMap<u64, u32>) -> Vec<(u64, u32)> {
             let add = u32::from_le_bytes(window[1]);
             if let Some((page, 16)) = a64::adrp(u32::from_le_bytes(window[0]), address)
                 && add & 0xFFC0_03FF == 0x9100_0210
-                && let Some(helper) = entries.get(&(page + u64::from(add >> 10 & 0xFFF)))
+                && let Some(helper) = entries.get(&page.wrapping_add(u64::from(add >> 10 & 0xFFF)))
             {
                 found.push((address, *helper));
             }

@@ -129,6 +129,64 @@ fn dwarf_of_the_debug_file_is_used_where_the_file_has_none() {
 }
 
 #[test]
+fn names_that_dwz_moved_to_a_common_file_are_read_there() {
+    let bytes = fixture("x86-dwz.so");
+    let wanted = pgassay_inspect::supplement_wanted(&bytes).expect("a name");
+    assert_eq!(wanted.path, b"x86-dwz.common");
+    let common = fixture("x86-dwz.common");
+    let with = |supplement| {
+        let options = Options {
+            supplement,
+            ..Options::on(1)
+        };
+        inspect_elf("x86-dwz.so", &bytes, &options).expect("readable")
+    };
+    let whole = with(Some(common.as_slice()));
+    let listed = listed("x86-dwz.inlined");
+    assert!(
+        listed
+            .values()
+            .any(|c| c.ends_with("compare_exchange>cas_impl"))
+    );
+    assert_eq!(chains(&whole), listed);
+    assert_eq!(whole.warnings, [""; 0]);
+    assert!(
+        whole.build.compilers.iter().any(|c| c.contains("GNU C17")),
+        "{:?}",
+        whole.build.compilers
+    );
+
+    // Without it, or with another file in its place, the account says so.
+    let other = fixture("x86-inlined.so");
+    for (supplement, why) in [
+        (None, "which is not there"),
+        (Some(other.as_slice()), "of another build"),
+        (Some(&b"text"[..]), "can't be read"),
+    ] {
+        let binary = with(supplement);
+        assert!(
+            binary.warnings.iter().any(|w| w.contains(why)),
+            "{:?}",
+            binary.warnings
+        );
+        assert!(chains(&binary).values().any(|c| c.contains("<inlined>")));
+    }
+    for cut in (0..common.len()).step_by(7) {
+        with(Some(&common[..cut]));
+    }
+}
+
+#[test]
+fn units_with_their_dwarf_elsewhere_are_said() {
+    let binary = inspect("x86-split.so");
+    assert!(
+        binary.warnings.iter().any(|w| w.contains(".dwo")),
+        "{:?}",
+        binary.warnings
+    );
+}
+
+#[test]
 fn the_symbols_in_gnu_debugdata_name_static_functions() {
     let binary = inspect("x86-debugdata.so");
     assert!(binary.build.stripped);

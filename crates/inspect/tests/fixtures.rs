@@ -208,6 +208,26 @@ fn call_sites_belong_to_the_functions_that_the_source_says() {
 }
 
 #[test]
+fn a_call_through_a_linker_s_veneer_counts_as_one_of_the_helper() {
+    for name in ["a64-veneer.so", "a64-veneer.stripped.so"] {
+        let binary = inspect(name);
+        let outline = binary.atomics.outline.expect("a helper");
+        // The one that the linker's veneer goes on to is no call site.
+        let [helper] = outline.helpers.as_slice() else {
+            panic!("{name}: {:?}", outline.helpers)
+        };
+        assert_eq!(
+            (helper.name.as_str(), helper.call_sites),
+            ("__aarch64_ldadd4_acq_rel", 2)
+        );
+        let far = &outline.calls[1];
+        assert!(far.address >= 0xc00_0000 && far.address - helper.address > 128 << 20);
+        let caller = &binary.atomics.functions[far.function.expect("a function") as usize];
+        assert_eq!(caller.name.as_deref(), Some("far_add"), "{name}");
+    }
+}
+
+#[test]
 fn a_march_flag_shows_as_its_technique() {
     let llsc = inspect("a64-gcc-llsc.so").atomics;
     assert_eq!(

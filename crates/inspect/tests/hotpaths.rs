@@ -20,7 +20,7 @@ fn inspect(name: &str) -> Binary {
 
 #[test]
 fn callers_give_static_functions_away() {
-    for machine in ["x86", "a64", "ppc64le", "s390x"] {
+    for machine in ["x86", "a64", "ppc64le", "riscv64", "s390x"] {
         let binary = inspect(&format!("{machine}-callers.so"));
         assert!(binary.build.stripped);
         let found: BTreeMap<u64, String> = binary

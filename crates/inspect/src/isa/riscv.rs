@@ -38,6 +38,73 @@ pub fn scan(range: Range<'_>, found: &mut Found) {
     }
 }
 
+/// The targets of JAL and C.J, and of AUIPC with the JALR behind it, which linkers leave where a
+/// function is further away than JAL reaches.
+pub fn branch_targets(data: &[u8], start: u64) -> Vec<u64> {
+    let mut targets = Vec::new();
+    // Address, register and upper part of the AUIPC just before.
+    let mut upper: Option<(u64, u32, i64)> = None;
+    let mut at = 0;
+    while let Some(low) = data.get(at..at + 2) {
+        let here = start + at as u64;
+        let half = u32::from(u16::from_le_bytes([low[0], low[1]]));
+        if half & 3 != 3 {
+            // C.J: quadrant 1, funct3 101.
+            if half & 0xE003 == 0xA001 {
+                targets.push(here.wrapping_add_signed(compressed_distance(half)));
+            }
+            (at, upper) = (at + 2, None);
+            continue;
+        }
+        if half & 0x1F == 0x1F {
+            (at, upper) = (at + long_length(low), None);
+            continue;
+        }
+        let Some(word) = data.get(at..at + 4) else {
+            break;
+        };
+        let w = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        let before = upper.take();
+        match w & 0x7F {
+            0x6F => targets.push(here.wrapping_add_signed(jal_distance(w))),
+            0x17 => upper = Some((here, w >> 7 & 31, i64::from((w & 0xFFFF_F000) as i32))),
+            0x67 if w >> 12 & 7 == 0 => {
+                if let Some((address, register, upper)) = before
+                    && register == w >> 15 & 31
+                {
+                    let distance = upper + i64::from(w as i32 >> 20);
+                    targets.push(address.wrapping_add_signed(distance));
+                }
+            }
+            _ => {}
+        }
+        at += 4;
+    }
+    targets
+}
+
+/// JAL's distance: bits 20, 10:1, 11, 19:12 of it from bit 31 down.
+fn jal_distance(w: u32) -> i64 {
+    let bits =
+        (w >> 31) << 20 | (w >> 12 & 0xFF) << 12 | (w >> 20 & 1) << 11 | (w >> 21 & 0x3FF) << 1;
+    i64::from((bits << 11) as i32 >> 11)
+}
+
+/// C.J's distance: bits 11, 4, 9:8, 10, 6, 7, 3:1, 5 of it from bit 12 down.
+fn compressed_distance(half: u32) -> i64 {
+    let bit = |from: u32, to: u32| (half >> from & 1) << to;
+    let bits = bit(12, 11)
+        | bit(11, 4)
+        | bit(10, 9)
+        | bit(9, 8)
+        | bit(8, 10)
+        | bit(7, 6)
+        | bit(6, 7)
+        | (half >> 3 & 7) << 1
+        | bit(2, 5);
+    i64::from((bits << 20) as i32 >> 20)
+}
+
 /// Lengths beyond 32 bits, as the manual reserves them; none is in use today.
 fn long_length(low: &[u8]) -> usize {
     match low[0] & 0x7F {

@@ -1,13 +1,15 @@
 //! Finds what to inspect and inspects it, many files side by side.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pgassay_inspect::archive::{self, Found, Kind, Limits, MAGIC_BYTES};
-use pgassay_inspect::{Binary, Error, Options, Read, debug_wanted, inspect_elf};
+use pgassay_inspect::{Binary, Error, Options, Read, debug_wanted, inspect_elf, supplement_wanted};
 use pgassay_sys::map::Mapped;
 
 use super::document::Problem;
@@ -232,12 +234,17 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
         return gathered;
     }
     let debug = debug_file(&bytes, &source.path);
-    let debug = debug.as_deref();
+    let supplement = match &debug {
+        Some((bytes, path)) => supplement(bytes, path),
+        None => supplement(&bytes, &source.path),
+    };
+    let debug = debug.as_ref().map(|(bytes, _)| &**bytes);
     // Pages of a large file are let go of once read: it is on disk, and may be larger than memory.
     // Those of a small one would only be fetched again.
     let read = |part: &[u8]| bytes.let_go(part);
     let options = Options {
         debug,
+        supplement: supplement.as_deref(),
         read: (bytes.len() > KEPT_BYTES).then_some(Read(&read)),
         ..Options::on(threads)
     };
@@ -262,7 +269,7 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
 
 /// The separate debug file where distributions put it: by build id, else by the name in
 /// `.gnu_debuglink` (gdb's manual, "Separate Debug Files").
-fn debug_file(bytes: &[u8], path: &Path) -> Option<Mapped> {
+fn debug_file(bytes: &[u8], path: &Path) -> Option<(Mapped, PathBuf)> {
     let wanted = debug_wanted(bytes)?;
     let mut places: Vec<PathBuf> = Vec::new();
     if let Some(id) = &wanted.build_id
@@ -285,5 +292,20 @@ fn debug_file(bytes: &[u8], path: &Path) -> Option<Mapped> {
     }
     places
         .into_iter()
-        .find_map(|place| Mapped::open(&place).ok().filter(|m| !m.is_empty()))
+        .find_map(|place| Some((Mapped::open(&place).ok().filter(|m| !m.is_empty())?, place)))
+}
+
+/// The file of DWARF that several programs share, where distributions put it: at the path that the
+/// file names, which begins beside it, else by build id.
+fn supplement(bytes: &[u8], path: &Path) -> Option<Mapped> {
+    let wanted = supplement_wanted(bytes)?;
+    let named = Path::new(OsStr::from_bytes(&wanted.path));
+    let beside = path.canonicalize().ok()?.parent()?.join(named);
+    let id: String = wanted.build_id.iter().map(|b| format!("{b:02x}")).collect();
+    let by_id = (id.len() > 2)
+        .then(|| format!("/usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]).into());
+    [Some(beside), by_id]
+        .into_iter()
+        .flatten()
+        .find_map(|place: PathBuf| Mapped::open(&place).ok().filter(|m| !m.is_empty()))
 }
