@@ -5,15 +5,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use assert_cmd::Command;
 use pgassay::pg::{Connector, Conninfo};
 use pgassay::stop::Stop;
 use pgassay::target::{Cluster, Installations, LaunchOptions};
 use pgassay::workload::pgio::tables;
 use serde_json::Value;
 
-/// A place for runs and clusters, removed at the end.
-struct Place(PathBuf);
+#[path = "program/mod.rs"]
+mod program;
+
+use program::{Runs, Signal, gone, signal, text};
+
+/// A place for clusters, removed at the end, and the runs.
+struct Place(PathBuf, Runs);
 
 impl Place {
     fn new(name: &str) -> Self {
@@ -23,20 +27,38 @@ impl Place {
         ));
         fs::remove_dir_all(&path).ok();
         fs::create_dir(&path).unwrap();
-        Self(path)
+        Self(path, Runs::new(name))
+    }
+
+    fn line<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
+        let mut line = vec!["run"];
+        line.extend(words);
+        line.extend(["--scratch", self.0.to_str().unwrap()]);
+        line
     }
 
     fn run(&self, words: &[&str]) -> Output {
-        Command::cargo_bin("pgassay")
-            .unwrap()
-            .arg("run")
-            .args(words)
-            .arg("--scratch")
-            .arg(&self.0)
-            .arg("--runs")
-            .arg(self.0.join("runs"))
-            .output()
-            .unwrap()
+        self.1.run(&self.line(words))
+    }
+
+    /// Kills a run when its file has a line, and goes on with it.
+    #[track_caller]
+    fn killed_and_resumed(&self, words: &[&str], file: &str) -> Value {
+        let mut child = self.1.start(&self.line(words));
+        let dir = self.1.await_lines(file, 1);
+        signal(child.id(), Signal::KILL);
+        child.wait().unwrap();
+        assert!(gone(child.id()));
+        assert!(
+            !dir.join("end.json").exists(),
+            "it was done too soon to be killed"
+        );
+        let document = self.document(&["--resume", dir.to_str().unwrap()]);
+        assert_eq!(document["run"]["state"], "complete");
+        let again = self.run(&["--resume", dir.to_str().unwrap()]);
+        assert_eq!(again.status.code(), Some(2));
+        assert!(text(&again.stderr).contains("is complete"));
+        document
     }
 
     #[track_caller]
@@ -263,6 +285,60 @@ fn scattered_reads_are_taken_apart() {
         );
     }
     assert!(variants[2]["scan"] == "Seq Scan" && variants[2]["predicted"] == 1.0);
+}
+
+#[test]
+fn killed_runs_go_on_where_they_were() {
+    let place = Place::new("bytes-killed");
+    let words = "pgio --tables 1 --size 8MB --clients 1,2 --time 0.1 --trials 40 --update-pct 10";
+    let words: Vec<&str> = words.split(' ').collect();
+    let pgio = &place.killed_and_resumed(&words, "pgio.jsonl")["pgio"];
+    for point in pgio["points"].as_array().unwrap() {
+        assert_eq!(point["trials"].as_array().unwrap().len(), 40, "{point}");
+    }
+    assert_eq!(pgio["plan"]["update_pct"], 10);
+    // The counters are of two servers.
+    assert!(pgio["agreement"]["server_blocks"].is_null());
+    let words = "scattered-read --size 8MB --trials 30 --only bitmap,sequential";
+    let words: Vec<&str> = words.split(' ').collect();
+    let document = place.killed_and_resumed(&words, "scattered.jsonl");
+    let scattered = &document["scattered_read"];
+    assert_eq!(scattered["variants"].as_array().unwrap().len(), 2);
+    for variant in scattered["variants"].as_array().unwrap() {
+        assert_eq!(variant["cold"]["execution_ms"]["n"], 30, "{variant}");
+    }
+}
+
+#[test]
+fn runs_on_several_kernels_are_one_report() {
+    let place = Place::new("kernels");
+    let words = [
+        "scattered-read",
+        "--size",
+        "8MB",
+        "--trials",
+        "1",
+        "--only",
+        "bitmap",
+    ];
+    let ids: Vec<String> = (0..2)
+        .map(|_| {
+            place.document(&words)["run"]["id"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    let output = place
+        .1
+        .run(&["report", &ids[0], &ids[1], "--format", "html"]);
+    let page = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(page.contains("Scattered reads on 2 kernels"));
+    assert!(page.contains("Read amplification by page size") && page.contains("<svg"));
+    for id in &ids {
+        assert!(page.contains(id.as_str()));
+    }
 }
 
 #[test]

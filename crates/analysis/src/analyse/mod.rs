@@ -61,7 +61,8 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
         check: audit(run),
         second: second(run),
         pgio: run.pgio_plan.as_ref().map(|plan| {
-            let counters = run.pgio_counters.as_ref();
+            // After a resume the counters belong to another server.
+            let counters = run.pgio_counters.as_ref().filter(|_| !resumed(run));
             pgio::analyse(plan, &run.pgio, counters, run.storage.get(&0))
         }),
         scattered_read: scattered(run),
@@ -223,6 +224,11 @@ fn skipped_points(run: &RecordedRun) -> BTreeMap<u32, String> {
         .collect()
 }
 
+fn resumed(run: &RecordedRun) -> bool {
+    let mut events = run.events.iter();
+    events.any(|event| event.what == EventKind::Resumed)
+}
+
 /// The server's count of commits against the client's, where both are whole.
 fn commit_check(run: &RecordedRun, arm: u32) -> Option<CommitCheck> {
     let before = run.servers.get(&arm)?.database_before.as_ref()?;
@@ -231,11 +237,7 @@ fn commit_check(run: &RecordedRun, arm: u32) -> Option<CommitCheck> {
         _ => None,
     })?;
     // After a resume the counters belong to another server.
-    if run
-        .events
-        .iter()
-        .any(|event| event.what == EventKind::Resumed)
-    {
+    if resumed(run) {
         return None;
     }
     let commits = |row| samples::counter(row, "xact_commit");
@@ -258,6 +260,10 @@ fn warnings(
     skipped: &BTreeMap<u32, String>,
 ) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = Vec::new();
+    if let Some(plan) = &run.scattered_plan {
+        let storage = run.storage.get(&0);
+        warnings.extend(scattered::bursts::warnings(plan, &run.scattered, storage));
+    }
     if run
         .servers
         .values()

@@ -265,8 +265,8 @@ fn fairness(trial: &Trial) -> Option<f64> {
     (fastest > 0.0).then(|| slowest / fastest)
 }
 
-/// Where a device's rate changed during the trials.
-fn steps(rates: &[f64]) -> Vec<Step> {
+/// Where a device's rate, in bytes a second, changed during the trials.
+pub fn steps(rates: &[f64]) -> Vec<Step> {
     if rates.len() < 2 * STEADY || rates.iter().any(|rate| *rate < IDLE) {
         return Vec::new();
     }

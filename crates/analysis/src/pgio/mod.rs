@@ -2,7 +2,7 @@
 
 mod conclude;
 
-pub use conclude::{Agreement, PgioAnalysis, PgioPoint, Step, analyse, headline, is_stable};
+pub use conclude::{Agreement, PgioAnalysis, PgioPoint, Step, analyse, headline, is_stable, steps};
 
 use std::collections::BTreeMap;
 

@@ -34,6 +34,9 @@ pub struct VariantAnalysis {
     pub amplification: Option<Estimate>,
     /// The same for the server's processes alone, by /proc/PID/io.
     pub processes_amplification: Option<Estimate>,
+    /// Sectors of 512 bytes that devices read in an execution.
+    #[serde(default)]
+    pub device_sectors: Option<Estimate>,
     /// What the kernel's page size predicts without read-ahead.
     pub predicted: f64,
     /// The causes; none where the page cache can't be looked into.
@@ -240,6 +243,7 @@ fn variant_analysis(
         predicted: median(executions.iter().map(|e| e.predicted).collect()).unwrap_or(1.0),
         shares: shares(&cold),
         cached: over(&|e| Some(e.cached? / e.asked)),
+        device_sectors: over(&|e| Some(e.device.as_ref().ok()?.0 / 512.0)),
         requests_per_block: over(&|e| {
             let blocks = e.explained.read_blocks as f64;
             Some(e.device.as_ref().ok()?.1 / blocks)

@@ -7,10 +7,13 @@
 //! of the table's files are in the page cache afterwards.
 
 mod amplification;
+pub mod bursts;
 mod explain;
+mod kernels;
 
 pub use amplification::{Cost, Shares, VariantAnalysis, analyse, headline};
 pub use explain::Explained;
+pub use kernels::{OnKernel, SideBySide, side_by_side};
 
 use std::collections::BTreeMap;
 

@@ -49,11 +49,13 @@ pub trait Keep {
 }
 
 /// Runs the trials: each round visits every session count once, in random order.
+/// Those that were `measured` before, by the same plan, are passed over.
 ///
 /// # Errors
 /// Where a loop fails for another reason than a server that died.
 pub fn run(
     plan: &PgioPlan,
+    measured: &[PgioTrial],
     bench: &mut Bench,
     keep: &mut dyn Keep,
     stop: &Stop,
@@ -61,11 +63,20 @@ pub fn run(
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
     let mut order = plan.sessions.clone();
     let all = order.len() * plan.trials as usize;
-    let mut index = 0;
+    let mut index = measured.len() as u32;
     let mut round = 0;
+    let rounds_of = |count: u32| {
+        let of = measured
+            .iter()
+            .filter(|t| t.sessions.len() == count as usize);
+        of.count() as u32
+    };
     while round < plan.trials || keep.again() {
         order.shuffle(&mut rng);
         for &count in &order {
+            if round < rounds_of(count) {
+                continue;
+            }
             if stop.asked() {
                 return Ok(Ended::Interrupted);
             }

@@ -62,6 +62,8 @@ pub trait Keep {
     /// # Errors
     /// Likewise.
     fn left_out(&mut self, variant: &ScatteredVariant, why: &str) -> anyhow::Result<()>;
+    /// Asked when the planned executions of a group are done: whether another round is wanted.
+    fn again(&mut self) -> bool;
 }
 
 /// The device's read-ahead; given back what it was when this is dropped.
@@ -99,11 +101,13 @@ impl Drop for ReadAhead {
 
 /// Runs all executions of the plan, a random order of variants in each round;
 /// those that start the server again, or set the device's read-ahead, together.
+/// Rounds that were `measured` before, by the same plan, are passed over.
 ///
 /// # Errors
 /// Where an execution fails for another reason than a server that died.
 pub fn run(
     plan: &ScatteredPlan,
+    measured: &[ScatteredTrial],
     bench: &mut Bench,
     keep: &mut dyn Keep,
     stop: &Stop,
@@ -111,7 +115,12 @@ pub fn run(
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
     let mut wanted: HashMap<(Pattern, u32), WantedPages> = HashMap::new();
     let all = plan.variants.len() * plan.trials as usize;
-    let (mut done, mut index) = (0, 0);
+    let mut done = 0;
+    let mut index = measured.iter().map(|t| t.index + 1).max().unwrap_or(0);
+    let rounds_of = |member: u32| {
+        let cold = measured.iter().filter(|t| t.variant == member && t.cold);
+        cold.count() as u32
+    };
     // Each execution reads the blocks that were not read for longest: of those
     // before, shared buffers may hold some still.
     let mut values: VecDeque<u32> = (0..VALUES).collect();
@@ -136,10 +145,15 @@ pub fn run(
             }
             continue;
         }
-        for round in 0..plan.trials {
+        let mut round = 0;
+        while round < plan.trials || keep.again() {
             members.shuffle(&mut rng);
             for &member in &members {
                 values.rotate_left(1);
+                if round < rounds_of(member) {
+                    done += 1;
+                    continue;
+                }
                 let value = values[(VALUES - 1) as usize];
                 let variant = &plan.variants[member as usize];
                 let mut last_ms = None;
@@ -165,7 +179,7 @@ pub fn run(
                         .text()
                         .and_then(Explained::parse)
                         .map(|e| e.execution_ms);
-                    keep.keep(trial, done + usize::from(repeat == 0), all)?;
+                    keep.keep(trial, (done + usize::from(repeat == 0)).min(all), all)?;
                     // Warm executions once, in the first round: they repeat themselves.
                     let stable = match (last_ms, ms) {
                         (Some(last), Some(now)) if repeat >= 2 => {
@@ -181,6 +195,7 @@ pub fn run(
                 }
                 done += 1;
             }
+            round += 1;
         }
     }
     bench.become_of(&[], None)?;

@@ -311,7 +311,8 @@ pub struct TargetsArgs {
 Examples:
   pgassay report last
   pgassay report 20261121T03 --format html --output assay.html
-  pgassay report last --format csv > trials.csv")]
+  pgassay report last --format csv > trials.csv
+  pgassay report RUN RUN --format html  runs of scattered-read on several kernels, in one report")]
 pub struct ReportArgs {
     /// Runs by name, unique prefix, path, or `last`
     #[arg(value_name = "RUN", required = true)]

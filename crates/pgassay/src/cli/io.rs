@@ -51,7 +51,13 @@ pub struct IoArgs {
 }
 
 /// The flags that `scattered-read` takes, the others being pgio's.
-const OF_SCATTERED: &[&str] = &["--size", "--only", "--read-ahead", "--drop-caches"];
+const OF_SCATTERED: &[&str] = &[
+    "--size",
+    "--only",
+    "--read-ahead",
+    "--drop-caches",
+    "--until-stable",
+];
 const OF_PGIO: &[&str] = &[
     "--size",
     "--config",

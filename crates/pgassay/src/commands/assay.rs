@@ -72,6 +72,13 @@ pub fn run(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
+    if let Some(interrupted) = bytes::Interrupted::find(args, global)? {
+        let again = &interrupted.args;
+        return match again.workload == pgio::NAME {
+            true => bytes::pgio::run(again, Some(&interrupted), global, terminal, stop),
+            false => bytes::scattered_read::run(again, Some(&interrupted), global, terminal, stop),
+        };
+    }
     if inserver::names().contains(&args.workload.as_str()) {
         return inside::run(args, global, terminal, stop);
     }
@@ -87,10 +94,10 @@ pub fn run(
         .into());
     }
     if args.workload == pgio::NAME {
-        return bytes::pgio::run(args, global, terminal, stop);
+        return bytes::pgio::run(args, None, global, terminal, stop);
     }
     if args.workload == scattered_read::NAME {
-        return bytes::scattered_read::run(args, global, terminal, stop);
+        return bytes::scattered_read::run(args, None, global, terminal, stop);
     }
     args.io.check(&args.workload)?;
     let mut target = args.target.clone();

@@ -4,6 +4,8 @@ use std::fs;
 
 use anyhow::bail;
 use pgassay_analysis::compare::{self, Compare};
+use pgassay_analysis::record::RecordedRun;
+use pgassay_analysis::scattered::side_by_side;
 use pgassay_analysis::{Analysis, analyse};
 
 use crate::cli::args::{Format, GlobalArgs, ReportArgs};
@@ -23,22 +25,16 @@ pub fn report(
 ) -> anyhow::Result<Exit> {
     let root = store::root(global.runs.as_deref())?;
     let format = if args.json { Format::Json } else { args.format };
-    if format == Format::Html && args.run.len() > 1 {
-        bail!(
-            Failure::usage("an HTML report shows one run")
-                .with_remedy("call pgassay report once for each run")
-        );
-    }
-    let mut text = String::new();
-    for name in &args.run {
-        let run = store::read(&catalogue::find(&root, name)?)?;
-        let to_terminal = args.output.is_none();
-        // A comparison of which no pair was measured is shown as what it has.
-        text += &match compare::conclude(&run) {
-            Some(compared) => render_compare(&compared, format, terminal, to_terminal)?,
-            None => render(&analyse(&run), format, terminal, to_terminal),
-        };
-    }
+    let runs = args
+        .run
+        .iter()
+        .map(|name| store::read(&catalogue::find(&root, name)?))
+        .collect::<anyhow::Result<Vec<RecordedRun>>>()?;
+    let to_terminal = args.output.is_none();
+    let text = match kernels(&runs, format, terminal, to_terminal) {
+        Some(text) => text,
+        None => each(&runs, format, terminal, to_terminal)?,
+    };
     match &args.output {
         None => terminal.print(&text)?,
         Some(path) => {
@@ -50,6 +46,49 @@ pub fn report(
         }
     }
     Ok(Exit::Done)
+}
+
+/// Runs of scattered reads, in formats for people, in one report.
+fn kernels(
+    runs: &[RecordedRun],
+    format: Format,
+    terminal: &Terminal,
+    to_terminal: bool,
+) -> Option<String> {
+    if runs.len() < 2 || matches!(format, Format::Json | Format::Csv) {
+        return None;
+    }
+    let analyses: Vec<Analysis> = runs.iter().map(analyse).collect();
+    let side = side_by_side(&analyses)?;
+    Some(match format {
+        Format::Html => report::kernels_html(&side),
+        Format::Markdown => report::kernels_markdown(&side),
+        _ => report::kernels_text(&side, &style(terminal, to_terminal)),
+    })
+}
+
+/// The runs one after the other.
+fn each(
+    runs: &[RecordedRun],
+    format: Format,
+    terminal: &Terminal,
+    to_terminal: bool,
+) -> anyhow::Result<String> {
+    if format == Format::Html && runs.len() > 1 {
+        bail!(
+            Failure::usage("an HTML report shows one run, or several of scattered-read")
+                .with_remedy("call pgassay report once for each run")
+        );
+    }
+    let mut text = String::new();
+    for run in runs {
+        // A comparison of which no pair was measured is shown as what it has.
+        text += &match compare::conclude(run) {
+            Some(compared) => render_compare(&compared, format, terminal, to_terminal)?,
+            None => render(&analyse(run), format, terminal, to_terminal),
+        };
+    }
+    Ok(text)
 }
 
 /// One analysis in one format; colour and width only where it goes to the terminal.

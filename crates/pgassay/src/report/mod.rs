@@ -14,6 +14,7 @@ mod csv;
 mod document;
 mod history;
 mod html;
+mod kernels;
 mod markdown;
 pub(crate) mod number;
 mod plain;
@@ -26,6 +27,7 @@ use pgassay_analysis::diagnose::Diagnosis;
 pub use compare::{compare_csv, compare_html, compare_json, compare_markdown, compare_text};
 pub use csv::csv;
 pub use history::{history_csv, history_html, history_markdown, history_text};
+pub use kernels::{kernels_html, kernels_markdown, kernels_text};
 pub use text::TextStyle;
 
 /// The summary for a terminal, in lines of at most [`TextStyle::width`] columns.

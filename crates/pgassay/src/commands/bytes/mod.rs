@@ -3,10 +3,11 @@
 
 pub mod pgio;
 mod pgio_output;
+mod resume;
 pub mod scattered_read;
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pgassay_analysis::record::Origin;
 use pgassay_analysis::{Analysis, analyse};
@@ -23,6 +24,30 @@ use crate::store::{self, RunWriter};
 use crate::target::TargetSpec;
 use crate::terminal::Terminal;
 use crate::workload::guest;
+pub use resume::Interrupted;
+
+/// A run that waits for a steady device ends after this time.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// Whether a run goes on until the device's rate stands still.
+struct Steady {
+    wanted: bool,
+    started: Instant,
+}
+
+impl Steady {
+    fn new(wanted: bool) -> Self {
+        Self {
+            wanted,
+            started: Instant::now(),
+        }
+    }
+
+    /// Whether there is still time to wait for it.
+    fn waits(&self) -> bool {
+        self.wanted && self.started.elapsed() < LONGEST_WAIT
+    }
+}
 
 /// Launches or visits the server; on one that was there `--load` is needed, and
 /// what a killed run of ours left is removed.
@@ -103,20 +128,25 @@ fn check_room(data_dir: Option<&Path>, bytes: u64, flag: &str) -> anyhow::Result
     Ok(())
 }
 
-/// Makes the run directory and writes down what is measured.
+/// Makes the run directory, or takes up that of a run that was interrupted, and writes
+/// down what is measured.
 fn begin(
     args: &RunArgs,
     root: &Path,
     subject: &mut Subject,
-    trials: u32,
-    window_ms: u64,
-    seed: u64,
+    (trials, window_ms, seed): (u32, u64, u64),
+    interrupted: Option<&Interrupted>,
 ) -> anyhow::Result<RunWriter> {
-    let mut line = record::command_line(&["run", &args.workload], &args.target);
-    line.extend(args.io.words());
-    let arm = record::arm(&args.target, subject);
-    let plan = record::without_clients(&args.workload, arm, trials, window_ms, seed);
-    let mut writer = RunWriter::create(root, &mut record::header("run", line, plan))?;
+    let mut writer = match interrupted {
+        Some(interrupted) => interrupted.reopen()?,
+        None => {
+            let mut line = record::command_line(&["run", &args.workload], &args.target);
+            line.extend(args.io.words());
+            let arm = record::arm(&args.target, subject);
+            let plan = record::without_clients(&args.workload, arm, trials, window_ms, seed);
+            RunWriter::create(root, &mut record::header("run", line, plan))?
+        }
+    };
     record::write_facts(&mut writer, subject)?;
     record::warn_of_settings(&mut writer, subject)?;
     Ok(writer)

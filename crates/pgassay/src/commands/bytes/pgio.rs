@@ -10,7 +10,7 @@ use pgassay_analysis::record::{EventKind, Origin, Sample};
 use pgassay_analysis::storage::{Storage, figures};
 use pgassay_analysis::warning::Warning;
 
-use super::{begin, check_room, end, open, pgio_output};
+use super::{Interrupted, Steady, begin, check_room, end, open, pgio_output};
 use crate::bench::Ended;
 use crate::bench::pgio::{self as bench, Bench, Keep};
 use crate::cli::args::{GlobalArgs, RunArgs};
@@ -29,17 +29,16 @@ use crate::workload::pgio::{NAME, loops, tables};
 
 /// Trials at each session count where nothing was asked for.
 const TRIALS: u32 = 12;
-/// A run that waits for a steady device ends after this many seconds.
-const LONGEST_WAIT: f64 = 3600.0;
 /// Connections beside the sessions.
 const BESIDE: u32 = 4;
 
-/// Measures PGIO's workload.
+/// Measures PGIO's workload, or what an interrupted run of it has not measured.
 ///
 /// # Errors
 /// What kept it from measuring; what was measured before is kept.
 pub fn run(
     args: &RunArgs,
+    interrupted: Option<&Interrupted>,
     global: &GlobalArgs,
     terminal: &mut Terminal,
     stop: &Stop,
@@ -47,10 +46,15 @@ pub fn run(
     let started = Instant::now();
     args.io.check(NAME)?;
     refuse_flags(args)?;
-    let (config, text) = configuration(args, terminal)?;
-    let counts = match &args.measure.clients {
-        Some(_) => measure::client_counts(&args.measure, 1, u32::MAX),
-        None => vec![config.sessions()],
+    let planned = interrupted.and_then(|i| i.run.pgio_plan.as_ref());
+    let (config, text) = match planned {
+        Some(plan) => (Config::of_plan(plan), plan.config.clone()),
+        None => configuration(args, terminal)?,
+    };
+    let counts = match (planned, &args.measure.clients) {
+        (Some(plan), _) => plan.sessions.clone(),
+        (None, Some(_)) => measure::client_counts(&args.measure, 1, u32::MAX),
+        (None, None) => vec![config.sessions()],
     };
     let most = counts.iter().max().copied().unwrap_or(1);
     let root = store::root(global.runs.as_deref())?;
@@ -80,9 +84,14 @@ pub fn run(
         .into());
     }
     let mut progress = Progress::new(terminal, 100);
-    let setup = set_up(args, &config, loaders, &mut subject, &mut progress, stop);
+    let seed = match (planned, args.measure.seed) {
+        (Some(plan), _) => plan.seed,
+        (None, Some(seed)) => seed,
+        (None, None) => store::random_seed()?,
+    };
+    let setup = set_up(&config, loaders, seed, &mut subject, &mut progress, stop);
     progress.clear();
-    let (seed, setup_seconds) = setup?;
+    let setup_seconds = setup?;
     if args.io.setup_only {
         terminal.announce(&format!(
             "{} tables of {} in {:.1} s; they stay in the schema {}",
@@ -93,8 +102,12 @@ pub fn run(
         ));
         return Ok(Exit::Done);
     }
-    let (trials, window_ms) = trials(args, &config);
-    let mut writer = begin(args, &root, &mut subject, trials, window_ms, seed)?;
+    let (trials, window_ms) = match planned {
+        Some(plan) => (plan.trials, plan.window_ms),
+        None => trials(args, &config),
+    };
+    let shaped = (trials, window_ms, seed);
+    let mut writer = begin(args, &root, &mut subject, shaped, interrupted)?;
     let shape = Shape {
         counts,
         trials,
@@ -102,6 +115,7 @@ pub fn run(
         seed,
         setup_seconds,
         text,
+        measured: interrupted.map_or_else(Vec::new, |i| i.run.pgio.clone()),
     };
     let ended = measure_all(
         args,
@@ -197,19 +211,15 @@ fn stays_ours(subject: &mut Subject) -> anyhow::Result<bool> {
     Ok(version.and_then(|v| v.parse::<u32>().ok()).unwrap_or(0) >= 140_000)
 }
 
-/// Makes the tables, or completes them; the seed and the seconds it took.
+/// Makes the tables, or completes them; the seconds it took.
 fn set_up(
-    args: &RunArgs,
     config: &Config,
     loaders: u32,
+    seed: u64,
     subject: &mut Subject,
     progress: &mut Progress,
     stop: &Stop,
-) -> anyhow::Result<(u64, f64)> {
-    let seed = match args.measure.seed {
-        Some(seed) => seed,
-        None => store::random_seed()?,
-    };
+) -> anyhow::Result<f64> {
     let room = subject.data_dir();
     check_room(
         room.as_deref(),
@@ -249,7 +259,7 @@ fn set_up(
         }
     }
     progress.say(said);
-    Ok((seed, seconds))
+    Ok(seconds)
 }
 
 /// What is decided before the first trial.
@@ -260,6 +270,8 @@ struct Shape {
     seed: u64,
     setup_seconds: f64,
     text: Option<String>,
+    /// Trials that an interrupted run has.
+    measured: Vec<PgioTrial>,
 }
 
 fn measure_all(
@@ -336,12 +348,11 @@ fn measure_all(
         storage,
         block_size: plan.block_size_bytes,
         rates: Vec::new(),
-        until_stable: args.io.until_stable,
-        started: Instant::now(),
+        steady: Steady::new(args.io.until_stable),
     };
     let connector = Connector::new(&subject.conninfo);
     let mut bench = Bench::new(connector, &mut subject.scene, config, version);
-    let ended = bench::run(&plan, &mut bench, &mut keeper, stop);
+    let ended = bench::run(&plan, &shape.measured, &mut bench, &mut keeper, stop);
     // The sessions close, and report what they have not yet reported.
     drop(bench);
     progress.say("waiting for the server's counters");
@@ -396,8 +407,7 @@ struct Recorder<'a> {
     block_size: u64,
     /// The device's bytes a second, trial by trial.
     rates: Vec<f64>,
-    until_stable: bool,
-    started: Instant,
+    steady: Steady,
 }
 
 impl Keep for Recorder<'_> {
@@ -418,9 +428,6 @@ impl Keep for Recorder<'_> {
     }
 
     fn again(&mut self) -> bool {
-        self.until_stable
-            && !self.rates.is_empty()
-            && self.started.elapsed().as_secs_f64() < LONGEST_WAIT
-            && !is_stable(&self.rates)
+        self.steady.waits() && !self.rates.is_empty() && !is_stable(&self.rates)
     }
 }

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use pgassay_analysis::record::{EventKind, Origin};
-use pgassay_analysis::scattered::{ScatteredPlan, ScatteredTrial, ScatteredVariant};
+use pgassay_analysis::scattered::{ScatteredPlan, ScatteredTrial, ScatteredVariant, bursts};
 use pgassay_analysis::storage::Storage;
 use pgassay_analysis::warning::Warning;
 
-use super::{begin, check_room, end, open};
+use super::{Interrupted, Steady, begin, check_room, end, open};
 use crate::bench::Ended;
 use crate::bench::scattered_read::{self as bench, Bench, Keep, ReadAhead};
 use crate::cli::args::{GlobalArgs, RunArgs};
@@ -34,12 +34,13 @@ const TRIALS: u32 = 6;
 /// Connections: the session of an execution and a few to spare.
 const CONNECTIONS: u32 = 6;
 
-/// Measures scattered reads.
+/// Measures scattered reads, or what an interrupted run of them has not measured.
 ///
 /// # Errors
 /// What kept it from measuring; what was measured before is kept.
 pub fn run(
     args: &RunArgs,
+    interrupted: Option<&Interrupted>,
     global: &GlobalArgs,
     terminal: &mut Terminal,
     stop: &Stop,
@@ -50,10 +51,14 @@ pub fn run(
     let root = store::root(global.runs.as_deref())?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
-    let bytes = args
-        .io
-        .size
-        .unwrap_or(DEFAULT_BYTES.min(memory.unwrap_or(1 << 30) / 4));
+    let planned = interrupted.and_then(|i| i.run.scattered_plan.as_ref());
+    let bytes = match planned {
+        Some(plan) => plan.rows * BLOCK,
+        None => args
+            .io
+            .size
+            .unwrap_or(DEFAULT_BYTES.min(memory.unwrap_or(1 << 30) / 4)),
+    };
     // A tenth of the table is read at once: more than shared buffers hold.
     let shared_buffers = (bytes / 16).clamp(1 << 20, 1 << 30);
     let defaults = [
@@ -68,22 +73,20 @@ pub fn run(
     ];
     let mut subject = open(args, &defaults, CONNECTIONS, terminal, stop)?;
     check_room(subject.data_dir().as_deref(), bytes, "--size")?;
-    let seed = match args.measure.seed {
-        Some(seed) => seed,
-        None => store::random_seed()?,
+    let (trials, seed) = match (planned, args.measure.seed) {
+        (Some(plan), _) => (plan.trials, plan.seed),
+        (None, Some(seed)) => (args.measure.trials.unwrap_or(TRIALS), seed),
+        (None, None) => (args.measure.trials.unwrap_or(TRIALS), store::random_seed()?),
     };
-    let trials = args.measure.trials.unwrap_or(TRIALS);
-    let mut writer = begin(args, &root, &mut subject, trials, 0, seed)?;
-    let ended = measure(
+    let mut writer = begin(args, &root, &mut subject, (trials, 0, seed), interrupted)?;
+    let asked = Asked {
         args,
-        bytes,
+        rows: (bytes / BLOCK).max(FEWEST_BLOCKS),
         trials,
         seed,
-        &mut subject,
-        &mut writer,
-        terminal,
-        stop,
-    );
+        interrupted,
+    };
+    let ended = measure(&asked, &mut subject, &mut writer, terminal, stop);
     end(
         args,
         (started, ended),
@@ -117,18 +120,23 @@ fn refuse_flags(args: &RunArgs) -> Result<(), Failure> {
     }
 }
 
-#[allow(clippy::too_many_arguments)] // what a run needs, once
-fn measure(
-    args: &RunArgs,
-    bytes: u64,
+/// What is to be measured.
+struct Asked<'a> {
+    args: &'a RunArgs,
+    rows: u64,
     trials: u32,
     seed: u64,
+    interrupted: Option<&'a Interrupted>,
+}
+
+fn measure(
+    asked: &Asked,
     subject: &mut Subject,
     writer: &mut RunWriter,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
-    let rows = (bytes / BLOCK).max(FEWEST_BLOCKS);
+    let rows = asked.rows;
     let table = scattered_read::plan(rows);
     if subject.origin == Origin::Running {
         let session = subject.session()?;
@@ -145,16 +153,7 @@ fn measure(
         &mut |share| progress.share(share),
         stop,
     )?;
-    let ended = executions(
-        args,
-        rows,
-        trials,
-        seed,
-        subject,
-        writer,
-        &mut progress,
-        stop,
-    );
+    let ended = executions(asked, subject, writer, &mut progress, stop);
     progress.clear();
     if subject.cluster.is_none() {
         match setup::remove(subject.session()?, &made) {
@@ -165,17 +164,14 @@ fn measure(
     ended
 }
 
-#[allow(clippy::too_many_arguments)] // likewise
 fn executions(
-    args: &RunArgs,
-    rows: u64,
-    trials: u32,
-    seed: u64,
+    asked: &Asked,
     subject: &mut Subject,
     writer: &mut RunWriter,
     progress: &mut Progress,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
+    let io = &asked.args.io;
     progress.say("writing a checkpoint");
     let origin = subject.origin.clone();
     let session = subject.session()?;
@@ -194,25 +190,31 @@ fn executions(
     let number = |value: Option<String>| value.and_then(|v| v.parse::<u64>().ok());
     let block = number(block).unwrap_or(BLOCK);
     let files = table_files(subject, path, block);
-    let plan = ScatteredPlan {
-        rows,
-        blocks: number(blocks).unwrap_or(rows),
+    let mut plan = ScatteredPlan {
+        rows: asked.rows,
+        blocks: number(blocks).unwrap_or(asked.rows),
         block_size_bytes: block,
         page_size_bytes: rustix::param::page_size() as u64,
         variants: scattered_read::variants(&Choice {
             version: number(version).unwrap_or(0) as u32,
             restarts: subject.cluster.is_some(),
-            read_ahead_kb: args.io.read_ahead.clone(),
-            only: args.io.only.clone(),
+            read_ahead_kb: io.read_ahead.clone(),
+            only: io.only.clone(),
         }),
-        trials,
-        eviction: match (&files, args.io.drop_caches) {
+        trials: asked.trials,
+        eviction: match (&files, io.drop_caches) {
             (Err(why), _) => format!("not possible: {why}"),
             (Ok(_), true) => "all of the page cache was dropped".to_owned(),
             (Ok(_), false) => "the table's file by POSIX_FADV_DONTNEED".to_owned(),
         },
-        seed,
+        seed: asked.seed,
     };
+    if let Some(planned) = asked
+        .interrupted
+        .and_then(|i| i.run.scattered_plan.as_ref())
+    {
+        plan.variants.clone_from(&planned.variants);
+    }
     if plan.variants.is_empty() {
         let all = scattered_read::variants(&Choice {
             version: u32::MAX,
@@ -227,7 +229,7 @@ fn executions(
         );
     }
     writer.write_fact("scattered-read", &plan)?;
-    let read_ahead = match args.io.read_ahead.is_empty() {
+    let read_ahead = match io.read_ahead.is_empty() {
         true => None,
         false => Some(ReadAhead::take(read_ahead_file(&subject.scene.storage)?)?),
     };
@@ -235,6 +237,9 @@ fn executions(
         writer,
         progress,
         plan: &plan,
+        storage: subject.scene.storage.clone(),
+        rates: Vec::new(),
+        steady: Steady::new(io.until_stable),
     };
     let mut bench = Bench {
         connector: Connector::new(&subject.conninfo),
@@ -242,9 +247,10 @@ fn executions(
         cluster: subject.cluster.as_mut(),
         files,
         read_ahead,
-        drop_caches: args.io.drop_caches,
+        drop_caches: io.drop_caches,
     };
-    bench::run(&plan, &mut bench, &mut keeper, stop)
+    let measured = asked.interrupted.map_or(&[][..], |i| &i.run.scattered);
+    bench::run(&plan, measured, &mut bench, &mut keeper, stop)
 }
 
 /// The table's files as they are seen from here.
@@ -304,6 +310,10 @@ struct Recorder<'a> {
     writer: &'a mut RunWriter,
     progress: &'a Progress,
     plan: &'a ScatteredPlan,
+    storage: Storage,
+    /// The device's bytes a second with the variant, execution by execution.
+    rates: Vec<(u32, f64)>,
+    steady: Steady,
 }
 
 impl Keep for Recorder<'_> {
@@ -313,6 +323,8 @@ impl Keep for Recorder<'_> {
             self.progress
                 .say(format!("execution {done} of {all}: {}", variant.title));
         }
+        let rate = bursts::rate(&trial, Some(&self.storage), self.plan.block_size_bytes);
+        self.rates.extend(rate.map(|rate| (trial.variant, rate)));
         self.writer.append_line("scattered.jsonl", &trial)
     }
 
@@ -326,5 +338,9 @@ impl Keep for Recorder<'_> {
             ),
         );
         self.writer.append_event(EventKind::Warned { warning })
+    }
+
+    fn again(&mut self) -> bool {
+        self.steady.waits() && !self.rates.is_empty() && !bursts::is_stable(&self.rates)
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
+use pgassay_analysis::pgio::PgioPlan;
 
 use super::arithmetic;
 use crate::exit::Failure;
@@ -66,6 +67,20 @@ const KEYS: &[&str] = &[
 ];
 
 impl Config {
+    /// What a recorded plan was made from, as far as it bears on what is done.
+    pub fn of_plan(plan: &PgioPlan) -> Self {
+        Self {
+            update_pct: plan.update_pct,
+            tables: plan.tables,
+            work_unit: plan.work_unit,
+            update_work_unit: plan.update_work_unit,
+            rows: plan.rows,
+            scale: plan.scale.clone(),
+            connect_string: plan.connect_string.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Reads the text of a pgio.conf; what it does not set is PGIO's default.
     /// The second value names what was found and means nothing.
     ///
