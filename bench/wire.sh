@@ -45,8 +45,10 @@ compare() { # title, CONNINFO, script, clients, seconds, pgbench's flag for the 
 		fi
 		echo "$o $or $t $tr" >>"$work/pairs"
 	done
-	awk "$sorted_ratio"' { cpu[NR] = (($1 + $2) / $4) / (($5 + $6) / $8); rate[NR] = $3 / $7 }
-		END { printf "'"$1"': ours / pgbench: client CPU per transaction %s, throughput %s\n", shown(cpu, NR), shown(rate, NR) }' "$work/pairs"
+	# The system part is the kernel's sending over loopback for both; the user part is the program.
+	awk "$sorted_ratio"' { cpu[NR] = (($1 + $2) / $4) / (($5 + $6) / $8); user[NR] = ($1 / $4) / ($5 / $8)
+		  system_[NR] = ($2 / $4) / ($6 / $8); rate[NR] = $3 / $7 }
+		END { printf "'"$1"': ours / pgbench: client CPU per transaction %s (user %s, system %s), throughput %s\n", shown(cpu, NR), shown(user, NR), shown(system_, NR), shown(rate, NR) }' "$work/pairs"
 }
 
 for part in "${parts[@]}"; do

@@ -63,6 +63,9 @@ pub struct WorkloadPlan {
     /// How the clients behave.
     #[serde(default, skip_serializing_if = "Dials::are_default")]
     pub dials: Dials,
+    /// How pgbench's tables are made.
+    #[serde(default, skip_serializing_if = "Tables::are_default")]
+    pub tables: Tables,
 }
 
 /// One script of a workload.
@@ -102,6 +105,39 @@ pub struct Dials {
     /// CPUs that the load threads are kept on; the launched server has the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub client_cpus: Vec<usize>,
+}
+
+/// How pgbench's tables are made, where it is not the default: what `pgbench -i` has options for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tables {
+    /// Percent; `None` is 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fillfactor: Option<u32>,
+    /// Partitions of pgbench_accounts; 0 is an ordinary table.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub partitions: u32,
+    /// `range`, as is `None`, or `hash`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition_method: Option<String>,
+    /// Without WAL.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unlogged: bool,
+    /// With foreign keys between them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub foreign_keys: bool,
+    /// Of the tables.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tablespace: Option<String>,
+    /// Of the primary keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index_tablespace: Option<String>,
+}
+
+impl Tables {
+    fn are_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Dials {

@@ -1,7 +1,9 @@
 //! The only way out for text: results to one side, progress and complaints to the other.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::rc::Rc;
 
 use owo_colors::OwoColorize;
 
@@ -10,7 +12,7 @@ use owo_colors::OwoColorize;
 pub enum Verbosity {
     /// Complaints only.
     Quiet,
-    /// What is going on, on a terminal.
+    /// What is going on: in place on a terminal, else by a line now and then.
     #[default]
     Normal,
     /// What is going on, also into a pipe, with details.
@@ -20,7 +22,7 @@ pub enum Verbosity {
 /// Where results and progress go.
 pub struct Terminal {
     out: Box<dyn Write>,
-    err: Box<dyn Write>,
+    err: ErrorSide,
     /// Columns of the terminal that shows results; 100 where it is none.
     pub width: usize,
     /// Whether results may be coloured.
@@ -54,7 +56,7 @@ impl Terminal {
         let width = asked.unwrap_or(if columns == 0 { 100 } else { columns });
         Self {
             out: Box::new(io::stdout()),
-            err: Box::new(anstream::stderr()),
+            err: Rc::new(RefCell::new(Box::new(anstream::stderr()))),
             width: width.clamp(20, 400),
             colour,
             watched: io::stderr().is_terminal(),
@@ -66,7 +68,7 @@ impl Terminal {
     pub fn plain(out: Box<dyn Write>, err: Box<dyn Write>, width: usize) -> Self {
         Self {
             out,
-            err,
+            err: Rc::new(RefCell::new(err)),
             width,
             colour: false,
             watched: false,
@@ -144,8 +146,40 @@ impl Terminal {
         self.line(&format!("{} {text}", "  help:".cyan()));
     }
 
+    /// A way to the error side for what speaks while a load runs; none where it should be quiet.
+    pub fn aside(&self) -> Option<Aside> {
+        (self.verbosity != Verbosity::Quiet).then(|| Aside(Rc::clone(&self.err)))
+    }
+
     fn line(&mut self, text: &str) {
-        // Nobody is left to tell if the error side itself is closed.
-        let _ = writeln!(self.err, "{text}");
+        write_line(&self.err, text);
+    }
+}
+
+/// The error side, which the terminal shares with its [`Aside`]s.
+type ErrorSide = Rc<RefCell<Box<dyn Write>>>;
+
+/// A way to the error side.
+pub struct Aside(ErrorSide);
+
+impl Aside {
+    /// A line of progress.
+    pub fn line(&self, text: &str) {
+        write_line(&self.0, text);
+    }
+}
+
+fn write_line(err: &ErrorSide, text: &str) {
+    // Nobody is left to tell if the error side itself is closed.
+    if let Ok(mut err) = err.try_borrow_mut() {
+        let _ = writeln!(err, "{text}");
+    }
+}
+
+/// Columns of the terminal on the error side; 80 where it is none.
+pub fn error_width() -> usize {
+    match rustix::termios::tcgetwinsize(io::stderr()) {
+        Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        _ => 80,
     }
 }

@@ -55,7 +55,12 @@ struct Played {
 }
 
 impl Arena for Played {
-    fn run_slice(&mut self, plan: &Plan, slice: Slice) -> Result<TrialRecord, SliceFailure> {
+    fn run_slice(
+        &mut self,
+        plan: &Plan,
+        slice: Slice,
+        _: &mut dyn Watcher,
+    ) -> Result<TrialRecord, SliceFailure> {
         if let Some((at, accident)) = self.accident
             && slice.index >= at
         {
@@ -361,11 +366,16 @@ fn a_server_that_dies_leaves_what_was_measured_and_the_run_goes_on_later() {
 fn a_point_out_of_reach_is_left_out_and_said() {
     struct Narrow(Played);
     impl Arena for Narrow {
-        fn run_slice(&mut self, plan: &Plan, slice: Slice) -> Result<TrialRecord, SliceFailure> {
+        fn run_slice(
+            &mut self,
+            plan: &Plan,
+            slice: Slice,
+            watcher: &mut dyn Watcher,
+        ) -> Result<TrialRecord, SliceFailure> {
             if plan.points[slice.point as usize].clients > 2 {
                 return Err(SliceFailure::PointOutOfReach("only 3 connections".into()));
             }
-            self.0.run_slice(plan, slice)
+            self.0.run_slice(plan, slice, watcher)
         }
     }
     let scratch = Scratch::new("narrow");

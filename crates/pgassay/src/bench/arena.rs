@@ -8,7 +8,7 @@ use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::{ScriptRecord, StatementRecord, TrialRecord};
 
-use super::{Arena, SliceFailure};
+use super::{Arena, SliceFailure, Watcher};
 use crate::load::{
     Edge, Engine, Gaps, Latency, Length, Options, Protocol, ResizeError, Schedule, SliceResult,
     SliceSpec,
@@ -161,8 +161,9 @@ pub(super) fn slice_spec(plan: &Plan, index: u32) -> SliceSpec {
                 gaps: Gaps::Exponential,
             },
         },
-        interval: Some(interval(plan.window_ms)),
+        interval: Some(interval(plan.window_ms) / parts(plan.window_ms)),
         tick: None,
+        follow: None,
     }
 }
 
@@ -190,7 +191,12 @@ impl LiveArena {
 }
 
 impl Arena for LiveArena {
-    fn run_slice(&mut self, plan: &Plan, slice: Slice) -> Result<TrialRecord, SliceFailure> {
+    fn run_slice(
+        &mut self,
+        plan: &Plan,
+        slice: Slice,
+        watcher: &mut dyn Watcher,
+    ) -> Result<TrialRecord, SliceFailure> {
         let missing = |what| SliceFailure::Other(anyhow::anyhow!("the plan has no such {what}"));
         let point = plan
             .points
@@ -207,7 +213,10 @@ impl Arena for LiveArena {
         }
         resized.map_err(no_connection)?;
         let settled = arm.settle(&plan.workload.settle)?;
-        let spec = slice_spec(plan, slice.index);
+        let spec = SliceSpec {
+            follow: watcher.every(),
+            ..slice_spec(plan, slice.index)
+        };
         let started = jiff::Timestamp::now();
         let mut before = None;
         let mut after = None;
@@ -215,6 +224,7 @@ impl Arena for LiveArena {
         let result = arm.engine.run_slice(&spec, &mut |edge| match edge {
             Edge::Start => before = Some(observers.begin(scene)),
             Edge::End => after = Some(observers.end(scene)),
+            Edge::Passed(passed) => watcher.during(&passed),
             Edge::Tick(_) => {}
         });
         if result.interrupted || self.stop.asked() {
@@ -238,7 +248,7 @@ impl Arena for LiveArena {
             interval_ns: interval(plan.window_ms).as_nanos() as u64,
             observed,
             settled_ms: settled.map(|took| took.as_secs_f64() * 1000.0),
-            ..record(slice, &result)
+            ..record(slice, &result, parts(plan.window_ms) as usize)
         })
     }
 }
@@ -252,7 +262,9 @@ fn protocol(name: &str) -> anyhow::Result<Protocol> {
     })
 }
 
-fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
+/// The record of a slice; so many intervals of the engine are written down as one.
+fn record(slice: Slice, result: &SliceResult, parts: usize) -> TrialRecord {
+    let intervals = || result.intervals.chunks(parts.max(1));
     TrialRecord {
         server_cpu_ns: None,
         slice,
@@ -262,18 +274,18 @@ fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
         failures: result.failures.clone(),
         latency: result.latency.to_base64(),
         latency_from_actual_start: result.latency_from_actual.as_ref().map(|l| l.to_base64()),
-        intervals: result
-            .intervals
-            .iter()
-            .map(|interval| interval.transactions)
+        intervals: intervals()
+            .map(|of| of.iter().map(|i| i.transactions).sum())
             .collect(),
         interval_ns: 0,
-        interval_latency: result
-            .intervals
-            .iter()
-            .map(|interval| match interval.latency() {
-                latency if latency.count() > 0 => latency.to_base64(),
-                _ => String::new(),
+        interval_latency: intervals()
+            .map(|of| {
+                let mut latency = Latency::new();
+                of.iter().for_each(|i| latency.add(&i.latency()));
+                match latency.count() {
+                    0 => String::new(),
+                    _ => latency.to_base64(),
+                }
             })
             .collect(),
         client_user_ns: result.client_user_ns(),
@@ -320,6 +332,11 @@ fn script_records(result: &SliceResult) -> Vec<ScriptRecord> {
 /// Tenths of a second, and no more than a hundred intervals in a window.
 fn interval(window_ms: u64) -> Duration {
     Duration::from_millis((window_ms / 100).max(100))
+}
+
+/// Into how many parts the engine cuts an interval, so that who looks on sees each second.
+fn parts(window_ms: u64) -> u32 {
+    interval(window_ms).as_secs_f64().ceil() as u32
 }
 
 fn milliseconds(ms: f64) -> Duration {

@@ -12,21 +12,28 @@ pub mod scattered_read;
 
 use std::collections::BTreeSet;
 use std::collections::HashSet;
+use std::time::Duration;
 
 use pgassay_analysis::Plan;
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::{EventKind, TrialRecord};
 
+use crate::load::Passed;
 use crate::stop::Stop;
 
 /// What can run a slice of load.
 pub trait Arena {
-    /// Runs one slice of the plan and says what was seen.
+    /// Runs one slice of the plan and says what was seen; the watcher may look on.
     ///
     /// # Errors
     /// Why there is no trial; see [`SliceFailure`].
-    fn run_slice(&mut self, plan: &Plan, slice: Slice) -> Result<TrialRecord, SliceFailure>;
+    fn run_slice(
+        &mut self,
+        plan: &Plan,
+        slice: Slice,
+        watcher: &mut dyn Watcher,
+    ) -> Result<TrialRecord, SliceFailure>;
 }
 
 /// Why a slice gave no trial.
@@ -68,6 +75,14 @@ pub trait Journal {
 pub trait Watcher {
     /// A slice is about to run; `done` of `all` lie behind.
     fn before(&mut self, plan: &Plan, slice: Slice, done: usize, all: usize);
+    /// How often it wants to hear while a slice runs; `None` where nobody looks.
+    fn every(&self) -> Option<Duration> {
+        None
+    }
+    /// A further part of the slice's window is over.
+    fn during(&mut self, passed: &Passed) {
+        let _ = passed;
+    }
     /// A slice has given this trial.
     fn after(&mut self, plan: &Plan, trial: &TrialRecord);
 }
@@ -135,7 +150,7 @@ pub fn run_slices(
             continue;
         }
         watcher.before(plan, slice, done, all);
-        match arena.run_slice(plan, slice) {
+        match arena.run_slice(plan, slice, watcher) {
             Ok(trial) => {
                 journal.trial(&trial)?;
                 watcher.after(plan, &trial);

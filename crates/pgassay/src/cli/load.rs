@@ -3,6 +3,7 @@
 use clap::{Args as ClapArgs, ValueEnum};
 use pgassay_analysis::plan::WorkloadPlan;
 
+use super::tables::TablesArgs;
 use crate::exit::Failure;
 use crate::workload;
 
@@ -45,6 +46,9 @@ pub struct LoadArgs {
     /// that come near it
     #[arg(long)]
     pub ceiling: bool,
+    /// The tables.
+    #[command(flatten)]
+    pub tables: TablesArgs,
 }
 
 /// Which CPUs the load threads get.
@@ -147,6 +151,13 @@ impl LoadArgs {
         plan.dials.reconnect = self.connect;
         plan.dials.per_statement = self.per_statement;
         plan.dials.define.clone_from(&self.define);
+        plan.tables = self.tables.tables()?;
+        if plan.without_pgbench_tables && !self.tables.words().is_empty() {
+            return Err(Failure::usage(format!(
+                "{name} runs without pgbench's tables, and {} says how those are made",
+                self.tables.words()[0]
+            )));
+        }
         if self.max_tries == Some(0) && self.latency_limit.is_none() {
             return Err(
                 Failure::usage("--max-tries 0 tries without end where a conflict stays")
@@ -196,6 +207,7 @@ impl LoadArgs {
                 words.push(name.to_owned());
             }
         }
+        words.extend(self.tables.words());
         words
     }
 }

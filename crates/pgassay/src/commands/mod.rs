@@ -14,6 +14,7 @@ pub mod history;
 pub mod inside;
 pub mod inspect;
 pub mod inspect_server;
+mod live;
 pub mod measure;
 pub mod patch;
 pub mod pgbench;

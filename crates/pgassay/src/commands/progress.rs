@@ -1,4 +1,7 @@
-//! Progress on standard error: what is running, what is left, and when it will be done.
+//! Progress on standard error: what is running, how it goes, what is left.
+//!
+//! On a terminal two lines are written over in place; into a pipe goes a line now and then, as
+//! pgbench's -P has it.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -8,36 +11,80 @@ use pgassay_analysis::Plan;
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::TrialRecord;
 
+use super::live::{Live, Since};
 use crate::bench::Watcher;
-use crate::terminal::Terminal;
+use crate::load::Passed;
+use crate::terminal::{self, Aside, Terminal};
 
-/// A bar where somebody watches; nothing elsewhere.
+/// How often the figures on a terminal change.
+const EACH: Duration = Duration::from_secs(1);
+/// How often a pipe gets a line.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Columns below which there is no room for a bar.
+const ROOM_FOR_BAR: usize = 60;
+
+/// A bar where somebody watches, lines where nobody does, nothing where it should be quiet.
 pub struct Progress {
     bar: ProgressBar,
+    /// Lines, where nothing can be written over.
+    lines: Option<Lines>,
+    animates: bool,
+    live: Live,
     started: Option<(Instant, usize)>,
-    last_tps: Option<f64>,
+    /// What runs and when all will be done.
+    trial: Option<(String, Instant)>,
     /// What was said, and since when the bar moves on it.
     said: RefCell<(String, Option<Instant>)>,
+}
+
+/// What goes into a pipe.
+struct Lines {
+    aside: Aside,
+    since: Since,
+    last: Instant,
 }
 
 impl Progress {
     /// A bar of `length` steps with what is going on beside it.
     pub fn new(terminal: &Terminal, length: u64) -> Self {
-        let target = if terminal.animates() {
+        let animates = terminal.animates();
+        let target = if animates {
             ProgressDrawTarget::stderr_with_hz(5)
         } else {
             ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(Some(length), target);
-        // The template is a constant; a mistake in it would show in the first test.
-        if let Ok(style) = ProgressStyle::with_template("{bar:12} {wide_msg}") {
-            bar.set_style(style.progress_chars("=> "));
-        }
-        Self {
+        let lines = terminal.aside().filter(|_| !animates).map(|aside| Lines {
+            aside,
+            since: Since::default(),
+            last: Instant::now(),
+        });
+        let progress = Self {
             bar,
+            lines,
+            animates,
+            live: Live::default(),
             started: None,
-            last_tps: None,
+            trial: None,
             said: RefCell::default(),
+        };
+        progress.lay_out(false);
+        progress
+    }
+
+    /// One line, or two with the figures of a load.
+    fn lay_out(&self, figures: bool) {
+        let bar = match terminal::error_width() {
+            width if width < ROOM_FOR_BAR => "{wide_msg}",
+            _ => "{bar:12} {wide_msg}",
+        };
+        let template = match figures {
+            true => format!("{bar}\n{{prefix}}"),
+            false => bar.to_owned(),
+        };
+        // The templates are constants; a mistake in them would show in the first test.
+        if let Ok(style) = ProgressStyle::with_template(&template) {
+            self.bar.set_style(style.progress_chars("=> "));
         }
     }
 
@@ -61,6 +108,12 @@ impl Progress {
             let left = minutes(Duration::from_secs_f64(left));
             self.bar.set_message(format!("{text}, {left} left"));
         }
+    }
+
+    fn trial_in_words(&self) -> String {
+        self.trial.as_ref().map_or(String::new(), |(name, until)| {
+            format!("{name}, {} left", left(*until))
+        })
     }
 
     /// Takes the bar away.
@@ -90,22 +143,52 @@ impl Watcher for Progress {
             .points
             .get(slice.point as usize)
             .map_or(0, |point| point.clients);
-        let last = self
-            .last_tps
-            .map_or(String::new(), |tps| format!(", last {tps:.0} tps"));
         self.bar.set_length(all as u64);
         self.bar.set_position(done as u64);
-        self.say(format!(
-            "trial {} of {all}: {clients} clients{last}, {} left",
-            done + 1,
-            minutes(left)
-        ));
+        let name = format!("trial {} of {all}, {clients} clients", done + 1);
+        self.trial = Some((name, now + left));
+        self.say(self.trial_in_words());
     }
 
-    fn after(&mut self, _plan: &Plan, trial: &TrialRecord) {
-        self.last_tps = Some(trial.transactions as f64 / (trial.window_ns.max(1) as f64 / 1e9));
+    fn every(&self) -> Option<Duration> {
+        (self.animates || self.lines.is_some()).then_some(EACH)
+    }
+
+    fn during(&mut self, passed: &Passed) {
+        if let Some(lines) = &mut self.lines {
+            lines.since.add(passed);
+            if lines.last.elapsed() >= LINE_EVERY
+                && let Some(figures) = lines.since.take()
+            {
+                lines.last = Instant::now();
+                let text = match &self.trial {
+                    Some((name, until)) => {
+                        format!("progress: {name}: {figures}, {} left", left(*until))
+                    }
+                    None => format!("progress: {figures}"),
+                };
+                lines.aside.line(&text);
+            }
+        }
+        if self.animates {
+            self.live.add(passed);
+            if let Some(line) = self.live.line(terminal::error_width()) {
+                self.lay_out(true);
+                self.bar.set_prefix(line);
+                self.say(self.trial_in_words());
+            }
+        }
+    }
+
+    fn after(&mut self, _plan: &Plan, _trial: &TrialRecord) {
+        self.live.end_window();
         self.bar.inc(1);
     }
+}
+
+/// The time until then.
+fn left(until: Instant) -> String {
+    minutes(until.saturating_duration_since(Instant::now()))
 }
 
 /// `95 s` or `3 min 20 s`.

@@ -1,8 +1,8 @@
 //! How a client goes on: the script's interpreter, and what follows from answers and failures.
 
-use super::client::{self, Phase, Prepared, Wait};
+use super::client::{self, Client, Phase, Prepared, Wait};
 use super::encode::{self, Protocol};
-use super::options::OnError;
+use super::options::{OnError, Says};
 use super::wire::{Captured, Exchange, Failure, TxStatus};
 use super::worker::Worker;
 use crate::script::{Capture, Command, Var, valid_name};
@@ -45,6 +45,10 @@ impl Worker<'_> {
         }
         let script = self.shared.program.choose(&mut self.choose);
         self.clients[i].script = script;
+        self.tell(Says::Everything, || {
+            let name = &self.shared.program.scripts()[script].name;
+            format!("client {} executing script \"{name}\"", self.clients[i].id)
+        });
         let limit = self
             .shared
             .options
@@ -145,6 +149,14 @@ impl Worker<'_> {
             let now = self.now();
             self.clients[i].command_started = now;
         }
+        self.tell(Says::Everything, || {
+            let line = &shared.program.scripts()[script].lines[at];
+            let doing = match command {
+                Command::Sql(_) => "sending",
+                _ => "executing",
+            };
+            format!("client {} {doing} {line}", self.clients[i].id)
+        });
         match command {
             Command::Sql(sql) => {
                 if let Err(error) = self.statement(i, script, at) {
@@ -272,6 +284,9 @@ impl Worker<'_> {
 
     /// An exchange with the server has ended.
     pub(super) fn answered(&mut self, i: usize, exchange: Exchange) {
+        self.tell(Says::Everything, || {
+            format!("client {} receiving", self.clients[i].id)
+        });
         match self.clients[i].phase {
             Phase::Waiting(Wait::Statement) => match exchange.failure {
                 Some(failure) => self.failed(i, &failure),
@@ -394,6 +409,18 @@ impl Worker<'_> {
         let retry = repeatable && tries_left && in_time && !self.is_over();
         let (script, command) = (self.clients[i].script, self.clients[i].command);
         self.tally.command_failure(script, command, retry);
+        self.tell(Says::Errors, || {
+            let Client { id, tries, .. } = &self.clients[i];
+            let next = if retry { "repeats" } else { "ends" };
+            let most = match options.max_tries {
+                0 => String::new(),
+                most => format!("/{most}"),
+            };
+            format!(
+                "client {id} got an error in command {command} (SQL) of script {script}; {failure}\n\
+                 client {id} {next} the failed transaction (try {tries}{most})"
+            )
+        });
         if !retry {
             self.count_failure(i, failure.code(), || failure.to_string());
             if !repeatable && options.on_error == OnError::Abort {
@@ -447,6 +474,13 @@ impl Worker<'_> {
             self.abort(i, "end of script reached with pipeline open");
             return;
         }
+        if self.clients[i].status != TxStatus::Idle {
+            self.abort(
+                i,
+                "end of script reached without completing the last transaction",
+            );
+            return;
+        }
         self.count_success(i);
         let client = &mut self.clients[i];
         client.done += 1;
@@ -466,6 +500,13 @@ impl Worker<'_> {
         ));
         self.count_failure(i, "script", || reason.to_owned());
         self.remove(i, reason);
+    }
+
+    /// Says something that not everybody wants to hear.
+    fn tell(&self, kind: Says, message: impl FnOnce() -> String) {
+        if self.shared.options.says >= kind {
+            self.say(&message());
+        }
     }
 
     pub(super) fn say(&self, message: &str) {

@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::client::{Client, initial_vars};
 use super::encode::{Protocol, Run};
 use super::latency::Latency;
-use super::live::Live;
+use super::live::{Follower, Live};
 use super::options::{Edge, Length, Options, Progress, SliceSpec};
 use super::result::SliceResult;
 use super::schedule::{Schedule, Starts};
@@ -254,6 +254,11 @@ impl Engine {
             stop,
         };
         let live: Vec<Live> = (0..threads).map(|_| Live::default()).collect();
+        let interval_ns = spec.interval.map(|d| nanos(d).max(1));
+        let mut follower = match (spec.follow, interval_ns) {
+            (Some(_), Some(interval_ns)) => Some(Follower::new(threads, interval_ns)),
+            _ => None,
+        };
         let running = AtomicUsize::new(threads);
         let coordinator = thread::current();
 
@@ -276,6 +281,7 @@ impl Engine {
                     starts,
                     choose,
                     journal: shared.options.journal.as_ref().map(|make| make(number)),
+                    handed: follower.as_ref().and_then(|f| f.thread(number)),
                 };
                 let (running, coordinator) = (&running, coordinator.clone());
                 handles.push(scope.spawn(move || {
@@ -297,6 +303,7 @@ impl Engine {
                 live: &live,
                 running: &running,
                 spec,
+                follower: follower.as_mut(),
             }
             .run(at_edge);
             handles
@@ -313,7 +320,10 @@ impl Engine {
             end.saturating_sub(start)
         };
         let lost_threads = threads - parts.len();
-        let mut result = tally::merge(parts, window_ns, spec.interval.map(|d| nanos(d).max(1)));
+        if let Some(follower) = &mut follower {
+            at_edge(Edge::Passed(Box::new(follower.rest(window_ns))));
+        }
+        let mut result = tally::merge(parts, window_ns, interval_ns);
         result.clients = usable as u32;
         result.interrupted = control.stop.load(Ordering::Relaxed);
         if lost_threads > 0 {
@@ -369,15 +379,25 @@ struct Coordinator<'a> {
     live: &'a [Live],
     running: &'a AtomicUsize,
     spec: &'a SliceSpec,
+    follower: Option<&'a mut Follower>,
+}
+
+/// When the caller is to be told next.
+struct Next {
+    tick: Option<u64>,
+    follow: Option<u64>,
 }
 
 impl Coordinator<'_> {
-    fn run(&self, at_edge: &mut dyn FnMut(Edge)) {
+    fn run(mut self, at_edge: &mut dyn FnMut(Edge)) {
         let begin = self.control.begin;
-        let mut next_tick = self.spec.tick.map(|tick| begin + nanos(tick));
+        let mut next = Next {
+            tick: self.spec.tick.map(|tick| begin + nanos(tick)),
+            follow: None,
+        };
         let start_at = begin + nanos(self.spec.warmup);
         if !matches!(self.spec.length, Length::Transactions(_))
-            && !self.wait_until(start_at, &mut next_tick, at_edge)
+            && !self.wait_until(start_at, &mut next, at_edge)
         {
             return;
         }
@@ -391,18 +411,17 @@ impl Coordinator<'_> {
             Length::Time(time) => start + nanos(time),
             Length::Transactions(_) => u64::MAX,
         };
-        self.wait_until(end_at, &mut next_tick, at_edge);
+        next.follow = match (&self.follower, self.spec.follow) {
+            (Some(_), Some(every)) => Some(start + nanos(every)),
+            _ => None,
+        };
+        self.wait_until(end_at, &mut next, at_edge);
         self.control.end.store(self.shared.now(), Ordering::Relaxed);
         at_edge(Edge::End);
     }
 
     /// Waits until a time; false where the threads have ended or are to stop before it.
-    fn wait_until(
-        &self,
-        at: u64,
-        next_tick: &mut Option<u64>,
-        at_edge: &mut dyn FnMut(Edge),
-    ) -> bool {
+    fn wait_until(&mut self, at: u64, next: &mut Next, at_edge: &mut dyn FnMut(Edge)) -> bool {
         loop {
             if self.running.load(Ordering::Acquire) == 0
                 || self.control.stop.load(Ordering::Relaxed)
@@ -410,18 +429,28 @@ impl Coordinator<'_> {
                 return false;
             }
             let now = self.shared.now();
-            if let (Some(due), Some(tick)) = (*next_tick, self.spec.tick)
+            if let (Some(due), Some(tick)) = (next.tick, self.spec.tick)
                 && now >= due
             {
                 at_edge(Edge::Tick(self.progress(now)));
-                *next_tick = Some(due + nanos(tick).max(1));
+                next.tick = Some(due + nanos(tick).max(1));
+                continue;
+            }
+            if let (Some(due), Some(every), Some(follower)) =
+                (next.follow, self.spec.follow, &mut self.follower)
+                && now >= due
+            {
+                let start = self.control.start.load(Ordering::Relaxed);
+                let passed = follower.by(now.saturating_sub(start));
+                at_edge(Edge::Passed(Box::new(passed)));
+                next.follow = Some(due + nanos(every).max(1));
                 continue;
             }
             if now >= at {
                 return true;
             }
             let mut wait = at - now;
-            if let Some(due) = *next_tick {
+            for due in [next.tick, next.follow].into_iter().flatten() {
                 wait = wait.min(due.saturating_sub(now));
             }
             // The stop flag has no way to wake us.

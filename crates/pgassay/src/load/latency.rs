@@ -13,7 +13,7 @@ const FINEST_NS: u64 = 128;
 const LONGEST_NS: u64 = 120_000_000_000;
 
 /// A histogram of durations in nanoseconds, exact to three digits from 128 ns to two minutes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Latency(Histogram<u64>);
 
 impl Default for Latency {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::encode::Protocol;
+use super::latency::Latency;
 use super::schedule::Schedule;
 use crate::script::Value;
 
@@ -16,6 +17,18 @@ pub enum OnError {
     Continue,
     /// The client stops, as pgbench's do.
     Abort,
+}
+
+/// What of themselves clients tell the listener; that a client stops, and `debug()`, always.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Says {
+    /// No more than that.
+    #[default]
+    Aborts,
+    /// Each failed statement, and what becomes of its transaction.
+    Errors,
+    /// Each script, command, message and answer as well.
+    Everything,
 }
 
 /// Receives what clients have to say while they run: `debug()` values, aborted clients.
@@ -52,6 +65,8 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// Where the clients' messages go.
     pub listener: Option<Listener>,
+    /// What those are.
+    pub says: Says,
     /// What hears of every transaction.
     pub journal: Option<Journals>,
 }
@@ -72,6 +87,7 @@ impl Default for Options {
             drain: Duration::from_secs(30),
             stop: Arc::new(AtomicBool::new(false)),
             listener: None,
+            says: Says::default(),
             journal: None,
         }
     }
@@ -113,6 +129,10 @@ pub struct SliceSpec {
     pub interval: Option<Duration>,
     /// How often `Edge::Tick` is called; `None` never.
     pub tick: Option<Duration>,
+    /// How often `Edge::Passed` is called with the intervals that have ended; `None` never, and
+    /// without `interval` there are none. The load threads hand each interval on when it is over, so
+    /// that no transaction costs more.
+    pub follow: Option<Duration>,
 }
 
 impl Default for SliceSpec {
@@ -124,18 +144,21 @@ impl Default for SliceSpec {
             schedule: Schedule::Closed,
             interval: None,
             tick: None,
+            follow: None,
         }
     }
 }
 
 /// A moment at which the caller may look at the server; it is called on the coordinating thread
 /// while the load runs on.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Edge {
     /// The window has begun.
     Start,
     /// A tick has passed.
     Tick(Progress),
+    /// Further intervals of the window are over; the last ones come when the threads have ended.
+    Passed(Box<Passed>),
     /// The window has ended; no transaction is started any more.
     End,
 }
@@ -161,6 +184,19 @@ pub struct Progress {
     pub latency_sum_squares: f64,
     /// Sum of the delays from the intended to the actual start.
     pub lag_sum_ns: f64,
+}
+
+/// What the intervals came to that have ended since this was told last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Passed {
+    /// How much of the window that was, in nanoseconds.
+    pub covered_ns: u64,
+    /// Transactions that ended well.
+    pub transactions: u64,
+    /// Transactions that failed.
+    pub failures: u64,
+    /// Latencies from the intended start.
+    pub latency: Latency,
 }
 
 /// Hears of every transaction as it ends, on the load thread that ran it.

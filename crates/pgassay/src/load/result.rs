@@ -22,6 +22,10 @@ pub struct SliceResult {
     pub failures: BTreeMap<String, u64>,
     /// An example of each.
     pub failure_examples: BTreeMap<String, String>,
+    /// Sum of the delays from the intended to the actual start, where there is a schedule.
+    pub lag_sum_ns: f64,
+    /// The longest of them.
+    pub lag_max_ns: u64,
     /// Repetitions after serialization failures and deadlocks.
     pub retries: u64,
     /// Transactions that were repeated at least once.

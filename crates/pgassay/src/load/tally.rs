@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::PoisonError;
 
 use rustix::time::{ClockId, clock_gettime};
 
 use super::latency::Latency;
+use super::live::Handed;
 use super::result::{Calls, CommandResult, Interval, Lost, ScriptResult, SliceResult, ThreadUse};
 
 /// How many lost clients are listed by name.
@@ -42,6 +44,8 @@ pub(super) struct Tally {
     usage_at_open: Usage,
     calls_at_open: Calls,
     thread: ThreadUse,
+    /// Where intervals go as well when they are over.
+    handed: Option<Handed>,
 }
 
 impl Tally {
@@ -51,6 +55,7 @@ impl Tally {
         scheduled: bool,
         limit_ns: Option<u64>,
         interval_ns: Option<u64>,
+        handed: Option<Handed>,
     ) -> Self {
         let scripts_detailed = detailed || scripts.len() > 1;
         let scripts = scripts
@@ -68,7 +73,6 @@ impl Tally {
         Tally {
             open: false,
             closed: false,
-
             limit_ns,
             window_start: 0,
             interval_ns,
@@ -84,6 +88,7 @@ impl Tally {
             usage_at_open: Usage::default(),
             calls_at_open: Calls::default(),
             thread: ThreadUse::default(),
+            handed,
         }
     }
 
@@ -134,6 +139,11 @@ impl Tally {
         self.result.transactions += 1;
         self.result.scripts[ended.script].transactions += 1;
         self.count_retries(ended);
+        if self.result.latency_from_actual.is_some() {
+            let lag = ended.started.saturating_sub(ended.intended);
+            self.result.lag_sum_ns += lag as f64;
+            self.result.lag_max_ns = self.result.lag_max_ns.max(lag);
+        }
         if self.limit_ns.is_some_and(|limit| latency > limit) {
             self.result.late += 1;
         }
@@ -250,12 +260,17 @@ impl Tally {
         };
         let transactions = self.result.transactions - self.counted_in_intervals();
         if transactions > 0 || self.interval_failures > 0 {
-            self.result.intervals.push(Interval {
+            let interval = Interval {
                 start_ns: self.interval * length,
                 transactions,
                 failures: self.interval_failures,
                 packed: self.interval_latency.pack(),
-            });
+            };
+            if let Some(handed) = &self.handed {
+                let mut waiting = handed.lock().unwrap_or_else(PoisonError::into_inner);
+                waiting.push(interval.clone());
+            }
+            self.result.intervals.push(interval);
             self.result.latency.add(&self.interval_latency);
             self.interval_latency.clear();
             self.interval_failures = 0;
@@ -304,6 +319,8 @@ pub(super) fn merge(
         for (code, example) in part.failure_examples {
             sum.failure_examples.entry(code).or_insert(example);
         }
+        sum.lag_sum_ns += part.lag_sum_ns;
+        sum.lag_max_ns = sum.lag_max_ns.max(part.lag_max_ns);
         sum.retries += part.retries;
         sum.retried += part.retried;
         sum.skipped += part.skipped;

@@ -24,7 +24,7 @@ use rustix::time::{
 
 use super::client::{Client, Phase, Wait};
 use super::encode::Run;
-use super::live::Live;
+use super::live::{Handed, Live};
 use super::options::{Entry, Journal, Length, Options, Outcome, SliceSpec};
 use super::result::{CONNECTION, Calls, SliceResult};
 use super::schedule::Starts;
@@ -132,6 +132,8 @@ pub(super) struct Assignment<'a> {
     pub starts: Option<Starts>,
     pub choose: Random,
     pub journal: Option<Box<dyn Journal>>,
+    /// Where its intervals go as they end.
+    pub handed: Option<Handed>,
 }
 
 impl<'a> Worker<'a> {
@@ -144,6 +146,7 @@ impl<'a> Worker<'a> {
             starts,
             choose,
             journal,
+            handed,
         } = assignment;
         let options = &shared.options;
         let scripts: Vec<usize> = shared
@@ -159,6 +162,7 @@ impl<'a> Worker<'a> {
             starts.is_some(),
             options.latency_limit.map(nanos),
             spec.interval.map(|d| nanos(d).max(1)),
+            handed,
         );
         Worker {
             shared,
@@ -492,11 +496,10 @@ impl<'a> Worker<'a> {
     }
 
     fn wake(&mut self, i: usize) {
-        let client = &mut self.clients[i];
-        client.phase = match client.phase {
+        self.clients[i].phase = match self.clients[i].phase {
             Phase::Scheduled => Phase::Begin,
             Phase::Sleeping => {
-                client.command += 1;
+                self.command_done(i);
                 Phase::Command
             }
             other => other,

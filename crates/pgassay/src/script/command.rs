@@ -116,8 +116,11 @@ pub fn valid_name(name: &str) -> bool {
     bytes.first().copied().is_some_and(is_name_start) && bytes.iter().copied().all(is_name_byte)
 }
 
-/// Compiles a script's text into its commands.
-pub(super) fn compile(text: &str, symbols: &mut Symbols) -> Result<Vec<Command>, Mistake> {
+/// Compiles a script's text into its commands, with the line on which each begins.
+pub(super) fn compile(
+    text: &str,
+    symbols: &mut Symbols,
+) -> Result<(Vec<Command>, Vec<String>), Mistake> {
     let mut compiler = Compiler {
         text,
         symbols,
@@ -125,16 +128,36 @@ pub(super) fn compile(text: &str, symbols: &mut Symbols) -> Result<Vec<Command>,
         open: Vec::new(),
         in_pipeline: false,
     };
+    let mut lines = Vec::new();
     for piece in split(text) {
-        match piece {
-            Piece::Sql { offset, text } => compiler.sql(offset, text)?,
-            Piece::Backslash { offset, end } => compiler.backslash(offset, end)?,
+        let line = match piece {
+            Piece::Sql { offset, text } => {
+                let line = first_line(&text, ";");
+                compiler.sql(offset, text)?;
+                line
+            }
+            Piece::Backslash { offset, end } => {
+                compiler.backslash(offset, end)?;
+                first_line(&text[offset..end], "")
+            }
+        };
+        // \gset belongs to the statement before it.
+        if lines.len() < compiler.commands.len() {
+            lines.push(line);
         }
     }
     if let Some(open) = compiler.open.last() {
         return Err(Mistake::new(open.offset, "\\if without matching \\endif"));
     }
-    Ok(compiler.commands)
+    Ok((compiler.commands, lines))
+}
+
+/// A command's first line; one that has no other ends as it ends in the script.
+fn first_line(text: &str, end: &str) -> String {
+    match text.trim_end().split_once('\n') {
+        Some((first, _)) => first.trim_end().to_owned(),
+        None => format!("{}{end}", text.trim_end()),
+    }
 }
 
 /// An `\if` whose `\endif` has not come.

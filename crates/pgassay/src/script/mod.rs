@@ -125,6 +125,8 @@ pub struct Script {
     pub weight: u32,
     /// Its commands, in the order and with the numbers that pgbench gives them.
     pub commands: Vec<Command>,
+    /// The first line of each command, as it stands in the text.
+    pub lines: Vec<String>,
 }
 
 /// Scripts compiled together: what one client runs, choosing a script per transaction by weight.
@@ -168,7 +170,7 @@ impl Program {
                 format!("at most {MAX_SCRIPTS} scripts can be run together"),
             )));
         }
-        let commands = command::compile(text, &mut self.symbols).map_err(located)?;
+        let (commands, lines) = command::compile(text, &mut self.symbols).map_err(located)?;
         if commands.is_empty() {
             return Err(located(Mistake::new(
                 text.len(),
@@ -180,6 +182,7 @@ impl Program {
             name: name.to_owned(),
             weight,
             commands,
+            lines,
         });
         Ok(())
     }

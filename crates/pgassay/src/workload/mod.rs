@@ -8,6 +8,7 @@ pub mod bulk;
 pub mod entry;
 pub mod guest;
 pub mod inserver;
+pub mod pgbench_ddl;
 pub mod pgbench_tables;
 pub mod pgio;
 pub mod scattered_read;

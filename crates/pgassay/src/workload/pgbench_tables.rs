@@ -7,8 +7,10 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context, bail};
+use pgassay_analysis::plan::WorkloadPlan;
 
 use super::bulk::{self, Filling, Loaded};
+use super::pgbench_ddl::{Ddl, KEYS};
 use super::setup::note;
 use crate::pg::Session;
 use crate::stop::Stop;
@@ -22,16 +24,6 @@ pub const BYTES_PER_SCALE: u64 = (1640 + 276) * 8192;
 
 /// Rows sent in one piece.
 const BATCH: u64 = 2_000;
-
-const TABLES: &str = "\
-CREATE TABLE pgassay.pgbench_history \
-  (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));
-CREATE TABLE pgassay.pgbench_tellers \
-  (tid int NOT NULL, bid int, tbalance int, filler char(84)) WITH (fillfactor=100);
-CREATE TABLE pgassay.pgbench_branches \
-  (bid int NOT NULL, bbalance int, filler char(88)) WITH (fillfactor=100);
-CREATE TABLE pgassay.pgbench_accounts \
-  (aid int NOT NULL, bid int, abalance int, filler char(84)) WITH (fillfactor=100);";
 
 /// What was made, by OID: only this is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,17 +63,24 @@ impl Made {
 /// Where the server refuses, naming what.
 pub(super) fn fill(
     session: &mut Session,
-    scale: u32,
+    plan: &WorkloadPlan,
     progress: &mut dyn FnMut(f64),
     stop: &Stop,
 ) -> anyhow::Result<()> {
+    let scale = plan.scale;
+    let version = session.value("SHOW server_version_num")?;
+    let schema = format!("{SCHEMA}.");
+    let ddl = Ddl {
+        tables: &plan.tables,
+        scale,
+        schema: &schema,
+        version: version.and_then(|v| v.parse().ok()).unwrap_or(0),
+    };
     session.execute("BEGIN")?;
-    for statement in TABLES.split(';').map(str::trim).filter(|s| !s.is_empty()) {
-        let statement = match scale >= bulk::LARGE_SCALE {
-            true => statement.replace("aid int", "aid bigint"),
-            false => statement.to_owned(),
-        };
-        session.execute(&statement)?;
+    for statement in ddl.create() {
+        session
+            .execute(&statement)
+            .with_context(|| format!("cannot make the tables: {statement}"))?;
     }
     note(session)?;
     let branches = u64::from(scale);
@@ -109,15 +108,14 @@ pub(super) fn fill(
     let mut said = |loaded: Loaded| progress(0.7 * loaded.rows as f64 / loaded.all as f64);
     bulk::fill_accounts(filling, &mut said, stop)?;
     bulk::sort_in_memory(session, scale)?;
-    for (share, (table, key)) in [
-        (0.70, ("branches", "bid")),
-        (0.71, ("tellers", "tid")),
-        (0.72, ("accounts", "aid")),
-    ] {
+    for (share, (table, key)) in [0.70, 0.71, 0.72].into_iter().zip(KEYS) {
         progress(share);
-        session.execute(&format!(
-            "ALTER TABLE pgassay.pgbench_{table} ADD PRIMARY KEY ({key})"
-        ))?;
+        session.execute(&ddl.primary_key(table, key))?;
+    }
+    if plan.tables.foreign_keys {
+        for statement in ddl.foreign_keys() {
+            session.execute(&statement)?;
+        }
     }
     for (share, table) in [
         (0.9, "branches"),

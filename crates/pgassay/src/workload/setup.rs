@@ -53,7 +53,7 @@ fn fill(
 ) -> anyhow::Result<Made> {
     find_ours(session)?;
     if !plan.without_pgbench_tables {
-        pgbench_tables::fill(session, plan.scale, progress, stop)?;
+        pgbench_tables::fill(session, plan, progress, stop)?;
     }
     if stop.asked() {
         bail!(Failure::interrupted());

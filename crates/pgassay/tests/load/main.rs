@@ -4,6 +4,7 @@
 mod against_pgbench;
 mod bad_peer;
 mod encrypted;
+mod live_view;
 mod many;
 #[path = "../pg_support/mod.rs"]
 mod pg_support;

@@ -68,7 +68,7 @@ fn the_summary_has_pgbenchs_lines() {
     let dir = directory("summary");
     fs::write(
         dir.join("two.sql"),
-        "\\set a random(1, 9)\nSELECT :a;\nSELECT 2;\n",
+        "\\set a random(1, 9)\n\\sleep 1 ms\nSELECT :a;\nSELECT 2\n  + 3;\n",
     )
     .unwrap();
     for args in [
@@ -102,8 +102,6 @@ fn the_summary_has_pgbenchs_lines() {
         let ours = lines(&o.stdout);
         let mut rest = ours.iter();
         for line in lines(&t.stdout) {
-            // The longest lag and the deviation of what had no spread are said in other words.
-            let line = line.replace(" (max #) ms", " ms");
             assert!(
                 rest.any(|l| *l == line),
                 "{args:?}: no line {line:?} in\n{}",
@@ -121,6 +119,7 @@ fn mistakes_end_with_pgbenchs_codes() {
     fs::write(dir.join("fails.sql"), "SELECT 1/0;\n").unwrap();
     fs::write(dir.join("broken.sql"), "\\set a 1 +\n").unwrap();
     fs::write(dir.join("divides.sql"), "\\set a 1 / 0\nSELECT 1;\n").unwrap();
+    fs::write(dir.join("open.sql"), "BEGIN;\nSELECT 1;\n").unwrap();
     fs::write(dir.join("empty.sql"), "-- nothing\n").unwrap();
     for args in [
         "-n -f fails.sql -t 2",
@@ -144,6 +143,18 @@ fn mistakes_end_with_pgbenchs_codes() {
         "-i --partition-method=range",
         "-i -F 5",
         "-n -S -c 100 -t 1",
+        "-n -f open.sql -t 1",
+        "-i -S",
+        "-i -c 2",
+        "-i --random-seed=3",
+        "-n -S -F 90",
+        "-n -S --partitions=2",
+        "-I dtg",
+        "-n -S -t 1 -D foo=",
+        "-n -S -t 1 --progress-timestamp",
+        "-n -S -l -T 1 --aggregate-interval=3",
+        "-n -S -l -T 5 --aggregate-interval=3",
+        "-i -I  ",
         "--nosuch",
     ] {
         let args: Vec<&str> = args.split(' ').collect();
@@ -159,6 +170,75 @@ fn mistakes_end_with_pgbenchs_codes() {
             String::from_utf8_lossy(&t.stderr)
         );
         assert!(told.contains("error"), "{args:?}: {told}");
+    }
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn the_last_of_several_holds_and_a_beginning_names_its_option() {
+    let bench = bench();
+    let dir = directory("words");
+    for (args, said) in [
+        ("-n -S -t 1 -t 2 -c 3 -c 2 -n", "processed: 4/4"),
+        ("--no-v --sel --trans=3 --cl 2 --max=2", "processed: 6/6"),
+        (
+            "-nSt2 -c2 -j2 -M simple -M prepared",
+            "query mode: prepared",
+        ),
+    ] {
+        let args: Vec<&str> = args.split(' ').collect();
+        for command in [ours(), theirs(&bench)] {
+            let output = run(command, &bench, &args, &dir);
+            let out = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{args:?}: {output:?}");
+            assert!(out.contains(said), "{args:?}: {out}");
+        }
+    }
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn debug_tells_every_step_and_verbose_errors_every_failure() {
+    let bench = bench();
+    let dir = directory("debug");
+    fs::write(dir.join("steps.sql"), "\\set a 1 + 1\nSELECT :a;\n").unwrap();
+    let output = run(
+        ours(),
+        &bench,
+        &["-n", "-t", "1", "-f", "steps.sql", "--debug"],
+        &dir,
+    );
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let told: Vec<&str> = said.lines().filter(|l| l.starts_with("client 0")).collect();
+    let wanted = [
+        "client 0 executing script \"steps.sql\"",
+        "client 0 executing \\set a 1 + 1",
+        "client 0 sending SELECT :a;",
+        "client 0 receiving",
+    ];
+    assert_eq!(told, wanted, "{said}");
+
+    fs::write(
+        dir.join("clash.sql"),
+        "DO $$ BEGIN RAISE 'clash' USING ERRCODE = '40001'; END $$;\n",
+    )
+    .unwrap();
+    let args = ["-n", "-t", "1", "-f", "clash.sql", "--max-tries=2"];
+    let quiet = run(ours(), &bench, &args, &dir);
+    assert!(!String::from_utf8_lossy(&quiet.stderr).contains("clash"));
+    let output = run(
+        ours(),
+        &bench,
+        &[&args[..], &["--verbose-errors"]].concat(),
+        &dir,
+    );
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for part in [
+        "client 0 got an error in command 0 (SQL) of script 0; ERROR: clash",
+        "client 0 repeats the failed transaction (try 1/2)",
+        "client 0 ends the failed transaction (try 2/2)",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
     }
     fs::remove_dir_all(&dir).unwrap();
 }
@@ -238,13 +318,23 @@ fn the_tables_are_pgbenchs() {
         "-i -q -s 2",
         "-i -q -F 80 --unlogged-tables",
         "-i -q --partitions=3 --foreign-keys",
+        "-i -q --partitions=3 --foreign-keys --unlogged-tables -I dtpGv",
         "-i -q --partitions=2 --partition-method=hash -n",
         "-i -q -I dtGvp",
         "-i -q", // last, for the other tests
     ] {
         let args: Vec<&str> = args.split(' ').collect();
         let t = run(theirs(&bench), &bench, &args, &dir);
-        assert!(t.status.success());
+        if !t.status.success()
+            && args.contains(&"--unlogged-tables")
+            && args.contains(&"--foreign-keys")
+        {
+            // From release 18 on these two don't go together with partitions.
+            let o = run(ours(), &bench, &args, &dir);
+            assert_eq!(o.status.code(), t.status.code());
+            continue;
+        }
+        assert!(t.status.success(), "{args:?}: {t:?}");
         let wanted = bench.ask(digest);
         let o = run(ours(), &bench, &args, &dir);
         assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pgassay::load::{
-    Edge, Engine, Gaps, OnError, Options, Protocol, ResizeError, Schedule, SliceSpec,
+    Edge, Engine, Gaps, OnError, Options, Passed, Protocol, ResizeError, Schedule, SliceSpec,
 };
 use pgassay::script::{Program, Value};
 
@@ -237,6 +237,42 @@ fn conflicts_are_repeated_with_the_same_numbers() {
 }
 
 #[test]
+fn deadlocks_are_counted_or_repeated() {
+    let bench = bench();
+    bench.execute(
+        "DROP TABLE IF EXISTS pair; CREATE TABLE pair (k int, n int); INSERT INTO pair VALUES (1, 0), (2, 0)",
+    );
+    let mut conninfo = bench.conninfo();
+    conninfo.options = Some("-c deadlock_timeout=10ms".to_owned());
+    let update = |k: u32| format!("UPDATE pair SET n = n + 1 WHERE k = {k};\n");
+    let run_opposed = |max_tries: u32| {
+        let mut program = Program::new();
+        for (name, first, second) in [("there", 1, 2), ("back", 2, 1)] {
+            let text = format!(
+                "BEGIN;\n{}\\sleep 20 ms\n{}END;\n",
+                update(first),
+                update(second)
+            );
+            program.add(name, &text, 1).unwrap();
+        }
+        let options = Options {
+            max_tries,
+            ..Options::default()
+        };
+        let mut engine = Engine::new(conninfo.clone(), program, options);
+        engine.resize(4).unwrap();
+        run(&mut engine, &transactions(10))
+    };
+    let result = run_opposed(1);
+    let failed = result.failures.get("40P01").copied().unwrap_or(0);
+    assert!(failed > 0, "{result:?}");
+    assert_eq!((result.transactions + failed, result.lost_count), (40, 0));
+    let result = run_opposed(0);
+    assert_eq!(result.transactions, 40, "{:?}", result.failures);
+    assert!(result.retries > 0 && result.failures.is_empty());
+}
+
+#[test]
 fn a_window_is_bounded_by_its_edges_and_summed_by_its_intervals() {
     let bench = bench();
     let program = Program::builtin("select-only").unwrap();
@@ -246,6 +282,7 @@ fn a_window_is_bounded_by_its_edges_and_summed_by_its_intervals() {
         warmup: Duration::from_millis(100),
         interval: Some(Duration::from_millis(100)),
         tick: Some(Duration::from_millis(150)),
+        follow: Some(Duration::from_millis(250)),
         ..seconds(0.6)
     };
     for _ in 0..2 {
@@ -270,6 +307,17 @@ fn a_window_is_bounded_by_its_edges_and_summed_by_its_intervals() {
         assert!(result.intervals.len() >= 6, "{}", result.intervals.len());
         let latencies: u64 = result.intervals.iter().map(|i| i.latency().count()).sum();
         assert_eq!(latencies, result.latency.count());
+        // Who looks on is told all of it, and how much of the window each part was.
+        let passed = |of: fn(&Passed) -> u64| -> u64 {
+            let parts = edges.iter().filter_map(|(_, edge)| match edge {
+                Edge::Passed(passed) => Some(of(passed)),
+                _ => None,
+            });
+            parts.sum()
+        };
+        assert_eq!(passed(|p| p.transactions), result.transactions);
+        assert_eq!(passed(|p| p.latency.count()), result.latency.count());
+        assert_eq!(passed(|p| p.covered_ns), result.window_ns);
         assert!(result.client_user_ns() + result.client_system_ns() > 0);
         assert!(result.busiest_thread_share() <= 1.1);
     }

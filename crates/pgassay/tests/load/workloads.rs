@@ -101,6 +101,53 @@ fn every_workload_runs_as_a_guest_and_leaves_nothing() {
 }
 
 #[test]
+fn the_tables_are_made_as_asked() {
+    let bench = bench();
+    let place = Place::new("made");
+    let server = bench.cluster.conninfo();
+    // A transaction divides by zero where the tables are not as they should be.
+    let text = "SELECT 1 / (
+        (SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = inhrelid
+         WHERE inhparent = 'pgbench_accounts'::regclass AND reloptions = '{fillfactor=90}') = 3
+        AND (SELECT partstrat = 'h' FROM pg_partitioned_table WHERE partrelid = 'pgbench_accounts'::regclass)
+        AND (SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND conrelid = 'pgbench_history'::regclass) = 3
+        AND (SELECT count(*) = 100000 FROM pgbench_accounts))::int;\n";
+    fs::write(place.0.join("asks.sql"), text).unwrap();
+    let more = [
+        "--fillfactor=90",
+        "--partitions=3",
+        "--partition-method=hash",
+        "--foreign-keys",
+        "--tablespace=pg_default",
+        "--index-tablespace=pg_default",
+    ];
+    let analysis = place.run(&guest("asks.sql", &server, &more));
+    let point = &analysis["arms"][0]["points"][0];
+    assert!(point["throughput_tps"]["estimate"].as_f64() > Some(0.0));
+    assert_eq!(
+        point["failures"].as_array().map(Vec::len),
+        Some(0),
+        "{point}"
+    );
+    assert_eq!(analysis["plan"]["workload"]["tables"]["partitions"], 3);
+    // Release 18 has no unlogged partitioned tables.
+    fs::write(
+        place.0.join("asks.sql"),
+        "SELECT 1 / (count(*) = 4)::int FROM pg_class WHERE relkind = 'r' AND relpersistence = 'u' \
+         AND relnamespace = 'pgassay'::regnamespace;\n",
+    )
+    .unwrap();
+    let analysis = place.run(&guest("asks.sql", &server, &["--unlogged-tables"]));
+    let point = &analysis["arms"][0]["points"][0];
+    assert_eq!(
+        point["failures"].as_array().map(Vec::len),
+        Some(0),
+        "{point}"
+    );
+    assert_eq!(schemas(&bench), "0", "all of it is gone again");
+}
+
+#[test]
 fn scripts_are_mixed_measured_and_repeated_without_their_files() {
     let bench = bench();
     let place = Place::new("scripts");

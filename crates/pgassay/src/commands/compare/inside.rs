@@ -10,7 +10,7 @@ use pgassay_analysis::record::TrialRecord;
 
 use super::rounds::Arms;
 use crate::bench::primitives::{Sessions, is_lost, own_cpu_ns};
-use crate::bench::{Arena, SliceFailure};
+use crate::bench::{Arena, SliceFailure, Watcher};
 use crate::exit::Failure;
 use crate::stop::Stop;
 use crate::store;
@@ -110,7 +110,12 @@ impl Arms for Inside {
 }
 
 impl Arena for Inside {
-    fn run_slice(&mut self, plan: &Plan, slice: Slice) -> Result<TrialRecord, SliceFailure> {
+    fn run_slice(
+        &mut self,
+        plan: &Plan,
+        slice: Slice,
+        _: &mut dyn Watcher,
+    ) -> Result<TrialRecord, SliceFailure> {
         let missing =
             |what: &str| SliceFailure::Other(anyhow::anyhow!("the plan has no such {what}"));
         let count = plan

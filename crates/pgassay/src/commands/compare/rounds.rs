@@ -15,7 +15,7 @@ use super::inside::Inside;
 use super::servers::{Servers, Surroundings};
 use super::{BETWEEN, FEWEST_PAIRS, POWER, about};
 use crate::bench::arena::LiveArena;
-use crate::bench::{self, Arena, Ended, Journal, SliceFailure};
+use crate::bench::{self, Arena, Ended, Journal, SliceFailure, Watcher};
 use crate::commands::alone::Company;
 use crate::commands::inspect_server;
 use crate::commands::progress::Progress;
@@ -423,18 +423,26 @@ struct Settled {
 }
 
 impl Arena for Settled {
-    fn run_slice(&mut self, plan: &Plan, slice: Slice) -> Result<TrialRecord, SliceFailure> {
+    fn run_slice(
+        &mut self,
+        plan: &Plan,
+        slice: Slice,
+        watcher: &mut dyn Watcher,
+    ) -> Result<TrialRecord, SliceFailure> {
         let arm = slice.arm as usize;
         let label = self.labels.get(arm).cloned().unwrap_or_default();
-        let trial = self.live.run_slice(plan, slice).map_err(|why| match why {
-            SliceFailure::ServerDied(why) => {
-                SliceFailure::ServerDied(format!("the server of {label} died: {why}"))
-            }
-            SliceFailure::PointOutOfReach(why) => {
-                SliceFailure::PointOutOfReach(format!("{label}: {why}"))
-            }
-            other => other,
-        })?;
+        let trial = self
+            .live
+            .run_slice(plan, slice, watcher)
+            .map_err(|why| match why {
+                SliceFailure::ServerDied(why) => {
+                    SliceFailure::ServerDied(format!("the server of {label} died: {why}"))
+                }
+                SliceFailure::PointOutOfReach(why) => {
+                    SliceFailure::PointOutOfReach(format!("{label}: {why}"))
+                }
+                other => other,
+            })?;
         if self.writes {
             // Else the checkpointer of the one would write while the other is measured.
             self.live.arms[arm].checkpoint();

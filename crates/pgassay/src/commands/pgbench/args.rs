@@ -1,7 +1,9 @@
 //! pgbench's own command line.
 
-use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser};
 use std::ffi::OsString;
+
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser};
+use pgassay_analysis::plan::Tables;
 
 /// What was typed, by pgbench's names (PostgreSQL 18).
 #[derive(Debug, Parser)]
@@ -10,6 +12,10 @@ use std::ffi::OsString;
     about = "pgbench's command line, scripts and summary, driven by pgassay's load engine",
     disable_help_flag = true,
     disable_version_flag = true,
+    // As getopt_long has it: the last of several holds, and a beginning that is one option's alone
+    // names it.
+    args_override_self = true,
+    infer_long_args = true,
     max_term_width = 100,
     after_help = "As pgbench does, -i drops existing pgbench_ tables before it makes new ones."
 )]
@@ -185,7 +191,56 @@ pub struct PgbenchArgs {
     /// The scripts in the order in which they were typed
     #[arg(skip)]
     pub scripts: Vec<Source>,
+    /// Whether an option was typed that only a run has
+    #[arg(skip)]
+    pub for_runs: bool,
+    /// Whether one was typed that only -i has
+    #[arg(skip)]
+    pub for_tables: bool,
 }
+
+/// The options that only a run has.
+const FOR_RUNS: [&str; 27] = [
+    "builtins",
+    "files",
+    "skip_some_updates",
+    "select_only",
+    "clients",
+    "connect",
+    "defines",
+    "jobs",
+    "log",
+    "latency_limit",
+    "protocol",
+    "progress",
+    "per_command",
+    "rate",
+    "transactions",
+    "time",
+    "vacuum_all",
+    "aggregate_interval",
+    "continue_on_error",
+    "exit_on_abort",
+    "failures_detailed",
+    "log_prefix",
+    "max_tries",
+    "progress_timestamp",
+    "random_seed",
+    "sampling_rate",
+    "verbose_errors",
+];
+/// The options that only -i has; -s and -n mean something to both.
+const FOR_TABLES: [&str; 9] = [
+    "init_steps",
+    "fillfactor",
+    "quiet",
+    "foreign_keys",
+    "index_tablespace",
+    "tablespace",
+    "partition_method",
+    "partitions",
+    "unlogged_tables",
+];
 
 /// Where a script comes from; with its weight where one was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,6 +279,10 @@ impl PgbenchArgs {
         let name = OsString::from("pgassay pgbench");
         let matches = command.try_get_matches_from(std::iter::once(&name).chain(words))?;
         let mut args = Self::from_arg_matches(&matches)?;
+        let was_typed =
+            |id: &&str| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+        args.for_runs = FOR_RUNS.iter().any(|id| was_typed(id));
+        args.for_tables = FOR_TABLES.iter().any(|id| was_typed(id));
         let mut typed: Vec<(usize, Source)> = Vec::new();
         let places = |id: &str| matches.indices_of(id).into_iter().flatten();
         for (place, name) in places("builtins").zip(&args.builtins) {
@@ -243,6 +302,19 @@ impl PgbenchArgs {
         typed.sort_by_key(|(place, _)| *place);
         args.scripts = typed.into_iter().map(|(_, source)| source).collect();
         Ok(args)
+    }
+
+    /// How the tables are to be made.
+    pub fn tables(&self) -> Tables {
+        Tables {
+            fillfactor: self.fillfactor,
+            partitions: self.partitions,
+            partition_method: self.partition_method.clone(),
+            unlogged: self.unlogged_tables,
+            foreign_keys: self.foreign_keys,
+            tablespace: self.tablespace.clone(),
+            index_tablespace: self.index_tablespace.clone(),
+        }
     }
 
     /// The connection string that the connection's options mean together.
@@ -275,7 +347,23 @@ impl PgbenchArgs {
 
     /// Combinations that mean nothing, as pgbench refuses them.
     pub fn contradiction(&self) -> Option<String> {
-        let text = if self.transactions.is_some() && self.time.is_some() {
+        if let (Some(time), Some(interval)) = (self.time, self.aggregate_interval) {
+            if interval > time {
+                return Some(format!(
+                    "number of seconds for aggregation ({interval}) must not be higher than test duration ({time})"
+                ));
+            }
+            if time % interval != 0 {
+                return Some(format!(
+                    "duration ({time}) must be a multiple of aggregation interval ({interval})"
+                ));
+            }
+        }
+        let text = if self.initialize && self.for_runs {
+            "some of the specified options cannot be used in initialization (-i) mode"
+        } else if !self.initialize && self.for_tables {
+            "some of the specified options cannot be used in benchmarking mode"
+        } else if self.transactions.is_some() && self.time.is_some() {
             "specify either a number of transactions (-t) or a duration (-T), not both"
         } else if self.sampling_rate.is_some() && !self.log {
             "log sampling (--sampling-rate) is allowed only when logging transactions (-l)"
@@ -299,6 +387,8 @@ impl PgbenchArgs {
             .is_some_and(|rate| !(rate > 0.0 && rate <= 1.0))
         {
             "invalid sampling rate: --sampling-rate takes a number above 0 and up to 1"
+        } else if self.progress_timestamp && self.progress.is_none() {
+            "--progress-timestamp is allowed only under --progress"
         } else if self.partition_method.is_some() && self.partitions == 0 {
             "--partition-method requires greater than zero --partitions"
         } else {

@@ -7,12 +7,14 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use pgassay_analysis::plan::Tables;
 
 use super::args::PgbenchArgs;
 use crate::pg::Session;
 use crate::stop::Stop;
 use crate::terminal::Terminal;
-use crate::workload::bulk::{self, ACCOUNTS, Filling, LARGE_SCALE, Loaded};
+use crate::workload::bulk::{self, ACCOUNTS, Filling, Loaded};
+use crate::workload::pgbench_ddl::{Ddl, KEYS};
 
 /// Tellers of a branch.
 const TELLERS: u64 = 10;
@@ -32,6 +34,9 @@ pub fn initialize(
         // pgbench's own order is dtgvp. Building the index first leaves VACUUM half the work: the
         // parallel build has looked at every row already.
         .unwrap_or_else(|| "dtgpv".to_owned());
+    if steps.trim().is_empty() {
+        bail!("no initialization steps specified");
+    }
     if let Some(odd) = steps.chars().find(|c| !"dtgGvpf ".contains(*c)) {
         bail!(
             "unrecognized initialization step \"{odd}\"; allowed step characters are: \"dtgGvpf\""
@@ -46,6 +51,8 @@ pub fn initialize(
     if args.resume {
         steps.retain(|step| !"dt".contains(step));
     }
+    let tables = args.tables();
+    let ddl = ddl(&tables, args, session)?;
     let begin = Instant::now();
     let mut times = Vec::new();
     for step in steps.chars().filter(|c| *c != ' ') {
@@ -60,7 +67,14 @@ pub fn initialize(
             }
             't' => {
                 terminal.announce("creating tables...");
-                create_tables(args, session)?;
+                if args.partitions > 0 {
+                    terminal.announce(&format!("creating {} partitions...", args.partitions));
+                }
+                for statement in ddl.create() {
+                    session
+                        .execute(&statement)
+                        .with_context(|| format!("could not create the tables: {statement}"))?;
+                }
                 "create tables"
             }
             'g' => {
@@ -82,22 +96,20 @@ pub fn initialize(
             }
             'p' => {
                 terminal.announce("creating primary keys...");
-                let tablespace =
-                    tablespace_clause(args.index_tablespace.as_deref(), " using index");
                 bulk::sort_in_memory(session, scale(args))?;
-                for (table, key) in [("branches", "bid"), ("tellers", "tid"), ("accounts", "aid")] {
+                for (table, key) in KEYS {
                     if args.resume && has_primary_key(session, table)? {
                         continue;
                     }
-                    session.execute(&format!(
-                        "alter table pgbench_{table} add primary key ({key}){tablespace}"
-                    ))?;
+                    session.execute(&ddl.primary_key(table, key))?;
                 }
                 "primary keys"
             }
             _ => {
                 terminal.announce("creating foreign keys...");
-                foreign_keys(session)?;
+                for statement in ddl.foreign_keys() {
+                    session.execute(&statement)?;
+                }
                 "foreign keys"
             }
         };
@@ -114,95 +126,19 @@ pub fn initialize(
     Ok(())
 }
 
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-fn tablespace_clause(name: Option<&str>, before: &str) -> String {
-    name.map_or(String::new(), |name| {
-        format!("{before} tablespace {}", quoted(name))
-    })
-}
-
 fn scale(args: &PgbenchArgs) -> u32 {
     args.scale.unwrap_or(1)
 }
 
-fn create_tables(args: &PgbenchArgs, session: &mut Session) -> Result<()> {
-    let aid = if scale(args) >= LARGE_SCALE {
-        "bigint"
-    } else {
-        "int"
-    };
-    let unlogged = if args.unlogged_tables {
-        "unlogged "
-    } else {
-        ""
-    };
-    let tablespace = tablespace_clause(args.tablespace.as_deref(), "");
-    let fill = format!(" with (fillfactor={})", args.fillfactor.unwrap_or(100));
-    let tables = [
-        (
-            "history",
-            format!("tid int,bid int,aid {aid},delta int,mtime timestamp,filler char(22)"),
-            String::new(),
-        ),
-        (
-            "tellers",
-            "tid int not null,bid int,tbalance int,filler char(84)".to_owned(),
-            fill.clone(),
-        ),
-        (
-            "accounts",
-            format!("aid {aid} not null,bid int,abalance int,filler char(84)"),
-            fill.clone(),
-        ),
-        (
-            "branches",
-            "bid int not null,bbalance int,filler char(88)".to_owned(),
-            fill.clone(),
-        ),
-    ];
-    let method = args.partition_method.as_deref().unwrap_or("range");
-    for (table, columns, storage) in tables {
-        let partitioned = table == "accounts" && args.partitions > 0;
-        // A partitioned table has no storage of its own.
-        let kind = if partitioned { "" } else { unlogged };
-        let rest = if partitioned {
-            format!(" partition by {method} (aid)")
-        } else {
-            format!("{storage}{tablespace}")
-        };
-        session
-            .execute(&format!(
-                "create {kind}table pgbench_{table}({columns}){rest}"
-            ))
-            .with_context(|| format!("could not create pgbench_{table}"))?;
-    }
-    let parts = u64::from(args.partitions);
-    let accounts = ACCOUNTS * u64::from(scale(args));
-    let size = accounts.div_ceil(parts.max(1));
-    for part in 1..=parts {
-        let values = if method == "hash" {
-            format!("with (modulus {parts}, remainder {})", part - 1)
-        } else {
-            let from = if part == 1 {
-                "minvalue".to_owned()
-            } else {
-                ((part - 1) * size + 1).to_string()
-            };
-            let to = if part == parts {
-                "maxvalue".to_owned()
-            } else {
-                (part * size + 1).to_string()
-            };
-            format!("from ({from}) to ({to})")
-        };
-        session.execute(&format!(
-            "create {unlogged}table pgbench_accounts_{part} partition of pgbench_accounts for values {values}{fill}{tablespace}"
-        ))?;
-    }
-    Ok(())
+/// The statements for these tables.
+fn ddl<'a>(tables: &'a Tables, args: &PgbenchArgs, session: &mut Session) -> Result<Ddl<'a>> {
+    let version = session.value("SHOW server_version_num")?;
+    Ok(Ddl {
+        tables,
+        scale: scale(args),
+        schema: "",
+        version: version.and_then(|v| v.parse().ok()).unwrap_or(0),
+    })
 }
 
 fn truncate(session: &mut Session) -> Result<()> {
@@ -257,11 +193,12 @@ fn generate_here(
         workers: bulk::workers(scale(args), processors),
     };
     let every = Duration::from_secs(if args.quiet { 5 } else { 1 });
-    let mut shown = Instant::now();
+    let (mut shown, mut done) = (Instant::now(), false);
     let mut say = |loaded: Loaded| {
         let Loaded { rows, all, elapsed } = loaded;
-        if shown.elapsed() >= every || rows == all {
+        if (shown.elapsed() >= every || rows == all) && !done {
             shown = Instant::now();
+            done = rows == all;
             let left = loaded.left().unwrap_or_default();
             terminal.announce(&format!(
                 "{rows} of {all} tuples ({}%) done (elapsed {:.2} s, remaining {:.2} s)",
@@ -330,20 +267,5 @@ fn generate_there(args: &PgbenchArgs, session: &mut Session) -> Result<()> {
         branches * ACCOUNTS
     ))?;
     session.execute("commit")?;
-    Ok(())
-}
-
-fn foreign_keys(session: &mut Session) -> Result<()> {
-    for (table, name, column, other) in [
-        ("tellers", "tellers_bid", "bid", "branches"),
-        ("accounts", "accounts_bid", "bid", "branches"),
-        ("history", "history_bid", "bid", "branches"),
-        ("history", "history_tid", "tid", "tellers"),
-        ("history", "history_aid", "aid", "accounts"),
-    ] {
-        session.execute(&format!(
-            "alter table pgbench_{table} add constraint pgbench_{name}_fkey foreign key ({column}) references pgbench_{other}"
-        ))?;
-    }
     Ok(())
 }

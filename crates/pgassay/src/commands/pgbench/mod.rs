@@ -19,7 +19,7 @@ pub use args::{PgbenchArgs, Source};
 
 use crate::exit::Exit;
 use crate::load::{
-    Edge, Engine, Gaps, Length, OnError, Options, Progress, Protocol, Schedule, SliceSpec,
+    Edge, Engine, Gaps, Length, OnError, Options, Progress, Protocol, Says, Schedule, SliceSpec,
 };
 use crate::pg::{Conninfo, Session, connect};
 use crate::script::{BUILTINS, Program, Value, find_builtin, valid_name};
@@ -63,18 +63,19 @@ pub fn pgbench(words: &[OsString], terminal: &mut Terminal, stop: &Stop) -> Resu
 
 fn run(args: &PgbenchArgs, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> {
     if args.builtins.iter().any(|name| name == "list") {
-        terminal.print("Available builtin scripts:\n")?;
+        // Where pgbench writes it, too: standard output is for results.
+        terminal.announce("Available builtin scripts:");
         for builtin in BUILTINS {
-            terminal.print(&format!("  {:>13}: {}\n", builtin.name, builtin.title))?;
+            terminal.announce(&format!("  {:>13}: {}", builtin.name, builtin.title));
         }
         return Ok(Exit::Done);
     }
     if let Some(name) = &args.show_script {
         let builtin = find_builtin(name).map_err(|error| anyhow!(error))?;
-        terminal.print(&format!(
+        terminal.announce(&format!(
             "-- {}: {}\n{}",
             builtin.name, builtin.title, builtin.text
-        ))?;
+        ));
         return Ok(Exit::Done);
     }
     if let Some(contradiction) = args.contradiction() {
@@ -84,12 +85,16 @@ fn run(args: &PgbenchArgs, terminal: &mut Terminal, stop: &Stop) -> Result<Exit>
     for warning in &conninfo.warnings {
         terminal.warn(warning);
     }
-    if args.initialize || args.init_steps.is_some() {
+    if args.initialize {
         let mut session = connect(&conninfo)?;
         init::initialize(args, &mut session, terminal, stop)?;
         return Ok(Exit::Done);
     }
-    let (program, texts, has_builtin) = scripts(args)?;
+    let seed = seed(args)?;
+    if args.random_seed.is_some() {
+        terminal.announce(&format!("setting random seed to {seed}"));
+    }
+    let (program, has_builtin) = scripts(args)?;
     let variables = defined(args)?;
     let mut session = connect(&conninfo)?;
     let scale = scale(args, has_builtin, &mut session, terminal)?;
@@ -97,13 +102,11 @@ fn run(args: &PgbenchArgs, terminal: &mut Terminal, stop: &Stop) -> Result<Exit>
         vacuum(args, &mut session, terminal);
     }
     drop(session);
-    let seed = seed(args)?;
     measure(
         &Job {
             args,
             conninfo,
             program,
-            texts,
             variables,
             scale,
             seed,
@@ -113,8 +116,8 @@ fn run(args: &PgbenchArgs, terminal: &mut Terminal, stop: &Stop) -> Result<Exit>
     )
 }
 
-/// The scripts of the command line: compiled, their texts, and whether a built-in is among them.
-fn scripts(args: &PgbenchArgs) -> Result<(Program, Vec<String>, bool)> {
+/// The scripts of the command line: compiled, and whether a built-in is among them.
+fn scripts(args: &PgbenchArgs) -> Result<(Program, bool)> {
     let tpcb_like = [Source::Builtin("tpcb-like".to_owned())];
     let sources: &[Source] = if args.scripts.is_empty() {
         &tpcb_like
@@ -146,15 +149,13 @@ fn scripts(args: &PgbenchArgs) -> Result<(Program, Vec<String>, bool)> {
     }
     let has_builtin = sources.iter().any(|s| matches!(s, Source::Builtin(_)));
     let mut program = Program::new();
-    let mut texts = Vec::new();
     for (name, text, weight) in wanted {
         program.add(&name, &text, weight)?;
-        texts.push(text);
     }
     if program.total_weight() == 0 {
         bail!("total script weight must not be zero");
     }
-    Ok((program, texts, has_builtin))
+    Ok((program, has_builtin))
 }
 
 /// Splits `name@weight`.
@@ -176,7 +177,10 @@ fn weighted(typed: &str) -> Result<(&str, u32)> {
 fn defined(args: &PgbenchArgs) -> Result<Vec<(String, String)>> {
     let mut variables = Vec::new();
     for typed in &args.defines {
-        let Some((name, value)) = typed.split_once('=').filter(|(name, _)| valid_name(name)) else {
+        let Some((name, value)) = typed
+            .split_once('=')
+            .filter(|(name, value)| valid_name(name) && !value.is_empty())
+        else {
             bail!("invalid variable definition: \"{typed}\"; -D takes NAME=VALUE");
         };
         variables.push((name.to_owned(), value.to_owned()));
@@ -212,24 +216,26 @@ fn scale(
 }
 
 fn vacuum(args: &PgbenchArgs, session: &mut Session, terminal: &mut Terminal) {
-    terminal.announce("starting vacuum...");
-    let mut statements = vec![
+    let small = [
         "vacuum pgbench_branches",
         "vacuum pgbench_tellers",
         "truncate pgbench_history",
     ];
-    if args.vacuum_all {
-        statements.push("vacuum analyze pgbench_accounts");
-    }
-    for statement in statements {
-        // pgbench goes on as well: another's tables need not be ours to vacuum.
-        if let Err(error) = session.execute(statement) {
-            terminal.warn(&format!(
-                "{error} (ignoring this error and continuing anyway)"
-            ));
+    let mut run = |statements: &[&str], what: &str| {
+        for statement in statements {
+            // pgbench goes on as well: another's tables need not be ours to vacuum.
+            if let Err(error) = session.execute(statement) {
+                terminal.warn(&format!(
+                    "{error} (ignoring this error and continuing anyway)"
+                ));
+            }
         }
+        terminal.announce(&format!("starting vacuum{what}...end."));
+    };
+    run(&small, "");
+    if args.vacuum_all {
+        run(&["vacuum analyze pgbench_accounts"], " pgbench_accounts");
     }
-    terminal.announce("end.");
 }
 
 fn seed(args: &PgbenchArgs) -> Result<u64> {
@@ -249,7 +255,6 @@ struct Job<'a> {
     args: &'a PgbenchArgs,
     conninfo: Conninfo,
     program: Program,
-    texts: Vec<String>,
     variables: Vec<(String, String)>,
     scale: i64,
     seed: u64,
@@ -294,6 +299,13 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
             .map(|ms| Duration::from_secs_f64(ms / 1e3)),
         reconnect: args.connect,
         per_statement: args.per_command,
+        says: if args.debug {
+            Says::Everything
+        } else if args.verbose_errors {
+            Says::Errors
+        } else {
+            Says::Aborts
+        },
         drain: Duration::from_secs(3600),
         cpus: Vec::new(),
         stop: stop.flag().clone(),
@@ -325,6 +337,7 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
         tick: Some(Duration::from_millis(
             args.progress.map_or(200, |s| u64::from(s) * 1000),
         )),
+        follow: None,
     };
     let mut last = Progress::default();
     let result = engine.run_slice(&spec, &mut |edge| {
@@ -343,7 +356,6 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
     let frame = summary::Frame {
         args,
         program: &job.program,
-        texts: &job.texts,
         scale: job.scale,
         connect_ms,
         threads,

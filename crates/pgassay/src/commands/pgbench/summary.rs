@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::args::PgbenchArgs;
 use crate::load::{Latency, SliceResult};
-use crate::script::{Command, Program};
+use crate::script::Program;
 
 /// What the summary needs besides the result.
 pub struct Frame<'a> {
@@ -12,8 +12,6 @@ pub struct Frame<'a> {
     pub args: &'a PgbenchArgs,
     /// The scripts.
     pub program: &'a Program,
-    /// Their texts, for the listing of commands.
-    pub texts: &'a [String],
     /// The scale of the tables.
     pub scale: i64,
     /// Time until all clients were connected, in milliseconds.
@@ -135,13 +133,12 @@ pub fn summary(frame: &Frame<'_>, result: &SliceResult) -> String {
     let _ = writeln!(out, "latency average = {:.3} ms", ms(latency.mean()));
     let _ = writeln!(out, "latency stddev = {:.3} ms", ms(latency.deviation()));
     if args.rate.is_some() {
-        let lag = (result.latency.mean()
-            - result
-                .latency_from_actual
-                .as_ref()
-                .map_or(0.0, Latency::mean))
-        .max(0.0);
-        let _ = writeln!(out, "rate limit schedule lag: avg {:.3} ms", ms(lag));
+        let _ = writeln!(
+            out,
+            "rate limit schedule lag: avg {:.3} (max {:.3}) ms",
+            ms(result.lag_sum_ns / result.transactions.max(1) as f64),
+            ms(result.lag_max_ns as f64)
+        );
     }
     if args.connect {
         let _ = writeln!(
@@ -253,9 +250,8 @@ fn by_script(out: &mut String, frame: &Frame<'_>, result: &SliceResult, total: u
                 "latencies in milliseconds and failures"
             };
             let _ = writeln!(out, "{indent}statement {heading}:");
-            for (command, seen) in script.commands.iter().zip(&done.commands) {
+            for (text, seen) in script.lines.iter().zip(&done.commands) {
                 let mean = seen.latency.as_ref().map_or(0.0, Latency::mean);
-                let text = describe(command, frame.program, &frame.texts[number]);
                 let _ = if retries {
                     writeln!(
                         out,
@@ -269,45 +265,5 @@ fn by_script(out: &mut String, frame: &Frame<'_>, result: &SliceResult, total: u
                 };
             }
         }
-    }
-}
-
-/// A command's first line, as it stands in the script.
-fn describe(command: &Command, program: &Program, text: &str) -> String {
-    let name = |slot: u32| {
-        program
-            .symbols()
-            .names()
-            .get(slot as usize)
-            .map_or("", String::as_str)
-    };
-    match command {
-        Command::Sql(sql) => {
-            let first = sql.text.lines().next().unwrap_or("").trim_end();
-            if sql.text.lines().count() > 1 {
-                first.to_owned()
-            } else {
-                format!("{first};")
-            }
-        }
-        Command::Set(slot, _) => {
-            let head = format!("\\set {}", name(*slot));
-            text.lines()
-                .find(|line| {
-                    let mut words = line.split_whitespace();
-                    words.next() == Some("\\set") && words.next() == Some(name(*slot))
-                })
-                .map_or(head, |line| line.trim().to_owned())
-        }
-        Command::Sleep(_) => "\\sleep".to_owned(),
-        Command::SetShell(slot, _) => format!("\\setshell {}", name(*slot)),
-        Command::Shell(_) => "\\shell".to_owned(),
-        Command::If { .. } => "\\if".to_owned(),
-        Command::Elif { .. } => "\\elif".to_owned(),
-        Command::Else { .. } => "\\else".to_owned(),
-        Command::Endif => "\\endif".to_owned(),
-        Command::StartPipeline => "\\startpipeline".to_owned(),
-        Command::SyncPipeline => "\\syncpipeline".to_owned(),
-        Command::EndPipeline => "\\endpipeline".to_owned(),
     }
 }

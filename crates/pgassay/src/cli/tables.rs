@@ -1,0 +1,123 @@
+//! How pgbench's tables are made, under the names that `pgbench -i` has for it.
+
+use clap::Args as ClapArgs;
+use pgassay_analysis::plan::Tables;
+
+use crate::exit::Failure;
+
+/// The choices of `pgbench -i`.
+#[derive(Debug, Clone, Default, ClapArgs)]
+#[command(next_help_heading = "The pgbench tables")]
+pub struct TablesArgs {
+    /// Fill factor of the tables, in percent
+    #[arg(long, value_name = "NUM", value_parser = clap::value_parser!(u32).range(10..=100))]
+    pub fillfactor: Option<u32>,
+    /// Partition pgbench_accounts into so many parts
+    #[arg(long, value_name = "NUM", default_value_t = 0)]
+    pub partitions: u32,
+    /// How it is partitioned: range (the default) or hash
+    #[arg(long, value_name = "METHOD", value_parser = ["range", "hash"])]
+    pub partition_method: Option<String>,
+    /// Make the tables unlogged: without WAL, and empty after a crash
+    #[arg(long)]
+    pub unlogged_tables: bool,
+    /// Make foreign keys between the tables
+    #[arg(long)]
+    pub foreign_keys: bool,
+    /// Tablespace of the tables; it must be there
+    #[arg(long, value_name = "TABLESPACE")]
+    pub tablespace: Option<String>,
+    /// Tablespace of the indexes; it must be there
+    #[arg(long, value_name = "TABLESPACE")]
+    pub index_tablespace: Option<String>,
+}
+
+impl TablesArgs {
+    /// The choices as a plan records them.
+    ///
+    /// # Errors
+    /// A method without partitions.
+    pub fn tables(&self) -> Result<Tables, Failure> {
+        if self.partition_method.is_some() && self.partitions == 0 {
+            return Err(
+                Failure::usage("--partition-method says how, and there are no partitions")
+                    .with_remedy("add --partitions NUM"),
+            );
+        }
+        Ok(Tables {
+            fillfactor: self.fillfactor,
+            partitions: self.partitions,
+            partition_method: self.partition_method.clone(),
+            unlogged: self.unlogged_tables,
+            foreign_keys: self.foreign_keys,
+            tablespace: self.tablespace.clone(),
+            index_tablespace: self.index_tablespace.clone(),
+        })
+    }
+
+    /// The flags again, for the command that repeats a run.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let valued = [
+            ("--fillfactor", self.fillfactor.map(|n| n.to_string())),
+            (
+                "--partitions",
+                (self.partitions > 0).then(|| self.partitions.to_string()),
+            ),
+            ("--partition-method", self.partition_method.clone()),
+            ("--tablespace", self.tablespace.clone()),
+            ("--index-tablespace", self.index_tablespace.clone()),
+        ];
+        for (flag, value) in valued {
+            words.extend(value.into_iter().flat_map(|v| [flag.to_owned(), v]));
+        }
+        for (flag, asked) in [
+            ("--unlogged-tables", self.unlogged_tables),
+            ("--foreign-keys", self.foreign_keys),
+        ] {
+            words.extend(asked.then(|| flag.to_owned()));
+        }
+        words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        tables: TablesArgs,
+    }
+
+    #[test]
+    fn the_flags_reach_the_plan_and_come_back_as_words() {
+        let flags = [
+            "--fillfactor",
+            "90",
+            "--partitions",
+            "4",
+            "--partition-method",
+            "hash",
+            "--tablespace",
+            "fast disk",
+            "--index-tablespace",
+            "other",
+            "--unlogged-tables",
+            "--foreign-keys",
+        ];
+        let line = ["x"].iter().chain(&flags);
+        let args = Only::try_parse_from(line).unwrap().tables;
+        assert_eq!(args.words(), flags);
+        let tables = args.tables().unwrap();
+        assert_eq!((tables.fillfactor, tables.partitions), (Some(90), 4));
+        assert!(tables.unlogged && tables.foreign_keys);
+        assert_eq!(tables.tablespace.as_deref(), Some("fast disk"));
+        let args = Only::try_parse_from(["x", "--partition-method", "hash"]).unwrap();
+        assert!(args.tables.tables().is_err());
+        assert!(Only::try_parse_from(["x", "--fillfactor", "5"]).is_err());
+        assert!(TablesArgs::default().words().is_empty());
+    }
+}
