@@ -98,10 +98,9 @@ pub fn report(error: &anyhow::Error, terminal: &mut Terminal) -> Exit {
         return Exit::Done;
     }
     terminal.complain(&format!("{error:#}"));
-    let Some(failure) = error
-        .chain()
-        .find_map(|cause| cause.downcast_ref::<Failure>())
-    else {
+    // One that was added as context is found by the error only, not in its chain.
+    let in_chain = || error.chain().find_map(|cause| cause.downcast_ref());
+    let Some(failure) = error.downcast_ref::<Failure>().or_else(in_chain) else {
         terminal.note(
             "this is not a mistake of yours that pgassay knows of; if it persists, \
              report it with the command and the output of pgassay --version",

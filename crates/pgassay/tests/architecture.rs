@@ -144,6 +144,22 @@ fn the_pure_crates_do_no_io() {
 }
 
 #[test]
+fn the_load_engine_knows_no_wall_clock() {
+    // A clock that steps must not reach a latency: only the monotonic one is read there.
+    let engine = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/load");
+    let mut files = Vec::new();
+    sources(&engine, &mut files);
+    assert!(!files.is_empty());
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for forbidden in ["SystemTime", "jiff", "Realtime", "UNIX_EPOCH"] {
+            let shown = file.display();
+            assert!(!text.contains(forbidden), "{shown} uses {forbidden}");
+        }
+    }
+}
+
+#[test]
 fn the_pattern_finds_uses() {
     let text = "use crate::{pg, load};\n// crate::report\nfn f() { crate::store::now(); }\n";
     let found: Vec<String> = uses(text).into_iter().collect();

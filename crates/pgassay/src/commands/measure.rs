@@ -1,39 +1,32 @@
 //! What `assay` and `run` share: open the server, write down what it is, load it, conclude.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::WorkloadPlan;
-use pgassay_analysis::record::{EventKind, Origin, Reading, RunHeader, TrialRecord};
-use pgassay_analysis::storage::Storage;
+use pgassay_analysis::record::{EventKind, Origin, RunHeader};
 use pgassay_analysis::warning::Warning;
-use pgassay_analysis::{Analysis, Plan, analyse, samples};
+use pgassay_analysis::{Analysis, Plan, analyse};
 use pgassay_sys::affinity;
 
 use super::alone::{self, Company};
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
+use super::sweep::load;
 use super::{check, inside, record, report, second};
-use crate::bench::arena::{LiveArena, LiveArm};
-use crate::bench::{self, Ended, Journal};
+use crate::bench::Ended;
 use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::load::Pin;
 use crate::cli::measure::{self, Budget, Machine};
-use crate::cli::observe::Observer;
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::observe::{self, Choice, Scene};
-use crate::pg;
 use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::target::TargetSpec;
 use crate::terminal::Terminal;
-use crate::workload::pgbench_tables::Made;
-use crate::workload::{guest, setup};
+use crate::workload::guest;
 
 /// Connections beside the load: the control session and a few to spare.
 const BESIDE: u32 = 4;
@@ -391,228 +384,6 @@ fn announce_load(
             second.trials,
             minutes(Duration::from_secs_f64(second.load_seconds() * 1.1)),
         ));
-    }
-}
-
-/// Makes the tables, runs the schedule, removes the tables.
-fn load(
-    request: &Request,
-    (plan, second): (&Plan, Option<&Plan>),
-    subject: &mut Subject,
-    writer: &mut RunWriter,
-    terminal: &mut Terminal,
-    stop: &Stop,
-) -> anyhow::Result<Ended> {
-    record::warn_of_settings(writer, subject)?;
-    let mut progress = Progress::new(terminal, 100);
-    progress.say(format!("filling the tables, scale {}", plan.workload.scale));
-    let made = setup::create(
-        subject.session()?,
-        &plan.workload,
-        &mut |share| progress.share(share),
-        stop,
-    )?;
-    let mut ended = first_sweep(request, plan, subject, writer, &mut progress, stop);
-    if let Ok(Ended::Complete) = &ended {
-        verify(subject, plan, writer)?;
-        if let Some(second) = second {
-            let measured = second::measured(writer)?;
-            let mut journal = second::Recorder {
-                writer,
-                plan: second,
-            };
-            ended = sweep(
-                request,
-                second,
-                &measured,
-                subject,
-                &mut journal,
-                &mut progress,
-                stop,
-            );
-            if let Ok(Ended::Complete) = &ended {
-                verify(subject, second, writer)?;
-            }
-        }
-    }
-    let ceiling = match &ended {
-        Ok(Ended::Complete) if request.ceiling => {
-            progress.say("measuring the client alone, against a peer that answers at once");
-            measure_ceiling(plan, writer, stop)
-        }
-        _ => Ok(()),
-    };
-    progress.clear();
-    let removed = clean_up(subject, &made);
-    if subject.origin == Origin::Running {
-        match &removed {
-            Ok(()) => terminal.announce("removed the schema pgassay and its tables"),
-            Err(e) => terminal.warn(&format!("the schema pgassay is still there: {e:#}")),
-        }
-    }
-    ceiling.and(ended)
-}
-
-/// Measures the client alone. The peer's socket is below /tmp, as its path must be short.
-fn measure_ceiling(plan: &Plan, writer: &RunWriter, stop: &Stop) -> anyhow::Result<()> {
-    let directory = Path::new("/tmp").join(format!("pga-peer-{}", std::process::id()));
-    std::fs::create_dir_all(&directory)
-        .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-    let measured = bench::ceiling::measure(plan, &directory, stop);
-    // Whatever came of it, the socket's directory goes.
-    let _ = std::fs::remove_dir_all(&directory);
-    writer.write_fact("ceiling", &measured?)
-}
-
-/// A launched cluster goes as a whole; from a guest's host we take our tables away.
-fn clean_up(subject: &mut Subject, made: &Made) -> anyhow::Result<()> {
-    if subject.cluster.is_some() {
-        return Ok(());
-    }
-    match setup::remove(subject.session()?, made) {
-        Ok(()) => Ok(()),
-        // The control session may have died with a restart: once more on a new one.
-        Err(_) => {
-            let mut session = pg::connect(&subject.conninfo)?;
-            setup::remove(&mut session, made)
-        }
-    }
-}
-
-/// Asks whether the workload left what it should have left.
-fn verify(subject: &mut Subject, plan: &Plan, writer: &mut RunWriter) -> anyhow::Result<()> {
-    let Some(text) = setup::verify(subject.session()?, &plan.workload)? else {
-        return Ok(());
-    };
-    let warning = Warning::new("not-verified", format!("Not as it should be: {text}."));
-    writer.append_event(EventKind::Warned { warning })
-}
-
-/// The sweep of the run's own plan, or what is left of it.
-fn first_sweep(
-    request: &Request,
-    plan: &Plan,
-    subject: &mut Subject,
-    writer: &mut RunWriter,
-    progress: &mut Progress,
-    stop: &Stop,
-) -> anyhow::Result<Ended> {
-    writer.append_event(EventKind::Launched { arm: 0 })?;
-    let measured = match &request.again {
-        Again::New | Again::Repeat(_) => HashSet::new(),
-        Again::Resume(dir, _) => store::read(dir)?
-            .trials
-            .iter()
-            .filter(|t| t.cut_short.is_none())
-            .map(|t| t.slice.index)
-            .collect(),
-    };
-    sweep(
-        request,
-        plan,
-        &measured,
-        subject,
-        &mut Recorder(writer),
-        progress,
-        stop,
-    )
-}
-
-/// Runs the slices of a plan that are not yet measured.
-fn sweep(
-    request: &Request,
-    plan: &Plan,
-    measured: &HashSet<u32>,
-    subject: &mut Subject,
-    journal: &mut dyn Journal,
-    progress: &mut Progress,
-    stop: &Stop,
-) -> anyhow::Result<Ended> {
-    if subject.cluster.is_some() {
-        progress.say("writing a checkpoint");
-        subject.session()?.execute("CHECKPOINT")?;
-    }
-    // The scene goes with the load and comes back after it.
-    let unseen = Scene {
-        postmaster: Err("the load has it".to_owned()),
-        session: None,
-        storage: Storage::hidden("the load has it"),
-    };
-    let scene = std::mem::replace(&mut subject.scene, unseen);
-    let owned = subject.cluster.is_some();
-    let arm = LiveArm::new(plan, &subject.conninfo, scene, owned, stop)?
-        .observed_by(observers(request, owned), &subject.conninfo);
-    let mut arena = LiveArena {
-        arms: vec![arm],
-        stop: stop.clone(),
-    };
-    let ended = bench::run(plan, measured, &mut arena, journal, progress, stop);
-    for (arm, symbols) in (0u32..).zip(arena.symbols()) {
-        if let Some(symbols) = symbols {
-            journal.symbols(arm, &symbols)?;
-        }
-    }
-    let arms = arena.close();
-    for (index, scene) in (0u32..).zip(arms) {
-        subject.scene = scene;
-        let row = settled_counters(&mut subject.scene);
-        journal.event(EventKind::DatabaseAfter { arm: index, row })?;
-    }
-    ended
-}
-
-/// What is looked at beside the load. CPU samples of a server that is not ours need the flag.
-fn observers(request: &Request, owned: bool) -> Choice {
-    let flags = &request.measure.observe;
-    Choice {
-        waits: flags.wants(Observer::Waits, true),
-        sched: flags.wants(Observer::Sched, true),
-        perf: flags.wants(Observer::Perf, owned && request.command == "assay"),
-    }
-}
-
-/// `pg_stat_database` once it stands still: backends that ended report their last
-/// counters, up to 14 by way of a collector that takes its time.
-pub(super) fn settled_counters(scene: &mut Scene) -> Reading {
-    let commits = |row: &Reading| samples::counter(row, "xact_commit");
-    let mut row = observe::stat_database(scene);
-    for _ in 0..10 {
-        std::thread::sleep(Duration::from_millis(600));
-        let later = observe::stat_database(scene);
-        // The question itself is a commit or two.
-        let still = commits(&later)
-            .zip(commits(&row))
-            .is_none_or(|(b, a)| b <= a + 4);
-        row = later;
-        if still {
-            break;
-        }
-    }
-    row
-}
-
-/// The run directory as the bench sees it.
-struct Recorder<'a>(&'a mut RunWriter);
-
-impl Journal for Recorder<'_> {
-    fn trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
-        self.0.append_trial(trial)
-    }
-
-    fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
-        self.0.append_event(event)
-    }
-
-    fn symbols(&mut self, arm: u32, symbols: &SymbolTable) -> anyhow::Result<()> {
-        // A run that went on has those of its earlier parts.
-        let name = format!("symbols-{arm}");
-        let path = self.0.dir().join(format!("facts/{name}.json"));
-        let mut all: SymbolTable = std::fs::read(path)
-            .ok()
-            .and_then(|text| serde_json::from_slice(&text).ok())
-            .unwrap_or_default();
-        all.merge(symbols);
-        self.0.write_fact(&name, &all)
     }
 }
 

@@ -25,6 +25,7 @@ pub mod runs;
 mod second;
 pub mod shell;
 pub mod subject;
+mod sweep;
 pub mod targets;
 
 use crate::cli::Args;

@@ -23,6 +23,7 @@ mod result;
 mod schedule;
 mod socket;
 mod tally;
+mod timers;
 mod wire;
 mod worker;
 

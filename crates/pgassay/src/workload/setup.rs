@@ -6,8 +6,14 @@ use pgassay_analysis::plan::WorkloadPlan;
 
 use super::pgbench_tables::{self, Made, SCHEMA};
 use crate::exit::Failure;
-use crate::pg::Session;
+use crate::pg::{ConnectError, QueryError, Session};
 use crate::stop::Stop;
+
+/// What is said where the connection broke.
+const GONE: &str = "the server went away while the tables were made";
+
+/// What is said where the server refused.
+const NOT_MADE: &str = "the tables could not be made";
 
 /// Stands in `settle` for a VACUUM of each of our tables.
 pub const VACUUM_OURS: &str = "VACUUM";
@@ -23,15 +29,17 @@ pub fn create(
     progress: &mut dyn FnMut(f64),
     stop: &Stop,
 ) -> anyhow::Result<Made> {
-    session
-        .execute(&format!("CREATE SCHEMA {SCHEMA}"))
-        .context("cannot make the schema pgassay")
-        .map_err(|e| {
-            e.context(Failure::target("the tables could not be made").with_remedy(
+    if let Err(error) = session.execute(&format!("CREATE SCHEMA {SCHEMA}")) {
+        let lost = error.is_fatal();
+        let error = anyhow::Error::from(error).context("cannot make the schema pgassay");
+        return Err(match lost {
+            true => error.context(Failure::target(GONE)),
+            false => error.context(Failure::target(NOT_MADE).with_remedy(
                 "the role needs CREATE on the database: GRANT CREATE ON DATABASE … TO …, \
-                     or connect as its owner",
-            ))
-        })?;
+                 or connect as its owner",
+            )),
+        });
+    }
     match fill(session, plan, progress, stop) {
         Ok(made) => Ok(made),
         Err(error) => {
@@ -40,7 +48,15 @@ pub fn create(
             if let Ok(made) = look(session) {
                 let _ = remove(session, &made);
             }
-            Err(error)
+            let refused = error
+                .chain()
+                .find_map(|cause| cause.downcast_ref::<QueryError>());
+            let lost = error.chain().any(|cause| cause.is::<ConnectError>());
+            Err(match refused.map(QueryError::is_fatal) {
+                Some(false) => error.context(Failure::target(NOT_MADE)),
+                None if !lost => error,
+                _ => error.context(Failure::target(GONE)),
+            })
         }
     }
 }

@@ -118,8 +118,6 @@ fn the_tables_are_made_as_asked() {
         "--partitions=3",
         "--partition-method=hash",
         "--foreign-keys",
-        "--tablespace=pg_default",
-        "--index-tablespace=pg_default",
     ];
     let analysis = place.run(&guest("asks.sql", &server, &more));
     let point = &analysis["arms"][0]["points"][0];
@@ -137,7 +135,12 @@ fn the_tables_are_made_as_asked() {
          AND relnamespace = 'pgassay'::regnamespace;\n",
     )
     .unwrap();
-    let analysis = place.run(&guest("asks.sql", &server, &["--unlogged-tables"]));
+    let more = [
+        "--unlogged-tables",
+        "--tablespace=pg_default",
+        "--index-tablespace=pg_default",
+    ];
+    let analysis = place.run(&guest("asks.sql", &server, &more));
     let point = &analysis["arms"][0]["points"][0];
     assert_eq!(
         point["failures"].as_array().map(Vec::len),
