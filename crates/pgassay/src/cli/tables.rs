@@ -5,30 +5,32 @@ use pgassay_analysis::plan::Tables;
 
 use crate::exit::Failure;
 
+/// Where they stand in the help; a heading for the whole struct would be that of what follows it.
+const TABLES: &str = "The pgbench tables";
+
 /// The choices of `pgbench -i`.
 #[derive(Debug, Clone, Default, ClapArgs)]
-#[command(next_help_heading = "The pgbench tables")]
 pub struct TablesArgs {
     /// Fill factor of the tables, in percent
-    #[arg(long, value_name = "NUM", value_parser = clap::value_parser!(u32).range(10..=100))]
+    #[arg(help_heading = TABLES, long, value_name = "NUM", value_parser = clap::value_parser!(u32).range(10..=100))]
     pub fillfactor: Option<u32>,
     /// Partition pgbench_accounts into so many parts
-    #[arg(long, value_name = "NUM", default_value_t = 0)]
+    #[arg(help_heading = TABLES, long, value_name = "NUM", default_value_t = 0)]
     pub partitions: u32,
     /// How it is partitioned: range (the default) or hash
-    #[arg(long, value_name = "METHOD", value_parser = ["range", "hash"])]
+    #[arg(help_heading = TABLES, long, value_name = "METHOD", value_parser = ["range", "hash"])]
     pub partition_method: Option<String>,
     /// Make the tables unlogged: without WAL, and empty after a crash
-    #[arg(long)]
+    #[arg(help_heading = TABLES, long)]
     pub unlogged_tables: bool,
     /// Make foreign keys between the tables
-    #[arg(long)]
+    #[arg(help_heading = TABLES, long)]
     pub foreign_keys: bool,
     /// Tablespace of the tables; it must be there
-    #[arg(long, value_name = "TABLESPACE")]
+    #[arg(help_heading = TABLES, long, value_name = "TABLESPACE")]
     pub tablespace: Option<String>,
     /// Tablespace of the indexes; it must be there
-    #[arg(long, value_name = "TABLESPACE")]
+    #[arg(help_heading = TABLES, long, value_name = "TABLESPACE")]
     pub index_tablespace: Option<String>,
 }
 
