@@ -24,7 +24,7 @@ use crate::terminal::Terminal;
 /// Transactions of the shorter and the longer session. The difference is what counts.
 const LENGTHS: (u64, u64) = (100, 1100);
 /// Rounds where --pairs names none.
-const ROUNDS: u32 = 5;
+const ROUNDS: u32 = 3;
 /// Functions shown.
 const SHOWN: usize = 10;
 
@@ -216,8 +216,8 @@ fn launch(
 /// What the longer session executes beyond the shorter one.
 fn difference(counter: &mut Counter, seed: u64) -> anyhow::Result<(Count, BTreeMap<String, f64>)> {
     let (short, long) = LENGTHS;
-    let base = least(counter, short, seed)?;
-    let full = least(counter, long, seed)?;
+    let base = counter.session(short, seed)?;
+    let full = counter.session(long, seed)?;
     let transactions = long - short;
     let count = Count {
         transactions,
@@ -230,18 +230,6 @@ fn difference(counter: &mut Counter, seed: u64) -> anyhow::Result<(Count, BTreeM
             .map(|(full, base)| full.saturating_sub(base)),
     };
     Ok((count, per_transaction(&base, &full, transactions)))
-}
-
-/// The cheaper of two equal sessions. What befalls a session now and then (on a busy machine one in
-/// six was seen with 1 % more) only ever adds.
-fn least(counter: &mut Counter, transactions: u64, seed: u64) -> anyhow::Result<Profile> {
-    let one = counter.session(transactions, seed)?;
-    let other = counter.session(transactions, seed)?;
-    Ok(if other.instructions < one.instructions {
-        other
-    } else {
-        one
-    })
 }
 
 fn per_transaction(base: &Profile, full: &Profile, transactions: u64) -> BTreeMap<String, f64> {

@@ -1,7 +1,6 @@
 //! A launched cluster whose processes are counted by callgrind.
 
 use std::fs::{self, Permissions};
-use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use anyhow::{Context, bail};
 use pgassay_analysis::plan::WorkloadPlan;
 
 use super::callgrind::Profile;
+use super::gate::Gate;
 use crate::exit::{Exit, Failure};
 use crate::load::{Edge, Engine, Length, Options, Protocol, SliceSpec};
 use crate::pg::{self, Conninfo};
@@ -27,9 +27,13 @@ const START: Duration = Duration::from_secs(600);
 /// How long a session's process may take to end and write its counts.
 const WRITING: Duration = Duration::from_secs(120);
 
+/// The port of the gate's socket, beside the server's.
+const GATE: u16 = 5433;
+
 /// A cluster that is counted; removed on drop.
 pub struct Counter {
     // Dropped in this order: the server writes into the place until it ends.
+    gate: Gate,
     cluster: Cluster,
     place: Place,
     workload: WorkloadPlan,
@@ -76,7 +80,14 @@ impl Counter {
         session.close();
         fs::write(place.switch(), "")?;
         cluster.restart(&Settings::default()).map_err(told)?;
+        let socket_dir = cluster.socket_dir();
+        let gate = Gate::open(
+            socket_dir.join(format!(".s.PGSQL.{GATE}")),
+            socket_dir.join(".s.PGSQL.5432"),
+        )
+        .context("no socket can be made beside the server's")?;
         let mut counter = Self {
+            gate,
             cluster,
             place,
             workload: workload.clone(),
@@ -96,7 +107,6 @@ impl Counter {
     /// # Errors
     /// Where it fails, or its counts do not come.
     pub fn session(&mut self, transactions: u64, seed: u64) -> anyhow::Result<Profile> {
-        let before = self.place.profiles()?;
         let protocol = match self.workload.protocol.as_str() {
             "simple" => Protocol::Simple,
             "extended" => Protocol::Extended,
@@ -113,7 +123,10 @@ impl Counter {
             drain: WRITING,
             ..Options::default()
         };
-        let mut conninfo = Conninfo::parse(&self.cluster.conninfo())?;
+        let mut conninfo = Conninfo::parse(&format!(
+            "host={} port={GATE} user=postgres dbname=postgres",
+            self.cluster.socket_dir().display()
+        ))?;
         conninfo.options = Some(format!("-c search_path={SCHEMA}"));
         let mut engine = Engine::new(conninfo, workload::program(&self.workload)?, options);
         engine.resize(1)?;
@@ -135,7 +148,11 @@ impl Counter {
                 example.or(result.died).unwrap_or_default()
             )));
         }
-        self.place.wait_for_new(&before, &self.stop)
+        let backend = self
+            .gate
+            .backend()
+            .context("the server did not say which process serves the session")?;
+        self.place.counts_of(backend, &self.stop)
     }
 }
 
@@ -209,31 +226,15 @@ impl Place {
         self.dir.join("switch")
     }
 
-    /// The counts that were written so far.
-    fn profiles(&self) -> io::Result<Vec<PathBuf>> {
-        let mut all: Vec<PathBuf> = fs::read_dir(self.out())?
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| {
-                let name = path.file_name().and_then(|name| name.to_str());
-                name.is_some_and(|name| name.starts_with("callgrind."))
-            })
-            .collect();
-        all.sort();
-        Ok(all)
-    }
-
-    /// Waits for the counts of the process that ends now.
-    fn wait_for_new(&self, before: &[PathBuf], stop: &Stop) -> anyhow::Result<Profile> {
+    /// Waits for the counts of a process that ends now.
+    fn counts_of(&self, pid: u32, stop: &Stop) -> anyhow::Result<Profile> {
+        let path = self.out().join(format!("callgrind.{pid}"));
         let until = Instant::now() + WRITING;
         loop {
-            for path in self.profiles()? {
-                if !before.contains(&path)
-                    && let Ok(text) = fs::read_to_string(&path)
-                    && let Some(profile) = Profile::parse(&text)
-                {
-                    return Ok(profile);
-                }
+            if let Ok(text) = fs::read_to_string(&path)
+                && let Some(profile) = Profile::parse(&text)
+            {
+                return Ok(profile);
             }
             if stop.asked() {
                 bail!(Failure::interrupted());
@@ -242,7 +243,7 @@ impl Place {
                 bail!(
                     "callgrind wrote no counts of the session within {} s ({})",
                     WRITING.as_secs(),
-                    self.out().display()
+                    path.display()
                 );
             }
             std::thread::sleep(Duration::from_millis(50));

@@ -98,6 +98,8 @@ fn fill(
 /// Where the server refuses.
 pub fn read_in(session: &mut Session) -> anyhow::Result<()> {
     session.execute("SET max_parallel_workers_per_gather = 0")?;
+    // After VACUUM both counts could be answered from the key alone, and the table stay unread.
+    session.execute("SET enable_indexonlyscan = off")?;
     let tables = session.rows(
         "SELECT pg_catalog.quote_ident(c.relname) AS name, a.attname AS key \
          FROM pg_catalog.pg_class c \
@@ -112,14 +114,18 @@ pub fn read_in(session: &mut Session) -> anyhow::Result<()> {
         };
         session.value(&format!("SELECT count(*) FROM {SCHEMA}.{table}"))?;
         if let Some(key) = key {
-            session.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")?;
+            session.execute(
+                "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = on",
+            )?;
             session.value(&format!(
                 "SELECT count({key}) FROM {SCHEMA}.{table} WHERE {key} > 0"
             ))?;
-            session.execute("RESET enable_seqscan; RESET enable_bitmapscan")?;
+            session.execute(
+                "RESET enable_seqscan; RESET enable_bitmapscan; SET enable_indexonlyscan = off",
+            )?;
         }
     }
-    session.execute("RESET max_parallel_workers_per_gather")?;
+    session.execute("RESET max_parallel_workers_per_gather; RESET enable_indexonlyscan")?;
     Ok(())
 }
 
