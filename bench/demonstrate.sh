@@ -1,20 +1,29 @@
 #!/bin/bash
-# The comparisons that docs/compare.md shows, made anew on this machine.
+# The comparisons that docs/reports shows, made anew on this machine.
 #
 #	bench/demonstrate.sh PROGRAM [MINUTES [NAME…]]
 #
-# NAME is one of: versions (15 against 18, the archived builds), huge-pages,
-# shared-buffers, optimisation (two variants that `pgassay build` made: O0 and O2 in
-# the environment name them, such as build:15.18-O0). Each takes at most so many minutes (5). The reports go to
-# docs/reports/NAME.md, with a picture beside it where there is a browser.
-# As root, huge pages are reserved for their comparison and given back.
+# NAME is one of:
+#   versions       15 against 18, the archived builds
+#   huge-pages     huge pages on against off; as root, they are reserved and given back
+#   optimisation   -O0 against -O2: O0 and O2 in the environment name two builds of
+#                  `pgassay build`, such as build:15.18-O0
+#   layouts        one build against itself linked in another order of its objects:
+#                  LAYOUT_A and LAYOUT_B name the builds (build:15.18-O2.layout1)
+#   atomics        llsc, outline and lse on arm64 by counts: NATIVE and ARM64 in the
+#                  environment name the directories of the builds (bench/count-foreign.sh)
+# All by default. Each takes at most so many minutes (3), the last one less. Writes
+# docs/reports/NAME.md and NAME.html, and README.md there, the index, from what is
+# there (OUT in the environment names another place).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$(realpath "${1:?the program}")
-minutes=${2:-5}
+minutes=${2:-3}
 shift $(($# < 2 ? $# : 2))
 names=("$@")
-[ ${#names[@]} -gt 0 ] || names=(versions huge-pages shared-buffers optimisation)
+[ ${#names[@]} -gt 0 ] || names=(optimisation huge-pages versions layouts atomics)
+out=${OUT:-docs/reports}
+builds=/var/tmp/pgassay-$(id -u)/builds
 PGASSAY_RUNS=$(mktemp -d)
 export PGASSAY_RUNS
 pages=$(cat /proc/sys/vm/nr_hugepages)
@@ -23,46 +32,114 @@ give_back() {
 	rm -rf "$PGASSAY_RUNS"
 }
 trap give_back EXIT
-mkdir -p docs/reports
+rows=target/demonstrate # the lines of the index, kept between calls
+mkdir -p "$out" "$rows"
 
-show() { # NAME, and the arguments of compare
-	local name=$1 code=0
-	shift
+# What a report says of where it was made is this machine's and nobody else's business.
+anonymous() {
+	sed -i -e "s|$PGASSAY_RUNS|RUNS|g" -e "s|$(realpath .)|.|g" -e "s|\b$(hostname)\b|host|g" "$@"
+}
+
+show() { # NAME, QUESTION, and the arguments of compare
+	local name=$1 question=$2 code=0
+	shift 2
 	echo "$name: pgassay compare $* --minutes $minutes" >&2
-	"$program" compare "$@" --minutes "$minutes" >/dev/null || code=$?
+	"$program" compare "$@" --minutes "$minutes" --json >"$PGASSAY_RUNS/$name.json" || code=$?
 	case $code in
 	0 | 1 | 5 | 6) ;;
 	*) return "$code" ;;
 	esac
-	"$program" report last --format markdown --output "docs/reports/$name.md"
-	"$program" report last --format html --output "$PGASSAY_RUNS/$name.html"
-	if command -v chromium >/dev/null; then
-		HEIGHT=2600 scripts/screenshot.sh "$PGASSAY_RUNS/$name.html" "$PGASSAY_RUNS/shots" "$name" >/dev/null 2>&1
-		cp "$PGASSAY_RUNS/shots/$name-light.png" "docs/reports/$name.png"
-	fi
+	"$program" report last --format markdown --output "$out/$name.md"
+	"$program" report last --format html --output "$out/$name.html"
+	anonymous "$out/$name.md" "$out/$name.html"
+	python3 - "$PGASSAY_RUNS/$name.json" "$question" "pgassay compare $* --minutes $minutes" \
+		"$code" >"$rows/$name.row" <<'PYTHON'
+import json, sys
+document = json.load(open(sys.argv[1]))
+answer = " ".join(document["headline"]).replace("|", "/")
+print("| %s | `%s` | %s | %s |" % (sys.argv[2], sys.argv[3], answer, sys.argv[4]), end="")
+PYTHON
+	local size
+	size=$(stat -c %s "$out/$name.html")
+	[ "$size" -le 300000 ] || echo "$name.html has $size bytes, more than 300,000" >&2
 }
 
 for name in "${names[@]}"; do
 	case $name in
-	versions) show versions temp:15 temp:18 --stand-in --clients 1,4 ;;
+	versions)
+		show versions "Is 18 faster than 15?" temp:15 temp:18 --stand-in --clients 4
+		;;
 	huge-pages)
-		# two servers of 1 GiB with huge pages, and what they need besides
-		if ! echo 1400 >/proc/sys/vm/nr_hugepages 2>/dev/null; then
+		# three servers of 512 MiB with huge pages, and what they need besides
+		if ! echo 1100 >/proc/sys/vm/nr_hugepages 2>/dev/null; then
 			echo "huge pages can't be reserved: not shown" >&2
 			continue
 		fi
-		show huge-pages temp temp --set shared_buffers=1GB --set-a huge_pages=on \
-			--set-b huge_pages=off --clients 4 --scale 40
+		show huge-pages "Do huge pages matter to buffers of 512 MiB?" temp temp \
+			--set shared_buffers=512MB --set-a huge_pages=off --set-b huge_pages=on \
+			--clients 4 --scale 25
 		echo "$pages" >/proc/sys/vm/nr_hugepages
 		;;
-	shared-buffers)
-		show shared-buffers temp temp --set-a shared_buffers=1GB --set-b shared_buffers=16MB \
-			--clients 4 --scale 20
+	optimisation)
+		show optimisation "What does the compiler's optimisation do?" \
+			"${O0:-build:15.18-O0}" "${O2:-build:15.18-O2}" --clients 4 --delta 2%
 		;;
-	optimisation) show optimisation "${O0:-build:O0}" "${O2:-build:O2}" --clients 4 --delta 2% ;;
+	layouts)
+		show layouts "What does the mere order of object files do?" \
+			"${LAYOUT_A:-build:15.18-O2.layout1}" "${LAYOUT_B:-build:15.18-O2.layout2}" --clients 4
+		;;
+	atomics)
+		echo "atomics: bench/count-foreign.sh" >&2
+		arm64=${ARM64:-$builds/15.18-llsc-aarch64 $builds/15.18-outline-aarch64 $builds/15.18-lse-aarch64}
+		{
+			echo "# Flags for atomics on arm64, by counts"
+			echo
+			echo "One point select of PostgreSQL 15 in single-user mode, counted in qemu's user"
+			echo "emulator by \`bench/count-foreign.sh\`, per statement, the difference of 100 and"
+			echo "1,100. An exclusive load is one turn of a load-exclusive, store-exclusive loop;"
+			echo "where LSE is used, one instruction stands for the loop. What the C library does"
+			echo "is in the counts: it chooses at run time. Counts are not time, and one process"
+			echo "shows no contention, which is what LSE is for."
+			for cpu in max cortex-a53; do
+				echo
+				echo "## A processor $([ $cpu = max ] && echo with || echo without) LSE ($cpu)"
+				echo
+				# What is compiled for LSE alone can't run without it.
+				if [ $cpu = max ]; then run=$arm64; else run=$(tr ' ' '\n' <<<"$arm64" | grep -v -- -lse-); fi
+				# shellcheck disable=SC2086
+				CPU=$cpu bench/count-foreign.sh "${NATIVE:-$builds/15.18-O2}" $run
+			done
+		} >"$out/atomics.md"
+		printf '| %s | `%s` | %s | %s |' "What do the flags for atomics change on arm64?" \
+			"bench/count-foreign.sh" "See the table: counts, not time." 0 >"$rows/atomics.row"
+		;;
 	*)
 		echo "there is no demonstration $name" >&2
 		exit 2
 		;;
 	esac
 done
+
+{
+	echo "# Comparisons made with this program"
+	echo
+	echo "Made by \`bench/demonstrate.sh\` on $(date -u +%Y-%m-%d); $(nproc) CPUs ($(sed -n \
+		's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1)), Linux $(uname -r | cut -d- -f1). One launch of"
+	echo "each server unless it is said otherwise: they show what an answer looks like, and"
+	echo "speak of these servers on this machine."
+	echo
+	echo "| question | command | answer | exit code | report |"
+	echo "|---|---|---|---|---|"
+	for row in "$rows"/*.row; do
+		name=$(basename "$row" .row)
+		page=""
+		[ ! -f "$out/$name.html" ] || page=", [page]($name.html)"
+		echo "$(cat "$row") [text]($name.md)$page |"
+	done
+} >"$out/README.md"
+anonymous "$out/README.md"
+if grep -l -e "$(realpath .)" -e "\b$(hostname)\b" "$out"/*; then
+	echo "the files above name this machine" >&2
+	exit 1
+fi
+du -sk "$out" >&2

@@ -1,0 +1,70 @@
+#!/bin/bash
+# What the flags for atomics change in PostgreSQL on arm64, by counts, without such a
+# machine: instructions, exclusive loads and LSE atomics that one point select executes,
+# counted in qemu's user emulator. Counts are not time: an exclusive pair and one LSE
+# instruction each count as they stand there.
+#
+#	bench/count-foreign.sh NATIVE BUILD…
+#
+# NATIVE is a native installation of the same version as the builds (it makes the
+# cluster, whose files both can read), BUILD the directories of cross-builds, such as
+# /var/tmp/pgassay-0/builds/15.18-lse-aarch64. One backend in single-user mode; the
+# difference of two lengths. Prints a table in markdown. Needs qemu-user, cc,
+# libc6-arm64-cross. CPU names qemu's processor (max).
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+native=${1:?a native installation of the builds version}
+shift
+: "${1:?a cross-build}"
+cpu=${CPU:-max}
+short=100 long=1100
+place=$(mktemp -d /var/tmp/pgassay-count-XXXXXX)
+trap 'rm -rf "$place"' EXIT
+cc -O2 -shared -fPIC -o "$place/count.so" "$here/count-foreign.c"
+chmod 755 "$place"
+as_server() { "$@"; }
+if [ "$(id -u)" = 0 ]; then
+	chown postgres "$place"
+	as_server() { setpriv --reuid postgres --regid postgres --clear-groups "$@"; }
+fi
+cd "$place"
+as_server "$native/bin/initdb" --locale=C --encoding=UTF8 -D "$place/data" >/dev/null 2>&1
+
+quiet=(-F -c autovacuum=off -c fsync=off -c log_min_messages=fatal)
+as_server "$native/bin/postgres" --single "${quiet[@]}" -D "$place/data" postgres >/dev/null <<'SQL'
+CREATE TABLE accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84))
+INSERT INTO accounts SELECT n, 1, 0, '' FROM generate_series(1, 100000) n
+VACUUM (FREEZE, ANALYZE) accounts
+CHECKPOINT
+SQL
+
+statements() { # how many, always the same keys; the first read every page
+	echo "SET enable_indexonlyscan = off"
+	echo "SELECT count(*) FROM accounts"
+	awk -v n="$1" 'BEGIN { key = 7; for (i = 0; i < n; i++) {
+		key = (key * 7919 + 104729) % 100000
+		print "SELECT abalance FROM accounts WHERE aid = " key + 1 } }'
+}
+counted() { # build, how many: the three counts
+	statements "$2" | as_server qemu-aarch64 -cpu "$cpu" -L /usr/aarch64-linux-gnu \
+		-plugin "$place/count.so" "$1/bin/postgres" --single "${quiet[@]}" \
+		-D "$place/data" postgres 2>&1 >/dev/null | sed -n 's/^counted //p'
+}
+
+echo "| build | instructions | exclusive loads | LSE atomics | again |"
+echo "|---|---:|---:|---:|---:|"
+for build in "$@"; do
+	# Twice: what a second count differs by is what counting varies by.
+	for _ in 1 2; do counted "$build" $short && counted "$build" $long; done |
+		awk -v name="$(basename "$build")" -v n=$((long - short)) '
+			{ for (i = 1; i <= 3; i++) count[NR, i] = $i }
+			END {
+				if (NR != 4) { print "no counts of " name > "/dev/stderr"; exit 1 }
+				for (i = 1; i <= 3; i++) {
+					first[i] = (count[2, i] - count[1, i]) / n
+					again[i] = (count[4, i] - count[3, i]) / n
+				}
+				printf "| %s | %.1f | %.2f | %.2f | %+.3f %% |\n", name, first[1], first[2], first[3],
+					100 * (again[1] / first[1] - 1)
+			}'
+done
