@@ -5,6 +5,7 @@
 
 pub mod model;
 pub mod plan;
+pub mod pooled;
 pub mod recorded;
 
 mod beyond;

@@ -64,7 +64,7 @@ fn server_cpu_us(trial: &TrialRecord) -> Option<f64> {
 }
 
 /// A figure of both sides of a pair.
-type Figure = fn(&Pair) -> Option<(f64, f64)>;
+pub type Figure = fn(&Pair) -> Option<(f64, f64)>;
 
 /// Transactions a second of both sides.
 pub const THROUGHPUT: Figure = |pair| Some((pair.a_tps, pair.b_tps));

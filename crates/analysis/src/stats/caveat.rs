@@ -75,6 +75,9 @@ caveats! {
     /// One run or launch per side.
     OneRun, "one-run",
         "one run per side: the luck of one start is in the difference and not in the interval";
+    /// Pooled runs differ by more than their pairs explain.
+    RunsDisagree, "runs-disagree",
+        "the runs differ from each other by more than their pairs explain: no one difference describes them all";
     /// Stopped at an interim look.
     StoppedEarly, "stopped-early",
         "stopped at an interim look: the estimate leans away from no difference";

@@ -25,7 +25,7 @@ fn unkey(key: u64) -> f64 {
 }
 
 /// The smallest number in `low..=high` for which `count` reaches `rank`.
-fn smallest(low: f64, high: f64, rank: u64, count: impl Fn(f64) -> u64) -> f64 {
+pub(crate) fn smallest(low: f64, high: f64, rank: u64, count: impl Fn(f64) -> u64) -> f64 {
     let (mut low, mut high) = (key(low), key(high));
     while low < high {
         let middle = low + (high - low) / 2;

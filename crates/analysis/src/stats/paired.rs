@@ -281,6 +281,12 @@ pub(crate) fn spread(sorted: &[f64], null: &RankNull) -> Option<f64> {
     Some(width / 2.0 / t * (n * 3.0 / std::f64::consts::PI).sqrt())
 }
 
+/// The standard error of the pseudo-median of n values with that [`spread`]: 3/π is the test's
+/// efficiency where the values are normal, which is what the spread was taken for.
+pub(crate) fn standard_error(spread: f64, n: usize) -> f64 {
+    spread / (n as f64 * 3.0 / std::f64::consts::PI).sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::simulate::{self, Noise};

@@ -32,19 +32,34 @@ pub(crate) struct RankNull {
 impl RankNull {
     /// Of T+ over n pairs.
     pub fn signed_rank(n: usize) -> Self {
-        let f = n as f64;
-        let total = n as u64 * (n as u64 + 1) / 2;
+        Self::stratified(&[(n, 1)])
+    }
+
+    /// Of Σ w·T+ over runs of n pairs each, (n, w) of each run. Exact up to [`EXACT_PAIRS`] pairs
+    /// in all.
+    pub fn stratified(runs: &[(usize, u64)]) -> Self {
+        let of = |f: &dyn Fn(f64, f64) -> f64| {
+            let runs = runs.iter();
+            runs.map(|(n, weight)| f(*n as f64, *weight as f64))
+                .sum::<f64>()
+        };
+        let variance = of(&|n, w| w * w * n * (n + 1.0) * (2.0 * n + 1.0) / 24.0);
+        let flips: Vec<usize> = runs
+            .iter()
+            .flat_map(|(n, weight)| (1..=*n).map(move |rank| rank * *weight as usize))
+            .collect();
+        let total: usize = flips.iter().sum();
         Self {
-            total,
-            sd: (f * (f + 1.0) * (2.0 * f + 1.0) / 24.0).sqrt(),
-            exact: (n <= EXACT_PAIRS).then(|| {
-                let mut p = vec![0.0; total as usize + 1];
+            total: total as u64,
+            sd: variance.sqrt(),
+            exact: (flips.len() <= EXACT_PAIRS).then(|| {
+                let mut p = vec![0.0; total + 1];
                 p[0] = 1.0;
                 let mut reached = 0;
-                for rank in 1..=n {
-                    reached += rank;
+                for flip in flips {
+                    reached += flip;
                     for k in (0..=reached).rev() {
-                        let with = if k >= rank { p[k - rank] } else { 0.0 };
+                        let with = if k >= flip { p[k - flip] } else { 0.0 };
                         p[k] = (p[k] + with) / 2.0;
                     }
                 }

@@ -19,12 +19,13 @@ Examples:
   pgassay compare temp:15 build:mine --by instructions --delta 0.1%
   pgassay compare temp temp                 an A/A run: what this machine calls different by itself
   pgassay compare --recorded RUN-A RUN-B    two runs that were not interleaved
+  pgassay compare --pool RUN RUN FILE.json  one comparison measured several times, on any machines
   pgassay compare --resume last
 
 Exit codes: 0 answered, no slowdown; 1 slower; 5 inconclusive; 6 not comparable; 4 measured in part")]
 pub struct CompareArgs {
     /// What to compare, A first, in any form that other commands take for a target. With --recorded:
-    /// two runs, each a name, or several separated by commas
+    /// two runs, each a name, or several separated by commas. With --pool: two runs or more
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
     /// What the clients do; or a primitive inside launched servers, such as spinlock, lwlock:shared,
@@ -101,7 +102,7 @@ pub struct CompareArgs {
     #[arg(long)]
     pub stand_in: bool,
     /// Go on with an interrupted comparison
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["targets", "recorded"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["targets", "recorded", "pool"])]
     pub resume: Option<String>,
     /// Hold recorded runs against each other, and say what that is worth
     #[arg(long)]
@@ -109,6 +110,10 @@ pub struct CompareArgs {
     /// With --recorded: how far equal runs are known to lie apart (a standard deviation)
     #[arg(long, value_name = "PERCENT", value_parser = percent, requires = "recorded")]
     pub run_spread: Option<f64>,
+    /// Take the pairs of recorded comparisons of one plan together; each is a run, its directory, or
+    /// what compare --json printed elsewhere
+    #[arg(long, conflicts_with_all = ["recorded", "resume", "by"])]
+    pub pool: bool,
     /// Print JSON (pgassay/compare/1)
     #[arg(long)]
     pub json: bool,

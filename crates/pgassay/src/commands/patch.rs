@@ -27,7 +27,7 @@ const SCHEMA: &str = "pgassay/patch-plan/1";
 
 /// What somebody else needs to measure the same, but for the source itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct PatchPlan {
+pub struct PatchPlan {
     /// `pgassay/patch-plan/1`.
     schema: String,
     /// The base's commit, where it came from git.
@@ -43,6 +43,18 @@ struct PatchPlan {
     variant: String,
     /// Flags of `pgassay compare`.
     compare: Vec<String>,
+}
+
+impl PatchPlan {
+    /// Whether both build the same: how the comparison was asked for is not looked at.
+    pub fn same_code(&self, other: &Self) -> bool {
+        let texts = |plan: &Self| {
+            let patches = plan.patches.iter();
+            patches.map(|patch| patch.text.clone()).collect::<Vec<_>>()
+        };
+        (&self.source_hash, &self.variant, texts(self))
+            == (&other.source_hash, &other.variant, texts(other))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,7 +166,8 @@ pub fn patch(
         .with_context(|| format!("{} can't be written", plan_file.display()))?;
     terminal.print(&table(&concluded, &base, &patched, &plan))?;
     terminal.announce(&format!(
-        "others measure the same with: pgassay patch --plan {} --source THEIR-SOURCE",
+        "others measure the same with: pgassay patch --plan {} --source THEIR-SOURCE\nand what they \
+         measured is taken together with: pgassay compare --pool RUN RUN…",
         plan_file.display()
     ));
     Ok(exit)
@@ -230,7 +243,11 @@ fn identity(patches: &[PlannedPatch]) -> String {
         .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
-fn read_plan(path: &Path) -> anyhow::Result<PatchPlan> {
+/// Reads a plan file.
+///
+/// # Errors
+/// Where it is none.
+pub fn read_plan(path: &Path) -> anyhow::Result<PatchPlan> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("--plan {}: {error}", path.display())))?;
     let plan: PatchPlan = serde_json::from_str(&text)

@@ -4,6 +4,7 @@
 mod concluded;
 mod fixture;
 mod followed;
+mod pooled;
 #[path = "../program/mod.rs"]
 mod program;
 mod real;

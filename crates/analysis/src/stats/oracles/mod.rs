@@ -59,6 +59,35 @@ fn signed_rank_p_estimate_and_intervals_are_those_of_r_and_scipy() {
 }
 
 #[test]
+fn pooled_p_estimate_and_intervals_are_those_of_all_sign_flips() {
+    let mut cases = 0;
+    for row in rows(include_str!("pooled.tsv"), "pooled") {
+        let noise = numbers(row[2]);
+        let runs: Vec<pooled::Run> = (row[1].split(" / ").zip(noise))
+            .map(|(values, noise)| pooled::Run {
+                pairs: numbers(values).iter().map(|v| (1.0, v.exp())).collect(),
+                noise: Some(noise),
+            })
+            .collect();
+        let rule = Rule::new(0.01, Direction::HigherIsBetter).expect("a rule");
+        let got = pool(&runs, rule).expect("pairs").together;
+        close(got.p, number(row[3]), "p");
+        close(got.ratio.estimate.ln(), number(row[4]), "estimate");
+        let (wide, narrow) = (numbers(row[5]), numbers(row[6]));
+        close(got.ratio.low.ln(), wide[0], "low");
+        close(got.ratio.high.ln(), wide[1], "high");
+        close(got.equivalence_interval.low.ln(), narrow[0], "low at 90 %");
+        close(
+            got.equivalence_interval.high.ln(),
+            narrow[1],
+            "high at 90 %",
+        );
+        cases += 1;
+    }
+    assert_eq!(cases, 6);
+}
+
+#[test]
 fn mann_whitney_p_estimate_and_intervals_are_those_of_r_and_scipy() {
     let mut cases = 0;
     for (table, what) in [(R, "mann-whitney"), (SCIPY, "mann-whitney-p")] {

@@ -7,6 +7,7 @@
 
 mod inside;
 mod machine;
+mod pooled;
 mod recorded;
 mod rounds;
 mod servers;
@@ -69,6 +70,9 @@ pub fn compare(
 ) -> anyhow::Result<Exit> {
     if args.recorded {
         return recorded::recorded(args, global, terminal);
+    }
+    if args.pool {
+        return pooled::pool(args, global, terminal);
     }
     if args.by == crate::cli::compare::By::Instructions {
         return super::counts::compare(args, terminal, stop);
