@@ -10,3 +10,4 @@ pub mod cpuid;
 pub mod map;
 pub mod perf;
 pub mod resident;
+pub mod tally;

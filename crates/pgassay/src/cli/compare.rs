@@ -40,7 +40,8 @@ pub struct CompareArgs {
     /// How the clients behave.
     #[command(flatten)]
     pub dials: LoadArgs,
-    /// What is compared: time, or counted instructions (one client, read-only, under valgrind)
+    /// What is compared: time, or counted instructions (one client, read-only; by the processor's
+    /// counter where there is one, else under valgrind)
     #[arg(long, value_enum, default_value_t = By::Time, conflicts_with_all = ["resume", "recorded"])]
     pub by: By,
     /// A setting for every launched server (repeatable)
@@ -124,8 +125,10 @@ pub struct CompareArgs {
 pub enum By {
     /// Throughput and CPU time
     Time,
-    /// Instructions and locked instructions per transaction: where time is too noisy
+    /// Instructions per transaction: where time is too noisy
     Instructions,
+    /// The same under valgrind, with locked instructions and functions
+    EmulatedInstructions,
 }
 
 /// `1%`, `0.5 %` or `2` as a share.

@@ -5,14 +5,13 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, bail};
 use pgassay_analysis::counts::{Count, Counted, Round, conclude};
-use pgassay_analysis::plan::WorkloadPlan;
 use pgassay_analysis::stats::Verdict;
 use serde::Serialize;
 
 use super::progress::Progress;
 use super::subject::explain;
-use crate::cli::compare::CompareArgs;
-use crate::count::{Counter, Profile};
+use crate::cli::compare::{By, CompareArgs};
+use crate::count::{Counter, Method, Profile};
 use crate::exit::{Exit, Failure};
 use crate::stop::Stop;
 use crate::store;
@@ -123,20 +122,32 @@ pub fn count(
         let typed: Vec<&String> = args.settings.iter().chain(own).collect();
         Settings::parse("--set", &typed).map_err(explain)
     };
+    let method = match args.by {
+        By::EmulatedInstructions => Method::Callgrind,
+        _ => {
+            let (method, why_not) = Method::at_hand();
+            if let Some(why) = why_not {
+                terminal.announce(&format!(
+                    "the processor's counter can't be used here ({why}): counting under valgrind"
+                ));
+            }
+            method
+        }
+    };
     let progress = Progress::new(terminal, 1000);
     let at_hand = Installations::search();
     let found = [
         installation(a, args, &at_hand, stop)?,
         installation(b, args, &at_hand, stop)?,
     ];
-    progress.say("starting A under valgrind");
-    let mut counters = [
-        launch(&found[0], &common(&args.set_a)?, &workload, args, stop)?,
-        {
-            progress.say("starting B under valgrind");
-            launch(&found[1], &common(&args.set_b)?, &workload, args, stop)?
-        },
-    ];
+    let start = |which: usize, label: &str, own: &[String]| {
+        progress.say(format!("starting {label} to be counted"));
+        let settings = common(own)?;
+        let base = args.scratch.as_deref();
+        Counter::launch(&found[which], &settings, &workload, base, method, stop)
+            .with_context(|| found[which].bin_dir.display().to_string())
+    };
+    let mut counters = [start(0, "A", &args.set_a)?, start(1, "B", &args.set_b)?];
     let planned = args.pairs.unwrap_or(ROUNDS);
     let mut rounds = Vec::new();
     let mut functions = Vec::new();
@@ -163,8 +174,7 @@ pub fn count(
         targets: (a.clone(), b.clone()),
         versions: (found[0].banner.clone(), found[1].banner.clone()),
         workload: workload.name,
-        method: "valgrind callgrind: user-mode instructions of one session's process, the \
-                 difference of two lengths",
+        method: method.words(),
         seed,
         counted,
         functions,
@@ -194,23 +204,6 @@ fn installation(
                 )
         ),
     }
-}
-
-fn launch(
-    installation: &Installation,
-    settings: &Settings,
-    workload: &WorkloadPlan,
-    args: &CompareArgs,
-    stop: &Stop,
-) -> anyhow::Result<Counter> {
-    Counter::launch(
-        installation,
-        settings,
-        workload,
-        args.scratch.as_deref(),
-        stop,
-    )
-    .with_context(|| installation.bin_dir.display().to_string())
 }
 
 /// What the longer session executes beyond the shorter one.

@@ -135,7 +135,7 @@ pub fn patch(
     let a = format!("build:{}", base.name);
     let b = format!("build:{}", patched.name);
     let compare = compare_args(&a, &b, &flags)?;
-    if compare.by == By::Instructions {
+    if compare.by != By::Time {
         return super::counts::compare(&compare, terminal, stop);
     }
     let root = store::root(global.runs.as_deref())?;

@@ -74,7 +74,7 @@ pub fn compare(
     if args.pool {
         return pooled::pool(args, global, terminal);
     }
-    if args.by == crate::cli::compare::By::Instructions {
+    if args.by != crate::cli::compare::By::Time {
         return super::counts::compare(args, terminal, stop);
     }
     let started = Instant::now();

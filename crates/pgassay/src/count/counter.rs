@@ -1,4 +1,5 @@
-//! A launched cluster whose processes are counted by callgrind.
+//! A launched cluster whose sessions are counted: by the processor's own counter where there is
+//! one, else under valgrind's callgrind.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use pgassay_analysis::plan::WorkloadPlan;
+
+use pgassay_sys::tally::Instructions;
 
 use super::callgrind::Profile;
 use super::gate::Gate;
@@ -30,19 +33,55 @@ const WRITING: Duration = Duration::from_secs(120);
 /// The port of the gate's socket, beside the server's.
 const GATE: u16 = 5433;
 
+/// Who counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// The processor, at full speed; instructions only.
+    Processor,
+    /// callgrind, some fifty times slower; locked instructions and functions, too.
+    Callgrind,
+}
+
+impl Method {
+    /// The processor's counter where it answers; with why not where it doesn't.
+    pub fn at_hand() -> (Self, Option<String>) {
+        let counted = Instructions::of(std::process::id()).and_then(|mut own| own.so_far());
+        match counted {
+            Ok(1..) => (Self::Processor, None),
+            Ok(0) => (Self::Callgrind, Some("its counter stands still".to_owned())),
+            Err(error) => (Self::Callgrind, Some(error.to_string())),
+        }
+    }
+
+    /// What is counted and how, in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Processor => {
+                "the processor's counter: user-mode instructions of one session's process, the \
+                 difference of two lengths"
+            }
+            Self::Callgrind => {
+                "valgrind callgrind: user-mode instructions of one session's process, the \
+                 difference of two lengths"
+            }
+        }
+    }
+}
+
 /// A cluster that is counted; removed on drop.
 pub struct Counter {
     // Dropped in this order: the server writes into the place until it ends.
     gate: Gate,
     cluster: Cluster,
     place: Place,
+    method: Method,
     workload: WorkloadPlan,
     stop: Stop,
 }
 
 impl Counter {
     /// Launches a cluster of `installation`, makes what the workload needs, and
-    /// starts it again under callgrind.
+    /// starts it again to be counted.
     ///
     /// # Errors
     /// Where valgrind is not here, or the server can't be had.
@@ -51,14 +90,23 @@ impl Counter {
         settings: &Settings,
         workload: &WorkloadPlan,
         base: Option<&Path>,
+        method: Method,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
-        let valgrind = find("valgrind").ok_or_else(|| {
-            Failure::target("counting instructions needs valgrind, which is not here").with_remedy(
-                "Debian and Ubuntu: apt-get install valgrind; or compare by time (leave --by out)",
-            )
-        })?;
-        let place = Place::make(installation, &valgrind, base)?;
+        let valgrind = match method {
+            Method::Processor => None,
+            Method::Callgrind => Some(find("valgrind").ok_or_else(|| {
+                Failure::target(
+                    "counting instructions needs valgrind, which is not here, or a processor's \
+                     counter, which this machine does not offer",
+                )
+                .with_remedy(
+                    "Debian and Ubuntu: apt-get install valgrind; or compare by time (leave --by \
+                     out)",
+                )
+            })?),
+        };
+        let place = Place::make(installation, valgrind.as_deref(), base)?;
         let wrapped = Installation::at(&place.bin()).map_err(told)?;
         let mut settings = settings.clone();
         // Nothing may run beside the session that is counted.
@@ -90,6 +138,7 @@ impl Counter {
             gate,
             cluster,
             place,
+            method,
             workload: workload.clone(),
             stop: stop.clone(),
         };
@@ -130,12 +179,23 @@ impl Counter {
         conninfo.options = Some(format!("-c search_path={SCHEMA}"));
         let mut engine = Engine::new(conninfo, workload::program(&self.workload)?, options);
         engine.resize(1)?;
+        let backend = self
+            .gate
+            .backend()
+            .context("the server did not say which process serves the session")?;
+        let mut counter = match self.method {
+            Method::Processor => {
+                Some(Instructions::of(backend).context("the processor's counter")?)
+            }
+            Method::Callgrind => None,
+        };
         let spec = SliceSpec {
             length: Length::Transactions(transactions),
             seed,
             ..SliceSpec::default()
         };
         let result = engine.run_slice(&spec, &mut |_: Edge| {});
+        let counted = counter.as_mut().map(Instructions::so_far).transpose();
         drop(engine);
         if self.stop.asked() {
             bail!(Failure::interrupted());
@@ -148,11 +208,13 @@ impl Counter {
                 example.or(result.died).unwrap_or_default()
             )));
         }
-        let backend = self
-            .gate
-            .backend()
-            .context("the server did not say which process serves the session")?;
-        self.place.counts_of(backend, &self.stop)
+        match counted.context("the processor's counter")? {
+            Some(instructions) => Ok(Profile {
+                instructions,
+                ..Profile::default()
+            }),
+            None => self.place.counts_of(backend, &self.stop),
+        }
     }
 }
 
@@ -170,7 +232,7 @@ struct Place {
 impl Place {
     fn make(
         installation: &Installation,
-        valgrind: &Path,
+        valgrind: Option<&Path>,
         base: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let root = Scratch::open(base).map_err(told)?.root().to_path_buf();
@@ -199,15 +261,18 @@ impl Place {
             let text = path.to_str().context("a path is not UTF-8")?;
             Ok(shlex::try_quote(text)?.into_owned())
         };
-        let script = format!(
-            "#!/bin/sh\nif [ -e {switch} ]; then\n    exec {valgrind} --tool=callgrind \
-             --trace-children=yes --collect-bus=yes --callgrind-out-file={out}/callgrind.%p \
-             --log-file={out}/valgrind.%p {real} \"$@\"\nfi\nexec {real} \"$@\"\n",
-            switch = quote(&place.switch())?,
-            valgrind = quote(valgrind)?,
-            out = quote(&place.out())?,
-            real = quote(&installation.tool("postgres"))?,
-        );
+        let real = quote(&installation.tool("postgres"))?;
+        let script = match valgrind {
+            None => format!("#!/bin/sh\nexec {real} \"$@\"\n"),
+            Some(valgrind) => format!(
+                "#!/bin/sh\nif [ -e {switch} ]; then\n    exec {valgrind} --tool=callgrind \
+                 --trace-children=yes --collect-bus=yes --callgrind-out-file={out}/callgrind.%p \
+                 --log-file={out}/valgrind.%p {real} \"$@\"\nfi\nexec {real} \"$@\"\n",
+                switch = quote(&place.switch())?,
+                valgrind = quote(valgrind)?,
+                out = quote(&place.out())?,
+            ),
+        };
         let wrapper = place.bin().join("postgres");
         fs::write(&wrapper, script)?;
         fs::set_permissions(&wrapper, Permissions::from_mode(0o755))?;
