@@ -182,8 +182,9 @@ mod tests {
 
     #[test]
     fn a_session_passes_and_is_heard_of() {
-        let dir = tempfile::tempdir().unwrap();
-        let server = dir.path().join("server");
+        let dir = std::env::temp_dir().join(format!("pgassay-gate-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let server = dir.join("server");
         let listener = UnixListener::bind(&server).unwrap();
         let serving = thread::spawn(move || {
             let (mut session, _) = listener.accept().unwrap();
@@ -196,7 +197,7 @@ mod tests {
             session.read_to_end(&mut said).unwrap();
             said
         });
-        let path = dir.path().join("gate");
+        let path = dir.join("gate");
         let gate = Gate::open(path.clone(), server).unwrap();
         assert_eq!(gate.backend(), None);
         let mut client = UnixStream::connect(&path).unwrap();
@@ -209,5 +210,6 @@ mod tests {
         drop(client);
         drop(gate);
         assert!(!path.exists());
+        fs::remove_dir_all(&dir).unwrap();
     }
 }
