@@ -5,14 +5,16 @@
 #
 # writes NAME-light.png, NAME-dark.png and NAME-phone.png (360 px wide); with
 # PRINT=1 in the environment NAME-print.pdf and its pages, too. HEIGHT and
-# PHONE_HEIGHT are how much of the page they show. The README's pictures:
+# PHONE_HEIGHT are how much of the page they show; CROP=WIDTHxHEIGHT+LEFT+TOP
+# keeps that part of the light and the dark one. The README's pictures:
 #
 #   pgassay report last --format html --output report.html
 #   scripts/screenshot.sh report.html docs/img report
+#   CROP=900x565+90+640 scripts/screenshot.sh target/page-size/report.html docs/img page-sizes
 set -eu
 
 if [ $# -lt 2 ]; then
-    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
 report=$(realpath "$1")
@@ -40,6 +42,19 @@ height=${HEIGHT:-1500}
 chrome "$report" --window-size=1100,"$height" --screenshot="$out/$name-light.png"
 chrome "$report" --window-size=1100,"$height" --blink-settings=preferredColorScheme=0 \
     --screenshot="$out/$name-dark.png"
+
+if [ -n "${CROP:-}" ]; then
+    IFS='x+' read -r width high left top <<PART
+$CROP
+PART
+    for look in light dark; do
+        mv "$out/$name-$look.png" "$scratch/whole.png"
+        printf '<!doctype html><body style="margin:-%spx 0 0 -%spx;overflow:hidden"><img src="whole.png">' \
+            "$top" "$left" >"$scratch/part.html"
+        chrome "$scratch/part.html" --allow-file-access-from-files --window-size="$width","$high" \
+            --screenshot="$out/$name-$look.png"
+    done
+fi
 
 # a window is never narrower than 500 px, so a frame of 360 px holds the page
 height=${PHONE_HEIGHT:-1500}

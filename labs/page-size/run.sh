@@ -6,9 +6,13 @@
 #
 # Debian 13's kernels come in matched pairs. Each is booted by qemu-system with a
 # small initramfs and a disk that holds Debian's PostgreSQL and pgassay, built for
-# that architecture; inside pgassay records the host's facts and runs
-# scattered-read. What it recorded comes back, and one table of all kernels is
-# printed and written to target/page-size/table.md. Counts, not times.
+# that architecture; inside pgassay runs scattered-read and collects what check
+# looks at. What it recorded comes back to target/page-size/guests/, and one report
+# of all kernels is printed and written to target/page-size/report.html and .md.
+# Counts, not times. An arm64 guest with a CPU without LSE is asked for its facts only.
+#
+# SIZE, TRIALS: of scattered-read (32MB, 6). NICE: of the emulator (10). PROGRAM_arm64,
+# PROGRAM_ppc64el: a program built before. PGASSAY: the one that renders the report.
 #
 # Needs qemu-system-arm, qemu-system-ppc, kmod, cpio, xz-utils, e2fsprogs, jq, the
 # cross compilers gcc-aarch64-linux-gnu and gcc-powerpc64le-linux-gnu, and rustup

@@ -371,6 +371,26 @@ fn bad_input_names_the_line_and_the_remedy() {
         &["--only", "bitmap-random"],
     );
     place.refused(&["scattered-read", "host=/no/such"], 2, &["--load"]);
+    // On tmpfs no disk would be measured.
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        let scratch = memory.join(format!("pgassay-test-{}", std::process::id()));
+        fs::create_dir(&scratch).unwrap();
+        let line = [
+            "run",
+            "scattered-read",
+            "--scratch",
+            scratch.to_str().unwrap(),
+        ];
+        let output = place.1.run(&line);
+        fs::remove_dir_all(&scratch).unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert!(
+            text(&output.stderr).contains("tmpfs"),
+            "{}",
+            text(&output.stderr)
+        );
+    }
     // Beyond the disk: refused before anything is made, with the figures.
     let path = with("SCALE=31T\nNUM_SCHEMAS=100\n");
     place.refused(&["pgio", "--config", &path], 2, &["GB free", "SCALE"]);

@@ -35,6 +35,8 @@ pub struct SideBySide {
 pub struct OnKernel {
     /// Name of the run.
     pub run: String,
+    /// Architecture and page size, and the run's name where these are those of another, too.
+    pub name: String,
     /// Its kernel's release, or the run's name where that is unknown.
     pub kernel: String,
     /// Architecture and CPU.
@@ -69,6 +71,11 @@ impl OnKernel {
         let words = [host.architecture.as_deref(), host.cpu_model.as_deref()];
         Some(Self {
             run: analysis.run.id.clone(),
+            name: format!(
+                "{} {} KiB",
+                host.architecture.as_deref().unwrap_or("kernel"),
+                scattered.plan.page_size_bytes / 1024
+            ),
             kernel: host.kernel.clone().unwrap_or(analysis.run.id.clone()),
             machine: words.into_iter().flatten().collect::<Vec<_>>().join(", "),
             server: server.map_or_else(String::new, |s| {
@@ -94,6 +101,12 @@ pub fn side_by_side(analyses: &[Analysis]) -> Option<SideBySide> {
         let key = |k: &OnKernel| (k.page_size_bytes, k.machine.clone(), k.kernel.clone());
         key(a).cmp(&key(b))
     });
+    let names: Vec<String> = kernels.iter().map(|k| k.name.clone()).collect();
+    for kernel in &mut kernels {
+        if names.iter().filter(|name| **name == kernel.name).count() > 1 {
+            kernel.name = format!("{}, {}", kernel.name, kernel.run);
+        }
+    }
     let everywhere = |id: &str| kernels.iter().all(|k| k.way(id).is_some());
     let mut ways: Vec<(String, String)> = Vec::new();
     for variant in kernels.iter().flat_map(|k| &k.variants) {
@@ -142,10 +155,12 @@ fn headline(kernels: &[OnKernel], telling: &[String]) -> Vec<String> {
             continue;
         }
         let title = first.way(id).map_or(id.as_str(), |w| w.title.as_str());
-        let each: Vec<String> = read
+        let mut each: Vec<String> = read
             .iter()
             .map(|(k, times, _)| format!("{times:.2} times on {} pages", k.pages()))
             .collect();
+        // Kernels of one page size mostly say the same.
+        each.dedup();
         if place == 0 {
             let block = first.block_size_bytes / 1024;
             sentences.push(format!(

@@ -31,6 +31,8 @@ use crate::workload::setup;
 const STABLE: f64 = 0.05;
 /// And at most so often.
 const MOST_WARM: u32 = 6;
+/// Writing `1` here drops the page cache of the whole machine (Linux's admin-guide/sysctl/vm.rst).
+pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// A query that takes longer than this is lost.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -279,8 +281,7 @@ impl Bench<'_> {
         };
         if cold && let Ok(files) = &self.files {
             if self.drop_caches {
-                std::fs::write("/proc/sys/vm/drop_caches", "1")
-                    .context("cannot drop the page cache")?;
+                std::fs::write(DROP_CACHES, "1").context("cannot drop the page cache")?;
             }
             files.evict()?;
         }

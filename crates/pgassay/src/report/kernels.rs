@@ -92,7 +92,7 @@ fn chart(side: &SideBySide) -> Option<Chart> {
                     Some(drawn(
                         kib(k),
                         read,
-                        &format!("{}, {}", k.kernel, title(side, id)),
+                        &format!("{}, {}", k.name, title(side, id)),
                     ))
                 })
                 .collect(),
@@ -169,7 +169,7 @@ fn by_kernel(side: &SideBySide, notes: &mut Notes) -> Table {
     columns.extend(
         side.kernels
             .iter()
-            .map(|k| Column::figures(&format!("{}, {}", k.pages(), k.kernel), "times", 0)),
+            .map(|k| Column::figures(&k.name, "times", 0)),
     );
     let rows = side
         .ways
@@ -179,7 +179,7 @@ fn by_kernel(side: &SideBySide, notes: &mut Notes) -> Table {
             row.extend(side.kernels.iter().map(|k| {
                 let way = k.way(id);
                 let read = way.and_then(|w| w.amplification.as_ref());
-                let about = format!("{title} on {}", k.kernel);
+                let about = format!("{title} on {}", k.name);
                 let marks = way.map_or_else(Vec::new, |w| notes.marks(&w.warnings, &about));
                 notes.maybe(read, &about).marked(marks)
             }));
@@ -202,8 +202,7 @@ fn by_kernel(side: &SideBySide, notes: &mut Notes) -> Table {
 fn reads(side: &SideBySide, notes: &mut Notes) -> Table {
     let columns = vec![
         Column::words("way of reading", 0),
-        Column::figures("pages", "", 0),
-        Column::words("kernel", 2),
+        Column::words("on", 0),
         Column::figures("blocks read", "", 0),
         Column::figures("device sectors", "", 0),
         Column::figures("predicted", "times", 0),
@@ -235,7 +234,7 @@ fn reads(side: &SideBySide, notes: &mut Notes) -> Table {
 }
 
 fn row(title: &str, kernel: &OnKernel, way: &VariantAnalysis, notes: &mut Notes) -> Vec<Cell> {
-    let about = format!("{title} on {}", kernel.kernel);
+    let about = format!("{title} on {}", kernel.name);
     let shares = way.shares.as_ref();
     let share = |value: Option<f64>| match value {
         // Rounding must not make a small negative rest of nothing.
@@ -244,8 +243,7 @@ fn row(title: &str, kernel: &OnKernel, way: &VariantAnalysis, notes: &mut Notes)
     };
     vec![
         Cell::plain(title),
-        Cell::plain(kernel.pages()),
-        Cell::plain(&kernel.kernel),
+        Cell::plain(&kernel.name),
         Cell::plain(number::count(way.blocks_read)),
         notes.maybe(way.device_sectors.as_ref(), &format!("sectors, {about}")),
         Cell::plain(format!("{:.2}", way.predicted)),
@@ -259,8 +257,8 @@ fn row(title: &str, kernel: &OnKernel, way: &VariantAnalysis, notes: &mut Notes)
 fn machines(side: &SideBySide) -> Table {
     let rows = side.kernels.iter().map(|k| {
         vec![
+            Cell::plain(&k.name),
             Cell::plain(&k.kernel),
-            Cell::plain(k.pages()),
             Cell::plain(&k.machine),
             Cell::plain(&k.server),
             Cell::plain(format!(
@@ -274,8 +272,8 @@ fn machines(side: &SideBySide) -> Table {
     Table {
         caption: "What the runs ran on.".to_owned(),
         columns: vec![
+            Column::words("on", 0),
             Column::words("kernel", 0),
-            Column::figures("pages", "", 0),
             Column::words("machine", 0),
             Column::words("server", 1),
             Column::words("table, blocks", 1),

@@ -158,7 +158,7 @@ fn percent(e: &Estimate) -> String {
     }
     let percent = (furthest / e.estimate.abs() * 100.0).max(0.0);
     // a hair below a whole per cent is that per cent, not the next
-    let up = |x: f64| (x - 1e-9).ceil().max(0.0);
+    let up = |x: f64| (x - 1e-9).ceil().max(0.0) + 0.0; // no -0
     if up(percent * 10.0) < 10.0 {
         format!("±{:.1}%", up(percent * 10.0) / 10.0)
     } else if percent < 1000.0 {

@@ -11,7 +11,7 @@ use pgassay_analysis::warning::Warning;
 
 use super::{Interrupted, Steady, begin, check_room, end, open};
 use crate::bench::Ended;
-use crate::bench::scattered_read::{self as bench, Bench, Keep, ReadAhead};
+use crate::bench::scattered_read::{self as bench, Bench, DROP_CACHES, Keep, ReadAhead};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::commands::progress::Progress;
 use crate::commands::subject::Subject;
@@ -48,6 +48,9 @@ pub fn run(
     let started = Instant::now();
     args.io.check(scattered_read::NAME)?;
     refuse_flags(args)?;
+    if args.io.drop_caches {
+        may_drop_caches()?;
+    }
     let root = store::root(global.runs.as_deref())?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
@@ -99,6 +102,19 @@ pub fn run(
         },
         |_, _, _| Ok(()),
     )
+}
+
+/// Whether we may drop the page cache, before anything is made for it.
+fn may_drop_caches() -> Result<(), Failure> {
+    match std::fs::OpenOptions::new().write(true).open(DROP_CACHES) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(
+            Failure::usage(format!("--drop-caches: {DROP_CACHES}: {e}")).with_remedy(
+                "run pgassay as root, or leave it out: the table's file is then taken out of the page \
+                 cache by file advice, which needs no right",
+            ),
+        ),
+    }
 }
 
 /// Flags that say nothing about it.
@@ -231,7 +247,13 @@ fn executions(
     writer.write_fact("scattered-read", &plan)?;
     let read_ahead = match io.read_ahead.is_empty() {
         true => None,
-        false => Some(ReadAhead::take(read_ahead_file(&subject.scene.storage)?)?),
+        false => {
+            let taken = ReadAhead::take(read_ahead_file(&subject.scene.storage)?);
+            Some(taken.map_err(|e| {
+                Failure::usage(format!("--read-ahead: {e:#}"))
+                    .with_remedy("run pgassay as root, or leave it out")
+            })?)
+        }
     };
     let mut keeper = Recorder {
         writer,

@@ -1,0 +1,21 @@
+#!/bin/bash
+# A guest's run as a small recorded piece for the tests: the host's facts, what lies
+# under the data, the plan, and two cold executions of the ways that tell most.
+#
+#	labs/page-size/fixture.sh RUN-DIRECTORY >crates/analysis/tests/kernels/NAME.json
+set -euo pipefail
+run=${1:?usage: fixture.sh RUN-DIRECTORY}
+jq -c --slurpfile plan "$run/facts/scattered-read.json" --slurpfile host "$run/facts/host.json" \
+	--slurpfile storage "$run/facts/storage-0.json" -n '
+	["bitmap-no-prefetch-ra0", "bitmap-no-prefetch", "bitmap-random-no-prefetch", "bitmap-direct"] as $kept |
+	$plan[0] as $plan |
+	{
+		host: $host[0],
+		storage: $storage[0],
+		plan: $plan,
+		trials: [
+			inputs | select(.cold and ($plan.variants[.variant].id | IN($kept[]))) |
+			.explain.text |= (fromjson | tojson) |
+			.samples |= {"host.diskstats": .["host.diskstats"]}
+		] | group_by(.variant) | map(.[:2]) | add
+	}' "$run/scattered.jsonl"
