@@ -10,7 +10,7 @@
 #
 #   pgassay report last --format html --output report.html
 #   scripts/screenshot.sh report.html docs/img report
-#   CROP=900x565+90+640 scripts/screenshot.sh target/page-size/report.html docs/img page-sizes
+#   HEIGHT=1250 CROP=900x565+90+605 scripts/screenshot.sh target/page-size/report.html docs/img page-sizes
 set -eu
 
 if [ $# -lt 2 ]; then
