@@ -14,6 +14,7 @@ use crate::observed::ArmObserved;
 use crate::pgio::PgioAnalysis;
 use crate::plan::{Plan, Point};
 use crate::primitives::{Compiled, PrimitiveAnalysis};
+use crate::query_cost::QueryCost;
 use crate::record::{EndState, Origin};
 use crate::scattered::{ScatteredPlan, VariantAnalysis};
 use crate::server::Setting;
@@ -45,6 +46,10 @@ pub struct Analysis {
     /// How the functions that measured them were compiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primitives_compiled: Option<Compiled>,
+    /// Where the CPU time of a query goes, over the wire and inside the server, where it was
+    /// measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query_cost: Option<QueryCost>,
     /// The same server under a second workload: its plan, headline, arms' points and warnings.
     /// What the server and the machine are stands in this value alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -23,6 +23,7 @@ pub mod pgio;
 pub mod plan;
 pub mod primitives;
 pub mod profile;
+pub mod query_cost;
 pub mod record;
 pub mod samples;
 pub mod scattered;

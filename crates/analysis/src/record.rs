@@ -15,6 +15,7 @@ use crate::observed::{Observed, SymbolTable};
 use crate::pgio::{PgioCounters, PgioPlan, PgioTrial};
 use crate::plan::{Plan, Slice};
 use crate::primitives::{PrimitiveTrial, PrimitivesPlan};
+use crate::query_cost::QueryCostRecord;
 use crate::scattered::{ScatteredPlan, ScatteredTrial};
 use crate::storage::Storage;
 use crate::warning::Warning;
@@ -347,6 +348,8 @@ pub struct RecordedRun {
     pub primitives_plan: Option<PrimitivesPlan>,
     /// All whole lines of `primitives.jsonl`.
     pub primitives: Vec<PrimitiveTrial>,
+    /// `facts/query-cost.json`, where a query's way was sampled.
+    pub query_cost: Option<QueryCostRecord>,
     /// `facts/scattered-read.json`, where scattered reads were measured.
     pub scattered_plan: Option<ScatteredPlan>,
     /// All whole lines of `scattered.jsonl`.

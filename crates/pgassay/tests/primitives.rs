@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use pgassay::bench::Ended;
 use pgassay::bench::primitives::{Keep, Sessions, run};
+use pgassay::bench::query_cost::QueryCosts;
 use pgassay::pg::{Connector, Conninfo, Session};
 use pgassay::stop::Stop;
 use pgassay::target::extension::Extension;
@@ -14,6 +15,8 @@ use pgassay::target::{Cluster, Installation, Installations, LaunchOptions};
 use pgassay::workload::inserver::{self, Call, Knobs, Statement};
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::primitives::{Company, Compiled, PrimitiveTrial, PrimitivesPlan, analyse};
+use pgassay_analysis::profile::stage::Stage;
+use pgassay_analysis::query_cost::{self, QueryCostRecord, WAYS, Way};
 
 fn installed() -> Installation {
     Installations::search()
@@ -190,6 +193,47 @@ fn the_error_that_explains_the_others_is_told() {
         "{text}"
     );
     drop((sessions, control));
+    laboratory.close();
+}
+
+#[test]
+fn a_query_is_followed_over_the_wire_and_in_the_loops() {
+    let laboratory = Laboratory::open("primitives-cost");
+    let version = installed().version.num();
+    let calls = inserver::calls("query-loop", version, &Knobs::default());
+    let control = laboratory.create(&calls);
+    let conninfo = Conninfo::parse(&laboratory.cluster.conninfo()).unwrap();
+    let postmaster = laboratory.cluster.pid();
+    match QueryCosts::open(&conninfo, postmaster, &Stop::new()).unwrap() {
+        // Who may not sample is told why, and what would help.
+        Err(why) => assert!(why.contains("perf_event"), "{why}"),
+        Ok(costs) => {
+            let mut record = QueryCostRecord::default();
+            let mut kept = 0;
+            let ended = costs
+                .run(&mut record, 1, 7, &mut |record| {
+                    kept = record.trials.len();
+                    Ok(())
+                })
+                .unwrap();
+            assert!(matches!(ended, Ended::Complete), "{ended:?}");
+            assert_eq!(kept, WAYS.len());
+            for (trial, way) in record.trials.iter().zip(WAYS) {
+                assert_eq!(trial.way, *way);
+                assert!(trial.queries > 0 && trial.cpu_ns > 0, "{way:?}");
+            }
+            let cost = query_cost::analyse(&record);
+            assert_eq!(cost.ways.len(), WAYS.len());
+            // However little CPU a busy machine left, the loop spends it on its queries.
+            let inside = cost.way(Way::QueryLoop).unwrap();
+            let untold = inside.stages.iter().find(|s| s.stage == Stage::Untold);
+            assert!(
+                inside.samples == 0 || untold.is_none_or(|s| s.share < 0.5),
+                "{inside:?}"
+            );
+        }
+    }
+    drop(control);
     laboratory.close();
 }
 

@@ -20,6 +20,7 @@ use crate::host::{self, HostSummary};
 use crate::observed;
 use crate::pgio;
 use crate::primitives;
+use crate::query_cost;
 use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts};
 use crate::samples;
 use crate::scattered;
@@ -58,6 +59,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
             .map(|plan| primitives::analyse(plan, &run.primitives, &host))
             .unwrap_or_default(),
         primitives_compiled: primitives_plan.map(|plan| compiled(plan, run)),
+        query_cost: run.query_cost.as_ref().map(query_cost::analyse),
         check: audit(run),
         second: second(run),
         pgio: run.pgio_plan.as_ref().map(|plan| {
@@ -90,6 +92,7 @@ fn second(run: &RecordedRun) -> Option<Box<Analysis>> {
     alone.check = None;
     alone.primitives_plan = None;
     alone.primitives.clear();
+    alone.query_cost = None;
     alone.scattered_plan = None;
     alone.scattered.clear();
     // What happened is told once, with the first load.

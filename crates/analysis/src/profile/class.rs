@@ -6,12 +6,12 @@
 //! nearest caller that says something decides. What nothing decides stays
 //! [`Class::Other`]; it is never guessed.
 
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
 use super::Frame;
+use super::names::Names;
 
 /// What a sample was spent on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -313,56 +313,8 @@ pub fn of_symbol(symbol: &str) -> Option<Class> {
     SERVER_TABLE.find(symbol)
 }
 
-/// A table made ready for look-ups.
-struct Table {
-    exact: HashMap<&'static str, Class>,
-    patterns: Vec<(Class, Vec<&'static str>)>,
-}
-
-static SERVER_TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(SERVER));
-static KERNEL_TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(KERNEL));
-
-impl Table {
-    fn new(classes: &[(Class, &'static str)]) -> Self {
-        let mut exact = HashMap::new();
-        let mut patterns = Vec::new();
-        for (class, names) in classes {
-            for name in names.split_ascii_whitespace() {
-                if name.contains('*') {
-                    patterns.push((*class, name.split('*').collect()));
-                } else {
-                    exact.entry(name).or_insert(*class);
-                }
-            }
-        }
-        Self { exact, patterns }
-    }
-
-    fn find(&self, symbol: &str) -> Option<Class> {
-        self.exact.get(symbol).copied().or_else(|| {
-            let mut patterns = self.patterns.iter();
-            let found = patterns.find(|(_, parts)| fits(parts, symbol));
-            found.map(|(class, _)| *class)
-        })
-    }
-}
-
-/// Whether a name has these parts in this order, the first and the last at its ends.
-fn fits(parts: &[&str], symbol: &str) -> bool {
-    let [first, middle @ .., last] = parts else {
-        return false;
-    };
-    let Some(mut rest) = symbol.strip_prefix(first) else {
-        return false;
-    };
-    for part in middle {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
-}
+static SERVER_TABLE: LazyLock<Names<Class>> = LazyLock::new(|| Names::new(SERVER));
+static KERNEL_TABLE: LazyLock<Names<Class>> = LazyLock::new(|| Names::new(KERNEL));
 
 #[cfg(test)]
 mod tests {

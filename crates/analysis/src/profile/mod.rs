@@ -13,7 +13,9 @@ pub mod difference;
 pub mod flame;
 pub mod listing;
 pub mod lock;
+mod names;
 pub mod script;
+pub mod stage;
 pub mod summary;
 
 use std::collections::{BTreeMap, HashMap};

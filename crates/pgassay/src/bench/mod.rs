@@ -8,6 +8,7 @@ pub mod arena;
 pub mod ceiling;
 pub mod pgio;
 pub mod primitives;
+pub mod query_cost;
 pub mod scattered_read;
 
 use std::collections::BTreeSet;

@@ -56,6 +56,9 @@ pub struct InsideArgs {
     /// Sessions beside the load that commit one transaction after the other
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub committing: Option<u32>,
+    /// Count the instructions of a query too, in the loops and over the wire (needs valgrind)
+    #[arg(long)]
+    pub instructions: bool,
 }
 
 /// Patterns by their names on the command line.
@@ -161,6 +164,7 @@ impl InsideArgs {
         for (flag, given) in [
             ("--content-lock", self.content_lock),
             ("--read-page", self.read_page),
+            ("--instructions", self.instructions),
         ] {
             if given {
                 words.push(flag.to_owned());
@@ -210,6 +214,7 @@ mod tests {
             "0,500",
             "--content-lock",
             "--read-page",
+            "--instructions",
         ];
         let args = parsed(&flags).unwrap();
         assert_eq!(args.words(), flags);

@@ -82,7 +82,8 @@ pub fn run(
     if inserver::names().contains(&args.workload.as_str()) {
         return inside::run(args, global, terminal, stop);
     }
-    if let Some(flag) = args.inside.knobs()?.first_turned() {
+    let counting = args.inside.instructions.then_some("--instructions");
+    if let Some(flag) = args.inside.knobs()?.first_turned().or(counting) {
         return Err(Failure::usage(format!(
             "{flag} has no meaning for {}, which loops in no server",
             args.workload

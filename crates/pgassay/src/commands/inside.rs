@@ -11,6 +11,7 @@ use pgassay_analysis::warning::Warning;
 use super::inspect_server;
 use super::measure::conclude;
 use super::progress::{Progress, minutes};
+use super::query_cost;
 use super::record;
 use super::subject::{Subject, explain};
 use crate::bench::Ended;
@@ -19,7 +20,7 @@ use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure;
 use crate::exit::{Exit, Failure};
 use crate::host;
-use crate::pg::{ConnectError, Connector, QueryError};
+use crate::pg::{ConnectError, Connector, QueryError, Session};
 use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::target::TargetSpec;
@@ -52,6 +53,7 @@ pub fn run(
     let started = Instant::now();
     let knobs = args.inside.knobs()?;
     refuse_flags(args)?;
+    let beside_a_wire = query_cost::wanted(&args.workload, &knobs, args.inside.instructions)?;
     let target = args.target.target.as_deref();
     let spec: TargetSpec = target.unwrap_or("temp").parse().map_err(explain)?;
     if !spec.is_launched() {
@@ -113,19 +115,35 @@ pub fn run(
         shown(&plan.sessions),
         minutes(Duration::from_secs_f64(4.0 + seconds(&plan)))
     ));
+    if beside_a_wire {
+        terminal.announce(&format!(
+            "then the same statement over the wire and in the loops, sampled: about {}",
+            minutes(query_cost::time())
+        ));
+    }
 
-    let ended = sweep(
-        &plan,
-        &Loops {
-            calls: &calls,
-            knobs: &knobs,
-            extension: &extension,
-        },
-        &mut subject,
-        &mut writer,
-        terminal,
-        stop,
-    );
+    let loops = Loops {
+        calls: &calls,
+        knobs: &knobs,
+        extension: &extension,
+    };
+    let ended = sweep(&plan, &loops, &mut subject, &mut writer, terminal, stop);
+    let ended = match ended {
+        Ok(Ended::Complete) if beside_a_wire => {
+            let prepare = |session: &mut Session| {
+                let definitions = extension.definitions(inserver::SCHEMA);
+                inserver::create(session, &definitions, &calls, &knobs, 0)
+            };
+            let count = query_cost::Counting {
+                installation: &installation,
+                scratch: args.target.scratch.as_deref(),
+                prepare: &prepare,
+            };
+            let count = args.inside.instructions.then_some(count);
+            query_cost::measure(&plan, count, &mut subject, &mut writer, terminal, stop)
+        }
+        ended => ended,
+    };
     writer.finish(&record::end_of(&ended, started))?;
     let dir = writer.dir().to_owned();
     // The lock is given up first, so that the run does not count as running.

@@ -12,6 +12,9 @@ pub struct Profile {
     pub locked: Option<u64>,
     /// Instructions of each function itself, callees not included.
     pub functions: BTreeMap<String, u64>,
+    /// Instructions of each function that was called, with all that it called. The calls of a
+    /// function within itself count under its name with `'2`.
+    pub inclusive: BTreeMap<String, u64>,
 }
 
 impl Profile {
@@ -22,7 +25,9 @@ impl Profile {
         let mut names: BTreeMap<&str, &str> = BTreeMap::new();
         let mut current: Option<&str> = None;
         let mut totals: Option<Vec<u64>> = None;
+        let mut called: Option<&str> = None;
         let mut after_call = false;
+        let mut inclusive: BTreeMap<String, u64> = BTreeMap::new();
         let mut functions: BTreeMap<String, u64> = BTreeMap::new();
         for line in text.lines() {
             if let Some(list) = line.strip_prefix("events: ") {
@@ -35,22 +40,24 @@ impl Profile {
                 current = Some(resolve(name, &mut names));
             } else if let Some(name) = line.strip_prefix("cfn=") {
                 // The name of a called function can be given here first.
-                resolve(name, &mut names);
+                called = Some(resolve(name, &mut names));
             } else if line.starts_with("calls=") {
                 // The next line is what the callee cost.
                 after_call = true;
             } else if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c))
-                && !std::mem::take(&mut after_call)
-                && let Some(name) = current
+                && let (sums, Some(name)) = match std::mem::take(&mut after_call) {
+                    true => (&mut inclusive, called),
+                    false => (&mut functions, current),
+                }
                 && let Some(cost) = line
                     .split_ascii_whitespace()
                     .nth(positions)
                     .and_then(|cost| cost.parse::<u64>().ok())
             {
-                match functions.get_mut(name) {
+                match sums.get_mut(name) {
                     Some(sum) => *sum += cost,
                     None => {
-                        functions.insert(name.to_owned(), cost);
+                        sums.insert(name.to_owned(), cost);
                     }
                 }
             }
@@ -65,6 +72,7 @@ impl Profile {
             instructions: of("Ir")?,
             locked: of("Ge"),
             functions,
+            inclusive,
         })
     }
 }
@@ -105,6 +113,8 @@ mod tests {
         assert_eq!(profile.functions["main"], 507);
         assert_eq!(profile.functions["LWLockAcquire"], 205);
         assert_eq!(profile.functions.values().sum::<u64>(), 712);
+        assert_eq!(profile.inclusive["LWLockAcquire"], 400);
+        assert!(!profile.inclusive.contains_key("main"));
     }
 
     #[test]

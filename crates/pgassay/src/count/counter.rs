@@ -15,7 +15,7 @@ use super::callgrind::Profile;
 use super::gate::Gate;
 use crate::exit::{Exit, Failure};
 use crate::load::{Edge, Engine, Length, Options, Protocol, SliceSpec};
-use crate::pg::{self, Conninfo};
+use crate::pg::{self, Conninfo, ResultSet, Session};
 use crate::script::Value;
 use crate::stop::Stop;
 use crate::target::account::Account;
@@ -93,6 +93,37 @@ impl Counter {
         method: Method,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
+        let counter =
+            Self::launch_with(installation, settings, base, method, stop, &mut |session| {
+                setup::create(session, workload, &mut |_| {}, stop)?;
+                Ok(())
+            })?;
+        let mut counter = Self {
+            workload: workload.clone(),
+            ..counter
+        };
+        // The first session writes what later ones find: caches on disk, pages in memory. A page
+        // that must be read first costs more instructions than the transaction itself.
+        let mut session = pg::connect(&Conninfo::parse(&counter.cluster.conninfo())?)?;
+        setup::read_in(&mut session)?;
+        session.close();
+        counter.session(20, 0)?;
+        Ok(counter)
+    }
+
+    /// Launches a cluster, has `prepare` make what is needed in it, and starts it again to be
+    /// counted.
+    ///
+    /// # Errors
+    /// Where valgrind is not here, or the server can't be had.
+    pub fn launch_with(
+        installation: &Installation,
+        settings: &Settings,
+        base: Option<&Path>,
+        method: Method,
+        stop: &Stop,
+        prepare: &mut dyn FnMut(&mut Session) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
         let valgrind = match method {
             Method::Processor => None,
             Method::Callgrind => Some(find("valgrind").ok_or_else(|| {
@@ -121,7 +152,7 @@ impl Counter {
         };
         let mut cluster = Cluster::launch(&wrapped, &options).map_err(told)?;
         let mut session = pg::connect(&Conninfo::parse(&cluster.conninfo())?)?;
-        setup::create(&mut session, workload, &mut |_| {}, stop)?;
+        prepare(&mut session)?;
         // Hint bits and freezing are work that the first reader would do for all.
         session.execute("VACUUM (FREEZE, ANALYZE)")?;
         session.execute("CHECKPOINT")?;
@@ -134,21 +165,30 @@ impl Counter {
             socket_dir.join(".s.PGSQL.5432"),
         )
         .context("no socket can be made beside the server's")?;
-        let mut counter = Self {
+        Ok(Self {
             gate,
             cluster,
             place,
             method,
-            workload: workload.clone(),
+            workload: WorkloadPlan::default(),
             stop: stop.clone(),
-        };
-        // The first session writes what later ones find: caches on disk, pages in memory. A page
-        // that must be read first costs more instructions than the transaction itself.
-        let mut session = pg::connect(&Conninfo::parse(&counter.cluster.conninfo())?)?;
-        setup::read_in(&mut session)?;
+        })
+    }
+
+    /// The counts of one session that sends these statements, by callgrind, and what each
+    /// returned.
+    ///
+    /// # Errors
+    /// Where one fails, or the counts do not come.
+    pub fn statements(&self, statements: &[String]) -> anyhow::Result<(Profile, Vec<ResultSet>)> {
+        let mut session = pg::connect(&Conninfo::parse(&self.cluster.conninfo())?)?;
+        let backend = session.backend_pid().unsigned_abs();
+        let mut returned = Vec::new();
+        for statement in statements {
+            returned.push(session.rows(statement)?);
+        }
         session.close();
-        counter.session(20, 0)?;
-        Ok(counter)
+        Ok((self.place.counts_of(backend, &self.stop)?, returned))
     }
 
     /// The counts of one session that runs so many transactions from a seed.
@@ -156,7 +196,20 @@ impl Counter {
     /// # Errors
     /// Where it fails, or its counts do not come.
     pub fn session(&mut self, transactions: u64, seed: u64) -> anyhow::Result<Profile> {
-        let protocol = match self.workload.protocol.as_str() {
+        self.session_of(&self.workload, transactions, seed)
+    }
+
+    /// The same of another workload.
+    ///
+    /// # Errors
+    /// Where it fails, or its counts do not come.
+    pub fn session_of(
+        &self,
+        workload: &WorkloadPlan,
+        transactions: u64,
+        seed: u64,
+    ) -> anyhow::Result<Profile> {
+        let protocol = match workload.protocol.as_str() {
             "simple" => Protocol::Simple,
             "extended" => Protocol::Extended,
             _ => Protocol::Prepared,
@@ -164,10 +217,7 @@ impl Counter {
         let options = Options {
             protocol,
             threads: Some(1),
-            variables: vec![(
-                "scale".to_owned(),
-                Value::Int(i64::from(self.workload.scale)),
-            )],
+            variables: vec![("scale".to_owned(), Value::Int(i64::from(workload.scale)))],
             stop: self.stop.flag().clone(),
             drain: WRITING,
             ..Options::default()
@@ -177,7 +227,7 @@ impl Counter {
             self.cluster.socket_dir().display()
         ))?;
         conninfo.options = Some(format!("-c search_path={SCHEMA}"));
-        let mut engine = Engine::new(conninfo, workload::program(&self.workload)?, options);
+        let mut engine = Engine::new(conninfo, workload::program(workload)?, options);
         engine.resize(1)?;
         let backend = self
             .gate

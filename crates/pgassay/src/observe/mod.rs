@@ -8,7 +8,7 @@ mod cpu;
 pub mod follow;
 mod images;
 mod io;
-mod perf;
+pub mod perf;
 mod sched;
 mod unwind;
 mod waits;
@@ -195,14 +195,14 @@ pub fn stat_database(scene: &mut Scene) -> Reading {
 
 /// `PID run_ns wait_ns timeslices` for the postmaster and all its children.
 fn schedstat(scene: &mut Scene) -> Reading {
-    let postmaster = match &scene.postmaster {
-        Ok(pid) => *pid,
-        Err(why) => return Reading::Unavailable(why.clone()),
-    };
-    let children = match children_of(postmaster) {
-        Ok(children) => children,
-        Err(why) => return Reading::Unavailable(why),
-    };
+    match scene.postmaster.clone().and_then(schedstat_of) {
+        Ok(text) => Reading::Text(text),
+        Err(why) => Reading::Unavailable(why),
+    }
+}
+
+fn schedstat_of(postmaster: u32) -> Result<String, String> {
+    let children = children_of(postmaster)?;
     let mut text = String::new();
     let mut failure = None;
     for pid in std::iter::once(postmaster).chain(children) {
@@ -215,9 +215,19 @@ fn schedstat(scene: &mut Scene) -> Reading {
         }
     }
     match failure {
-        Some(why) if text.is_empty() => Reading::Unavailable(why),
-        _ => Reading::Text(text),
+        Some(why) if text.is_empty() => Err(why),
+        _ => Ok(text),
     }
+}
+
+/// CPU time of the postmaster and its children so far, in nanoseconds.
+///
+/// # Errors
+/// Why it can't be read.
+pub fn cpu_ns(postmaster: u32) -> Result<u64, String> {
+    let text = schedstat_of(postmaster)?;
+    let run = |line: &str| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok();
+    Ok(text.lines().filter_map(run).sum())
 }
 
 /// The postmaster and its children, as far as they can be seen.

@@ -2,8 +2,8 @@
 //!
 //! Where we may (root, CAP_PERFMON) one event a CPU watches everybody, and samples of
 //! others are dropped as they are read; else the postmaster, its present children and all
-//! that it forks later are watched, without the kernel. A thread empties the buffers ten
-//! times a second and folds what it finds.
+//! that it forks later are watched, without the kernel. A thread empties the buffers
+//! again and again and folds what it finds.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -27,8 +27,9 @@ const STACK_BYTES: u32 = 16 << 10;
 /// Pages of a CPU's buffer: a third of a second of copied stacks, and just what
 /// perf_event_mlock_kb allows everybody.
 const PAGES: usize = 128;
-/// How often buffers are emptied.
-const PERIOD: Duration = Duration::from_millis(100);
+/// Samples of a CPU between two times that its buffer is emptied: ten times a second at
+/// [`FREQUENCY_HZ`].
+const BATCH: u32 = 10;
 /// How long the end of a window waits for the folding of the last samples.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -63,13 +64,22 @@ impl PerfSampler {
     /// # Errors
     /// Why there is nothing to sample with, and what would help.
     pub fn start(postmaster: u32) -> Result<Self, String> {
+        Self::start_at(postmaster, FREQUENCY_HZ)
+    }
+
+    /// The same with so many samples a second of CPU time.
+    ///
+    /// # Errors
+    /// Why there is nothing to sample with, and what would help.
+    pub fn start_at(postmaster: u32, frequency_hz: u32) -> Result<Self, String> {
         let images = Images::of(postmaster)?;
-        let (rings, everybody) = open(postmaster)?;
+        let (rings, everybody) = open(postmaster, frequency_hz)?;
         let shared = Arc::new(Shared::default());
         let mut work = Work {
             shared: Arc::clone(&shared),
             rings,
             everybody,
+            frequency_hz,
             images,
             ours: HashSet::new(),
             others: HashSet::new(),
@@ -141,10 +151,10 @@ impl Drop for PerfSampler {
 }
 
 /// Opens a ring for each CPU; true where everybody is watched.
-fn open(postmaster: u32) -> Result<(Vec<Ring>, bool), String> {
+fn open(postmaster: u32, frequency: u32) -> Result<(Vec<Ring>, bool), String> {
     let cpus = online_cpus();
     let options = |kernel| Options {
-        frequency: FREQUENCY_HZ,
+        frequency,
         stack_bytes: if perf::COPIES_STACKS { STACK_BYTES } else { 0 },
         kernel,
         pages: PAGES,
@@ -197,6 +207,7 @@ struct Work {
     shared: Arc<Shared>,
     rings: Vec<Ring>,
     everybody: bool,
+    frequency_hz: u32,
     images: Images,
     /// Processes of the server, and those that are not.
     ours: HashSet<u32>,
@@ -232,6 +243,7 @@ impl Work {
     /// Samples until the window ends.
     fn watch(&mut self, window: Instant) -> (StackRecord, Cost) {
         let begun = thread_ns();
+        let period = Duration::from_secs(1) * BATCH / self.frequency_hz.max(1);
         // Process numbers are used again: who is who is asked anew in each window.
         self.ours.clear();
         self.others.clear();
@@ -243,7 +255,7 @@ impl Work {
                 let state = if state.window == Some(window) && !state.ended {
                     self.shared
                         .changed
-                        .wait_timeout(state, PERIOD)
+                        .wait_timeout(state, period)
                         .unwrap_or_else(PoisonError::into_inner)
                         .0
                 } else {
@@ -266,7 +278,7 @@ impl Work {
             server_ns: 0,
             statements: 0,
         };
-        (folder.record(&self.images), cost)
+        (folder.record(&self.images, self.frequency_hz), cost)
     }
 
     fn each_ring(&self, call: impl Fn(&Ring) -> io::Result<()>) {
@@ -376,7 +388,7 @@ impl Folder {
         *self.seconds[second].entry(index).or_default() += 1;
     }
 
-    fn record(self, images: &Images) -> StackRecord {
+    fn record(self, images: &Images, frequency_hz: u32) -> StackRecord {
         let mut objects: Vec<String> = Vec::new();
         let frames = self
             .frames
@@ -400,7 +412,7 @@ impl Folder {
             })
             .collect();
         StackRecord {
-            frequency_hz: FREQUENCY_HZ,
+            frequency_hz,
             objects,
             frames,
             chains: self.chains,

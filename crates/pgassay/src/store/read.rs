@@ -35,6 +35,7 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         ceiling: optional(dir, "facts/ceiling.json", &mut damage),
         primitives_plan: optional(dir, "facts/primitives.json", &mut damage),
         primitives: lines(&dir.join("primitives.jsonl"), &mut damage)?,
+        query_cost: optional(dir, "facts/query-cost.json", &mut damage),
         second_plan: optional(dir, "facts/second.json", &mut damage),
         second: lines(&dir.join("second.jsonl"), &mut damage)?,
         scattered_plan: optional(dir, "facts/scattered-read.json", &mut damage),

@@ -10,11 +10,13 @@ use pgassay_analysis::analysis::{
 };
 use pgassay_analysis::check::{self, Facts, Place};
 use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::observed::stacks::{ObjectSymbols, StackRecord};
 use pgassay_analysis::plan::{Arm, Plan, Point, WorkloadPlan};
 use pgassay_analysis::primitives::{
     Company, Compiled, PrimitiveTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen, analyse,
     headline as headline_of_primitives,
 };
+use pgassay_analysis::query_cost::{self, CountedWay, QueryCost, QueryCostRecord, Way, WayTrial};
 use pgassay_analysis::record::{Origin, Reading};
 use pgassay_analysis::server::Setting;
 use pgassay_analysis::stats::{Estimate, summarize_positive};
@@ -118,7 +120,53 @@ pub fn primitives() -> Analysis {
     analysis.primitives = analyse(&plan, &trials, &analysis.host);
     analysis.headline = headline_of_primitives(&analysis.primitives);
     analysis.primitives_compiled = Some(plan.compiled);
+    analysis.query_cost = Some(query_cost());
     analysis
+}
+
+/// A query's way: prepared, with 50 in flight, and in the loop; the executor alike in the latter.
+fn query_cost() -> QueryCost {
+    let functions = [(0x100, 0x180, "ExecutorRun"), (0x200, 0x280, "secure_read")];
+    let functions = functions.map(|(start, end, name)| (start, end, name.to_owned()));
+    let mut record = QueryCostRecord::default();
+    record.symbols.objects.insert(
+        "9d3a".to_owned(),
+        ObjectSymbols {
+            path: "/usr/lib/postgresql/15/bin/postgres".to_owned(),
+            functions: functions.to_vec(),
+        },
+    );
+    for round in 0..8 {
+        for (way, cpu_us, executor, protocol) in [
+            (Way::Prepared, 21, 100, 350),
+            (Way::Pipelined, 8, 270, 180),
+            (Way::QueryLoop, 5, 440, 10),
+        ] {
+            record.trials.push(WayTrial {
+                way,
+                round,
+                queries: 100_000,
+                cpu_ns: 100_000 * (1000 * cpu_us + 10 * u64::from(round)),
+                stacks: StackRecord {
+                    frequency_hz: 499,
+                    objects: vec!["9d3a".to_owned()],
+                    frames: vec![(0, 0x110), (0, 0x210)],
+                    chains: vec![vec![0], vec![1]],
+                    seconds: vec![vec![(0, executor + round), (1, protocol)]],
+                    ..StackRecord::default()
+                },
+            });
+        }
+    }
+    record.counted = [(Way::Pipelined, 19_400_000), (Way::QueryLoop, 19_200_000)]
+        .map(|(way, executor)| CountedWay {
+            way,
+            queries: 1000,
+            instructions: 2 * executor,
+            executor,
+        })
+        .to_vec();
+    query_cost::analyse(&record)
 }
 
 /// An interrupted assay with an audit: two findings of weight, one of none, and
@@ -410,6 +458,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         scattered_read: None,
         primitives: vec![],
         primitives_compiled: None,
+        query_cost: None,
         check: None,
         diagnosis: None,
         second: None,

@@ -14,6 +14,7 @@ mod method;
 mod observed;
 mod pgio;
 mod primitives;
+mod query_cost;
 mod reads;
 mod results;
 mod scattered;
@@ -41,6 +42,7 @@ const SECTIONS: &[Make] = &[
     results::section,
     results::second,
     primitives::section,
+    query_cost::section,
     pgio::section,
     scattered::section,
     primitives::steadiness,

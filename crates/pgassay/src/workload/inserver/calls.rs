@@ -4,7 +4,7 @@
 use pgassay_analysis::primitives::{Company, Variant};
 
 use super::knobs::Knobs;
-use super::{ALL, SCHEMA};
+use super::{ALL, ROWS, SCHEMA};
 
 /// One way of calling a primitive.
 #[derive(Debug, Clone)]
@@ -21,6 +21,15 @@ pub struct Call {
     pub(super) leading: String,
     /// Sessions that are connected beside it.
     pub company: Company,
+}
+
+/// When a call ends.
+#[derive(Debug, Clone, Copy)]
+pub enum Until {
+    /// After so long.
+    Microseconds(u32),
+    /// After so many operations, or a second.
+    Count(u64),
 }
 
 impl Call {
@@ -43,10 +52,17 @@ impl Call {
 
     /// The statement that a session sends.
     pub fn statement(&self, arena: i64, slot: usize, seed: u64, call_us: u32) -> String {
+        self.say(&arena.to_string(), slot, seed, Until::Microseconds(call_us))
+    }
+
+    fn say(&self, arena: &str, slot: usize, seed: u64, until: Until) -> String {
         let function = self.primitive.replace('-', "_");
         // The server's seed is signed.
         let seed = seed as i64;
-        let common = format!("{arena}, {slot}, {seed}, NULL, {call_us}");
+        let common = match until {
+            Until::Microseconds(call_us) => format!("{arena}, {slot}, {seed}, NULL, {call_us}"),
+            Until::Count(count) => format!("{arena}, {slot}, {seed}, {count}, NULL"),
+        };
         match self.primitive {
             "plpgsql-loop" => format!(
                 "SELECT * FROM {SCHEMA}.plpgsql_loop({}{common}, {})",
@@ -234,6 +250,33 @@ const PAGE: &[(&str, &str)] = &[
     ("snapshot", "usual"),
     ("snapshot", "rebuilt"),
 ];
+
+/// A call of the default statement's loop by one session that nobody waits for.
+pub fn alone(name: &str, seed: u64, until: Until) -> Option<String> {
+    let known = CALLS.iter().find(|call| call.primitive == name)?;
+    Some(known.call().say("NULL", 0, seed, until))
+}
+
+/// What the loops execute as a script of pgbench's language, to be run over the wire with so
+/// many queries sent before the first answer is waited for.
+pub fn select_only(in_flight: u64) -> String {
+    let one = format!(
+        "\\set aid random(1, {ROWS})\nSELECT abalance FROM {SCHEMA}.accounts WHERE aid = :aid;\n"
+    );
+    match in_flight {
+        1 => one,
+        n => format!("\\startpipeline\n{}\\endpipeline\n", one.repeat(n as usize)),
+    }
+}
+
+/// Statements that read the loops' table and its key once.
+pub fn read_accounts() -> [String; 3] {
+    [
+        format!("SELECT count(filler) FROM {SCHEMA}.accounts"),
+        "SET enable_seqscan = off".to_owned(),
+        format!("SELECT count(aid) FROM {SCHEMA}.accounts WHERE aid > 0"),
+    ]
+}
 
 /// The names of all workloads inside the server.
 pub fn names() -> Vec<&'static str> {

@@ -14,7 +14,7 @@ use crate::pg::{ResultSet, Session};
 mod calls;
 mod knobs;
 
-pub use calls::{Call, calls, most_company, names};
+pub use calls::{Call, Until, alone, calls, most_company, names, read_accounts, select_only};
 pub use knobs::{Knobs, Parameter, Pattern, Statement};
 
 /// The schema of the functions and of what they read.

@@ -1,0 +1,110 @@
+//! After `pgassay run query-loop`: the same statement over the wire beside the loops, with CPU
+//! samples, and where it is asked for with counted instructions.
+
+use std::path::Path;
+use std::time::Duration;
+
+use pgassay_analysis::primitives::PrimitivesPlan;
+use pgassay_analysis::query_cost::{QueryCostRecord, WAYS, Way};
+
+use super::progress::Progress;
+use super::subject::Subject;
+use crate::bench::Ended;
+use crate::bench::query_cost::{QueryCosts, ROUNDS, WINDOW};
+use crate::count::query_ways;
+use crate::exit::Failure;
+use crate::pg::Session;
+use crate::stop::Stop;
+use crate::store::RunWriter;
+use crate::target::Installation;
+use crate::terminal::Terminal;
+use crate::workload::inserver::Knobs;
+
+/// What counting instructions needs: a cluster of its own is made for it.
+pub struct Counting<'a> {
+    /// The measured server's installation.
+    pub installation: &'a Installation,
+    /// Where clusters lie.
+    pub scratch: Option<&'a Path>,
+    /// Makes functions and table.
+    pub prepare: &'a dyn Fn(&mut Session) -> anyhow::Result<()>,
+}
+
+/// Whether a query's way is looked at after the sweep: for the loops of the statement that
+/// select-only has.
+///
+/// # Errors
+/// Where instructions are to be counted of anything else.
+pub fn wanted(workload: &str, knobs: &Knobs, instructions: bool) -> Result<bool, Failure> {
+    let wanted = matches!(workload, "query-loop" | "plpgsql-loop") && knobs.statement.is_none();
+    if instructions && !wanted {
+        return Err(Failure::usage(
+            "--instructions compares the loops with select-only, statement by statement",
+        )
+        .with_remedy("run query-loop --instructions, without --sql"));
+    }
+    Ok(wanted)
+}
+
+/// How long the samples take.
+pub fn time() -> Duration {
+    // The warm-up over the wire, and the end of a window.
+    let trial = WINDOW + Duration::from_millis(150);
+    trial * ROUNDS * WAYS.len() as u32
+}
+
+/// The statement over the wire and in both loops, one session at a time.
+///
+/// # Errors
+/// Where a statement fails, or the run directory can't be written. That there is nothing to
+/// sample or to count with is recorded, and no error.
+pub fn measure(
+    plan: &PrimitivesPlan,
+    counting: Option<Counting<'_>>,
+    subject: &mut Subject,
+    writer: &mut RunWriter,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
+    let progress = Progress::new(terminal, 100);
+    let mut record = QueryCostRecord::default();
+    let postmaster = subject.scene.postmaster.clone();
+    let opened = match postmaster {
+        Ok(postmaster) => QueryCosts::open(&subject.conninfo, postmaster, stop)?,
+        Err(why) => Err(why),
+    };
+    match opened {
+        Err(why) => record.unavailable = Some(why),
+        Ok(costs) => {
+            let all = ROUNDS as usize * WAYS.len();
+            let mut keep = |record: &QueryCostRecord| {
+                let done = record.trials.len();
+                progress.share(done as f64 / all as f64);
+                progress.say(format!("a query's way: {done} of {all} windows"));
+                writer.write_fact("query-cost", record)
+            };
+            match costs.run(&mut record, ROUNDS, plan.seed, &mut keep)? {
+                Ended::Complete => {}
+                ended => return Ok(ended),
+            }
+        }
+    }
+    if let Some(counting) = counting {
+        progress.say("counting: starting a server under valgrind");
+        let counted = query_ways::count(
+            counting.installation,
+            counting.scratch,
+            stop,
+            &mut |session| (counting.prepare)(session),
+            plan.seed,
+            &mut |way: Way| progress.say(format!("counting: {}", way.title())),
+        );
+        match counted {
+            Ok(counted) => record.counted = counted,
+            Err(_) if stop.asked() => return Ok(Ended::Interrupted),
+            Err(error) => record.not_counted = Some(format!("{error:#}")),
+        }
+    }
+    writer.write_fact("query-cost", &record)?;
+    Ok(Ended::Complete)
+}
