@@ -48,7 +48,7 @@ pub struct LoadArgs {
     pub ceiling: bool,
     /// The tables.
     #[command(flatten)]
-    pub tables: TablesArgs,
+    pub tables: Box<TablesArgs>,
 }
 
 /// Which CPUs the load threads get.

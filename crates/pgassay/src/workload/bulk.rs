@@ -218,8 +218,7 @@ pub fn sort_in_memory(session: &mut Session, scale: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A branch is not waited for to reach the disk when it is written: the primary key, whose commit is
-/// waited for, comes after all of them in the WAL.
+/// No branch is waited for to reach the disk; at the end all of a session's are.
 fn connect(connector: &Connector) -> anyhow::Result<Session> {
     let mut session = connector.connect().context("a connection for loading")?;
     session.execute("SET synchronous_commit = off")?;
@@ -261,6 +260,9 @@ impl Job<'_> {
             }
             written += taken;
         }
+        // A commit that is waited for, and with it all that this session committed before.
+        session.execute("RESET synchronous_commit")?;
+        session.value("SELECT pg_catalog.pg_logical_emit_message(true, 'pgassay', '')")?;
         Ok(written)
     }
 }

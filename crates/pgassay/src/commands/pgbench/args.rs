@@ -281,8 +281,8 @@ impl PgbenchArgs {
         let mut args = Self::from_arg_matches(&matches)?;
         let was_typed =
             |id: &&str| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
-        args.for_runs = FOR_RUNS.iter().any(|id| was_typed(id));
-        args.for_tables = FOR_TABLES.iter().any(|id| was_typed(id));
+        args.for_runs = FOR_RUNS.iter().any(&was_typed);
+        args.for_tables = FOR_TABLES.iter().any(was_typed);
         let mut typed: Vec<(usize, Source)> = Vec::new();
         let places = |id: &str| matches.indices_of(id).into_iter().flatten();
         for (place, name) in places("builtins").zip(&args.builtins) {
