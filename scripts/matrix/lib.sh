@@ -84,6 +84,19 @@ new_group() { # controller
 	mkdir -p "$group"
 }
 
+# At most so many writes a second from the group to the device under /var/tmp.
+limit_writes() { # a second
+	local device
+	device=$(stat -c %Hd:%Ld /var/tmp)
+	# a partition's limit is its disk's
+	[ -e "/sys/dev/block/$device/partition" ] && device=$(cat "/sys/dev/block/$device/../dev")
+	if [ $group_version = 2 ]; then
+		echo "$device wiops=$1" >"$group/io.max"
+	else
+		echo "$device $1" >"$group/blkio.throttle.write_iops_device"
+	fi
+}
+
 # All that this shell starts from here on runs in the group.
 enter_group() { echo "$BASHPID" >"$group/cgroup.procs"; }
 
@@ -92,4 +105,11 @@ leave_group() {
 	parent=$(dirname "$group")
 	while read -r pid; do echo "$pid" >"$parent/cgroup.procs"; done <"$group/cgroup.procs" 2>/dev/null
 	rmdir "$group" 2>/dev/null || true
+}
+
+# The ids that `pgassay diagnose` finds in a load of its own, a line each.
+diagnosed() { # workload, further arguments of pgassay run
+	local result=$work/$name.result
+	"$pgassay" --quiet run "$@" --runs "$work/runs" --json --trials 3 --time 2 >"$result" || return 1
+	jq -r '.diagnosis.findings[].id' "$result"
 }

@@ -4,15 +4,8 @@ needs() { must_be_root; }
 undo() { stop_server; leave_group; }
 provoke() {
 	new_group blkio || new_group io || return 1
-	local device bin
-	device=$(stat -c %Hd:%Ld /var/tmp)
-	# a partition's limit is its disk's
-	[ -e "/sys/dev/block/$device/partition" ] && device=$(cat "/sys/dev/block/$device/../dev")
-	if [ $group_version = 2 ]; then
-		echo "$device wiops=100" >"$group/io.max"
-	else
-		echo "$device 100" >"$group/blkio.throttle.write_iops_device"
-	fi
+	limit_writes 100
+	local bin
 	bin=$(newest_bin)
 	(enter_group && start_server "$bin" 'shared_buffers = 256MB' 'effective_cache_size = 4GB' &&
 		echo "$data $sockets" >"$work/where")

@@ -67,7 +67,12 @@ pub fn fit(analysis: &Analysis) -> Fit {
     }
 }
 
-fn fit_arm(arm: &ArmAnalysis, cpus: Option<u32>, seed: u64) -> ArmFit {
+/// The scaling law over an arm's client counts, or why there is none.
+pub(crate) fn scaling(
+    arm: &ArmAnalysis,
+    cpus: Option<u32>,
+    seed: u64,
+) -> Result<Scaling, scaling::Refusal> {
     let sweep: Vec<ScalingPoint> = arm
         .points
         .iter()
@@ -77,7 +82,11 @@ fn fit_arm(arm: &ArmAnalysis, cpus: Option<u32>, seed: u64) -> ArmFit {
             client_bound: point.warnings.iter().any(|w| w.id == "client-bound"),
         })
         .collect();
-    let (scaling, refused) = match scaling::fit(&sweep, cpus, seed) {
+    scaling::fit(&sweep, cpus, seed)
+}
+
+fn fit_arm(arm: &ArmAnalysis, cpus: Option<u32>, seed: u64) -> ArmFit {
+    let (scaling, refused) = match self::scaling(arm, cpus, seed) {
         Ok(scaling) => (Some(scaling), None),
         Err(refusal) => (None, Some(refusal.to_string())),
     };

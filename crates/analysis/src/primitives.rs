@@ -354,6 +354,8 @@ mod tests {
                     seen: 90,
                 },
             ],
+            observed: None,
+            samples: Default::default(),
             commits: None,
             sessions: rates
                 .iter()

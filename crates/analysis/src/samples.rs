@@ -18,6 +18,9 @@ pub const HOST_PRESSURE_CPU: &str = "host.pressure_cpu";
 /// Sampler: a line `PID voluntary nonvoluntary` of context switches for every process of the
 /// server, from /proc/PID/status (proc_pid_status(5)).
 pub const SERVER_SWITCHES: &str = "server.switches";
+/// Sampler: a line `ROLE<tab>PID PID …` for every kind of process of the server, by
+/// pg_stat_activity; sessions of pgassay's own go by their application name.
+pub const SERVER_ROLES: &str = "server.roles";
 /// Sampler: /proc/pressure/io.
 pub const HOST_PRESSURE_IO: &str = "host.pressure_io";
 /// Sampler: /proc/pressure/memory.
@@ -107,7 +110,7 @@ pub fn switches(sample: &Sample) -> Option<(u64, u64)> {
 }
 
 /// `PID number number …` by PID.
-fn fields(text: &str) -> HashMap<u32, Vec<u64>> {
+pub fn fields(text: &str) -> HashMap<u32, Vec<u64>> {
     text.lines()
         .filter_map(|line| {
             let mut fields = line.split_ascii_whitespace();

@@ -178,3 +178,34 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A published listing, cut, with bytes of it changed: a profile or a reason, shares that add
+    /// up to no more than all, and no finding without evidence.
+    #[test]
+    fn a_damaged_listing_is_read_or_refused(
+        keep in 0.0..1.0_f64,
+        damage in proptest::collection::vec((0.0..1.0_f64, any::<u8>()), 0..20),
+    ) {
+        let mut bytes = BEFORE.as_bytes().to_vec();
+        for (at, byte) in damage {
+            let at = (at * bytes.len() as f64) as usize;
+            bytes[at] = byte;
+        }
+        bytes.truncate((keep * bytes.len() as f64) as usize);
+        if let Ok(profile) = Profile::parse(&String::from_utf8_lossy(&bytes)) {
+            let summary = summarise(&profile);
+            let all: f64 = summary.classes.iter().map(|c| c.share).sum();
+            prop_assert!(all <= 1.0 + 1e-6, "{all}");
+            let evidence = Evidence {
+                profile: Some(&summary),
+                ..Evidence::default()
+            };
+            for finding in diagnose("damaged", &evidence).findings {
+                prop_assert!(!finding.evidence.is_empty(), "{finding:?}");
+            }
+        }
+    }
+}

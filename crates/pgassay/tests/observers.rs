@@ -183,6 +183,21 @@ fn a_plain_server_has_no_finding_and_cpu_samples_have_names_and_callers() {
     );
     let observed = &analysis["arms"][0]["observed"];
     assert_eq!(observed.get("unavailable"), None, "{observed}");
+    // Each session's share of the CPUs, without its process id.
+    let roles = observed["points"][0]["backends"]["roles"]
+        .as_array()
+        .unwrap();
+    let load = roles.iter().find(|r| r["role"] == "pgassay load").unwrap();
+    assert_eq!(load["processes"], 4, "{roles:?}");
+    assert!(load["cpus"].as_f64().unwrap() > 0.0, "{load}");
+    assert!(
+        load["voluntary_switches_per_second"].as_f64().is_some(),
+        "{load}"
+    );
+    assert!(
+        roles.iter().any(|r| r["role"] == "checkpointer"),
+        "{roles:?}"
+    );
     let profile = &observed["profile"];
     assert!(profile["samples"].as_u64().unwrap() > 10, "{profile}");
     assert_eq!(profile["call_chains"], true, "{profile}");
@@ -206,6 +221,78 @@ fn a_plain_server_has_no_finding_and_cpu_samples_have_names_and_callers() {
     assert!(
         not_seen.contains("--observe waits") && not_seen.contains("--observe perf"),
         "{not_seen}"
+    );
+}
+
+#[test]
+fn observers_run_beside_loads_of_other_kinds_where_asked_for() {
+    let runs = Scratch::new("kinds");
+    let observed = |words: &[&str]| -> Value {
+        let mut all = vec!["run"];
+        all.extend(words);
+        all.extend(["--runs", runs.path(), "--json"]);
+        let mut analysis: Value = serde_json::from_str(&pgassay(&all).1).unwrap();
+        analysis["arms"][0]["observed"].take()
+    };
+    let short = ["--clients", "2", "--trials", "1", "--time", "0.5"];
+    let pgio = |observe: &'static str| {
+        let mut words = vec![
+            "pgio",
+            "--tables",
+            "2",
+            "--size",
+            "8MB",
+            "--observe",
+            observe,
+        ];
+        words.extend(short);
+        observed(&words)
+    };
+    let seen = pgio("all");
+    let point = &seen["points"][0];
+    assert_eq!(point["clients"], 2, "{seen}");
+    assert!(point["waits"]["samples"].as_u64().unwrap() > 0, "{seen}");
+    assert!(point["backends"]["roles"].is_array(), "{seen}");
+    let costs = seen["cost"]["observers"].as_array().unwrap();
+    let names: Vec<&str> = costs
+        .iter()
+        .map(|o| o["observer"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["perf", "samplers", "waits"]);
+    assert_eq!(pgio("none"), Value::Null);
+
+    let mut words = vec!["spinlock", "--observe", "sched"];
+    words.extend(short);
+    let seen = observed(&words);
+    let point = &seen["points"][0];
+    assert!(
+        point["load"].as_str().unwrap().starts_with("spinlock"),
+        "{seen}"
+    );
+    let roles = point["backends"]["roles"].as_array().unwrap();
+    assert!(
+        roles.iter().any(|r| r["cpus"].as_f64().unwrap() > 0.0),
+        "{seen}"
+    );
+
+    let words = [
+        "scattered-read",
+        "--size",
+        "8MB",
+        "--trials",
+        "1",
+        "--only",
+        "bitmap",
+        "--observe",
+        "sched",
+    ];
+    let seen = observed(&words);
+    assert!(
+        seen["points"][0]["load"]
+            .as_str()
+            .unwrap()
+            .ends_with("cold"),
+        "{seen}"
     );
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use pgassay::bench::Ended;
 use pgassay::bench::primitives::{Keep, Sessions, run};
 use pgassay::bench::query_cost::QueryCosts;
+use pgassay::observe::{Observers, Scene};
 use pgassay::pg::{Connector, Conninfo, Session};
 use pgassay::stop::Stop;
 use pgassay::target::extension::Extension;
@@ -106,6 +107,10 @@ impl Keep for Kept {
     }
 }
 
+fn unseen() -> Scene {
+    Scene::unseen("the test looks at the trials only")
+}
+
 #[test]
 fn every_call_runs_in_several_sessions_and_is_analysed() {
     let laboratory = Laboratory::open("primitives");
@@ -122,7 +127,15 @@ fn every_call_runs_in_several_sessions_and_is_analysed() {
     let plan = laboratory.plan(&calls, &[1, 3]);
     let mut kept = Kept::default();
     let mut sessions = Sessions::new(laboratory.connector(), 1).unwrap();
-    let ended = run(&plan, &calls, &mut sessions, &mut kept, &Stop::new()).unwrap();
+    let ended = run(
+        &plan,
+        &calls,
+        &mut sessions,
+        (&mut Observers::default(), &mut unseen()),
+        &mut kept,
+        &Stop::new(),
+    )
+    .unwrap();
     assert!(matches!(ended, Ended::Complete), "{ended:?}");
     assert_eq!(kept.0.len(), calls.len() * 2 * 2);
 
@@ -168,6 +181,7 @@ fn the_error_that_explains_the_others_is_told() {
         &plan,
         &calls,
         &mut sessions,
+        (&mut Observers::default(), &mut unseen()),
         &mut Kept::default(),
         &Stop::new(),
     )
@@ -183,6 +197,7 @@ fn the_error_that_explains_the_others_is_told() {
         &plan,
         &calls,
         &mut sessions,
+        (&mut Observers::default(), &mut unseen()),
         &mut Kept::default(),
         &Stop::new(),
     )
@@ -269,7 +284,15 @@ fn own_statements_run_beside_others_that_are_seen_and_committing() {
     let plan = laboratory.plan(&calls, &[1]);
     let mut kept = Kept::default();
     let mut sessions = Sessions::new(laboratory.connector(), 1).unwrap();
-    let ended = run(&plan, &calls, &mut sessions, &mut kept, &Stop::new()).unwrap();
+    let ended = run(
+        &plan,
+        &calls,
+        &mut sessions,
+        (&mut Observers::default(), &mut unseen()),
+        &mut kept,
+        &Stop::new(),
+    )
+    .unwrap();
     assert!(matches!(ended, Ended::Complete), "{ended:?}");
 
     let done: u64 = kept.0.iter().map(|t| t.sessions[0].operations).sum();

@@ -111,10 +111,33 @@ pub fn files() -> Vec<(String, String)> {
     files
 }
 
+/// What observers see; tried by `run --observe all` as root and as nobody, on a server of the
+/// same user's, of another's, and over TCP.
+const OBSERVERS: &str = "\
+## By observers (`--observe`)
+
+| what | as root | as the server's user | as another user there | server elsewhere, or over TCP |
+|---|---|---|---|---|
+| waits: sessions by wait event | yes | yes | yes | yes |
+| sched: run queue and CPU time of each process | yes | yes | yes | no |
+| sched: context switches of each process | yes | yes | yes | no |
+| sched: page faults, pressure, swapping of the machine | yes | yes | yes | no |
+| sched: which process is what | yes | yes | yes | no, without its processes |
+| perf: CPU samples with callers | yes | without the kernel | no | no |
+| perf: names of functions | yes | but for the kernel's | no | no |
+
+- **Waits** of sessions of other roles are seen as superuser or with `pg_read_all_stats`; without it the report says how many sessions were hidden. Wait events exist from 9.6 on.
+- **CPU samples** as the server's user need `/proc/sys/kernel/perf_event_paranoid` at 2 or less (with 1 or less, the kernel too). Where pgassay may not open perf events itself and a `perf` program in the PATH may, that records beside each window; its first moments are missed. Where neither may, the report says what each answered.
+- **In a container** perf events are often filtered (seccomp): `--cap-add PERFMON`, or run pgassay on the host. Without hardware counters (most virtual machines) samples are taken by time, which is what is wanted here.
+- **Kernels without PSI** show no pressure; the other figures stay.
+- **A server over TCP** may be on any machine: nothing of this machine's processes, page faults or pressure is shown as its own, even where it happens to be here. Take its Unix socket.
+- **A server that restarts** ends the run as measured in part; what was recorded before is kept. A process that ends within a window is left out of the figures by process.
+";
+
 /// The page about what is seen where.
 fn degradation_page() -> String {
     format!(
-        "# What `pgassay check` sees where\n\n\
+        "# What is seen where\n\n## By `pgassay check`\n\n\
          Made from the registry by `make docs`. A rule that can't see what it needs says \"could not see\" \
          with the reason, and never passes or finds. \"In part\" means that the rule's first source is \
          there and another is not: it then says less, or could not see.\n\n\
@@ -132,7 +155,8 @@ fn degradation_page() -> String {
          - **Kernels without PSI**, without cpufreq, without huge pages: those rules did not apply or could not see.\n\
          - **Versions 9.6 to 19**: each question to the server is asked on its own and in words that its version \
          knows; a view that came later is \"this version has no such view\". No text that depends on a language \
-         is read: settings, counters and SQLSTATEs are not translated.\n",
+         is read: settings, counters and SQLSTATEs are not translated.\n\n\
+         {OBSERVERS}",
         degradation()
     )
 }

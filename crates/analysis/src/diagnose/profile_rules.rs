@@ -1,17 +1,14 @@
 //! Rules over CPU samples.
 
+use super::Evidence;
+use super::finding::{Finding, Sureness};
 use super::known::{self, Change};
-use super::{Evidence, Finding, Sureness, major};
+use super::run_rules::{percent, version as version_seen};
 use crate::profile::lock::Lock;
 use crate::profile::{Class, Summary};
 
 /// A lock function's share from which it is worth a finding.
 const NOTABLE: f64 = 0.05;
-
-/// `32.1 %`.
-fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
-}
 
 /// `32.1 % of the samples in s_lock, called by PinBuffer (20.0 %) and UnpinBuffer (12.1 %)`.
 fn callers_in_words(profile: &Summary, lock: Lock, spins: bool) -> Vec<String> {
@@ -43,14 +40,6 @@ fn spinning(profile: &Summary, lock: Lock) -> f64 {
     of.filter(|l| l.lock == lock && spins(&l.function))
         .map(|l| l.share)
         .sum()
-}
-
-/// The server's version as evidence, where it is known.
-fn version_seen(finding: Finding, version: Option<u32>) -> Finding {
-    match version {
-        Some(version) => finding.seen(format!("the server is PostgreSQL {}", major(version))),
-        None => finding,
-    }
 }
 
 /// `upgrade: …` where the change is missing, `if it is older …` where the version is not known.
@@ -518,14 +507,43 @@ pub fn software_crc(evidence: &Evidence) -> Option<Finding> {
     )
 }
 
+pub fn statement_logging(evidence: &Evidence) -> Option<Finding> {
+    let profile = evidence.profile?;
+    let share = ["EmitErrorReport", "errfinish"]
+        .iter()
+        .filter_map(|name| profile.function(name))
+        .map(|f| f.total_share)
+        .fold(0.0, f64::max);
+    (share >= NOTABLE).then(|| {
+        Finding::new(
+            "statement-logging",
+            format!(
+                "Writing to the server's log takes {} of the CPU samples.",
+                percent(share)
+            ),
+        )
+        .seen(format!(
+            "{} of the samples in EmitErrorReport and what it calls",
+            percent(share)
+        ))
+        .means(
+            "Every statement, or every error, is put into words and written to the log by the \
+             session itself, which waits for it.",
+        )
+        .remedy(
+            "log_statement = 'none' or 'ddl', log_duration = off, log_min_duration_statement of the \
+             statements that are worth it, or a sample of them by log_min_duration_sample; the same \
+             for auto_explain; where it is errors, mend what causes them",
+        )
+        .gain(share)
+        .source("PostgreSQL documentation, 20.8 Error Reporting and Logging")
+    })
+}
+
 pub fn jit(evidence: &Evidence) -> Option<Finding> {
     let profile = evidence.profile?;
-    let compiling: f64 = profile
-        .functions
-        .iter()
-        .filter(|f| f.object.starts_with("libLLVM"))
-        .map(|f| f.own_share)
-        .sum();
+    // The functions of libLLVM are many and each is short: the class has them all.
+    let compiling = profile.class(Class::Jit);
     if compiling < NOTABLE {
         return None;
     }
@@ -534,7 +552,7 @@ pub fn jit(evidence: &Evidence) -> Option<Finding> {
             "jit-compilation",
             format!("Compiling expressions takes {} of the CPU samples.", percent(compiling)),
         )
-        .seen(format!("{} in libLLVM", percent(compiling)))
+        .seen(format!("{} of the samples in the compiler of expressions", percent(compiling)))
         .means("Each session compiles each such statement anew; for a statement of milliseconds that costs more than it brings.")
         .remedy("raise jit_above_cost, or jit = off for this load")
         .gain(compiling)

@@ -5,6 +5,7 @@
 //! small enough that a run of minutes stays under 20 MB.
 
 pub mod analysis;
+pub mod backends;
 pub mod cost;
 pub mod stacks;
 pub mod waits;

@@ -472,6 +472,7 @@ mod tests {
             window_ns: 1_000_000_000,
             sessions: vec![session(1), session(2)],
             client_cpu_ns: 1_000_000,
+            observed: None,
             samples: BTreeMap::new(),
         }
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::observed::Observed;
 use crate::record::{Reading, Sample};
 
 /// `facts/pgio.json`: what is measured, decided before the first trial.
@@ -65,6 +66,9 @@ pub struct PgioTrial {
     pub client_cpu_ns: u64,
     /// Readings by sampler id.
     pub samples: BTreeMap<String, Sample>,
+    /// What observers saw beside it, where any ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Observed>,
 }
 
 /// What one session did in a trial, by its own account.

@@ -1,7 +1,12 @@
 //! What is recorded of primitives: the plan, and one line a trial.
 
+use std::collections::BTreeMap;
+
 use pgassay_inspect::Binary;
 use serde::{Deserialize, Serialize};
+
+use crate::observed::Observed;
+use crate::record::Sample;
 
 /// `facts/primitives.json`: what is measured, decided before the first trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -114,6 +119,12 @@ pub struct PrimitiveTrial {
     /// Transactions that the committing sessions beside it committed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commits: Option<u64>,
+    /// Readings by sampler id, where observers ran.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub samples: BTreeMap<String, Sample>,
+    /// What observers saw beside it, where any ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Observed>,
 }
 
 /// How often sessions were seen in one wait.

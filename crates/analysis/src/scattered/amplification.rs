@@ -454,6 +454,7 @@ mod tests {
                 wanted: pages,
             },
             processes_bytes: Reading::Text((sectors * 512).to_string()),
+            observed: None,
             samples: BTreeMap::from([(
                 HOST_DISKSTATS.to_owned(),
                 Sample {

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::observed::Observed;
 use crate::record::{Reading, Sample};
 
 /// `facts/scattered-read.json`: what is measured, decided before the first trial.
@@ -104,6 +105,9 @@ pub struct ScatteredTrial {
     pub processes_bytes: Reading,
     /// Readings by sampler id.
     pub samples: BTreeMap<String, Sample>,
+    /// What observers saw beside it, where any ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Observed>,
 }
 
 /// How much of the table is in the page cache, in pages of the kernel.

@@ -68,6 +68,11 @@ impl LiveArm {
         self
     }
 
+    /// The names of the functions that CPU samples hit. Ends sampling.
+    pub fn symbols(&mut self) -> Option<SymbolTable> {
+        self.observers.symbols()
+    }
+
     /// Opens the connections that do nothing, before the first trial.
     fn open_idle(&mut self, wanted: u32) -> Result<(), SliceFailure> {
         while self.idle.len() < wanted as usize {
@@ -183,10 +188,7 @@ impl LiveArena {
 
     /// The names of the functions that CPU samples hit, by arm. Ends sampling.
     pub fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
-        self.arms
-            .iter_mut()
-            .map(|arm| arm.observers.symbols())
-            .collect()
+        self.arms.iter_mut().map(LiveArm::symbols).collect()
     }
 }
 
@@ -218,12 +220,11 @@ impl Arena for LiveArena {
             ..slice_spec(plan, slice.index)
         };
         let started = jiff::Timestamp::now();
-        let mut before = None;
-        let mut after = None;
+        let mut seen = None;
         let (scene, observers) = (&mut arm.scene, &mut arm.observers);
         let result = arm.engine.run_slice(&spec, &mut |edge| match edge {
-            Edge::Start => before = Some(observers.begin(scene)),
-            Edge::End => after = Some(observers.end(scene)),
+            Edge::Start => observers.begin(scene),
+            Edge::End => seen = Some(observers.end(scene)),
             Edge::Passed(passed) => watcher.during(&passed),
             Edge::Tick(_) => {}
         });
@@ -233,14 +234,7 @@ impl Arena for LiveArena {
         if let Some(reason) = &result.died {
             return Err(SliceFailure::ServerDied(reason.clone()));
         }
-        let (samples, observed) = match (before, after) {
-            (Some(before), Some((after, further, observed))) => {
-                let mut samples = before.until(after);
-                samples.extend(further);
-                (samples, observed)
-            }
-            _ => Default::default(),
-        };
+        let (samples, observed) = seen.unwrap_or_default();
         Ok(TrialRecord {
             slice,
             started: format!("{started:.3}"),

@@ -11,7 +11,7 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::Ended;
-use crate::observe::{Readings, Scene};
+use crate::observe::{Observers, Scene};
 use crate::pg::{Connector, QueryError, Session};
 use crate::stop::Stop;
 use crate::workload::pgio::config::Config;
@@ -30,6 +30,8 @@ pub struct Bench<'a> {
     pub connector: Connector,
     /// What can be looked at.
     pub scene: &'a mut Scene,
+    /// What looks at it beside the load.
+    pub observers: &'a mut Observers,
     /// What a session does.
     pub config: &'a Config,
     /// `server_version_num`.
@@ -104,12 +106,14 @@ impl<'a> Bench<'a> {
     pub fn new(
         connector: Connector,
         scene: &'a mut Scene,
+        observers: &'a mut Observers,
         config: &'a Config,
         version: u32,
     ) -> Self {
         Self {
             connector,
             scene,
+            observers,
             config,
             version,
             sessions: Vec::new(),
@@ -135,7 +139,7 @@ impl<'a> Bench<'a> {
         }
         let window = Duration::from_millis(plan.window_ms);
         let (config, version) = (self.config, self.version);
-        let before = Readings::before(self.scene);
+        self.observers.begin(self.scene);
         let cpu_before = own_cpu_ns();
         let started_at = jiff::Timestamp::now();
         // The window begins with the sessions' release.
@@ -168,14 +172,15 @@ impl<'a> Bench<'a> {
             (results, start.elapsed().as_nanos() as u64)
         });
         let client_cpu_ns = own_cpu_ns().saturating_sub(cpu_before);
-        let after = Readings::after(self.scene);
+        let (samples, observed) = self.observers.end(self.scene);
         Ok(PgioTrial {
             index,
             started: format!("{started_at:.3}"),
             window_ns,
             sessions: results.into_iter().collect::<anyhow::Result<_>>()?,
             client_cpu_ns,
-            samples: before.until(after),
+            samples,
+            observed,
         })
     }
 }

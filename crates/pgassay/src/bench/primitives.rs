@@ -13,6 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::Ended;
 use crate::load::raise_descriptor_limit;
+use crate::observe::{Observers, Scene};
 use crate::pg::{Connector, QueryError, Session};
 use crate::stop::Stop;
 use crate::workload::inserver::{self, Arena, Call};
@@ -67,8 +68,12 @@ impl Sessions {
         })
     }
 
-    /// As many sessions as a trial needs and not one more: idle ones cost too.
-    fn resize(&mut self, load: usize, company: Company) -> anyhow::Result<i64> {
+    /// As many sessions as a trial needs and not one more: idle ones cost too. The handle of
+    /// their shared memory.
+    ///
+    /// # Errors
+    /// Where they can't be had.
+    pub fn resize(&mut self, load: usize, company: Company) -> anyhow::Result<i64> {
         raise_descriptor_limit(load + company.sessions() as usize)?;
         let mut parted = false;
         for (sessions, count) in [
@@ -266,6 +271,7 @@ pub fn run(
     plan: &PrimitivesPlan,
     calls: &[Call],
     sessions: &mut Sessions,
+    (observers, scene): (&mut Observers, &mut Scene),
     keep: &mut dyn Keep,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
@@ -288,7 +294,18 @@ pub fn run(
             let started = format!("{:.3}", jiff::Timestamp::now());
             let call = &calls[variant as usize];
             let seed = plan.seed.wrapping_add(u64::from(index) << 32);
-            let seen = match sessions.trial(call, count as usize, seed, plan.call_us) {
+            let observed = observers.any();
+            let mut trial = || {
+                if observed {
+                    // All are connected before anybody looks.
+                    sessions.resize(count as usize, call.company)?;
+                    observers.begin(scene);
+                }
+                let seen = sessions.trial(call, count as usize, seed, plan.call_us);
+                let beside = observed.then(|| observers.end(scene)).unwrap_or_default();
+                Ok((seen?, beside))
+            };
+            let (seen, (samples, observed)) = match trial() {
                 Ok(seen) => seen,
                 Err(_) if stop.asked() => return Ok(Ended::Interrupted),
                 Err(error) if is_lost(&error) => {
@@ -308,6 +325,8 @@ pub fn run(
                 sessions: seen.sessions,
                 waits: seen.waits,
                 commits: seen.commits,
+                samples,
+                observed,
             };
             index += 1;
             keep.keep(trial, index as usize, all)?;

@@ -19,7 +19,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::Ended;
 use crate::observe::cache::{TableFiles, WantedPages};
 use crate::observe::follow::Follow;
-use crate::observe::{Readings, Scene};
+use crate::observe::{Observers, Scene};
 use crate::pg::{Connector, QueryError, Session};
 use crate::stop::Stop;
 use crate::target::Cluster;
@@ -42,6 +42,8 @@ pub struct Bench<'a> {
     pub connector: Connector,
     /// What can be looked at.
     pub scene: &'a mut Scene,
+    /// What looks at it beside the queries.
+    pub observers: &'a mut Observers,
     /// The server's process and files, where we launched it.
     pub cluster: Option<&'a mut Cluster>,
     /// The table's files, or why they can't be seen.
@@ -288,12 +290,12 @@ impl Bench<'_> {
         let cached_before = residency(&self.files);
         let started = jiff::Timestamp::now();
         let follow = Follow::start(&self.scene.postmaster);
-        let before = Readings::before(self.scene);
+        self.observers.begin(self.scene);
         let explained = session.value(&format!(
             "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {}",
             scattered_read::statement(variant, value)
         ));
-        let after = Readings::after(self.scene);
+        let (samples, observed) = self.observers.end(self.scene);
         let processes_bytes = follow.finish();
         let explain = explained?.map_or_else(
             || Reading::Unavailable("EXPLAIN said nothing".to_owned()),
@@ -311,7 +313,8 @@ impl Bench<'_> {
             cached_before,
             cached_after: residency(&self.files),
             processes_bytes,
-            samples: before.until(after),
+            samples,
+            observed,
         })
     }
 }

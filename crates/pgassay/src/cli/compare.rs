@@ -6,6 +6,7 @@ use clap::Args as ClapArgs;
 
 use super::clients::ClientList;
 use super::load::LoadArgs;
+use super::observe::ObserveArgs;
 
 /// Arguments of `pgassay compare`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -115,6 +116,9 @@ pub struct CompareArgs {
     /// what compare --json printed elsewhere
     #[arg(long, conflicts_with_all = ["recorded", "resume", "by"])]
     pub pool: bool,
+    /// What looks at the servers beside the load.
+    #[command(flatten)]
+    pub observe: ObserveArgs,
     /// Print JSON (pgassay/compare/1)
     #[arg(long)]
     pub json: bool,

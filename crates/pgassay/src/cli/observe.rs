@@ -21,7 +21,8 @@ pub enum Observer {
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct ObserveArgs {
     /// What to look at beside the load: waits, sched, perf, all, none (comma-separated)
-    /// [default: waits,sched; an assay of a launched server: all]
+    /// [default: waits,sched; an assay of a launched server: all; compare, pgio, scattered-read and
+    /// workloads inside the server: none]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub observe: Vec<Observer>,
 }

@@ -10,6 +10,7 @@ use pgassay_analysis::warning::Warning;
 
 use super::inspect_server;
 use super::measure::conclude;
+use super::observing;
 use super::progress::{Progress, minutes};
 use super::query_cost;
 use super::record;
@@ -20,6 +21,7 @@ use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure;
 use crate::exit::{Exit, Failure};
 use crate::host;
+use crate::observe::Observers;
 use crate::pg::{ConnectError, Connector, QueryError, Session};
 use crate::stop::Stop;
 use crate::store::{self, RunWriter};
@@ -127,7 +129,16 @@ pub fn run(
         knobs: &knobs,
         extension: &extension,
     };
-    let ended = sweep(&plan, &loops, &mut subject, &mut writer, terminal, stop);
+    let mut observers = observing::typed(&args.measure.observe, &subject);
+    let ended = sweep(
+        &plan,
+        &mut observers,
+        &loops,
+        &mut subject,
+        &mut writer,
+        terminal,
+        stop,
+    );
     let ended = match ended {
         Ok(Ended::Complete) if beside_a_wire => {
             let prepare = |session: &mut Session| {
@@ -303,7 +314,8 @@ pub(super) fn beside_a_load(
         knobs: &knobs,
         extension: &extension,
     };
-    sweep(&plan, &loops, subject, writer, terminal, stop)
+    let mut nobody = Observers::default();
+    sweep(&plan, &mut nobody, &loops, subject, writer, terminal, stop)
 }
 
 /// What all calls together take.
@@ -321,6 +333,7 @@ struct Loops<'a> {
 
 fn sweep(
     plan: &PrimitivesPlan,
+    observers: &mut Observers,
     loops: &Loops<'_>,
     subject: &mut Subject,
     writer: &mut RunWriter,
@@ -351,8 +364,13 @@ fn sweep(
         progress: &progress,
         plan,
     };
-    primitives::run(plan, loops.calls, &mut sessions, &mut keeper, stop)
-        .map_err(|error| of_the_asker(error, loops.knobs))
+    let beside = (&mut *observers, &mut subject.scene);
+    let ended = primitives::run(plan, loops.calls, &mut sessions, beside, &mut keeper, stop)
+        .map_err(|error| of_the_asker(error, loops.knobs));
+    if let Some(symbols) = observers.symbols() {
+        observing::write_symbols(writer, 0, &symbols)?;
+    }
+    ended
 }
 
 /// The run directory and the progress bar as the bench sees them.

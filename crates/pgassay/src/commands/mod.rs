@@ -16,6 +16,7 @@ pub mod inspect;
 pub mod inspect_server;
 mod live;
 pub mod measure;
+mod observing;
 pub mod patch;
 pub mod pgbench;
 pub mod progress;

@@ -8,17 +8,15 @@ use std::time::Duration;
 use anyhow::Context;
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::record::{EventKind, Origin, Reading, TrialRecord};
-use pgassay_analysis::storage::Storage;
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Plan, samples};
 
 use super::measure::{Again, Request};
 use super::progress::Progress;
 use super::subject::Subject;
-use super::{record, second};
+use super::{observing, record, second};
 use crate::bench::arena::{LiveArena, LiveArm};
 use crate::bench::{self, Ended, Journal};
-use crate::cli::observe::Observer;
 use crate::observe::{self, Choice, Scene};
 use crate::pg;
 use crate::stop::Stop;
@@ -166,12 +164,7 @@ fn sweep(
         subject.session()?.execute("CHECKPOINT")?;
     }
     // The scene goes with the load and comes back after it.
-    let unseen = Scene {
-        postmaster: Err("the load has it".to_owned()),
-        session: None,
-        storage: Storage::hidden("the load has it"),
-    };
-    let scene = std::mem::replace(&mut subject.scene, unseen);
+    let scene = std::mem::replace(&mut subject.scene, Scene::unseen("the load has it"));
     let owned = subject.cluster.is_some();
     let arm = LiveArm::new(plan, &subject.conninfo, scene, owned, stop)?
         .observed_by(observers(request, owned), &subject.conninfo);
@@ -196,12 +189,12 @@ fn sweep(
 
 /// What is looked at beside the load. CPU samples of a server that is not ours need the flag.
 fn observers(request: &Request, owned: bool) -> Choice {
-    let flags = &request.measure.observe;
-    Choice {
-        waits: flags.wants(Observer::Waits, true),
-        sched: flags.wants(Observer::Sched, true),
-        perf: flags.wants(Observer::Perf, owned && request.command == "assay"),
-    }
+    let default = Choice {
+        waits: true,
+        sched: true,
+        perf: owned && request.command == "assay",
+    };
+    observing::choice(&request.measure.observe, default)
 }
 
 /// `pg_stat_database` once it stands still: backends that ended report their last
@@ -237,14 +230,6 @@ impl Journal for Recorder<'_> {
     }
 
     fn symbols(&mut self, arm: u32, symbols: &SymbolTable) -> anyhow::Result<()> {
-        // A run that went on has those of its earlier parts.
-        let name = format!("symbols-{arm}");
-        let path = self.0.dir().join(format!("facts/{name}.json"));
-        let mut all: SymbolTable = std::fs::read(path)
-            .ok()
-            .and_then(|text| serde_json::from_slice(&text).ok())
-            .unwrap_or_default();
-        all.merge(symbols);
-        self.0.write_fact(&name, &all)
+        observing::write_symbols(self.0, arm, symbols)
     }
 }

@@ -2,7 +2,6 @@
 //! workers end with it, and their counters with them.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -11,7 +10,7 @@ use std::time::Duration;
 use pgassay_analysis::record::Reading;
 use pgassay_analysis::storage::ProcessIo;
 
-use super::children_of;
+use super::{io, server};
 
 /// How often the counters are read.
 const EVERY: Duration = Duration::from_millis(10);
@@ -64,19 +63,7 @@ impl Drop for Follow {
 type Counters = (u32, HashMap<u32, u64>);
 
 fn counters(postmaster: u32) -> Result<Counters, String> {
-    let mut text = String::new();
-    let mut failure = None;
-    for pid in std::iter::once(postmaster).chain(children_of(postmaster)?) {
-        match std::fs::read_to_string(format!("/proc/{pid}/io")) {
-            Ok(lines) => {
-                let _ = writeln!(text, "{pid} {}", lines.trim_end().replace('\n', " "));
-            }
-            Err(e) => failure = Some(format!("/proc/{pid}/io: {e}")),
-        }
-    }
-    if let (true, Some(why)) = (text.is_empty(), failure) {
-        return Err(why);
-    }
+    let text = server::text(&server::all(postmaster)?, "io", io::counters)?;
     let found = ProcessIo::parse(&text);
     Ok((
         postmaster,

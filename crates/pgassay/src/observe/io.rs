@@ -5,7 +5,7 @@ use std::fs;
 
 use pgassay_analysis::record::Reading;
 
-use super::{Scene, children_of, file};
+use super::{Scene, file, server};
 
 /// The lines of /proc/diskstats of the devices that are counted.
 pub(super) fn diskstats(scene: &mut Scene) -> Reading {
@@ -73,53 +73,19 @@ pub(super) fn cgroup(scene: &mut Scene) -> Reading {
 
 /// `PID name value name value …` for the postmaster and all its children.
 pub(super) fn processes(scene: &mut Scene) -> Reading {
-    let postmaster = match &scene.postmaster {
-        Ok(pid) => *pid,
-        Err(why) => return Reading::Unavailable(why.clone()),
-    };
-    let children = match children_of(postmaster) {
-        Ok(children) => children,
-        Err(why) => return Reading::Unavailable(why),
-    };
-    let mut text = String::new();
-    let mut failure = None;
-    for pid in std::iter::once(postmaster).chain(children) {
-        match fs::read_to_string(format!("/proc/{pid}/io")) {
-            Ok(lines) => {
-                let _ = writeln!(text, "{pid} {}", lines.trim_end().replace('\n', " "));
-            }
-            // A process that has just ended is no failure of the reading.
-            Err(e) => failure = Some(format!("/proc/{pid}/io: {e}")),
-        }
-    }
-    match failure {
-        Some(why) if text.is_empty() => Reading::Unavailable(why),
-        _ => Reading::Text(text),
-    }
+    server::lines(scene, "io", counters)
+}
+
+/// The counters of one process' `io` file on a line.
+pub(super) fn counters(text: &str) -> Option<String> {
+    Some(text.trim_end().replace('\n', " "))
 }
 
 /// `PID kB` of VmPTE for the postmaster and all its children.
 pub(super) fn page_tables(scene: &mut Scene) -> Reading {
-    let postmaster = match &scene.postmaster {
-        Ok(pid) => *pid,
-        Err(why) => return Reading::Unavailable(why.clone()),
-    };
-    let children = match children_of(postmaster) {
-        Ok(children) => children,
-        Err(why) => return Reading::Unavailable(why),
-    };
-    let mut text = String::new();
-    for pid in std::iter::once(postmaster).chain(children) {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let size = status.lines().find_map(|line| line.strip_prefix("VmPTE:"));
-        if let Some(size) = size {
-            let _ = writeln!(text, "{pid} {}", size.trim());
-        }
-    }
-    if text.is_empty() {
-        return Reading::Unavailable("no process of the server shows VmPTE".to_owned());
-    }
-    Reading::Text(text)
+    server::lines(scene, "status", |status| {
+        server::field(status, "VmPTE").map(str::to_owned)
+    })
 }
 
 /// The rows of `pg_stat_io` that read anything, as a JSON array.
@@ -127,13 +93,7 @@ pub(super) fn pg_stat_io(scene: &mut Scene) -> Reading {
     let Some(session) = &mut scene.session else {
         return Reading::Unavailable("no session to ask".to_owned());
     };
-    let version = session.parameter("server_version").unwrap_or_default();
-    let major: u32 = version
-        .split(|c: char| !c.is_ascii_digit())
-        .next()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(0);
-    if major < 16 {
+    if super::major_version(session).is_none_or(|major| major < 16) {
         return Reading::Unavailable("pg_stat_io came with version 16".to_owned());
     }
     let sql = "SELECT coalesce(pg_catalog.json_agg(s), '[]') FROM pg_catalog.pg_stat_io s \

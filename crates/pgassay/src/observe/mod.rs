@@ -9,13 +9,14 @@ pub mod follow;
 mod images;
 mod io;
 pub mod perf;
+mod perf_program;
 mod sched;
+mod server;
 mod unwind;
 mod waits;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::time::Instant;
 
@@ -25,6 +26,7 @@ use pgassay_analysis::storage::{self, Storage};
 
 use crate::pg::Session;
 
+pub use server::processes;
 pub use waits::WaitSampler;
 pub use watch::{Choice, Observers};
 
@@ -37,6 +39,17 @@ pub struct Scene {
     pub session: Option<Session>,
     /// What lies under the data directory.
     pub storage: Storage,
+}
+
+impl Scene {
+    /// One in which nothing can be looked at, for this reason.
+    pub fn unseen(why: &str) -> Self {
+        Self {
+            postmaster: Err(why.to_owned()),
+            session: None,
+            storage: Storage::hidden(why),
+        }
+    }
 }
 
 /// One thing that is read.
@@ -178,6 +191,13 @@ fn first_line(path: &str) -> Reading {
     }
 }
 
+/// The server's major version, 9 for all that begin so.
+fn major_version(session: &Session) -> Option<u32> {
+    let version = session.parameter("server_version")?;
+    let major = version.split(|c: char| !c.is_ascii_digit()).next()?;
+    major.parse().ok()
+}
+
 /// The row of the session's database in `pg_stat_database`, as JSON.
 pub fn stat_database(scene: &mut Scene) -> Reading {
     let Some(session) = &mut scene.session else {
@@ -195,29 +215,7 @@ pub fn stat_database(scene: &mut Scene) -> Reading {
 
 /// `PID run_ns wait_ns timeslices` for the postmaster and all its children.
 fn schedstat(scene: &mut Scene) -> Reading {
-    match scene.postmaster.clone().and_then(schedstat_of) {
-        Ok(text) => Reading::Text(text),
-        Err(why) => Reading::Unavailable(why),
-    }
-}
-
-fn schedstat_of(postmaster: u32) -> Result<String, String> {
-    let children = children_of(postmaster)?;
-    let mut text = String::new();
-    let mut failure = None;
-    for pid in std::iter::once(postmaster).chain(children) {
-        match fs::read_to_string(format!("/proc/{pid}/schedstat")) {
-            Ok(line) => {
-                let _ = writeln!(text, "{pid} {}", line.trim_end());
-            }
-            // A process that has just ended is no failure of the reading.
-            Err(e) => failure = Some(format!("/proc/{pid}/schedstat: {e}")),
-        }
-    }
-    match failure {
-        Some(why) if text.is_empty() => Err(why),
-        _ => Ok(text),
-    }
+    server::lines(scene, "schedstat", |text| Some(text.trim_end().to_owned()))
 }
 
 /// CPU time of the postmaster and its children so far, in nanoseconds.
@@ -225,42 +223,8 @@ fn schedstat_of(postmaster: u32) -> Result<String, String> {
 /// # Errors
 /// Why it can't be read.
 pub fn cpu_ns(postmaster: u32) -> Result<u64, String> {
-    let text = schedstat_of(postmaster)?;
+    let whole = |text: &str| Some(text.trim_end().to_owned());
+    let text = server::text(&server::all(postmaster)?, "schedstat", whole)?;
     let run = |line: &str| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok();
     Ok(text.lines().filter_map(run).sum())
-}
-
-/// The postmaster and its children, as far as they can be seen.
-pub fn processes(postmaster: u32) -> Vec<u32> {
-    let children = children_of(postmaster).unwrap_or_default();
-    std::iter::once(postmaster).chain(children).collect()
-}
-
-fn children_of(pid: u32) -> Result<Vec<u32>, String> {
-    let path = format!("/proc/{pid}/task/{pid}/children");
-    match fs::read_to_string(&path) {
-        Ok(text) => Ok(text
-            .split_ascii_whitespace()
-            .filter_map(|p| p.parse().ok())
-            .collect()),
-        // A kernel without CONFIG_PROC_CHILDREN: every process is asked for its parent.
-        Err(_) if fs::exists(format!("/proc/{pid}")).unwrap_or(false) => Ok(children_by_scan(pid)),
-        Err(e) => Err(format!("{path}: {e}")),
-    }
-}
-
-fn children_by_scan(parent: u32) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .filter(|pid| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // The name in parentheses may hold anything; the parent is the second field after it.
-            let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-            after_name.split_ascii_whitespace().nth(1) == Some(&parent.to_string())
-        })
-        .collect()
 }

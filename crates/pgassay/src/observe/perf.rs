@@ -16,9 +16,9 @@ use pgassay_analysis::observed::Cost;
 use pgassay_analysis::observed::stacks::{StackRecord, SymbolTable};
 use pgassay_sys::perf::{self, Options, Record, Ring, Sample, Whose};
 
-use super::children_of;
 use super::cpu::thread_ns;
 use super::images::{Images, Place};
+use super::server::{self, children_of};
 
 /// Samples a second of CPU time.
 pub const FREQUENCY_HZ: u32 = 99;
@@ -105,14 +105,19 @@ impl PerfSampler {
         self.shared.changed.notify_all();
     }
 
-    /// The window ends: what was seen in it.
+    /// The window ends.
+    pub fn stop_window(&self) {
+        self.shared.state().window = None;
+        self.shared.changed.notify_all();
+    }
+
+    /// What was seen in the window that ended.
     ///
     /// # Errors
     /// Where nothing was.
     pub fn end(&self) -> Result<(StackRecord, Cost), String> {
+        self.stop_window();
         let mut state = self.shared.state();
-        state.window = None;
-        self.shared.changed.notify_all();
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(done) = state.done.take() {
@@ -316,11 +321,7 @@ impl Work {
         if self.others.contains(&pid) {
             return false;
         }
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name in parentheses may hold anything; the parent is the second field after it.
-        let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-        let parent = after_name.split_ascii_whitespace().nth(1);
-        let ours = parent == Some(&self.images.postmaster().to_string());
+        let ours = server::parent_of(pid) == Some(self.images.postmaster());
         if ours {
             &mut self.ours
         } else {

@@ -3,16 +3,19 @@
 //! Read at the borders of a window, where `sched` is observed. Only the lines that
 //! are interpreted are kept: /proc/vmstat has 150 more, and a run reads it often.
 
-use std::fmt::Write as _;
-use std::fs;
-
 use pgassay_analysis::record::Reading;
 use pgassay_analysis::samples;
 
-use super::{Sampler, Scene, children_of, file};
+use super::{Sampler, Scene, file, server};
 
 /// The samplers of this observer.
 pub const SAMPLERS: &[Sampler] = &[
+    Sampler {
+        id: samples::SERVER_ROLES,
+        unit: "processes",
+        explanation: "what each of the server's processes is, without names of users",
+        read: roles,
+    },
     Sampler {
         id: samples::SERVER_SWITCHES,
         unit: "switches",
@@ -41,33 +44,41 @@ pub const SAMPLERS: &[Sampler] = &[
 
 /// `PID voluntary nonvoluntary` for the postmaster and all its children.
 fn switches(scene: &mut Scene) -> Reading {
-    let postmaster = match &scene.postmaster {
-        Ok(pid) => *pid,
-        Err(why) => return Reading::Unavailable(why.clone()),
+    server::lines(scene, "status", |status| {
+        let by_will = server::field(status, "voluntary_ctxt_switches")?;
+        let by_force = server::field(status, "nonvoluntary_ctxt_switches")?;
+        Some(format!("{by_will} {by_force}"))
+    })
+}
+
+/// What each process of the server is, by its own account: `ROLE\tPID PID …`, a line a
+/// role. Sessions of ours go by what they are for, everybody else's by kind: no user's,
+/// database's or application's name is kept.
+fn roles(scene: &mut Scene) -> Reading {
+    let Some(session) = &mut scene.session else {
+        return Reading::Unavailable("no session to ask".to_owned());
     };
-    let children = match children_of(postmaster) {
-        Ok(children) => children,
-        Err(why) => return Reading::Unavailable(why),
+    // backend_type came with 10; before, background processes stood in no view.
+    let kind = match super::major_version(session) {
+        Some(..10) => "'client backend'",
+        _ => "coalesce(backend_type, 'other')",
     };
-    let mut text = String::new();
-    for pid in std::iter::once(postmaster).chain(children) {
-        // A process that has just ended is no failure of the reading.
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.map(|value| value.trim().to_owned())
-        };
-        if let (Some(by_will), Some(by_force)) = (
-            field("voluntary_ctxt_switches:"),
-            field("nonvoluntary_ctxt_switches:"),
-        ) {
-            let _ = writeln!(text, "{pid} {by_will} {by_force}");
-        }
+    // Rolled back, so that it is no commit among those that are counted.
+    let sql = format!(
+        "BEGIN; SELECT pg_catalog.string_agg(role || E'\\t' || pids, E'\\n') FROM (SELECT role, \
+         pg_catalog.string_agg(pid::text, ' ') AS pids FROM (SELECT pid, CASE WHEN \
+         application_name LIKE 'pgassay%' THEN application_name ELSE {kind} END AS role \
+         FROM pg_catalog.pg_stat_get_activity(NULL)) a GROUP BY role) r; ROLLBACK"
+    );
+    let results = match session.query(&sql) {
+        Ok(results) => results,
+        Err(e) => return Reading::Unavailable(e.to_string()),
+    };
+    let row = results.get(1).and_then(|r| r.rows.first());
+    match row.and_then(|row| row.first().cloned().flatten()) {
+        Some(rows) => Reading::Text(rows),
+        None => Reading::Unavailable("pg_stat_activity has no rows".to_owned()),
     }
-    if text.is_empty() {
-        return Reading::Unavailable("no process of the server shows its switches".to_owned());
-    }
-    Reading::Text(text)
 }
 
 fn vmstat(_: &mut Scene) -> Reading {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use pgassay_analysis::observed::{Cost, Observed, SymbolTable, Unavailable};
+use pgassay_analysis::observed::{Cost, Observed, StackRecord, SymbolTable, Unavailable};
 use pgassay_analysis::record::Sample;
 
 use super::cpu::thread_ns;
 use super::perf::PerfSampler;
+use super::perf_program::PerfProgram;
 use super::sched;
 use super::waits::{self, WaitSampler};
 use super::{Readings, Scene};
@@ -23,14 +24,62 @@ pub struct Choice {
     pub perf: bool,
 }
 
+/// Who samples the CPUs: we, or where we may not the `perf` program.
+enum CpuSamples {
+    Own(PerfSampler),
+    Program(PerfProgram),
+}
+
+impl CpuSamples {
+    fn start(postmaster: u32) -> Result<Self, String> {
+        match PerfSampler::start(postmaster) {
+            Ok(own) => Ok(Self::Own(own)),
+            Err(own) => match PerfProgram::start(postmaster) {
+                Ok(program) => Ok(Self::Program(program)),
+                Err(program) => Err(format!("{own}; {program}")),
+            },
+        }
+    }
+
+    fn begin(&mut self) {
+        match self {
+            Self::Own(own) => own.begin(),
+            Self::Program(program) => program.begin(),
+        }
+    }
+
+    /// The window is over; what was seen is asked for by [`Self::end`].
+    fn stop(&mut self) {
+        match self {
+            Self::Own(own) => own.stop_window(),
+            Self::Program(program) => program.stop_window(),
+        }
+    }
+
+    fn end(&mut self) -> Result<(StackRecord, Cost), String> {
+        match self {
+            Self::Own(own) => own.end(),
+            Self::Program(program) => program.end(),
+        }
+    }
+
+    fn finish(self) -> SymbolTable {
+        match self {
+            Self::Own(own) => own.finish(),
+            Self::Program(program) => program.finish(),
+        }
+    }
+}
+
 /// The observers of one server.
 #[derive(Default)]
 pub struct Observers {
     choice: Choice,
     waits: Option<WaitSampler>,
-    perf: Option<PerfSampler>,
+    perf: Option<CpuSamples>,
     unavailable: Vec<Unavailable>,
-    readings: Option<Readings>,
+    /// What stood at the window's beginning: by the load's own samplers, and by those of `sched`.
+    first: Option<(Readings, Option<Readings>)>,
     /// CPU time of the readings before the window, nanoseconds.
     spent: u64,
 }
@@ -51,7 +100,7 @@ impl Observers {
             }
         }
         if choice.perf {
-            let started = scene.postmaster.clone().and_then(PerfSampler::start);
+            let started = scene.postmaster.clone().and_then(CpuSamples::start);
             match started {
                 Ok(sampler) => observers.perf = Some(sampler),
                 Err(why) => observers.missing("perf", why),
@@ -62,7 +111,7 @@ impl Observers {
 
     /// The names of the functions that CPU samples hit, where any did. Ends sampling.
     pub fn symbols(&mut self) -> Option<SymbolTable> {
-        self.perf.take().map(PerfSampler::finish)
+        self.perf.take().map(CpuSamples::finish)
     }
 
     fn missing(&mut self, observer: &str, why: String) {
@@ -70,46 +119,37 @@ impl Observers {
         self.unavailable.push(Unavailable { observer, why });
     }
 
+    /// Whether any was chosen.
+    pub fn any(&self) -> bool {
+        self.choice != Choice::default()
+    }
+
     /// Reads what stands at the border of a window, the load's own readings included, and
     /// begins to observe.
-    pub fn begin(&mut self, scene: &mut Scene) -> Readings {
+    pub fn begin(&mut self, scene: &mut Scene) {
         let before = thread_ns();
-        self.readings = self
+        let further = self
             .choice
             .sched
             .then(|| Readings::before_by(sched::SAMPLERS, scene));
-        let readings = Readings::before(scene);
+        self.first = Some((Readings::before(scene), further));
         self.spent = thread_ns().saturating_sub(before);
         if let Some(waits) = &self.waits {
             waits.begin();
         }
-        if let Some(perf) = &self.perf {
+        if let Some(perf) = &mut self.perf {
             perf.begin();
         }
-        readings
     }
 
-    /// Ends observing and reads again: the load's own readings, those of the observers, and what
-    /// was seen between.
-    pub fn end(
-        &mut self,
-        scene: &mut Scene,
-    ) -> (Readings, BTreeMap<String, Sample>, Option<Observed>) {
+    /// Ends observing and reads again: all readings of both borders, and what was seen between.
+    pub fn end(&mut self, scene: &mut Scene) -> (BTreeMap<String, Sample>, Option<Observed>) {
         let mut observed = Observed {
             unavailable: self.unavailable.clone(),
             ..Observed::default()
         };
-        if let Some(perf) = &self.perf {
-            match perf.end() {
-                Ok((record, cost)) => {
-                    observed.stacks = Some(record);
-                    observed.costs.push(cost);
-                }
-                Err(why) => observed.unavailable.push(Unavailable {
-                    observer: "perf".to_owned(),
-                    why,
-                }),
-            }
+        if let Some(perf) = &mut self.perf {
+            perf.stop();
         }
         if let Some(waits) = &self.waits {
             match waits.end() {
@@ -124,19 +164,34 @@ impl Observers {
             }
         }
         let before = thread_ns();
-        let readings = Readings::after(scene);
-        let samples = match self.readings.take() {
-            Some(first) => first.until(Readings::after_by(sched::SAMPLERS, scene)),
-            None => BTreeMap::new(),
-        };
+        let after = Readings::after(scene);
+        let mut samples = BTreeMap::new();
+        if let Some((first, further)) = self.first.take() {
+            samples = first.until(after);
+            if let Some(further) = further {
+                samples.extend(further.until(Readings::after_by(sched::SAMPLERS, scene)));
+            }
+        }
         let spent = thread_ns().saturating_sub(before);
+        // What takes its time comes after the readings, which stand for the window.
+        if let Some(perf) = &mut self.perf {
+            match perf.end() {
+                Ok((record, cost)) => {
+                    observed.stacks = Some(record);
+                    observed.costs.push(cost);
+                }
+                Err(why) => observed.unavailable.push(Unavailable {
+                    observer: "perf".to_owned(),
+                    why,
+                }),
+            }
+        }
         observed.costs.push(Cost {
             observer: "samplers".to_owned(),
             own_ns: self.spent + spent,
             server_ns: 0,
             statements: 0,
         });
-        let any = self.choice != Choice::default();
-        (readings, samples, any.then_some(observed))
+        (samples, self.any().then_some(observed))
     }
 }

@@ -97,6 +97,8 @@ pub fn primitives() -> Analysis {
                     ..SessionOutcome::default()
                 });
                 trials.push(PrimitiveTrial {
+                    samples: BTreeMap::new(),
+                    observed: None,
                     variant,
                     index: trials.len() as u32,
                     started: "2026-11-21T03:15:01.000Z".to_owned(),

@@ -9,6 +9,10 @@ use crate::check::seen::{Seen, number};
 const MANUAL_MEMORY: &str = "PostgreSQL manual, \"Resource Consumption\": shared_buffers (25 % of memory to start with; more than 40 % is unlikely to work better)";
 const VM: &str = "Linux, Documentation/admin-guide/sysctl/vm.rst";
 
+/// shared_buffers so far below the default of 128 MB (initdb's since 9.3, where the kernel
+/// allows it) that somebody set them for another age.
+const TINY: u64 = 32 << 20;
+
 /// shared_buffers too small for the working set.
 pub static BUFFERS_SMALL: Rule = Rule {
     id: "shared-buffers-small",
@@ -56,13 +60,24 @@ fn buffers_small(seen: &Seen) -> Judged {
     if !room {
         return passed(saw);
     }
+    let wanted = memory.as_ref().map_or(1 << 30, |m| m / 4) >> 20;
     if hits + reads < 100_000.0 {
-        return could_not_see(format!("{saw}: too few to judge by"));
+        if buffers > TINY {
+            return could_not_see(format!("{saw}: too few to judge by"));
+        }
+        return Finding::new(
+            Severity::Medium,
+            Sure::Possible,
+            format!("{saw}: too few to judge by, but a server comes with 128 MB."),
+        )
+        .sql(format!(
+            "ALTER SYSTEM SET shared_buffers = '{wanted}MB';   -- then restart"
+        ))
+        .found();
     }
     if misses < 0.01 {
         return passed(saw);
     }
-    let wanted = memory.as_ref().map_or(1 << 30, |m| m / 4) >> 20;
     Finding::new(
         if misses > 0.05 {
             Severity::Medium

@@ -147,7 +147,7 @@ pub static RANDOM_COST: Rule = Rule {
     needs: &[Need::Sql, Need::Host],
     why: "4 stands for a disk whose head moves, most of its reads cached. On a device without heads the planner then prefers sequential scans where an index would read less.",
     effect: "Through the plan: none, or large. The manual names lower values for solid-state drives.",
-    remedy: "1.1 to 2 on solid-state storage.",
+    remedy: "1.1 to 2 on solid-state storage, 4 on others.",
     sources: &["PostgreSQL manual, \"Query Planning\": random_page_cost"],
     judge: random_cost,
 };
@@ -156,6 +156,18 @@ fn random_cost(seen: &Seen) -> Judged {
     let cost = seen.decimal("random_page_cost")?;
     let sequential = seen.decimal("seq_page_cost").unwrap_or(1.0).max(0.01);
     if queue(seen, "rotational")? == "1" {
+        if cost / sequential > 6.0 {
+            return Finding::new(
+                Severity::Low,
+                Sure::Possible,
+                format!(
+                    "random_page_cost = {cost}, seq_page_cost = {sequential}: more than 4, which \
+                     stands for a disk whose head moves."
+                ),
+            )
+            .sql("ALTER SYSTEM RESET random_page_cost; SELECT pg_reload_conf();")
+            .found();
+        }
         return not_applicable(
             "the device says it rotates (virtual disks often do): 4 is meant for that",
         );

@@ -15,6 +15,7 @@ use crate::bench::Ended;
 use crate::bench::pgio::{self as bench, Bench, Keep};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::measure;
+use crate::commands::observing;
 use crate::commands::progress::{Progress, minutes};
 use crate::commands::subject::Subject;
 use crate::commands::sweep::settled_counters;
@@ -351,10 +352,15 @@ fn measure_all(
         steady: Steady::new(args.io.until_stable),
     };
     let connector = Connector::new(&subject.conninfo);
-    let mut bench = Bench::new(connector, &mut subject.scene, config, version);
+    let mut observers = observing::typed(&args.measure.observe, subject);
+    let scene = &mut subject.scene;
+    let mut bench = Bench::new(connector, scene, &mut observers, config, version);
     let ended = bench::run(&plan, &shape.measured, &mut bench, &mut keeper, stop);
     // The sessions close, and report what they have not yet reported.
     drop(bench);
+    if let Some(symbols) = observers.symbols() {
+        observing::write_symbols(writer, 0, &symbols)?;
+    }
     progress.say("waiting for the server's counters");
     let after = settled_counters(&mut subject.scene);
     writer.write_fact("pgio-counters", &PgioCounters { before, after })?;

@@ -13,6 +13,7 @@ use super::{Interrupted, Steady, begin, check_room, end, open};
 use crate::bench::Ended;
 use crate::bench::scattered_read::{self as bench, Bench, DROP_CACHES, Keep, ReadAhead};
 use crate::cli::args::{GlobalArgs, RunArgs};
+use crate::commands::observing;
 use crate::commands::progress::Progress;
 use crate::commands::subject::Subject;
 use crate::exit::{Exit, Failure};
@@ -255,6 +256,7 @@ fn executions(
             })?)
         }
     };
+    let mut observers = observing::typed(&args.measure.observe, subject);
     let mut keeper = Recorder {
         writer,
         progress,
@@ -266,13 +268,18 @@ fn executions(
     let mut bench = Bench {
         connector: Connector::new(&subject.conninfo),
         scene: &mut subject.scene,
+        observers: &mut observers,
         cluster: subject.cluster.as_mut(),
         files,
         read_ahead,
         drop_caches: io.drop_caches,
     };
     let measured = asked.interrupted.map_or(&[][..], |i| &i.run.scattered);
-    bench::run(&plan, measured, &mut bench, &mut keeper, stop)
+    let ended = bench::run(&plan, measured, &mut bench, &mut keeper, stop);
+    if let Some(symbols) = observers.symbols() {
+        observing::write_symbols(keeper.writer, 0, &symbols)?;
+    }
+    ended
 }
 
 /// The table's files as they are seen from here.

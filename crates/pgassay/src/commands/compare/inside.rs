@@ -4,6 +4,7 @@
 use anyhow::bail;
 use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::Typed;
+use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::{Slice, WorkloadPlan};
 use pgassay_analysis::primitives::Company;
 use pgassay_analysis::record::TrialRecord;
@@ -104,8 +105,9 @@ pub struct Inside {
 }
 
 impl Arms for Inside {
-    fn drop_last(&mut self) {
+    fn drop_last(&mut self) -> Option<SymbolTable> {
         self.arms.pop();
+        None
     }
 }
 

@@ -29,6 +29,7 @@ use self::machine::Watch;
 use self::rounds::Measuring;
 use self::servers::{Servers, Surroundings, check_settings, shown};
 use super::alone;
+use super::observing;
 use super::progress::minutes;
 use super::record;
 use super::subject::explain;
@@ -39,6 +40,7 @@ use crate::cli::compare::CompareArgs;
 use crate::cli::measure::{self, Budget, Machine};
 use crate::exit::{Exit, Failure};
 use crate::host;
+use crate::observe::Choice;
 use crate::report;
 use crate::stop::Stop;
 use crate::store::{self, RunWriter, catalogue};
@@ -181,6 +183,7 @@ pub fn compare(
         around,
         started,
         budget: Duration::from_secs_f64(args.minutes * 60.0),
+        observers: observing::choice(&args.observe, Choice::default()),
         stop: stop.clone(),
     };
     measuring.note_first(&mut servers, &company, terminal)?;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::{ComparisonPlan, Phase, Typed};
 use pgassay_analysis::compare::{self};
+use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::{EventKind, TrialRecord};
 use pgassay_analysis::stats::forecast::difference_within_reach;
@@ -18,8 +19,10 @@ use crate::bench::arena::LiveArena;
 use crate::bench::{self, Arena, Ended, Journal, SliceFailure, Watcher};
 use crate::commands::alone::Company;
 use crate::commands::inspect_server;
+use crate::commands::observing;
 use crate::commands::progress::Progress;
 use crate::host;
+use crate::observe::Choice;
 use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::terminal::Terminal;
@@ -43,6 +46,8 @@ pub struct Measuring {
     pub started: Instant,
     /// How long the whole may take.
     pub budget: Duration,
+    /// What looks at the servers beside their clients.
+    pub observers: Choice,
     /// Raised by Ctrl-C.
     pub stop: Stop,
 }
@@ -225,7 +230,7 @@ impl Measuring {
         let mut arena: Box<dyn Arms> = match self.call.clone() {
             None => Box::new(Settled {
                 live: LiveArena {
-                    arms: servers.arms(&self.plan, &self.stop)?,
+                    arms: servers.arms(&self.plan, self.observers, &self.stop)?,
                     stop: self.stop.clone(),
                 },
                 labels,
@@ -263,14 +268,26 @@ impl Measuring {
             self.decide(each, terminal)?;
             if !self.comparison.same {
                 // A's like has done its part; its memory and wake-ups go.
-                arena.drop_last();
+                let symbols = arena.drop_last();
+                self.symbols(self.arms.len() - 1, symbols)?;
                 servers.drop_last();
             }
         }
         let mut progress = Progress::new(terminal, 100);
         let ended = self.pairs(launch, measured, arena, &mut progress);
         progress.clear();
+        for (arm, symbols) in arena.symbols().into_iter().enumerate() {
+            self.symbols(arm, symbols)?;
+        }
         ended
+    }
+
+    /// Writes down the names of the functions of an arm that CPU samples hit.
+    fn symbols(&mut self, arm: usize, symbols: Option<SymbolTable>) -> anyhow::Result<()> {
+        match symbols {
+            Some(symbols) => observing::write_symbols(&mut self.writer, arm as u32, &symbols),
+            None => Ok(()),
+        }
     }
 
     /// One slice of each arm at each point, not counted: connections, plans and
@@ -405,13 +422,21 @@ impl Measuring {
 
 /// What is loaded in turn: the clients of all arms, or their sessions inside.
 pub trait Arms: Arena {
-    /// Lets the last arm go, A's like, when it has done its part.
-    fn drop_last(&mut self);
+    /// Lets the last arm go, A's like, when it has done its part; the names of its functions.
+    fn drop_last(&mut self) -> Option<SymbolTable>;
+    /// The names of the functions that CPU samples hit, by arm. Ends sampling.
+    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
+        Vec::new()
+    }
 }
 
 impl Arms for Settled {
-    fn drop_last(&mut self) {
-        self.live.arms.pop();
+    fn drop_last(&mut self) -> Option<SymbolTable> {
+        self.live.arms.pop()?.symbols()
+    }
+
+    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
+        self.live.symbols()
     }
 }
 

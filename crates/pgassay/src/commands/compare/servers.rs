@@ -15,7 +15,7 @@ use crate::cli::args::TargetArgs;
 use crate::commands::progress::Progress;
 use crate::commands::subject::{Subject, explain};
 use crate::exit::Failure;
-use crate::observe::Scene;
+use crate::observe::{Choice, Scene};
 use crate::pg::{self, Connector, Session};
 use crate::script::{Command, Part};
 use crate::stop::Stop;
@@ -263,7 +263,12 @@ impl Servers {
     ///
     /// # Errors
     /// Where a control session can't be had.
-    pub fn arms(&mut self, plan: &Plan, stop: &Stop) -> anyhow::Result<Vec<LiveArm>> {
+    pub fn arms(
+        &mut self,
+        plan: &Plan,
+        observers: Choice,
+        stop: &Stop,
+    ) -> anyhow::Result<Vec<LiveArm>> {
         let mut arms = Vec::new();
         for arm in 0..self.of_arm.len() {
             let subject = self.subject(arm);
@@ -276,7 +281,8 @@ impl Servers {
                 storage: subject.scene.storage.clone(),
             };
             let owned = subject.cluster.is_some();
-            arms.push(LiveArm::new(plan, &subject.conninfo, scene, owned, stop)?);
+            let live = LiveArm::new(plan, &subject.conninfo, scene, owned, stop)?;
+            arms.push(live.observed_by(observers, &subject.conninfo));
         }
         Ok(arms)
     }

@@ -3,6 +3,7 @@
 //! [`SECTIONS`] is the registry: a section is a function from the analysis to
 //! its blocks, or to nothing where the run holds nothing of its kind.
 
+mod backends;
 mod binary;
 mod cpu;
 pub mod diagnosis;

@@ -3,7 +3,7 @@
 use pgassay_analysis::Analysis;
 use pgassay_analysis::observed::{ArmObserved, CostAnalysis, PointObserved};
 
-use super::diagnosis;
+use super::{backends, diagnosis};
 use crate::report::document::{Block, Cell, Column, Depth, Notes, Section, Table};
 use crate::report::number;
 
@@ -23,6 +23,7 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
         }
         blocks.extend(waits(observed).map(Block::Table));
         blocks.extend(scheduling(observed).map(Block::Table));
+        blocks.extend(backends::tables(observed).into_iter().map(Block::Table));
         if let Some(profile) = &observed.profile {
             blocks.push(Block::Heading("Where the CPU time goes".to_owned()));
             blocks.extend(diagnosis::profile_blocks(profile));
@@ -55,6 +56,28 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     })
 }
 
+/// The columns that say which load and how many clients; the load only where there are several.
+pub(super) fn point_columns(observed: &ArmObserved) -> Vec<Column> {
+    let load = several_loads(observed).then(|| Column::words("load", 0));
+    load.into_iter()
+        .chain([Column::figures("clients", "", 0)])
+        .collect()
+}
+
+pub(super) fn point_cells(observed: &ArmObserved, point: &PointObserved) -> Vec<Cell> {
+    let name = point
+        .load
+        .clone()
+        .unwrap_or_else(|| number::NONE.to_owned());
+    let load = several_loads(observed).then(|| Cell::plain(name));
+    let clients = Cell::plain(number::count(u64::from(point.clients)));
+    load.into_iter().chain([clients]).collect()
+}
+
+fn several_loads(observed: &ArmObserved) -> bool {
+    observed.points.iter().any(|p| p.load.is_some())
+}
+
 fn sessions(value: f64) -> Cell {
     Cell::plain(format!("{value:.2}"))
 }
@@ -64,7 +87,7 @@ fn waits(observed: &ArmObserved) -> Option<Table> {
     let seen: Vec<_> = observed
         .points
         .iter()
-        .filter_map(|p| Some((p.clients, p.waits.as_ref()?)))
+        .filter_map(|p| Some((p, p.waits.as_ref()?)))
         .collect();
     let (_, largest) = seen.last()?;
     let mut names: Vec<String> = Vec::new();
@@ -77,11 +100,11 @@ fn waits(observed: &ArmObserved) -> Option<Table> {
             names.push(event.name());
         }
     }
-    let mut columns = vec![
-        Column::figures("clients", "", 0),
+    let mut columns = point_columns(observed);
+    columns.extend([
         Column::figures("in a statement", "sessions", 0),
         Column::figures("running or ready", "sessions", 1),
-    ];
+    ]);
     columns.extend(
         (0u8..)
             .zip(&names)
@@ -91,12 +114,12 @@ fn waits(observed: &ArmObserved) -> Option<Table> {
     columns.push(Column::figures("idle", "sessions", 3));
     let rows = seen
         .iter()
-        .map(|(clients, waits)| {
-            let mut row = vec![
-                Cell::plain(number::count(u64::from(*clients))),
+        .map(|(point, waits)| {
+            let mut row = point_cells(observed, point);
+            row.extend([
                 sessions(waits.active_sessions),
                 sessions(waits.running_sessions),
-            ];
+            ]);
             let mut shown = 0.0;
             for name in &names {
                 let at = waits.at(|e| e.name() == *name);
@@ -163,7 +186,7 @@ fn scheduling(observed: &ArmObserved) -> Option<Table> {
     if figures.is_empty() {
         return None;
     }
-    let mut columns = vec![Column::figures("clients", "", 0)];
+    let mut columns = point_columns(observed);
     columns.extend(
         figures
             .iter()
@@ -173,7 +196,7 @@ fn scheduling(observed: &ArmObserved) -> Option<Table> {
         .points
         .iter()
         .map(|p| {
-            let mut row = vec![Cell::plain(number::count(u64::from(p.clients)))];
+            let mut row = point_cells(observed, p);
             row.extend(figures.iter().map(|(_, _, _, value)| match value(p) {
                 Some(value) => Cell::plain(number::short(value)),
                 None => Cell::plain(number::NONE),

@@ -1,0 +1,45 @@
+//! What commands that measure share of observing: which observers run, and where the
+//! names of functions go.
+
+use pgassay_analysis::observed::SymbolTable;
+
+use super::subject::Subject;
+use crate::cli::observe::{ObserveArgs, Observer};
+use crate::observe::{Choice, Observers};
+use crate::store::RunWriter;
+
+/// The observers that were typed, or these.
+pub fn choice(flags: &ObserveArgs, default: Choice) -> Choice {
+    Choice {
+        waits: flags.wants(Observer::Waits, default.waits),
+        sched: flags.wants(Observer::Sched, default.sched),
+        perf: flags.wants(Observer::Perf, default.perf),
+    }
+}
+
+/// Those that were typed beside a load of its own kind, whose figures nothing may touch
+/// unasked: none by default.
+pub fn typed(flags: &ObserveArgs, subject: &Subject) -> Observers {
+    let choice = choice(flags, Choice::default());
+    Observers::start(choice, &subject.conninfo, &subject.scene)
+}
+
+/// Writes down the names of the functions that CPU samples hit; a run that went on, or a
+/// comparison of several launches, has those of its earlier parts.
+///
+/// # Errors
+/// Where the run can't be written.
+pub fn write_symbols(
+    writer: &mut RunWriter,
+    arm: u32,
+    symbols: &SymbolTable,
+) -> anyhow::Result<()> {
+    let name = format!("symbols-{arm}");
+    let path = writer.dir().join(format!("facts/{name}.json"));
+    let mut all: SymbolTable = std::fs::read(path)
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or_default();
+    all.merge(symbols);
+    writer.write_fact(&name, &all)
+}
