@@ -2,6 +2,7 @@
 
 use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState};
 use crate::check::{CheckReport, Severity};
+use crate::diagnose::Diagnosis;
 use crate::stats::Estimate;
 
 /// Growth below this share counts as none when the end of scaling is named.
@@ -36,6 +37,9 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
         }
     }
     let nothing_measured = sentences.is_empty();
+    if let Some(diagnosis) = &analysis.diagnosis {
+        sentences.extend(bottleneck(diagnosis));
+    }
     if let Some(check) = &analysis.check {
         sentences.extend(audit(check));
     }
@@ -71,6 +75,22 @@ pub fn write_second(analysis: &Analysis) -> Vec<String> {
         ))
     });
     peaks.collect()
+}
+
+/// What held the server back most under the load, by what was seen, and what to do.
+fn bottleneck(diagnosis: &Diagnosis) -> Option<String> {
+    let (first, more) = diagnosis.findings.split_first()?;
+    let others = match more.len() {
+        0 => String::new(),
+        1 => " One more finding stands below.".to_owned(),
+        n => format!(" {n} more findings stand below."),
+    };
+    Some(format!(
+        "What held it back under this load ({}): {} What to do: {}.{others}",
+        first.sureness.word(),
+        first.title,
+        first.remedy.trim_end_matches('.')
+    ))
 }
 
 /// What holds the server back most, by the audit.

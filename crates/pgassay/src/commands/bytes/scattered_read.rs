@@ -256,7 +256,7 @@ fn executions(
             })?)
         }
     };
-    let mut observers = observing::typed(&args.measure.observe, subject);
+    let mut observers = observing::typed(&asked.args.measure.observe, subject);
     let mut keeper = Recorder {
         writer,
         progress,
