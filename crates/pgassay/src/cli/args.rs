@@ -76,7 +76,7 @@ pub enum Command {
     /// Measure one workload over client counts
     Run(Box<RunArgs>),
     /// Is B really different from A: interleaved, with a verdict and an exit code
-    Compare(super::compare::CompareArgs),
+    Compare(Box<super::compare::CompareArgs>),
     /// Build PostgreSQL variants from source: flags, compilers, patches
     Build(BuildArgs),
     /// When did the level of many runs of one plan change

@@ -199,7 +199,7 @@ fn compare_args(a: &str, b: &str, flags: &[String]) -> anyhow::Result<CompareArg
         Ok(Args {
             command: Command::Compare(compare),
             ..
-        }) if compare.targets.len() == 2 => Ok(compare),
+        }) if compare.targets.len() == 2 => Ok(*compare),
         Ok(_) => bail!(Failure::usage(
             "what follows -- are flags of pgassay compare; the two targets are the builds"
         )),

@@ -49,6 +49,10 @@ impl Method {
         match counted {
             Ok(1..) => (Self::Processor, None),
             Ok(0) => (Self::Callgrind, Some("its counter stands still".to_owned())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (
+                Self::Callgrind,
+                Some("the kernel knows none, as in most virtual machines".to_owned()),
+            ),
             Err(error) => (Self::Callgrind, Some(error.to_string())),
         }
     }
