@@ -10,4 +10,17 @@ pub mod cpuid;
 pub mod map;
 pub mod perf;
 pub mod resident;
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+))]
+pub mod tally;
+// The kernel's structures are to be had for those only.
+#[cfg(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+)))]
+#[path = "no_tally.rs"]
 pub mod tally;
