@@ -302,7 +302,10 @@ pub fn run(
                     observers.begin(scene);
                 }
                 let seen = sessions.trial(call, count as usize, seed, plan.call_us);
-                let beside = observed.then(|| observers.end(scene)).unwrap_or_default();
+                let beside = match observed {
+                    true => observers.end(scene),
+                    false => Default::default(),
+                };
                 Ok((seen?, beside))
             };
             let (seen, (samples, observed)) = match trial() {
