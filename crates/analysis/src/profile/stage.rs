@@ -1,6 +1,6 @@
 //! At which stage of a statement's way through the server a sample fell.
 //!
-//! [`Class`](super::Class) says what code a sample hit; a stage says what it was run for. A
+//! [`Class`] says what code a sample hit; a stage says what it was run for. A
 //! buffer pinned by an index scan belongs to the executor here. The innermost function of the
 //! chain that belongs to a stage decides; names are those of PostgreSQL's source (src/backend,
 //! versions 13 to 19).
