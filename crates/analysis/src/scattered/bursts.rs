@@ -108,7 +108,8 @@ mod tests {
         let share = steps[0].after / steps[0].before;
         assert!((share - 0.2).abs() < 0.02, "{share}");
         assert!(is_stable(&stepped));
-        assert!(!is_stable(&made(18, 20)));
+        // Five slow ones are a change, and not yet a level.
+        assert!(!is_stable(&made(18, 23)));
         assert!(!is_stable(&[]));
     }
 }
