@@ -27,7 +27,7 @@ atomic_addresses() { # library -> one hexadecimal address a line
 }
 
 start_cluster "$pg_config" "shared_buffers = 512MB" "max_wal_size = 8GB" "fsync = off" \
-	"wal_buffers = 1GB" "wal_writer_delay = 10ms"
+	"wal_buffers = 2000MB" "wal_writer_delay = 10ms"
 make_table hits 32768
 run_sql -c "SELECT pgassay.warm('hits')" -c "SELECT pgassay.warm('hits')" >/dev/null
 
@@ -71,13 +71,16 @@ failed=0
 printf '%-14s %9s %8s %12s %8s  %s\n' primitive samples own measurement other 'largest of other'
 for primitive in buffer_hit buffer_hot buffer_recent lwlock spinlock snapshot wal_insert atomics query_loop plpgsql_loop; do
 	if [ "$primitive" = buffer_recent ] && [ "$server_major" -lt 14 ]; then continue; fi
+	window=$seconds
+	[ "$primitive" != wal_insert ] || window=1
 	# One session: makes the arena, says who it is, runs calls of a second.
 	{
 		echo "SELECT pgassay.arena_create(1) AS arena \\gset"
 		# All WAL buffers touched and written out before, so that inserting
-		# finds them free: writing WAL is another matter.
+		# finds them free: writing WAL is another matter. They last for somewhat
+		# more than a second, and for no longer is this one sampled.
 		if [ "$primitive" = wal_insert ]; then
-			for _ in 1 2 3; do echo "SELECT operations FROM pgassay.wal_insert(bytes => 8192) \\g /dev/null"; done
+			for _ in 1 2 3 4 5 6; do echo "SELECT operations FROM pgassay.wal_insert(count => 50000, bytes => 8192) \\g /dev/null"; done
 			echo "SELECT operations FROM pgassay.wal_insert(count => 1, flush => true) \\g /dev/null"
 		fi
 		echo "SELECT pg_backend_pid();"
@@ -90,7 +93,7 @@ for primitive in buffer_hit buffer_hot buffer_recent lwlock spinlock snapshot wa
 	client=$!
 	until [ -s "$work/calls.out" ]; do sleep 0.01; done
 	pid=$(head -1 "$work/calls.out")
-	perf record -q -e cpu-clock -F 1999 -p "$pid" -o "$work/perf.data" -- sleep "$seconds" >/dev/null 2>"$work/perf.err" ||
+	perf record -q -e cpu-clock -F 1999 -p "$pid" -o "$work/perf.data" -- sleep "$window" >/dev/null 2>"$work/perf.err" ||
 		{ cat "$work/perf.err" >&2; exit 2; }
 	kill "$client" 2>/dev/null || true
 	wait "$client" || true
