@@ -1,7 +1,7 @@
 //! Progress on standard error: what is running, how it goes, what is left.
 //!
-//! On a terminal two lines are written over in place; into a pipe goes a line now and then, as
-//! pgbench's -P has it.
+//! On a terminal two lines are written over in place; into a pipe `run` writes a line now and then,
+//! as pgbench's -P has it, and other commands do where they are to be verbose.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Columns below which there is no room for a bar.
 const ROOM_FOR_BAR: usize = 60;
 
-/// A bar where somebody watches, lines where nobody does, nothing where it should be quiet.
+/// A bar where somebody watches, lines where they are asked for, nothing where it should be quiet.
 pub struct Progress {
     bar: ProgressBar,
     /// Lines, where nothing can be written over.
@@ -54,14 +54,9 @@ impl Progress {
             ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(Some(length), target);
-        let lines = terminal.aside().filter(|_| !animates).map(|aside| Lines {
-            aside,
-            since: Since::default(),
-            last: Instant::now(),
-        });
         let progress = Self {
             bar,
-            lines,
+            lines: None,
             animates,
             live: Live::default(),
             started: None,
@@ -69,7 +64,21 @@ impl Progress {
             said: RefCell::default(),
         };
         progress.lay_out(false);
-        progress
+        match terminal.shows_progress() {
+            true => progress.in_lines(terminal),
+            false => progress,
+        }
+    }
+
+    /// With lines of a load's figures where nothing can be written over.
+    pub fn in_lines(mut self, terminal: &Terminal) -> Self {
+        let aside = terminal.aside().filter(|_| !self.animates);
+        self.lines = aside.map(|aside| Lines {
+            aside,
+            since: Since::default(),
+            last: Instant::now(),
+        });
+        self
     }
 
     /// One line, or two with the figures of a load.

@@ -36,6 +36,9 @@ pub(super) fn load(
 ) -> anyhow::Result<Ended> {
     record::warn_of_settings(writer, subject)?;
     let mut progress = Progress::new(terminal, 100);
+    if request.command == "run" {
+        progress = progress.in_lines(terminal);
+    }
     progress.say(format!("filling the tables, scale {}", plan.workload.scale));
     let made = setup::create(
         subject.session()?,
