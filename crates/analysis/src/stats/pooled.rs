@@ -10,10 +10,11 @@
 //!   Elteren's for a run of n pairs (Bulletin of the International Statistical
 //!   Institute 37, 1960), and σ, how much pairs of equal servers spread there, so that
 //!   a loud machine does not drown a quiet one. σ is known before the pairs are
-//!   measured, so the weights don't depend on them. Under "no difference in any of them" every sign is a coin flip, so the
-//!   null distribution is exact however the runs' noise differs. The interval
-//!   inverts that test. It speaks of these runs, and of one difference common to
-//!   them; where they are shown not to share one (Cochran's Q), there is no verdict.
+//!   measured, so the weights don't depend on them. Under "no difference in any of
+//!   them" every sign is a coin flip, so the null distribution is exact however the
+//!   runs' noise differs. The interval inverts that test. It speaks of these runs,
+//!   and of one difference common to them; where they are shown not to share one
+//!   (Cochran's Q), there is no verdict.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ChiSquared, ContinuousCDF};
