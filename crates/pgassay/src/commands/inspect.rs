@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use anyhow::bail;
 use pgassay_inspect::cpu::{self, Features};
@@ -146,7 +147,7 @@ fn cpu_list() -> String {
 /// A CPU by name; `host` is read off this machine.
 fn features(name: &str) -> anyhow::Result<Features> {
     if name == "host" {
-        return Ok(host());
+        return Ok(HOST.clone());
     }
     match cpu::find(name) {
         Some(cpu) => Ok(cpu.into()),
@@ -157,7 +158,10 @@ fn features(name: &str) -> anyhow::Result<Features> {
     }
 }
 
-/// The CPU of this machine: its name from /proc/cpuinfo, LSE from the kernel's HWCAP.
+/// The CPU of this machine.
+static HOST: LazyLock<Features> = LazyLock::new(host);
+
+/// Reads it: its name from /proc/cpuinfo, LSE from the kernel's HWCAP.
 fn host() -> Features {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let architecture = match std::env::consts::ARCH {
@@ -207,14 +211,14 @@ fn hold(requirement: &Requirement, files: &[Binary]) -> Demand {
 /// for an Arm file, with and without LSE.
 fn entry(binary: Binary, cpus: &[Features]) -> Entry {
     let flag = binary.process.as_ref().and_then(ProcessFacts::flag);
-    let host = host();
+    let host = &*HOST;
     let verdicts = if !cpus.is_empty() {
         // What was read off a process says nothing of another CPU.
         cpus.iter()
             .map(|c| cpu::verdict(&binary, c, flag.filter(|_| c.name == host.name)))
             .collect()
     } else if binary.machine == host.machine || binary.process.is_some() {
-        vec![cpu::verdict(&binary, &host.seen_by(&binary), flag)]
+        vec![cpu::verdict(&binary, &host.clone().seen_by(&binary), flag)]
     } else if binary.machine == Machine::Aarch64 {
         ["armv8.1-a", "armv8.0-a"]
             .iter()
