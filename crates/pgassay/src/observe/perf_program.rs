@@ -10,6 +10,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use pgassay_analysis::observed::Cost;
@@ -57,8 +58,11 @@ impl PerfProgram {
     /// # Errors
     /// Likewise.
     fn with(program: &Path, postmaster: u32) -> Result<Self, String> {
+        // Each has its own: several servers are sampled side by side in a comparison.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let directory =
-            std::env::temp_dir().join(format!("pgassay-perf-{}-{postmaster}", std::process::id()));
+            std::env::temp_dir().join(format!("pgassay-perf-{}-{count}", std::process::id()));
         fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
         let mut perf = Self {
             program: program.to_owned(),
@@ -145,8 +149,9 @@ impl PerfProgram {
     pub fn stop_window(&mut self) {
         if let Some(child) = &self.recording {
             self.own_ns = process_ns(child.id()).unwrap_or(0);
-            // One that has ended by itself is told by its status.
-            let _ = kill_process(Pid::from_child(child), Signal::INT);
+            // One that has ended by itself is told by its status. Not SIGINT: a shell's job in the
+            // background inherits that it is ignored.
+            let _ = kill_process(Pid::from_child(child), Signal::TERM);
         }
     }
 
@@ -328,7 +333,7 @@ postgres 30411 [001] 11622.634146:    2004008 cpu-clock:
             "good",
             "while [ $# -gt 0 ]; do\n\
              case $1 in --output) out=$2 ;; --) : >\"$out\"; exit 0 ;; esac; shift; done\n\
-             trap ': >\"$out\"; exit 0' INT\n\
+             trap ': >\"$out\"; exit 0' TERM\n\
              : >\"$out.ready\"\n\
              while :; do sleep 0.01; done",
         );
