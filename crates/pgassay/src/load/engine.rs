@@ -248,7 +248,12 @@ impl Engine {
         };
         let control = Control {
             begin,
-            start: AtomicU64::new(u64::MAX),
+            // A number of transactions is counted from the first one, which may be over before the
+            // coordinator comes to run.
+            start: AtomicU64::new(match spec.length {
+                Length::Time(_) => u64::MAX,
+                Length::Transactions(_) => begin,
+            }),
             end: AtomicU64::new(u64::MAX),
             planned_end,
             stop,
