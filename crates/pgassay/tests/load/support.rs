@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -33,9 +34,13 @@ impl Bench {
         let installation = installations
             .newest(None)
             .expect("these tests need an installed PostgreSQL");
+        // Each has its own: a shared cluster's successor may start while the last one's
+        // directory is being removed.
+        static LAUNCHED: AtomicU32 = AtomicU32::new(0);
         let scratch = PathBuf::from(format!(
-            "/var/tmp/pgassay-test-{place}-{}",
-            std::process::id()
+            "/var/tmp/pgassay-test-{place}-{}-{}",
+            std::process::id(),
+            LAUNCHED.fetch_add(1, Ordering::Relaxed)
         ));
         std::fs::create_dir_all(&scratch).expect("/var/tmp can be written");
         let options = LaunchOptions {
