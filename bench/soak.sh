@@ -1,29 +1,66 @@
 #!/bin/bash
-# Runs one short workload after the other for a long time, and looks whether
-# anything grows or stays behind: memory of pgassay, files, sockets, processes.
+# Looks whether anything grows or stays behind over a long time: first one run at
+# full speed whose memory is read as it goes, then many short runs one after the
+# other.
 #
-#	bench/soak.sh [MINUTES] [TARGET]	(60, temp)
+#	bench/soak.sh [MINUTES [MINUTES-OF-SHORT-RUNS [TARGET]]]	(60, 15, temp)
 #
-# Prints a line for each run.  Exits 1 if a run fails, if the most memory that a
-# later run took exceeds the first's by more than a tenth and 1 MiB, or if
-# something is left at the end.
+# Prints a line a minute and one for each short run.  Exits 1 if a run fails, if the
+# long run's memory at its end exceeds what it was after its first minute by more than
+# a tenth and 1 MiB, if the most memory that a later short run took exceeds the first's
+# by as much, or if something is left at the end.
 set -euo pipefail
 project=$(cd "$(dirname "$0")/.." && pwd)
 program=$project/target/release/pgassay
 minutes=${1:-60}
-target=${2:-temp}
+short_minutes=${2:-15}
+target=${3:-temp}
 
 work=$(mktemp -d /var/tmp/pgassay-soak.XXXXXX)
-trap 'rm -rf "$work"' EXIT
+long=''
+clean_up() {
+	[ -z "$long" ] || kill -INT "$long" 2>/dev/null || true
+	wait
+	rm -rf "$work"
+}
+trap clean_up EXIT
 mkdir "$work/scratch"
 chmod 755 "$work" "$work/scratch"
+
+grew() { # first kB, last kB
+	[ "$2" -gt $(($1 + $1 / 10 + 1024)) ]
+}
 
 # Resident memory at its highest, as the run itself recorded it.
 peak_kb() { # run directory
 	sed -n 's/.*"max_rss_bytes" *: *\([0-9]*\).*/\1/p' "$1/end.json" | awk '{ print int($1 / 1024) }'
 }
 
-until=$((SECONDS + minutes * 60)) first='' worst=0 runs=0
+# The program itself is waited for, so that it can be stopped and looked at.
+"$program" run select-only "$target" --runs "$work/runs" --scratch "$work/scratch" \
+	--clients 8 --time $((minutes * 60)) --trials 1 --json >"$work/long.json" 2>"$work/out" &
+long=$!
+first='' last=''
+for minute in $(seq "$minutes"); do
+	sleep 60
+	resident=$(awk '/^VmRSS/ { print $2 }' "/proc/$long/status" 2>/dev/null) || break
+	[ -n "$resident" ] || break
+	# The first minute is start-up: the cluster, its tables, the buffers of the clients.
+	[ -n "$first" ] || first=$resident
+	last=$resident
+	echo "one run: $resident kB resident after $minute min"
+done
+wait "$long" || { cat "$work/out" >&2; echo "soak: the long run failed" >&2; exit 1; }
+long=''
+transactions=$(sed -n 's/.*"client_transactions" *: *\([0-9]*\).*/\1/p' "$work/long.json" | head -1)
+if grew "$first" "$last"; then
+	echo "soak: one run's memory grew from $first kB to $last kB in $transactions transactions" >&2
+	exit 1
+fi
+echo "one run: $transactions transactions in $minutes min, $first to $last kB"
+rm -rf "$work/runs"
+
+until=$((SECONDS + short_minutes * 60)) first='' worst=0 runs=0
 while [ $SECONDS -lt $until ]; do
 	"$program" run select-only "$target" --runs "$work/runs" --scratch "$work/scratch" \
 		--clients 1,8,64 --time 10 --trials 2 --quiet >"$work/out" 2>&1 ||
@@ -36,7 +73,7 @@ while [ $SECONDS -lt $until ]; do
 	[ "$peak" -le $worst ] || worst=$peak
 	echo "run $runs: at most $peak kB resident, after $((SECONDS / 60)) min"
 done
-if [ "$worst" -gt $((first + first / 10 + 1024)) ]; then
+if [ -n "$first" ] && grew "$first" "$worst"; then
 	echo "soak: memory grew from $first kB to $worst kB" >&2
 	exit 1
 fi
@@ -46,4 +83,4 @@ if [ -n "$left$running" ]; then
 	echo "soak: left behind: $left $running" >&2
 	exit 1
 fi
-echo "soak: $runs runs, $first to $worst kB, nothing left behind"
+echo "soak: $runs short runs, ${first:-0} to $worst kB, nothing left behind"
