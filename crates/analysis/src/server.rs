@@ -44,6 +44,14 @@ pub const RELEVANT: &[&str] = &[
     "shared_preload_libraries",
 ];
 
+/// Whether a value of `debug_io_direct`, a list, makes the server read tables
+/// past the kernel's page cache.
+pub fn reads_directly(debug_io_direct: &str) -> bool {
+    debug_io_direct
+        .split(',')
+        .any(|of| of.trim().eq_ignore_ascii_case("data"))
+}
+
 #[derive(Deserialize)]
 struct Row {
     name: String,

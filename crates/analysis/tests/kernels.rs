@@ -33,7 +33,7 @@ fn recorded(name: &str) -> (HostSummary, ScatteredPlan, Vec<VariantAnalysis>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/kernels/{name}.json"));
     let text = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let run: Recorded = serde_json::from_slice(&text).unwrap();
-    let variants = analyse(&run.plan, &run.trials, Some(&run.storage));
+    let variants = analyse(&run.plan, &run.trials, Some(&run.storage), false);
     (host::summarise(&run.host), run.plan, variants)
 }
 
@@ -56,6 +56,8 @@ fn the_device_reads_what_the_page_size_predicts() {
         assert!(within("bitmap-no-prefetch-ra0", expected), "{name}");
         // Direct reads pass the page cache and know no page.
         assert!(within("bitmap-direct", 1.0), "{name}");
+        assert!(way("bitmap-direct").direct, "{name}");
+        assert_eq!(way("bitmap-direct").predicted, 1.0, "{name}");
         // Read-ahead makes the kernel read what nobody asked for, and it is told apart.
         let random = way("bitmap-random-no-prefetch");
         let shares = random.shares.as_ref().unwrap();

@@ -133,9 +133,17 @@ fn audit(run: &RecordedRun) -> Option<CheckReport> {
 fn scattered(run: &RecordedRun) -> Option<ScatteredAnalysis> {
     let plan = run.scattered_plan.as_ref()?;
     let storage = run.storage.get(&0);
+    let settings = run
+        .servers
+        .get(&0)
+        .map(server::settings)
+        .unwrap_or_default();
+    let direct = settings
+        .iter()
+        .any(|s| s.name == "debug_io_direct" && server::reads_directly(&s.value));
     Some(ScatteredAnalysis {
         plan: plan.clone(),
-        variants: scattered::analyse(plan, &run.scattered, storage),
+        variants: scattered::analyse(plan, &run.scattered, storage, direct),
         storage: storage.cloned(),
     })
 }

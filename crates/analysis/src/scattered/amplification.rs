@@ -12,6 +12,8 @@ use crate::warning::Warning;
 const OTHERS: f64 = 1.1;
 /// Blocks read and blocks wanted may differ by this share.
 const SAME_BLOCKS: f64 = 0.01;
+/// A table of whose blocks this share came into the page cache was read through it.
+const THROUGH_CACHE: f64 = 0.05;
 
 /// One way of reading, over its executions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,7 +39,12 @@ pub struct VariantAnalysis {
     /// Sectors of 512 bytes that devices read in an execution.
     #[serde(default)]
     pub device_sectors: Option<Estimate>,
-    /// What the kernel's page size predicts without read-ahead.
+    /// The server reads past the page cache (`debug_io_direct`): the kernel's page
+    /// size and its read-ahead play no part.
+    #[serde(default)]
+    pub direct: bool,
+    /// What is predicted without read-ahead: by the kernel's page size, or 1, the
+    /// blocks themselves, where the server reads directly.
     pub predicted: f64,
     /// The causes; none where the page cache can't be looked into.
     pub shares: Option<Shares>,
@@ -78,11 +85,13 @@ pub struct Shares {
     pub others: f64,
 }
 
-/// What the executions say, one entry a variant that has any.
+/// What the executions say, one entry a variant that has any. `direct`: the
+/// server reads past the page cache wherever a variant does not say otherwise.
 pub fn analyse(
     plan: &ScatteredPlan,
     trials: &[ScatteredTrial],
     storage: Option<&Storage>,
+    direct: bool,
 ) -> Vec<VariantAnalysis> {
     (0u32..)
         .zip(&plan.variants)
@@ -91,7 +100,11 @@ pub fn analyse(
             let executions: Vec<Execution> = of
                 .filter_map(|trial| Execution::read(plan, trial, storage))
                 .collect();
-            variant_analysis(variant, &executions)
+            variant_analysis(
+                variant,
+                &executions,
+                variant.asks_direct().unwrap_or(direct),
+            )
         })
         .collect()
 }
@@ -109,6 +122,7 @@ struct Execution<'a> {
     grown: Option<(f64, f64)>,
     /// Bytes of the table in the page cache afterwards.
     cached: Option<f64>,
+    /// Bytes of the pages that hold wanted blocks over those of the blocks.
     predicted: f64,
 }
 
@@ -182,6 +196,7 @@ impl<'a> Execution<'a> {
 fn variant_analysis(
     variant: &ScatteredVariant,
     executions: &[Execution],
+    direct: bool,
 ) -> Option<VariantAnalysis> {
     let first = executions.first()?;
     let cold: Vec<&Execution> = executions
@@ -240,7 +255,10 @@ fn variant_analysis(
                 .collect(),
         )
         .unwrap_or(0.0) as u64,
-        predicted: median(executions.iter().map(|e| e.predicted).collect()).unwrap_or(1.0),
+        direct,
+        predicted: median(executions.iter().map(|e| e.predicted).collect())
+            .filter(|_| !direct)
+            .unwrap_or(1.0),
         shares: shares(&cold),
         cached: over(&|e| Some(e.cached? / e.asked)),
         device_sectors: over(&|e| Some(e.device.as_ref().ok()?.0 / 512.0)),
@@ -251,7 +269,13 @@ fn variant_analysis(
         request_bytes: (requests > 0.0).then_some(bytes / requests),
         cold: cost(true),
         warm: cost(false),
-        warnings: warnings(variant, &cold, amplification.as_ref(), processes.as_ref()),
+        warnings: warnings(
+            variant,
+            &cold,
+            direct,
+            amplification.as_ref(),
+            processes.as_ref(),
+        ),
         amplification,
         processes_amplification: processes,
     })
@@ -277,6 +301,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 fn warnings(
     variant: &ScatteredVariant,
     cold: &[&Execution],
+    direct: bool,
     device: Option<&Estimate>,
     processes: Option<&Estimate>,
 ) -> Vec<Warning> {
@@ -337,6 +362,18 @@ fn warnings(
             "Part of the table stayed in the page cache although the kernel was asked to drop it.",
         ));
     }
+    // A file system may take direct reads and answer them out of the page cache.
+    let came_in = |e: &&Execution| {
+        e.grown
+            .is_some_and(|(all, _)| all > THROUGH_CACHE * e.asked)
+    };
+    if direct && cold.iter().any(came_in) {
+        warnings.push(Warning::new(
+            "direct-through-cache",
+            "The server was to read past the page cache, and the table came into it: the file system \
+             answers direct reads through it, so that the kernel's page size counts all the same.",
+        ));
+    }
     if let (Some(device), Some(processes)) = (device, processes)
         && device.estimate > OTHERS * processes.estimate.max(0.01)
     {
@@ -355,6 +392,14 @@ fn warnings(
     warnings
 }
 
+/// What the prediction rests on, up to its figure.
+fn predicts(variant: &VariantAnalysis) -> &'static str {
+    match variant.direct {
+        true => "direct reads pass the page cache, whatever its pages, which predicts",
+        false => "the page size alone predicts",
+    }
+}
+
 /// What the variants say in a sentence each, the most important first.
 pub fn headline(plan: &ScatteredPlan, variants: &[VariantAnalysis]) -> Vec<String> {
     let page = plan.page_size_bytes / 1024;
@@ -364,12 +409,16 @@ pub fn headline(plan: &ScatteredPlan, variants: &[VariantAnalysis]) -> Vec<Strin
         sentences.push(match &first.amplification {
             Some(read) => format!(
                 "Scattered reads of {block} KiB blocks on a kernel with {page} KiB pages: the device reads \
-                 {:.2} times what the server asks for ({}); the page size alone predicts {:.2}.",
-                read.estimate, first.title, first.predicted
+                 {:.2} times what the server asks for ({}); {} {:.2}.",
+                read.estimate,
+                first.title,
+                predicts(first),
+                first.predicted
             ),
             None => format!(
                 "Scattered reads of {block} KiB blocks on a kernel with {page} KiB pages: device reads are \
-                 not visible from here; the page size predicts {:.2} times what the server asks for.",
+                 not visible from here; {} {:.2} times what the server asks for.",
+                predicts(first),
                 first.predicted
             ),
         });
@@ -471,7 +520,7 @@ mod tests {
         for (page, factor) in [(4096, 1.0), (16384, 2.0), (65536, 8.0)] {
             let sectors = 100 * page.max(8192) / 512;
             let trials: Vec<_> = (0..6).map(|i| trial(i, page, sectors, 0)).collect();
-            let found = analyse(&plan(page), &trials, Some(&storage()));
+            let found = analyse(&plan(page), &trials, Some(&storage()), false);
             let variant = &found[0];
             assert_eq!(variant.predicted, factor);
             let read = variant.amplification.as_ref().unwrap();
@@ -488,6 +537,37 @@ mod tests {
     }
 
     #[test]
+    fn direct_reads_know_no_page() {
+        let mut direct = plan(65536);
+        direct.variants[0].server_settings = vec![("debug_io_direct".into(), "data".into())];
+        // 100 blocks as they are, nothing of them in the page cache.
+        let mut trials: Vec<_> = (0..6).map(|i| trial(i, 65536, 1600, 0)).collect();
+        for trial in &mut trials {
+            trial.cached_after = Residency::Pages { all: 0, wanted: 0 };
+        }
+        let found = analyse(&direct, &trials, Some(&storage()), false);
+        assert!(found[0].direct && found[0].warnings.is_empty(), "{found:?}");
+        assert_eq!(found[0].predicted, 1.0);
+        assert!((found[0].amplification.as_ref().unwrap().estimate - 1.0).abs() < 1e-9);
+        let said = headline(&direct, &found);
+        assert!(
+            said[0].contains("direct reads pass the page cache"),
+            "{said:?}"
+        );
+        // A server that reads so altogether, and a variant that says otherwise.
+        let found = analyse(&plan(65536), &trials, Some(&storage()), true);
+        assert!(found[0].direct && found[0].predicted == 1.0);
+        direct.variants[0].server_settings[0].1 = "wal".into();
+        let found = analyse(&direct, &trials, Some(&storage()), true);
+        assert!(!found[0].direct && found[0].predicted == 8.0);
+        // A file system that answers direct reads out of the page cache all the same.
+        let trials: Vec<_> = (0..6).map(|i| trial(i, 65536, 12800, 0)).collect();
+        let found = analyse(&plan(65536), &trials, Some(&storage()), true);
+        let ids: Vec<&str> = found[0].warnings.iter().map(|w| w.id.as_str()).collect();
+        assert_eq!(ids, ["direct-through-cache"]);
+    }
+
+    #[test]
     fn read_ahead_stands_apart_and_the_shares_add_up() {
         // 200 wanted pages and 100 more, and 16 sectors that nobody knows.
         let mut trials: Vec<_> = (0..6).map(|i| trial(i, 4096, 2432, 100)).collect();
@@ -495,7 +575,7 @@ mod tests {
         for trial in &mut trials {
             trial.processes_bytes = Reading::Text((2416 * 512).to_string());
         }
-        let found = analyse(&plan(4096), &trials, Some(&storage()));
+        let found = analyse(&plan(4096), &trials, Some(&storage()), false);
         let shares = found[0].shares.as_ref().unwrap();
         assert!((shares.read_ahead - 0.5).abs() < 1e-9, "{shares:?}");
         assert!((shares.rest - 0.01).abs() < 1e-9, "{shares:?}");
@@ -518,14 +598,14 @@ mod tests {
         }
         let mut plan = plan(4096);
         plan.variants[0].expected_node = Some("Index Scan".into());
-        let found = analyse(&plan, &trials, Some(&storage()));
+        let found = analyse(&plan, &trials, Some(&storage()), false);
         let ids: Vec<&str> = found[0].warnings.iter().map(|w| w.id.as_str()).collect();
         assert_eq!(
             ids,
             ["another-plan", "other-blocks", "not-cold", "others-read"]
         );
         // Without devices there is no figure, and it says why.
-        let found = analyse(&plan, &trials, Some(&Storage::hidden("on tmpfs")));
+        let found = analyse(&plan, &trials, Some(&Storage::hidden("on tmpfs")), false);
         assert!(found[0].amplification.is_none());
         assert!(
             found[0]

@@ -171,13 +171,17 @@ fn headline(kernels: &[OnKernel], telling: &[String]) -> Vec<String> {
                 .iter()
                 .map(|(_, times, predicted)| (times / predicted - 1.0).abs())
                 .fold(0.0, f64::max);
+            let predicts = match read
+                .iter()
+                .all(|(k, _, _)| k.way(id).is_some_and(|w| w.direct))
+            {
+                true => "direct I/O lets expect",
+                false => "the page sizes predict",
+            };
             sentences.push(match furthest <= AGREES {
-                true => format!(
-                    "That is what the page sizes predict, within {:.1} %.",
-                    100.0 * furthest
-                ),
+                true => format!("That is what {predicts}, within {:.1} %.", 100.0 * furthest),
                 false => format!(
-                    "The page sizes predict {}: up to {:.0} % are not theirs.",
+                    "Beside what {predicts}, {}, up to {:.0} % are something else's.",
                     read.iter()
                         .map(|(_, _, predicted)| format!("{predicted:.2}"))
                         .collect::<Vec<_>>()

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::observed::Observed;
 use crate::record::{Reading, Sample};
+use crate::server;
 
 /// `facts/scattered-read.json`: what is measured, decided before the first trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,6 +63,16 @@ pub struct ScatteredVariant {
     pub expected_node: Option<String>,
     /// Which of the table's blocks it reads.
     pub pattern: Pattern,
+}
+
+impl ScatteredVariant {
+    /// Whether the server reads past the page cache for it, where the variant
+    /// says so itself: `debug_io_direct` holds a list, in which `data` is tables.
+    pub fn asks_direct(&self) -> Option<bool> {
+        let mut settings = self.server_settings.iter();
+        let (_, value) = settings.find(|(name, _)| name == "debug_io_direct")?;
+        Some(server::reads_directly(value))
+    }
 }
 
 /// Which blocks a variant reads.

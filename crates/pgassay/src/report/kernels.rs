@@ -8,6 +8,7 @@ use super::document::{
     Axis, Block, Cell, Chart, Column, Depth, Document, Guide, Interval, Notes, Scale, Section,
     Series, Table,
 };
+use super::sections::scattered::direct;
 use super::{TextStyle, html, markdown, number, text};
 
 /// For a terminal.
@@ -220,12 +221,14 @@ fn reads(side: &SideBySide, notes: &mut Notes) -> Table {
         }
     }
     Table {
-        caption: "Blocks that the server asked the kernel for in one execution, sectors of 512 bytes that \
-                  the device read for them, and the causes as multiples of what was asked for: the rest of \
-                  the kernel's pages that hold these blocks, pages that hold none of them, and everything \
-                  else (metadata, others). With the blocks themselves, 1, they add up to the amplification \
-                  of the middle execution. Cached is what then lies in the page cache."
-            .to_owned(),
+        caption: format!(
+            "Blocks that the server asked the kernel for in one execution, sectors of 512 bytes that \
+             the device read for them, and the causes as multiples of what was asked for: the rest of \
+             the kernel's pages that hold these blocks, pages that hold none of them, and everything \
+             else (metadata, others). With the blocks themselves, 1, they add up to the amplification \
+             of the middle execution. {}Cached is what then lies in the page cache.",
+            direct(side.kernels.iter().flat_map(|k| &k.variants))
+        ),
         columns,
         rows,
         folded: false,

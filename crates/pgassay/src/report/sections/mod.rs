@@ -18,7 +18,7 @@ mod primitives;
 mod query_cost;
 mod reads;
 mod results;
-mod scattered;
+pub(super) mod scattered;
 mod server;
 mod summary;
 mod tails;

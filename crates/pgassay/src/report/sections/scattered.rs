@@ -94,7 +94,11 @@ fn chart(scattered: &ScatteredAnalysis) -> Option<Chart> {
                 estimates,
                 dots: vec![],
             },
-            series("predicted by the page size", 1, |v| Some(v.predicted)),
+            series(
+                "predicted by the page size, or by blocks where read directly",
+                1,
+                |v| Some(v.predicted),
+            ),
             series("left in the page cache", 2, |v| {
                 Some(v.cached.as_ref()?.estimate)
             }),
@@ -105,6 +109,17 @@ fn chart(scattered: &ScatteredAnalysis) -> Option<Chart> {
             in_range: true,
         }],
     })
+}
+
+/// What is predicted of direct reads, where any were made.
+pub(crate) fn direct<'a>(ways: impl IntoIterator<Item = &'a VariantAnalysis>) -> &'static str {
+    match ways.into_iter().any(|way| way.direct) {
+        true => {
+            "Direct I/O passes the page cache, whatever its pages: 1.00, the blocks themselves, is \
+             predicted for it. "
+        }
+        false => "",
+    }
 }
 
 fn amplification(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
@@ -148,7 +163,8 @@ fn amplification(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
             "Bytes that the device read over blocks read × block size, cold. The causes beside the \
              blocks themselves: the rest of the kernel's pages that hold them, pages read ahead that \
              hold none, what the server read besides (metadata), and what the device read for others; \
-             with the blocks they add up to the amplification of the middle execution. {}",
+             with the blocks they add up to the amplification of the middle execution. {}{}",
+            direct(&scattered.variants),
             levels(all.filter_map(|v| v.amplification.as_ref()))
         ),
         columns,
