@@ -390,14 +390,14 @@ pub fn headline(pgio: &PgioAnalysis) -> Vec<String> {
         ""
     };
     let mut sentences = vec![format!(
-        "{:.0} thousand logical reads a second in {} sessions{way}: {:.0} thousand each, {:.0} to {:.0} thousand \
-         in all over {} trials.",
+        "{:.0} thousand logical reads a second in {}{way}: {:.0} thousand each, {:.0} to {:.0} thousand \
+         in all over {}.",
         rate.estimate / 1e3,
-        peak.sessions,
+        number_of(peak.sessions, "session"),
         peak.logical_reads_per_second_per_session.estimate / 1e3,
         rate.low / 1e3,
         rate.high / 1e3,
-        rate.n
+        number_of(rate.n as u32, "trial")
     )];
     sentences.push(match (&peak.device_bytes_per_second, peak.device_request_bytes) {
         (Some(device), Some(request)) => format!(
@@ -426,6 +426,14 @@ pub fn headline(pgio: &PgioAnalysis) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// `1 session`, `2 sessions`.
+pub fn number_of(count: u32, one: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        n => format!("{n} {one}s"),
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 mod conclude;
 
-pub use conclude::{Agreement, PgioAnalysis, PgioPoint, Step, analyse, headline, is_stable, steps};
+pub use conclude::{
+    Agreement, PgioAnalysis, PgioPoint, Step, analyse, headline, is_stable, number_of, steps,
+};
 
 use std::collections::BTreeMap;
 

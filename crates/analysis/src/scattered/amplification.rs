@@ -389,6 +389,25 @@ fn warnings(
             .with_remedy("measure again when the machine is quiet"),
         );
     }
+    if let (Some(device), Some(processes)) = (device, processes)
+        && processes.estimate > OTHERS * device.estimate.max(0.01)
+    {
+        warnings.push(
+            Warning::new(
+                "cached-beneath",
+                format!(
+                    "The server's processes had {:.2} times read what was asked for, and the devices \
+                     that are counted read {:.2} times: the rest lay in a cache beneath the server's \
+                     file system, such as the page cache that holds the file of a loop device.",
+                    processes.estimate, device.estimate
+                ),
+            )
+            .with_remedy(
+                "drop all of the page cache with --drop-caches, or let the loop device pass it: \
+                 losetup --direct-io=on",
+            ),
+        );
+    }
     warnings
 }
 
@@ -534,6 +553,19 @@ mod tests {
             assert_eq!(variant.plan_as_expected, Some(true));
             assert!(variant.warnings.is_empty(), "{:?}", variant.warnings);
         }
+    }
+
+    #[test]
+    fn a_cache_beneath_the_file_system_is_no_device() {
+        // The server's file system read 100 blocks; the disk under its loop device none.
+        let mut trials: Vec<_> = (0..6).map(|i| trial(i, 4096, 0, 0)).collect();
+        for trial in &mut trials {
+            trial.processes_bytes = Reading::Text((1600 * 512).to_string());
+        }
+        let found = analyse(&plan(4096), &trials, Some(&storage()), false);
+        assert_eq!(found[0].amplification.as_ref().unwrap().estimate, 0.0);
+        let ids: Vec<&str> = found[0].warnings.iter().map(|w| w.id.as_str()).collect();
+        assert_eq!(ids, ["cached-beneath"]);
     }
 
     #[test]

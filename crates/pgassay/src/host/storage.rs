@@ -126,7 +126,13 @@ impl Walk<'_> {
             self.hide(format!(
                 "the data is on {kind}, in memory: no device is read"
             ));
-        } else if NETWORK.contains(&kind) || kind.starts_with("fuse.") {
+        } else if kind == "fuse" || kind.starts_with("fuse.") {
+            self.hide(format!(
+                "the data is on {kind} of {}, which a program serves: the device is read by that program \
+                 or on another machine (measure with iostat where the data lies)",
+                mount.source
+            ));
+        } else if NETWORK.contains(&kind) {
             self.hide(format!(
                 "the data is on {kind} of {}: its device is read on that side (measure there with \
                  iostat; /proc/self/mountstats counts what crossed the network)",
@@ -499,7 +505,8 @@ mod tests {
         for (kind, source, word) in [
             ("tmpfs", "tmpfs", "in memory"),
             ("nfs4", "filer:/pg", "network"),
-            ("fuse.sshfs", "host:/pg", "network"),
+            ("fuse.sshfs", "host:/pg", "another machine"),
+            ("fuse", "/srv/pg", "a program serves"),
             ("zfs", "tank/pg", "zpool"),
             ("bcachefs", "/dev/gone", "not visible"),
         ] {

@@ -191,7 +191,7 @@ impl Cluster {
 
     /// The end of the server's log, at most `lines` lines.
     pub fn log_tail(&self, lines: usize) -> String {
-        tail(&self.home.log(), lines)
+        tail(&self.home.log(), 0, lines)
     }
 
     /// How the server ended, where it has; `None` while it runs.
@@ -343,11 +343,11 @@ impl Launcher<'_> {
             .create(true)
             .append(true)
             .open(&log_path)
-            .and_then(|log| Ok((log.try_clone()?, log)))
+            .and_then(|log| Ok((log.metadata()?.len(), log.try_clone()?, log)))
             .map_err(|error| TargetError::place(&log_path, "can't be opened", &error))?;
         let huge_pages = self.huge_pages(settings)?;
         let mut command = self.server(settings);
-        command.stdout(log.0).stderr(log.1);
+        command.stdout(log.1).stderr(log.2);
         // On our death an immediate shutdown: nobody will want the data.
         let child = pgassay_sys::bound::spawn(command, Signal::QUIT)
             .map_err(|error| self.failed("the server can't be run", &error.to_string()))?;
@@ -356,7 +356,7 @@ impl Launcher<'_> {
             _huge_pages: huge_pages,
         };
         self.note_postmaster(&server)?;
-        self.wait_until_ready(&mut server)?;
+        self.wait_until_ready(&mut server, log.0)?;
         Ok(server)
     }
 
@@ -414,8 +414,9 @@ impl Launcher<'_> {
 
     /// Waits until a session can be opened: the pid file's status line would say
     /// it too, but versions before 10 do not write it.
-    fn wait_until_ready(&self, server: &mut Server) -> Result<(), TargetError> {
-        let log = || tail(&self.home.log(), 20);
+    fn wait_until_ready(&self, server: &mut Server, log_from: u64) -> Result<(), TargetError> {
+        // What an earlier start had said is no reason for this one's end.
+        let log = || tail(&self.home.log(), log_from, 20);
         let us = Conninfo::on_socket(
             &self.home.socket_dir.to_string_lossy(),
             5432,
@@ -512,13 +513,13 @@ fn refuse_barriers(
     Ok(())
 }
 
-/// The last lines of a log, which can be long: only its end is read.
-fn tail(path: &Path, lines: usize) -> String {
+/// The last lines of a log from byte `from` on, which can be long: only its end is read.
+fn tail(path: &Path, from: u64, lines: usize) -> String {
     const ENOUGH: u64 = 64 * 1024;
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(ENOUGH)))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(ENOUGH).max(from)))?;
         let mut bytes = Vec::new();
         file.take(ENOUGH).read_to_end(&mut bytes)?;
         Ok(bytes)

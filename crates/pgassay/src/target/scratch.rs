@@ -126,13 +126,19 @@ impl Scratch {
         // numbers have 32 bits.
         let magic = u64::from(stat.f_type as u32);
         match IN_MEMORY.iter().find(|(number, _)| *number == magic) {
-            Some((_, name)) => Err(TargetError::Place {
-                path: self.root.clone(),
-                reason: format!(
-                    "is on {name}, in memory, where a cluster would measure no disk and take the \
+            Some((_, name)) => {
+                // Ours, made a moment ago; what holds anything stays.
+                if fs::remove_dir(self.clusters()).is_ok() {
+                    fs::remove_dir(&self.root).ok();
+                }
+                Err(TargetError::Place {
+                    path: self.root.clone(),
+                    reason: format!(
+                        "is on {name}, in memory, where a cluster would measure no disk and take the \
                      server's own memory; choose a directory on a disk with --scratch DIR"
-                ),
-            }),
+                    ),
+                })
+            }
             None => Ok(()),
         }
     }
@@ -370,7 +376,7 @@ mod tests {
                 error.contains("tmpfs") && error.contains("--scratch"),
                 "{error}"
             );
-            fs::remove_dir_all(scratch.root()).unwrap();
+            assert!(!scratch.root().exists() || scratch.root().join("lock").exists());
         }
         assert!(check_socket_path(&socket_dir_of("abcdef")).is_ok());
         let long = Path::new("/tmp").join("x".repeat(100));

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use pgassay_analysis::Analysis;
-use pgassay_analysis::pgio::{PgioCounters, PgioPlan, PgioTrial, is_stable};
+use pgassay_analysis::pgio::{PgioCounters, PgioPlan, PgioTrial, is_stable, number_of};
 use pgassay_analysis::record::{EventKind, Origin, Sample};
 use pgassay_analysis::storage::{Storage, figures};
 use pgassay_analysis::warning::Warning;
@@ -175,7 +175,7 @@ fn configuration(
                 Failure::usage(format!("--config {}: {e}", path.display()))
                     .with_remedy("name PGIO's pgio.conf")
             })?;
-            let (config, unknown) = Config::parse(&text)?;
+            let (config, unknown) = Config::parse(&path.display().to_string(), &text)?;
             for what in unknown {
                 terminal.warn(&format!("{}: {what}; it is left out", path.display()));
             }
@@ -325,15 +325,17 @@ fn measure_all(
     }
     let all = plan.sessions.len() as f64 * f64::from(plan.trials);
     terminal.announce(&format!(
-        "pgio: {} trials of {:.2} s in {} sessions over {} tables of {}, {} % updates: about {}",
-        plan.trials,
+        "pgio: {} of {:.2} s in {} over {} of {}, {} % updates: about {}",
+        number_of(plan.trials, "trial"),
         plan.window_ms as f64 / 1000.0,
-        plan.sessions
-            .iter()
-            .map(u32::to_string)
-            .collect::<Vec<_>>()
-            .join(", "),
-        plan.tables,
+        match plan.sessions.as_slice() {
+            [one] => number_of(*one, "session"),
+            several => {
+                let several: Vec<String> = several.iter().map(u32::to_string).collect();
+                format!("{} sessions", several.join(", "))
+            }
+        },
+        number_of(plan.tables, "table"),
         plan.scale,
         plan.update_pct,
         minutes(std::time::Duration::from_secs_f64(

@@ -295,10 +295,13 @@ fn dots(
 
 /// How wide the intervals of a table claim to be, in words.
 fn levels<'a>(estimates: impl Iterator<Item = &'a Estimate>) -> String {
-    let (mut level, mut n) = ((f64::MAX, f64::MIN), (usize::MAX, 0));
-    for e in estimates.filter(|e| e.n > 1) {
+    let (mut level, mut n, mut any) = ((f64::MAX, f64::MIN), (usize::MAX, 0), false);
+    for e in estimates.inspect(|_| any = true).filter(|e| e.n > 1) {
         level = (level.0.min(e.level), level.1.max(e.level));
         n = (n.0.min(e.n), n.1.max(e.n));
+    }
+    if !any {
+        return String::new();
     }
     if n.1 == 0 {
         return "One trial each: no spread can be given.".to_owned();

@@ -273,7 +273,10 @@ fn facts(scattered: &ScatteredAnalysis) -> Vec<Fact> {
         Fact::new("cold by", plan.eviction.clone()),
     ];
     if let Some(storage) = &scattered.storage {
-        facts.push(Fact::new("under the data directory", storage.shown()));
+        let shown = storage.shown();
+        if !shown.is_empty() {
+            facts.push(Fact::new("under the data directory", shown));
+        }
         if !storage.counted.is_empty() {
             facts.push(Fact::new("devices counted", storage.counted.join(", ")));
         }

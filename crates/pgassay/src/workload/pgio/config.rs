@@ -85,8 +85,9 @@ impl Config {
     /// The second value names what was found and means nothing.
     ///
     /// # Errors
-    /// A line that is no assignment, or an impossible value, by its line.
-    pub fn parse(text: &str) -> anyhow::Result<(Self, Vec<String>)> {
+    /// A line that is no assignment, or an impossible value, by the file's name
+    /// and its line.
+    pub fn parse(file: &str, text: &str) -> anyhow::Result<(Self, Vec<String>)> {
         // What PGIO itself has where a file says nothing.
         let mut config = Self {
             run_time: 300,
@@ -100,16 +101,18 @@ impl Config {
         let mut known: BTreeMap<String, String> = BTreeMap::new();
         let mut unknown = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
-            let Some((key, value)) = assignment(line).map_err(|why| at(number, &why))? else {
+            let Some((key, value)) = assignment(line).map_err(|why| at(file, number, &why))? else {
                 continue;
             };
-            let value = expand(value, &known).map_err(|why| at(number, &why))?;
+            let value = expand(value, &known).map_err(|why| at(file, number, &why))?;
             known.insert(key.to_owned(), value.clone());
             if !KEYS.contains(&key) {
                 unknown.push(format!("line {number}: {key} is no setting of PGIO"));
                 continue;
             }
-            config.set(key, &value).map_err(|why| at(number, &why))?;
+            config
+                .set(key, &value)
+                .map_err(|why| at(file, number, &why))?;
         }
         config.check()?;
         Ok((config, unknown))
@@ -182,8 +185,8 @@ impl Config {
     }
 }
 
-fn at(line: usize, why: &str) -> anyhow::Error {
-    Failure::usage(format!("pgio.conf, line {line}: {why}"))
+fn at(file: &str, line: usize, why: &str) -> anyhow::Error {
+    Failure::usage(format!("{file}, line {line}: {why}"))
         .with_remedy("the file is read, not run by a shell: KEY=value, quotes, comments, $(( ))")
         .into()
 }
@@ -297,7 +300,7 @@ mod tests {
         let text = "UPDATE_PCT=0\nRUN_TIME=120\nNUM_SCHEMAS=4\nNUM_THREADS=2\nWORK_UNIT=255\n\
                     UPDATE_WORK_UNIT=8\nSCALE=1G\n\nDBNAME=pg10\nCONNECT_STRING=\"pg10\"\n\n\
                     CREATE_BASE_TABLE=TRUE\n";
-        let (config, unknown) = Config::parse(text).unwrap();
+        let (config, unknown) = Config::parse("pgio.conf", text).unwrap();
         assert!(unknown.is_empty());
         assert_eq!(
             (config.tables, config.threads, config.sessions()),
@@ -313,10 +316,10 @@ mod tests {
         let text = "# a comment\nexport RUN_TIME=$(( 10 * 60 ))   # ten minutes\n\
                     NUM_SCHEMAS='4'\nNUM_THREADS=$((NUM_SCHEMAS/2))\nSCALE=$(( (1 + 1) * 512 ))M\n\
                     UPDATE_PCT=60\nCONNECT_STRING=\"host=$HOSTS\"x\n";
-        let why = Config::parse(text).unwrap_err().to_string();
+        let why = Config::parse("pgio.conf", text).unwrap_err().to_string();
         assert!(why.contains("line 7") && why.contains("HOSTS"), "{why}");
         let text = text.replace("$HOSTS", "${NUM_SCHEMAS}");
-        let (config, _) = Config::parse(&text).unwrap();
+        let (config, _) = Config::parse("pgio.conf", &text).unwrap();
         assert_eq!(
             (config.run_time, config.tables, config.threads),
             (600, 4, 2)
@@ -343,10 +346,10 @@ mod tests {
             ("SCALE=1024\nWORK_UNIT=1024", "WORK_UNIT", "1024 rows"),
             ("SCALE=32T", "SCALE", "32 TB"),
         ] {
-            let why = format!("{:#}", Config::parse(text).unwrap_err());
+            let why = format!("{:#}", Config::parse("pgio.conf", text).unwrap_err());
             assert!(why.contains(line) && why.contains(word), "{text:?}: {why}");
         }
-        let (_, unknown) = Config::parse("SCALE=1G\nHAMMER=1\n").unwrap();
+        let (_, unknown) = Config::parse("pgio.conf", "SCALE=1G\nHAMMER=1\n").unwrap();
         assert_eq!(unknown, ["line 2: HAMMER is no setting of PGIO"]);
     }
 }
