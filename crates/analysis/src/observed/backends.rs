@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Sample;
 use crate::samples;
+use crate::stats::median_of_sorted;
 
 /// How many of the busiest processes are told one by one.
 pub const TOP: usize = 6;
@@ -192,13 +193,7 @@ fn summarise(mut sums: Vec<Sum>) -> Backends {
 }
 
 fn least_median_most(sorted: &[f64]) -> Option<(f64, f64, f64)> {
-    let (least, most) = (*sorted.first()?, *sorted.last()?);
-    let middle = sorted.len() / 2;
-    let median = match sorted.len() % 2 {
-        1 => sorted[middle],
-        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
-    };
-    Some((least, median, most))
+    Some((*sorted.first()?, median_of_sorted(sorted)?, *sorted.last()?))
 }
 
 /// Growth of each field, of the processes that were there at both borders.

@@ -36,3 +36,5 @@ pub use scaling::{Scaling, ScalingPoint};
 pub use sequential::{Decision, Sequential};
 pub use unpaired::compare_runs;
 pub use verdict::{Direction, Rule, StatsError, Verdict};
+
+pub(crate) use order::median_of_sorted;
