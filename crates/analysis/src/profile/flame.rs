@@ -52,6 +52,31 @@ pub fn difference(before: &Profile, after: &Profile) -> Flame {
     build(after, Some(before))
 }
 
+/// A flame graph that is at hand against another one, each box with its share there.
+///
+/// [`difference`] of the profiles says the same, but for boxes that were too narrow in
+/// `before` to be kept: they count as none there.
+pub fn against(after: &Flame, before: &Flame) -> Flame {
+    Flame {
+        roots: beside(&after.roots, &before.roots),
+        ..after.clone()
+    }
+}
+
+fn beside(after: &[Node], before: &[Node]) -> Vec<Node> {
+    let join = |node: &Node| {
+        let there = before.iter().find(|b| b.symbol == node.symbol);
+        Node {
+            symbol: node.symbol.clone(),
+            class: node.class,
+            share: node.share,
+            before: Some(there.map_or(0.0, |b| b.share)),
+            called: beside(&node.called, there.map_or(&[], |b| &b.called)),
+        }
+    };
+    after.iter().map(join).collect()
+}
+
 /// A tree while it grows: children by name.
 #[derive(Default)]
 struct Growing {
@@ -151,6 +176,16 @@ mod tests {
         assert!((main.called[0].called[0].share - 0.3).abs() < 1e-9);
         assert_eq!(main.called[1].class, Class::Spinlock);
         assert!((flame.left_out - 0.0001).abs() < 1e-9);
+    }
+
+    #[test]
+    fn graphs_at_hand_are_compared_as_their_profiles_are() {
+        let before = profile(&[("main;a;b", 3.0), ("main;b", 1.0), ("other", 4.0)]);
+        let after = profile(&[("main;a;b", 1.0), ("main;a;c", 1.0), ("main;b", 5.0)]);
+        let joined = against(&fold(&after), &fold(&before));
+        assert_eq!(joined, difference(&before, &after));
+        assert_eq!(joined.roots[0].before, Some(0.5));
+        assert_eq!(joined.roots[0].called[0].called[1].before, Some(0.0));
     }
 
     #[test]

@@ -3,6 +3,9 @@
 use pgassay::report::{self, TextStyle};
 use pgassay_analysis::compare::plan::Phase;
 use pgassay_analysis::compare::{self, Compare};
+use pgassay_analysis::observed::Observed;
+use pgassay_analysis::observed::stacks::{ObjectSymbols, StackRecord, SymbolTable};
+use pgassay_analysis::observed::waits::{WaitKey, WaitRecord};
 use pgassay_analysis::record::{EndState, Event, EventKind, Reading, RecordedRun};
 use pgassay_analysis::stats::Verdict;
 use pgassay_analysis::stats::paired::Unit;
@@ -336,4 +339,91 @@ fn every_format_shows_the_verdict_and_every_pair() {
     let csv = report::compare_csv(&compare);
     // two points of 60 pairs and 12 noise pairs, and the header
     assert_eq!(csv.lines().count(), 1 + 2 * 72);
+}
+
+#[test]
+fn what_observers_saw_of_the_arms_stands_side_by_side() {
+    let made = Made {
+        effects: vec![-0.05],
+        clients: vec![4],
+        ..Made::default()
+    };
+    let mut run = made.run();
+    for trial in &mut run.trials {
+        // Of four sessions none waits on A, one on B, whose CPU time went into locks.
+        let waiting = trial.slice.arm;
+        let key = |kind: &str, event: &str| WaitKey {
+            backend: "client backend".to_owned(),
+            state: "active".to_owned(),
+            kind: kind.to_owned(),
+            event: event.to_owned(),
+        };
+        let mut waits = WaitRecord {
+            rate_hz: 25.0,
+            ..WaitRecord::default()
+        };
+        waits.add(
+            0,
+            [(key("", ""), 4 - waiting), (key("Lock", "tuple"), waiting)],
+        );
+        trial.observed = Some(Observed {
+            waits: Some(waits),
+            stacks: Some(StackRecord {
+                frequency_hz: 99,
+                objects: vec!["abcd".to_owned()],
+                frames: vec![(0, 0x110), (0, 0x210)],
+                chains: vec![vec![0], vec![1]],
+                seconds: vec![vec![(0, 3), (1, 1 + 4 * waiting)]],
+                ..StackRecord::default()
+            }),
+            ..Observed::default()
+        });
+    }
+    for arm in 0..2 {
+        let functions = vec![
+            (0x100, 0x200, "ExecScan".to_owned()),
+            (0x200, 0x300, "s_lock".to_owned()),
+        ];
+        let path = "/usr/bin/postgres".to_owned();
+        let symbols = SymbolTable {
+            objects: [("abcd".to_owned(), ObjectSymbols { path, functions })].into(),
+        };
+        run.symbols.insert(arm, symbols);
+    }
+    let compare = concluded(&run);
+    let markdown = report::compare_markdown(&compare);
+    let row = |name: &str| -> Vec<String> {
+        let line = markdown
+            .lines()
+            .find(|l| l.contains(name) && l.contains('|'));
+        let line = line.unwrap_or_else(|| panic!("no row {name}: {markdown}"));
+        let cells = line.split('|').map(|cell| cell.trim().to_owned());
+        cells.filter(|cell| !cell.is_empty()).collect()
+    };
+    assert_eq!(row("Lock:tuple"), ["Lock:tuple", "0.00", "1.00", "+1.00"]);
+    assert_eq!(
+        row("running, or ready"),
+        ["running, or ready to run", "4.00", "3.00", "−1.00"]
+    );
+    let lock = row("spinlock");
+    let figure = |at: usize| -> f64 { lock[at].replace('−', "-").parse().expect("a figure") };
+    assert!(figure(2) > 2.0 * figure(1), "{lock:?}");
+    assert!(
+        (figure(3) - (figure(2) - figure(1))).abs() < 0.05,
+        "{lock:?}"
+    );
+    let html = report::compare_html(&compare);
+    assert!(
+        html.contains("against A") && html.contains("before 25.0 %"),
+        "{html}"
+    );
+    for width in [40, 80] {
+        let style = TextStyle {
+            width,
+            color: false,
+            unicode: true,
+        };
+        let text = report::compare_text(&compare, &style);
+        assert!(text.lines().all(|l| l.chars().count() <= width), "{text}");
+    }
 }

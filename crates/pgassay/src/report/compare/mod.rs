@@ -6,6 +6,7 @@
 mod differences;
 mod method;
 mod noise;
+mod observed;
 mod pairs;
 mod verdict;
 
@@ -86,6 +87,7 @@ fn document(compare: &Compare) -> Document {
         differences::section(compare),
         pairs::section(compare),
         noise::section(compare),
+        observed::section(compare),
     ];
     let mut sections: Vec<Section> = own.into_iter().flatten().collect();
     sections.extend(sections::of_arms(analysis, &mut notes));

@@ -12,7 +12,7 @@ pub(super) mod findings;
 mod host;
 mod latency;
 mod method;
-mod observed;
+pub(super) mod observed;
 mod pgio;
 mod primitives;
 mod query_cost;

@@ -133,10 +133,19 @@ fn waits(observed: &ArmObserved) -> Option<Table> {
         })
         .collect();
     let looks: u64 = seen.iter().map(|(_, w)| w.samples).sum();
+    let fewer = seen.iter().map(|(_, w)| w.asked_hz).fold(25.0, f64::min);
+    let fewer = match fewer {
+        asked if asked > 0.0 && asked < 20.0 => format!(
+            " At this many sessions a look is expensive to the server: they were brought down \
+             to {} a second.",
+            number::short(asked)
+        ),
+        _ => String::new(),
+    };
     Some(Table {
         caption: format!(
             "Sessions on average, by what they were seen waiting for: {} looks at all sessions, \
-             {:.0} a second. In a statement and waiting for nothing is running, or waiting for a CPU.",
+             {:.0} a second. In a statement and waiting for nothing is running, or waiting for a CPU.{fewer}",
             number::count(looks),
             largest.rate_hz
         ),
@@ -148,14 +157,14 @@ fn waits(observed: &ArmObserved) -> Option<Table> {
 }
 
 /// A figure of scheduling: its heading, unit, rank, and value.
-type Figure = (
+pub(in crate::report) type Figure = (
     &'static str,
     &'static str,
     u8,
     fn(&PointObserved) -> Option<f64>,
 );
 
-const FIGURES: [Figure; 6] = [
+pub(in crate::report) const FIGURES: [Figure; 6] = [
     ("run queue", "processes", 1, |p| p.scheduling.run_queue),
     ("gave the CPU up", "per tx", 2, |p| {
         p.scheduling.voluntary_switches_per_transaction
@@ -216,7 +225,7 @@ fn scheduling(observed: &ArmObserved) -> Option<Table> {
 }
 
 /// What observing cost, from its own record.
-fn cost_in_words(cost: &CostAnalysis) -> String {
+pub(in crate::report) fn cost_in_words(cost: &CostAnalysis) -> String {
     let each: Vec<String> = cost
         .observers
         .iter()
