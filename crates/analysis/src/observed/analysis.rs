@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::primitives::PrimitiveTrial;
 use crate::profile::flame::{self, Flame};
 use crate::profile::{Summary, summarise};
-use crate::record::{RecordedRun, Sample, TrialRecord};
+use crate::record::{Reading, RecordedRun, Sample, TrialRecord};
 use crate::samples;
 use crate::scattered::ScatteredTrial;
 
@@ -188,6 +188,7 @@ pub fn analyse(run: &RecordedRun, arm: u32, cpus: Option<u32>) -> Option<ArmObse
     let profile = stacks::profile(seen().filter_map(|(o, _)| o.stacks.as_ref()), symbols);
     let mut unavailable: Vec<Unavailable> = seen()
         .flat_map(|(o, _)| o.unavailable.iter().cloned())
+        .chain(windows.iter().flat_map(|w| unread(w.samples)))
         .collect();
     unavailable.sort();
     unavailable.dedup();
@@ -201,6 +202,39 @@ pub fn analyse(run: &RecordedRun, arm: u32, cpus: Option<u32>) -> Option<ArmObse
         cost: cost::analyse(seen(), cpus),
         unavailable,
     })
+}
+
+/// What the observer of scheduling could not read in a window, one entry a thing: the server's
+/// processes, the kernel's pressure, memory's traffic.
+fn unread(read: &BTreeMap<String, Sample>) -> Vec<Unavailable> {
+    if !read.contains_key(samples::SERVER_SWITCHES) {
+        return Vec::new();
+    }
+    let things: [&[&str]; 3] = [
+        &[samples::SERVER_SCHEDSTAT, samples::SERVER_SWITCHES],
+        &[
+            samples::HOST_PRESSURE_CPU,
+            samples::HOST_PRESSURE_IO,
+            samples::HOST_PRESSURE_MEMORY,
+        ],
+        &[samples::HOST_VMSTAT],
+    ];
+    let why = |id: &&str| {
+        let sample = read.get(*id)?;
+        [&sample.before, &sample.after]
+            .into_iter()
+            .find_map(|reading| match reading {
+                Reading::Unavailable(why) => Some(why.clone()),
+                Reading::Text(_) => None,
+            })
+    };
+    let first = things.iter().filter_map(|ids| ids.iter().find_map(why));
+    first
+        .map(|why| Unavailable {
+            observer: "sched".to_owned(),
+            why,
+        })
+        .collect()
 }
 
 fn analyse_point(
@@ -274,5 +308,35 @@ fn scheduling(windows: &[&Window]) -> Scheduling {
             let pages = samples::vmstat(sample, "pswpin")? + samples::vmstat(sample, "pswpout")?;
             Some((pages as f64, sample.elapsed_ns as f64 / 1e9))
         })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_does_not_tell_is_said_once() {
+        let sample = |reading: Reading| Sample {
+            before: reading.clone(),
+            after: reading,
+            elapsed_ns: 1,
+        };
+        let text = || sample(Reading::Text("1 2 3".to_owned()));
+        let none = |why: &str| sample(Reading::Unavailable(why.to_owned()));
+        let mut read = BTreeMap::from([
+            (samples::SERVER_SCHEDSTAT.to_owned(), text()),
+            (samples::HOST_PRESSURE_CPU.to_owned(), none("no PSI")),
+            (samples::HOST_PRESSURE_IO.to_owned(), none("no PSI, either")),
+        ]);
+        // Without the observer of scheduling nobody asked.
+        assert_eq!(unread(&read), []);
+        read.insert(samples::SERVER_SWITCHES.to_owned(), text());
+        let missing = unread(&read);
+        assert_eq!(missing.len(), 1, "{missing:?}");
+        assert_eq!(
+            (missing[0].observer.as_str(), missing[0].why.as_str()),
+            ("sched", "no PSI")
+        );
     }
 }

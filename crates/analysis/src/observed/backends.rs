@@ -35,7 +35,7 @@ pub struct Backends {
 pub struct Role {
     /// `client backend`, `pgassay load`, `checkpointer` …
     pub role: String,
-    /// How many processes of it were seen.
+    /// How many processes of it there were at a time, on average.
     pub processes: u64,
     /// CPUs that all of them kept busy on average.
     pub cpus: f64,
@@ -101,6 +101,7 @@ pub fn analyse<'r>(
 ) -> Option<Backends> {
     let mut sums: HashMap<u32, Sum> = HashMap::new();
     let mut roles_seen = false;
+    let mut seconds = 0.0;
     for window in windows {
         let Some(times) = window.get(samples::SERVER_SCHEDSTAT) else {
             continue;
@@ -110,6 +111,7 @@ pub fn analyse<'r>(
             continue;
         };
         roles_seen = true;
+        seconds += times.elapsed_ns as f64 / 1e9;
         let grown = grown(times);
         let postmaster = times.after.text().and_then(first_pid);
         let roles = roles_of(roles);
@@ -139,10 +141,12 @@ pub fn analyse<'r>(
         }
     }
     let sums: Vec<Sum> = sums.into_values().filter(|s| s.seconds > 0.0).collect();
-    (roles_seen && !sums.is_empty()).then(|| summarise(sums))
+    (roles_seen && !sums.is_empty()).then(|| summarise(sums, seconds))
 }
 
-fn summarise(mut sums: Vec<Sum>) -> Backends {
+/// `seconds` is how long all windows were together: a session that was opened for one of
+/// them kept its CPU busy for that one only.
+fn summarise(mut sums: Vec<Sum>, seconds: f64) -> Backends {
     sums.sort_by(|a, b| b.cpus().total_cmp(&a.cpus()));
     let mut numbers: HashMap<&str, u64> = HashMap::new();
     let mut by_role: BTreeMap<&str, Vec<&Sum>> = BTreeMap::new();
@@ -179,8 +183,8 @@ fn summarise(mut sums: Vec<Sum>) -> Backends {
             };
             Role {
                 role: role.to_owned(),
-                processes: of.len() as u64,
-                cpus: of.iter().map(|s| s.cpus()).sum(),
+                processes: at_a_time(&of, seconds),
+                cpus: of.iter().map(|s| s.run_ns as f64 / 1e9).sum::<f64>() / seconds,
                 cpus_each: spread(&Sum::cpus).unwrap_or_default(),
                 waiting_each: spread(&Sum::waiting),
                 voluntary_switches_per_second: median(&|s| s.0),
@@ -190,6 +194,12 @@ fn summarise(mut sums: Vec<Sum>) -> Backends {
         .collect();
     roles.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
     Backends { roles, busiest }
+}
+
+/// How many processes there were on average while there was any, in whole ones.
+fn at_a_time(of: &[&Sum], seconds: f64) -> u64 {
+    let all: f64 = of.iter().map(|s| s.seconds).sum();
+    ((all / seconds).round() as u64).max(1)
 }
 
 fn least_median_most(sorted: &[f64]) -> Option<(f64, f64, f64)> {
@@ -286,6 +296,23 @@ mod tests {
         // The same again: twice the time, the same share.
         let twice = analyse([&one, &one].into_iter()).unwrap();
         assert_eq!(twice, seen);
+    }
+
+    #[test]
+    fn sessions_that_are_opened_anew_for_each_window_do_not_add_up() {
+        let window_of = |pid: u32| {
+            let text = |ns: u64| format!("1 0 0 1\n{pid} {ns} 0 1\n");
+            window(
+                sample(&text(0), &text(1_000_000_000)),
+                sample("", ""),
+                &format!("pgassay load\t{pid}\n"),
+            )
+        };
+        let windows = [window_of(10), window_of(11), window_of(12)];
+        let seen = analyse(windows.iter()).unwrap();
+        let load = &seen.roles[0];
+        assert_eq!((load.processes, load.cpus), (1, 0.5));
+        assert_eq!(load.cpus_each, (0.5, 0.5, 0.5));
     }
 
     #[test]

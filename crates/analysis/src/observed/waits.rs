@@ -25,7 +25,7 @@ pub struct WaitKey {
 /// The wait samples of one window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WaitRecord {
-    /// Samples a second that were asked for.
+    /// Samples a second that were asked for: fewer than usual where they cost too much.
     pub rate_hz: f64,
     /// The different keys.
     pub keys: Vec<WaitKey>,
@@ -85,6 +85,9 @@ pub struct WaitAnalysis {
     pub samples: u64,
     /// Samples a second that were reached.
     pub rate_hz: f64,
+    /// Samples a second that were asked for, the fewest of all windows; 0 in older documents.
+    #[serde(default)]
+    pub asked_hz: f64,
     /// Client sessions in a statement, on average.
     pub active_sessions: f64,
     /// The part of them that ran or waited for a CPU: no wait event.
@@ -149,8 +152,10 @@ pub fn analyse<'r>(
 ) -> Option<WaitAnalysis> {
     let mut totals: BTreeMap<&WaitKey, u64> = BTreeMap::new();
     let mut samples = 0;
+    let mut asked_hz = f64::INFINITY;
     for record in records {
         samples += record.samples();
+        asked_hz = asked_hz.min(record.rate_hz);
         for (key, count) in record.totals() {
             *totals.entry(key).or_default() += count;
         }
@@ -166,6 +171,7 @@ pub fn analyse<'r>(
         } else {
             0.0
         },
+        asked_hz,
         ..WaitAnalysis::default()
     };
     for (key, count) in totals {
@@ -257,6 +263,12 @@ mod tests {
         assert_eq!(serde_json::from_str::<WaitRecord>(&text).unwrap(), record);
         let waits = analyse([&record, &record].into_iter(), 4.0).unwrap();
         assert_eq!((waits.samples, waits.rate_hz), (40, 10.0));
+        let asking = |rate_hz: f64| WaitRecord {
+            rate_hz,
+            ..record.clone()
+        };
+        let both = analyse([&asking(25.0), &asking(2.0)].into_iter(), 4.0).unwrap();
+        assert_eq!(both.asked_hz, 2.0);
         assert_eq!((waits.active_sessions, waits.running_sessions), (4.0, 1.0));
         assert_eq!(
             (waits.idle_sessions, waits.idle_in_transaction_sessions),

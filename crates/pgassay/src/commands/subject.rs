@@ -87,6 +87,7 @@ impl Subject {
                         postmaster: Ok(cluster.pid()),
                         session: Some(session),
                         storage: host::storage(Some(cluster.pid()), Some(&cluster.data_dir())),
+                        known: Default::default(),
                     },
                     cluster: Some(cluster),
                 })
@@ -121,6 +122,7 @@ impl Subject {
                 },
                 postmaster,
                 session: Some(session),
+                known: Default::default(),
             },
             cluster: None,
         })

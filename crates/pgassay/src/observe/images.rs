@@ -78,7 +78,9 @@ impl Images {
             hits: BTreeMap::new(),
             kernel_hits: HashSet::new(),
         };
-        images.common = images.parts(postmaster)?;
+        images.common = images
+            .parts(postmaster)
+            .map_err(|why| format!("{why}: run pgassay as root or as the server's user"))?;
         Ok(images)
     }
 

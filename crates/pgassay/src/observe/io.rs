@@ -73,7 +73,7 @@ pub(super) fn cgroup(scene: &mut Scene) -> Reading {
 
 /// `PID name value name value …` for the postmaster and all its children.
 pub(super) fn processes(scene: &mut Scene) -> Reading {
-    server::lines(scene, "io", counters)
+    scene.known.lines("io", "io", counters)
 }
 
 /// The counters of one process' `io` file on a line.
@@ -83,7 +83,7 @@ pub(super) fn counters(text: &str) -> Option<String> {
 
 /// `PID kB` of VmPTE for the postmaster and all its children.
 pub(super) fn page_tables(scene: &mut Scene) -> Reading {
-    server::lines(scene, "status", |status| {
+    scene.known.lines("page tables", "status", |status| {
         server::field(status, "VmPTE").map(str::to_owned)
     })
 }

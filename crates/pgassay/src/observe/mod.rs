@@ -26,7 +26,7 @@ use pgassay_analysis::storage::{self, Storage};
 
 use crate::pg::Session;
 
-pub use server::processes;
+pub use server::{Known, processes};
 pub use waits::WaitSampler;
 pub use watch::{Choice, Observers};
 
@@ -39,6 +39,8 @@ pub struct Scene {
     pub session: Option<Session>,
     /// What lies under the data directory.
     pub storage: Storage,
+    /// The server's processes as they were last looked at.
+    pub known: Known,
 }
 
 impl Scene {
@@ -48,6 +50,7 @@ impl Scene {
             postmaster: Err(why.to_owned()),
             session: None,
             storage: Storage::hidden(why),
+            known: Known::default(),
         }
     }
 }
@@ -127,7 +130,7 @@ pub const SAMPLERS: &[Sampler] = &[
 pub struct Readings(Vec<(&'static str, Instant, Reading)>);
 
 impl Readings {
-    /// Reads all samplers just before a window starts.
+    /// Reads all samplers just before a window starts; the server's processes were looked at.
     pub fn before(scene: &mut Scene) -> Self {
         Self::before_by(SAMPLERS, scene)
     }
@@ -213,9 +216,11 @@ pub fn stat_database(scene: &mut Scene) -> Reading {
     }
 }
 
-/// `PID run_ns wait_ns timeslices` for the postmaster and all its children.
+/// `PID run_ns wait_ns timeslices` for the postmaster and all its children. It stands nearest
+/// to the window: after one it is read first, and what follows need not ask again who ran.
 fn schedstat(scene: &mut Scene) -> Reading {
-    server::lines(scene, "schedstat", |text| Some(text.trim_end().to_owned()))
+    scene.known.look(&scene.postmaster);
+    scene.known.schedstat()
 }
 
 /// CPU time of the postmaster and its children so far, in nanoseconds.

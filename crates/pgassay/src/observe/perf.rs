@@ -193,7 +193,7 @@ fn open(postmaster: u32, frequency: u32) -> Result<(Vec<Ring>, bool), String> {
 }
 
 /// CPUs that are online, as /sys lists them: `0-3,8`.
-fn online_cpus() -> Vec<u32> {
+pub(super) fn online_cpus() -> Vec<u32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let cpus: Vec<u32> = text
         .trim()

@@ -132,10 +132,12 @@ impl PerfProgram {
             return Ok(());
         }
         let said = fs::read_to_string(self.directory.join("said")).unwrap_or_default();
-        let why = said.lines().find(|line| !line.trim().is_empty());
+        let mut lines = said.lines().map(str::trim);
+        // What is wrong stands below a line that says that something is.
+        let why = lines.find(|line| !line.is_empty() && *line != "Error:");
         Err(format!(
             "perf record ended with {status}: {}",
-            why.unwrap_or("it said nothing").trim()
+            why.unwrap_or("it said nothing")
         ))
     }
 

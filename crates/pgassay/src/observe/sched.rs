@@ -44,7 +44,7 @@ pub const SAMPLERS: &[Sampler] = &[
 
 /// `PID voluntary nonvoluntary` for the postmaster and all its children.
 fn switches(scene: &mut Scene) -> Reading {
-    server::lines(scene, "status", |status| {
+    scene.known.lines("switches", "status", |status| {
         let by_will = server::field(status, "voluntary_ctxt_switches")?;
         let by_force = server::field(status, "nonvoluntary_ctxt_switches")?;
         Some(format!("{by_will} {by_force}"))

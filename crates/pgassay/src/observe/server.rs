@@ -1,46 +1,149 @@
 //! The server's processes, and reading one file of /proc for each of them.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{self, Read as _};
 
 use pgassay_analysis::record::Reading;
 
-use super::Scene;
-
-/// A line `PID …` for the postmaster and all its children: what `line` makes of the
-/// text of /proc/PID/`file`, where it makes anything.
+/// The server's processes at one border of a window, and what was read of them before.
 ///
-/// A process that ends between the list and its reading is passed over; only where no
-/// process gives a line the reading is unavailable, for the reason that the last one gave.
-pub(super) fn lines(scene: &Scene, file: &str, line: impl Fn(&str) -> Option<String>) -> Reading {
-    let processes = match scene.postmaster.clone().and_then(all) {
-        Ok(processes) => processes,
-        Err(why) => return Reading::Unavailable(why),
-    };
-    match text(&processes, file, line) {
-        Ok(text) => Reading::Text(text),
-        Err(why) => Reading::Unavailable(why),
+/// A process that has not run since a file of it was read says the same there now: of two
+/// thousand sessions that do nothing only /proc/PID/schedstat is read, which is short, and
+/// tells whether they ran.
+#[derive(Debug)]
+pub struct Known {
+    /// The postmaster and all its children, each with its schedstat; none where the kernel
+    /// has none.
+    present: Result<Vec<(u32, Option<String>)>, String>,
+    /// By reader and process: the schedstat before the reading, and what was read.
+    read: HashMap<(&'static str, u32), (String, String)>,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self {
+            present: Err("the server's processes were not looked at".to_owned()),
+            read: HashMap::new(),
+        }
     }
 }
 
-/// The same for these processes.
+impl Known {
+    /// Which processes there are, and which of them ran.
+    pub(super) fn look(&mut self, postmaster: &Result<u32, String>) {
+        self.present = postmaster.clone().and_then(all).map(|processes| {
+            let mut buffer = Vec::new();
+            let stamp = |pid| {
+                let read = read(&format!("/proc/{pid}/schedstat"), &mut buffer);
+                (pid, read.ok().map(|text| text.trim_end().to_owned()))
+            };
+            processes.into_iter().map(stamp).collect()
+        });
+        if let Ok(present) = &self.present {
+            let pids: HashSet<u32> = present.iter().map(|(pid, _)| *pid).collect();
+            self.read.retain(|(_, pid), _| pids.contains(pid));
+        }
+    }
+
+    /// `PID run_ns wait_ns timeslices` for the postmaster and all its children, as they
+    /// were looked at.
+    pub(super) fn schedstat(&self) -> Reading {
+        let present = match &self.present {
+            Ok(present) => present,
+            Err(why) => return Reading::Unavailable(why.clone()),
+        };
+        let mut text = String::new();
+        for (pid, stamp) in present {
+            if let Some(stamp) = stamp {
+                let _ = writeln!(text, "{pid} {stamp}");
+            }
+        }
+        match (text.is_empty(), present.first()) {
+            (true, Some((pid, _))) => {
+                let path = format!("/proc/{pid}/schedstat");
+                let why = fs::read(&path).err();
+                let why = why.map_or("it tells nothing".to_owned(), |e| e.to_string());
+                Reading::Unavailable(format!("{path}: {why}"))
+            }
+            _ => Reading::Text(text),
+        }
+    }
+
+    /// A line `PID …` for the postmaster and all its children: what `line` makes of the
+    /// text of /proc/PID/`file`, where it makes anything. `reader` is a name for the pair.
+    ///
+    /// A process that ends between the list and its reading is passed over; only where no
+    /// process gives a line the reading is unavailable, for the reason that the last one gave.
+    pub(super) fn lines(
+        &mut self,
+        reader: &'static str,
+        file: &str,
+        line: impl Fn(&str) -> Option<String>,
+    ) -> Reading {
+        let present = match &self.present {
+            Ok(present) => present,
+            Err(why) => return Reading::Unavailable(why.clone()),
+        };
+        let (mut text, mut failure, mut buffer) = (String::new(), None, Vec::new());
+        for (pid, stamp) in present {
+            let before = self.read.get(&(reader, *pid));
+            if let (Some(stamp), Some((then, line))) = (stamp, before)
+                && stamp == then
+            {
+                let _ = writeln!(text, "{pid} {line}");
+                continue;
+            }
+            match line_of(*pid, file, &line, &mut buffer) {
+                Ok(line) => {
+                    let _ = writeln!(text, "{pid} {line}");
+                    if let Some(stamp) = stamp {
+                        self.read.insert((reader, *pid), (stamp.clone(), line));
+                    }
+                }
+                Err(why) => failure = Some(why),
+            }
+        }
+        match failure {
+            Some(why) if text.is_empty() => Reading::Unavailable(why),
+            _ => Reading::Text(text),
+        }
+    }
+}
+
+/// Reads a small file of /proc, with fewer calls of the kernel than for one whose size
+/// is known.
+fn read<'b>(path: &str, buffer: &'b mut Vec<u8>) -> io::Result<std::borrow::Cow<'b, str>> {
+    buffer.clear();
+    fs::File::open(path)?.take(1 << 20).read_to_end(buffer)?;
+    Ok(String::from_utf8_lossy(buffer))
+}
+
+fn line_of(
+    pid: u32,
+    file: &str,
+    line: impl Fn(&str) -> Option<String>,
+    buffer: &mut Vec<u8>,
+) -> Result<String, String> {
+    let path = format!("/proc/{pid}/{file}");
+    let text = read(&path, buffer).map_err(|e| format!("{path}: {e}"))?;
+    line(&text).ok_or_else(|| format!("{path} does not hold what is looked for"))
+}
+
+/// A line `PID …` for each of these processes, read anew, as [`Known::lines`] gives them.
 pub(super) fn text(
     processes: &[u32],
     file: &str,
     line: impl Fn(&str) -> Option<String>,
 ) -> Result<String, String> {
-    let mut text = String::new();
-    let mut failure = None;
+    let (mut text, mut failure, mut buffer) = (String::new(), None, Vec::new());
     for pid in processes {
-        let path = format!("/proc/{pid}/{file}");
-        match fs::read_to_string(&path) {
-            Ok(read) => match line(&read) {
-                Some(line) => {
-                    let _ = writeln!(text, "{pid} {line}");
-                }
-                None => failure = Some(format!("{path} does not hold what is looked for")),
-            },
-            Err(e) => failure = Some(format!("{path}: {e}")),
+        match line_of(*pid, file, &line, &mut buffer) {
+            Ok(line) => {
+                let _ = writeln!(text, "{pid} {line}");
+            }
+            Err(why) => failure = Some(why),
         }
     }
     match failure {
@@ -115,6 +218,48 @@ mod tests {
         assert!(gone.contains("/proc/4294967295/status"), "{gone}");
         let other = super::text(&[own], "stat", switches).unwrap_err();
         assert!(other.contains("does not hold"), "{other}");
+    }
+
+    #[test]
+    fn a_process_that_did_not_run_is_not_read_again() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let present = |stamp: &str| Ok(vec![(pid, Some(stamp.to_owned()))]);
+        let mut known = Known {
+            present: present("10 2 1"),
+            ..Known::default()
+        };
+        let asked = std::cell::Cell::new(0);
+        let mut line = |known: &mut Known| {
+            known.lines("state", "status", |status| {
+                asked.set(asked.get() + 1);
+                field(status, "Pid").map(str::to_owned)
+            })
+        };
+        let first = line(&mut known);
+        assert_eq!(first, Reading::Text(format!("{pid} {pid}\n")));
+        assert_eq!((line(&mut known), asked.get()), (first.clone(), 1));
+        // It ran: its file is read again.
+        known.present = present("11 2 2");
+        assert_eq!((line(&mut known), asked.get()), (first.clone(), 2));
+        // Without schedstat nobody knows.
+        known.present = Ok(vec![(pid, None)]);
+        assert_eq!((line(&mut known), asked.get()), (first, 3));
+        assert!(matches!(known.schedstat(), Reading::Unavailable(_)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // One that is gone is forgotten, and the reason is told.
+        known.look(&Ok(std::process::id()));
+        assert!(known.read.is_empty());
+        assert!(matches!(known.schedstat(), Reading::Text(_)));
+        known.look(&Err("over TCP".to_owned()));
+        assert_eq!(
+            line(&mut known),
+            Reading::Unavailable("over TCP".to_owned())
+        );
     }
 
     #[test]

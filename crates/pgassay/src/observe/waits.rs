@@ -12,10 +12,18 @@ use pgassay_analysis::observed::Cost;
 use pgassay_analysis::observed::waits::{WaitKey, WaitRecord};
 
 use super::cpu::{process_ns, thread_ns};
+use super::perf::online_cpus;
 use crate::pg::{Connector, Conninfo, Session};
 
 /// Looks a second.
 pub const RATE_HZ: f64 = 25.0;
+/// Share of the machine's CPUs beyond which looking at all sessions so often costs too much:
+/// to older servers a look costs the square of their sessions.
+const TOO_MUCH: f64 = 0.01;
+/// What the looks are then brought down to, by fewer of them a second.
+const MODEST: f64 = 0.006;
+/// Fewer looks a second would show nothing.
+const LEAST_HZ: f64 = 1.0;
 /// A server that does not answer for so long is not asked any more.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -124,7 +132,9 @@ impl Drop for WaitSampler {
 
 fn work(shared: &Shared, connector: &Connector, rate_hz: f64, beside: &[i32], local: bool) {
     let mut session = open(shared, connector, beside, local);
-    let period = Duration::from_secs_f64(1.0 / rate_hz);
+    let first = Duration::from_secs_f64(0.5 / rate_hz);
+    let cpus = online_cpus().len() as f64;
+    let mut look_seconds = None;
     loop {
         let window = {
             let mut state = shared.state();
@@ -145,19 +155,26 @@ fn work(shared: &Shared, connector: &Connector, rate_hz: f64, beside: &[i32], lo
             session = open(shared, connector, beside, local);
         }
         let begun = thread_ns();
-        let mut next = window + period / 2;
+        let mut next = window + first;
         while sleep_until(shared, next, window) {
             let Some(open) = &mut session else {
                 // Nobody to ask in this window.
                 next += Duration::from_secs(1);
                 continue;
             };
+            let rate = affordable(rate_hz, look_seconds, cpus);
+            let period = Duration::from_secs_f64(1.0 / rate);
+            let spent = || thread_ns() + backend(shared).and_then(process_ns).unwrap_or(0);
+            let before = spent();
             match look(open) {
                 Ok(seen) => {
+                    let cost = spent().saturating_sub(before) as f64 / 1e9;
+                    // A look that was interrupted, or met a cold cache, is not what they cost.
+                    look_seconds = Some(look_seconds.map_or(cost, |s: f64| 0.8 * s + 0.2 * cost));
                     let mut state = shared.state();
                     if state.window == Some(window) {
                         let second = window.elapsed().as_secs() as usize;
-                        state.record.rate_hz = rate_hz;
+                        state.record.rate_hz = rate;
                         state.record.add(second, seen);
                         state.own_ns = thread_ns().saturating_sub(begun);
                         state.statements += 1;
@@ -177,6 +194,22 @@ fn work(shared: &Shared, connector: &Connector, rate_hz: f64, beside: &[i32], lo
             }
         }
     }
+}
+
+/// Looks a second, where one costs so many seconds of CPU time, the server's included as far
+/// as its process can be seen.
+fn affordable(wanted_hz: f64, look_seconds: Option<f64>, cpus: f64) -> f64 {
+    match look_seconds {
+        Some(seconds) if seconds * wanted_hz > TOO_MUCH * cpus => {
+            (MODEST * cpus / seconds).clamp(LEAST_HZ.min(wanted_hz), wanted_hz)
+        }
+        _ => wanted_hz,
+    }
+}
+
+/// The backend that answers, where it can be seen.
+fn backend(shared: &Shared) -> Option<u32> {
+    shared.state().backend
 }
 
 /// Waits for the next sample's time; false where the window is over.
@@ -275,4 +308,21 @@ fn look(session: &mut Session) -> Result<Vec<(WaitKey, u32)>, String> {
             Some((key, count.as_deref()?.parse().ok()?))
         })
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_cost_too_much_become_fewer() {
+        assert_eq!(affordable(25.0, None, 2.0), 25.0);
+        // 0.75 % of two CPUs.
+        assert_eq!(affordable(25.0, Some(0.0006), 2.0), 25.0);
+        // 7.5 %: two thousand sessions.
+        assert!((affordable(25.0, Some(0.006), 2.0) - 2.0).abs() < 1e-9);
+        assert_eq!(affordable(25.0, Some(0.006), 64.0), 25.0);
+        assert_eq!(affordable(25.0, Some(0.5), 2.0), 1.0);
+        assert_eq!(affordable(0.5, Some(0.5), 2.0), 0.5);
+    }
 }

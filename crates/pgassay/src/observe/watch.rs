@@ -128,6 +128,7 @@ impl Observers {
     /// begins to observe.
     pub fn begin(&mut self, scene: &mut Scene) {
         let before = thread_ns();
+        scene.known.look(&scene.postmaster);
         let further = self
             .choice
             .sched

@@ -279,6 +279,7 @@ impl Servers {
                 postmaster: subject.scene.postmaster.clone(),
                 session: Some(session),
                 storage: subject.scene.storage.clone(),
+                known: Default::default(),
             };
             let owned = subject.cluster.is_some();
             let live = LiveArm::new(plan, &subject.conninfo, scene, owned, stop)?;
