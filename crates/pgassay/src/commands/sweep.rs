@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pgassay_analysis::observed::SymbolTable;
@@ -18,7 +18,7 @@ use super::{observing, record, second};
 use crate::bench::arena::{LiveArena, LiveArm};
 use crate::bench::{self, Ended, Journal};
 use crate::observe::{self, Choice, Scene};
-use crate::pg;
+use crate::pg::{self, Conninfo, Session};
 use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::terminal::Terminal;
@@ -106,9 +106,22 @@ fn clean_up(subject: &mut Subject, made: &Made) -> anyhow::Result<()> {
     match setup::remove(subject.session()?, made) {
         Ok(()) => Ok(()),
         // The control session may have died with a restart: once more on a new one.
-        Err(_) => {
-            let mut session = pg::connect(&subject.conninfo)?;
-            setup::remove(&mut session, made)
+        Err(_) => setup::remove(&mut connect_again(&subject.conninfo)?, made),
+    }
+}
+
+/// How long a server that restarts is waited for, to clean up in it.
+const RESTART: Duration = Duration::from_secs(20);
+
+/// A new session in a server that may be recovering from a crash at the moment.
+fn connect_again(conninfo: &Conninfo) -> anyhow::Result<Session> {
+    let until = Instant::now() + RESTART;
+    loop {
+        match pg::connect(conninfo) {
+            Err(e) if e.is_transient() && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            connected => return Ok(connected?),
         }
     }
 }
