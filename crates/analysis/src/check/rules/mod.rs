@@ -69,6 +69,7 @@ pub static RULES: &[&Rule] = &[
     &wal::FULL_PAGES,
     &wal::COMMIT,
     &wal::CHECKPOINTS,
+    &wal::MAX_WAL_SIZE,
     &wal::CHECKPOINT_SPREAD,
     &wal::WAL_BUFFERS,
     &wal::BACKEND_WRITES,

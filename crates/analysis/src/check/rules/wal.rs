@@ -147,6 +147,39 @@ fn checkpoints(seen: &Seen) -> Judged {
         .found()
 }
 
+/// Room for so little WAL that a measurement meets several checkpoints.
+pub static MAX_WAL_SIZE: Rule = Rule {
+    id: "max-wal-size-small",
+    title: "A measurement is not cut up by checkpoints",
+    family: Family::Wal,
+    needs: &[Need::Sql],
+    why: "A checkpoint begins when about max_wal_size / (1 + checkpoint_completion_target) of WAL was written since the last one, so that the WAL of two fits (up to version 10 three).",
+    effect: "Checkpoints every few seconds: each page is written whole into WAL again and again, and trials differ by how many of them they met.",
+    remedy: "At least the default of 1 GB; for a measurement of writes what several of its trials produce.",
+    sources: &[
+        "PostgreSQL manual, \"WAL Configuration\"",
+        "PostgreSQL's source, xlog.c: CalculateCheckpointSegments",
+    ],
+    judge: max_wal_size,
+};
+
+fn max_wal_size(seen: &Seen) -> Judged {
+    let size = seen.bytes("max_wal_size")?;
+    let target = seen.decimal("checkpoint_completion_target").unwrap_or(0.5);
+    let between = (size as f64 / (1.0 + target)) as u64;
+    let saw = format!(
+        "max_wal_size = {}: a checkpoint after {} of WAL at the latest",
+        shown(size),
+        shown(between)
+    );
+    if size >= 1 << 29 {
+        return passed(saw);
+    }
+    Finding::new(Severity::Medium, Sure::Likely, format!("{saw}."))
+        .sql("ALTER SYSTEM SET max_wal_size = '4GB'; SELECT pg_reload_conf();")
+        .found()
+}
+
 /// Checkpoints in quick succession, or all at once.
 pub static CHECKPOINT_SPREAD: Rule = Rule {
     id: "checkpoint-spread",
