@@ -233,7 +233,7 @@ mod tests {
             ..Known::default()
         };
         let asked = std::cell::Cell::new(0);
-        let mut line = |known: &mut Known| {
+        let line = |known: &mut Known| {
             known.lines("state", "status", |status| {
                 asked.set(asked.get() + 1);
                 field(status, "Pid").map(str::to_owned)
