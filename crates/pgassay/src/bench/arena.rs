@@ -167,6 +167,7 @@ pub(super) fn slice_spec(plan: &Plan, index: u32) -> SliceSpec {
             },
         },
         interval: Some(interval(plan.window_ms) / parts(plan.window_ms)),
+        keep: parts(plan.window_ms),
         tick: None,
         follow: None,
     }
@@ -242,7 +243,7 @@ impl Arena for LiveArena {
             interval_ns: interval(plan.window_ms).as_nanos() as u64,
             observed,
             settled_ms: settled.map(|took| took.as_secs_f64() * 1000.0),
-            ..record(slice, &result, parts(plan.window_ms) as usize)
+            ..record(slice, &result)
         })
     }
 }
@@ -256,9 +257,8 @@ fn protocol(name: &str) -> anyhow::Result<Protocol> {
     })
 }
 
-/// The record of a slice; so many intervals of the engine are written down as one.
-fn record(slice: Slice, result: &SliceResult, parts: usize) -> TrialRecord {
-    let intervals = || result.intervals.chunks(parts.max(1));
+/// The record of a slice.
+fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
     TrialRecord {
         server_cpu_ns: None,
         slice,
@@ -268,18 +268,14 @@ fn record(slice: Slice, result: &SliceResult, parts: usize) -> TrialRecord {
         failures: result.failures.clone(),
         latency: result.latency.to_base64(),
         latency_from_actual_start: result.latency_from_actual.as_ref().map(|l| l.to_base64()),
-        intervals: intervals()
-            .map(|of| of.iter().map(|i| i.transactions).sum())
-            .collect(),
+        intervals: result.intervals.iter().map(|i| i.transactions).collect(),
         interval_ns: 0,
-        interval_latency: intervals()
-            .map(|of| {
-                let mut latency = Latency::new();
-                of.iter().for_each(|i| latency.add(&i.latency()));
-                match latency.count() {
-                    0 => String::new(),
-                    _ => latency.to_base64(),
-                }
+        interval_latency: result
+            .intervals
+            .iter()
+            .map(|interval| match interval.latency() {
+                latency if latency.count() == 0 => String::new(),
+                latency => latency.to_base64(),
             })
             .collect(),
         client_user_ns: result.client_user_ns(),

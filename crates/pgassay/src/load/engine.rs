@@ -328,7 +328,11 @@ impl Engine {
         if let Some(follower) = &mut follower {
             at_edge(Edge::Passed(Box::new(follower.rest(window_ns))));
         }
-        let mut result = tally::merge(parts, window_ns, interval_ns);
+        let mut result = tally::merge(
+            parts,
+            window_ns,
+            interval_ns.map(|ns| ns * u64::from(spec.keep.max(1))),
+        );
         result.clients = usable as u32;
         result.interrupted = control.stop.load(Ordering::Relaxed);
         if lost_threads > 0 {

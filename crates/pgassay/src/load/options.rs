@@ -127,6 +127,9 @@ pub struct SliceSpec {
     pub schedule: Schedule,
     /// Length of the intervals by which the window is recorded as well; `None` records none.
     pub interval: Option<Duration>,
+    /// So many intervals are kept as one in the result; who follows is told each. So a long window
+    /// takes no more memory than a short one.
+    pub keep: u32,
     /// How often `Edge::Tick` is called; `None` never.
     pub tick: Option<Duration>,
     /// How often `Edge::Passed` is called with the intervals that have ended; `None` never, and
@@ -143,6 +146,7 @@ impl Default for SliceSpec {
             seed: 0,
             schedule: Schedule::Closed,
             interval: None,
+            keep: 1,
             tick: None,
             follow: None,
         }

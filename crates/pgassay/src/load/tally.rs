@@ -38,6 +38,13 @@ pub(super) struct Tally {
     interval: u64,
     interval_failures: u64,
     interval_latency: Latency,
+    /// Transactions of the intervals that are over.
+    counted: u64,
+    /// So many intervals are kept as one.
+    keep: u64,
+    /// The one that is being added up, and its latencies.
+    kept: Interval,
+    kept_latency: Latency,
     pub result: SliceResult,
     /// Per script; histograms only where they are asked for.
     detailed: bool,
@@ -55,6 +62,7 @@ impl Tally {
         scheduled: bool,
         limit_ns: Option<u64>,
         interval_ns: Option<u64>,
+        keep: u32,
         handed: Option<Handed>,
     ) -> Self {
         let scripts_detailed = detailed || scripts.len() > 1;
@@ -79,6 +87,10 @@ impl Tally {
             interval: 0,
             interval_failures: 0,
             interval_latency: Latency::new(),
+            counted: 0,
+            keep: u64::from(keep.max(1)),
+            kept: Interval::default(),
+            kept_latency: Latency::new(),
             result: SliceResult {
                 scripts,
                 latency_from_actual: scheduled.then(Latency::new),
@@ -113,6 +125,7 @@ impl Tally {
                 wait: calls.wait - self.calls_at_open.wait,
             };
             self.finish_interval();
+            self.finish_kept();
         }
         self.open = false;
         self.closed = true;
@@ -250,6 +263,9 @@ impl Tally {
         let now = at.saturating_sub(self.window_start) / length;
         if now != self.interval {
             self.finish_interval();
+            if now / self.keep != self.interval / self.keep {
+                self.finish_kept();
+            }
             self.interval = now;
         }
     }
@@ -258,37 +274,44 @@ impl Tally {
         let Some(length) = self.interval_ns else {
             return;
         };
-        let transactions = self.result.transactions - self.counted_in_intervals();
+        let transactions = self.result.transactions - self.counted;
+        self.counted = self.result.transactions;
         if transactions > 0 || self.interval_failures > 0 {
-            let interval = Interval {
-                start_ns: self.interval * length,
-                transactions,
-                failures: self.interval_failures,
-                packed: self.interval_latency.pack(),
-            };
             if let Some(handed) = &self.handed {
                 let mut waiting = handed.lock().unwrap_or_else(PoisonError::into_inner);
-                waiting.push(interval.clone());
+                waiting.push(Interval {
+                    start_ns: self.interval * length,
+                    transactions,
+                    failures: self.interval_failures,
+                    packed: self.interval_latency.pack(),
+                });
             }
-            self.result.intervals.push(interval);
-            self.result.latency.add(&self.interval_latency);
+            self.kept.transactions += transactions;
+            self.kept.failures += self.interval_failures;
+            self.kept_latency.add(&self.interval_latency);
             self.interval_latency.clear();
             self.interval_failures = 0;
         }
     }
 
-    fn counted_in_intervals(&self) -> u64 {
-        self.result.intervals.iter().map(|i| i.transactions).sum()
+    fn finish_kept(&mut self) {
+        let Some(length) = self.interval_ns else {
+            return;
+        };
+        let mut kept = std::mem::take(&mut self.kept);
+        if kept.transactions > 0 || kept.failures > 0 {
+            kept.start_ns = self.interval / self.keep * self.keep * length;
+            kept.packed = self.kept_latency.pack();
+            self.result.intervals.push(kept);
+            self.result.latency.add(&self.kept_latency);
+            self.kept_latency.clear();
+        }
     }
 }
 
-/// Brings the threads' results together. `interval_ns` and `window_ns` say which intervals there
-/// are: one without a transaction is kept as well, for a stall is data.
-pub(super) fn merge(
-    parts: Vec<SliceResult>,
-    window_ns: u64,
-    interval_ns: Option<u64>,
-) -> SliceResult {
+/// Brings the threads' results together. `kept_ns`, the length of those that are kept, and
+/// `window_ns` say which intervals there are: one without a transaction is kept as well, for a stall is data.
+pub(super) fn merge(parts: Vec<SliceResult>, window_ns: u64, kept_ns: Option<u64>) -> SliceResult {
     let mut parts = parts.into_iter();
     let mut sum = parts.next().unwrap_or_default();
     let mut intervals: BTreeMap<u64, Interval> = BTreeMap::new();
@@ -343,7 +366,7 @@ pub(super) fn merge(
     sum.lost.sort_by_key(|lost| lost.at_ns);
     sum.lost.truncate(LOST_LISTED);
     sum.window_ns = window_ns;
-    if let Some(length) = interval_ns {
+    if let Some(length) = kept_ns {
         for start in (0..window_ns.div_ceil(length)).map(|n| n * length) {
             intervals.entry(start).or_insert_with(|| Interval {
                 start_ns: start,

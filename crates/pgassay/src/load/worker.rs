@@ -159,6 +159,7 @@ impl<'a> Worker<'a> {
             starts.is_some(),
             options.latency_limit.map(nanos),
             spec.interval.map(|d| nanos(d).max(1)),
+            spec.keep,
             handed,
         );
         Worker {

@@ -333,6 +333,7 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
             None => Schedule::Closed,
         },
         interval: None,
+        keep: 1,
         // Messages are passed on between reports as well.
         tick: Some(Duration::from_millis(
             args.progress.map_or(200, |s| u64::from(s) * 1000),
