@@ -5,6 +5,7 @@
 //! client_load CONNINFO SCRIPT CLIENTS SECONDS [THREADS] [PROTOCOL] [RATE] [TRANSACTIONS]
 //! ```
 //! SCRIPT is a built-in script's name or a file. The line is JSON, times in nanoseconds.
+//! With NO_GATHER in the environment every statement is sent by itself.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -46,6 +47,7 @@ fn main() -> Result<()> {
     let options = Options {
         protocol,
         threads: rest.first().map(|t| t.parse()).transpose()?,
+        gather: std::env::var_os("NO_GATHER").is_none(),
         variables: vec![("scale".to_owned(), Value::Int(scale))],
         listener: Some(std::sync::Arc::new(|line: &str| {
             let _ = writeln!(io::stderr(), "{line}");
@@ -85,6 +87,8 @@ fn main() -> Result<()> {
         "recv": calls.receive,
         "send": calls.send,
         "wait": calls.wait,
+        "enter": calls.enter,
+        "gathered": calls.gathered,
         "p50_ns": result.latency.percentile(50.0),
         "p99_ns": result.latency.percentile(99.0),
         "p999_ns": result.latency.percentile(99.9),

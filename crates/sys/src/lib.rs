@@ -7,6 +7,20 @@ pub mod affinity;
 pub mod arguments;
 pub mod bound;
 pub mod cpuid;
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+))]
+pub mod gather;
+// As with the structures of perf events below.
+#[cfg(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+)))]
+#[path = "no_gather.rs"]
+pub mod gather;
 pub mod map;
 pub mod perf;
 pub mod resident;

@@ -18,6 +18,7 @@ mod latency;
 mod live;
 mod meta;
 mod options;
+mod outbox;
 mod peer;
 mod result;
 mod schedule;

@@ -69,6 +69,8 @@ pub struct Options {
     pub says: Says,
     /// What hears of every transaction.
     pub journal: Option<Journals>,
+    /// Whether clients whose answers came together send together, where the kernel allows it.
+    pub gather: bool,
 }
 
 impl Default for Options {
@@ -89,6 +91,7 @@ impl Default for Options {
             listener: None,
             says: Says::default(),
             journal: None,
+            gather: true,
         }
     }
 }

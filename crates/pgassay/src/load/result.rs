@@ -104,6 +104,8 @@ impl SliceResult {
             sum.receive += thread.calls.receive;
             sum.send += thread.calls.send;
             sum.wait += thread.calls.wait;
+            sum.enter += thread.calls.enter;
+            sum.gathered += thread.calls.gathered;
         }
         sum
     }
@@ -182,6 +184,10 @@ pub struct Calls {
     pub send: u64,
     /// epoll_wait, sleeps and timers
     pub wait: u64,
+    /// io_uring_enter, each with the sends of several clients
+    pub enter: u64,
+    /// how many sends those were: 0 where the kernel refuses io_uring
+    pub gathered: u64,
 }
 
 /// A client that stopped before its time.

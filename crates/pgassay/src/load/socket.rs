@@ -36,6 +36,17 @@ impl Worker<'_> {
             return;
         };
         let waiting = !client.unsent.is_empty();
+        if !waiting
+            && !self.out.is_empty()
+            && !transport.is_tls()
+            && let Some(outbox) = &mut self.outbox
+        {
+            outbox.put(i, &mut self.out);
+            if outbox.is_full() {
+                self.flush();
+            }
+            return;
+        }
         if waiting {
             client.unsent.extend_from_slice(&self.out);
             self.out.clear();

@@ -123,6 +123,8 @@ impl Tally {
                 receive: calls.receive - self.calls_at_open.receive,
                 send: calls.send - self.calls_at_open.send,
                 wait: calls.wait - self.calls_at_open.wait,
+                enter: calls.enter - self.calls_at_open.enter,
+                gathered: calls.gathered - self.calls_at_open.gathered,
             };
             self.finish_interval();
             self.finish_kept();

@@ -3,7 +3,8 @@
 //! The loop asks the kernel for as little as it can: one recv and one send a statement, one
 //! epoll_wait for as many answers as have come meanwhile, one reading of the clock a transaction.
 //! Edge-triggered epoll makes that possible: an answer that has been read to its ReadyForQuery needs
-//! no further recv to find out that there is no more. A thread with a single client over a plain
+//! no further recv to find out that there is no more. Clients whose answers came together send
+//! together, by io_uring where the kernel allows it (`outbox`). A thread with a single client over a plain
 //! socket needs no epoll at all and blocks in recv.
 
 use std::cmp::Reverse;
@@ -23,6 +24,7 @@ use super::client::{Client, Phase, Wait};
 use super::encode::Run;
 use super::live::{Handed, Live};
 use super::options::{Entry, Journal, Length, Options, Outcome, SliceSpec};
+use super::outbox::Outbox;
 use super::result::{CONNECTION, Calls, SliceResult};
 use super::schedule::Starts;
 use super::tally::{Ended, Tally};
@@ -115,6 +117,8 @@ pub(super) struct Worker<'a> {
     pub(super) active: usize,
     pub(super) calls: Calls,
     pub(super) epoll: Option<OwnedFd>,
+    /// What is sent together, while events are handled.
+    pub(super) outbox: Option<Outbox>,
     pub(super) timer: Option<OwnedFd>,
     pub(super) timer_at: u64,
     pub(super) buffer: Vec<u8>,
@@ -180,6 +184,7 @@ impl<'a> Worker<'a> {
             active: 0,
             calls: Calls::default(),
             epoll: None,
+            outbox: None,
             timer: None,
             timer_at: 0,
             buffer: vec![0; BUFFER],
@@ -326,6 +331,7 @@ impl<'a> Worker<'a> {
             self.watch(i)?;
         }
         self.begin();
+        let mut outbox = Outbox::new(self.shared.options.gather);
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         while self.active > 0 && !self.must_leave() {
             self.now = None;
@@ -341,6 +347,10 @@ impl<'a> Worker<'a> {
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
+            }
+            // A single answer's successor needs no company.
+            if events.len() > 1 {
+                self.outbox = outbox.take();
             }
             for event in &events {
                 let place = event.data.u64();
@@ -359,6 +369,10 @@ impl<'a> Worker<'a> {
                 if ended || flags.contains(epoll::EventFlags::IN) {
                     self.readable(i, ended);
                 }
+            }
+            if self.outbox.is_some() {
+                self.flush();
+                outbox = self.outbox.take();
             }
             self.fire_timers();
         }

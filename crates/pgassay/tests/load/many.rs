@@ -118,8 +118,36 @@ fn the_peer_speaks_every_protocol() {
         );
         // Two statements a transaction, each one send; the receives may find several answers.
         // What is sent before a thread sees the window open is not counted: the first of each client.
-        let sends = result.system_calls().send;
-        assert!((570..=600).contains(&sends), "{sends}");
+        let calls = result.system_calls();
+        let sends = calls.send + calls.gathered;
+        assert!((570..=600).contains(&sends), "{calls:?}");
+    }
+    drop(peer);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+/// Clients whose answers came together send together, unless that is not wanted or not to be had;
+/// the transactions are the same.
+#[test]
+fn statements_go_out_together() {
+    let directory = std::env::temp_dir().join(format!("pga-gather-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let peer = Peer::listen(&directory).unwrap();
+    for gather in [true, false] {
+        let options = Options {
+            threads: Some(1),
+            gather,
+            ..Options::default()
+        };
+        let program = Program::builtin("select-only").unwrap();
+        let mut engine = Engine::new(peer.conninfo(), program, options);
+        engine.resize(64).unwrap();
+        let result = run(&mut engine, &transactions(200));
+        assert_eq!((result.transactions, result.lost_count), (12_800, 0));
+        let calls = result.system_calls();
+        let rings = gather && pgassay_sys::gather::Gathered::new().is_ok();
+        assert_eq!(calls.gathered > 0, rings, "{calls:?}");
+        assert!(calls.enter <= calls.gathered / 2, "{calls:?}");
     }
     drop(peer);
     std::fs::remove_dir_all(&directory).unwrap();

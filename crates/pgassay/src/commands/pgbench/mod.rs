@@ -313,6 +313,7 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
         journal: args
             .log
             .then(|| journal::journals(args, job.seed, log_failure.clone(), stop.flag().clone())),
+        gather: true,
     };
     let connecting = Instant::now();
     let mut engine = Engine::new(job.conninfo.clone(), job.program.clone(), options);
