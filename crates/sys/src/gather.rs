@@ -8,7 +8,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, Probe, opcode, types};
 
 /// Most messages of one call. Those behind wait for those in front, so it is kept small.
 pub const MOST: usize = 16;
@@ -18,28 +18,36 @@ pub struct Gathered {
     ring: IoUring,
     /// The messages of the call, one after the other: the kernel reads them here.
     bytes: Vec<u8>,
+    /// Whether sends may be queued or under way that no call has seen the end of.
+    broken: bool,
 }
 
 impl Gathered {
-    /// Asks the kernel for a ring. It refuses where it is older than 5.4, and in many containers.
+    /// Asks the kernel for a ring. It refuses in many containers, and where it is older than 5.6,
+    /// which brought the sends.
     pub fn new() -> io::Result<Self> {
         let ring = IoUring::builder().dontfork().build(MOST as u32)?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        if !probe.is_supported(opcode::Send::CODE) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         Ok(Gathered {
             ring,
             bytes: Vec::with_capacity(4096),
+            broken: false,
         })
     }
 
     /// Sends each message as far as its socket takes it at once; puts into `sent` how many bytes
     /// that were, in the messages' order. More than `MOST` messages are an error, as is a ring that
-    /// fails; what of the messages has gone out is then unknown, and the ring must not be used
-    /// again.
+    /// fails; what of the messages has gone out is then unknown, and every later call fails as well.
     pub fn send(
         &mut self,
         messages: &[(BorrowedFd<'_>, &[u8])],
         sent: &mut Vec<io::Result<usize>>,
     ) -> io::Result<()> {
-        if messages.len() > MOST {
+        if messages.len() > MOST || self.broken {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         sent.clear();
@@ -47,6 +55,7 @@ impl Gathered {
         for (_, message) in messages {
             self.bytes.extend_from_slice(message);
         }
+        self.broken = true;
         let mut start = 0;
         for (place, (fd, message)) in messages.iter().enumerate() {
             let length = u32::try_from(message.len()).map_err(io::Error::other)?;
@@ -69,7 +78,9 @@ impl Gathered {
         self.complete(sent).inspect_err(|_| {
             // A send might still read them.
             std::mem::forget(std::mem::take(&mut self.bytes));
-        })
+        })?;
+        self.broken = false;
+        Ok(())
     }
 
     /// Hands the queue over and takes the results in.
@@ -113,7 +124,7 @@ mod tests {
                     matches!(
                         error.raw_os_error(),
                         Some(libc::EPERM | libc::ENOSYS | libc::EACCES)
-                    ),
+                    ) || error.kind() == io::ErrorKind::Unsupported,
                     "{error}"
                 );
                 None

@@ -13,6 +13,9 @@ use pgassay_sys::gather::{Gathered, MOST};
 
 use super::worker::Worker;
 
+/// A longer message goes by itself: copying it, and having others wait for it, costs more than a call.
+pub(super) const LONGEST_GATHERED: usize = 4096;
+
 /// Messages that wait for the end of the events.
 pub(super) struct Outbox {
     ring: Gathered,

@@ -4,6 +4,7 @@ use std::io;
 
 use rustix::event::epoll;
 
+use super::outbox::LONGEST_GATHERED;
 use super::wire::Fed;
 use super::worker::Worker;
 
@@ -37,7 +38,7 @@ impl Worker<'_> {
         };
         let waiting = !client.unsent.is_empty();
         if !waiting
-            && !self.out.is_empty()
+            && (1..=LONGEST_GATHERED).contains(&self.out.len())
             && !transport.is_tls()
             && let Some(outbox) = &mut self.outbox
         {

@@ -330,8 +330,8 @@ impl<'a> Worker<'a> {
         for i in 0..self.clients.len() {
             self.watch(i)?;
         }
-        self.begin();
         let mut outbox = Outbox::new(self.shared.options.gather);
+        self.begin();
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         while self.active > 0 && !self.must_leave() {
             self.now = None;
