@@ -9,10 +9,12 @@
 mod amplification;
 pub mod bursts;
 mod explain;
+mod headline;
 mod kernels;
 
-pub use amplification::{Cost, Shares, VariantAnalysis, analyse, headline};
+pub use amplification::{Cost, Shares, VariantAnalysis, analyse};
 pub use explain::Explained;
+pub use headline::headline;
 pub use kernels::{OnKernel, SideBySide, side_by_side};
 
 use std::collections::BTreeMap;
