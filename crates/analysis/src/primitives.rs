@@ -65,7 +65,7 @@ pub struct PrimitivePoint {
     /// CPUs that pgassay itself kept busy meanwhile.
     pub client_cpus: Estimate,
     /// Operations a second as a share of what the first count gives when every
-    /// further session adds as much.
+    /// further session adds as much, as long as there are CPUs for them.
     pub share_of_ideal: f64,
     /// Operations a second of each trial, in the order in which they ran.
     pub trials: Vec<f64>,
@@ -103,10 +103,11 @@ pub fn analyse(
                 })
                 .collect();
             let first = points.first()?;
-            let each = first.operations_per_second.estimate / f64::from(first.sessions);
+            let first_sessions = first.sessions;
+            let each = first.operations_per_second.estimate / f64::from(first_sessions);
             for point in &mut points {
-                point.share_of_ideal =
-                    point.operations_per_second.estimate / (each * f64::from(point.sessions));
+                let at_once = f64::from(at_once(point.sessions, first_sessions, host.cpus));
+                point.share_of_ideal = point.operations_per_second.estimate / (each * at_once);
             }
             Some(PrimitiveAnalysis {
                 variant: variant.clone(),
@@ -114,6 +115,12 @@ pub fn analyse(
             })
         })
         .collect()
+}
+
+/// How many sessions ideal scaling counts: beyond the CPUs none adds anything. The
+/// count that it starts from is taken as it is.
+pub fn at_once(sessions: u32, first: u32, cpus: Option<u32>) -> u32 {
+    cpus.map_or(sessions, |cpus| sessions.min(cpus.max(first)))
 }
 
 fn point(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Option<PrimitivePoint> {
@@ -428,6 +435,14 @@ mod tests {
         near(point.operations_per_second.estimate, 1_500_000.0);
         near(point.fairness.as_ref().unwrap().estimate, 0.5);
         assert!(point.warnings.iter().any(|w| w.id == "late-start"));
+    }
+
+    #[test]
+    fn ideal_scaling_ends_with_the_cpus() {
+        assert_eq!(at_once(8, 1, None), 8);
+        assert_eq!(at_once(8, 1, Some(2)), 2);
+        assert_eq!(at_once(1, 1, Some(2)), 1);
+        assert_eq!(at_once(8, 4, Some(2)), 4);
     }
 
     #[test]

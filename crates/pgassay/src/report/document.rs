@@ -73,6 +73,8 @@ pub enum Block {
     Table(Table),
     /// A picture; formats without pictures leave it out, its table stands beside it.
     Chart(Box<Chart>),
+    /// Small ones side by side that are read alike: one legend, the first's, stands for all.
+    Charts(Vec<Chart>),
     /// Functions by who called them, under a title; formats without pictures leave it out.
     Flame(Box<Flame>, String),
     /// Another kind of picture, likewise.

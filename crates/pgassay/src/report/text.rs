@@ -113,6 +113,7 @@ impl Page {
             Block::Facts(facts) => self.facts(facts),
             Block::Table(table) => self.table(table),
             Block::Chart(chart) => self.sparklines(chart),
+            Block::Charts(charts) => charts.iter().for_each(|chart| self.sparklines(chart)),
             Block::Flame(..) | Block::HeatMap(_) => {}
             Block::Finding(finding) => self.finding(finding),
             Block::Commands(commands) => {

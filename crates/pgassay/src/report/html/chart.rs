@@ -25,6 +25,22 @@ pub fn figure(chart: &Chart) -> Markup {
     }
 }
 
+/// Several small figures side by side, under one legend.
+pub fn small_figures(charts: &[Chart]) -> Markup {
+    html! {
+        @if let Some(first) = charts.first() { (legend(first)) }
+        div.small-figures {
+            @for chart in charts {
+                figure id={ "figure-" (chart.id) } {
+                    h3 { (text(&chart.title)) }
+                    (svg::picture(chart, &svg::SMALL))
+                    figcaption { (text(&chart.caption)) }
+                }
+            }
+        }
+    }
+}
+
 fn legend(chart: &Chart) -> Markup {
     html! {
         ul.legend {

@@ -94,6 +94,7 @@ fn section(section: &Section, notes: &[Note]) -> Markup {
                     Block::Facts(facts) => (self::facts(facts)),
                     Block::Table(table) => (self::table(table, &format!("{}-{i}", section.id), notes)),
                     Block::Chart(chart) => (chart::figure(chart)),
+                    Block::Charts(charts) => (chart::small_figures(charts)),
                     Block::Flame(flame, title) => (flame::figure(flame, title, &format!("{}-{i}", section.id))),
                     Block::HeatMap(map) => (heat::figure(map)),
                     Block::Commands(commands) => (self::commands(commands)),

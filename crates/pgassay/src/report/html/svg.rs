@@ -68,6 +68,16 @@ pub const NARROW: Size = Size {
     spread: 9.0,
 };
 
+/// For several side by side.
+pub const SMALL: Size = Size {
+    name: "small",
+    width: 290.0,
+    height: 210.0,
+    character: 7.6,
+    rows: 4,
+    spread: 7.0,
+};
+
 const TOP: f64 = 26.0;
 const RIGHT: f64 = 12.0;
 const BOTTOM: f64 = 48.0;

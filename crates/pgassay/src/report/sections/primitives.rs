@@ -2,7 +2,7 @@
 //! drawn, one table, and beside them how the code that ran was compiled.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::primitives::{PrimitiveAnalysis, PrimitivePoint, code};
+use pgassay_analysis::primitives::{PrimitiveAnalysis, PrimitivePoint, at_once, code};
 
 use super::{interval, levels};
 use crate::report::document::{
@@ -19,9 +19,16 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
         return None;
     }
     let mut blocks: Vec<Block> = Vec::new();
-    for (index, primitive) in analysis.primitives.iter().enumerate() {
-        blocks.push(Block::Chart(Box::new(chart(index, primitive))));
-        blocks.extend(code_that_ran(analysis, index));
+    let cpus = analysis.host.cpus;
+    let charts = analysis.primitives.iter().enumerate();
+    blocks.push(Block::Charts(
+        charts.map(|(i, of)| chart(i, of, cpus)).collect(),
+    ));
+    let ran: Vec<Fact> = (0..analysis.primitives.len())
+        .flat_map(|index| code_that_ran(analysis, index))
+        .collect();
+    if !ran.is_empty() {
+        blocks.push(Block::Facts(ran));
     }
     blocks.push(Block::Table(table(analysis, notes)));
     blocks.push(Block::Table(meetings(analysis, notes)));
@@ -157,24 +164,23 @@ fn waits(point: &PrimitivePoint) -> String {
     }
 }
 
-/// Inspect's account of the very functions that a primitive ran, under its
-/// chart; once where several variants ran the same.
-fn code_that_ran(analysis: &Analysis, index: usize) -> Option<Block> {
+/// Inspect's account of the very functions that a primitive ran; once where
+/// several variants ran the same.
+fn code_that_ran(analysis: &Analysis, index: usize) -> Vec<Fact> {
     let primitive = &analysis.primitives[index].variant.primitive;
     let next = analysis.primitives.get(index + 1);
     if next.is_some_and(|next| next.variant.primitive == *primitive) {
-        return None;
+        return vec![];
     }
     let server = analysis
         .arms
         .first()
         .and_then(|arm| arm.binary.as_ref().ok());
     let account = code::account(primitive, server, analysis.primitives_compiled.as_ref());
-    let facts: Vec<Fact> = account
+    account
         .into_iter()
         .map(|(title, detail)| Fact::new(format!("{primitive}: {title}"), detail))
-        .collect();
-    (!facts.is_empty()).then_some(Block::Facts(facts))
+        .collect()
 }
 
 /// How steady each was: operations a second in each tenth of a call's time.
@@ -217,7 +223,7 @@ fn over_time(analysis: &Analysis) -> Option<Table> {
     })
 }
 
-fn chart(index: usize, primitive: &PrimitiveAnalysis) -> Chart {
+fn chart(index: usize, primitive: &PrimitiveAnalysis, cpus: Option<u32>) -> Chart {
     let title = primitive.variant.title();
     let estimates: Vec<_> = primitive
         .points
@@ -241,12 +247,9 @@ fn chart(index: usize, primitive: &PrimitiveAnalysis) -> Chart {
             "Operations a second of {title} against the number of sessions. {}.",
             spoken.join("; ")
         ),
-        caption: format!(
-            "{} The dashed line is ideal scaling from the first count.",
-            primitive.variant.operation
-        ),
+        caption: primitive.variant.operation.clone(),
         x: Axis {
-            label: "sessions (each step to the right doubles)".to_owned(),
+            label: "sessions".to_owned(),
             scale: Scale::Log,
             ticks: primitive
                 .points
@@ -266,7 +269,7 @@ fn chart(index: usize, primitive: &PrimitiveAnalysis) -> Chart {
             estimates,
             dots,
         }],
-        guides: ideal(primitive).into_iter().collect(),
+        guides: ideal(primitive, cpus).into_iter().collect(),
     }
 }
 
@@ -285,8 +288,9 @@ fn trials(point: &PrimitivePoint) -> impl Iterator<Item = Dot> {
     })
 }
 
-/// Linear scaling from the first count, in steps fine enough for a log axis.
-fn ideal(primitive: &PrimitiveAnalysis) -> Option<Guide> {
+/// Linear scaling from the first count up to the CPUs, in steps fine enough for a
+/// log axis.
+fn ideal(primitive: &PrimitiveAnalysis, cpus: Option<u32>) -> Option<Guide> {
     let (first, last) = (primitive.points.first()?, primitive.points.last()?);
     let start = f64::from(first.sessions);
     let octaves = (f64::from(last.sessions) / start).log2();
@@ -296,9 +300,15 @@ fn ideal(primitive: &PrimitiveAnalysis) -> Option<Guide> {
     let each = first.operations_per_second.estimate / start;
     let steps = (octaves * 16.0).ceil();
     let at = |i: u32| start * 2f64.powf(f64::from(i) / steps * octaves);
+    let most = f64::from(at_once(last.sessions, first.sessions, cpus));
     Some(Guide {
-        label: "ideal scaling from the first count".to_owned(),
-        points: (0..=steps as u32).map(|i| (at(i), at(i) * each)).collect(),
+        label: match cpus.filter(|_| most < f64::from(last.sessions)) {
+            Some(cpus) => format!("ideal scaling from the first count, up to {cpus} CPUs"),
+            None => "ideal scaling from the first count".to_owned(),
+        },
+        points: (0..=steps as u32)
+            .map(|i| (at(i), at(i).min(most) * each))
+            .collect(),
         in_range: false,
     })
 }
