@@ -38,6 +38,8 @@ pub enum Technique {
     RunTimeChosen,
     /// A table or loop of ordinary instructions.
     Software,
+    /// In functions of the server's atomics that are called: compiled without inlining (-O0).
+    Called,
     /// The functions are there and hold no such instruction.
     None,
     /// No function of the path can be named in this file.
@@ -58,6 +60,7 @@ impl Technique {
             Self::Instruction => "instruction",
             Self::RunTimeChosen => "chosen at run time",
             Self::Software => "software",
+            Self::Called => "called, not inlined",
             Self::None => "none",
             Self::Unnamed => "not named in this file",
         }
@@ -185,6 +188,12 @@ pub fn hot_paths(
             {
                 technique = Technique::Unnamed;
             }
+            if technique == Technique::None
+                && !is_lwlock_before_19(path, major)
+                && not_inlined(atomics).is_some()
+            {
+                technique = Technique::Called;
+            }
             let detail = detail(path, technique, &functions, machine, atomics, major);
             HotPath {
                 id: path.id.into(),
@@ -199,6 +208,19 @@ pub fn hot_paths(
     paths.push(crc(bounds, hints, data));
     paths.push(popcount(bounds, hints));
     paths
+}
+
+/// The buffer content lock is an LWLock up to 18.
+fn is_lwlock_before_19(path: &Path, major: Option<u32>) -> bool {
+    path.id == "buffer-content-lock" && major.is_some_and(|m| m < 19)
+}
+
+/// A function of the server's atomics that stands by itself: they are `static inline`
+/// (src/include/port/atomics.h), so the compiler was told not to inline.
+fn not_inlined(atomics: &Atomics) -> Option<&str> {
+    let names = || atomics.functions.iter().filter_map(|f| f.name.as_deref());
+    let of = |start: &'static str| names().find(move |name| name.starts_with(start));
+    of("pg_atomic_compare_exchange_u32").or_else(|| of("pg_atomic_"))
 }
 
 /// Functions of a path that the file does not name but their callers do.
@@ -313,9 +335,7 @@ fn detail(
     major: Option<u32>,
 ) -> String {
     let mut text = match technique {
-        Technique::Unnamed | Technique::None
-            if path.id == "buffer-content-lock" && major.is_some_and(|m| m < 19) =>
-        {
+        Technique::Unnamed | Technique::None if is_lwlock_before_19(path, major) => {
             "an LWLock in this version".into()
         }
         Technique::Unnamed => format!(
@@ -325,8 +345,13 @@ fn detail(
         Technique::None => {
             "named, and holds no atomic of its own (inlined elsewhere or called)".into()
         }
+        Technique::Called => format!(
+            "holds no atomic of its own: {} stands by itself and is called, so this was compiled without \
+             inlining",
+            not_inlined(atomics).unwrap_or("pg_atomic_*")
+        ),
         _ => {
-            let mut parts: Vec<String> = Vec::new();
+            let mut parts: Vec<(String, usize)> = Vec::new();
             for f in functions
                 .iter()
                 .filter(|f| !f.counts.is_empty() || !f.outline_calls.is_empty())
@@ -344,12 +369,24 @@ fn detail(
                     None if f.named_by_callers => " (nameless; known by its callers)".into(),
                     None => String::new(),
                 };
-                parts.push(format!(
+                let part = format!(
                     "{}{how}: {}",
                     f.name,
                     counts.chain(calls).collect::<Vec<_>>().join(", ")
-                ));
+                );
+                // A static function has a copy in each file that includes it.
+                match parts.iter_mut().find(|(known, _)| *known == part) {
+                    Some((_, copies)) => *copies += 1,
+                    None => parts.push((part, 1)),
+                }
             }
+            let parts: Vec<String> = parts
+                .into_iter()
+                .map(|(part, copies)| match copies {
+                    1 => part,
+                    _ => format!("{part} in each of {copies} copies"),
+                })
+                .collect();
             parts.join("; ")
         }
     };

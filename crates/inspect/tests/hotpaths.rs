@@ -67,3 +67,34 @@ fn a_path_says_what_it_could_not_name() {
         "an LWLock in this version"
     );
 }
+
+#[test]
+fn what_is_called_instead_of_inlined_is_said() {
+    let binary = inspect("x86-called.so");
+    let path = |id: &str| {
+        let path = binary.hot_paths.iter().find(|p| p.id == id);
+        path.unwrap_or_else(|| panic!("{id}"))
+    };
+    let pin = path("buffer-pin");
+    assert_eq!(pin.technique, Technique::Called);
+    assert!(
+        pin.detail
+            .starts_with("holds no atomic of its own: pg_atomic_compare_exchange_u32"),
+        "{}",
+        pin.detail
+    );
+    assert_eq!(path("spin-delay").technique, Technique::Instruction);
+    let spinlock = path("spinlock");
+    assert_eq!(spinlock.technique, Technique::Locked);
+    assert!(
+        spinlock
+            .detail
+            .starts_with("tas: 1 xchg in each of 2 copies"),
+        "{}",
+        spinlock.detail
+    );
+    assert_eq!(
+        path("buffer-content-lock").detail,
+        "an LWLock in this version"
+    );
+}

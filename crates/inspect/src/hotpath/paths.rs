@@ -133,4 +133,4 @@ pub const PATHS: &[Path] = &[
 ];
 
 /// Functions that wait on a spinlock: `SPIN_DELAY()` is inlined into them.
-pub const DELAY_FUNCTIONS: &[&str] = &["perform_spin_delay", "s_lock"];
+pub const DELAY_FUNCTIONS: &[&str] = &["perform_spin_delay", "s_lock", "spin_delay"];
