@@ -203,21 +203,6 @@ pub fn check_accounts(session: &mut Session, table: &str, scale: u32) -> anyhow:
     Ok(())
 }
 
-/// Gives the session's index builds memory for the keys of all accounts, where nobody has set it:
-/// sorting on disk takes twice as long.
-///
-/// # Errors
-/// Where the session broke.
-pub fn sort_in_memory(session: &mut Session, scale: u32) -> anyhow::Result<()> {
-    let source = session
-        .value("SELECT source FROM pg_catalog.pg_settings WHERE name = 'maintenance_work_mem'")?;
-    if source.as_deref() == Some("default") {
-        let megabytes = (64 + 5 * u64::from(scale)).min(1024);
-        session.execute(&format!("SET maintenance_work_mem = '{megabytes}MB'"))?;
-    }
-    Ok(())
-}
-
 /// No branch is waited for to reach the disk; at the end all of a session's are.
 fn connect(connector: &Connector) -> anyhow::Result<Session> {
     let mut session = connector.connect().context("a connection for loading")?;

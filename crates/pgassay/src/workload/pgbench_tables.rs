@@ -107,7 +107,6 @@ pub(super) fn fill(
     };
     let mut said = |loaded: Loaded| progress(0.7 * loaded.rows as f64 / loaded.all as f64);
     bulk::fill_accounts(filling, &mut said, stop)?;
-    bulk::sort_in_memory(session, scale)?;
     for (share, (table, key)) in [0.70, 0.71, 0.72].into_iter().zip(KEYS) {
         progress(share);
         session.execute(&ddl.primary_key(table, key))?;
@@ -126,7 +125,6 @@ pub(super) fn fill(
         progress(share);
         session.execute(&format!("VACUUM (ANALYZE) pgassay.pgbench_{table}"))?;
     }
-    session.execute("RESET maintenance_work_mem")?;
     bulk::check_accounts(session, table, scale)?;
     Ok(())
 }

@@ -96,7 +96,6 @@ pub fn initialize(
             }
             'p' => {
                 terminal.announce("creating primary keys...");
-                bulk::sort_in_memory(session, scale(args))?;
                 for (table, key) in KEYS {
                     if args.resume && has_primary_key(session, table)? {
                         continue;
