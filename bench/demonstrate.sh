@@ -4,7 +4,7 @@
 #	bench/demonstrate.sh PROGRAM [MINUTES [NAME…]]
 #
 # NAME is one of:
-#   versions       15 against 18, the archived builds
+#   versions       15 against 18, as they are installed, else an archived build
 #   huge-pages     huge pages on against off; as root, they are reserved and given back
 #   optimisation   -O0 against -O2: O0 and O2 in the environment name two builds of
 #                  `pgassay build`, such as build:15.18-O0
@@ -67,7 +67,7 @@ PYTHON
 for name in "${names[@]}"; do
 	case $name in
 	versions)
-		show versions "Is 18 faster than 15?" temp:15 temp:18 --stand-in --clients 4
+		show versions "Is 18 faster than 15? (where it is not installed: an archived 18)" temp:15 temp:18 --stand-in --clients 4
 		;;
 	huge-pages)
 		# three servers of 512 MiB with huge pages, and what they need besides

@@ -303,20 +303,7 @@ fn warnings(
         let storage = run.storage.get(&0);
         warnings.extend(scattered::bursts::warnings(plan, &run.scattered, storage));
     }
-    if run
-        .servers
-        .values()
-        .any(|s| matches!(s.origin, Origin::Launched { stand_in: true, .. }))
-    {
-        warnings.push(
-            Warning::new(
-                "not-your-build",
-                "Not the build you run: no PostgreSQL was installed, so an archived build stood in. \
-                 Its compiler and flags are not those of your packages.",
-            )
-            .with_remedy("install the packages that you use in production and assay again"),
-        );
-    }
+    warnings.extend(stand_in(run));
     let elsewhere = |s: &&ServerFacts| {
         s.origin == Origin::Running && matches!(s.executable, Reading::Unavailable(_))
     };
@@ -403,10 +390,57 @@ fn warnings(
     warnings
 }
 
+/// Where an archived build was measured, as nothing was installed.
+fn stand_in(run: &RecordedRun) -> Option<Warning> {
+    let stood_in = |s: &&ServerFacts| matches!(s.origin, Origin::Launched { stand_in: true, .. });
+    let first = run.servers.values().find(stood_in)?;
+    let text = if run.servers.values().all(|s| stood_in(&s)) {
+        "Not the build you run: no PostgreSQL was installed, so an archived build stood in. Its compiler \
+         and flags are not those of your packages."
+            .to_owned()
+    } else {
+        let version = first
+            .version_num
+            .map_or(String::new(), |num| format!(" {}", num / 10_000));
+        format!(
+            "Not all are builds you run: PostgreSQL{version} was not installed, so an archived build stood in. \
+             A difference is of the versions and of how they were built, together."
+        )
+    };
+    Some(
+        Warning::new("not-your-build", text)
+            .with_remedy("install the packages that you use in production and assay again"),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::TrialRecord;
+
+    #[test]
+    fn an_archived_build_is_told_from_one_beside_an_installed_one() {
+        let server = |stand_in, version_num| ServerFacts {
+            origin: Origin::Launched {
+                bin_dir: "/usr/bin".to_owned(),
+                stand_in,
+            },
+            version: Reading::Unavailable(String::new()),
+            version_num: Some(version_num),
+            settings: Reading::Unavailable(String::new()),
+            executable: Reading::Unavailable(String::new()),
+            database_before: None,
+        };
+        let mut run = RecordedRun::default();
+        run.servers.insert(0, server(false, 150_020));
+        assert!(stand_in(&run).is_none());
+        run.servers.insert(1, server(true, 180_006));
+        let text = stand_in(&run).unwrap().text;
+        assert!(text.contains("PostgreSQL 18 was not installed"), "{text}");
+        run.servers.insert(0, server(true, 150_020));
+        let text = stand_in(&run).unwrap().text;
+        assert!(text.contains("no PostgreSQL was installed"), "{text}");
+    }
 
     #[test]
     fn commits_differ_by_more_than_our_own_questions() {
