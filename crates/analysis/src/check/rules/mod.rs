@@ -68,6 +68,7 @@ pub static RULES: &[&Rule] = &[
     &wal::FSYNC,
     &wal::FULL_PAGES,
     &wal::COMMIT,
+    &wal::COMMIT_DELAY,
     &wal::CHECKPOINTS,
     &wal::MAX_WAL_SIZE,
     &wal::CHECKPOINT_SPREAD,

@@ -85,6 +85,43 @@ fn commit(seen: &Seen) -> Judged {
         .found()
 }
 
+/// Commits that wait for company.
+pub static COMMIT_DELAY: Rule = Rule {
+    id: "commit-delay",
+    title: "Commits do not wait for others to join them",
+    family: Family::Wal,
+    needs: &[Need::Sql],
+    why: "With commit_delay the session that is about to flush WAL for a group of commits first sleeps that long, where at least commit_siblings other transactions are open. On a device that flushes faster than that, every commit of a busy server pays for the sleep.",
+    effect: "Up to commit_delay in each commit's latency, and as much less throughput of a few sessions that write.",
+    remedy: "0; where a flush is slow and many commit, half of what pg_test_fsync measures for one, in microseconds.",
+    sources: &[
+        "PostgreSQL manual, \"WAL Configuration\"",
+        "PostgreSQL's source, xlog.c: XLogFlush",
+    ],
+    judge: commit_delay,
+};
+
+/// A flush of a solid-state disk or a disk with a battery takes less, in microseconds.
+const LONG_DELAY: f64 = 1000.0;
+
+fn commit_delay(seen: &Seen) -> Judged {
+    let delay = seen.decimal("commit_delay")?;
+    let siblings = seen.number("commit_siblings")?;
+    let saw = format!(
+        "commit_delay = {delay} microseconds where {siblings} other transactions are open (commit_siblings)"
+    );
+    if delay < LONG_DELAY {
+        return passed(saw);
+    }
+    Finding::new(
+        Severity::Medium,
+        Sure::Likely,
+        format!("{saw}: commits sleep."),
+    )
+    .sql("ALTER SYSTEM RESET commit_delay; SELECT pg_reload_conf();")
+    .found()
+}
+
 /// Checkpoints by the amount of WAL instead of by time.
 pub static CHECKPOINTS: Rule = Rule {
     id: "checkpoints-forced",
