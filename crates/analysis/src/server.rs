@@ -30,6 +30,8 @@ pub const RELEVANT: &[&str] = &[
     "debug_io_direct",
     "fsync",
     "synchronous_commit",
+    "commit_delay",
+    "commit_siblings",
     "full_page_writes",
     "wal_level",
     "max_wal_size",

@@ -165,6 +165,9 @@ fn a_queue_for_a_table_and_slow_flushes_are_told_apart() {
         "{}",
         analysis["diagnosis"]
     );
+    // It is the setting, not the device, and that is what is to be changed.
+    let first = analysis["diagnosis"]["findings"][0].to_string();
+    assert!(first.contains("RESET commit_delay"), "{first}");
 }
 
 #[test]

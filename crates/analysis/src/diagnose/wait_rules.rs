@@ -157,6 +157,25 @@ pub fn wal_flush(evidence: &Evidence) -> Option<Finding> {
     )?;
     let finding = with_setting(finding, &run, "synchronous_commit");
     let finding = with_setting(finding, &run, "fsync");
+    // XLogFlush (xlog.c): the session that flushes for a group sleeps first, without a wait event.
+    let delay = setting(&run, "commit_delay").and_then(|value| value.parse::<f64>().ok());
+    if delay.is_some_and(|microseconds| microseconds >= 1000.0) {
+        let finding = with_setting(finding, &run, "commit_delay");
+        return Some(
+            with_setting(finding, &run, "commit_siblings")
+                .means(
+                    "The session that is about to flush the log for a group of commits sleeps for \
+                     commit_delay (in microseconds) first, wherever commit_siblings other transactions \
+                     are open; the others of the group wait for it (WALWrite). What the device itself \
+                     takes is WALSync.",
+                )
+                .remedy(
+                    "ALTER SYSTEM RESET commit_delay; SELECT pg_reload_conf(); then measure again: the \
+                     device's own share is seen only without the sleep",
+                )
+                .source("PostgreSQL documentation, 28.5 WAL configuration"),
+        );
+    }
     Some(
         finding
             .means(
