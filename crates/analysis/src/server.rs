@@ -46,6 +46,10 @@ pub const RELEVANT: &[&str] = &[
     "shared_preload_libraries",
 ];
 
+/// A `commit_delay`, in microseconds, that is longer than a flush of a solid-state disk or of a
+/// disk with a battery.
+pub(crate) const LONG_COMMIT_DELAY_US: f64 = 1000.0;
+
 /// Whether a value of `debug_io_direct`, a list, makes the server read tables
 /// past the kernel's page cache.
 pub fn reads_directly(debug_io_direct: &str) -> bool {

@@ -8,6 +8,7 @@ use super::run_rules::{clients, percent, setting, version};
 use super::{Evidence, RunEvidence, known};
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::profile::Class;
+use crate::server::LONG_COMMIT_DELAY_US;
 
 /// A wait's share of the active sessions' time from which it is worth a finding.
 const NOTABLE: f64 = 0.1;
@@ -159,7 +160,7 @@ pub fn wal_flush(evidence: &Evidence) -> Option<Finding> {
     let finding = with_setting(finding, &run, "fsync");
     // XLogFlush (xlog.c): the session that flushes for a group sleeps first, without a wait event.
     let delay = setting(&run, "commit_delay").and_then(|value| value.parse::<f64>().ok());
-    if delay.is_some_and(|microseconds| microseconds >= 1000.0) {
+    if delay.is_some_and(|microseconds| microseconds >= LONG_COMMIT_DELAY_US) {
         let finding = with_setting(finding, &run, "commit_delay");
         return Some(
             with_setting(finding, &run, "commit_siblings")

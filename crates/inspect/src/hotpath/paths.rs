@@ -132,5 +132,6 @@ pub const PATHS: &[Path] = &[
     },
 ];
 
-/// Functions that wait on a spinlock: `SPIN_DELAY()` is inlined into them.
+/// Functions that wait on a spinlock: `SPIN_DELAY()` is inlined into the first two; the third is what it
+/// calls where nothing is inlined.
 pub const DELAY_FUNCTIONS: &[&str] = &["perform_spin_delay", "s_lock", "spin_delay"];

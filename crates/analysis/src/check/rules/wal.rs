@@ -5,6 +5,7 @@ use crate::check::rule::{
     Aside, Family, Finding, Judged, Need, Rule, Severity, Sure, could_not_see, passed,
 };
 use crate::check::seen::{Row, Seen, number, word};
+use crate::server::LONG_COMMIT_DELAY_US;
 
 const MANUAL_WAL: &str = "PostgreSQL manual, \"Write Ahead Log\"";
 
@@ -101,16 +102,13 @@ pub static COMMIT_DELAY: Rule = Rule {
     judge: commit_delay,
 };
 
-/// A flush of a solid-state disk or a disk with a battery takes less, in microseconds.
-const LONG_DELAY: f64 = 1000.0;
-
 fn commit_delay(seen: &Seen) -> Judged {
     let delay = seen.decimal("commit_delay")?;
     let siblings = seen.number("commit_siblings")?;
     let saw = format!(
         "commit_delay = {delay} microseconds where {siblings} other transactions are open (commit_siblings)"
     );
-    if delay < LONG_DELAY {
+    if delay < LONG_COMMIT_DELAY_US {
         return passed(saw);
     }
     Finding::new(
