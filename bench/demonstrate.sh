@@ -4,7 +4,9 @@
 #	bench/demonstrate.sh PROGRAM [MINUTES [NAME…]]
 #
 # NAME is one of:
-#   versions       15 against 18, as they are installed, else an archived build
+#   versions       15 against 18: two builds made alike (`bench/builds.sh PROGRAM versions`),
+#                  or what OLD and NEW in the environment name; without such builds, what is
+#                  installed or archived
 #   huge-pages     huge pages on against off; as root, they are reserved and given back
 #   optimisation   -O0 against -O2: O0 and O2 in the environment name two builds of
 #                  `pgassay build`, such as build:15.18-O0
@@ -12,13 +14,16 @@
 #                  LAYOUT_A and LAYOUT_B name the builds (build:15.18-O2.layout1)
 #   atomics        llsc, outline and lse on arm64 by counts: NATIVE and ARM64 in the
 #                  environment name the directories of the builds (bench/count-foreign.sh)
-# All by default. Each takes at most so many minutes (3), the last one less. Writes
+# All by default. Each takes at most so many minutes (6), the last one less, and makes
+# and starts its servers LAUNCHES times (6: the fewest that can show anything of builds
+# and settings, not only of servers as they happened to start). Writes
 # docs/reports/NAME.md and NAME.html, and README.md there, the index, from what is
 # there (OUT in the environment names another place).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$(realpath "${1:?the program}")
-minutes=${2:-3}
+minutes=${2:-6}
+launches=${LAUNCHES:-6}
 shift $(($# < 2 ? $# : 2))
 names=("$@")
 [ ${#names[@]} -gt 0 ] || names=(optimisation huge-pages versions layouts atomics)
@@ -43,8 +48,9 @@ anonymous() {
 show() { # NAME, QUESTION, and the arguments of compare
 	local name=$1 question=$2 code=0
 	shift 2
-	echo "$name: pgassay compare $* --minutes $minutes" >&2
-	"$program" compare "$@" --minutes "$minutes" --json >"$PGASSAY_RUNS/$name.json" || code=$?
+	set -- "$@" --launches "$launches" --minutes "$minutes"
+	echo "$name: pgassay compare $*" >&2
+	"$program" compare "$@" --json >"$PGASSAY_RUNS/$name.json" || code=$?
 	case $code in
 	0 | 1 | 5 | 6) ;;
 	*) return "$code" ;;
@@ -52,8 +58,8 @@ show() { # NAME, QUESTION, and the arguments of compare
 	"$program" report last --format markdown --output "$out/$name.md"
 	"$program" report last --format html --output "$out/$name.html"
 	anonymous "$out/$name.md" "$out/$name.html"
-	python3 - "$PGASSAY_RUNS/$name.json" "$question" "pgassay compare $* --minutes $minutes" \
-		"$code" >"$rows/$name.row" <<'PYTHON'
+	python3 - "$PGASSAY_RUNS/$name.json" "$question" "pgassay compare $*" "$code" \
+		>"$rows/$name.row" <<'PYTHON'
 import json, sys
 document = json.load(open(sys.argv[1]))
 answer = " ".join(document["headline"][:2]).replace("|", "/")
@@ -67,7 +73,14 @@ PYTHON
 for name in "${names[@]}"; do
 	case $name in
 	versions)
-		show versions "Is 18 faster than 15? (where it is not installed: an archived 18)" temp:15 temp:18 --stand-in --clients 4
+		newest=$(find "$builds" -maxdepth 1 -name '18.*-O2' -printf '%f\n' 2>/dev/null | sort -V | tail -1)
+		if [ -n "${OLD:-}${NEW:-}" ] || { [ -d "$builds/15.18-O2" ] && [ -n "$newest" ]; }; then
+			show versions "Is 18 faster than 15, both built alike?" \
+				"${OLD:-build:15.18-O2}" "${NEW:-build:$newest}" --clients 4
+		else
+			show versions "Is 18 faster than 15? (where it is not installed: an archived 18)" \
+				temp:15 temp:18 --stand-in --clients 4
+		fi
 		;;
 	huge-pages)
 		# three servers of 512 MiB with huge pages, and what they need besides
@@ -124,9 +137,10 @@ done
 	echo "# Comparisons made with this program"
 	echo
 	echo "Made by \`bench/demonstrate.sh\` on $(date -u +%Y-%m-%d); $(nproc) CPUs ($(sed -n \
-		's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1)), Linux $(uname -r | cut -d- -f1). One launch of"
-	echo "each server unless it is said otherwise: they show what an answer looks like, and"
-	echo "speak of these servers on this machine."
+		's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1)), Linux $(uname -r | cut -d- -f1). Servers"
+	echo "were made and started as often as \`--launches\` says, once where it says nothing: an"
+	echo "answer from one launch speaks of the servers as they were started, one from six or more"
+	echo "of builds and settings on this machine."
 	echo
 	echo "| question | command | answer | exit code | report |"
 	echo "|---|---|---|---|---|"
