@@ -1,35 +1,41 @@
 #!/bin/bash
 # Builds of the real PostgreSQL, checked: 15 by autoconf and 17 by meson, three
-# variants each; 15 cross-built for arm64 as llsc, outline and lse, told apart
-# by inspect, and for POWER; 15 linked in three orders; a second build of what is
-# there, timed.
+# variants each; 15 and 18 made alike, for a comparison of the versions; 15
+# cross-built for arm64 as llsc, outline and lse, told apart by inspect, and for
+# POWER; 15 linked in three orders; a second build of what is there, timed.
 #
-#   bench/builds.sh PGASSAY [autoconf] [layouts] [arm64] [power] [meson]     all by default
+#   bench/builds.sh PGASSAY [PART…]    all by default:
+#                                      autoconf layouts versions arm64 power meson
 #
 # Sources come by apt from Debian, with a private root (this machine's sources
-# and lists stay as they are). Needs gcc, make, bison, flex, perl; for arm64
-# gcc-aarch64-linux-gnu, for POWER gcc-powerpc64le-linux-gnu; for meson meson and ninja. On two quiet cores some
-# 5 minutes a variant; 1.5 GB below /var/tmp/pgassay-UID.
+# and lists stay as they are). Needs gcc, make, bison, flex, perl; for 18's io_uring
+# liburing-dev and pkg-config; for arm64 gcc-aarch64-linux-gnu, for POWER
+# gcc-powerpc64le-linux-gnu (and qemu-user to run it); for meson meson and ninja.
+# On two quiet cores some 5 minutes a variant; 1.5 GB below /var/tmp/pgassay-UID.
 set -euo pipefail
 pgassay=$(readlink -f "${1:?the pgassay program}")
 shift
-parts=${*:-autoconf layouts arm64 power meson}
+parts=${*:-autoconf layouts versions arm64 power meson}
+builds=/var/tmp/pgassay-$(id -u)/builds
 place=${PGASSAY_SOURCES:-/var/tmp/pgassay-sources-$(id -u)}
 mkdir -p "$place"
 cd "$place"
 
-fetch() { # package, version, suite's repository line
+fetch() { # package, version ("" for the suite's, once), suite's repository line
     local package=$1 version=$2 line=$3 root=$place/apt tarball
-    tarball=${package}_${version%%-*}.orig.tar.bz2
-    if [ ! -f "$tarball" ]; then
+    tarball() { # the newest that is here
+        find . -maxdepth 1 -name "${package}_${version%%-*}*.orig.tar.*" ! -name '*.asc' -printf '%f\n' |
+            sort -V | tail -1
+    }
+    if [ -z "$(tarball)" ]; then
         mkdir -p "$root/lists/partial" "$root/cache/archives/partial"
         echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $line" > "$root/sources.list"
         local apt=(apt-get -qq -o "Dir::State::Lists=$root/lists" -o "Dir::Cache=$root/cache"
             -o "Dir::Etc::SourceList=$root/sources.list" -o Dir::Etc::SourceParts=/dev/null)
         "${apt[@]}" update >&2
-        "${apt[@]}" source --download-only --tar-only "$package=$version" >&2
+        "${apt[@]}" source --download-only --tar-only "$package${version:+=$version}" >&2
     fi
-    echo "$tarball"
+    tarball
 }
 
 mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep '/debian/\?$' | sort -u | head -1)
@@ -60,8 +66,19 @@ import json, sys
 print(json.dumps(json.load(sys.stdin)["files"][0][sys.argv[1]]))' "$2"
 }
 
-serves() { # build
-    expect "build:$1 serves" "$pgassay" run select-only "build:$1" -c 1 -T 0.2 --trials 2 -s 1
+serves() { # build, and more of run's flags
+    expect "build:$* serves" "$pgassay" run select-only "build:$@" -c 1 -T 0.2 --trials 2 -s 1
+}
+
+# Two builds of one compiler, one set of flags and one of options.
+alike() { # build, build
+    expect "$1 and $2 are made alike" python3 - "$builds/$1" "$builds/$2" <<'PYTHON'
+import json, sys
+made = [json.load(open(where + "/pgassay-build.json")) for where in sys.argv[1:]]
+how = [(m["system"], m["compiler"], m["flags_asked"], m["flags_recorded"],
+        [o for o in m["options"] if not o.startswith("--prefix=")]) for m in made]
+sys.exit(how[0] != how[1])
+PYTHON
 }
 
 for part in $parts; do
@@ -82,8 +99,24 @@ for part in $parts; do
                 serves "15.18-O2.layout$n"
             done
             expect "three layouts are three programs" test 3 = "$(sha256sum \
-                "/var/tmp/pgassay-$(id -u)/builds"/15.18-O2.layout?/bin/postgres |
+                "$builds"/15.18-O2.layout?/bin/postgres |
                 cut -c 1-64 | sort -u | wc -l)"
+            ;;
+        versions)
+            old=$(fetch postgresql-15 15.18-0+deb12u1 "$mirror bookworm main")
+            new=$(fetch postgresql-18 "" "$mirror sid main")
+            new_version=${new#*_} new_version=${new_version%%.orig*}
+            twice "$old" --build-system autoconf --variant O2
+            twice "$new" --build-system autoconf --variant O2
+            alike 15.18-O2 "$new_version-O2"
+            serves 15.18-O2
+            serves "$new_version-O2"
+            if pkg-config --exists liburing; then
+                twice "$new" --build-system autoconf --variant 'uring O2 options=--with-liburing'
+                serves "$new_version-uring" --set io_method=io_uring
+            else
+                echo "left  18 with io_uring: liburing-dev or pkg-config is not here"
+            fi
             ;;
         arm64)
             source=$(fetch postgresql-15 15.18-0+deb12u1 "$mirror bookworm main")
@@ -100,6 +133,12 @@ for part in $parts; do
             source=$(fetch postgresql-15 15.18-0+deb12u1 "$mirror bookworm main")
             twice "$source" --host powerpc64le-linux-gnu --variant O2
             expect "it is for POWER" test '"ppc64le"' = "$(account 15.18-O2-powerpc64le machine)"
+            if command -v qemu-ppc64le > /dev/null; then
+                expect "it runs in an emulator" qemu-ppc64le -L /usr/powerpc64le-linux-gnu \
+                    "$builds/15.18-O2-powerpc64le/bin/postgres" --version
+            else
+                echo "left  whether it runs: qemu-ppc64le is not here"
+            fi
             ;;
         meson)
             source=$(fetch postgresql-17 17.11-0+deb13u1 "$mirror trixie main")
@@ -111,7 +150,7 @@ for part in $parts; do
                 test "$(account 17.11-O0 atomics)" != "$(account 17.11-O2 atomics)"
             ;;
         *)
-            echo "no part $part: autoconf, layouts, arm64, power, meson" >&2
+            echo "no part $part: autoconf, layouts, versions, arm64, power, meson" >&2
             exit 2
             ;;
     esac
