@@ -76,6 +76,13 @@ impl Failure {
         }
     }
 
+    /// The failure that an error is, or stems from; `None` where the code is not known.
+    pub fn of(error: &anyhow::Error) -> Option<&Self> {
+        // One that was added as context is found by the error only, not in its chain.
+        let in_chain = || error.chain().find_map(|cause| cause.downcast_ref());
+        error.downcast_ref().or_else(in_chain)
+    }
+
     /// The same, naming the remedy.
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
@@ -98,9 +105,7 @@ pub fn report(error: &anyhow::Error, terminal: &mut Terminal) -> Exit {
         return Exit::Done;
     }
     terminal.complain(&format!("{error:#}"));
-    // One that was added as context is found by the error only, not in its chain.
-    let in_chain = || error.chain().find_map(|cause| cause.downcast_ref());
-    let Some(failure) = error.downcast_ref::<Failure>().or_else(in_chain) else {
+    let Some(failure) = Failure::of(error) else {
         terminal.note(
             "this is not a mistake of yours that pgassay knows of; if it persists, \
              report it with the command and the output of pgassay --version",

@@ -49,7 +49,19 @@ const REMEDIES: &[(&str, &str)] = &[
         "install libreadline-dev, or leave --with-readline out",
     ),
     ("zlib library not found", "install zlib1g-dev"),
-    ("icu", "install libicu-dev, or leave --with-icu out"),
+    (
+        "ICU library not found",
+        "install libicu-dev, or leave --with-icu out",
+    ),
+    (
+        "(icu-uc",
+        "install libicu-dev and pkg-config, or leave --with-icu out",
+    ),
+    (
+        "(liburing",
+        "install liburing-dev and pkg-config, or leave --with-liburing out",
+    ),
+    ("pkg-config script could not be found", "install pkg-config"),
     (
         "C compiler cannot create executables",
         "the compiler or its C library is incomplete; config.log beside the object files has its words",
@@ -132,6 +144,12 @@ mod tests {
                 .unwrap()
                 .contains("libreadline-dev")
         );
+        // What a word merely contains is no library.
+        let word = first("x.c:1:2: error: in particular this\n", None);
+        assert_eq!(word.remedy, None);
+        let said = "configure: error: Package requirements (liburing) were not met:\n\n\
+                    No package 'liburing' found\n";
+        assert!(first(said, None).remedy.unwrap().contains("liburing-dev"));
         let meson = first(
             "../meson.build:1:0: ERROR: Unknown options: \"x\"\n\nA full log\n",
             None,

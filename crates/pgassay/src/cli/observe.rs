@@ -36,6 +36,16 @@ impl ObserveArgs {
             typed => typed.contains(&observer) || typed.contains(&Observer::All),
         }
     }
+
+    /// As typed, for a command that repeats; `None` where nothing was.
+    pub fn words(&self) -> Option<String> {
+        let names: Vec<String> = self
+            .observe
+            .iter()
+            .filter_map(|observer| Some(observer.to_possible_value()?.get_name().to_owned()))
+            .collect();
+        (!names.is_empty()).then(|| names.join(","))
+    }
 }
 
 #[cfg(test)]

@@ -129,8 +129,9 @@ pub fn patch(
         };
         Ok(super::build::make(&order, &place, args.jobs, terminal, stop)?.record)
     };
-    let base = build("base", &[])?;
+    // First what can fail at once: a patch that does not apply costs no build of the base.
     let patched = build(&format!("patched-{}", identity(&texts)), &files)?;
+    let base = build("base", &[])?;
 
     let a = format!("build:{}", base.name);
     let b = format!("build:{}", patched.name);

@@ -334,6 +334,10 @@ fn every_format_shows_the_verdict_and_every_pair() {
     }
     let html = report::compare_html(&compare);
     assert!(html.contains("figure-pairs") && html.contains("figure-course-1-4"));
+    assert!(
+        html.contains("data-head=\"throughput, of A\""),
+        "the verdict's rows are no lists on a phone"
+    );
     let markdown = report::compare_markdown(&compare);
     assert!(markdown.contains("slower"), "{markdown}");
     let csv = report::compare_csv(&compare);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
+use pgassay::target::Installations;
 use serde_json::Value;
 
 use super::assert_schema;
@@ -237,6 +238,40 @@ fn a_server_that_dies_is_named_and_the_pairs_before_are_kept() {
         reason.starts_with("the server of ") && reason.contains(" died"),
         "{reason}"
     );
+}
+
+#[test]
+fn a_server_that_does_not_start_again_leaves_a_part() {
+    let runs = Runs::new("gone");
+    let bin_dir = Installations::search()
+        .newest(None)
+        .expect("a PostgreSQL")
+        .bin_dir
+        .clone();
+    let link = std::env::temp_dir().join(format!("pgassay-test-link-{}", std::process::id()));
+    std::os::unix::fs::symlink(bin_dir, &link).expect("a link");
+    let b = link.display().to_string();
+    // so many launches that one comes after the link is gone, however slow this test is
+    let args = with(&[
+        "compare",
+        "temp",
+        &b,
+        "--launches",
+        "500",
+        "--pairs",
+        "2",
+        "--json",
+    ]);
+    let child = runs.start(&args);
+    runs.await_trials(8 + 4);
+    fs::remove_file(&link).expect("the link goes");
+    let output = child.wait_with_output().expect("it ended");
+    let err = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{err}");
+    assert!(err.contains(&format!("B ({b})")), "{err}");
+    assert!(err.contains("--resume"), "{err}");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(json["analysis"]["run"]["state"], "failed");
 }
 
 #[test]

@@ -179,6 +179,25 @@ fn it_can_be_read_without_seeing_it() {
 }
 
 #[test]
+fn a_row_is_a_list_on_a_phone_where_there_are_few_of_many_columns() {
+    let body = |page: String| page[page.find("<body>").expect("a body")..].to_owned();
+    // four points, eight columns
+    let page = body(report::html(&fixture::warned()));
+    let table = page
+        .split("class=\"scroll listed\"")
+        .nth(1)
+        .and_then(|rest| rest.split("</table>").next())
+        .expect("one table is listed");
+    let cells = table.matches("<td").count() + table.matches("scope=\"row\"").count();
+    assert!(cells >= 32, "{table}");
+    assert_eq!(table.matches("data-head=\"").count(), cells, "{table}");
+    assert!(table.contains("data-head=\"clients\""), "{table}");
+    // eight points are there to be held against one another
+    let page = body(report::html(&fixture::complete()));
+    assert!(page.contains("<table>") && !page.contains("listed"));
+}
+
+#[test]
 fn every_trial_is_drawn() {
     let analysis = fixture::complete();
     let page = report::html(&analysis);

@@ -1,14 +1,19 @@
 //! What the machine did to the comparison: throttling, battery.
 
 use std::fs;
+use std::path::Path;
 
 use pgassay_analysis::warning::Warning;
 
-/// Counters of throttling when the comparison began.
+/// Where the kernel lists mains and batteries.
+const SUPPLIES: &str = "/sys/class/power_supply";
+
+/// Counters of throttling, and what fed the machine, when the comparison began.
 #[derive(Debug)]
 pub struct Watch {
     quota_us: Option<u64>,
     thermal: u64,
+    battery: bool,
 }
 
 impl Watch {
@@ -17,7 +22,13 @@ impl Watch {
         Self {
             quota_us: quota_throttled_us(),
             thermal: thermal_throttles(),
+            battery: on_battery(Path::new(SUPPLIES)),
         }
+    }
+
+    /// Whether the machine ran on its battery when the comparison began.
+    pub fn on_battery(&self) -> bool {
+        self.battery
     }
 
     /// What happened since, as warnings; `seconds` is how long that was.
@@ -47,11 +58,11 @@ impl Watch {
                 .with_remedy("cool the machine, or fix a lower frequency"),
             );
         }
-        if on_battery() {
+        if self.battery || on_battery(Path::new(SUPPLIES)) {
             warnings.push(
                 Warning::new(
                     "on-battery",
-                    "The machine runs on its battery: its processor's speed is saved on.",
+                    "The machine ran on its battery: its processor's speed is saved on.",
                 )
                 .with_remedy("plug it in and measure again"),
             );
@@ -94,13 +105,48 @@ fn thermal_throttles() -> u64 {
         .sum()
 }
 
-/// Whether a battery is being emptied.
-fn on_battery() -> bool {
-    let Ok(supplies) = fs::read_dir("/sys/class/power_supply") else {
+/// Whether a battery of the machine is being emptied. One in a mouse or a pen is no
+/// concern: its scope is `Device` (Linux, drivers/power/supply/power_supply_sysfs.c).
+fn on_battery(supplies: &Path) -> bool {
+    let Ok(supplies) = fs::read_dir(supplies) else {
         return false;
     };
     supplies.flatten().any(|supply| {
         let read = |name: &str| fs::read_to_string(supply.path().join(name)).unwrap_or_default();
-        read("type").trim() == "Battery" && read("status").trim() == "Discharging"
+        read("type").trim() == "Battery"
+            && read("scope").trim() != "Device"
+            && read("status").trim() == "Discharging"
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_battery_that_feeds_the_machine_counts() {
+        let dir = std::env::temp_dir().join(format!("pgassay-supplies-{}", std::process::id()));
+        fs::remove_dir_all(&dir).ok();
+        let supply = |name: &str, files: &[(&str, &str)]| {
+            fs::create_dir_all(dir.join(name)).unwrap();
+            for (file, text) in files {
+                fs::write(dir.join(name).join(file), format!("{text}\n")).unwrap();
+            }
+        };
+        assert!(!on_battery(&dir));
+        supply("AC", &[("type", "Mains"), ("online", "0")]);
+        supply(
+            "hidpp_battery_0",
+            &[
+                ("type", "Battery"),
+                ("scope", "Device"),
+                ("status", "Discharging"),
+            ],
+        );
+        supply("BAT0", &[("type", "Battery"), ("status", "Charging")]);
+        assert!(!on_battery(&dir));
+        supply("BAT0", &[("status", "Discharging")]);
+        assert!(on_battery(&dir));
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -188,6 +188,9 @@ pub fn compare(
     };
     measuring.note_first(&mut servers, &company, terminal)?;
     let watch = Watch::begin();
+    if watch.on_battery() {
+        terminal.warn("the machine runs on its battery: its processor's speed is saved on");
+    }
     let ended = measuring.run(servers, terminal);
     for warning in watch.end(started.elapsed().as_secs_f64()) {
         measuring
@@ -208,7 +211,7 @@ pub fn compare(
         return Err(nothing_measured(ended, &end));
     };
     conclude(&concluded, args.json, &dir, terminal)?;
-    let ended = ended?;
+    let ended = ended.map_err(|error| in_part(error, &run.header.id))?;
     finished?;
     Ok(match ended {
         Ended::Complete => exit_of(concluded.verdict),
@@ -466,42 +469,57 @@ fn open_run(
     }
     let mut plan = plan.clone();
     plan.trials = comparison.most_pairs.saturating_mul(comparison.launches);
-    let mut header = record::header("compare", command_line(args, comparison), plan);
+    let mut header = record::header("compare", command_line(args, &plan, comparison), plan);
     let writer = RunWriter::create(root, &mut header)?;
     writer.write_fact("comparison", comparison)?;
     Ok(writer)
 }
 
 /// The command that repeats the comparison, from what is known rather than from
-/// argv, which may hold a password.
-fn command_line(args: &CompareArgs, comparison: &ComparisonPlan) -> Vec<String> {
+/// argv, which may hold a password. Client counts and scale, whose defaults are
+/// the machine's, are told even where they were not typed.
+fn command_line(args: &CompareArgs, plan: &Plan, comparison: &ComparisonPlan) -> Vec<String> {
     let mut line = vec!["pgassay".to_owned(), "compare".to_owned()];
     line.extend(comparison.typed.iter().map(|t| t.target.clone()));
-    line.extend(["--workload".to_owned(), args.workload.clone()]);
+    let mut flag = |name: &str, value: String| line.extend([format!("--{name}"), value]);
+    flag("workload", args.workload.clone());
     let settings = [
-        ("--set", &args.settings),
-        ("--set-a", &args.set_a),
-        ("--set-b", &args.set_b),
-        ("--set-c", &args.set_c),
+        ("set", &args.settings),
+        ("set-a", &args.set_a),
+        ("set-b", &args.set_b),
+        ("set-c", &args.set_c),
     ];
-    for (flag, typed) in settings {
+    for (name, typed) in settings {
         for setting in typed {
-            line.extend([flag.to_owned(), setting.clone()]);
+            flag(name, setting.clone());
         }
     }
-    line.extend(["--delta".to_owned(), format!("{}%", args.delta * 100.0)]);
-    if let Some(list) = &args.clients {
-        let counts: Vec<String> = list.0.iter().map(u32::to_string).collect();
-        line.extend(["--clients".to_owned(), counts.join(",")]);
+    flag("delta", format!("{}%", args.delta * 100.0));
+    let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
+    flag("clients", counts.join(","));
+    if !comparison.inside {
+        flag("scale", plan.workload.scale.to_string());
     }
     match args.pairs {
-        Some(pairs) => line.extend(["--pairs".to_owned(), pairs.to_string()]),
-        None => line.extend(["--minutes".to_owned(), args.minutes.to_string()]),
+        Some(pairs) => flag("pairs", pairs.to_string()),
+        None => flag("minutes", args.minutes.to_string()),
+    }
+    for (name, typed) in [
+        ("time", args.time.map(|seconds| seconds.to_string())),
+        ("warmup", args.warmup.map(|seconds| seconds.to_string())),
+        ("noise-pairs", args.noise_pairs.map(|n| n.to_string())),
+        ("threads", args.threads.map(|n| n.to_string())),
+        ("observe", args.observe.words()),
+        (
+            "launches",
+            (args.launches > 1).then(|| args.launches.to_string()),
+        ),
+    ] {
+        if let Some(value) = typed {
+            flag(name, value);
+        }
     }
     line.extend(args.dials.words());
-    if args.launches > 1 {
-        line.extend(["--launches".to_owned(), args.launches.to_string()]);
-    }
     for (flag, given) in [
         ("--sequential", args.sequential),
         ("--load", args.load),
@@ -523,6 +541,23 @@ fn nothing_measured(ended: anyhow::Result<Ended>, end: &RunEnd) -> anyhow::Error
         ))
         .into(),
         Err(error) => error,
+    }
+}
+
+/// What ended a comparison that has something to show, such as a server that did not
+/// start again: the code tells that it is a part, and how to go on is told.
+fn in_part(error: anyhow::Error, run: &str) -> anyhow::Error {
+    match Failure::of(&error) {
+        Some(failure) if matches!(failure.exit, Exit::Target | Exit::Usage) => Failure {
+            exit: Exit::Partial,
+            message: format!("measured in part: {error:#}"),
+            remedy: Some(match &failure.remedy {
+                Some(remedy) => format!("{remedy}; pgassay compare --resume {run} goes on"),
+                None => format!("pgassay compare --resume {run} goes on"),
+            }),
+        }
+        .into(),
+        _ => error,
     }
 }
 

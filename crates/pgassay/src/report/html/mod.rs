@@ -155,8 +155,9 @@ fn commands(commands: &[String]) -> Markup {
 
 fn table(table: &Table, id: &str, notes: &[Note]) -> Markup {
     let caption = format!("{id}-caption");
+    let listed = listed(table);
     let grid = html! {
-        div.scroll role="region" aria-labelledby=(caption) tabindex="0" {
+        div.scroll .listed[listed] role="region" aria-labelledby=(caption) tabindex="0" {
             table {
                 caption { span id=(caption) { (text(&table.caption)) (marks(&table.marks)) } }
                 thead { tr { @for column in &table.columns { (head(column)) } } }
@@ -164,7 +165,7 @@ fn table(table: &Table, id: &str, notes: &[Note]) -> Markup {
                     @for row in &table.rows {
                         tr {
                             @for (i, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
-                                (self::cell(cell, column, i == 0))
+                                (self::cell(cell, column, i == 0, listed))
                             }
                         }
                     }
@@ -185,6 +186,13 @@ fn table(table: &Table, id: &str, notes: &[Note]) -> Markup {
     }
 }
 
+/// Whether a phone shows each row as a list of names and figures. A table much wider than it is
+/// long would have to be pushed sideways to be read at all; where there are more rows than that,
+/// they are there to be held against one another, and stay side by side.
+fn listed(table: &Table) -> bool {
+    table.columns.len() >= 5 && 2 * table.rows.len() <= table.columns.len()
+}
+
 /// What a folded table is called: its caption up to the first stop.
 fn first_clause(caption: &str) -> String {
     let end = caption.find(['.', ',', ';']).unwrap_or(caption.len());
@@ -200,14 +208,23 @@ fn head(column: &Column) -> Markup {
     }
 }
 
-fn cell(cell: &Cell, column: &Column, names_row: bool) -> Markup {
+fn cell(cell: &Cell, column: &Column, names_row: bool, listed: bool) -> Markup {
     let content = value(&cell.value, &marks(&cell.marks));
+    let name = listed.then(|| name(column));
     html! {
         @if names_row {
-            th scope="row" .n[column.figures] { (content) }
+            th scope="row" .n[column.figures] data-head=[name] { (content) }
         } @else {
-            td .n[column.figures] { (content) }
+            td .n[column.figures] data-head=[name] { (content) }
         }
+    }
+}
+
+/// A column's heading in one line, for a cell that stands without it.
+fn name(column: &Column) -> String {
+    match column.unit.as_str() {
+        "" => text(&column.head),
+        unit => format!("{}, {}", text(&column.head), text(unit)),
     }
 }
 
