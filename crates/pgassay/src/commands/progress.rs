@@ -200,10 +200,29 @@ fn left(until: Instant) -> String {
     minutes(until.saturating_duration_since(Instant::now()))
 }
 
-/// `95 s` or `3 min 20 s`.
+/// `95 s`, `3 min 20 s`, `5 h 20 min` or `9 days`.
 pub fn minutes(time: Duration) -> String {
     match time.as_secs() {
         s if s < 100 => format!("{s} s"),
-        s => format!("{} min {} s", s / 60, s % 60),
+        s if s < 2 * 3600 => format!("{} min {} s", s / 60, s % 60),
+        s if s < 48 * 3600 => format!("{} h {} min", s / 3600, s / 60 % 60),
+        s => format!("{} days", s.div_ceil(24 * 3600)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_told_in_units_of_its_size() {
+        for (seconds, told) in [
+            (95, "95 s"),
+            (200, "3 min 20 s"),
+            (19_200, "5 h 20 min"),
+            (775_000, "9 days"),
+        ] {
+            assert_eq!(minutes(Duration::from_secs(seconds)), told);
+        }
     }
 }
