@@ -12,6 +12,7 @@ use bytes::BytesMut;
 use pgassay_sys::gather::{Gathered, MOST};
 
 use super::worker::Worker;
+use crate::pg::Transport;
 
 /// A longer message goes by itself: copying it, and having others wait for it, costs more than a call.
 pub(super) const LONGEST_GATHERED: usize = 4096;
@@ -37,11 +38,21 @@ impl Outbox {
         })
     }
 
-    /// Takes over what client `i` has written.
-    pub fn put(&mut self, i: usize, out: &mut BytesMut) {
-        self.bytes.extend_from_slice(out);
+    /// Takes over what client `i` has written, as it goes over its connection.
+    pub fn put(
+        &mut self,
+        i: usize,
+        transport: &mut Transport,
+        out: &mut BytesMut,
+    ) -> io::Result<()> {
+        let before = self.bytes.len();
+        if let Err(error) = transport.seal(out, &mut self.bytes) {
+            self.bytes.truncate(before);
+            return Err(error);
+        }
         self.ends.push((i, self.bytes.len()));
         out.clear();
+        Ok(())
     }
 
     pub fn is_full(&self) -> bool {
@@ -75,8 +86,12 @@ impl Worker<'_> {
                 Some(Ok(n)) => *n,
                 Some(Err(_)) | None => 0,
             };
-            if sent < message.len() {
-                self.out.extend_from_slice(&message[sent..]);
+            let Some(transport) = &mut self.clients[i].transport else {
+                continue;
+            };
+            let rest = transport.sent(&message[sent..]);
+            if !rest.is_empty() || transport.wants_write() {
+                self.out.extend_from_slice(rest);
                 self.send(i);
             }
         }

@@ -39,11 +39,13 @@ impl Worker<'_> {
         let waiting = !client.unsent.is_empty();
         if !waiting
             && (1..=LONGEST_GATHERED).contains(&self.out.len())
-            && !transport.is_tls()
+            && transport.can_seal()
             && let Some(outbox) = &mut self.outbox
         {
-            outbox.put(i, &mut self.out);
-            if outbox.is_full() {
+            if let Err(error) = outbox.put(i, transport, &mut self.out) {
+                self.out.clear();
+                self.lose(i, &format!("the connection failed: {error}"));
+            } else if outbox.is_full() {
                 self.flush();
             }
             return;
@@ -73,15 +75,18 @@ impl Worker<'_> {
             client.unsent.extend_from_slice(&self.out[sent..]);
             self.out.clear();
         }
+        let mut wants_room = !client.unsent.is_empty();
+        if !failed && transport.wants_write() {
+            match transport.flush() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wants_room = true,
+                flushed => failed = flushed.is_err(),
+            }
+        }
         if failed {
             // Why is in what the server sent before it went.
             client.unsent.clear();
             self.readable(i, true);
             return;
-        }
-        let mut wants_room = !client.unsent.is_empty();
-        if transport.is_tls() && transport.wants_write() {
-            wants_room |= transport.flush().is_err();
         }
         if wants_room != client.watches_room
             && let Some(epoll) = &self.epoll

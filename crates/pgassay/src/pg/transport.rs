@@ -4,7 +4,8 @@
 //! with an epoll of its own. One contract serves an edge-triggered loop on all
 //! kinds: **a read that returns fewer bytes than asked for, or `WouldBlock`,
 //! has drained the socket**, so the next thing to do is to wait for an event.
-//! On a plain socket a read is exactly one `recv` and a write one `send`.
+//! On a plain socket a read is exactly one `recv` and a write one `send`; for sends that go out
+//! otherwise, several connections' in one system call, see `seal`.
 //! (The end of the stream may hide behind a short read: register for
 //! `EPOLLRDHUP` and read once more when it is reported.)
 
@@ -42,6 +43,10 @@ pub struct TlsTransport {
     /// The last read ended at the caller's buffer, not at the end of the
     /// plaintext.
     more_plaintext: bool,
+    /// Records are with the caller of `seal`: none may overtake them.
+    handed_over: bool,
+    /// Those of them that the socket did not take; they go first.
+    returned: Vec<u8>,
 }
 
 impl Transport {
@@ -77,7 +82,42 @@ impl Transport {
     pub fn wants_write(&self) -> bool {
         match self {
             Transport::Unix(_) | Transport::Tcp(_) => false,
-            Transport::Tls(tls) => tls.session.wants_write(),
+            Transport::Tls(tls) => tls.wants_write(),
+        }
+    }
+
+    /// Appends to `out` what the socket is to be sent for `plain`, at most 64 KiB: over TLS the
+    /// records, else the bytes themselves. The caller sends it and says with `sent` what became of
+    /// it; until then nothing else goes out. An error if something waits to be sent already (see
+    /// `can_seal`).
+    pub fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Transport::Unix(_) | Transport::Tcp(_) => {
+                out.extend_from_slice(plain);
+                Ok(())
+            }
+            Transport::Tls(tls) => tls.seal(plain, out),
+        }
+    }
+
+    /// Whether nothing waits to be sent or is with the caller of `seal`.
+    pub fn can_seal(&self) -> bool {
+        match self {
+            Transport::Unix(_) | Transport::Tcp(_) => true,
+            Transport::Tls(tls) => !tls.handed_over && !tls.wants_write(),
+        }
+    }
+
+    /// What `seal` gave has been sent, except `rest`. TLS keeps that for `flush`; a plain socket
+    /// keeps nothing, and `rest` remains to be written.
+    pub fn sent<'a>(&mut self, rest: &'a [u8]) -> &'a [u8] {
+        match self {
+            Transport::Unix(_) | Transport::Tcp(_) => rest,
+            Transport::Tls(tls) => {
+                tls.handed_over = false;
+                tls.returned.extend_from_slice(rest);
+                &[]
+            }
         }
     }
 
@@ -153,6 +193,8 @@ impl Transport {
             taken: 0,
             filled: 0,
             more_plaintext: false,
+            handed_over: false,
+            returned: Vec::new(),
         };
         tls.session.set_buffer_limit(Some(PLAINTEXT_LIMIT));
         while tls.session.is_handshaking() {
@@ -304,7 +346,30 @@ impl TlsTransport {
         }
     }
 
+    fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        if self.handed_over || self.wants_write() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.session.writer().write_all(plain)?;
+        while self.session.wants_write() {
+            self.session.write_tls(out)?;
+        }
+        self.handed_over = true;
+        Ok(())
+    }
+
+    fn wants_write(&self) -> bool {
+        !self.returned.is_empty() || self.session.wants_write()
+    }
+
     fn flush(&mut self) -> io::Result<()> {
+        if self.handed_over {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        while !self.returned.is_empty() {
+            let n = Socket(&self.fd).write(&self.returned)?;
+            self.returned.drain(..n);
+        }
         while self.session.wants_write() {
             self.session.write_tls(&mut Socket(&self.fd))?;
         }

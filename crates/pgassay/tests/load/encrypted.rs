@@ -27,6 +27,28 @@ fn server() -> Server {
     })
 }
 
+/// Several clients' records go out in one system call, where the kernel has that.
+#[test]
+fn records_go_out_together() {
+    let server = server();
+    let mut transactions_of = Vec::new();
+    for gather in [true, false] {
+        let options = Options {
+            threads: Some(1),
+            gather,
+            ..Options::default()
+        };
+        let conninfo = server.tcp("user=owner sslmode=require");
+        let result = run_script(conninfo, "SELECT 1;\n", options, 24, &transactions(200));
+        assert_eq!(result.lost_count, 0, "{result:?}");
+        let calls = result.system_calls();
+        let rings = gather && pgassay_sys::gather::Gathered::new().is_ok();
+        assert_eq!(calls.gathered > 0, rings, "{calls:?}");
+        transactions_of.push(result.transactions);
+    }
+    assert_eq!(transactions_of, [4800, 4800]);
+}
+
 #[test]
 fn load_runs_over_tls_and_tcp() {
     let server = server();

@@ -28,13 +28,47 @@ pub fn ping_pong(mut raw: RawConnection) {
         for buffer in [16_384, 1_000, 65_536] {
             let mut out = bytes::BytesMut::new();
             frontend::query(&format!("select repeat('y', {bytes})"), &mut out).expect("query");
-            assert_eq!(raw.transport.write(&out).expect("write"), out.len());
+            if buffer == 1_000 {
+                send_sealed(&mut raw.transport, &out);
+            } else {
+                assert_eq!(raw.transport.write(&out).expect("write"), out.len());
+            }
             assert!(!raw.transport.wants_write());
             let answer = read_answer(&poll, &mut raw.transport, buffer);
             assert_eq!(answer.iter().filter(|byte| **byte == b'y').count(), bytes);
             assert!(!raw.transport.has_buffered_plaintext());
         }
     }
+}
+
+/// Sends a message past the transport, as far as a socket that is nearly full takes it; the
+/// transport sends the rest. Over TLS nothing overtakes the records meanwhile.
+fn send_sealed(transport: &mut Transport, message: &[u8]) {
+    let mut sealed = b"others' ".to_vec();
+    assert!(transport.can_seal());
+    transport.seal(message, &mut sealed).expect("sealed");
+    let sealed = &sealed[b"others' ".len()..];
+    let tls = transport.is_tls();
+    assert_eq!(tls, sealed != message);
+    if tls {
+        assert!(!transport.can_seal());
+        let error = transport.write(b"early").expect_err("it would overtake");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+    let half = rustix::net::send(
+        transport.as_fd(),
+        &sealed[..sealed.len() / 2],
+        rustix::net::SendFlags::NOSIGNAL,
+    )
+    .expect("half of it");
+    let rest = transport.sent(&sealed[half..]).to_vec();
+    assert_eq!(rest.is_empty(), tls);
+    assert_eq!(transport.wants_write(), tls);
+    if !rest.is_empty() {
+        assert_eq!(transport.write(&rest).expect("the rest"), rest.len());
+    }
+    transport.flush().expect("flushed");
+    assert!(transport.can_seal());
 }
 
 /// Reads up to the ReadyForQuery that ends every answer.
