@@ -229,6 +229,13 @@ pub struct PointAnalysis {
     pub client_user_us_per_transaction: Estimate,
     /// CPU time of the server's processes for each transaction, microseconds; none where they can't be seen.
     pub server_cpu_us_per_transaction: Option<Estimate>,
+    /// System calls of pgassay's load threads for each transaction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_calls_per_transaction: Option<f64>,
+    /// The share of the client's messages that io_uring sent together with those of other clients,
+    /// 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_gathered_share: Option<f64>,
     /// CPUs that the client kept busy on average.
     pub client_cpus: Estimate,
     /// CPUs that the server kept busy on average.

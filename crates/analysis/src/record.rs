@@ -110,6 +110,9 @@ pub struct TrialRecord {
     /// The share of the window in which the busiest load thread ran, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busiest_thread_share: Option<f64>,
+    /// System calls of the load threads in the window; none in runs of before they were kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_calls: Option<ClientCalls>,
     /// All transactions of the slice, warm-up and tail included: the server counts these too.
     #[serde(default)]
     pub transactions_sent: u64,
@@ -151,6 +154,34 @@ pub struct TrialRecord {
     /// By script of the plan, where there are several or statements are measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<ScriptRecord>,
+}
+
+/// System calls of the load threads, by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientCalls {
+    /// recv
+    pub receive: u64,
+    /// send
+    pub send: u64,
+    /// epoll_wait, sleeps and timers
+    pub wait: u64,
+    /// io_uring_enter, each with the messages of several clients
+    pub enter: u64,
+    /// How many messages those were: 0 where the kernel refuses io_uring.
+    pub gathered: u64,
+}
+
+impl ClientCalls {
+    /// All of them.
+    pub fn sum(&self) -> u64 {
+        self.receive + self.send + self.wait + self.enter
+    }
+
+    /// The share of messages that went out with those of other clients; none without messages.
+    pub fn gathered_share(&self) -> Option<f64> {
+        let messages = self.send + self.gathered;
+        (messages > 0).then(|| self.gathered as f64 / messages as f64)
+    }
 }
 
 /// What one script came to in a trial.

@@ -11,7 +11,7 @@ use crate::analysis::{LatencyEstimates, PointAnalysis, TrialAnalysis};
 use crate::latency;
 use crate::observed::Observed;
 use crate::plan::{Dials, Point};
-use crate::record::{Ceiling, CeilingPoint, RecordedRun, TrialRecord};
+use crate::record::{Ceiling, CeilingPoint, ClientCalls, RecordedRun, TrialRecord};
 use crate::samples;
 use crate::stats::estimate::{summarize, summarize_positive};
 use crate::stats::{Caveat, Estimate};
@@ -150,6 +150,7 @@ fn analyse_point(
     for (state, count) in trials.iter().flat_map(|t| &t.record.failures) {
         *failures.entry(state.clone()).or_default() += count;
     }
+    let calls = calls(trials);
     Some(PointAnalysis {
         point,
         throughput_tps: over(&|t| t.tps())?,
@@ -157,6 +158,8 @@ fn analyse_point(
         client_cpu_us_per_transaction: where_seen(&|t| t.per_transaction_us(t.client_cpus()))?,
         client_user_us_per_transaction: where_seen(&|t| t.per_transaction_us(user_cpus(t)))?,
         server_cpu_us_per_transaction: where_seen(&|t| t.per_transaction_us(t.server_cpus?)),
+        client_calls_per_transaction: calls.map(|(calls, done)| calls.sum() as f64 / done),
+        client_gathered_share: calls.and_then(|(calls, _)| calls.gathered_share()),
         client_cpus: summarize(&trials.iter().map(Trial::client_cpus).collect::<Vec<_>>())?,
         server_cpus: where_seen(&|t| t.server_cpus),
         machine_cpus: where_seen(&|t| Some(t.host?.busy / t.seconds)),
@@ -279,6 +282,22 @@ fn others_share(trials: &[Trial]) -> Option<f64> {
         .collect();
     shares.sort_by(f64::total_cmp);
     shares.get(shares.len() / 2).copied()
+}
+
+/// The load threads' system calls of all trials, and the transactions that they were for.
+fn calls(trials: &[Trial]) -> Option<(ClientCalls, f64)> {
+    let mut sum = ClientCalls::default();
+    let mut done = 0;
+    for record in trials.iter().map(|t| t.record) {
+        let calls = record.client_calls?;
+        sum.receive += calls.receive;
+        sum.send += calls.send;
+        sum.wait += calls.wait;
+        sum.enter += calls.enter;
+        sum.gathered += calls.gathered;
+        done += record.transactions;
+    }
+    (done > 0).then_some((sum, done as f64))
 }
 
 fn warnings(trials: &[Trial], planned: u32, skipped: Option<&String>) -> Vec<Warning> {

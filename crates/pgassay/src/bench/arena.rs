@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pgassay_analysis::Plan;
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
-use pgassay_analysis::record::{ScriptRecord, StatementRecord, TrialRecord};
+use pgassay_analysis::record::{ClientCalls, ScriptRecord, StatementRecord, TrialRecord};
 
 use super::{Arena, SliceFailure, Watcher};
 use crate::load::{
@@ -281,6 +281,7 @@ fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
         client_user_ns: result.client_user_ns(),
         client_system_ns: result.client_system_ns(),
         busiest_thread_share: Some(result.busiest_thread_share()),
+        client_calls: Some(client_calls(result)),
         transactions_sent: result.transactions_sent,
         samples: Default::default(),
         observed: None,
@@ -293,6 +294,17 @@ fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
         first: (result.first.count() > 0).then(|| result.first.to_base64()),
         connects: (result.connects.count() > 0).then(|| result.connects.to_base64()),
         scripts: script_records(result),
+    }
+}
+
+fn client_calls(result: &SliceResult) -> ClientCalls {
+    let calls = result.system_calls();
+    ClientCalls {
+        receive: calls.receive,
+        send: calls.send,
+        wait: calls.wait,
+        enter: calls.enter,
+        gathered: calls.gathered,
     }
 }
 

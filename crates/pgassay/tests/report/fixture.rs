@@ -537,6 +537,8 @@ fn point_analysis(point: Point, indices: &[u32], noise: &mut Noise) -> PointAnal
         buffer_hits_per_transaction: Some(each(&|t| 3.98 + t.p50_us / 1e4)),
         buffer_reads_per_transaction: Some(each(&|t| 0.0021 + t.p50_us / 1e7)),
         failures: vec![],
+        client_calls_per_transaction: Some(1.28),
+        client_gathered_share: Some(0.84),
         ceiling_tps: None,
         detail: None,
         trials,

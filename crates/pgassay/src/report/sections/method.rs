@@ -119,6 +119,9 @@ fn facts(analysis: &Analysis) -> Vec<Fact> {
         Fact::new("protocol", &plan.workload.protocol),
         Fact::new("clients", clients.join(", ")),
         Fact::new("threads", threads.join(", ")).remark("of pgassay, at each client count"),
+    ];
+    facts.extend(system_calls(analysis));
+    facts.extend([
         Fact::new(
             "trials",
             format!(
@@ -131,7 +134,7 @@ fn facts(analysis: &Analysis) -> Vec<Fact> {
         Fact::new("warm-up", number::duration(plan.warmup_ms as f64 / 1e3))
             .remark("before it, not counted"),
         Fact::new("seed", plan.seed.to_string()).remark("of the order and of the clients' keys"),
-    ];
+    ]);
     for arm in plan.arms.iter().filter(|a| !a.settings.is_empty()) {
         let set: Vec<String> = arm
             .settings
@@ -153,6 +156,26 @@ fn facts(analysis: &Analysis) -> Vec<Fact> {
             .map(|n| Fact::new("pgassay's memory", number::bytes(n)).remark("most resident")),
     );
     facts
+}
+
+/// The load threads' system calls, at each client count; nothing where none was counted.
+fn system_calls(analysis: &Analysis) -> Option<Fact> {
+    let points = analysis.arms.first()?.points.iter();
+    let all: Option<Vec<_>> = points
+        .map(|p| Some((p.client_calls_per_transaction?, p.client_gathered_share?)))
+        .collect();
+    let all = all.filter(|all| !all.is_empty())?;
+    let list = |parts: Vec<String>| parts.join(", ");
+    let calls = list(all.iter().map(|(n, _)| format!("{n:.2}")).collect());
+    let gathered = list(
+        all.iter()
+            .map(|(_, g)| number::percent_of_one(*g))
+            .collect(),
+    );
+    Some(Fact::new("system calls", calls).remark(format!(
+        "of pgassay for each transaction; with io_uring it sent several clients' messages together: \
+         {gathered} of them"
+    )))
 }
 
 /// The schedule, one row a round.
