@@ -7,7 +7,8 @@
 # For each the wall-clock time (a checkpoint is written before), and the CPU time of all server
 # processes and of the client.  Prints theirs / ours as median [least .. most]: how many times
 # faster ours is.  After each pair the tables that ours made are compared with those of pgbench.
-# OURS is the program, BIN the server's bin directory.
+# A fill that does not count goes first: a new cluster's files and WAL have to be made.
+# OURS is the program, BIN the server's bin directory, PLACE where the cluster lies.
 
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$project/bench/server.sh"
@@ -40,6 +41,7 @@ contents() {
 
 echo "$("$bin/pgbench" --version); scale $scale, $pairs pairs in turns"
 : >"$work/pairs"
+fill theirs >/dev/null
 for pair in $(seq "$pairs"); do
 	if [ $((pair % 2)) = 1 ]; then
 		o=$(fill ours) && contents >"$work/by.ours"

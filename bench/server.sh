@@ -4,8 +4,9 @@
 #	server_cpu                       CPU seconds of the server and all its processes so far
 #	sorted_ratio                     awk functions: median [least .. most]
 #
-# BIN names the server's bin directory, else the newest installed one is taken.  As root the server
-# runs as the user postgres.  Everything goes at exit.
+# BIN names the server's bin directory, else the newest installed one is taken; PLACE the directory
+# to make the cluster in (/var/tmp; /dev/shm shows what is left without a device).  As root the
+# server runs as the user postgres.  Everything goes at exit.
 
 set -euo pipefail
 export LC_ALL=C
@@ -17,7 +18,7 @@ stop_server() {
 }
 
 start_server() {
-	work=$(mktemp -d /var/tmp/pgassay-bench.XXXXXX)
+	work=$(mktemp -d "${PLACE:-/var/tmp}/pgassay-bench.XXXXXX")
 	sockets=$(mktemp -d /tmp/pga-XXXXXX)
 	as_server=(env)
 	if [ "$(id -u)" = 0 ]; then

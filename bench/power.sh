@@ -1,0 +1,73 @@
+#!/bin/bash
+# Whether real comparisons find slowdowns that are really there, and keep the time
+# that they forecast: servers that do a little more work in each transaction
+# (bench/slower.c), and equal ones.
+#
+#	bench/power.sh PROGRAM [TIMES [PG_CONFIG]]
+#
+# does TIMES (3) comparisons each of 5 %, 3 % and nothing (EFFECTS), after finding out
+# how much work that is, and prints a table in markdown. δ is what was put in, 3 % for
+# nothing; each takes as many pairs as the noise floor that it measures first asks for,
+# 10 minutes at most (MINUTES). KEEP names a directory for the documents.
+set -euo pipefail
+cd "$(dirname "$0")"
+program=$(realpath "${1:?the program}")
+times=${2:-3}
+pg_config=${3:-pg_config}
+minutes=${MINUTES:-10}
+dir=$(mktemp -d /var/tmp/pgassay-slower.XXXXXX)
+chmod 755 "$dir"
+trap 'rm -rf "$dir"' EXIT
+export PGASSAY_RUNS=$dir/runs
+cc -O2 -shared -fPIC -I "$("$pg_config" --includedir-server)" -o "$dir/slower.so" slower.c
+target=$("$pg_config" --bindir)
+
+# compare_work TURNS ARGUMENT…: B does so much work more; the document goes to standard output
+compare_work() {
+	local turns=$1 code=0
+	shift
+	"$program" compare "$target" "$target" --clients 4 --scale 2 --json \
+		--set "shared_preload_libraries=$dir/slower" --set-a slower.work=0 \
+		--set-b "slower.work=$turns" "$@" 2>"$dir/log" || code=$?
+	case $code in
+	0 | 1 | 5) ;;
+	*)
+		cat "$dir/log" >&2
+		exit "$code"
+		;;
+	esac
+}
+
+# a quarter to a half more work, well above the noise: the time of a transaction grows in
+# proportion to the turns
+coarse=20000
+compare_work $coarse --delta 0 --minutes 1 >"$dir/coarse.json"
+turns_for() {
+	python3 - "$dir/coarse.json" $coarse "$1" <<-'PY'
+		import json, sys
+		estimate = json.load(open(sys.argv[1]))["results"][0]["throughput"]["ratio"]["estimate"]
+		share = float(sys.argv[3]) / 100
+		print(round(int(sys.argv[2]) * (1 / (1 - share) - 1) / (1 / estimate - 1)))
+	PY
+}
+echo "| put in | said | B/A, 95 % interval | pairs | spread of a pair | time forecast | took |"
+echo "|---|---|---|---|---|---|---|"
+for n in $(seq "$times"); do
+	for share in ${EFFECTS:-5 3 0}; do
+		started=$(date +%s)
+		delta=$((share ? share : 3))
+		compare_work "$(turns_for "$share")" --delta $delta% --minutes "$minutes" \
+			>"$dir/said.json"
+		[ -z "${KEEP:-}" ] || cp "$dir/said.json" "$KEEP/power-$share-$n.json"
+		python3 - "$dir/said.json" "$dir/log" "$share" $(($(date +%s) - started)) <<-'PY'
+			import json, re, sys
+			said = json.load(open(sys.argv[1]))
+			result = said["results"][0]["throughput"]
+			ratio = result["ratio"]
+			told = re.search(r"spread by (\S+ %).*?: (\d+ pairs follow, [^,;]+)", open(sys.argv[2]).read())
+			print("| %s %% | %s | %.3f [%.3f..%.3f] | %d | %s | %s | %s s |" % (
+			    sys.argv[3], result["verdict"], ratio["estimate"], ratio["low"], ratio["high"],
+			    ratio["n"], *(told.groups() if told else ("", "")), sys.argv[4]))
+		PY
+	done
+done
