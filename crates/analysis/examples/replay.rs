@@ -11,13 +11,17 @@
 //! A replayed comparison takes a stretch of successive recorded pairs, exchanges the
 //! arms within each by a coin (which equal servers allow), and multiplies what B did.
 //! The noise is that of the machine: its bursts, waves and drifts stay as they were.
+//! Of recordings in several launches it takes whole launches, and the coin is thrown for
+//! each: what a start was lucky with stays as it was, too.
 
 use std::error::Error;
 
 use pgassay_analysis::compare::Compare;
-use pgassay_analysis::compare::model::Pair;
+use pgassay_analysis::compare::model::{Pair, PointResult};
 use pgassay_analysis::stats::simulate::{Rng, rng};
-use pgassay_analysis::stats::{Direction, NoiseFloor, Rule, Verdict, compare, forecast};
+use pgassay_analysis::stats::{
+    Direction, NoiseFloor, Rule, Verdict, compare, compare_launches, forecast,
+};
 use rand::RngExt as _;
 
 /// Replays of each length and effect.
@@ -40,7 +44,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut out = String::new();
     said(&equal, &mut out);
-    replayed(&equal, &mut out);
+    let launched = |run: &&Compare| run.plan.as_ref().is_some_and(|plan| plan.launches > 1);
+    let (many, one): (Vec<&Compare>, Vec<&Compare>) = equal.iter().partition(|run| launched(run));
+    if !one.is_empty() {
+        replayed(&one, &mut out);
+    }
+    if !many.is_empty() {
+        replayed_launches(&many, &mut out);
+    }
     std::io::Write::write_all(&mut std::io::stdout(), out.as_bytes())?;
     Ok(())
 }
@@ -55,7 +66,11 @@ fn said(runs: &[&Compare], out: &mut String) {
     };
     let all = results().count();
     let covered = results().filter(|r| r.throughput.ratio.holds(1.0)).count();
-    let mut spreads: Vec<f64> = results().filter_map(|r| r.throughput.spread).collect();
+    let of_pairs = |r: &PointResult| match r.throughput.launch_spread {
+        Some(spread) => Some(spread.within),
+        None => r.throughput.spread,
+    };
+    let mut spreads: Vec<f64> = results().filter_map(of_pairs).collect();
     spreads.sort_by(f64::total_cmp);
     let at = |share: f64| 100.0 * spreads[((spreads.len() - 1) as f64 * share) as usize];
     let pairs: usize = results().map(|r| r.pairs.len()).sum();
@@ -127,6 +142,88 @@ fn replayed(runs: &[&Compare], out: &mut String) {
     }
 }
 
+/// The same by launches: of a recorded comparison's launches as many as a replay has, whole.
+fn replayed_launches(runs: &[&Compare], out: &mut String) {
+    let mut launches: Vec<Vec<(f64, f64)>> = Vec::new();
+    for result in runs.iter().flat_map(|run| &run.results) {
+        for same in result.pairs.chunk_by(|a, b| a.launch == b.launch) {
+            launches.push(same.iter().map(sides).collect());
+        }
+    }
+    let mut between: Vec<f64> = launches
+        .iter()
+        .filter_map(|pairs| compare(pairs, rule(0.0)).ok())
+        .map(|comparison| comparison.ratio.estimate.ln())
+        .collect();
+    between.sort_by(f64::total_cmp);
+    let square: f64 = between.iter().map(|x| x * x).sum();
+    let fewest = launches.iter().map(Vec::len).min().unwrap_or(0);
+    let most = launches.iter().map(Vec::len).max().unwrap_or(0);
+    out.push_str(&format!(
+        "Replayed in launches: {REPLAYS} comparisons a cell, each of successive recorded launches \
+         ({} in all, of {fewest} to {most} pairs, whose centres spread by {:.1} %) with the arms \
+         exchanged by a coin for each launch and the difference put in.\n\n\
+         | launches | pairs as recorded | equal: called different | equal: equivalent within 3 % | \
+         −3 %: slower | −5 %: slower |\n|---|---|---|---|---|---|\n",
+        launches.len(),
+        100.0 * (square / between.len().max(1) as f64).sqrt(),
+    ));
+    let mut rng = rng(1);
+    for count in [6, 8, 12, 24] {
+        if count > launches.len() {
+            continue;
+        }
+        let mut pairs = 0;
+        let mut share = |effect: f64, delta: f64, wanted: &[Verdict]| {
+            let hits = (0..REPLAYS)
+                .filter(|_| {
+                    let drawn = draw_launches(&launches, count, effect, &mut rng);
+                    pairs += drawn.iter().map(Vec::len).sum::<usize>();
+                    compare_launches(&drawn, rule(delta))
+                        .is_ok_and(|comparison| wanted.contains(&comparison.verdict))
+                })
+                .count();
+            100.0 * hits as f64 / REPLAYS as f64
+        };
+        let different = share(0.0, 0.0, &[Verdict::Faster, Verdict::Slower]);
+        let equivalent = share(0.0, 0.03, &[Verdict::Equivalent]);
+        let three = share(-0.03, 0.01, &[Verdict::Slower]);
+        let five = share(-0.05, 0.01, &[Verdict::Slower]);
+        out.push_str(&format!(
+            "| {count} | {} | {different:.1} % | {equivalent:.0} % | {three:.0} % | {five:.0} % |\n",
+            pairs / (4 * REPLAYS),
+        ));
+    }
+}
+
+/// Successive launches, the arms of each exchanged by a coin.
+fn draw_launches(
+    launches: &[Vec<(f64, f64)>],
+    count: usize,
+    effect: f64,
+    rng: &mut Rng,
+) -> Vec<Vec<(f64, f64)>> {
+    let from = rng.random_range(0..=launches.len() - count);
+    launches[from..from + count]
+        .iter()
+        .map(|pairs| {
+            let exchanged = rng.random::<bool>();
+            let put_in = |(a, b): &(f64, f64)| {
+                let (a, b) = if exchanged { (*b, *a) } else { (*a, *b) };
+                (a, b * (1.0 + effect))
+            };
+            pairs.iter().map(put_in).collect()
+        })
+        .collect()
+}
+
+fn rule(delta: f64) -> Rule {
+    Rule {
+        delta,
+        direction: Direction::HigherIsBetter,
+    }
+}
+
 /// Of the comparisons whose noise pairs promise that so many pairs show 3 %: how many do.
 fn promise(stretches: &[Vec<(f64, f64)>], pairs: usize, rng: &mut Rng) -> Option<(usize, usize)> {
     const NOISE: usize = 20;
@@ -181,9 +278,5 @@ fn draw(
 }
 
 fn verdict(pairs: &[(f64, f64)], delta: f64) -> Option<Verdict> {
-    let rule = Rule {
-        delta,
-        direction: Direction::HigherIsBetter,
-    };
-    Some(compare(pairs, rule).ok()?.verdict)
+    Some(compare(pairs, rule(delta)).ok()?.verdict)
 }

@@ -55,16 +55,14 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
             let Ok(throughput) = throughput(run, comparison, &pairs) else {
                 continue;
             };
-            let floor = pairs::noise_floor(&noise, comparison.launches);
+            let floor = pairs::noise_floor(&noise);
             let rule = Rule {
                 delta: comparison.delta,
                 direction: Direction::LowerIsBetter,
             };
             let cpu = pairs::compare(&pairs, comparison.launches, pairs::SERVER_CPU, rule);
-            let forecast = match (&floor, comparison.launches) {
-                (Some(floor), 1) => forecast(floor, comparison.delta, comparison.power),
-                _ => None,
-            };
+            let forecast = pairs::floor_of_pairs(&noise)
+                .and_then(|floor| forecast(&floor, comparison.delta, comparison.power));
             results.push(model::PointResult {
                 arm,
                 label: plan.arms[arm as usize].label.clone(),
@@ -126,7 +124,7 @@ pub fn forecast_so_far(run: &RecordedRun) -> Option<Forecast> {
     (0..plan.points.len() as u32)
         .filter_map(|point| {
             let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
-            let floor = pairs::noise_floor(&noise, 1)?;
+            let floor = pairs::floor_of_pairs(&noise)?;
             forecast(&floor, comparison.delta, comparison.power)
         })
         .max_by_key(|f| f.pairs_promised)
@@ -141,7 +139,7 @@ pub fn spread_so_far(run: &RecordedRun) -> Option<f64> {
     (0..plan.points.len() as u32)
         .filter_map(|point| {
             let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
-            Some(pairs::noise_floor(&noise, 1)?.pair_spread)
+            Some(pairs::floor_of_pairs(&noise)?.pair_spread)
         })
         .max_by(f64::total_cmp)
 }
@@ -315,13 +313,15 @@ fn warnings(
             ),
         ));
     }
-    if results.iter().any(|r| {
-        r.throughput
-            .ratio
-            .warnings
-            .iter()
-            .any(|w| *w == Caveat::NoiseFloorShifted)
-    }) {
+    if comparison.launches == 1
+        && results.iter().any(|r| {
+            r.throughput
+                .ratio
+                .warnings
+                .iter()
+                .any(|w| *w == Caveat::NoiseFloorShifted)
+        })
+    {
         warnings.push(Warning::new(
             "equal-servers-differ",
             "Two servers started from the same target differed from each other: what a start is \

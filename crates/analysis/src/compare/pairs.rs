@@ -6,7 +6,7 @@ use super::model::Pair;
 use super::plan::{ComparisonPlan, Phase};
 use crate::record::{RecordedRun, TrialRecord};
 use crate::samples;
-use crate::stats::paired::{self, Comparison};
+use crate::stats::paired::{self, Comparison, Unit};
 use crate::stats::{NoiseFloor, Rule, StatsError};
 
 /// The pairs of `other` beside A at one point, in the order of measurement. A
@@ -101,12 +101,13 @@ pub fn compare(
     }
 }
 
-/// The noise floor in the unit of the comparison: pairs, or launches by their
-/// pairs' centres.
-pub fn noise_floor(noise: &[Pair], launches: u32) -> Option<NoiseFloor> {
+/// The noise floor: of pairs, or where several launches have some, of launches by
+/// their pairs' centres.
+pub fn noise_floor(noise: &[Pair]) -> Option<(NoiseFloor, Unit)> {
     let by_launch = by_launch(noise, THROUGHPUT);
-    if launches <= 1 {
-        return NoiseFloor::from_pairs(&by_launch.concat()).ok();
+    if by_launch.len() <= 1 {
+        let floor = NoiseFloor::from_pairs(&by_launch.concat()).ok()?;
+        return Some((floor, Unit::Pair));
     }
     let rule = Rule {
         delta: 0.0,
@@ -116,5 +117,11 @@ pub fn noise_floor(noise: &[Pair], launches: u32) -> Option<NoiseFloor> {
         .iter()
         .filter_map(|pairs| Some((1.0, paired::compare(pairs, rule).ok()?.ratio.estimate)))
         .collect();
-    NoiseFloor::from_pairs(&centres).ok()
+    Some((NoiseFloor::from_pairs(&centres).ok()?, Unit::Launch))
+}
+
+/// How far the pairs of equal servers of the first launch lie apart.
+pub fn floor_of_pairs(noise: &[Pair]) -> Option<NoiseFloor> {
+    let by_launch = by_launch(noise, THROUGHPUT);
+    NoiseFloor::from_pairs(by_launch.first()?).ok()
 }

@@ -1,9 +1,9 @@
 //! What a comparison measures beyond an ordinary plan: launches, pairs, and the
 //! pairs of equal servers that show the noise floor; and in which order.
 //!
-//! A launch is a set of servers, each of its own initdb. It begins with rounds of
-//! A beside another server like A, then come the rounds in which the arms are
-//! compared. Each round visits every point, and at a point its arms in an order
+//! A launch is a set of servers, each of its own initdb. The first begins with rounds
+//! of A beside another server like A, the others where that was asked for; then come
+//! the rounds in which the arms are compared. Each round visits every point, and at a point its arms in an order
 //! drawn for it: the sign flips of the test rest on that draw.
 
 use rand::seq::SliceRandom;
@@ -24,8 +24,11 @@ pub struct ComparisonPlan {
     pub power: f64,
     /// How often all servers are made and started anew.
     pub launches: u32,
-    /// Rounds of A beside its like at the begin of each launch.
+    /// Rounds of A beside its like at the begin of the first launch.
     pub noise_rounds: u32,
+    /// Whether every other launch begins with as many.
+    #[serde(default = "each")]
+    pub noise_each_launch: bool,
     /// Rounds of each launch in which the arms are compared; none until decided.
     pub pairs: Option<u32>,
     /// The most such rounds that the time allows.
@@ -41,6 +44,11 @@ pub struct ComparisonPlan {
     pub same: bool,
     /// What was typed for each arm, without passwords, in the plan's order.
     pub typed: Vec<Typed>,
+}
+
+/// What comparisons did before it was recorded.
+fn each() -> bool {
+    true
 }
 
 /// A target as typed.
@@ -87,6 +95,14 @@ impl ComparisonPlan {
         }
     }
 
+    /// Rounds of A beside its like in a launch.
+    pub fn noise_rounds_of(&self, launch: u32) -> u32 {
+        match launch == 0 || self.noise_each_launch {
+            true => self.noise_rounds,
+            false => 0,
+        }
+    }
+
     fn rounds_of_launch(&self) -> u32 {
         self.noise_rounds.saturating_add(self.most_pairs).max(1)
     }
@@ -110,7 +126,7 @@ impl ComparisonPlan {
     pub fn slices(&self, plan: &Plan, launch: u32, phase: Phase, pairs: u32) -> Vec<Slice> {
         let compared: Vec<u32> = (0..self.compared(plan)).collect();
         let (mut arms, rounds, first_round) = match phase {
-            Phase::Noise => (vec![0, self.like_a(plan)], self.noise_rounds, 0),
+            Phase::Noise => (vec![0, self.like_a(plan)], self.noise_rounds_of(launch), 0),
             Phase::Pairs => (compared, pairs.min(self.most_pairs), self.noise_rounds),
         };
         let mut points: Vec<u32> = (0..plan.points.len() as u32).collect();
@@ -189,6 +205,7 @@ mod tests {
             power: 0.9,
             launches: 2,
             noise_rounds: 3,
+            noise_each_launch: true,
             pairs: None,
             most_pairs: 10,
             looks: vec![],
@@ -225,6 +242,19 @@ mod tests {
             let indexes: HashSet<u32> = all.iter().map(|s| s.index).collect();
             assert_eq!(indexes.len(), all.len());
         }
+    }
+
+    #[test]
+    fn the_noise_floor_may_be_the_first_launchs() {
+        let (plan, mut comparison) = plans(3, false);
+        let before = comparison.slices(&plan, 1, Phase::Pairs, 10);
+        comparison.noise_each_launch = false;
+        assert_eq!(
+            comparison.slices(&plan, 0, Phase::Noise, 0).len(),
+            3 * 2 * 2
+        );
+        assert!(comparison.slices(&plan, 1, Phase::Noise, 0).is_empty());
+        assert_eq!(comparison.slices(&plan, 1, Phase::Pairs, 10), before);
     }
 
     #[test]

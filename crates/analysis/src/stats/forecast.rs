@@ -42,6 +42,16 @@ pub fn forecast(floor: &NoiseFloor, delta: f64, power: f64) -> Option<Forecast> 
     })
 }
 
+/// How many times as many pairs it takes in so many launches to show what pairs show on one,
+/// where launches do not differ. Few launches take more: their spread is less well known,
+/// and of six all must agree. That the figures suffice is simulated in the tests.
+pub fn more_in_launches(launches: u32) -> f64 {
+    match launches {
+        0..6 => 1.0, // fewer show nothing anyway
+        launches => 1.0 + 4.0 / (f64::from(launches) - 3.5),
+    }
+}
+
 /// Pairs until a true relative difference `effect` is shown at 95 %, with the
 /// given chance, where one pair's log-ratio has standard deviation `spread`.
 ///
@@ -100,8 +110,8 @@ fn pairs(spread: f64, shift: f64, z_test: f64, z_power: f64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::paired::compare;
-    use super::super::simulate::{Noise, normal, rng};
+    use super::super::paired::{compare, compare_launches};
+    use super::super::simulate::{self, Noise, normal, rng};
     use super::super::verdict::{Direction, Rule, Verdict};
     use super::*;
 
@@ -174,6 +184,31 @@ mod tests {
         assert!(pairs_for_difference(0.08, reach, 0.9).expect("pairs") <= 300);
         assert!(pairs_for_difference(0.08, reach * 0.98, 0.9).expect("pairs") > 300);
         assert_eq!(difference_within_reach(0.08, 5, 0.9), None);
+    }
+
+    #[test]
+    fn launches_keep_what_pairs_promise() {
+        let mut rng = rng(5);
+        let spread = 0.1;
+        let needed = pairs_for_difference(spread, 0.03, 0.9).expect("pairs");
+        let rule = Rule::new(0.01, Direction::HigherIsBetter).expect("rule");
+        for launches in [6, 8, 12, 20] {
+            let all = needed as f64 * more_in_launches(launches);
+            let each = (all / f64::from(launches)).ceil() as usize;
+            let runs = 300;
+            let found = (0..runs)
+                .filter(|_| {
+                    let size = (launches as usize, each);
+                    // both arms of a pair have noise of their own
+                    let noise = (spread / std::f64::consts::SQRT_2, 0.0);
+                    let measured =
+                        simulate::launches(Noise::Independent, size, noise, -0.03, &mut rng);
+                    let got = compare_launches(&measured, rule).expect("launches");
+                    got.verdict == Verdict::Slower
+                })
+                .count();
+            assert!(found * 100 >= runs * 87, "{launches}: {found} of {runs}");
+        }
     }
 
     #[test]

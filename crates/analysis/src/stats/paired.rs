@@ -94,21 +94,25 @@ impl Comparison {
     }
 
     /// Puts the noise floor beside the result, and says where the result does
-    /// not reach it. The floor is scaled to as many units as were compared.
-    pub fn with_noise_floor(mut self, floor: Option<NoiseFloor>) -> Self {
+    /// not reach it. The floor is scaled to as many of its units as were compared.
+    pub fn with_noise_floor(mut self, floor: Option<(NoiseFloor, Unit)>) -> Self {
         match &floor {
             None => self.warn(Caveat::NoNoiseFloor),
-            Some(floor) => {
+            Some((floor, unit)) => {
+                let compared = match unit {
+                    Unit::Pair => self.pairs,
+                    _ => self.ratio.n,
+                };
                 if floor.shifted() {
                     self.warn(Caveat::NoiseFloorShifted);
                 }
                 let decided = matches!(self.verdict, Verdict::Faster | Verdict::Slower);
-                if decided && self.ratio.estimate.ln().abs() < floor.scaled_to(self.ratio.n) {
+                if decided && self.ratio.estimate.ln().abs() < floor.scaled_to(compared) {
                     self.warn(Caveat::BelowNoiseFloor);
                 }
             }
         }
-        self.noise_floor = floor;
+        self.noise_floor = floor.map(|(floor, _)| floor);
         self
     }
 
@@ -374,7 +378,7 @@ mod tests {
             &got.clone().with_noise_floor(None),
             Caveat::NoNoiseFloor
         ));
-        let got = got.with_noise_floor(Some(floor.clone()));
+        let got = got.with_noise_floor(Some((floor.clone(), Unit::Pair)));
         assert_eq!(got.verdict, Verdict::Faster);
         assert!(!has(&got, Caveat::BelowNoiseFloor));
 
@@ -385,7 +389,7 @@ mod tests {
         let got = compare(&slight, rule(0.01)).expect("pairs");
         assert_eq!(got.verdict, Verdict::Faster);
         assert!(has(
-            &got.with_noise_floor(Some(floor)),
+            &got.with_noise_floor(Some((floor, Unit::Pair))),
             Caveat::BelowNoiseFloor
         ));
 

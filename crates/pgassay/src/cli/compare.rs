@@ -14,7 +14,7 @@ use super::observe::ObserveArgs;
 Examples:
   pgassay compare temp:15 temp:17
   pgassay compare temp temp --set-a huge_pages=on --set-b huge_pages=off
-  pgassay compare /opt/pg-O0 /opt/pg-O2 --launches 6 --delta 2%
+  pgassay compare /opt/pg-O0 /opt/pg-O2 --launches 20 --delta 2%
   pgassay compare temp:15 temp:17 --clients 1,2,4,8 --minutes 20
   pgassay compare temp:15 temp:17 --workload lwlock:shared --clients 2,8
   pgassay compare temp:15 build:mine --by instructions --delta 0.1%
@@ -67,13 +67,15 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub pairs: Option<u32>,
     /// Make and start the servers this often; 6 or more for claims about builds or settings
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub launches: u32,
+    /// [default: 12 where they fit into the time, at least 6, else 1; 1 also with --pairs,
+    /// --sequential or a running server]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub launches: Option<u32>,
     /// Stop as soon as planned looks allow, at the same rate of false alarms
     #[arg(long, conflicts_with_all = ["launches", "pairs"])]
     pub sequential: bool,
-    /// Pairs of A beside another server like it, in each launch, for the noise floor [default: 20;
-    /// 10 where there are several launches]
+    /// Pairs of A beside another server like it, in each launch, for the noise floor [default: 20
+    /// in the first]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub noise_pairs: Option<u32>,
     /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]

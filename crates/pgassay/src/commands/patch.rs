@@ -389,7 +389,7 @@ mod tests {
         let plain = compare_args("build:x-base", "build:x-patched", &[]).unwrap();
         assert!(plain.clients.unwrap().0.len() >= 2);
         let own = compare_args("a", "b", &flags(&["--clients", "3", "--launches", "6"])).unwrap();
-        assert_eq!((own.clients.unwrap().0, own.launches), (vec![3], 6));
+        assert_eq!((own.clients.unwrap().0, own.launches), (vec![3], Some(6)));
         let counts = compare_args("a", "b", &flags(&["--by", "instructions"])).unwrap();
         assert!(counts.clients.is_none());
         for wrong in [&["--no-such"][..], &["third"]] {

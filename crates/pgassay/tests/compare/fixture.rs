@@ -91,6 +91,7 @@ impl Made {
             power: 0.9,
             launches: self.launches,
             noise_rounds: 12,
+            noise_each_launch: true,
             pairs: Some(self.pairs),
             most_pairs: self.pairs,
             looks: vec![],

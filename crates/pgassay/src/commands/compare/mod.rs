@@ -57,6 +57,8 @@ const POWER: f64 = 0.9;
 const LOOKS: usize = 6;
 /// A pair shows nothing by itself; fewer than this are not taken unless asked for.
 const FEWEST_PAIRS: u32 = 12;
+/// Nor fewer than this in each of several launches.
+const FEWEST_OF_LAUNCH: u32 = 8;
 /// Names of the arms.
 const LABELS: [&str; 8] = ["A", "B", "C", "D", "E", "F", "G", "H"];
 
@@ -154,7 +156,7 @@ pub fn compare(
             .saturating_add(BESIDE),
     };
     terminal.progress("making and starting the servers");
-    let mut servers = Servers::open(&arms, &around, stop)?;
+    let mut servers = Servers::open(&arms, arms.len(), &around, stop)?;
     for (index, (label, _)) in arms.iter().enumerate() {
         let shown = servers.subject(index).shown.clone();
         terminal.announce(&format!("{label}: {shown}"));
@@ -163,10 +165,11 @@ pub fn compare(
     let (plan, comparison) = match &resume {
         Some(resumed) => (resumed.header.plan.clone(), resumed.comparison.clone()),
         None => {
+            let guests = (0..arms.len()).any(|arm| servers.subject(arm).cluster.is_none());
             let plan = plan(args, workload, &arms, &counts, &machine, &mut servers)?;
             let comparison = ComparisonPlan {
                 inside: call.is_some(),
-                ..comparison_plan(args, &plan, &typed, same)?
+                ..comparison_plan(args, &plan, &typed, same, guests)?
             };
             (plan, comparison)
         }
@@ -275,7 +278,7 @@ fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Result<(
                 .with_remedy("add --load, or compare launched targets")
             );
         }
-        if !spec.is_launched() && args.launches > 1 {
+        if !spec.is_launched() && args.launches.is_some_and(|n| n > 1) {
             bail!(
                 Failure::usage(format!(
                     "{label} runs already: --launches can't start it anew"
@@ -367,15 +370,19 @@ fn comparison_plan(
     plan: &Plan,
     typed: &[Typed],
     same: bool,
+    guests: bool,
 ) -> anyhow::Result<ComparisonPlan> {
+    let launches = match args.launches {
+        Some(launches) => launches,
+        None if args.pairs.is_some() || args.sequential || guests => 1,
+        None => launches_for(args.minutes * 60.0, starting_seconds(plan)),
+    };
     let mut comparison = ComparisonPlan {
         delta: args.delta,
         power: POWER,
-        launches: args.launches,
-        // With several launches the launch is the unit: its pairs need only find its centre.
-        noise_rounds: args
-            .noise_pairs
-            .unwrap_or(if args.launches > 1 { 10 } else { 20 }),
+        launches,
+        noise_rounds: args.noise_pairs.unwrap_or(20),
+        noise_each_launch: args.noise_pairs.is_some(),
         pairs: args.pairs,
         most_pairs: args.pairs.unwrap_or(0),
         looks: Vec::new(),
@@ -390,15 +397,9 @@ fn comparison_plan(
             .collect(),
     };
     if args.pairs.is_none() {
-        let slice = (plan.warmup_ms + plan.window_ms) as f64 / 1000.0 + BETWEEN;
-        let noise = f64::from(comparison.noise_rounds) * 2.0 * plan.points.len() as f64 * slice;
-        let starting = plan.arms.len() as f64 * (3.0 + 0.3 * f64::from(plan.workload.scale));
-        let each = args.minutes * 60.0 / f64::from(args.launches) - noise - starting;
+        let each = args.minutes * 60.0 / f64::from(launches);
         let most = each / comparison.round_seconds(plan, BETWEEN);
         comparison.most_pairs = (most as u32).clamp(FEWEST_PAIRS, 100_000);
-        if args.launches > 1 {
-            comparison.pairs = Some(comparison.most_pairs);
-        }
     }
     if args.sequential {
         let rule = Rule {
@@ -411,6 +412,21 @@ fn comparison_plan(
         comparison.pairs = Some(comparison.most_pairs);
     }
     Ok(comparison)
+}
+
+/// What making, starting and filling the servers of a launch takes on an ordinary machine.
+fn starting_seconds(plan: &Plan) -> f64 {
+    plan.arms.len() as f64 * (1.0 + 0.1 * f64::from(plan.workload.scale))
+}
+
+/// How often the servers are started where nobody said. Starts of one and the same server
+/// differ by more than a minute's pairs do (docs/statistics.md), so there are as many as
+/// cost a third of the time, up to 12; six are the fewest that show anything.
+fn launches_for(seconds: f64, starting: f64) -> u32 {
+    match (seconds / 3.0 / starting) as u32 {
+        0..6 => 1,
+        launches => launches.min(12),
+    }
 }
 
 /// An interrupted comparison.
@@ -512,7 +528,8 @@ fn command_line(args: &CompareArgs, plan: &Plan, comparison: &ComparisonPlan) ->
         ("observe", args.observe.words()),
         (
             "launches",
-            (args.launches > 1).then(|| args.launches.to_string()),
+            (args.launches.is_some() || comparison.launches > 1)
+                .then(|| comparison.launches.to_string()),
         ),
     ] {
         if let Some(value) = typed {

@@ -9,12 +9,12 @@ use pgassay_analysis::compare::{self};
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::{EventKind, TrialRecord};
-use pgassay_analysis::stats::forecast::difference_within_reach;
+use pgassay_analysis::stats::forecast::{difference_within_reach, more_in_launches};
 use pgassay_analysis::warning::Warning;
 
 use super::inside::Inside;
 use super::servers::{Servers, Surroundings};
-use super::{BETWEEN, FEWEST_PAIRS, POWER, about};
+use super::{BETWEEN, FEWEST_OF_LAUNCH, FEWEST_PAIRS, POWER, about};
 use crate::bench::arena::LiveArena;
 use crate::bench::{self, Arena, Ended, Journal, SliceFailure, Watcher};
 use crate::commands::alone::Company;
@@ -152,7 +152,13 @@ impl Measuring {
             }
             let mut servers = match opened.take() {
                 Some(servers) => servers,
-                None => Servers::open(&self.arms, &self.around, &self.stop)?,
+                None => {
+                    // A's like is for the noise floor alone.
+                    let all = self.comparison.noise_rounds_of(launch) > 0;
+                    let compared = self.comparison.compared(&self.plan) as usize;
+                    let arms = if all { self.arms.len() } else { compared };
+                    Servers::open(&self.arms, arms, &self.around, &self.stop)?
+                }
             };
             let ended = self.launch(launch, &mut servers, &measured, terminal);
             let cleaned = servers.clean_up();
@@ -181,19 +187,6 @@ impl Measuring {
             plan.window_ms as f64 / 1000.0,
             self.comparison.noise_rounds,
         ));
-        if self.comparison.launches > 1 {
-            let pairs = self.comparison.pairs.unwrap_or(0);
-            terminal.announce(&format!(
-                "{} launches of {pairs} pairs each: about {}",
-                self.comparison.launches,
-                about(
-                    f64::from(self.comparison.launches)
-                        * (f64::from(pairs) * self.comparison.round_seconds(plan, BETWEEN)
-                            + self.arms.len() as f64
-                                * (3.0 + 0.3 * f64::from(plan.workload.scale)))
-                )
-            ));
-        }
     }
 
     fn measured(&self) -> anyhow::Result<HashSet<u32>> {
@@ -218,7 +211,7 @@ impl Measuring {
                 servers.fill_inside(call, self.around.common.scratch.as_deref())?;
             }
         }
-        for arm in 0..self.arms.len() {
+        for arm in 0..servers.arms_up() {
             self.writer
                 .append_event(EventKind::Launched { arm: arm as u32 })?;
             if launch == 0 && self.call.is_none() {
@@ -245,7 +238,7 @@ impl Measuring {
         };
         let arena = arena.as_mut();
         let none = HashSet::new();
-        let slices = self.each_once();
+        let slices = self.each_once(servers.arms_up());
         let ended = self.slices(&slices, &none, arena, false, &mut progress)?;
         let Ended::Complete = ended else {
             return Ok(ended);
@@ -257,7 +250,7 @@ impl Measuring {
             return Ok(ended);
         };
         progress.clear();
-        if self.comparison.launches == 1 {
+        if launch == 0 {
             // What a slice takes here with all that lies around it; after a resume there
             // may have been too few to tell.
             let run = noise
@@ -265,13 +258,13 @@ impl Measuring {
                 .filter(|s| !measured.contains(&s.index))
                 .count();
             let each = (run >= 4).then(|| begun.elapsed().as_secs_f64() / run as f64);
-            self.decide(each, terminal)?;
-            if !self.comparison.same {
-                // A's like has done its part; its memory and wake-ups go.
-                let symbols = arena.drop_last();
-                self.symbols(self.arms.len() - 1, symbols)?;
-                servers.drop_last();
-            }
+            self.decide(each, begun, terminal)?;
+        }
+        if servers.arms_up() > self.comparison.compared(&self.plan) as usize {
+            // A's like has done its part; its memory and wake-ups go.
+            let symbols = arena.drop_last();
+            self.symbols(self.arms.len() - 1, symbols)?;
+            servers.drop_last();
         }
         let mut progress = Progress::new(terminal, 100);
         let ended = self.pairs(launch, measured, arena, &mut progress);
@@ -292,11 +285,11 @@ impl Measuring {
 
     /// One slice of each arm at each point, not counted: connections, plans and
     /// caches are warm on all when the first pair begins.
-    fn each_once(&self) -> Vec<Slice> {
+    fn each_once(&self, arms: usize) -> Vec<Slice> {
         let points = 0..self.plan.points.len() as u32;
         points
             .flat_map(|point| {
-                (0..self.arms.len() as u32).map(move |arm| Slice {
+                (0..arms as u32).map(move |arm| Slice {
                     index: u32::MAX,
                     round: 0,
                     arm,
@@ -362,8 +355,14 @@ impl Measuring {
     }
 
     /// How many pairs it takes, by the noise floor that was just measured; said
-    /// and written down before the first of them.
-    fn decide(&mut self, slice: Option<f64>, terminal: &mut Terminal) -> anyhow::Result<()> {
+    /// and written down before the first of them. What went before `begun`, each further
+    /// launch will take as well.
+    fn decide(
+        &mut self,
+        slice: Option<f64>,
+        begun: Instant,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<()> {
         let run = store::read(self.writer.dir())?;
         let Some(spread) = compare::spread_so_far(&run) else {
             return Ok(());
@@ -380,28 +379,48 @@ impl Measuring {
         );
         let forecast = compare::forecast_so_far(&run);
         let needed = forecast.map(|f| f.pairs_promised.max(f.pairs_equivalence));
+        let launches = self.comparison.launches;
+        let mut starting = (begun - self.started).as_secs_f64();
+        if self.comparison.noise_each_launch {
+            starting += begun.elapsed().as_secs_f64();
+        }
+        let starting = f64::from(launches - 1) * starting;
+        let more = more_in_launches(launches);
+        let needed = needed.map(|n| (n as f64 * more).ceil() as u64);
         if self.comparison.pairs.is_none() {
-            let left = self.budget.saturating_sub(self.started.elapsed());
-            let affordable = (left.as_secs_f64() / round) as u32;
-            let most = self.comparison.most_pairs.min(affordable).max(FEWEST_PAIRS);
+            let fewest = if launches > 1 {
+                FEWEST_OF_LAUNCH
+            } else {
+                FEWEST_PAIRS
+            };
+            let left = self
+                .budget
+                .saturating_sub(self.started.elapsed())
+                .as_secs_f64();
+            let affordable = ((left - starting) / f64::from(launches) / round) as u32;
+            let most = self.comparison.most_pairs.min(affordable).max(fewest);
             let pairs = match needed {
-                Some(needed) => (needed.min(u64::from(u32::MAX)) as u32).clamp(FEWEST_PAIRS, most),
+                Some(needed) => {
+                    let each = needed.div_ceil(u64::from(launches));
+                    (each.min(u64::from(u32::MAX)) as u32).clamp(fewest, most)
+                }
                 None => most,
             };
             self.comparison.pairs = Some(pairs);
             self.writer.write_fact("comparison", &self.comparison)?;
         }
-        let pairs = self.comparison.pairs.unwrap_or(FEWEST_PAIRS);
-        let time = about(f64::from(pairs) * round);
-        let reach = difference_within_reach(spread, u64::from(pairs), POWER);
+        let each = self.comparison.pairs.unwrap_or(FEWEST_PAIRS);
+        let pairs = u64::from(each) * u64::from(launches);
+        let time = about(pairs as f64 * round + starting);
+        let reach = difference_within_reach(spread, (pairs as f64 / more) as u64, POWER);
         let promise = match needed {
-            Some(needed) if needed <= u64::from(pairs) => format!(
+            Some(needed) if needed <= pairs => format!(
                 "enough to show a difference of {delta} %, or that there is none, 9 times in 10"
             ),
             Some(needed) => format!(
                 "enough for a difference of {}; for {delta} % it would take {needed} pairs, {}",
                 reach.map_or_else(|| "no size".to_owned(), |r| format!("{:.1} %", 100.0 * r)),
-                about(needed as f64 * round)
+                about(needed as f64 * round + starting)
             ),
             None => format!(
                 "enough for a difference of {}",
@@ -413,8 +432,12 @@ impl Measuring {
         } else {
             "at most "
         };
+        let (of_launches, unless) = match launches {
+            1 => (String::new(), ""),
+            n => (format!(" in {n} launches"), ", as far as starts are alike"),
+        };
         terminal.announce(&format!(
-            "{floor}: {at_most}{pairs} pairs follow, {time}, {promise}"
+            "{floor}: {at_most}{pairs} pairs{of_launches} follow, {time}, {promise}{unless}"
         ));
         Ok(())
     }

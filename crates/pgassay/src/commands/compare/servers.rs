@@ -53,12 +53,14 @@ struct Server {
 }
 
 impl Servers {
-    /// Opens a server for each arm; arms that name the same running server share it.
+    /// Opens a server for each of the first `count` arms; arms that name the same running server
+    /// share it. What a server gets of the machine depends on how many arms there are in all.
     ///
     /// # Errors
     /// Where one can't be had, naming the arm; the others are stopped again.
     pub fn open(
         arms: &[(String, Typed)],
+        count: usize,
         around: &Surroundings,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
@@ -67,7 +69,7 @@ impl Servers {
             of_arm: Vec::new(),
         };
         let share = around.memory_bytes / arms.len().max(1) as u64;
-        for (index, (label, typed)) in arms.iter().enumerate() {
+        for (index, (label, typed)) in arms.iter().enumerate().take(count) {
             let spec: TargetSpec = typed.target.parse().map_err(explain)?;
             let shared = arms[..index].iter().position(|(_, t)| {
                 matches!(spec, TargetSpec::Server(_)) && t.target == typed.target
@@ -104,6 +106,11 @@ impl Servers {
             });
         }
         Ok(all)
+    }
+
+    /// How many arms have a server.
+    pub fn arms_up(&self) -> usize {
+        self.of_arm.len()
     }
 
     /// The server of an arm.

@@ -29,8 +29,12 @@ pub fn section(compare: &Compare) -> Section {
         }
         facts.push(Fact::new("launches", comparison.launches.to_string()));
         facts.push(
-            Fact::new("noise pairs", comparison.noise_rounds.to_string())
-                .remark("of equal servers, at each client count and launch, before the others"),
+            Fact::new("noise pairs", comparison.noise_rounds.to_string()).remark(match comparison
+                .noise_each_launch
+            {
+                true => "of equal servers, at each client count and launch, before the others",
+                false => "of equal servers, at each client count, before all others",
+            }),
         );
         let pairs = comparison.pairs.unwrap_or(comparison.most_pairs);
         facts.push(Fact::new("pairs", number::count(u64::from(pairs))).remark(
