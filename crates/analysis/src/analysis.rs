@@ -7,7 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::check::CheckReport;
-use crate::diagnose::Diagnosis;
+use crate::checkpoints::Checkpoints;
+use crate::diagnose::{Cause, Diagnosis};
 use crate::host::HostSummary;
 use crate::latency::LatencyDetail;
 use crate::observed::ArmObserved;
@@ -63,6 +64,9 @@ pub struct Analysis {
     /// Known bottlenecks that were found, where one server was observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Diagnosis>,
+    /// What holds the server back by all loads and the audit together, the most first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
     /// PGIO's workload, where it was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pgio: Option<PgioAnalysis>,
@@ -155,6 +159,9 @@ pub struct ArmAnalysis {
     /// Where the bytes came from: logical reads, misses, device reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<ReadsAnalysis>,
+    /// Log and checkpoints within the windows; absent from runs recorded before they were read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
     /// What observers saw beside the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<ArmObserved>,

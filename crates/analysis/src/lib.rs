@@ -11,6 +11,7 @@
 pub mod analyse;
 pub mod analysis;
 pub mod check;
+pub mod checkpoints;
 pub mod compare;
 pub mod counts;
 pub mod diagnose;

@@ -50,6 +50,11 @@ pub const VMSTAT_NAMES: &[&str] = &[
 pub const SERVER_PAGE_TABLES: &str = "server.page_tables";
 /// Sampler: the row of `pg_stat_database` as JSON.
 pub const PG_STAT_DATABASE: &str = "pg_stat_database";
+/// Sampler: the row of `pg_stat_checkpointer` as JSON, before 17 that of `pg_stat_bgwriter`.
+pub const PG_STAT_CHECKPOINTER: &str = "pg_stat_checkpointer";
+/// Sampler: the row of `pg_stat_wal` (from 14 on) as JSON, and in it as `lsn` the bytes of log
+/// that were ever inserted.
+pub const PG_STAT_WAL: &str = "pg_stat_wal";
 
 /// Ticks a second in /proc/stat: fixed at 100 for user space on every architecture of Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -206,11 +211,27 @@ pub fn database_counter(sample: &Sample, name: &str) -> Option<u64> {
     counter(&sample.after, name)?.checked_sub(counter(&sample.before, name)?)
 }
 
-/// One counter of a recorded `pg_stat_database` row.
+/// Growth of a counter of a recorded row over the window, of the first of these names that the
+/// row has: versions differ in them.
+pub fn grown_counter(sample: &Sample, names: &[&str]) -> Option<u64> {
+    let both = |name: &&str| {
+        let before = counter(&sample.before, name)?;
+        Some((before, counter(&sample.after, name)?))
+    };
+    let (before, after) = names.iter().find_map(both)?;
+    after.checked_sub(before)
+}
+
+/// One counter of a recorded row of a view of statistics.
 pub fn counter(row: &Reading, name: &str) -> Option<u64> {
     let row: Value = serde_json::from_str(row.text()?).ok()?;
     let value = row.get(name)?;
-    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+    // Times are double precision, `1e+06` of milliseconds among them.
+    let rounded = |v: f64| (v.is_finite() && v >= 0.0).then_some(v.round() as u64);
+    value
+        .as_u64()
+        .or_else(|| rounded(value.as_f64()?))
+        .or_else(|| value.as_str()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -296,5 +317,9 @@ mod tests {
             database_counter(&sample(&row(9), "not json"), "blks_hit"),
             None
         );
+        let times = sample(r#"{"write_time": 5.4}"#, r#"{"write_time": 1e+06}"#);
+        let names = ["checkpoint_write_time", "write_time"];
+        assert_eq!(grown_counter(&times, &names), Some(999_995));
+        assert_eq!(grown_counter(&times, &["sync_time"]), None);
     }
 }

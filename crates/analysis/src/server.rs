@@ -36,6 +36,7 @@ pub const RELEVANT: &[&str] = &[
     "wal_level",
     "max_wal_size",
     "checkpoint_timeout",
+    "checkpoint_completion_target",
     "autovacuum",
     "jit",
     "track_io_timing",
@@ -95,6 +96,24 @@ pub fn block_size(facts: &ServerFacts) -> Option<u64> {
     let settings = settings(facts);
     let setting = settings.iter().find(|s| s.name == "block_size")?;
     setting.value.parse().ok()
+}
+
+/// A setting of memory in bytes, where the server has it and it is not negative.
+pub fn setting_bytes(facts: &ServerFacts, name: &str) -> Option<u64> {
+    let text = facts.settings.text()?;
+    let rows: Vec<Row> = serde_json::from_str(text).ok()?;
+    let row = rows.into_iter().find(|row| row.name == name)?;
+    let unit = row.unit.as_deref().unwrap_or("B");
+    let digits = unit.chars().take_while(char::is_ascii_digit).count();
+    let count: u64 = unit[..digits].parse().unwrap_or(1);
+    let factor: u64 = match &unit[digits..] {
+        "B" => 1,
+        "kB" => 1 << 10,
+        "MB" => 1 << 20,
+        _ => return None,
+    };
+    let number: u64 = row.setting?.parse().ok()?;
+    number.checked_mul(count)?.checked_mul(factor)
 }
 
 /// `16384` of unit `8kB` becomes `128MB`, as SHOW would print it.

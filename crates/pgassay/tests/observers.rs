@@ -171,6 +171,50 @@ fn a_queue_for_a_table_and_slow_flushes_are_told_apart() {
 }
 
 #[test]
+fn checkpoints_forced_in_the_windows_are_found() {
+    let runs = Scratch::new("forced");
+    let script = runs.0.join("log.sql");
+    // Two megabytes of log a transaction, so that a busy machine's few are enough, too.
+    fs::write(
+        &script,
+        "-- @writes\n-- @without-pgbench-tables\n\
+         SELECT pg_logical_emit_message(false, 'test', repeat('x', 2000000));\n",
+    )
+    .unwrap();
+    let words = [
+        &["run", script.to_str().unwrap(), "--runs", runs.path()][..],
+        &["--clients", "2", "--trials", "2", "--time", "3", "--json"],
+        &[
+            "--warmup",
+            "0.1",
+            "--set",
+            "max_wal_size=32MB",
+            "--observe",
+            "waits",
+        ],
+    ];
+    let (_, text) = pgassay(&words.concat());
+    let analysis: Value = serde_json::from_str(&text).unwrap();
+    let seen = &analysis["arms"][0]["checkpoints"];
+    assert_eq!(seen["windows"], 2, "{seen}");
+    assert_eq!(
+        seen["forced_after_bytes"],
+        (f64::from(32 << 20) / 1.9) as u64
+    );
+    let each = seen["wal_bytes_per_transaction"].as_f64().unwrap();
+    assert!((1.9e6..2.6e6).contains(&each), "{seen}");
+    assert!(found(&analysis).contains(&"forced-checkpoints"), "{seen}");
+    let causes = analysis["causes"].as_array().unwrap();
+    let cause = causes.iter().find(|c| c["id"] == "forced-checkpoints");
+    let what = cause.unwrap()["what"].as_str().unwrap();
+    let requested = seen["requested"].as_u64().unwrap();
+    assert!(
+        what.contains(&format!("{requested} of them forced")),
+        "{what}"
+    );
+}
+
+#[test]
 fn a_plain_server_has_no_finding_and_cpu_samples_have_names_and_callers() {
     let runs = Scratch::new("plain");
     let analysis = measured(

@@ -1,8 +1,7 @@
 //! The result in plain sentences: what anyone can read first.
 
 use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState};
-use crate::check::{CheckReport, Severity};
-use crate::diagnose::Diagnosis;
+use crate::diagnose::{Cause, SeenBy};
 use crate::stats::Estimate;
 
 /// Growth below this share counts as none when the end of scaling is named.
@@ -37,12 +36,7 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
         }
     }
     let nothing_measured = sentences.is_empty();
-    if let Some(diagnosis) = &analysis.diagnosis {
-        sentences.extend(bottleneck(diagnosis));
-    }
-    if let Some(check) = &analysis.check {
-        sentences.extend(audit(check));
-    }
+    sentences.extend(held_back(&analysis.causes));
     if nothing_measured {
         sentences.insert(
             0,
@@ -77,35 +71,43 @@ pub fn write_second(analysis: &Analysis) -> Vec<String> {
     peaks.collect()
 }
 
-/// What held the server back most under the load, by what was seen, and what to do.
-fn bottleneck(diagnosis: &Diagnosis) -> Option<String> {
-    let (first, more) = diagnosis.findings.split_first()?;
-    let others = match more.len() {
-        0 => String::new(),
-        1 => " One more finding stands below.".to_owned(),
-        n => format!(" {n} more findings stand below."),
+/// Causes that the page names before it only counts.
+const NAMED: usize = 2;
+
+/// What holds the server back most, in the order of the causes.
+fn held_back(causes: &[Cause]) -> Vec<String> {
+    let mut sentences: Vec<String> = causes.iter().take(NAMED).map(named).collect();
+    let more = match causes.len().saturating_sub(NAMED) {
+        0 => return sentences,
+        1 => "One more finding stands below.".to_owned(),
+        n => format!("{n} more findings stand below."),
     };
-    Some(format!(
-        "What held it back under this load ({}): {} What to do: {}.{others}",
-        first.sureness.word(),
-        first.title,
-        first.remedy.trim_end_matches('.')
-    ))
+    if let Some(last) = sentences.last_mut() {
+        *last = format!("{last} {more}");
+    }
+    sentences
 }
 
-/// What holds the server back most, by the audit.
-fn audit(check: &CheckReport) -> Option<String> {
-    let mut grave = check
-        .findings()
-        .filter(|finding| finding.severity >= Some(Severity::Medium));
-    let first = grave.next()?;
-    Some(match grave.count() {
-        0 => format!("What holds it back, by the audit: {}", first.saw),
-        more => format!(
-            "What holds it back, by the audit, before {more} more: {}",
-            first.saw
-        ),
-    })
+fn named(cause: &Cause) -> String {
+    let what = match (cause.seen_by, &cause.workload) {
+        (SeenBy::Audit, _) => format!("What holds it back, by the audit: {}", cause.what),
+        (SeenBy::SecondLoad, Some(workload)) => {
+            format!(
+                "What held it back under {workload} ({}): {}",
+                cause.sure, cause.what
+            )
+        }
+        (SeenBy::Load | SeenBy::SecondLoad, _) => {
+            format!(
+                "What held it back under this load ({}): {}",
+                cause.sure, cause.what
+            )
+        }
+    };
+    match cause.remedy.trim_end_matches(['.', ';']) {
+        "" => what,
+        remedy => format!("{what} What to do: {remedy}."),
+    }
 }
 
 fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis) -> Vec<String> {

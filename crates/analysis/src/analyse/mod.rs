@@ -15,6 +15,7 @@ use crate::analysis::{
     Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ScatteredAnalysis, ServerSummary,
 };
 use crate::check::{self, CheckReport};
+use crate::checkpoints;
 use crate::diagnose;
 use crate::host::{self, HostSummary};
 use crate::observed;
@@ -47,6 +48,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
                 binary,
                 points: points::analyse(run, index, &skipped),
                 reads: reads::analyse(run, index),
+                checkpoints: checkpoints::analyse(run, index),
                 observed: observed::analysis::analyse(run, index, host.cpus),
                 commit_check: commit_check(run, index),
             }
@@ -76,8 +78,10 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
         host,
         arms,
         diagnosis: None,
+        causes: Vec::new(),
     };
     analysis.diagnosis = diagnose::of_run(&analysis);
+    analysis.causes = diagnose::causes(&analysis);
     analysis.headline = headline::write(&analysis);
     analysis
 }
@@ -106,8 +110,9 @@ fn second(run: &RecordedRun) -> Option<Box<Analysis>> {
         arm.verdict = None;
         arm.commit_check = None;
     }
-    // Of the warnings only those of its points are its own.
+    // Of the warnings only those of its points are its own, and its causes stand in the run's.
     analysis.warnings.clear();
+    analysis.causes.clear();
     Some(Box::new(analysis))
 }
 

@@ -125,6 +125,8 @@ pub fn compare_recorded(
         }
     }
     let mut analysis = first.clone();
+    // They are those of one of the two.
+    analysis.causes.clear();
     analysis.arms = [("A", first), ("B", other)]
         .into_iter()
         .filter_map(|(label, side)| {

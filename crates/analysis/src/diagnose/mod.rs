@@ -8,9 +8,11 @@
 //! [`RULES`] is the registry: adding a rule is a function in one of the files
 //! beside this one and a line there.
 
+mod checkpoint_rules;
 mod finding;
 mod known;
 mod profile_rules;
+mod ranking;
 mod registry;
 mod run_rules;
 mod scaling_rules;
@@ -31,6 +33,7 @@ use crate::profile::flame::Flame;
 use crate::stats::scaling::Scaling;
 
 pub use finding::{Finding, Sureness};
+pub use ranking::{Cause, SeenBy, causes, finding as finding_of};
 pub use registry::{RULES, Rule};
 pub use version::{major, version_number};
 
@@ -51,6 +54,8 @@ pub struct Evidence<'a> {
 /// What a run shows of one server, at its largest client count.
 #[derive(Debug, Clone, Copy)]
 pub struct RunEvidence<'a> {
+    /// The load's name.
+    pub workload: &'a str,
     /// The machine.
     pub host: &'a HostSummary,
     /// The server.
@@ -79,7 +84,7 @@ pub struct Diagnosis {
     pub subject: String,
     /// `server_version_num`, where it is known.
     pub version_num: Option<u32>,
-    /// The findings, the largest possible gain first.
+    /// The findings, the largest expected gain first.
     pub findings: Vec<Finding>,
     /// Where the time goes, in plain sentences: true whatever was found.
     pub time: Vec<String>,
@@ -114,7 +119,8 @@ pub fn diagnose(subject: &str, evidence: &Evidence) -> Diagnosis {
             }
         }
     }
-    rank(&mut findings);
+    let workload = evidence.run.map(|run| run.workload);
+    ranking::order(&mut findings, workload);
     Diagnosis {
         schema: SCHEMA.to_owned(),
         subject: subject.to_owned(),
@@ -143,6 +149,7 @@ pub fn of_run(analysis: &Analysis) -> Option<Diagnosis> {
         version: arm.server.as_ref().and_then(|s| s.version_num),
         profile: observed.and_then(|o| o.profile.as_ref()),
         run: Some(RunEvidence {
+            workload: &analysis.plan.workload.name,
             host: &analysis.host,
             arm,
             point,
@@ -212,15 +219,6 @@ fn time(evidence: &Evidence) -> Vec<String> {
         ));
     }
     sentences
-}
-
-/// The largest gain first; where none can be said, the surest.
-fn rank(findings: &mut [Finding]) {
-    let key = |f: &Finding| (f.gain_at_most.unwrap_or(0.0), f.sureness);
-    findings.sort_by(|a, b| {
-        let ((gain_a, sure_a), (gain_b, sure_b)) = (key(a), key(b));
-        gain_b.total_cmp(&gain_a).then(sure_b.cmp(&sure_a))
-    });
 }
 
 fn not_seen(evidence: &Evidence) -> Vec<String> {

@@ -2,7 +2,7 @@
 //! and a line here.
 
 use super::finding::Finding;
-use super::{Evidence, profile_rules, run_rules, scaling_rules, wait_rules};
+use super::{Evidence, checkpoint_rules, profile_rules, run_rules, scaling_rules, wait_rules};
 
 /// A rule of the registry.
 pub struct Rule {
@@ -124,6 +124,12 @@ pub const RULES: &[Rule] = &[
         about: "commits wait for the log to reach the disk",
         looks_at: "wait events LWLock:WALWrite and IO:WALSync",
         apply: wait_rules::wal_flush,
+    },
+    Rule {
+        id: "forced-checkpoints",
+        about: "checkpoints forced by the volume of the log fall into the measured windows",
+        looks_at: "the server's counters over the windows, looks at the checkpointer, throughput",
+        apply: checkpoint_rules::forced,
     },
     Rule {
         id: "buffer-misses",

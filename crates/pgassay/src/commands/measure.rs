@@ -54,7 +54,7 @@ pub struct Request<'a> {
     pub ceiling: bool,
     /// The primitives inside the server are measured after the load.
     pub primitives: bool,
-    /// A server that we launched is loaded a second time, by transactions that write.
+    /// The server is loaded a second time, by transactions that write.
     pub second: bool,
     /// A server that we may not load is looked at all the same.
     pub may_only_look: bool,
@@ -169,7 +169,7 @@ pub fn measure(
         let ours = &plan.workload.dials.client_cpus;
         terminal.announce(&format!("load threads on CPUs {ours:?}, {server}"));
     }
-    let second = second_plan(request, &subject, &plan, loads)?;
+    let second = second_plan(request, &plan, loads)?;
     let mut writer = open_run(request, &root, &plan)?;
     if let Some(second) = &second {
         writer.write_fact("second", second)?;
@@ -308,15 +308,10 @@ fn make_plan(
 }
 
 /// The plan of the second load, where there is to be one.
-fn second_plan(
-    request: &Request,
-    subject: &Subject,
-    plan: &Plan,
-    loads: bool,
-) -> anyhow::Result<Option<Plan>> {
+fn second_plan(request: &Request, plan: &Plan, loads: bool) -> anyhow::Result<Option<Plan>> {
     match &request.again {
         Again::Resume(dir, _) => Ok(store::read(dir)?.second_plan),
-        _ if request.second && loads && subject.cluster.is_some() => Ok(Some(second::plan(plan)?)),
+        _ if request.second && loads => Ok(Some(second::plan(plan)?)),
         _ => Ok(None),
     }
 }
@@ -357,11 +352,14 @@ fn announce_load(
 ) {
     let seconds = plan.load_seconds();
     if subject.origin == Origin::Running {
+        let mut workload = plan.workload.clone();
+        workload.writes |= second.is_some_and(|second| second.workload.writes);
+        let both = seconds + second.map_or(0.0, Plan::load_seconds);
         terminal.announce(&guest::announcement(
             &subject.shown,
-            &plan.workload,
+            &workload,
             plan.max_clients(),
-            seconds,
+            both,
         ));
     }
     let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();

@@ -1,7 +1,8 @@
 //! The assay's second load: the same server, tables and client counts under transactions that write.
 //!
 //! select-only shows processor, snapshot and buffer locks; tpcb-like adds WAL, commits and row
-//! locks. It runs only where pgassay launched the server: nobody else's disk is written to for it.
+//! locks. In a server that pgassay did not launch it runs where --load allows load at all, and
+//! writes into pgassay's own tables only; what a write costs there nothing else would show.
 
 use std::collections::HashSet;
 

@@ -14,6 +14,7 @@ mod sched;
 mod server;
 mod unwind;
 mod waits;
+mod wal;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -74,6 +75,18 @@ pub const SAMPLERS: &[Sampler] = &[
         unit: "counters",
         explanation: "buffer hits and reads for each transaction, as the server counts them",
         read: stat_database,
+    },
+    Sampler {
+        id: samples::PG_STAT_CHECKPOINTER,
+        unit: "counters",
+        explanation: "checkpoints that began, by time and by request, and what they wrote",
+        read: wal::checkpoints,
+    },
+    Sampler {
+        id: samples::PG_STAT_WAL,
+        unit: "bytes and counters",
+        explanation: "how much log was written, and how much of it whole pages",
+        read: wal::wal,
     },
     Sampler {
         id: samples::SERVER_PAGE_TABLES,

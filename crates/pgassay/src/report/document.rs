@@ -92,7 +92,7 @@ pub enum Block {
 pub struct FindingBlock {
     /// The rule's name.
     pub id: String,
-    /// `high`, `medium`, `low`, `info`.
+    /// `high`, `medium`, `low`, `info`; `measured` for what a load showed.
     pub severity: &'static str,
     /// `certain`, `likely`, `possible`.
     pub sure: &'static str,

@@ -129,7 +129,7 @@ impl Page {
     /// `pgassay check --explain`.
     fn finding(&mut self, finding: &FindingBlock) {
         let tone = match finding.severity {
-            "high" | "medium" => Tone::Alarm,
+            "high" | "medium" | "measured" => Tone::Alarm,
             _ => Tone::Strong,
         };
         let (severity, sure) = (finding.severity, finding.sure);

@@ -9,6 +9,8 @@ use pgassay_analysis::analysis::{
     TrialAnalysis,
 };
 use pgassay_analysis::check::{self, Facts, Place};
+use pgassay_analysis::checkpoints::Checkpoints;
+use pgassay_analysis::diagnose::causes;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::observed::stacks::{ObjectSymbols, StackRecord};
 use pgassay_analysis::plan::{Arm, Plan, Point, WorkloadPlan};
@@ -39,12 +41,30 @@ pub fn second() -> Analysis {
     second.host = HostSummary::default();
     second.warnings.clear();
     for arm in &mut second.arms {
+        arm.checkpoints = Some(checkpoints());
         arm.server = None;
         arm.binary = Err("as in the run itself".to_owned());
         arm.verdict = None;
     }
     analysis.second = Some(Box::new(second));
     analysis
+}
+
+/// Forced ones, under way in a third of the windows.
+fn checkpoints() -> Checkpoints {
+    Checkpoints {
+        windows: 24,
+        seconds: 48.2,
+        timed: 1,
+        requested: 9,
+        writing_seconds: Some(17.4),
+        wal_bytes: Some(2_310_000_000),
+        wal_bytes_per_transaction: Some(6_470.0),
+        full_page_share: Some(0.71),
+        forced_after_bytes: Some(134_000_000),
+        at_work_share: Some(0.34),
+        throughput_ratio: summarize_positive(&[0.62, 0.66, 0.7, 0.64, 0.68, 0.65]),
+    }
 }
 
 /// A run of primitives inside the server: no transactions at all.
@@ -186,6 +206,7 @@ pub fn checked() -> Analysis {
         .insert("settings".into(), Reading::Text(rows.to_string()));
     let mut analysis = interrupted();
     analysis.check = Some(check::check(&facts));
+    analysis.causes = causes(&analysis);
     analysis
 }
 
@@ -436,6 +457,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         host: host(),
         arms: vec![ArmAnalysis {
             reads: None,
+            checkpoints: None,
             label: "temp:15".to_owned(),
             target: "temp:15".to_owned(),
             server: Some(server()),
@@ -459,6 +481,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         query_cost: None,
         check: None,
         diagnosis: None,
+        causes: vec![],
         second: None,
         warnings: vec![],
         plan,

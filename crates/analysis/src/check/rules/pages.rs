@@ -91,10 +91,11 @@ fn huge_pages(seen: &Seen) -> Judged {
             shown(buffers)
         ));
     }
-    let severity = if buffers >= 8 << 30 {
-        Severity::High
+    // The state is certain in both; what it costs is, where there is much to map.
+    let (severity, sure) = if buffers >= 8 << 30 {
+        (Severity::High, Sure::Certain)
     } else {
-        Severity::Medium
+        (Severity::Medium, Sure::Likely)
     };
     let reserved = seen.of_host("huge pages", |h| h.huge_pages_total);
     let page = seen
@@ -121,7 +122,7 @@ fn huge_pages(seen: &Seen) -> Judged {
             shown(buffers)
         ),
     };
-    let mut finding = Finding::new(severity, Sure::Certain, saw)
+    let mut finding = Finding::new(severity, sure, saw)
         .shell(format!(
             "sysctl -w vm.nr_hugepages={need}   # of {}; keep it in /etc/sysctl.d/",
             shown(page)

@@ -210,7 +210,13 @@ fn max_wal_size(seen: &Seen) -> Judged {
     if size >= 1 << 29 {
         return passed(saw);
     }
-    Finding::new(Severity::Medium, Sure::Likely, format!("{saw}."))
+    // 64 MiB are written in a few seconds by any server that writes at all.
+    let severity = if between < 1 << 26 {
+        Severity::High
+    } else {
+        Severity::Medium
+    };
+    Finding::new(severity, Sure::Likely, format!("{saw}."))
         .sql("ALTER SYSTEM SET max_wal_size = '4GB'; SELECT pg_reload_conf();")
         .found()
 }

@@ -51,9 +51,17 @@ pub fn headline(diagnosis: &Diagnosis) -> Vec<String> {
         .collect()
 }
 
-/// The diagnosis of a run, as a part of its report.
+/// The diagnosis of a run, as a part of its report; that of its second load follows.
 pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
-    analysis.diagnosis.as_ref().map(findings)
+    let mut section = findings(analysis.diagnosis.as_ref()?);
+    if let Some(second) = analysis.second.as_deref()
+        && let Some(diagnosis) = &second.diagnosis
+    {
+        let heading = format!("Under {}", second.plan.workload.name);
+        section.blocks.push(Block::Heading(heading));
+        section.blocks.extend(findings(diagnosis).blocks);
+    }
+    Some(section)
 }
 
 /// The findings, and what could not be judged.

@@ -5,6 +5,7 @@
 
 mod backends;
 mod binary;
+mod checkpoints;
 mod cpu;
 pub mod diagnosis;
 mod drift;
@@ -51,6 +52,7 @@ const SECTIONS: &[Make] = &[
     tails::section,
     cpu::section,
     reads::section,
+    checkpoints::section,
     diagnosis::section,
     observed::section,
     drift::section,
