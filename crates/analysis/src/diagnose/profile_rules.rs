@@ -33,22 +33,6 @@ fn callers_in_words(profile: &Summary, lock: Lock, spins: bool) -> Vec<String> {
         .collect()
 }
 
-/// The least share that so many samples with this share in them speak for: Wilson's lower bound
-/// at 95 %, one-sided. Three samples of 55 are 5.5 %, and may stand for 2 %. A listing that does
-/// not tell its samples is taken as it is.
-fn at_least(share: f64, samples: Option<u64>) -> f64 {
-    const Z: f64 = 1.644_853_6;
-    let Some(n) = samples.filter(|n| *n > 0).map(|n| n as f64) else {
-        return share;
-    };
-    let centre = share + Z * Z / (2.0 * n);
-    let half = Z
-        * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n))
-            .max(0.0)
-            .sqrt();
-    (centre - half) / (1.0 + Z * Z / n)
-}
-
 /// The share of spinning for a lock.
 fn spinning(profile: &Summary, lock: Lock) -> f64 {
     let spins = |f: &str| matches!(f, "s_lock" | "tas" | "perform_spin_delay");
@@ -76,7 +60,7 @@ pub fn buffer_header(evidence: &Evidence) -> Option<Finding> {
     let profile = evidence.profile?;
     let change = &known::PIN_WITHOUT_LOCK;
     let named = spinning(profile, Lock::BufferHeader);
-    if named >= NOTABLE {
+    if profile.shows(named, NOTABLE) {
         // Since 9.6 PinBuffer waits for a header but does not call s_lock.
         let by_pin = profile.locks.iter().any(|l| {
             l.function == "s_lock"
@@ -135,7 +119,10 @@ pub fn buffer_header(evidence: &Evidence) -> Option<Finding> {
         })
         .map(|f| format!("{} in {}", percent(f.own_share), f.symbol))
         .collect::<Vec<_>>();
-    if unknown < NOTABLE || pins.is_empty() || change.lacking(evidence.version) == Some(false) {
+    if !profile.shows(unknown, NOTABLE)
+        || pins.is_empty()
+        || change.lacking(evidence.version) == Some(false)
+    {
         return None;
     }
     let old = change.lacking(evidence.version) == Some(true);
@@ -162,7 +149,7 @@ pub fn buffer_header(evidence: &Evidence) -> Option<Finding> {
 pub fn buffer_replacement(evidence: &Evidence) -> Option<Finding> {
     let profile = evidence.profile?;
     let share = spinning(profile, Lock::BufferReplacement);
-    if share < NOTABLE {
+    if !profile.shows(share, NOTABLE) {
         return None;
     }
     let mut finding = Finding::new(
@@ -201,7 +188,7 @@ pub fn buffer_replacement(evidence: &Evidence) -> Option<Finding> {
 pub fn spinlock_unattributed(evidence: &Evidence) -> Option<Finding> {
     let profile = evidence.profile?;
     let unknown = spinning(profile, Lock::Unknown);
-    if unknown < NOTABLE || buffer_header(evidence).is_some() {
+    if !profile.shows(unknown, NOTABLE) || buffer_header(evidence).is_some() {
         return None;
     }
     let finding = Finding::new(
@@ -228,7 +215,7 @@ pub fn snapshot(evidence: &Evidence) -> Option<Finding> {
         .map(|l| l.share)
         .sum();
     let share = function.total_share.max(function.own_share + procarray);
-    if share < NOTABLE {
+    if !profile.shows(share, NOTABLE) {
         return None;
     }
     let change = &known::SCALABLE_SNAPSHOTS;
@@ -273,7 +260,7 @@ pub fn snapshot(evidence: &Evidence) -> Option<Finding> {
 pub fn wait_list(evidence: &Evidence) -> Option<Finding> {
     let profile = evidence.profile?;
     let share = profile.lock(Lock::WaitList);
-    if share < NOTABLE {
+    if !profile.shows(share, NOTABLE) {
         return None;
     }
     let mut finding = Finding::new(
@@ -304,7 +291,7 @@ pub fn wait_list(evidence: &Evidence) -> Option<Finding> {
 fn lwlocks(evidence: &Evidence, lock: Lock, id: &str, title: &str) -> Option<Finding> {
     let profile = evidence.profile?;
     let share = profile.lock(lock);
-    if at_least(share, profile.samples) < NOTABLE {
+    if !profile.shows(share, NOTABLE) {
         return None;
     }
     let mut finding = Finding::new(
@@ -370,7 +357,7 @@ pub fn lock_manager(evidence: &Evidence) -> Option<Finding> {
 pub fn page_faults(evidence: &Evidence) -> Option<Finding> {
     let profile = evidence.profile?;
     let share = profile.class(Class::PageFaults);
-    if share < NOTABLE {
+    if !profile.shows(share, NOTABLE) {
         return None;
     }
     let mut finding = Finding::new(
@@ -402,7 +389,7 @@ pub fn page_faults(evidence: &Evidence) -> Option<Finding> {
 pub fn parse_and_plan(evidence: &Evidence) -> Option<Finding> {
     let profile = evidence.profile?;
     let share = profile.class(Class::ParseAndPlan);
-    if share < 0.15 || share < profile.class(Class::Executor) {
+    if !profile.shows(share, 0.15) || share < profile.class(Class::Executor) {
         return None;
     }
     Some(
@@ -423,8 +410,8 @@ pub fn round_trips(evidence: &Evidence) -> Option<Finding> {
     let profile = evidence.profile?;
     let parts = [Class::KernelNetwork, Class::KernelWakeUp, Class::Protocol];
     let share: f64 = parts.iter().map(|c| profile.class(*c)).sum();
-    if share < 0.4 || profile.class(Class::KernelNetwork) + profile.class(Class::KernelWakeUp) < 0.2
-    {
+    let kernel = profile.class(Class::KernelNetwork) + profile.class(Class::KernelWakeUp);
+    if !profile.shows(share, 0.4) || !profile.shows(kernel, 0.2) {
         return None;
     }
     // A short query's way is always long; a finding is where it is long beside its work.
@@ -475,7 +462,7 @@ pub fn assertions(evidence: &Evidence) -> Option<Finding> {
         .filter(|f| only.contains(&f.symbol.as_str()))
         .collect();
     let share: f64 = seen.iter().map(|f| f.own_share).sum();
-    if share < 0.005 {
+    if !profile.shows(share, 0.005) {
         return None;
     }
     let mut finding = Finding::new(
@@ -504,7 +491,7 @@ pub fn assertions(evidence: &Evidence) -> Option<Finding> {
 pub fn software_crc(evidence: &Evidence) -> Option<Finding> {
     let profile = evidence.profile?;
     let function = profile.function("pg_comp_crc32c_sb8")?;
-    if function.own_share < 0.01 {
+    if !profile.shows(function.own_share, 0.01) {
         return None;
     }
     Some(
@@ -530,7 +517,7 @@ pub fn statement_logging(evidence: &Evidence) -> Option<Finding> {
         .filter_map(|name| profile.function(name))
         .map(|f| f.total_share)
         .fold(0.0, f64::max);
-    (share >= NOTABLE).then(|| {
+    profile.shows(share, NOTABLE).then(|| {
         Finding::new(
             "statement-logging",
             format!(
@@ -560,7 +547,7 @@ pub fn jit(evidence: &Evidence) -> Option<Finding> {
     let profile = evidence.profile?;
     // The functions of libLLVM are many and each is short: the class has them all.
     let compiling = profile.class(Class::Jit);
-    if compiling < NOTABLE {
+    if !profile.shows(compiling, NOTABLE) {
         return None;
     }
     Some(
@@ -574,19 +561,4 @@ pub fn jit(evidence: &Evidence) -> Option<Finding> {
         .gain(compiling)
         .source("PostgreSQL documentation, 32.2 When to JIT?"),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::at_least;
-
-    #[test]
-    fn few_samples_speak_for_less_than_they_show() {
-        let three_of_55 = at_least(3.0 / 55.0, Some(55));
-        assert!((0.020..0.025).contains(&three_of_55), "{three_of_55}");
-        let many = at_least(0.08, Some(2000));
-        assert!((0.070..0.072).contains(&many), "{many}");
-        assert_eq!(at_least(0.055, None), 0.055);
-        assert!(at_least(0.0, Some(10)).abs() < 1e-12);
-    }
 }

@@ -143,7 +143,11 @@ fn suspect(run: &RunEvidence) -> Option<(Suspect, (u32, f64), f64)> {
         .filter_map(|suspect| {
             let last = share_of(at_largest, &suspect.key)?;
             let first = share_of(at_smallest, &suspect.key)?;
-            let grew = last >= NOTABLE && last >= GREW * first;
+            let shown = match suspect.key {
+                Key::Lock(_) => at_largest.profile.as_ref()?.shows(last, NOTABLE),
+                Key::Wait(_) => at_largest.waits.as_ref()?.shows(last, NOTABLE),
+            };
+            let grew = shown && last >= GREW * first;
             grew.then_some((suspect, (at_smallest.clients, first), last))
         })
         .max_by(|a, b| a.2.total_cmp(&b.2))

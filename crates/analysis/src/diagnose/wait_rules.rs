@@ -15,9 +15,6 @@ const NOTABLE: f64 = 0.1;
 /// The same for the short waits of lightweight locks.
 const NOTABLE_LWLOCK: f64 = 0.05;
 
-/// Sessions that must have been seen at a wait event, over all samples.
-const SIGHTINGS: f64 = 10.0;
-
 /// Whether an event has this name in any version: up to 12 `WALWriteLock` and
 /// `buffer_mapping` stood for what is `WALWrite` and `BufferMapping` from 13 on.
 fn is(event: &WaitEvent, kind: &str, names: &[&str]) -> bool {
@@ -62,7 +59,7 @@ fn on_waits(
     let waits = run.waits()?;
     let share = waits.share(pick);
     // A handful of sightings is chance, however large a share of little it is.
-    if share < threshold || waits.at(pick) * (waits.samples as f64) < SIGHTINGS {
+    if !waits.shows(share, threshold) {
         return None;
     }
     let mut finding = Finding::new(
@@ -202,11 +199,8 @@ pub fn buffer_misses(evidence: &Evidence) -> Option<Finding> {
     let run = evidence.run?;
     let waits = run.waits()?;
     let mapping = waits.share(|e| is(e, "LWLock", &["BufferMapping"]));
-    let threshold = if mapping >= NOTABLE_LWLOCK {
-        NOTABLE_LWLOCK
-    } else {
-        0.2
-    };
+    let contended = waits.shows(mapping, NOTABLE_LWLOCK);
+    let threshold = if contended { NOTABLE_LWLOCK } else { 0.2 };
     let reads = run.point.buffer_reads_per_transaction.as_ref()?;
     let hits = run.point.buffer_hits_per_transaction.as_ref()?;
     let missed = reads.estimate / (reads.estimate + hits.estimate).max(f64::MIN_POSITIVE);
@@ -214,7 +208,7 @@ pub fn buffer_misses(evidence: &Evidence) -> Option<Finding> {
     if missed < 0.005 {
         return None;
     }
-    let (id, title) = if mapping >= NOTABLE_LWLOCK {
+    let (id, title) = if contended {
         (
             "buffer-mapping-contention",
             "Replacing blocks in shared buffers is contended",
@@ -250,7 +244,7 @@ pub fn buffer_misses(evidence: &Evidence) -> Option<Finding> {
 fn misses_by_samples(evidence: &Evidence, missed: f64) -> Option<Finding> {
     let profile = evidence.profile?;
     let share = profile.class(Class::Io);
-    (share >= NOTABLE && missed >= 0.05).then(|| {
+    (profile.shows(share, NOTABLE) && missed >= 0.05).then(|| {
         Finding::new(
             "buffer-misses",
             format!(

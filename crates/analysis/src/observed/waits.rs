@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::stats::share::{TOO_FEW, at_least};
+
 /// A kind of session at a wait event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct WaitKey {
@@ -142,6 +144,18 @@ impl WaitAnalysis {
         } else {
             0.0
         }
+    }
+}
+
+impl WaitAnalysis {
+    /// Whether the looks speak for at least this much of the active sessions' time, seen as
+    /// this share of it: by the lower bound of the share, and ten sightings show nothing.
+    /// Sessions of one look stand in one queue, so that for the bound they count together.
+    pub fn shows(&self, share: f64, least: f64) -> bool {
+        let samples = self.samples as f64;
+        let sightings = share * self.active_sessions * samples;
+        let looks = self.active_sessions.clamp(0.0, 1.0) * samples;
+        sightings > TOO_FEW && at_least(share, looks.round() as u64) >= least
     }
 }
 

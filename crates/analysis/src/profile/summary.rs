@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::class::{self, CLASSES, Class};
 use super::lock::{self, Lock};
 use super::{Profile, UNKNOWN, Unit};
+use crate::stats::share::{TOO_FEW, at_least};
 
 /// Functions that are listed at most.
 const LISTED: usize = 40;
@@ -78,6 +79,16 @@ impl Summary {
     pub fn class(&self, class: Class) -> f64 {
         let found = self.classes.iter().find(|c| c.class == class);
         found.map_or(0.0, |c| c.share)
+    }
+
+    /// Whether the samples speak for at least this much of everything, seen as this share of
+    /// them: by the lower bound of the share, and ten samples show nothing. A listing that does
+    /// not tell its samples is taken as it is.
+    pub fn shows(&self, share: f64, least: f64) -> bool {
+        match self.samples {
+            None => share >= least,
+            Some(n) => share * n as f64 > TOO_FEW && at_least(share, n) >= least,
+        }
     }
 
     /// A function by name, where it is among those listed.
@@ -204,6 +215,20 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ten_samples_show_nothing() {
+        let of = |samples| Summary {
+            samples,
+            ..summarise(&Profile::parse("    30.00%  postgres  postgres  [.] s_lock\n").unwrap())
+        };
+        for n in [10, 11, 100] {
+            assert!(!of(Some(n)).shows(10.0 / n as f64, 0.05), "10 of {n}");
+        }
+        assert!(of(Some(100)).shows(0.12, 0.05));
+        assert!(!of(Some(100)).shows(0.12, 0.1));
+        assert!(of(None).shows(0.1, 0.1));
+    }
 
     #[test]
     fn shares_are_of_all_samples() {

@@ -21,6 +21,7 @@ pub mod scaling;
 pub mod scaling_change;
 mod scaling_law;
 pub mod sequential;
+pub mod share;
 pub mod simulate;
 pub mod unpaired;
 pub mod verdict;
