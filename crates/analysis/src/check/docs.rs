@@ -130,7 +130,7 @@ const OBSERVERS: &str = "\
 - **CPU samples** as the server's user need `/proc/sys/kernel/perf_event_paranoid` at 2 or less (with 1 or less, the kernel too). Where pgassay may not open perf events itself and a `perf` program in the PATH may, that records beside each window; its first moments are missed. Where neither may, the report says what each answered.
 - **In a container** perf events are often filtered (seccomp): `--cap-add PERFMON`, or run pgassay on the host. Without hardware counters (most virtual machines) samples are taken by time, which is what is wanted here.
 - **Kernels without PSI** show no pressure, and the report says so; the other figures stay.
-- **Thousands of sessions** make a look at all of them expensive to the server: where 25 a second would take more than 1 % of the machine's CPU time there are fewer, at least one a second, and the report says how many. Of a process that has not run since it was read last, only that is asked.
+- **Thousands of sessions** make a look at all of them expensive to the server: where 25 a second would take more than 0.7 % of the machine's CPU time there are fewer, at least one in two seconds and one in each window, and the report says how many. Of a process that has not run since it was read last, only that is asked.
 - **A server over TCP** may be on any machine: nothing of this machine's processes, page faults or pressure is shown as its own, even where it happens to be here. Take its Unix socket.
 - **A server that restarts** ends the run as measured in part; what was recorded before is kept. A process that ends within a window is left out of the figures by process.
 ";

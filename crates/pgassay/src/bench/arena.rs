@@ -11,7 +11,7 @@ use pgassay_analysis::record::{ClientCalls, ScriptRecord, StatementRecord, Trial
 use super::{Arena, SliceFailure, Watcher};
 use crate::load::{
     Edge, Engine, Gaps, Latency, Length, Options, Protocol, ResizeError, Schedule, SliceResult,
-    SliceSpec,
+    SliceSpec, raise_descriptor_limit,
 };
 use crate::observe::{Choice, Observers, Scene};
 use crate::pg::{ConnectError, Connector, Conninfo, QueryError, Session};
@@ -73,8 +73,12 @@ impl LiveArm {
         self.observers.symbols()
     }
 
-    /// Opens the connections that do nothing, before the first trial.
-    fn open_idle(&mut self, wanted: u32) -> Result<(), SliceFailure> {
+    /// Opens the connections that do nothing, before the first trial; the load has `most` at
+    /// most beside them.
+    fn open_idle(&mut self, wanted: u32, most: u32) -> Result<(), SliceFailure> {
+        if wanted > 0 && self.idle.is_empty() {
+            raise_descriptor_limit(wanted as usize + most as usize).map_err(no_connection)?;
+        }
         while self.idle.len() < wanted as usize {
             let opened = self.connector.connect().map_err(|error| {
                 let message = format!(
@@ -209,7 +213,7 @@ impl Arena for LiveArena {
             .arms
             .get_mut(slice.arm as usize)
             .ok_or_else(|| missing("arm"))?;
-        arm.open_idle(plan.workload.idle)?;
+        arm.open_idle(plan.workload.idle, plan.max_clients())?;
         let resized = arm.engine.resize(point.clients as usize);
         if self.stop.asked() {
             return Err(SliceFailure::Interrupted);

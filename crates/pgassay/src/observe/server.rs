@@ -2,10 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::FileExt as _;
 
 use pgassay_analysis::record::Reading;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// From so many processes on their schedstat files are kept open between readings: opening and
+/// closing them is most of what reading them costs.
+const MANY: usize = 200;
 
 /// The server's processes at one border of a window, and what was read of them before.
 ///
@@ -19,6 +25,9 @@ pub struct Known {
     present: Result<Vec<(u32, Option<String>)>, String>,
     /// By reader and process: the schedstat before the reading, and what was read.
     read: HashMap<(&'static str, u32), (String, String)>,
+    /// The schedstat file of each process of a server of many. Once its process is gone a file
+    /// reads as an error, also where another process has the number by then.
+    open: HashMap<u32, File>,
 }
 
 impl Default for Known {
@@ -26,6 +35,7 @@ impl Default for Known {
         Self {
             present: Err("the server's processes were not looked at".to_owned()),
             read: HashMap::new(),
+            open: HashMap::new(),
         }
     }
 }
@@ -33,17 +43,16 @@ impl Default for Known {
 impl Known {
     /// Which processes there are, and which of them ran.
     pub(super) fn look(&mut self, postmaster: &Result<u32, String>) {
+        let open = &mut self.open;
         self.present = postmaster.clone().and_then(all).map(|processes| {
-            let mut buffer = Vec::new();
-            let stamp = |pid| {
-                let read = read(&format!("/proc/{pid}/schedstat"), &mut buffer);
-                (pid, read.ok().map(|text| text.trim_end().to_owned()))
-            };
+            let keep = processes.len() >= MANY && room_for(processes.len());
+            let stamp = |pid| (pid, stamp(open, pid, keep));
             processes.into_iter().map(stamp).collect()
         });
         if let Ok(present) = &self.present {
             let pids: HashSet<u32> = present.iter().map(|(pid, _)| *pid).collect();
             self.read.retain(|(_, pid), _| pids.contains(pid));
+            self.open.retain(|pid, _| pids.contains(pid));
         }
     }
 
@@ -110,6 +119,40 @@ impl Known {
             _ => Reading::Text(text),
         }
     }
+}
+
+/// A process' schedstat as it stands, by its open file where there is one.
+fn stamp(open: &mut HashMap<u32, File>, pid: u32, keep: bool) -> Option<String> {
+    // Three numbers of 64 bits.
+    let mut buffer = [0; 80];
+    let text = |read: &[u8]| String::from_utf8_lossy(read).trim_end().to_owned();
+    if let Some(file) = open.get(&pid)
+        && let Ok(length @ 1..) = file.read_at(&mut buffer, 0)
+    {
+        return Some(text(&buffer[..length]));
+    }
+    open.remove(&pid);
+    let file = File::open(format!("/proc/{pid}/schedstat")).ok()?;
+    let length = file.read_at(&mut buffer, 0).ok()?;
+    if keep {
+        open.insert(pid, file);
+    }
+    Some(text(&buffer[..length]))
+}
+
+/// Whether so many files may be kept open and leave the load its descriptors: its connections
+/// are about as many again, and may become more.
+fn room_for(files: usize) -> bool {
+    let needed = 4 * files as u64 + 1024;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return true;
+    }
+    let raised = Rlimit {
+        current: Some(needed),
+        maximum: limit.maximum,
+    };
+    limit.maximum.is_none_or(|most| most >= needed) && setrlimit(Resource::Nofile, raised).is_ok()
 }
 
 /// Reads a small file of /proc, with fewer calls of the kernel than for one whose size
@@ -260,6 +303,28 @@ mod tests {
             line(&mut known),
             Reading::Unavailable("over TCP".to_owned())
         );
+    }
+
+    #[test]
+    fn an_open_file_tells_what_is_now_and_that_its_process_is_gone() {
+        let mut busy = std::process::Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        let (mut open, pid) = (HashMap::new(), busy.id());
+        let first = stamp(&mut open, pid, true).unwrap();
+        assert_eq!(first.split(' ').count(), 3, "{first}");
+        assert_eq!(open.len(), 1);
+        while stamp(&mut open, pid, true).unwrap() == first {
+            std::thread::yield_now();
+        }
+        busy.kill().unwrap();
+        busy.wait().unwrap();
+        assert_eq!(stamp(&mut open, pid, true), None);
+        assert!(open.is_empty());
+        let mut none = HashMap::new();
+        assert!(stamp(&mut none, std::process::id(), false).is_some());
+        assert!(none.is_empty());
     }
 
     #[test]

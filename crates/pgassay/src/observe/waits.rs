@@ -18,12 +18,12 @@ use crate::pg::{Connector, Conninfo, Session};
 /// Looks a second.
 pub const RATE_HZ: f64 = 25.0;
 /// Share of the machine's CPUs beyond which looking at all sessions so often costs too much:
-/// to older servers a look costs the square of their sessions.
-const TOO_MUCH: f64 = 0.01;
+/// to older servers a look costs the square of their sessions. All observers together have 1 %.
+const TOO_MUCH: f64 = 0.007;
 /// What the looks are then brought down to, by fewer of them a second.
-const MODEST: f64 = 0.006;
+const MODEST: f64 = 0.004;
 /// Fewer looks a second would show nothing.
-const LEAST_HZ: f64 = 1.0;
+const LEAST_HZ: f64 = 0.5;
 /// A server that does not answer for so long is not asked any more.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -317,12 +317,12 @@ mod tests {
     #[test]
     fn looks_that_cost_too_much_become_fewer() {
         assert_eq!(affordable(25.0, None, 2.0), 25.0);
-        // 0.75 % of two CPUs.
-        assert_eq!(affordable(25.0, Some(0.0006), 2.0), 25.0);
-        // 7.5 %: two thousand sessions.
-        assert!((affordable(25.0, Some(0.006), 2.0) - 2.0).abs() < 1e-9);
-        assert_eq!(affordable(25.0, Some(0.006), 64.0), 25.0);
-        assert_eq!(affordable(25.0, Some(0.5), 2.0), 1.0);
-        assert_eq!(affordable(0.5, Some(0.5), 2.0), 0.5);
+        // 0.63 % of two CPUs.
+        assert_eq!(affordable(25.0, Some(0.0005), 2.0), 25.0);
+        // 10 %: two thousand sessions.
+        assert!((affordable(25.0, Some(0.008), 2.0) - 1.0).abs() < 1e-9);
+        assert_eq!(affordable(25.0, Some(0.008), 64.0), 25.0);
+        assert_eq!(affordable(25.0, Some(0.5), 2.0), 0.5);
+        assert_eq!(affordable(0.2, Some(0.5), 2.0), 0.2);
     }
 }
