@@ -28,6 +28,8 @@ pub struct LiveArm {
     connector: Connector,
     idle: Vec<Session>,
     observers: Observers,
+    /// Whether the observers have read everything once.
+    acquainted: bool,
 }
 
 impl LiveArm {
@@ -58,6 +60,7 @@ impl LiveArm {
             connector,
             idle: Vec::new(),
             observers: Observers::default(),
+            acquainted: false,
         })
     }
 
@@ -219,6 +222,9 @@ impl Arena for LiveArena {
             return Err(SliceFailure::Interrupted);
         }
         resized.map_err(no_connection)?;
+        if !std::mem::replace(&mut arm.acquainted, true) {
+            arm.observers.acquaint(&mut arm.scene);
+        }
         let settled = arm.settle(&plan.workload.settle)?;
         let spec = SliceSpec {
             follow: watcher.every(),

@@ -10,7 +10,8 @@ use pgassay_analysis::record::Reading;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// From so many processes on their schedstat files are kept open between readings: opening and
-/// closing them is most of what reading them costs.
+/// closing them is half of what reading them costs (2,000 sleeping processes on Linux 6.18: 12 ms,
+/// and 6 of files that are open).
 const MANY: usize = 200;
 
 /// The server's processes at one border of a window, and what was read of them before.

@@ -124,6 +124,16 @@ impl Observers {
         self.choice != Choice::default()
     }
 
+    /// Reads everything once before the first window: of thousands of sessions that do nothing
+    /// the first reading is long, and no later one is, so it shall meet no load.
+    pub fn acquaint(&self, scene: &mut Scene) {
+        scene.known.look(&scene.postmaster);
+        if self.choice.sched {
+            drop(Readings::before_by(sched::SAMPLERS, scene));
+        }
+        drop(Readings::before(scene));
+    }
+
     /// Reads what stands at the border of a window, the load's own readings included, and
     /// begins to observe.
     pub fn begin(&mut self, scene: &mut Scene) {
