@@ -7,8 +7,11 @@
 //! * what the audit knows: what findings of its severity bring, times how sure it is, and half
 //!   of that, since under these loads nobody has measured it. Where a load did measure it, the
 //!   two are one cause, that of the load, and the half is no longer taken off;
-//! * what a load of ours shows on a well-set server too, such as a commit's wait for the disk:
-//!   less, since it is no fault of this server. With the setting at fault in the audit it is one.
+//! * what a load of ours shows on a well-set server too, a commit's wait for the disk: less,
+//!   since it is no fault of this server. With the setting at fault in the audit it is one.
+//!
+//! What a load of ours brings itself, such as the queue for the few rows that it changes, is no
+//! cause at all; the diagnosis tells it, behind its other findings.
 //!
 //! What makes all figures those of something else (a build with assertions, a client at its
 //! limit) stands before everything, whatever it costs.
@@ -28,15 +31,17 @@ const ORDINARY_LEFT: f64 = 0.15;
 /// The gain of a measured finding that can't say one.
 const UNSAID: f64 = 0.05;
 
-/// What our loads show on a well-set server, too: each waits for its commit, for the few rows
-/// of its branches, for its client.
+/// What our loads show on a well-set server, too: a commit waits for the disk.
 const ORDINARY: &[(&str, &[&str])] = &[
+    ("simple-update", &["wal-flush"]),
+    ("tpcb-like", &["wal-flush"]),
+];
+/// What our loads bring themselves: statements of one row, as many clients as there are
+/// branches or more (pgbench's documentation, Good Practices).
+const OWN: &[(&str, &[&str])] = &[
     ("select-only", &["round-trips"]),
-    ("simple-update", &["round-trips", "wal-flush"]),
-    (
-        "tpcb-like",
-        &["round-trips", "wal-flush", "hot-row", "hot-page"],
-    ),
+    ("simple-update", &["round-trips"]),
+    ("tpcb-like", &["round-trips", "hot-row", "hot-page"]),
 ];
 
 /// Findings after which every other figure is that of something else.
@@ -134,7 +139,8 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
             continue;
         };
         let workload = &analysis.plan.workload.name;
-        for finding in &diagnosis.findings {
+        let findings = diagnosis.findings.iter();
+        for finding in findings.filter(|f| !listed(OWN, Some(workload), &f.id)) {
             measured.extend(measures(&finding.id));
             let cause = of_load(finding, seen_by, workload, check);
             // Both loads may show the same: the one where it costs more stands for it.
@@ -170,6 +176,13 @@ pub(super) fn order(findings: &mut [Finding], workload: Option<&str>) {
         let (a, b) = (key(a), key(b));
         b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)).then(b.2.cmp(&a.2))
     });
+}
+
+/// Whether a table has the finding for this load.
+fn listed(table: &[(&str, &[&str])], workload: Option<&str>, id: &str) -> bool {
+    table
+        .iter()
+        .any(|(load, ids)| Some(*load) == workload && ids.contains(&id))
 }
 
 fn spoils(id: &str) -> bool {
@@ -215,12 +228,12 @@ fn measured_gain(finding: &Finding, workload: Option<&str>, at_fault: bool) -> f
         Sureness::Likely => 0.7,
         Sureness::Sure => 1.0,
     };
-    let ordinary = ORDINARY
-        .iter()
-        .any(|(load, ids)| Some(*load) == workload && ids.contains(&finding.id.as_str()));
-    let left = match ordinary && !at_fault {
-        true => ORDINARY_LEFT,
-        false => 1.0,
+    let left = if listed(OWN, workload, &finding.id) {
+        0.0
+    } else if listed(ORDINARY, workload, &finding.id) && !at_fault {
+        ORDINARY_LEFT
+    } else {
+        1.0
     };
     finding.gain_at_most.unwrap_or(UNSAID) * sure * left
 }
@@ -344,7 +357,8 @@ mod tests {
     fn what_a_load_shows_on_any_server_is_no_fault_of_this_one() {
         let ordinary = finding("wal-flush", 0.6, Sureness::Sure);
         let forced = finding("forced-checkpoints", 0.3, Sureness::Likely);
-        let both = vec![ordinary.clone(), forced];
+        let own = finding("hot-row", 0.9, Sureness::Sure);
+        let both = vec![own, ordinary.clone(), forced];
         assert_eq!(
             ranked(vec![], both.clone(), &[]),
             ["forced-checkpoints", "wal-flush", "huge-pages"]
@@ -385,7 +399,7 @@ mod tests {
             assert!(of_loads(id), "{id}");
             assert!(known.iter().all(|id| of_audit(id)), "{id}: {known:?}");
         }
-        for id in ORDINARY.iter().flat_map(|(_, ids)| *ids) {
+        for id in ORDINARY.iter().chain(OWN).flat_map(|(_, ids)| *ids) {
             assert!(of_loads(id), "{id}");
         }
         for id in SPOILS {

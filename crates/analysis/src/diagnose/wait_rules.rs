@@ -221,7 +221,8 @@ pub fn buffer_misses(evidence: &Evidence) -> Option<Finding> {
     };
     let by_waits = on_waits(evidence, id, title, threshold, pick);
     let finding = by_waits
-        .or_else(|| misses_by_samples(evidence, missed))?
+        .or_else(|| misses_by_samples(evidence, missed))
+        .or_else(|| misses_by_counts(evidence, missed))?
         .seen(format!(
             "{:.2} blocks read a transaction, {} of all that are looked up",
             reads.estimate,
@@ -258,6 +259,21 @@ fn misses_by_samples(evidence: &Evidence, missed: f64) -> Option<Finding> {
         ))
         .gain(share)
         .sure(Sureness::Likely)
+    })
+}
+
+/// Misses by the tenth and more, where no CPU samples tell what they cost: a block that the
+/// kernel's cache has is no wait to speak of.
+fn misses_by_counts(evidence: &Evidence, missed: f64) -> Option<Finding> {
+    (evidence.profile.is_none() && missed >= 0.1).then(|| {
+        Finding::new(
+            "buffer-misses",
+            format!(
+                "{} of the blocks that are looked up are not in shared buffers.",
+                percent(missed)
+            ),
+        )
+        .sure(Sureness::Possible)
     })
 }
 
