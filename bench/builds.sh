@@ -70,12 +70,13 @@ serves() { # build, and more of run's flags
     expect "build:$* serves" "$pgassay" run select-only "build:$@" -c 1 -T 0.2 --trials 2 -s 1
 }
 
-# Two builds of one compiler, one set of flags and one of options.
+# Two builds of one compiler, one set of flags (but for warnings) and one of options.
 alike() { # build, build
     expect "$1 and $2 are made alike" python3 - "$builds/$1" "$builds/$2" <<'PYTHON'
 import json, sys
 made = [json.load(open(where + "/pgassay-build.json")) for where in sys.argv[1:]]
-how = [(m["system"], m["compiler"], m["flags_asked"], m["flags_recorded"],
+how = [(m["system"], m["compiler"], m["flags_asked"],
+        [f for f in m["flags_recorded"].split() if not f.startswith("-W")],
         [o for o in m["options"] if not o.startswith("--prefix=")]) for m in made]
 sys.exit(how[0] != how[1])
 PYTHON
