@@ -62,7 +62,7 @@ show() { # NAME, QUESTION, and the arguments of compare
 		>"$rows/$name.row" <<'PYTHON'
 import json, sys
 document = json.load(open(sys.argv[1]))
-answer = " ".join(document["headline"][:2]).replace("|", "/")
+answer = " ".join(document["headline"][:3]).replace("|", "/")
 print("| %s | `%s` | %s | %s |" % (sys.argv[2], sys.argv[3], answer, sys.argv[4]), end="")
 PYTHON
 	local size

@@ -243,6 +243,10 @@ impl Source {
                  at the top)",
                 self.facts.given
             ))
+            .with_remedy(
+                "the source is the top directory of PostgreSQL's, a tarball of it, or its git \
+                 repository; pgassay patch takes it with --source",
+            )
             .into()
         })
     }

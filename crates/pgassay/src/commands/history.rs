@@ -34,7 +34,11 @@ pub fn history_of(
         }
     }
     if runs.is_empty() {
-        bail!(Failure::usage("there is no run to follow").with_remedy("pgassay runs lists them"));
+        bail!(
+            Failure::usage(format!("no finished run is in {}", args.named.join(", "))).with_remedy(
+                "name a directory that holds runs; pgassay runs lists those there are"
+            )
+        );
     }
     let rule = ChangeRule {
         magnitude: args.magnitude,

@@ -251,8 +251,13 @@ fn identity(patches: &[PlannedPatch]) -> String {
 pub fn read_plan(path: &Path) -> anyhow::Result<PatchPlan> {
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("--plan {}: {error}", path.display())))?;
-    let plan: PatchPlan = serde_json::from_str(&text)
-        .map_err(|error| Failure::usage(format!("--plan {}: {error}", path.display())))?;
+    let plan: PatchPlan = serde_json::from_str(&text).map_err(|error| {
+        Failure::usage(format!(
+            "--plan {}: not a plan of pgassay patch: {error}",
+            path.display()
+        ))
+        .with_remedy("a plan is the patch-plan.json that pgassay patch writes when it has measured")
+    })?;
     if plan.schema != SCHEMA || plan.patches.is_empty() {
         bail!(Failure::usage(format!(
             "--plan {}: not a plan of pgassay patch ({})",

@@ -284,10 +284,13 @@ pub fn explain(error: TargetError) -> anyhow::Error {
     } else {
         Exit::Target
     };
+    let message = error.to_string();
+    // In the server's or the system's words, whichever of them met it.
+    let full = message.contains("No space left on device");
     Failure {
         exit,
-        message: error.to_string(),
-        remedy: None,
+        message,
+        remedy: full.then(|| "make room, or choose another place with --scratch DIR".to_owned()),
     }
     .into()
 }

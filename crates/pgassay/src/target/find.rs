@@ -202,7 +202,13 @@ fn probe(bin_dir: &Path, found_by: &str) -> Result<Installation, TargetError> {
         .arg("--version")
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| unusable(format!("can't be run: {error}")))?;
+        .map_err(|error| match error.raw_os_error() {
+            Some(code) if code == rustix::io::Errno::NOEXEC.raw_os_error() => unusable(
+                "is built for another processor: pgassay inspect reads it, but it can't run here"
+                    .into(),
+            ),
+            _ => unusable(format!("can't be run: {error}")),
+        })?;
     let banner = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let Some(version) = Version::in_banner(&banner).filter(|_| output.status.success()) else {
         let said = String::from_utf8_lossy(&output.stderr);

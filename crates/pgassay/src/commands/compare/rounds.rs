@@ -167,7 +167,13 @@ impl Measuring {
             }
             match ended? {
                 Ended::Complete => cleaned?,
-                ended => return Ok(ended),
+                Ended::ServerDied(why) => {
+                    return Ok(Ended::ServerDied(match servers.cause_of_death() {
+                        Some(cause) => format!("{why}; the server's log: {cause}"),
+                        None => why,
+                    }));
+                }
+                Ended::Interrupted => return Ok(Ended::Interrupted),
             }
         }
         Ok(Ended::Complete)

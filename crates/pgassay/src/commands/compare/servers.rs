@@ -314,6 +314,18 @@ impl Servers {
         })
     }
 
+    /// Why a server died, in its log's words, where one of them tells. One whose
+    /// processes crashed may be up again by now.
+    pub fn cause_of_death(&self) -> Option<String> {
+        let clusters = self
+            .servers
+            .iter()
+            .filter_map(|s| s.subject.cluster.as_ref());
+        clusters
+            .map(|cluster| cluster.log_tail(200))
+            .find_map(|log| cause_in(&log))
+    }
+
     /// Takes our tables away from running servers; launched ones go as a whole.
     ///
     /// # Errors
@@ -331,6 +343,17 @@ impl Servers {
         }
         Ok(())
     }
+}
+
+/// The first line of a server's log that tells why its processes were ended.
+fn cause_in(log: &str) -> Option<String> {
+    log.lines().find_map(|line| {
+        let (_, said) = line
+            .split_once("PANIC:  ")
+            .or_else(|| line.split_once("LOG:  "))?;
+        let tells = line.contains("PANIC:  ") || said.contains(" was terminated by signal ");
+        tells.then(|| said.to_owned())
+    })
 }
 
 /// A target for messages, without its password.
@@ -380,4 +403,27 @@ fn plans(session: &mut Session, workload: &WorkloadPlan) -> anyhow::Result<Readi
         }
     }
     Ok(Reading::Text(serde_json::to_string(&plans)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_tells_why_its_server_died() {
+        let full = "x UTC [7] LOG:  checkpoint starting\n\
+            x UTC [9] PANIC:  could not write to file \"pg_wal/xlogtemp.9\": No space left on device\n\
+            x UTC [1] LOG:  server process (PID 9) was terminated by signal 6: Aborted\n";
+        assert!(
+            cause_in(full)
+                .unwrap()
+                .starts_with("could not write to file")
+        );
+        let killed = "x UTC [1] LOG:  server process (PID 9) was terminated by signal 9: Killed\n";
+        assert_eq!(
+            cause_in(killed).unwrap(),
+            "server process (PID 9) was terminated by signal 9: Killed"
+        );
+        assert_eq!(cause_in("x UTC [1] LOG:  database system is ready\n"), None);
+    }
 }
