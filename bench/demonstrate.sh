@@ -14,16 +14,15 @@
 #                  LAYOUT_A and LAYOUT_B name the builds (build:15.18-O2.layout1)
 #   atomics        llsc, outline and lse on arm64 by counts: NATIVE and ARM64 in the
 #                  environment name the directories of the builds (bench/count-foreign.sh)
-# All by default. Each takes at most so many minutes (6), the last one less, and makes
-# and starts its servers LAUNCHES times (6: the fewest that can show anything of builds
-# and settings, not only of servers as they happened to start). Writes
-# docs/reports/NAME.md and NAME.html, and README.md there, the index, from what is
-# there (OUT in the environment names another place).
+# All by default. Each takes at most so many minutes (6), the last one less, in which
+# the servers are made and started twelve times, or LAUNCHES times: six are the fewest
+# that show anything of builds and settings, not only of servers as they happened to
+# start. Writes docs/reports/NAME.md and NAME.html, and README.md there, the index, from
+# what is there (OUT in the environment names another place).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$(realpath "${1:?the program}")
 minutes=${2:-6}
-launches=${LAUNCHES:-6}
 shift $(($# < 2 ? $# : 2))
 names=("$@")
 [ ${#names[@]} -gt 0 ] || names=(optimisation huge-pages versions layouts atomics)
@@ -48,7 +47,8 @@ anonymous() {
 show() { # NAME, QUESTION, and the arguments of compare
 	local name=$1 question=$2 code=0
 	shift 2
-	set -- "$@" --launches "$launches" --minutes "$minutes"
+	set -- "$@" --minutes "$minutes"
+	[ -z "${LAUNCHES:-}" ] || set -- "$@" --launches "$LAUNCHES"
 	echo "$name: pgassay compare $*" >&2
 	"$program" compare "$@" --json >"$PGASSAY_RUNS/$name.json" || code=$?
 	case $code in
@@ -138,9 +138,9 @@ done
 	echo
 	echo "Made by \`bench/demonstrate.sh\` on $(date -u +%Y-%m-%d); $(nproc) CPUs ($(sed -n \
 		's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1)), Linux $(uname -r | cut -d- -f1). Servers"
-	echo "were made and started as often as \`--launches\` says, once where it says nothing: an"
-	echo "answer from one launch speaks of the servers as they were started, one from six or more"
-	echo "of builds and settings on this machine."
+	echo "were made and started as often as the time allowed, up to twelve times; each report says"
+	echo "how often. An answer from one launch speaks of the servers as they were started, one from"
+	echo "six or more of builds and settings on this machine."
 	echo
 	echo "| question | command | answer | exit code | report |"
 	echo "|---|---|---|---|---|"
