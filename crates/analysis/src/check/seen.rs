@@ -213,6 +213,42 @@ impl<'a> Seen<'a> {
         }
     }
 
+    /// ` (set for this role)` and the like, where a setting holds by more than the server's files.
+    pub fn set_where(&self, name: &str) -> &'static str {
+        match self.source_of(name) {
+            "database" => " (set for this database)",
+            "user" => " (set for this role)",
+            "database user" => " (set for this role in this database)",
+            _ => "",
+        }
+    }
+
+    /// The statement that takes a setting back to its default, where it was set.
+    pub fn reset(&self, name: &str) -> String {
+        self.altered(name, &format!("RESET {name}"))
+    }
+
+    /// The statement that gives a setting another value, where it was set.
+    pub fn change(&self, name: &str, value: &str) -> String {
+        self.altered(name, &format!("SET {name} = '{value}'"))
+    }
+
+    fn altered(&self, name: &str, how: &str) -> String {
+        match self.source_of(name) {
+            "database" => format!("ALTER DATABASE … {how};   -- for new sessions"),
+            "user" => format!("ALTER ROLE … {how};   -- for new sessions"),
+            "database user" => format!("ALTER ROLE … IN DATABASE … {how};   -- for new sessions"),
+            _ => format!("ALTER SYSTEM {how}; SELECT pg_reload_conf();"),
+        }
+    }
+
+    fn source_of(&self, name: &str) -> &str {
+        let setting = self.setting(name).ok();
+        setting
+            .and_then(|s| s.source.as_deref())
+            .unwrap_or_default()
+    }
+
     /// Whether a boolean setting is on.
     pub fn on(&self, name: &str) -> Result<bool, Aside> {
         Ok(self.value(name)? == "on")

@@ -126,6 +126,18 @@ pub const RULES: &[Rule] = &[
         apply: wait_rules::wal_flush,
     },
     Rule {
+        id: "standby-wait",
+        about: "commits wait for a synchronous standby",
+        looks_at: "wait event IPC:SyncRep, synchronous_standby_names and synchronous_commit",
+        apply: wait_rules::standby,
+    },
+    Rule {
+        id: "predicate-locks",
+        about: "sessions queue for the locks of serializable transactions",
+        looks_at: "wait events of the predicate locks' LWLocks",
+        apply: wait_rules::predicate_locks,
+    },
+    Rule {
         id: "forced-checkpoints",
         about: "checkpoints forced by the volume of the log fall into the measured windows",
         looks_at: "the server's counters over the windows, looks at the checkpointer, throughput",

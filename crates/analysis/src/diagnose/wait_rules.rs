@@ -190,6 +190,70 @@ pub fn wal_flush(evidence: &Evidence) -> Option<Finding> {
     )
 }
 
+pub fn standby(evidence: &Evidence) -> Option<Finding> {
+    let run = evidence.run?;
+    let finding = on_waits(
+        evidence,
+        "standby-wait",
+        "Commits wait for another server",
+        NOTABLE,
+        |e| is(e, "IPC", &["SyncRep"]),
+    )?;
+    let finding = with_setting(finding, &run, "synchronous_standby_names");
+    let finding = with_setting(finding, &run, "synchronous_commit");
+    Some(
+        finding
+            .means(
+                "Each commit waits until a synchronous standby has flushed its log (on) or replayed \
+                 it (remote_apply): the network, that server's device and, with remote_apply, its own \
+                 queries are in every transaction that writes.",
+            )
+            .remedy(
+                "synchronous_commit = on instead of remote_apply, where reads on the standby need not \
+                 see the commit at once; local for transactions that may be lost with this server; \
+                 select application_name, write_lag, flush_lag, replay_lag from pg_stat_replication \
+                 says where the time goes",
+            )
+            .source("PostgreSQL documentation, 26.2.8 synchronous replication"),
+    )
+}
+
+pub fn predicate_locks(evidence: &Evidence) -> Option<Finding> {
+    let finding = on_waits(
+        evidence,
+        "predicate-locks",
+        "Sessions queue for the locks of serializable transactions",
+        NOTABLE_LWLOCK,
+        |e| {
+            is(
+                e,
+                "LWLock",
+                &[
+                    "SerializableXactHash",
+                    "SerializableFinishedList",
+                    "SerializablePredicateList",
+                    "SerializablePredicateLockList",
+                    "PredicateLockManager",
+                    "PerXactPredicateList",
+                ],
+            )
+        },
+    )?;
+    Some(
+        finding
+            .means(
+                "Serializable transactions register what they read, and look for dangerous patterns at \
+                 each write and commit; the list of all such transactions has one lock.",
+            )
+            .remedy(
+                "read committed as the default (default_transaction_isolation, at the database and \
+                 the role, too), and serializable for the transactions that need it; READ ONLY where \
+                 they only read",
+            )
+            .source("PostgreSQL documentation, 13.2.3 serializable isolation level"),
+    )
+}
+
 pub fn buffer_misses(evidence: &Evidence) -> Option<Finding> {
     let pick = |e: &WaitEvent| {
         is(e, "LWLock", &["BufferMapping", "BufferIO"])

@@ -5,6 +5,7 @@ mod memory;
 mod pages;
 mod processor;
 mod sessions;
+mod standbys;
 mod statements;
 mod storage;
 mod version;
@@ -56,6 +57,7 @@ pub static RULES: &[&Rule] = &[
     &sessions::MAX_CONNECTIONS,
     &sessions::IDLE,
     &sessions::IN_TRANSACTION,
+    &sessions::HORIZON,
     &sessions::ACTIVE,
     &storage::FILE_SYSTEM,
     &storage::READ_AHEAD,
@@ -69,6 +71,8 @@ pub static RULES: &[&Rule] = &[
     &wal::FULL_PAGES,
     &wal::COMMIT,
     &wal::COMMIT_DELAY,
+    &standbys::SYNCHRONOUS,
+    &standbys::ARCHIVING,
     &wal::CHECKPOINTS,
     &wal::MAX_WAL_SIZE,
     &wal::CHECKPOINT_SPREAD,
@@ -77,6 +81,8 @@ pub static RULES: &[&Rule] = &[
     &statements::JIT,
     &statements::LOGGING,
     &statements::LIBRARIES,
+    &statements::PLAN_CACHE,
+    &statements::ISOLATION,
     &statements::DEVELOPER,
     &statements::AUTOVACUUM,
     &statements::PENDING,

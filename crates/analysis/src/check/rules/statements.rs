@@ -295,3 +295,67 @@ fn pending(seen: &Seen) -> Judged {
     .shell("systemctl restart postgresql   # or as your server is restarted")
     .found()
 }
+
+/// Prepared statements that are planned each time.
+pub static PLAN_CACHE: Rule = Rule {
+    id: "plan-cache-mode",
+    title: "Prepared statements keep their plans",
+    family: Family::Statements,
+    needs: &[Need::Sql],
+    why: "plan_cache_mode = force_custom_plan plans a prepared statement anew at each execution, which is what preparing it was to save. It mends single statements whose generic plan is bad, and is set for a whole role or database by mistake.",
+    effect: "Planning a look-up by key takes about as long as executing it: 20 to 40 percent of the throughput of short prepared statements.",
+    remedy: "auto, and force_custom_plan only around the statements that need it.",
+    sources: &["PostgreSQL manual, \"Query Planning\": plan_cache_mode; PREPARE, Notes"],
+    judge: plan_cache,
+};
+
+fn plan_cache(seen: &Seen) -> Judged {
+    let mode = seen.value("plan_cache_mode")?;
+    let saw = format!(
+        "plan_cache_mode = {mode}{}",
+        seen.set_where("plan_cache_mode")
+    );
+    if mode != "force_custom_plan" {
+        return passed(saw);
+    }
+    Finding::new(
+        Severity::Medium,
+        Sure::Likely,
+        format!("{saw}: prepared statements are planned at each execution."),
+    )
+    .sql(seen.reset("plan_cache_mode"))
+    .found()
+}
+
+/// Isolation that nobody asked for.
+pub static ISOLATION: Rule = Rule {
+    id: "default-isolation",
+    title: "Transactions are serializable only where that is wanted",
+    family: Family::Statements,
+    needs: &[Need::Sql],
+    why: "A serializable transaction takes predicate locks on what it reads and looks for dangerous patterns at each write; where it finds one, it fails with SQLSTATE 40001, and its client has to do it again. Read-only statements pay for the locks, too.",
+    effect: "By the manual small where transactions rarely meet; under tpcb-like, whose transactions all change the same few rows, most of them fail.",
+    remedy: "read committed by default, and serializable for the transactions that need it, with a client that tries again; READ ONLY DEFERRABLE for long reports.",
+    sources: &["PostgreSQL manual, \"Serializable Isolation Level\""],
+    judge: isolation,
+};
+
+fn isolation(seen: &Seen) -> Judged {
+    let name = "default_transaction_isolation";
+    let level = seen.value(name)?;
+    let saw = format!("{name} = '{level}'{}", seen.set_where(name));
+    let (severity, what) = match level {
+        "serializable" => (
+            Severity::High,
+            "every transaction takes predicate locks, and those that meet fail with SQLSTATE 40001",
+        ),
+        "repeatable read" => (
+            Severity::Low,
+            "transactions that change the same row as another fail with SQLSTATE 40001",
+        ),
+        _ => return passed(saw),
+    };
+    Finding::new(severity, Sure::Likely, format!("{saw}: {what}."))
+        .sql(seen.reset(name))
+        .found()
+}

@@ -118,6 +118,47 @@ const QUESTIONS: &[Question] = &[
         sql: "SELECT extname AS name, extversion AS version FROM pg_extension",
     },
     Question {
+        id: "horizon",
+        from: 0,
+        until: ANY,
+        sql: "SELECT * FROM ( \
+              SELECT 'prepared transaction' AS kind, gid AS name, \
+                     age(transaction) AS transactions, \
+                     extract(epoch FROM clock_timestamp() - prepared) AS seconds \
+              FROM pg_prepared_xacts \
+              UNION ALL SELECT 'replication slot', slot_name::text, age(xmin), NULL \
+              FROM pg_replication_slots WHERE xmin IS NOT NULL \
+              UNION ALL SELECT 'session', pid::text, age(backend_xmin), \
+                     extract(epoch FROM clock_timestamp() - xact_start) \
+              FROM pg_stat_activity \
+              WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()) held \
+              ORDER BY transactions DESC LIMIT 20",
+    },
+    Question {
+        id: "standbys",
+        from: 0,
+        until: ANY,
+        sql: "SELECT application_name, state, sync_state FROM pg_stat_replication",
+    },
+    Question {
+        id: "archiver",
+        from: 0,
+        until: ANY,
+        // Of the command itself, which may hold a secret, only the name of what compresses.
+        sql: "SELECT archived_count, failed_count, \
+              coalesce(last_failed_time > coalesce(last_archived_time, '-infinity'), false) \
+                  AS failed_last, \
+              substring(current_setting('archive_command') FROM \
+                  '\\m(xz|lzma|bzip2|gzip|pigz|zstd|lz4|lzop|brotli|7z)\\M') AS compressor \
+              FROM pg_stat_archiver",
+    },
+    Question {
+        id: "archive backlog",
+        from: 120_000,
+        until: ANY,
+        sql: "SELECT count(*) AS waiting FROM pg_ls_archive_statusdir() WHERE name LIKE '%.ready'",
+    },
+    Question {
         id: "relation locks",
         from: 0,
         until: ANY,
