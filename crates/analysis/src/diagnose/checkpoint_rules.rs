@@ -161,22 +161,10 @@ fn mebibytes(bytes: f64) -> String {
 mod tests {
     use crate::analyse;
     use crate::checkpoints::tests::{server, trial};
+    use crate::diagnose::scaling_tests::latency;
     use crate::diagnose::{Finding, Sureness};
     use crate::plan::{Arm, Plan, Point, WorkloadPlan};
     use crate::record::{RecordedRun, TrialRecord};
-
-    /// A latency histogram of one value, as recorded.
-    fn latency() -> String {
-        use base64::Engine as _;
-        use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-        let mut histogram = hdrhistogram::Histogram::<u64>::new(3).unwrap();
-        histogram.record(200_000).unwrap();
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new()
-            .serialize(&histogram, &mut bytes)
-            .unwrap();
-        base64::prelude::BASE64_STANDARD.encode(bytes)
-    }
 
     fn found(max_wal_size: &str, trials: Vec<TrialRecord>) -> Option<Finding> {
         let mut run = RecordedRun::default();

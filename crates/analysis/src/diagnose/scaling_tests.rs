@@ -14,7 +14,8 @@ use crate::record::{RecordedRun, TrialRecord};
 
 const COUNTS: [u32; 5] = [1, 2, 4, 8, 16];
 
-fn latency() -> String {
+/// A latency histogram of one value, as recorded.
+pub(super) fn latency() -> String {
     let mut histogram = Histogram::<u64>::new_with_bounds(128, 120_000_000_000, 3).unwrap();
     histogram.record(200_000).unwrap();
     let mut bytes = Vec::new();

@@ -101,6 +101,33 @@ fn every_workload_runs_as_a_guest_and_leaves_nothing() {
 }
 
 #[test]
+fn an_assay_of_a_guest_writes_in_its_second_load_and_leaves_nothing() {
+    let bench = bench();
+    let place = Place::new("assay");
+    let server = bench.cluster.conninfo();
+    let assay = |more: &[&str]| {
+        let mut args = vec!["assay", &server, "--load"];
+        args.extend(SHORT);
+        args.extend(more);
+        let analysis = place.run(&args);
+        assert_eq!(schemas(&bench), "0", "{more:?} leaves nothing");
+        analysis
+    };
+    let whole = assay(&[]);
+    let second = &whole["second"];
+    assert_eq!(second["plan"]["workload"]["name"], "tpcb-like");
+    // Two trials of the first, and the fewest of the second that have an interval.
+    assert_eq!(whole["run"]["trials_measured"], 8);
+    let written = &second["arms"][0]["checkpoints"]["wal_bytes_per_transaction"];
+    assert!(written.as_f64() > Some(100.0), "{second}");
+    assert!(
+        second.get("causes").is_none(),
+        "they stand in the run's own"
+    );
+    assert_eq!(assay(&["--quick"]).get("second"), None);
+}
+
+#[test]
 fn the_tables_are_made_as_asked() {
     let bench = bench();
     let place = Place::new("made");
