@@ -15,7 +15,7 @@
 #   atomics        llsc, outline and lse on arm64 by counts: NATIVE and ARM64 in the
 #                  environment name the directories of the builds (bench/count-foreign.sh)
 # All by default. Each takes at most so many minutes (6), the last one less, in which
-# the servers are made and started twelve times, or LAUNCHES times: six are the fewest
+# the servers are made and started up to twelve times, or LAUNCHES times: six are the fewest
 # that show anything of builds and settings, not only of servers as they happened to
 # start. Writes docs/reports/NAME.md and NAME.html, and README.md there, the index, from
 # what is there (OUT in the environment names another place).
