@@ -32,16 +32,17 @@ their_rate() { sed -n 's/^tps = \([0-9.]*\) (without.*/\1/p' "$work/out"; }
 our_count() { sed -n 's/.*"transactions_sent":\([0-9]*\).*/\1/p' "$work/out"; }
 their_count() { sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$work/out"; }
 
-compare() { # title, CONNINFO, script, clients, seconds, pgbench's flag for the script
+compare() { # title, CONNINFO, script, clients, seconds, pgbench's flag for the script, our CONNINFO if another
+	local our=${7:-$2}
 	: >"$work/pairs"
 	for pair in $(seq "$pairs"); do
 		"$bin/psql" -qX -c CHECKPOINT
 		if [ $((pair % 2)) = 1 ]; then
-			o=$(timed "$OURS" "$2" "$3" "$4" "$5" 1) or="$(our_rate) $(our_count)"
+			o=$(timed "$OURS" "$our" "$3" "$4" "$5" 1) or="$(our_rate) $(our_count)"
 			t=$(timed "$bin/pgbench" -n -M prepared $6 -c "$4" -j 1 -T "$5" "$2") tr="$(their_rate) $(their_count)"
 		else
 			t=$(timed "$bin/pgbench" -n -M prepared $6 -c "$4" -j 1 -T "$5" "$2") tr="$(their_rate) $(their_count)"
-			o=$(timed "$OURS" "$2" "$3" "$4" "$5" 1) or="$(our_rate) $(our_count)"
+			o=$(timed "$OURS" "$our" "$3" "$4" "$5" 1) or="$(our_rate) $(our_count)"
 		fi
 		echo "$o $or $t $tr" >>"$work/pairs"
 	done
@@ -59,7 +60,12 @@ for part in "${parts[@]}"; do
 		[ "$(id -u)" != 0 ] || chown postgres "$work/data/server.crt" "$work/data/server.key"
 		"$bin/psql" -qX -c "ALTER SYSTEM SET ssl = on" -c "SELECT pg_reload_conf()" >/dev/null
 		sleep 1
-		compare "TLS, 8 clients" "host=127.0.0.1 port=$PGPORT dbname=postgres user=postgres sslmode=require" select-only 8 3 -S
+		secured="host=127.0.0.1 port=$PGPORT dbname=postgres user=postgres sslmode=require"
+		for c in 8 64; do
+			compare "TLS, $c clients" "$secured" select-only "$c" 3 -S
+		done
+		# What of the ratio is TCP alone: we without TLS, pgbench with it.
+		compare "TCP against TLS, 8 clients" "$secured" select-only 8 3 -S "${secured/require/disable}"
 		;;
 	tpcb)
 		for c in 1 8 64; do

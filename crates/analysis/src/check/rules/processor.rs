@@ -37,6 +37,17 @@ fn quota(seen: &Seen) -> Judged {
         return passed(format!("{saw}: it never bites"));
     }
     let whole = quota.floor().max(1.0);
+    if quota < 1.0 {
+        return Finding::new(
+            Severity::High,
+            Sure::Likely,
+            format!(
+                "{saw}: not one session runs through; each is stopped for the rest of the period, 100 ms as a rule, once all together have used it up."
+            ),
+        )
+        .advice("raise the group's quota (cpu.max; cpu.cfs_quota_us in version 1; a container's or unit's limit of CPUs), or give it whole CPUs by its cpuset instead")
+        .found();
+    }
     let mut finding = Finding::new(
         Severity::Medium,
         Sure::Likely,
