@@ -84,6 +84,7 @@ const MEASURES: &[(&str, &[&str])] = &[
         &["version-snapshots", "idle-sessions"],
     ),
     ("page-faults", &["huge-pages", "page-table-memory"]),
+    ("parse-and-plan", &["plan-cache-mode"]),
     ("snapshot-scalability", &["version-snapshots"]),
     ("software-crc", &["crc32c-by-table"]),
     ("statement-logging", &["statement-logging"]),
