@@ -7,6 +7,6 @@ provoke() {
 		'max_prepared_transactions = 4' || return 1
 	"$bin/psql" -qX "$(at_server)" -c 'CREATE TABLE paid (i int)' \
 		-c "BEGIN; INSERT INTO paid VALUES (1); PREPARE TRANSACTION 'paid_1'"
-	sleep 12
+	sleep 2
 	collect "$(at_server)"
 }

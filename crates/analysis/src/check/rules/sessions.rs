@@ -241,7 +241,7 @@ fn horizon(seen: &Seen) -> Judged {
         // A prepared transaction waits milliseconds for its second half; a report may take minutes.
         let (noted, weighty, end) = match kind {
             "prepared transaction" => (
-                seconds >= 10.0,
+                seconds >= 1.0,
                 seconds >= 3600.0 || age >= 1e5,
                 format!("ROLLBACK PREPARED '{literal}';   -- in its database; or COMMIT PREPARED"),
             ),

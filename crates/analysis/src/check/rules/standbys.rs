@@ -54,7 +54,7 @@ fn synchronous(seen: &Seen) -> Judged {
     )
     .sql(match level {
         "remote_apply" => format!(
-            "{}; SELECT pg_reload_conf();   -- on: flushed there, not yet to be seen there",
+            "{}   -- on: flushed there, not yet to be seen there",
             seen.change("synchronous_commit", "on")
         ),
         _ => "SET synchronous_commit = 'local';   -- in transactions that may be lost with this server".to_owned(),
