@@ -11,8 +11,9 @@ const GROWTH: f64 = 1.05;
 pub fn write(analysis: &Analysis) -> Vec<String> {
     let mut sentences = Vec::new();
     for warning in &analysis.warnings {
-        // Two warnings head the page: it is not your build, it is not the whole run.
-        if warning.id == "not-your-build" || warning.id == "incomplete" {
+        // Three warnings head the page: it is not your build, it is not the whole run, and
+        // somebody else's code runs with every change.
+        if ["not-your-build", "incomplete", "foreign-triggers"].contains(&warning.id.as_str()) {
             sentences.push(warning.text.clone());
         }
     }

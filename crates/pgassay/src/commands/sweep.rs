@@ -46,6 +46,20 @@ pub(super) fn load(
         &mut |share| progress.share(share),
         stop,
     )?;
+    if let Some(triggers) = setup::foreign_triggers(subject.session()?, &plan.workload)? {
+        let warning = Warning::new(
+            "foreign-triggers",
+            format!(
+                "Something in this database, such as an event trigger, gave the tables of this load \
+                 triggers of its own, for which every change pays: {triggers}."
+            ),
+        )
+        .with_remedy(
+            "look at pg_event_trigger; ALTER EVENT TRIGGER … DISABLE, and measure again to see \
+             what they cost",
+        );
+        writer.append_event(EventKind::Warned { warning })?;
+    }
     let mut ended = first_sweep(request, plan, subject, writer, &mut progress, stop);
     if let Ok(Ended::Complete) = &ended {
         verify(subject, plan, writer)?;

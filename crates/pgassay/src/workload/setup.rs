@@ -129,6 +129,28 @@ pub fn read_in(session: &mut Session) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The triggers on our tables that we did not make, such as an event trigger of the database gives
+/// to every new table: each change that is measured pays for them.
+///
+/// # Errors
+/// Where the session broke.
+pub fn foreign_triggers(
+    session: &mut Session,
+    plan: &WorkloadPlan,
+) -> anyhow::Result<Option<String>> {
+    let our_own = |statement: &String| statement.to_ascii_uppercase().contains("TRIGGER");
+    if plan.setup.iter().any(our_own) {
+        return Ok(None);
+    }
+    Ok(session.value(&format!(
+        "SELECT pg_catalog.string_agg(pg_catalog.format('%s on %s, which calls %s', t.tgname, \
+             c.relname, t.tgfoid::pg_catalog.regproc), '; ' ORDER BY c.relname, t.tgname) \
+         FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid \
+         JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = '{SCHEMA}' AND NOT t.tgisinternal"
+    ))?)
+}
+
 /// Lets a session find our tables, and no others, by their bare names.
 ///
 /// # Errors

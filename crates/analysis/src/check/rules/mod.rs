@@ -73,6 +73,7 @@ pub static RULES: &[&Rule] = &[
     &wal::COMMIT_DELAY,
     &standbys::SYNCHRONOUS,
     &standbys::ARCHIVING,
+    &standbys::DECODING,
     &wal::CHECKPOINTS,
     &wal::MAX_WAL_SIZE,
     &wal::CHECKPOINT_SPREAD,

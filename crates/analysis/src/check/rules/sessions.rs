@@ -272,9 +272,11 @@ fn horizon(seen: &Seen) -> Judged {
             "replication slot" => String::new(),
             _ => format!(" has stood for {seconds:.0} s and"),
         };
-        let text = format!(
-            "The {kind} {name}{since} holds dead rows back: {age} transactions began since."
-        );
+        let newer = match age {
+            1.0 => "one transaction".to_owned(),
+            age => format!("{age} transactions"),
+        };
+        let text = format!("The {kind} {name}{since} holds dead rows back: {newer} began since.");
         if finding.as_ref().is_none_or(|(most, ..)| severity > *most) {
             finding = Some((severity, text, end));
         }

@@ -121,3 +121,36 @@ fn archiving(seen: &Seen) -> Judged {
     .sql("SELECT last_archived_wal, last_archived_time, failed_count FROM pg_stat_archiver;")
     .found()
 }
+
+/// WAL that is decoded again and again.
+pub static DECODING: Rule = Rule {
+    id: "logical-decoding",
+    title: "WAL is decoded by few",
+    family: Family::Wal,
+    needs: &[Need::Sql],
+    why: "Each logical replication slot has a walsender that reads and decodes all WAL of the server, also what its subscriber does not want; nothing is shared between them.",
+    effect: "Some tenths of what making the WAL cost, for each of them: nine doubled the server's CPU time for each tpcb-like transaction in a trial.",
+    remedy: "One slot for several consumers, behind a broker, or a standby that decodes (from 16 on).",
+    sources: &["PostgreSQL manual, \"Logical Decoding Concepts\""],
+    judge: decoding,
+};
+
+fn decoding(seen: &Seen) -> Judged {
+    let decoders = number(&seen.row("decoders")?, "active").unwrap_or(0.0);
+    let saw = format!("{decoders} logical replication slots are being read");
+    if decoders < 3.0 {
+        return passed(saw);
+    }
+    let many = match seen.cpus() {
+        Ok(cpus) => decoders >= f64::from(cpus),
+        Err(_) => decoders >= 8.0,
+    };
+    Finding::new(
+        if many { Severity::High } else { Severity::Medium },
+        Sure::Likely,
+        format!("{saw}: for each a walsender decodes all WAL, which takes CPU time from the load."),
+    )
+    .sql("SELECT slot_name, plugin, database, active_pid FROM pg_replication_slots WHERE slot_type = 'logical';")
+    .advice("let several consumers share a slot, or decode on a standby (from 16 on)")
+    .found()
+}

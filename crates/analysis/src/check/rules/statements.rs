@@ -98,6 +98,15 @@ fn logging(seen: &Seen) -> Judged {
         "mod" => all.push("log_statement = mod"),
         _ => {}
     }
+    // From debug2 on there are lines for each statement and transaction.
+    let debug = match seen.value("log_min_messages") {
+        Ok("debug2" | "debug") => Some("log_min_messages = debug2"),
+        Ok("debug3") => Some("log_min_messages = debug3"),
+        Ok("debug4") => Some("log_min_messages = debug4"),
+        Ok("debug5") => Some("log_min_messages = debug5"),
+        _ => None,
+    };
+    all.extend(debug);
     if seen.millis("log_min_duration_statement")? == Some(0) {
         all.push("log_min_duration_statement = 0");
     }
@@ -114,6 +123,15 @@ fn logging(seen: &Seen) -> Judged {
     }
     if all.is_empty() {
         return passed("statements are not logged by default");
+    }
+    if debug.is_some() {
+        return Finding::new(
+            Severity::High,
+            Sure::Certain,
+            format!("Logged with every statement: {}.", all.join(", ")),
+        )
+        .sql(seen.reset("log_min_messages"))
+        .found();
     }
     let only_changes = all == ["log_statement = mod"];
     Finding::new(

@@ -141,6 +141,13 @@ const QUESTIONS: &[Question] = &[
         sql: "SELECT application_name, state, sync_state FROM pg_stat_replication",
     },
     Question {
+        id: "decoders",
+        from: 0,
+        until: ANY,
+        sql: "SELECT count(*) AS active FROM pg_replication_slots \
+              WHERE slot_type = 'logical' AND active",
+    },
+    Question {
         id: "archiver",
         from: 0,
         until: ANY,
