@@ -64,10 +64,12 @@ for n in $(seq "$times"); do
 			said = json.load(open(sys.argv[1]))
 			result = said["results"][0]["throughput"]
 			ratio = result["ratio"]
-			told = re.search(r"spread by (\S+ %).*?: (\d+ pairs follow, [^,;]+)", open(sys.argv[2]).read())
+			told = re.search(
+			    r"spread by (\S+ %) here: (\d+ pairs(?: in \d+ launches)? follow, [^,;]+)",
+			    open(sys.argv[2]).read())
 			print("| %s %% | %s | %.3f [%.3f..%.3f] | %d | %s | %s | %s s |" % (
 			    sys.argv[3], result["verdict"], ratio["estimate"], ratio["low"], ratio["high"],
-			    ratio["n"], *(told.groups() if told else ("", "")), sys.argv[4]))
+			    result["pairs"], *(told.groups() if told else ("", "")), sys.argv[4]))
 		PY
 	done
 done
