@@ -19,5 +19,5 @@ provoke() {
 	"$bin/psql" -qX "$(at_server)" -c "ALTER SYSTEM SET synchronous_standby_names = '*'" \
 		-c 'ALTER SYSTEM SET synchronous_commit = remote_apply' -c 'SELECT pg_reload_conf()' >/dev/null
 	sleep 1
-	diagnosed tpcb-like "$(at_server)" --load --clients 4
+	diagnosed simple-update "$(at_server)" --load --clients 4
 }

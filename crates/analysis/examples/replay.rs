@@ -17,7 +17,7 @@
 use std::error::Error;
 
 use pgassay_analysis::compare::Compare;
-use pgassay_analysis::compare::model::{Pair, PointResult};
+use pgassay_analysis::compare::model::Pair;
 use pgassay_analysis::stats::simulate::{Rng, rng};
 use pgassay_analysis::stats::{
     Direction, NoiseFloor, Rule, Verdict, compare, compare_launches, forecast,
@@ -66,11 +66,9 @@ fn said(runs: &[&Compare], out: &mut String) {
     };
     let all = results().count();
     let covered = results().filter(|r| r.throughput.ratio.holds(1.0)).count();
-    let of_pairs = |r: &PointResult| match r.throughput.launch_spread {
-        Some(spread) => Some(spread.within),
-        None => r.throughput.spread,
-    };
-    let mut spreads: Vec<f64> = results().filter_map(of_pairs).collect();
+    let mut spreads: Vec<f64> = results()
+        .filter_map(|r| r.throughput.pair_spread())
+        .collect();
     spreads.sort_by(f64::total_cmp);
     let at = |share: f64| 100.0 * spreads[((spreads.len() - 1) as f64 * share) as usize];
     let pairs: usize = results().map(|r| r.pairs.len()).sum();

@@ -93,6 +93,11 @@ impl Comparison {
         self.ratio.warn(warning);
     }
 
+    /// The spread of a pair, also where launches are the unit.
+    pub fn pair_spread(&self) -> Option<f64> {
+        self.launch_spread.map(|s| s.within).or(self.spread)
+    }
+
     /// Puts the noise floor beside the result, and says where the result does
     /// not reach it. The floor is scaled to as many of its units as were compared.
     pub fn with_noise_floor(mut self, floor: Option<(NoiseFloor, Unit)>) -> Self {

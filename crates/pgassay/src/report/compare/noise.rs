@@ -33,7 +33,7 @@ pub fn section(compare: &Compare) -> Option<Section> {
                 )),
                 result
                     .throughput
-                    .spread
+                    .pair_spread()
                     .map_or_else(missing, |s| Cell::plain(percent(s))),
                 count(forecast.map(|f| f.pairs_promised)),
                 count(forecast.map(|f| f.pairs_equivalence)),

@@ -90,7 +90,7 @@ fn row(compare: &Compare, result: &PointResult, several: bool, notes: &mut Notes
         },
         Cell::plain(number::count(comparison.pairs as u64)),
         comparison
-            .spread
+            .pair_spread()
             .map_or_else(missing, |s| Cell::plain(percent(s))),
         result.noise_floor().map_or_else(missing, |floor| {
             Cell::plain(format!("±{}", percent(floor.floor)))
