@@ -348,7 +348,7 @@ fn observers_run_beside_loads_of_other_kinds_where_asked_for() {
 }
 
 /// Sessions that sleep and wait for a lock in turn, by their own clocks, against
-/// what the samples say: within 2 % of the time.
+/// what the samples say: within 2 % of the time, and what so many looks leave to chance.
 #[test]
 fn known_waits_are_reproduced() {
     const SESSIONS: usize = 24;
@@ -407,10 +407,12 @@ fn known_waits_are_reproduced() {
         ("Lock:advisory", results.iter().map(|r| r.1).sum::<f64>()),
     ] {
         let sampled = seen.at(|e| e.name() == event) * seconds;
-        // 2 % of all the time that sessions spent.
+        // 2 % of all the time that sessions spent, and three standard errors of the mean of as many
+        // looks: on a busy machine they are fewer, and sessions wander into step.
         let all = SESSIONS as f64 * seconds;
+        let chance = 0.5 / (SESSIONS as f64 * seen.samples as f64).sqrt();
         assert!(
-            (sampled - truth).abs() <= 0.02 * all,
+            (sampled - truth).abs() <= (0.02 + 3.0 * chance) * all,
             "{event}: sampled {sampled:.2} s, by the sessions' clocks {truth:.2} s of {all:.2}"
         );
     }
