@@ -1,6 +1,7 @@
 //! The verdict in plain sentences: what anyone can read first.
 
 use super::model::{Compare, Difference, Kind, PointResult};
+use crate::stats::forecast::more_in_launches;
 use crate::stats::paired::Unit;
 use crate::stats::scaling_change::ScalingChange;
 use crate::stats::{Comparison, Estimate, Verdict};
@@ -217,14 +218,25 @@ fn why_not(result: &PointResult) -> String {
             comparison.ratio.n
         );
     }
-    match &result.forecast {
-        Some(forecast) if forecast.pairs_promised > comparison.pairs as u64 => format!(
-            " By the noise floor {} pairs would show {}.",
-            forecast.pairs_promised,
-            percent(forecast.delta)
+    let Some(forecast) = &result.forecast else {
+        return String::new();
+    };
+    // As it was said before the first pair.
+    let (more, within) = match comparison.unit {
+        Unit::Launch => (
+            more_in_launches(comparison.ratio.n as u32),
+            format!(" in {} launches", comparison.ratio.n),
         ),
-        _ => String::new(),
+        _ => (1.0, String::new()),
+    };
+    let needed = (forecast.pairs_promised as f64 * more).ceil() as u64;
+    if needed <= comparison.pairs as u64 {
+        return String::new();
     }
+    format!(
+        " By the noise floor {needed} pairs{within} would show {}.",
+        percent(forecast.delta)
+    )
 }
 
 fn basis(comparison: &Comparison) -> String {
