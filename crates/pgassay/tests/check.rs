@@ -221,3 +221,95 @@ fn files_that_are_no_facts_are_named() {
     let (exit, _, err) = pgassay(&["check", "no-such-target"]);
     assert_eq!(exit, Exit::Usage, "{err}");
 }
+
+/// Attack D1: `collect -o` and `check --html` put a regular file in place of a FIFO, and removed
+/// FILE.tmp. As root, and as an ordinary user from a directory that takes no new file.
+#[test]
+fn output_is_written_through_what_is_no_file() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    let place = Scratch::new("through");
+    fs::write(place.file("notes.tmp"), "precious").unwrap();
+    let (exit, _, said) = pgassay(&["check", "--host", "--html", &place.file("notes.html")]);
+    assert_eq!(exit, Exit::Done, "{said}");
+    assert_eq!(fs::read(place.file("notes.tmp")).unwrap(), b"precious");
+
+    let fifo = place.file("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let reader = {
+        let fifo = fifo.clone();
+        std::thread::spawn(move || fs::read_to_string(fifo).unwrap())
+    };
+    let (exit, _, said) = pgassay(&["collect", "--host", "-o", &fifo]);
+    // A reader that would wait for ever is let go before anything is asserted.
+    if !fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo() {
+        panic!("the FIFO was replaced");
+    }
+    assert_eq!(exit, Exit::Done, "{said}");
+    assert!(reader.join().unwrap().contains("\"pgassay/facts/"));
+
+    fs::write(place.file("target"), "old").unwrap();
+    symlink("target", place.file("link")).unwrap();
+    let (exit, _, said) = pgassay(&["collect", "--host", "-o", &place.file("link")]);
+    assert_eq!(exit, Exit::Done, "{said}");
+    assert!(
+        fs::symlink_metadata(place.file("link"))
+            .unwrap()
+            .is_symlink()
+    );
+    assert!(
+        fs::read_to_string(place.file("target"))
+            .unwrap()
+            .contains("pgassay/facts")
+    );
+
+    let (exit, _, said) = pgassay(&["collect", "--host", "-o", "/dev/full"]);
+    assert_eq!(exit, Exit::Usage);
+    assert!(
+        said.contains("/dev/full: the disk is full") && said.contains("--output"),
+        "{said}"
+    );
+
+    // The file is the user's, the directory is not.
+    let closed = place.file("closed");
+    fs::create_dir(&closed).unwrap();
+    let file = format!("{closed}/facts.json");
+    let read_only = format!("{closed}/read-only.json");
+    fs::write(&file, "old").unwrap();
+    fs::write(&read_only, "old").unwrap();
+    let mode = |path: &str, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    mode(&read_only, 0o444).unwrap();
+    let root = rustix::process::geteuid().is_root();
+    if root {
+        for path in [&file, &read_only] {
+            std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        mode(&closed, 0o755).unwrap();
+    } else {
+        mode(&closed, 0o555).unwrap();
+    }
+    let run = |path: &str| as_nobody(&["collect", "--host", "-o", path]);
+    let written = run(&file);
+    let refused = run(&read_only);
+    mode(&closed, 0o755).unwrap();
+    let said = String::from_utf8_lossy(&written.stderr);
+    assert!(written.status.success(), "{said}");
+    assert!(fs::read_to_string(&file).unwrap().contains("pgassay/facts"));
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("read-only.json: Permission denied"), "{said}");
+    assert_eq!(fs::read(&read_only).unwrap(), b"old");
+}
+
+/// Debian's `nobody`; any number without rights would do.
+const NOBODY: u32 = 65534;
+
+/// The program as an ordinary user: root becomes one.
+fn as_nobody(words: &[&str]) -> std::process::Output {
+    use std::os::unix::process::CommandExt;
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pgassay"));
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command.args(words).output().unwrap()
+}

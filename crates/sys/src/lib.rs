@@ -22,6 +22,7 @@ pub mod gather;
 #[path = "no_gather.rs"]
 pub mod gather;
 pub mod map;
+pub mod output;
 pub mod perf;
 pub mod resident;
 #[cfg(any(

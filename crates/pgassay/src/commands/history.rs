@@ -8,6 +8,7 @@ use pgassay_analysis::history::{RunHistory, history};
 use pgassay_analysis::stats::ChangeRule;
 use pgassay_analysis::{Analysis, analyse};
 
+use super::files::to_file;
 use crate::cli::args::{Format, GlobalArgs};
 use crate::cli::history::HistoryArgs;
 use crate::exit::{Exit, Failure};
@@ -50,10 +51,7 @@ pub fn history_of(
     match &args.output {
         None => terminal.print(&text)?,
         Some(path) => {
-            fs::write(path, text).map_err(|e| {
-                Failure::usage(format!("cannot write {}: {e}", path.display()))
-                    .with_remedy("name another file with --output")
-            })?;
+            to_file(path, "--output", &text)?;
             terminal.announce(&format!("written: {}", path.display()));
         }
     }

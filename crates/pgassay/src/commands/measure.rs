@@ -12,6 +12,7 @@ use pgassay_analysis::{Analysis, Plan, analyse};
 use pgassay_sys::affinity;
 
 use super::alone::{self, Company};
+use super::files::page_of_run;
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::sweep::load;
@@ -392,16 +393,10 @@ pub(super) fn conclude(
     dir: &Path,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
-    let html = crate::report::html(analysis);
-    let path = dir.join("report.html");
-    let written =
-        std::fs::write(&path, html).with_context(|| format!("cannot write {}", path.display()));
+    let written = page_of_run(dir, &crate::report::html(analysis));
     let format = if json { Format::Json } else { Format::Text };
     let text = report::render(analysis, format, terminal, true);
     let printed = terminal.print(&text);
-    match written {
-        Ok(()) => terminal.announce(&format!("report: {}", path.display())),
-        Err(e) => terminal.warn(&format!("{e:#}")),
-    }
+    terminal.announce(&format!("report: {}", written?.display()));
     printed
 }

@@ -9,6 +9,7 @@ pub mod check;
 pub mod compare;
 pub mod counts;
 pub mod diagnose;
+mod files;
 pub mod fit;
 pub mod history;
 pub mod inside;

@@ -11,6 +11,7 @@ use pgassay_analysis::compare::{Compare, model::Kind};
 use pgassay_analysis::stats::Verdict;
 use serde::{Deserialize, Serialize};
 
+use super::files::to_file;
 use crate::build::maker::{Order, native_machine};
 use crate::build::{BuildRecord, Place, Source, Variant};
 use crate::cli::Args;
@@ -163,8 +164,8 @@ pub fn patch(
         .save_plan
         .clone()
         .unwrap_or_else(|| dir.join("patch-plan.json"));
-    fs::write(&plan_file, serde_json::to_string_pretty(&plan)? + "\n")
-        .with_context(|| format!("{} can't be written", plan_file.display()))?;
+    let plan_text = serde_json::to_string_pretty(&plan)? + "\n";
+    to_file(&plan_file, "--save-plan", &plan_text)?;
     terminal.print(&table(&concluded, &base, &patched, &plan))?;
     terminal.announce(&format!(
         "others measure the same with: pgassay patch --plan {} --source THEIR-SOURCE\nand what they \

@@ -1,13 +1,12 @@
 //! `pgassay report`: recorded runs, rendered.
 
-use std::fs;
-
 use anyhow::bail;
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::scattered::side_by_side;
 use pgassay_analysis::{Analysis, analyse};
 
+use super::files::to_file;
 use crate::cli::args::{Format, GlobalArgs, ReportArgs};
 use crate::exit::{Exit, Failure};
 use crate::report;
@@ -38,10 +37,7 @@ pub fn report(
     match &args.output {
         None => terminal.print(&text)?,
         Some(path) => {
-            fs::write(path, text).map_err(|e| {
-                Failure::usage(format!("cannot write {}: {e}", path.display()))
-                    .with_remedy("name another file with --output")
-            })?;
+            to_file(path, "--output", &text)?;
             terminal.announce(&format!("written: {}", path.display()));
         }
     }

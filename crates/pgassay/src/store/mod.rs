@@ -26,6 +26,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use pgassay_sys::output::WriteCause;
 
 use crate::exit::{Exit, Failure};
 
@@ -53,19 +54,16 @@ pub fn root(flag: Option<&Path>) -> anyhow::Result<PathBuf> {
         })
 }
 
-/// Writes a whole file under another name, syncs it, and renames it into place.
+/// Writes a whole file of a run under another name, syncs it, and renames it into place.
+///
+/// # Errors
+/// Where it can't be written, as on a full disk; what was there is unchanged.
 pub fn replace_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
-    use std::io::Write;
-    let temporary = path.with_extension("tmp");
-    let write = || -> std::io::Result<()> {
-        let mut file = std::fs::File::create(&temporary)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
-    };
-    write().map_err(|e| {
-        drop(std::fs::remove_file(&temporary));
-        cannot_write(path, &e)
+    pgassay_sys::output::replace(path, content).map_err(|error| match error.cause {
+        WriteCause::Io(e) => cannot_write(path, &e),
+        _ => Failure::usage(error.to_string())
+            .with_remedy("name another directory with --runs DIR or $PGASSAY_RUNS")
+            .into(),
     })
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use pgassay_analysis::record::Origin;
 use pgassay_analysis::{Analysis, analyse};
 
+use super::files::page_of_run;
 use super::measure::conclude;
 use super::progress::Progress;
 use super::record;
@@ -153,12 +154,10 @@ fn begin(
 }
 
 /// The report goes into the run also where something else is printed.
-fn write_report(analysis: &Analysis, dir: &Path, terminal: &mut Terminal) {
-    let path = dir.join("report.html");
-    match std::fs::write(&path, crate::report::html(analysis)) {
-        Ok(()) => terminal.announce(&format!("report: {}", path.display())),
-        Err(e) => terminal.warn(&format!("cannot write {}: {e}", path.display())),
-    }
+fn write_report(analysis: &Analysis, dir: &Path, terminal: &mut Terminal) -> anyhow::Result<()> {
+    let path = page_of_run(dir, &crate::report::html(analysis))?;
+    terminal.announce(&format!("report: {}", path.display()));
+    Ok(())
 }
 
 /// Ends the run and shows what it says; `measured` tells whether there is anything.
@@ -189,7 +188,7 @@ fn end(
     }
     if args.io.pgio_output {
         show(&analysis, &dir, terminal)?;
-        write_report(&analysis, &dir, terminal);
+        write_report(&analysis, &dir, terminal)?;
     } else {
         conclude(&analysis, args.json, &dir, terminal)?;
     }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use pgassay_analysis::check::{self, CheckReport, FACTS_SCHEMA, Facts, Severity, docs};
 
+use super::files::to_file;
 use super::progress::Progress;
 use super::subject::{Subject, explain};
 use crate::cli::check::{CheckArgs, CollectArgs, LookArgs};
@@ -19,7 +20,6 @@ use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::report::{self, TextStyle};
 use crate::stop::Stop;
-use crate::store::replace_file;
 use crate::target::TargetSpec;
 use crate::terminal::Terminal;
 
@@ -72,7 +72,7 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         };
         terminal.print(&text)?;
         if let Some(path) = &args.html {
-            replace_file(path, report::check::html(&report).as_bytes())?;
+            to_file(path, "--html", &report::check::html(&report))?;
             terminal.announce(&format!("written: {}", path.display()));
         }
     }
@@ -97,7 +97,7 @@ pub fn collect(args: &CollectArgs, terminal: &mut Terminal, stop: &Stop) -> anyh
     match &args.output {
         None => terminal.print(&text)?,
         Some(path) => {
-            replace_file(path, text.as_bytes())?;
+            to_file(path, "--output", &text)?;
             terminal.announce(&format!(
                 "written: {} ({} KiB); pgassay check reads it",
                 path.display(),

@@ -15,7 +15,7 @@ mod servers;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use pgassay_analysis::compare::plan::{ComparisonPlan, Typed};
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::plan::{Arm, WorkloadPlan};
@@ -29,6 +29,7 @@ use self::machine::Watch;
 use self::rounds::Measuring;
 use self::servers::{Servers, Surroundings, check_settings, shown};
 use super::alone;
+use super::files::page_of_run;
 use super::observing;
 use super::progress::minutes;
 use super::record;
@@ -585,16 +586,11 @@ fn conclude(
     dir: &std::path::Path,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
-    let path = dir.join("report.html");
-    let written = std::fs::write(&path, report::compare_html(compare))
-        .with_context(|| format!("cannot write {}", path.display()));
+    let written = page_of_run(dir, &report::compare_html(compare));
     let format = if json { Format::Json } else { Format::Text };
     let text = super::report::render_compare(compare, format, terminal, true)?;
     let printed = terminal.print(&text);
-    match written {
-        Ok(()) => terminal.announce(&format!("report: {}", path.display())),
-        Err(e) => terminal.warn(&format!("{e:#}")),
-    }
+    terminal.announce(&format!("report: {}", written?.display()));
     printed
 }
 

@@ -1,6 +1,6 @@
 //! `pgassay diagnose`: which known bottleneck it is, and what to do.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -12,6 +12,7 @@ use pgassay_analysis::profile::difference::difference;
 use pgassay_analysis::profile::{self, Profile, flame};
 use pgassay_analysis::record::RecordedRun;
 
+use super::files::to_file;
 use crate::cli::args::{Format, GlobalArgs};
 use crate::cli::diagnose::DiagnoseArgs;
 use crate::exit::{Exit, Failure};
@@ -48,10 +49,7 @@ pub fn diagnose(
     match &args.output {
         None => terminal.print(&text)?,
         Some(path) => {
-            fs::write(path, text).map_err(|e| {
-                Failure::usage(format!("cannot write {}: {e}", path.display()))
-                    .with_remedy("name another file with --output")
-            })?;
+            to_file(path, "--output", &text)?;
             terminal.announce(&format!("written: {}", path.display()));
         }
     }
