@@ -14,11 +14,14 @@ use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{
+    Gid, Pid, Signal, Uid, getegid, geteuid, getppid, set_parent_process_death_signal,
+};
 
 /// One request to the spawning thread.
 struct Request {
     command: Command,
+    asker: (Uid, Gid),
     reply: Sender<io::Result<Child>>,
 }
 
@@ -28,7 +31,9 @@ static SPAWNER: OnceLock<Sender<Request>> = OnceLock::new();
 /// Spawns `command` in its own process group (a terminal's Ctrl-C does not
 /// reach it), to be sent `signal` when this process ends however it ends.
 ///
-/// `command` may carry a user to change to: the signal is set after that.
+/// `command` may carry a user to change to: the signal is set after that. If it
+/// carries none, the child has the asking thread's user and group, which on
+/// Linux need not be those of the spawning thread.
 ///
 /// # Errors
 /// What the spawn gave, or `Other` where the spawning thread can't be had.
@@ -45,7 +50,11 @@ pub fn spawn(mut command: Command, signal: Signal) -> io::Result<Child> {
     }
     let (reply, answer) = channel();
     spawner()?
-        .send(Request { command, reply })
+        .send(Request {
+            command,
+            asker: (geteuid(), getegid()),
+            reply,
+        })
         .map_err(|_| io::Error::other("the spawning thread is gone"))?;
     answer
         .recv()
@@ -64,6 +73,17 @@ fn arm(signal: Signal, parent: Pid) -> io::Result<()> {
     }
 }
 
+/// Starts the spawning thread, if it does not run yet, with the caller's rights.
+///
+/// To be called before a thread gives up its user: what it would start itself
+/// could not spawn as root any more.
+///
+/// # Errors
+/// If no thread can be started.
+pub fn ready() -> io::Result<()> {
+    spawner().map(|_| ())
+}
+
 /// The door of the spawning thread, which is started on first use.
 fn spawner() -> io::Result<Sender<Request>> {
     if let Some(door) = SPAWNER.get() {
@@ -76,6 +96,11 @@ fn spawner() -> io::Result<Sender<Request>> {
             // A door stays in SPAWNER for ever, so this loop never ends; the
             // thread that lost a race to be first ends at once, childless.
             while let Ok(mut request) = requests.recv() {
+                let (uid, gid) = request.asker;
+                if geteuid() != uid {
+                    // This drops the further groups, too.
+                    request.command.uid(uid.as_raw()).gid(gid.as_raw());
+                }
                 let child = request.command.spawn();
                 // An asker that is gone has dropped the child; nothing to do.
                 let _ = request.reply.send(child);

@@ -24,6 +24,7 @@ pub mod gather;
 pub mod map;
 pub mod output;
 pub mod perf;
+pub mod private;
 pub mod resident;
 #[cfg(any(
     target_arch = "x86_64",
@@ -39,3 +40,4 @@ pub mod tally;
 )))]
 #[path = "no_tally.rs"]
 pub mod tally;
+pub mod trust;

@@ -10,12 +10,12 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use pgassay_analysis::observed::Cost;
 use pgassay_analysis::observed::stacks::{ObjectSymbols, StackRecord, SymbolTable};
 use pgassay_analysis::profile::{Frame, KERNEL, Profile, UNKNOWN};
+use pgassay_sys::private::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::cpu::process_ns;
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct PerfProgram {
     program: PathBuf,
     postmaster: u32,
-    directory: PathBuf,
+    directory: Directory,
     recording: Option<Child>,
     failure: Option<String>,
     /// CPU time of the recording that ended last, nanoseconds.
@@ -58,12 +58,11 @@ impl PerfProgram {
     /// # Errors
     /// Likewise.
     fn with(program: &Path, postmaster: u32) -> Result<Self, String> {
-        // Each has its own: several servers are sampled side by side in a comparison.
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let directory =
-            std::env::temp_dir().join(format!("pgassay-perf-{}-{count}", std::process::id()));
-        fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+        // Each has its own: several servers are sampled side by side in a comparison. Nobody
+        // else may have made it: perf writes there with our rights.
+        let base = std::env::temp_dir();
+        let directory = Directory::make(&base, "pgassay-perf")
+            .map_err(|e| format!("{}: {e}", base.display()))?;
         let mut perf = Self {
             program: program.to_owned(),
             postmaster,
@@ -80,12 +79,12 @@ impl PerfProgram {
     }
 
     fn data(&self) -> PathBuf {
-        self.directory.join("perf.data")
+        self.directory.path().join("perf.data")
     }
 
     fn record(&mut self, processes: &[u32], further: &[&str]) -> Result<(), String> {
         let list: Vec<String> = processes.iter().map(u32::to_string).collect();
-        let said = self.directory.join("said");
+        let said = self.directory.path().join("said");
         let errors = fs::File::create(&said).map_err(|e| format!("{}: {e}", said.display()))?;
         let mut command = Command::new(&self.program);
         command
@@ -131,7 +130,7 @@ impl PerfProgram {
         if status.success() || (told && self.data().exists()) {
             return Ok(());
         }
-        let said = fs::read_to_string(self.directory.join("said")).unwrap_or_default();
+        let said = fs::read_to_string(self.directory.path().join("said")).unwrap_or_default();
         let mut lines = said.lines().map(str::trim);
         // What is wrong stands below a line that says that something is.
         let why = lines.find(|line| !line.is_empty() && *line != "Error:");
@@ -210,7 +209,6 @@ impl Drop for PerfProgram {
             let _ = child.kill();
             let _ = child.wait();
         }
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
@@ -341,7 +339,7 @@ postgres 30411 [001] 11622.634146:    2004008 cpu-clock:
         );
         let mut perf = PerfProgram::with(&program, std::process::id()).unwrap();
         perf.begin();
-        let ready = perf.directory.join("perf.data.ready");
+        let ready = perf.directory.path().join("perf.data.ready");
         let until = Instant::now() + Duration::from_secs(120);
         while !ready.exists() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
@@ -350,9 +348,48 @@ postgres 30411 [001] 11622.634146:    2004008 cpu-clock:
         let (record, cost) = perf.end().unwrap();
         assert_eq!(record.seconds[0].len(), 2);
         assert_eq!(cost.observer, "perf");
-        let directory = perf.directory.clone();
+        let directory = perf.directory.path().to_owned();
         assert!(perf.finish().objects.contains_key("perf:postgres"));
         assert!(!directory.exists());
+        fs::remove_dir_all(program.parent().unwrap()).unwrap();
+    }
+
+    /// Attack D2: the directory's name could be foretold from the process id, one that somebody
+    /// else had made was taken, and the links in it were followed.
+    #[test]
+    fn a_directory_that_was_prepared_is_not_used() {
+        let victim = std::env::temp_dir().join(format!("pgassay-victim-{}", std::process::id()));
+        fs::write(&victim, "precious").unwrap();
+        let planted: Vec<PathBuf> = (0..64)
+            .map(|count| format!("pgassay-perf-{}-{count}", std::process::id()))
+            .map(|name| std::env::temp_dir().join(name))
+            .collect();
+        for directory in &planted {
+            fs::create_dir_all(directory).unwrap();
+            std::os::unix::fs::symlink(&victim, directory.join("said")).unwrap();
+        }
+        let program = stand_in("planted", "echo overwritten >&2; exit 255");
+        let why = PerfProgram::with(&program, std::process::id())
+            .err()
+            .unwrap();
+        assert!(why.contains("overwritten"), "{why}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        for directory in &planted {
+            fs::remove_dir_all(directory).unwrap();
+        }
+        fs::remove_file(&victim).unwrap();
+        fs::remove_dir_all(program.parent().unwrap()).unwrap();
+    }
+
+    /// What perf records is for our eyes.
+    #[test]
+    fn its_directory_is_private() {
+        use std::os::unix::fs::MetadataExt;
+        let program = stand_in("private", "exit 0");
+        let perf = PerfProgram::with(&program, std::process::id()).unwrap();
+        let meta = fs::symlink_metadata(perf.directory.path()).unwrap();
+        assert_eq!(meta.mode() & 0o7777, 0o700);
+        drop(perf);
         fs::remove_dir_all(program.parent().unwrap()).unwrap();
     }
 
