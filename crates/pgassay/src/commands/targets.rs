@@ -40,7 +40,7 @@ pub fn targets(args: &TargetsArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
         return Ok(Exit::Done);
     }
     for (path, why) in &at_hand.unusable {
-        terminal.progress(&format!("passed over {}: {why}", path.display()));
+        terminal.announce(&format!("passed over {}: {why}", path.display()));
     }
     if at_hand.found.is_empty() {
         return Err(Failure::target("no PostgreSQL is installed here")

@@ -19,7 +19,7 @@ use std::process::{Command, Output, Stdio};
 use super::find::Installation;
 use super::scratch::Scratch;
 use super::version::Version;
-use super::{TargetError, account::Account};
+use super::{TargetError, account::Account, ask};
 
 macro_rules! source {
     ($name:literal) => {
@@ -258,10 +258,18 @@ impl Recipe {
     fn build(&self, config: &PgConfig, compiler: &Compiler, dir: &Path) -> Result<(), TargetError> {
         for (name, text) in SOURCES {
             let path = dir.join(name);
+            // Readable for whoever compiles, whatever the umask.
             fs::write(&path, text)
+                .and_then(|()| fs::set_permissions(&path, Permissions::from_mode(0o644)))
                 .map_err(|e| TargetError::place(&path, "can't be written", &e))?;
         }
         let mut command = Command::new(&compiler.program);
+        // The installation says what is run here: that needs no rights of root's.
+        if let Some(account) = Account::for_servers()? {
+            account.give(dir)?;
+            account.apply(&mut command);
+            command.env_remove("TMPDIR");
+        }
         command
             .current_dir(dir)
             .args(&compiler.arguments)
@@ -289,9 +297,7 @@ impl Recipe {
                 first_lines(&output, 12).replace('\n', "\n  ")
             )));
         }
-        let library = dir.join("pgassay.so");
-        fs::set_permissions(&library, Permissions::from_mode(0o755))
-            .map_err(|e| TargetError::place(&library, "can't be given to the server", &e))
+        Ok(())
     }
 }
 
@@ -360,18 +366,16 @@ fn words(line: &str) -> Vec<String> {
 
 /// The first line that a program prints when asked; none where it fails.
 fn ask(program: &Path, argument: &str) -> Option<String> {
-    let output = Command::new(program)
-        .arg(argument)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    output
-        .status
-        .success()
-        .then(|| text.lines().next().unwrap_or_default().trim().to_owned())
+    let answer = ask::ask(program, argument).ok()?;
+    answer.status.success().then(|| {
+        answer
+            .out
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    })
 }
 
 fn first_lines(output: &Output, lines: usize) -> String {

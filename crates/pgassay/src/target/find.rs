@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
+use pgassay_sys::trust;
 use serde::Serialize;
 
 use super::TargetError;
+use super::account::Account;
+use super::ask::{Silence, ask};
 use super::version::Version;
 
 /// Where distributions and installers put PostgreSQL's programs, as patterns
@@ -98,7 +100,7 @@ impl Installation {
 pub struct Installations {
     /// Newest first; releases before development versions.
     pub found: Vec<Installation>,
-    /// Directories that hold a `postgres` which did not say its version, and why.
+    /// Directories that hold a `postgres` that was not run or did not say its version, and why.
     pub unusable: BTreeMap<PathBuf, String>,
 }
 
@@ -116,10 +118,13 @@ impl Installations {
                 candidates.push((dir, (*whose).to_owned()));
             }
         }
-        let configs = std::env::var_os("PG_CONFIG")
-            .map(PathBuf::from)
-            .into_iter()
-            .chain(path_dirs.iter().map(|dir| dir.join("pg_config")));
+        // One that the user names is as good as what he types.
+        let named = std::env::var_os("PG_CONFIG").map(PathBuf::from);
+        let configs = named.into_iter().chain(
+            path_dirs
+                .iter()
+                .filter_map(|dir| trust::check(&dir.join("pg_config")).ok()),
+        );
         for config in configs.filter(|config| executable(config)) {
             if let Some(dir) = output_of(&config, "--bindir") {
                 candidates.push((PathBuf::from(dir), config.display().to_string()));
@@ -142,7 +147,20 @@ impl Installations {
                 continue;
             }
             let bin_dir = postgres.parent().unwrap_or(&dir).to_path_buf();
-            match probe(&bin_dir, &found_by) {
+            // Nobody has named it: what another user can put there is not run.
+            let trusted = trust::check(&postgres).and_then(|_| trust::check(&bin_dir));
+            if let Err(why) = trusted {
+                all.unusable.insert(
+                    bin_dir.clone(),
+                    format!(
+                        "it was not run: {why}; name the directory to use it nevertheless: \
+                         pgassay run select-only {}",
+                        bin_dir.display()
+                    ),
+                );
+                continue;
+            }
+            match probe(&bin_dir, &found_by).map(without_foreign_tools) {
                 Ok(installation) => all.found.push(installation),
                 Err(error) => {
                     all.unusable.insert(bin_dir, error.to_string());
@@ -179,6 +197,11 @@ impl Installations {
     /// What is at hand, as the end of an error message.
     pub fn at_hand(&self) -> String {
         let mut launchable = self.found.iter().filter(|i| i.can_launch()).peekable();
+        if launchable.peek().is_none() && !self.unusable.is_empty() {
+            return "what was found can't be used, and `pgassay targets` says why; name a \
+                    directory, or install one (on Debian and Ubuntu: apt-get install postgresql)"
+                .into();
+        }
         if launchable.peek().is_none() {
             return "none was found in PATH, in the distributions' directories, under \
                     /usr/local/pgsql and /opt, or by pg_config. Install one (on Debian and \
@@ -198,28 +221,37 @@ fn probe(bin_dir: &Path, found_by: &str) -> Result<Installation, TargetError> {
         .map_err(|error| TargetError::place(bin_dir, "can't be read", &error))?;
     let postgres = bin_dir.join("postgres");
     let unusable = |why: String| TargetError::NotFound(format!("{}: {why}", postgres.display()));
-    let output = Command::new(&postgres)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| match error.raw_os_error() {
-            Some(code) if code == rustix::io::Errno::NOEXEC.raw_os_error() => unusable(
+    if let Some(account) = Account::for_servers()?
+        && let Some(barrier) = account.barrier(&postgres)
+    {
+        return Err(unusable(format!(
+            "the server runs as the user {}, who may not enter {}; install it where everybody \
+             may read, or run pgassay as the owner",
+            account.name,
+            barrier.display()
+        )));
+    }
+    let answer = ask(&postgres, "--version").map_err(|silence| match &silence {
+        Silence::NotRun(error)
+            if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) =>
+        {
+            unusable(
                 "is built for another processor: pgassay inspect reads it, but it can't run here"
                     .into(),
-            ),
-            _ => unusable(format!("can't be run: {error}")),
-        })?;
-    let banner = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let Some(version) = Version::in_banner(&banner).filter(|_| output.status.success()) else {
-        let said = String::from_utf8_lossy(&output.stderr);
+            )
+        }
+        _ => unusable(silence.to_string()),
+    })?;
+    let banner = answer.out;
+    let Some(version) = Version::in_banner(&banner).filter(|_| answer.status.success()) else {
         let said = if banner.is_empty() {
-            said.trim()
+            &answer.err
         } else {
             &banner
         };
         return Err(unusable(format!(
             "did not say its version ({}): {said}",
-            output.status
+            answer.status
         )));
     };
     let tools = TOOLS
@@ -244,15 +276,19 @@ fn executable(path: &Path) -> bool {
 
 /// The first line that `program argument` prints, where it succeeds.
 fn output_of(program: &Path, argument: &str) -> Option<String> {
-    let output = Command::new(program)
-        .arg(argument)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let line = text.lines().next()?.trim();
-    (output.status.success() && !line.is_empty()).then(|| line.to_owned())
+    let answer = ask(program, argument).ok()?;
+    let line = answer.out.lines().next()?.trim();
+    (answer.status.success() && !line.is_empty()).then(|| line.to_owned())
+}
+
+/// A found installation has only those tools that no other user can change: they may be
+/// links to elsewhere.
+fn without_foreign_tools(mut installation: Installation) -> Installation {
+    let bin_dir = installation.bin_dir.clone();
+    installation
+        .tools
+        .retain(|tool| trust::check(&bin_dir.join(tool)).is_ok());
+    installation
 }
 
 /// The directories that a pattern of [`PLACES`] names, sorted.
@@ -340,6 +376,65 @@ mod tests {
         assert_eq!(Installation::at(&link).unwrap().version.to_string(), "17.2");
         let nothing = Installation::at(&root).unwrap_err().to_string();
         assert!(nothing.contains("bin/postgres"), "{nothing}");
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    /// Attack D5: the search ran whatever another user had put under /opt, as root, and it
+    /// became the default.
+    #[test]
+    fn what_another_user_can_change_is_not_run() {
+        let root = std::env::temp_dir().join(format!("pgassay-foreign-{}", std::process::id()));
+        fs::remove_dir_all(&root).ok();
+        let all = &["postgres", "initdb"];
+        let open = |path: &Path| {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+        };
+        let evil = fake(&root, "writable", "postgres (PostgreSQL) 19.1", all);
+        open(&evil.join("postgres"));
+        let swapped = fake(&root, "swapped", "postgres (PostgreSQL) 19.2", all);
+        open(&root.join("swapped"));
+        let tool = fake(&root, "tool", "postgres (PostgreSQL) 17.2", all);
+        open(&tool.join("initdb"));
+        let good = fake(&root, "good", "postgres (PostgreSQL) 15.1", all);
+        let mut bins = vec![evil, swapped, tool, good.clone()];
+        if rustix::process::geteuid().is_root() {
+            let given = fake(&root, "given", "postgres (PostgreSQL) 19.3", all);
+            std::os::unix::fs::chown(given.join("postgres"), Some(4_000_000), None).unwrap();
+            bins.push(given);
+        }
+        // Each leaves a mark if it is run.
+        let marks = root.join("marks");
+        fs::create_dir(&marks).unwrap();
+        open(&marks);
+        for bin in &bins {
+            let text = fs::read_to_string(bin.join("postgres")).unwrap();
+            let name = bin.parent().unwrap().file_name().unwrap().to_str().unwrap();
+            let mark = marks.join(name);
+            fs::write(
+                bin.join("postgres"),
+                format!("{text}touch {}\n", mark.display()),
+            )
+            .unwrap();
+        }
+        let expected = bins.len() - 2;
+        let found = Installations::of(bins.iter().map(|b| (b.clone(), String::new())).collect());
+        let mut run: Vec<_> = fs::read_dir(&marks)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        run.sort();
+        assert_eq!(run, ["good", "tool"]);
+        assert_eq!(found.newest(None).unwrap().bin_dir, good);
+        assert_eq!(found.unusable.len(), expected, "{:?}", found.unusable);
+        for why in found.unusable.values() {
+            assert!(
+                why.contains("not run") && why.contains("name the directory"),
+                "{why}"
+            );
+        }
+        // One that is named is used, whosever it is.
+        let named = Installation::at(&root.join("writable")).unwrap();
+        assert_eq!(named.version.to_string(), "19.1");
         fs::remove_dir_all(&root).unwrap();
     }
 

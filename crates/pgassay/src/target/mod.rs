@@ -12,6 +12,7 @@
 
 pub mod account;
 pub mod archive;
+pub mod ask;
 pub mod error;
 pub mod extension;
 pub mod find;
