@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use pgassay_inspect::Machine;
 use serde::{Deserialize, Serialize};
 
+use super::builder::tool;
 use crate::exit::Failure;
 
 /// A compiler that is here.
@@ -138,7 +139,6 @@ impl Compiler {
         let output = self
             .command()
             .arg("-dumpmachine")
-            .stdin(Stdio::null())
             .output()
             .context("the compiler can't be run")?;
         let triplet = String::from_utf8_lossy(&output.stdout);
@@ -147,8 +147,8 @@ impl Compiler {
 
     fn command(&self) -> Command {
         let mut words = self.command.iter();
-        let mut command = Command::new(words.next().map_or("cc", String::as_str));
-        command.args(words).env("LC_ALL", "C");
+        let mut command = tool(words.next().map_or("cc", String::as_str));
+        command.args(words);
         command
     }
 }
@@ -173,10 +173,8 @@ pub(super) fn on_path(program: &str) -> bool {
 
 /// The first line that a compiler prints of its version; none where it is not here.
 fn banner_of(program: &str) -> Option<String> {
-    let output = Command::new(program)
+    let output = tool(program)
         .arg("--version")
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output()
         .ok()?;

@@ -8,13 +8,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::builder::tool;
 use super::place::{make_dir, remove};
 use super::recipe::System;
 use super::source::hash_of;
@@ -42,12 +42,10 @@ impl Link {
             }
             System::Meson => {
                 let dir = tree.join("build");
-                let output = Command::new("ninja")
+                let output = tool("ninja")
                     .arg("-C")
                     .arg(&dir)
                     .args(["-t", "commands", "src/backend/postgres"])
-                    .env("LC_ALL", "C")
-                    .stdin(Stdio::null())
                     .output()
                     .context("ninja can't be run")?;
                 let said = String::from_utf8_lossy(&output.stdout);
@@ -84,11 +82,9 @@ impl Link {
     /// Where the linker fails, with its words.
     pub fn relink(&self, seed: u64, output: &Path) -> anyhow::Result<(usize, String)> {
         let (words, objects) = self.in_order(seed, output);
-        let linked = Command::new(&words[0])
+        let linked = tool(&words[0])
             .args(&words[1..])
             .current_dir(&self.dir)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
             .output()
             .with_context(|| format!("{} can't be run", words[0]))?;
         if !linked.status.success() {

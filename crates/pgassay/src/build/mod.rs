@@ -10,8 +10,10 @@
 //! compiled and what was recorded has been held against what was asked for, so
 //! that a name never stands for half a build.
 
+pub mod builder;
 pub mod compiler;
 pub mod evidence;
+mod git;
 pub mod layout;
 pub mod maker;
 pub mod patches;
@@ -23,6 +25,7 @@ pub mod steps;
 pub mod trouble;
 pub mod variant;
 
+pub use builder::Builder;
 pub use maker::{Event, Made, Maker};
 pub use place::Place;
 pub use record::BuildRecord;

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
+use super::builder::tool;
 use super::source::hash_of;
 use crate::exit::Failure;
 
@@ -59,7 +59,7 @@ impl Patch {
     /// # Errors
     /// Where it does not apply, naming the hunk.
     pub fn apply(&self, top: &Path) -> anyhow::Result<Vec<String>> {
-        let output = Command::new("patch")
+        let output = tool("patch")
             // Lines may have moved; that the text around a change differs is for a person to judge.
             .args([
                 "--batch",
@@ -72,8 +72,6 @@ impl Patch {
             .args(["--reject-file=-", "--input"])
             .arg(&self.path)
             .current_dir(top)
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
             .output()
             .context("patch can't be run (apt-get install patch)")?;
         let said = String::from_utf8_lossy(&output.stdout);

@@ -38,6 +38,13 @@ impl Place {
         Self::of(scratch.root().to_path_buf())
     }
 
+    /// The one in which root itself built, as it did before; `None` if there is none.
+    pub fn left_by_root() -> Option<Self> {
+        let root = Scratch::existing(None).ok().flatten()?.root().to_path_buf();
+        (rustix::process::geteuid().is_root() && root.join("builds").is_dir())
+            .then_some(Self { root })
+    }
+
     /// A place below any directory, for tests.
     ///
     /// # Errors
@@ -170,10 +177,17 @@ impl Place {
 
 /// Makes a directory, and what leads to it, that the server's user may enter.
 pub(super) fn make_dir(path: &Path) -> anyhow::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|dir| !dir.exists()).collect();
     DirBuilder::new()
         .recursive(true)
         .mode(0o755)
         .create(path)
+        // Whatever the umask: the server's user has to enter it.
+        .and_then(|()| {
+            missing
+                .iter()
+                .try_for_each(|dir| fs::set_permissions(dir, Permissions::from_mode(0o755)))
+        })
         .with_context(|| format!("{} can't be made", path.display()))
 }
 

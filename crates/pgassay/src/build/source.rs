@@ -10,12 +10,14 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, bail};
 use ring::digest;
 use serde::{Deserialize, Serialize};
 
+use super::builder::tool;
+use super::git::{git, git_bytes, is_foreign};
 use super::place::{Place, make_dir, remove};
 use crate::exit::Failure;
 
@@ -71,6 +73,12 @@ impl Source {
     pub fn find(given: &str, git_ref: Option<&str>, place: &Place) -> anyhow::Result<Self> {
         let remote = given.contains("://") || given.starts_with("git@");
         let path = PathBuf::from(given);
+        if !remote
+            && let Err(error) = fs::metadata(std::path::absolute(&path)?)
+            && error.kind() == ErrorKind::PermissionDenied
+        {
+            return Err(unreadable(given, &error.into()));
+        }
         if remote || git_ref.is_some() {
             let repository = if remote {
                 clone(given, place)?
@@ -87,8 +95,9 @@ impl Source {
             return Self::directory(given, path);
         }
         if path.is_file() {
-            let file = File::open(&path).with_context(|| format!("{given} can't be read"))?;
-            let hash = hash_of(file).with_context(|| format!("{given} can't be read"))?;
+            let hash = File::open(&path)
+                .and_then(hash_of)
+                .map_err(|error| unreadable(given, &error.into()))?;
             let path = fs::canonicalize(&path)?;
             return Ok(Self {
                 kind: Kind::Tarball(path),
@@ -111,6 +120,9 @@ impl Source {
     }
 
     fn commit(given: &str, repository: PathBuf, git_ref: &str) -> anyhow::Result<Self> {
+        if let Err(complaint) = git(&repository, &["rev-parse", "--git-dir"]) {
+            return Err(no_repository(given, &complaint));
+        }
         let id = |what: &str| git(&repository, &["rev-parse", "--verify", "--quiet", what]);
         // A branch of a clone is only known by its remote's name.
         let commit = [git_ref.to_owned(), format!("origin/{git_ref}")]
@@ -174,14 +186,14 @@ impl Source {
                 }
                 let mut files = Vec::new();
                 walk(&dir, Path::new(""), &mut files)
-                    .with_context(|| format!("{given} can't be read"))?;
+                    .map_err(|error| unreadable(given, &error.into()))?;
                 (files, None)
             }
         };
         let mut files: Vec<PathBuf> = files;
         files.sort();
         files.dedup();
-        let hash = hash_files(&dir, &files).with_context(|| format!("{given} can't be read"))?;
+        let hash = hash_files(&dir, &files).map_err(|error| unreadable(given, &error.into()))?;
         Ok(Self {
             kind: Kind::Directory {
                 dir: fs::canonicalize(&dir)?,
@@ -211,7 +223,7 @@ impl Source {
                 }
             }
             Kind::Tarball(path) => {
-                let mut tar = Command::new("tar");
+                let mut tar = tool("tar");
                 tar.arg("-x").arg("-f").arg(path).arg("-C").arg(to);
                 tar.arg("--no-same-owner");
                 run_quietly(tar, &self.facts.given)?;
@@ -229,7 +241,7 @@ impl Source {
                     ],
                 );
                 let unpacked = made.and_then(|_| {
-                    let mut tar = Command::new("tar");
+                    let mut tar = tool("tar");
                     tar.arg("-x").arg("-f").arg(&archive).arg("-C").arg(to);
                     run_quietly(tar, &self.facts.given)
                 });
@@ -330,32 +342,42 @@ fn without_password(url: &str) -> String {
     }
 }
 
-fn git(dir: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let bytes = git_bytes(dir, arguments)?;
-    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+/// A source that the builder can't read.
+fn unreadable(given: &str, error: &anyhow::Error) -> anyhow::Error {
+    let failure = Failure::usage(format!("{given} can't be read: {error:#}"));
+    let denied = error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    if denied {
+        return failure
+            .with_remedy(
+                "root builds as the user that its servers run as (postgres, or nobody): put the \
+                 source where everybody may read it, or build as an ordinary user",
+            )
+            .into();
+    }
+    failure.into()
 }
 
-fn git_bytes(dir: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
-    let output = Command::new("git")
-        // A checkout may be another user's: it is only read, nothing of it is run.
-        .args(["-c", "safe.directory=*", "-C"])
-        .arg(dir)
-        .args(arguments)
-        .env("LC_ALL", "C")
-        .env("GIT_TERMINAL_PROMPT", "0")
-        .stdin(Stdio::null())
-        .output()
-        .context("git can't be run (apt-get install git)")?;
-    if output.status.success() {
-        return Ok(output.stdout);
+/// A directory named with --ref in which git finds no repository that it may read.
+fn no_repository(given: &str, complaint: &anyhow::Error) -> anyhow::Error {
+    let given = without_password(given);
+    if is_foreign(complaint) {
+        return Failure::usage(format!(
+            "{given} is another user's repository: git would run what its settings name"
+        ))
+        .with_remedy(
+            "build as its owner, or name a tarball of it (git archive --output FILE.tar REF)",
+        )
+        .into();
     }
-    bail!("{}", String::from_utf8_lossy(&output.stderr).trim())
+    Failure::usage(format!("{given} is no git repository: {complaint:#}"))
+        .with_remedy("--ref takes the top directory of a repository, or a URL")
+        .into()
 }
 
 fn run_quietly(mut command: Command, given: &str) -> anyhow::Result<()> {
     let output = command
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
         .output()
         .context("tar can't be run (apt-get install tar)")?;
     if output.status.success() {

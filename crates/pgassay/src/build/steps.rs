@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::builder::fit;
 use super::recipe::Step;
 use super::trouble;
 use crate::exit::Failure;
@@ -103,6 +104,7 @@ impl Runner<'_> {
                 command.env(name, value);
             }
         }
+        fit(&mut command);
         command
             .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())

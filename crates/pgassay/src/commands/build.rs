@@ -12,7 +12,7 @@ use crate::build::compiler::machine_of;
 use crate::build::maker::{Event, How, Order, native_machine};
 use crate::build::recipe::System;
 use crate::build::variant::{PRESETS, cpu_flag};
-use crate::build::{BuildRecord, Made, Maker, Place, Source, Variant};
+use crate::build::{BuildRecord, Builder, Made, Maker, Place, Source, Variant};
 use crate::cli::build::{BuildArgs, SystemArg};
 use crate::exit::{Exit, Failure};
 use crate::inspection::account;
@@ -31,18 +31,60 @@ pub fn build(args: &BuildArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     if args.recommend {
         return super::build_recommend::recommend(args, terminal);
     }
-    let place = Place::open()?;
+    let builder = Builder::find()?;
     if args.list {
-        return list(&place, args.json, terminal);
+        return list(&builder, args.json, terminal);
     }
     if args.clean || !args.remove.is_empty() {
-        return remove(&place, args, terminal);
+        let known = all(&builder)?;
+        for name in &args.remove {
+            let name = name.strip_prefix("build:").unwrap_or(name);
+            if !known.iter().any(|record| record.name == name) {
+                bail!(
+                    Failure::usage(format!("--remove {name}: there is no such build"))
+                        .with_remedy("pgassay build --list lists them")
+                );
+            }
+        }
+        builder.run(|| remove(&Place::open()?, args, terminal))?;
+        if let Some(place) = Place::left_by_root() {
+            remove(&place, args, terminal)?;
+        }
+        return Ok(Exit::Done);
     }
-    let given = args.source.as_deref().unwrap_or_default();
     let variants = variants(args)?;
+    announce(&builder, terminal);
+    let made = builder.run(|| make_all(args, &variants, terminal, stop))?;
+    let text = if args.json {
+        let all = made
+            .iter()
+            .flat_map(|made| std::iter::once(&made.record).chain(&made.layouts));
+        document(all)?
+    } else {
+        made.iter().map(told).collect()
+    };
+    terminal.print(&text)?;
+    Ok(Exit::Done)
+}
+
+/// Says who compiles, if that is not the one who calls.
+pub fn announce(builder: &Builder, terminal: &mut Terminal) {
+    if let Some(text) = builder.announcement() {
+        terminal.announce(&text);
+    }
+}
+
+fn make_all(
+    args: &BuildArgs,
+    variants: &[Variant],
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Vec<Made>> {
+    let place = Place::open()?;
+    let given = args.source.as_deref().unwrap_or_default();
     let source = Source::find(given, args.git_ref.as_deref(), &place)?;
     let mut made = Vec::new();
-    for variant in &variants {
+    for variant in variants {
         let order = Order {
             source: &source,
             name: args.name.as_deref(),
@@ -58,16 +100,7 @@ pub fn build(args: &BuildArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         };
         made.push(make(&order, &place, args.jobs, terminal, stop)?);
     }
-    let text = if args.json {
-        let all = made
-            .iter()
-            .flat_map(|made| std::iter::once(&made.record).chain(&made.layouts));
-        document(all)?
-    } else {
-        made.iter().map(told).collect()
-    };
-    terminal.print(&text)?;
-    Ok(Exit::Done)
+    Ok(made)
 }
 
 /// Makes one build, with progress.
@@ -210,8 +243,8 @@ fn document<'a>(records: impl Iterator<Item = &'a BuildRecord>) -> anyhow::Resul
     Ok(serde_json::to_string_pretty(&document).context("cannot serialize")? + "\n")
 }
 
-fn list(place: &Place, as_json: bool, terminal: &mut Terminal) -> anyhow::Result<Exit> {
-    let all = BuildRecord::all(place);
+fn list(builder: &Builder, as_json: bool, terminal: &mut Terminal) -> anyhow::Result<Exit> {
+    let all = all(builder)?;
     if as_json {
         terminal.print(&document(all.iter())?)?;
         return Ok(Exit::Done);
@@ -242,16 +275,24 @@ fn list(place: &Place, as_json: bool, terminal: &mut Terminal) -> anyhow::Result
     Ok(Exit::Done)
 }
 
-fn remove(place: &Place, args: &BuildArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
+/// The builder's records, and those of builds that root made itself before.
+fn all(builder: &Builder) -> anyhow::Result<Vec<BuildRecord>> {
+    // Read with the rights of the one who could have changed them.
+    let mut all = builder.run(|| Ok(BuildRecord::all(&Place::open()?)))?;
+    for record in Place::left_by_root().iter().flat_map(BuildRecord::all) {
+        if !all.iter().any(|known| known.name == record.name) {
+            all.push(record);
+        }
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(all)
+}
+
+/// Removes in one place what is there of the builds that were named.
+fn remove(place: &Place, args: &BuildArgs, terminal: &mut Terminal) -> anyhow::Result<()> {
+    let known = BuildRecord::all(place);
     for name in &args.remove {
         let name = name.strip_prefix("build:").unwrap_or(name);
-        let known = BuildRecord::all(place);
-        if !known.iter().any(|record| record.name == name) {
-            bail!(
-                Failure::usage(format!("--remove {name}: there is no such build"))
-                    .with_remedy("pgassay build --list lists them")
-            );
-        }
         // The layouts of a build are links into it.
         let layouts = format!("{name}.layout");
         for record in known
@@ -271,7 +312,7 @@ fn remove(place: &Place, args: &BuildArgs, terminal: &mut Terminal) -> anyhow::R
             .context("the sources and object files can't be removed")?;
         terminal.announce("removed unpacked sources and object files");
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 fn presets() -> String {
@@ -298,9 +339,9 @@ fn presets() -> String {
 /// The server of a recorded build, whichever machine it is for; `None` where
 /// there is no such build.
 pub fn server_of(name: &str) -> Option<std::path::PathBuf> {
-    let builds = crate::target::scratch::default_root().join("builds");
-    let server = builds
-        .join(Path::new(name).file_name()?)
-        .join("bin/postgres");
-    server.is_file().then_some(server)
+    let name = Path::new(name).file_name()?;
+    crate::target::scratch::build_dirs()
+        .iter()
+        .map(|builds| builds.join(name).join("bin/postgres"))
+        .find(|server| server.is_file())
 }

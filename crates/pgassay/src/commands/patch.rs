@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::to_file;
 use crate::build::maker::{Order, native_machine};
-use crate::build::{BuildRecord, Place, Source, Variant};
+use crate::build::{BuildRecord, Builder, Place, Source, Variant};
 use crate::cli::Args;
 use crate::cli::args::{Command, GlobalArgs};
 use crate::cli::compare::{By, CompareArgs};
@@ -75,12 +75,14 @@ pub fn patch(
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let plan = args.plan.as_deref().map(read_plan).transpose()?;
-    let place = Place::open()?;
+    let builder = Builder::find()?;
     let git_ref = match &plan {
         Some(plan) => plan.base.clone(),
         None => args.base.clone(),
     };
-    let source = Source::find(&args.source, git_ref.as_deref(), &place)?;
+    super::build::announce(&builder, terminal);
+    let place = builder.run(Place::open)?;
+    let source = builder.run(|| Source::find(&args.source, git_ref.as_deref(), &place))?;
     if let Some(plan) = &plan
         && plan.source_hash != source.facts.hash
     {
@@ -95,7 +97,7 @@ pub fn patch(
     }
     let (files, spec, flags) = match &plan {
         Some(plan) => (
-            written_out(plan, &place)?,
+            builder.run(|| written_out(plan, &place))?,
             plan.variant.as_str(),
             plan.compare.clone(),
         ),
@@ -105,10 +107,10 @@ pub fn patch(
             args.compare.clone(),
         ),
     };
-    let texts = files
-        .iter()
-        .map(|path| planned(path))
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    let texts = builder.run(|| {
+        let texts = files.iter().map(|path| planned(path));
+        texts.collect::<anyhow::Result<Vec<_>>>()
+    })?;
     // Checked before minutes of building.
     let _ = compare_args("base", "patched", &flags)?;
 
@@ -128,7 +130,7 @@ pub fn patch(
             layouts: 0,
             layout_seed: 0,
         };
-        Ok(super::build::make(&order, &place, args.jobs, terminal, stop)?.record)
+        builder.run(|| Ok(super::build::make(&order, &place, args.jobs, terminal, stop)?.record))
     };
     // First what can fail at once: a patch that does not apply costs no build of the base.
     let patched = build(&format!("patched-{}", identity(&texts)), &files)?;

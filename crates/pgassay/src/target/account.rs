@@ -4,10 +4,14 @@
 //! `postgres`, or else `nobody`; everybody else's run as themselves.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::TargetError;
 
@@ -68,6 +72,30 @@ impl Account {
         command.uid(self.uid).gid(self.gid);
     }
 
+    /// Does `work` in this thread with this user's rights instead of root's.
+    ///
+    /// Linux keeps users by the thread: the others go on as they are. What `work`
+    /// runs has this user for good, as a new program forgets what it could go back to.
+    ///
+    /// # Errors
+    /// If the system does not let us change, or change back.
+    pub fn lend<T>(&self, work: impl FnOnce() -> T) -> Result<T, TargetError> {
+        let refused = |error: io::Error| TargetError::NotStarted {
+            message: format!(
+                "root may not act as the user {} here ({error}); a container needs the \
+                 capabilities SETUID and SETGID for that, or run pgassay as an ordinary user",
+                self.name
+            ),
+        };
+        // The thread that spawns must not be started with the lesser rights.
+        pgassay_sys::bound::ready().map_err(refused)?;
+        let mut rights = Rights::held().map_err(refused)?;
+        rights.give_up(self).map_err(refused)?;
+        let done = work();
+        rights.take_back().map_err(refused)?;
+        Ok(done)
+    }
+
     /// Hands `path` to this user.
     ///
     /// # Errors
@@ -103,6 +131,52 @@ impl Account {
     }
 }
 
+/// The rights that a thread had; it has them again on drop.
+struct Rights {
+    uid: Uid,
+    gid: Gid,
+    groups: Vec<Gid>,
+    given_up: bool,
+}
+
+impl Rights {
+    fn held() -> io::Result<Self> {
+        Ok(Self {
+            uid: rustix::process::geteuid(),
+            gid: rustix::process::getegid(),
+            groups: rustix::process::getgroups()?,
+            given_up: false,
+        })
+    }
+
+    fn give_up(&mut self, to: &Account) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(to.uid), Gid::from_raw(to.gid));
+        self.given_up = true;
+        set_thread_groups(&[gid])?;
+        set_thread_res_gid(gid, gid, gid)?;
+        // The saved one is the way back; an exec overwrites it with the effective one.
+        set_thread_res_uid(uid, uid, self.uid)?;
+        Ok(())
+    }
+
+    fn take_back(&mut self) -> io::Result<()> {
+        if self.given_up {
+            set_thread_res_uid(self.uid, self.uid, self.uid)?;
+            set_thread_res_gid(self.gid, self.gid, self.gid)?;
+            set_thread_groups(&self.groups)?;
+            self.given_up = false;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Rights {
+    fn drop(&mut self) {
+        // After a panic; with too few rights what follows fails, and that is safe.
+        self.take_back().ok();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +190,59 @@ mod tests {
         // A 'nobody' that is root would not be unprivileged.
         assert_eq!(Account::in_passwd(passwd, "nobody"), None);
         assert_eq!(Account::in_passwd(passwd, "absent"), None);
+    }
+
+    /// Files that are made, programs that are run and those that the spawning thread runs are
+    /// the account's, and afterwards all is as before.
+    #[test]
+    fn rights_are_given_up_for_a_while() {
+        let Some(account) = Account::for_servers().unwrap() else {
+            // Without root there is nothing to give up.
+            return;
+        };
+        let dir = pgassay_sys::private::Directory::make(&std::env::temp_dir(), "pgassay-lend");
+        let dir = dir.unwrap();
+        account.give(dir.path()).unwrap();
+        let id = |command: &mut Command| {
+            let said = command.output().unwrap();
+            String::from_utf8(said.stdout).unwrap().trim().to_owned()
+        };
+        let [made, run, groups, spawned, read] = account
+            .lend(|| {
+                let file = dir.path().join("made");
+                fs::write(&file, "").unwrap();
+                let mut status = Command::new("cat");
+                status
+                    .arg("/proc/self/status")
+                    .stdout(std::process::Stdio::piped());
+                let spawned =
+                    pgassay_sys::bound::spawn(status, rustix::process::Signal::KILL).unwrap();
+                let status = spawned.wait_with_output().unwrap().stdout;
+                let status = String::from_utf8(status).unwrap();
+                let uids = status
+                    .lines()
+                    .find(|line| line.starts_with("Uid:"))
+                    .unwrap();
+                [
+                    fs::metadata(file).unwrap().uid().to_string(),
+                    id(Command::new("id").arg("-u")),
+                    id(Command::new("id").arg("-G")),
+                    uids.split_whitespace()
+                        .skip(1)
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                    fs::read("/etc/shadow").is_ok().to_string(),
+                ]
+            })
+            .unwrap();
+        let uid = account.uid.to_string();
+        assert_eq!((made, run), (uid.clone(), uid.clone()));
+        assert_eq!(groups, account.gid.to_string());
+        // Real, effective, saved and of the file system: none leads back.
+        assert_eq!(spawned, [uid.as_str(); 4].join(" "));
+        assert_eq!(read, "false");
+        assert!(rustix::process::geteuid().is_root());
+        assert_eq!(id(Command::new("id").arg("-u")), "0");
     }
 
     #[test]

@@ -34,9 +34,28 @@ pub fn default_root() -> PathBuf {
     root_under(Path::new("/var/tmp"))
 }
 
+/// Where builds are looked for: root's are made by the user that servers run as, and lie
+/// in that one's scratch directory; before, they were in root's own.
+pub fn build_dirs() -> Vec<PathBuf> {
+    let us = rustix::process::geteuid().as_raw();
+    let lent = Account::for_servers().ok().flatten();
+    lent.map(|account| account.uid)
+        .into_iter()
+        .chain([us])
+        .map(|uid| (root_of(Path::new("/var/tmp"), uid), uid))
+        // In /var/tmp anybody can have made it.
+        .filter(|(root, uid)| check_owner(root, *uid).is_ok())
+        .map(|(root, _)| root.join("builds"))
+        .collect()
+}
+
 /// Ours under `base`: each user has an own one, so that nobody meets another's.
 fn root_under(base: &Path) -> PathBuf {
-    base.join(format!("pgassay-{}", rustix::process::geteuid().as_raw()))
+    root_of(base, rustix::process::geteuid().as_raw())
+}
+
+fn root_of(base: &Path, uid: u32) -> PathBuf {
+    base.join(format!("pgassay-{uid}"))
 }
 
 /// The scratch directory, made and found safe.
@@ -62,9 +81,18 @@ impl Scratch {
             None => default_root(),
         };
         make_dir(&root, 0o755)?;
-        Self::check_owner(&root)?;
+        check_owner(&root, rustix::process::geteuid().as_raw())?;
         let scratch = Self { root };
         make_dir(&scratch.clusters(), 0o755)?;
+        // An earlier version left them as the umask of that time made them.
+        for dir in [scratch.root.clone(), scratch.clusters()] {
+            let mode = fs::symlink_metadata(&dir).map_or(0o755, |meta| meta.mode() & 0o7777);
+            if mode & 0o755 != 0o755 {
+                fs::set_permissions(&dir, Permissions::from_mode(mode | 0o755)).map_err(
+                    |error| TargetError::place(&dir, "can't be opened to the server", &error),
+                )?;
+            }
+        }
         Ok(scratch)
     }
 
@@ -77,31 +105,8 @@ impl Scratch {
         if !root.join("clusters").is_dir() {
             return Ok(None);
         }
-        Self::check_owner(&root)?;
+        check_owner(&root, rustix::process::geteuid().as_raw())?;
         Ok(Some(Self { root }))
-    }
-
-    /// Refuses a directory that somebody else may have prepared: /var/tmp is
-    /// everybody's, and we remove things in here, as root perhaps.
-    fn check_owner(root: &Path) -> Result<(), TargetError> {
-        let refuse = |reason: &str| {
-            Err(TargetError::Place {
-                path: root.to_path_buf(),
-                reason: format!("{reason}; remove it, or choose another place with --scratch DIR"),
-            })
-        };
-        let meta = fs::symlink_metadata(root)
-            .map_err(|error| TargetError::place(root, "can't be read", &error))?;
-        if !meta.is_dir() {
-            return refuse("is not a directory");
-        }
-        if meta.uid() != rustix::process::geteuid().as_raw() {
-            return refuse("belongs to another user");
-        }
-        if meta.mode() & 0o022 != 0 {
-            return refuse("can be written by other users");
-        }
-        Ok(())
     }
 
     /// The directory itself.
@@ -153,6 +158,29 @@ impl Scratch {
             .map_err(|error| TargetError::place(&path, "can't be locked", &error.into()))?;
         Ok(file)
     }
+}
+
+/// Refuses a directory that somebody else may have prepared: /var/tmp is
+/// everybody's, and we remove things in here, as root perhaps.
+fn check_owner(root: &Path, owner: u32) -> Result<(), TargetError> {
+    let refuse = |reason: &str| {
+        Err(TargetError::Place {
+            path: root.to_path_buf(),
+            reason: format!("{reason}; remove it, or choose another place with --scratch DIR"),
+        })
+    };
+    let meta = fs::symlink_metadata(root)
+        .map_err(|error| TargetError::place(root, "can't be read", &error))?;
+    if !meta.is_dir() {
+        return refuse("is not a directory");
+    }
+    if meta.uid() != owner {
+        return refuse("belongs to another user");
+    }
+    if meta.mode() & 0o022 != 0 {
+        return refuse("can be written by other users");
+    }
+    Ok(())
 }
 
 /// The directories of one cluster, removed on drop.
@@ -216,7 +244,9 @@ impl Home {
                 socket_dir,
                 _lock: lock,
             };
-            make_dir(&home.dir, 0o755)?;
+            // Made above, with what the umask left of its mode: the server has to enter it.
+            fs::set_permissions(&home.dir, Permissions::from_mode(0o755))
+                .map_err(|error| TargetError::place(&home.dir, "can't be made", &error))?;
             make_dir(&home.data(), 0o700)?;
             if let Some(account) = account {
                 account.give(&home.data())?;
@@ -365,6 +395,46 @@ mod tests {
         fs::write(home.data().join("x"), "x").unwrap();
         drop(home);
         assert!(!dir.exists() && !socket_dir.exists());
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    /// What the test below has a process of its own do: the umask is the whole process's.
+    #[test]
+    fn helper_under_a_umask() {
+        let Some(base) = std::env::var_os("PGASSAY_UMASK_HELPER") else {
+            return;
+        };
+        let scratch = Scratch::open(Some(Path::new(&base))).unwrap();
+        let home = Home::make(&scratch, None).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        for dir in [scratch.root(), &scratch.clusters(), &home.dir] {
+            assert_eq!(mode(dir), 0o755, "{}", dir.display());
+        }
+        assert_eq!(mode(&home.data()), 0o700);
+    }
+
+    /// Attack D9: with a umask of 077 root's server could not enter its own directory.
+    #[test]
+    fn the_umask_keeps_nobody_out() {
+        let base = temporary("umask");
+        // As an earlier version has left it.
+        fs::create_dir(root_under(&base)).unwrap();
+        fs::set_permissions(root_under(&base), Permissions::from_mode(0o700)).unwrap();
+        let module = module_path!().split_once("::").unwrap().1;
+        for umask in ["077", "027"] {
+            let done = std::process::Command::new("sh")
+                .args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")])
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", &format!("{module}::helper_under_a_umask")])
+                .env("PGASSAY_UMASK_HELPER", &base)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&done.stdout);
+            assert!(
+                done.status.success() && said.contains("1 passed"),
+                "{umask}: {said}"
+            );
+        }
         fs::remove_dir_all(&base).unwrap();
     }
 

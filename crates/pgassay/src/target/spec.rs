@@ -113,16 +113,15 @@ impl TargetSpec {
             Self::TempMajor(major) => at_hand.newest(Some(major)).cloned().map(Some),
             Self::Prefix(path) => Installation::at(path).and_then(launchable).map(Some),
             Self::Build(name) => {
-                let builds = scratch::default_root().join("builds");
-                if !builds.join(name).is_dir() {
+                let dirs = scratch::build_dirs();
+                let mut prefixes = dirs.iter().map(|dir| dir.join(name));
+                let Some(prefix) = prefixes.find(|prefix| prefix.is_dir()) else {
                     return Err(TargetError::NotFound(format!(
                         "build:{name}: there is no such build; {}",
-                        names_in(&builds)
+                        names_in(&dirs)
                     )));
-                }
-                Installation::at(&builds.join(name))
-                    .and_then(launchable)
-                    .map(Some)
+                };
+                Installation::at(&prefix).and_then(launchable).map(Some)
             }
             Self::Server(_) => Ok(None),
         }
@@ -141,15 +140,17 @@ fn launchable(installation: Installation) -> Result<Installation, TargetError> {
 }
 
 /// The builds at hand, as the end of an error message.
-fn names_in(builds: &std::path::Path) -> String {
-    let mut names: Vec<String> = std::fs::read_dir(builds)
-        .into_iter()
+fn names_in(dirs: &[PathBuf]) -> String {
+    let mut names: Vec<String> = dirs
+        .iter()
+        .filter_map(|dir| std::fs::read_dir(dir).ok())
         .flatten()
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| !name.starts_with('.'))
         .collect();
     names.sort();
+    names.dedup();
     if names.is_empty() {
         "none is recorded; `pgassay build` makes them".into()
     } else {
