@@ -289,7 +289,15 @@ fn server(conninfo: &str) -> anyhow::Result<Vec<Source>> {
     let conninfo = Conninfo::parse(conninfo).map_err(|e| Failure::usage(e.to_string()))?;
     let mut session = connect(&conninfo).map_err(|e| Failure::target(e.to_string()))?;
     let postmaster = match session.peer_pid() {
-        Some(pid) => Some(pid).filter(|pid| Path::new(&format!("/proc/{pid}/stat")).exists()),
+        Some(pid) if live::is_postmaster(pid) => Some(pid),
+        Some(pid) if Path::new(&format!("/proc/{pid}/stat")).exists() => bail!(
+            Failure::target(
+                "a pooler or proxy listens on the socket, not PostgreSQL itself: its program is \
+                 not the server's"
+            )
+            .with_remedy("connect to the server's own socket or port, past the pooler")
+        ),
+        Some(_) => None,
         None => {
             let port = session
                 .value("SELECT pg_catalog.inet_client_port()")

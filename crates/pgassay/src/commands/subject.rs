@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::cli::args::TargetArgs;
 use crate::exit::{Exit, Failure};
 use crate::host;
+use crate::inspection::live;
 use crate::observe::{self, Scene};
 use crate::pg::{self, Conninfo, Session};
 use crate::stop::Stop;
@@ -104,7 +105,10 @@ impl Subject {
         let session = pg::connect(&conninfo).map_err(|e| Failure::target(e.to_string()))?;
         let postmaster = match session.peer_pid() {
             // Over a Unix socket the kernel says who listens there.
-            Some(pid) if std::fs::exists(format!("/proc/{pid}/stat")).unwrap_or(false) => Ok(pid),
+            Some(pid) if live::is_postmaster(pid) => Ok(pid),
+            Some(pid) if std::fs::exists(format!("/proc/{pid}/stat")).unwrap_or(false) => {
+                Err("a pooler or proxy listens on the socket, not PostgreSQL itself".to_owned())
+            }
             Some(_) => Err("the server's process is hidden, or in another container".to_owned()),
             None => Err("the server's processes are not visible over TCP".to_owned()),
         };

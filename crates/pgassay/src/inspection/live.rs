@@ -105,6 +105,27 @@ pub fn serves_port(pid: u32, client_port: &str) -> bool {
     })
 }
 
+/// Whether `pid`, which listens on a server's Unix socket, is PostgreSQL's first process and not
+/// a pooler's: of a pooler neither the program nor the processes below it are the server's.
+///
+/// What another user's process may be asked is its name; by a name of its own a server is still
+/// known by its data directory, where it may be read.
+pub fn is_postmaster(pid: u32) -> bool {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
+    let name = read("comm").unwrap_or_default();
+    named_as_server(&name)
+        || read("cwd/postmaster.pid").is_ok_and(|text| {
+            let first = text.lines().next().map(str::trim);
+            first.and_then(|line| line.parse().ok()) == Some(pid)
+        })
+}
+
+/// `postgres`, or what a distribution makes of it, such as `edb-postgres`.
+fn named_as_server(name: &str) -> bool {
+    let name = name.trim();
+    name == "postmaster" || name.split('-').any(|part| part == "postgres")
+}
+
 /// A path by which the file can be opened from here, whatever namespace the process lives in and
 /// whether or not the file was removed (after an upgrade, say).
 pub fn openable(pid: u32, file: &MappedFile, is_program: bool) -> PathBuf {
@@ -207,6 +228,42 @@ pub fn facts(pid: u32, mapped: &MappedFile, binary: &Binary) -> ProcessFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Attack D13: the process behind a Unix socket was taken for PostgreSQL's, whatever it was.
+    #[test]
+    fn a_pooler_is_no_server() {
+        for name in ["postgres\n", "postmaster\n", "edb-postgres\n"] {
+            assert!(named_as_server(name), "{name}");
+        }
+        for name in [
+            "pgbouncer\n",
+            "pgpool\n",
+            "odyssey\n",
+            "postgresql-pool\n",
+            "",
+        ] {
+            assert!(!named_as_server(name), "{name}");
+        }
+        assert!(!is_postmaster(std::process::id()) && !is_postmaster(u32::MAX));
+        // One of another name, by its data directory.
+        let dir = pgassay_sys::private::Directory::make(&std::env::temp_dir(), "pgassay-live");
+        let dir = dir.unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .current_dir(dir.path())
+            .spawn()
+            .unwrap();
+        let before = is_postmaster(child.id());
+        fs::write(
+            dir.path().join("postmaster.pid"),
+            format!("{}\n", child.id()),
+        )
+        .unwrap();
+        let after = is_postmaster(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!before && after);
+    }
 
     #[test]
     fn maps_name_each_file_once_with_its_first_address() {
