@@ -251,6 +251,9 @@ pub struct RunArgs {
     /// Run the plan of a recorded run again, on its target, as a new run
     #[arg(long, value_name = "RUN", conflicts_with_all = ["resume", "workload", "target", "clients", "time", "trials", "seed", "scale"])]
     pub repeat: Option<String>,
+    /// Let \shell and \setshell in the scripts of the recorded run start programs
+    #[arg(long)]
+    pub allow_shell: bool,
     /// Print the analysis as JSON instead of text
     #[arg(long)]
     pub json: bool,

@@ -7,7 +7,7 @@ use pgassay_analysis::Plan;
 use pgassay_analysis::record::RunHeader;
 
 use super::measure::{Again, Request, measure};
-use super::{bytes, inside};
+use super::{bytes, inside, recorded_scripts};
 use crate::cli::args::{AssayArgs, GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure::Budget;
 use crate::exit::{Exit, Failure};
@@ -29,7 +29,10 @@ pub fn assay(
     let mut target = args.target.clone();
     let recorded = match &args.resume {
         None => None,
-        Some(name) => Some(recorded(name, true, &mut target, global)?),
+        Some(name) => {
+            let recorded = recorded(name, true, &mut target, global)?;
+            Some(allowed(name, recorded, false, terminal, stop)?)
+        }
     };
     let workload = match &recorded {
         Some((_, header)) => header.plan.workload.clone(),
@@ -104,10 +107,16 @@ pub fn run(
     let mut target = args.target.clone();
     let again = match (&args.resume, &args.repeat) {
         (Some(name), _) => {
-            let (dir, header) = recorded(name, true, &mut target, global)?;
+            let recorded = recorded(name, true, &mut target, global)?;
+            let (dir, header) = allowed(name, recorded, args.allow_shell, terminal, stop)?;
             Again::Resume(dir, header)
         }
-        (None, Some(name)) => Again::Repeat(recorded(name, false, &mut target, global)?.1),
+        (None, Some(name)) => {
+            let recorded = recorded(name, false, &mut target, global)?;
+            let (_, mut header) = allowed(name, recorded, args.allow_shell, terminal, stop)?;
+            recorded_scripts::name_honestly(&mut header.plan);
+            Again::Repeat(header)
+        }
         (None, None) => Again::New,
     };
     let workload = match &again {
@@ -130,6 +139,20 @@ pub fn run(
         json: args.json,
     };
     measure(&request, global, terminal, stop)
+}
+
+/// A recorded run, after its scripts were looked at.
+fn allowed(
+    name: &str,
+    (dir, header): (PathBuf, RunHeader),
+    allow_shell: bool,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<(PathBuf, RunHeader)> {
+    let second = store::read(&dir)?.second_plan;
+    let plans: Vec<&Plan> = std::iter::once(&header.plan).chain(&second).collect();
+    recorded_scripts::confirm(name, &plans, allow_shell, terminal, stop)?;
+    Ok((dir, header))
 }
 
 /// A recorded run that is gone on with, or repeated; its target is put where none was typed.

@@ -23,6 +23,7 @@ pub mod pgbench;
 pub mod progress;
 pub mod query_cost;
 mod record;
+mod recorded_scripts;
 mod report;
 pub mod runs;
 mod second;
