@@ -255,7 +255,10 @@ fn a_frozen_server_is_a_timeout_and_a_stopped_one_says_why() {
     session.set_read_timeout(Some(Duration::from_millis(100)));
     let late = session.query("select pg_sleep(5)");
     assert!(matches!(late, Err(QueryError::Timeout(_))), "{late:?}");
-    assert!(matches!(session.query("select 1"), Err(QueryError::Broken)));
+    assert!(matches!(
+        session.query("select 1"),
+        Err(QueryError::Lost { .. })
+    ));
 
     let mut idle = server.try_tcp("user=trusted").expect("connect");
     server.signal(rustix::process::Signal::INT);

@@ -177,10 +177,13 @@ fn a_bad_answer_breaks_the_session_and_says_how() {
             matches!(outcome, Err(QueryError::Protocol(_))),
             "{bad:?}: {outcome:?}"
         );
-        assert!(matches!(session.query("select 1"), Err(QueryError::Broken)));
+        assert!(matches!(
+            session.query("select 1"),
+            Err(QueryError::Lost { .. })
+        ));
         assert!(matches!(
             session.into_transport().map(drop),
-            Err(QueryError::Broken)
+            Err(QueryError::Lost { .. })
         ));
     }
 

@@ -17,7 +17,7 @@ use crate::observe::{Choice, Observers, Scene};
 use crate::pg::{ConnectError, Connector, Conninfo, QueryError, Session};
 use crate::script::Value;
 use crate::stop::Stop;
-use crate::workload::{self, pgbench_tables, setup};
+use crate::workload::{self, setup};
 
 /// One server with its connections.
 pub struct LiveArm {
@@ -46,12 +46,9 @@ impl LiveArm {
     ) -> anyhow::Result<Self> {
         let program = workload::program(&plan.workload)?;
         let options = engine_options(plan, stop)?;
-        let mut conninfo = conninfo.with_application_name("pgassay load");
-        let path = format!("-c search_path={}", pgbench_tables::SCHEMA);
-        conninfo.options = Some(match conninfo.options.take() {
-            Some(options) => format!("{options} {path}"),
-            None => path,
-        });
+        let conninfo = conninfo
+            .with_application_name("pgassay load")
+            .with_options(setup::FIND_OURS);
         let connector = Connector::new(&conninfo.with_application_name("pgassay idle"));
         Ok(Self {
             engine: Engine::new(conninfo, program, options),

@@ -25,7 +25,6 @@ use crate::stop::Stop;
 use crate::target::Cluster;
 use crate::target::settings::Settings;
 use crate::workload::scattered_read::{self, VALUES};
-use crate::workload::setup;
 
 /// Warm executions are repeated until two follow each other this closely.
 const STABLE: f64 = 0.05;
@@ -248,7 +247,6 @@ impl Bench<'_> {
     fn session(&self) -> anyhow::Result<Session> {
         let mut session = self.connector.connect().context("a session")?;
         session.set_read_timeout(Some(PATIENCE));
-        setup::find_ours(&mut session)?;
         Ok(session)
     }
 

@@ -27,7 +27,7 @@ use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::target::TargetSpec;
 use crate::terminal::Terminal;
-use crate::workload::guest;
+use crate::workload::{guest, setup};
 
 /// Connections beside the load: the control session and a few to spare.
 const BESIDE: u32 = 4;
@@ -147,10 +147,8 @@ pub fn measure(
 
     let mut most_clients = u32::MAX;
     if loads && subject.origin == Origin::Running {
-        let session = subject.session()?;
-        most_clients = guest::admit(session)?.most_clients;
-        guest::end_with_us(session);
-        if guest::remove_leftover(session)? {
+        most_clients = subject.admit()?.most_clients;
+        if setup::remove_noted(subject.session()?)? {
             terminal.announce("removed the schema pgassay that a killed run had left");
         }
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use pgassay_analysis::plan::WorkloadPlan;
 use pgassay_analysis::record::{Origin, Reading, ServerFacts};
 use pgassay_analysis::storage::Storage;
 use serde_json::json;
@@ -19,6 +20,9 @@ use crate::target::archive::StandIn;
 use crate::target::scratch::Scratch;
 use crate::target::settings::{Settings, default_shared_buffers};
 use crate::target::{Cluster, Installation, Installations, LaunchOptions, TargetError, TargetSpec};
+use crate::workload::guest::{self, Admission};
+use crate::workload::pgbench_tables::Made;
+use crate::workload::setup;
 
 /// A server that can be asked and, where we may, loaded.
 #[derive(Debug)]
@@ -129,6 +133,52 @@ impl Subject {
                 known: Default::default(),
             },
             cluster: None,
+        })
+    }
+
+    /// Makes sure that load is harmless on this running server, and prepares the sessions for it.
+    ///
+    /// # Errors
+    /// Why there can be no load, with what can be done about it.
+    pub fn admit(&mut self) -> anyhow::Result<Admission> {
+        guest::check_direct(self.session()?)?;
+        if let Some(options) = guest::options(self.session()?)? {
+            // Its place is given up first: the role may have no second one.
+            let connector = self.scene.session.take().and_then(|session| {
+                let connector = session.connector().cloned();
+                session.close();
+                connector
+            });
+            let connector = connector.context("how this session was connected")?;
+            let optioned = connector.with_options(options);
+            self.scene.session = Some(match setup::again(&optioned) {
+                Ok(mut session) => {
+                    guest::check_direct(&mut session)?;
+                    self.conninfo = optioned.conninfo().clone();
+                    session
+                }
+                // A system on which the server can't watch its clients refuses the option.
+                Err(_) => setup::again(&connector)?,
+            });
+        }
+        guest::admit(self.session()?)
+    }
+
+    /// Makes what a load needs. What a failure leaves in a server that is not ours is removed.
+    ///
+    /// # Errors
+    /// Like [`setup::create`].
+    pub fn make_tables(
+        &mut self,
+        plan: &WorkloadPlan,
+        progress: &mut dyn FnMut(f64),
+        stop: &Stop,
+    ) -> anyhow::Result<Made> {
+        let launched = self.cluster.is_some();
+        let session = self.session()?;
+        setup::create(session, plan, progress, stop).map_err(|error| match launched {
+            true => error,
+            false => setup::undone(session, error),
         })
     }
 

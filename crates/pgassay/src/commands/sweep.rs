@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use pgassay_analysis::observed::SymbolTable;
@@ -18,7 +18,7 @@ use super::{observing, record, second};
 use crate::bench::arena::{LiveArena, LiveArm};
 use crate::bench::{self, Ended, Journal};
 use crate::observe::{self, Choice, Scene};
-use crate::pg::{self, Conninfo, Session};
+use crate::pg::Connector;
 use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::terminal::Terminal;
@@ -40,12 +40,42 @@ pub(super) fn load(
         progress = progress.in_lines(terminal);
     }
     progress.say(format!("filling the tables, scale {}", plan.workload.scale));
-    let made = setup::create(
-        subject.session()?,
-        &plan.workload,
-        &mut |share| progress.share(share),
+    let made = subject.make_tables(&plan.workload, &mut |share| progress.share(share), stop)?;
+    let ended = loaded(
+        request,
+        (plan, second),
+        subject,
+        writer,
+        &mut progress,
         stop,
-    )?;
+    );
+    let ceiling = match &ended {
+        Ok(Ended::Complete) if request.ceiling => {
+            progress.say("measuring the client alone, against a peer that answers at once");
+            measure_ceiling(plan, writer, stop)
+        }
+        _ => Ok(()),
+    };
+    progress.clear();
+    let removed = clean_up(subject, &made);
+    if subject.origin == Origin::Running {
+        match &removed {
+            Ok(()) => terminal.announce("removed the schema pgassay and its tables"),
+            Err(e) => terminal.warn(&setup::still_there(e)),
+        }
+    }
+    ceiling.and(ended)
+}
+
+/// What is done between making the tables and removing them, however it ends.
+fn loaded(
+    request: &Request,
+    (plan, second): (&Plan, Option<&Plan>),
+    subject: &mut Subject,
+    writer: &mut RunWriter,
+    progress: &mut Progress,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
     if let Some(triggers) = setup::foreign_triggers(subject.session()?, &plan.workload)? {
         let warning = Warning::new(
             "foreign-triggers",
@@ -60,7 +90,7 @@ pub(super) fn load(
         );
         writer.append_event(EventKind::Warned { warning })?;
     }
-    let mut ended = first_sweep(request, plan, subject, writer, &mut progress, stop);
+    let mut ended = first_sweep(request, plan, subject, writer, progress, stop);
     if let Ok(Ended::Complete) = &ended {
         verify(subject, plan, writer)?;
         if let Some(second) = second {
@@ -75,7 +105,7 @@ pub(super) fn load(
                 &measured,
                 subject,
                 &mut journal,
-                &mut progress,
+                progress,
                 stop,
             );
             if let Ok(Ended::Complete) = &ended {
@@ -83,22 +113,7 @@ pub(super) fn load(
             }
         }
     }
-    let ceiling = match &ended {
-        Ok(Ended::Complete) if request.ceiling => {
-            progress.say("measuring the client alone, against a peer that answers at once");
-            measure_ceiling(plan, writer, stop)
-        }
-        _ => Ok(()),
-    };
-    progress.clear();
-    let removed = clean_up(subject, &made);
-    if subject.origin == Origin::Running {
-        match &removed {
-            Ok(()) => terminal.announce("removed the schema pgassay and its tables"),
-            Err(e) => terminal.warn(&format!("the schema pgassay is still there: {e:#}")),
-        }
-    }
-    ceiling.and(ended)
+    ended
 }
 
 /// Measures the client alone. The peer's socket is below /tmp, as its path must be short.
@@ -113,30 +128,14 @@ fn measure_ceiling(plan: &Plan, writer: &RunWriter, stop: &Stop) -> anyhow::Resu
 }
 
 /// A launched cluster goes as a whole; from a guest's host we take our tables away.
-fn clean_up(subject: &mut Subject, made: &Made) -> anyhow::Result<()> {
+pub(super) fn clean_up(subject: &mut Subject, made: &Made) -> anyhow::Result<()> {
     if subject.cluster.is_some() {
         return Ok(());
     }
     match setup::remove(subject.session()?, made) {
         Ok(()) => Ok(()),
         // The control session may have died with a restart: once more on a new one.
-        Err(_) => setup::remove(&mut connect_again(&subject.conninfo)?, made),
-    }
-}
-
-/// How long a server that restarts is waited for, to clean up in it.
-const RESTART: Duration = Duration::from_secs(20);
-
-/// A new session in a server that may be recovering from a crash at the moment.
-fn connect_again(conninfo: &Conninfo) -> anyhow::Result<Session> {
-    let until = Instant::now() + RESTART;
-    loop {
-        match pg::connect(conninfo) {
-            Err(e) if e.is_transient() && Instant::now() < until => {
-                std::thread::sleep(Duration::from_millis(200));
-            }
-            connected => return Ok(connected?),
-        }
+        Err(_) => setup::remove(&mut setup::again(&Connector::new(&subject.conninfo))?, made),
     }
 }
 

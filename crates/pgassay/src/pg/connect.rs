@@ -60,6 +60,19 @@ impl Connector {
         }
     }
 
+    /// The same way with further command line options for the backend.
+    pub fn with_options(&self, more: &str) -> Connector {
+        Connector {
+            conninfo: Arc::new(self.conninfo.with_options(more)),
+            tls: Arc::clone(&self.tls),
+        }
+    }
+
+    /// Where it leads and as whom.
+    pub fn conninfo(&self) -> &Conninfo {
+        &self.conninfo
+    }
+
     /// Connects to the first server that can be had.
     pub fn connect(&self) -> Result<Session, ConnectError> {
         let wanted = self.conninfo.session_attrs;

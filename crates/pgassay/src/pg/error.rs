@@ -93,9 +93,14 @@ pub enum QueryError {
     /// The result is larger than the session was set to take.
     #[error("the result is larger than {0} bytes")]
     TooLarge(usize),
-    /// The session was broken by an earlier error.
-    #[error("the connection was given up after an earlier failure")]
-    Broken,
+    /// The session was lost by an earlier statement.
+    #[error("the session was lost: {reason}")]
+    Lost {
+        /// The error that ended it, in words.
+        reason: String,
+        /// What the server said, if it did.
+        error: Option<Box<ServerError>>,
+    },
     /// The statement can't be run in this way.
     #[error("{0}")]
     Misused(String),
@@ -111,7 +116,11 @@ impl QueryError {
     /// The server's error, where there is one.
     pub fn server(&self) -> Option<&ServerError> {
         match self {
-            QueryError::Server(error) | QueryError::Closed(Some(error)) => Some(error),
+            QueryError::Server(error)
+            | QueryError::Closed(Some(error))
+            | QueryError::Lost {
+                error: Some(error), ..
+            } => Some(error),
             _ => None,
         }
     }

@@ -71,6 +71,12 @@ pub struct RawConnection {
     pub parameters: BTreeMap<String, String>,
 }
 
+/// Why a session can't be used any more.
+struct Loss {
+    reason: String,
+    error: Option<Box<ServerError>>,
+}
+
 /// A session with a server.
 pub struct Session {
     pub(super) channel: Channel,
@@ -81,7 +87,7 @@ pub struct Session {
     status: TransactionStatus,
     read_timeout: Option<Duration>,
     result_limit: usize,
-    broken: bool,
+    lost: Option<Loss>,
     server: String,
     pub(super) connector: Option<Connector>,
 }
@@ -108,7 +114,7 @@ impl Session {
             status: TransactionStatus::Idle,
             read_timeout: None,
             result_limit: RESULT_LIMIT,
-            broken: false,
+            lost: None,
             server,
             connector: None,
         }
@@ -136,8 +142,7 @@ impl Session {
                 Message::DataRow(body) => {
                     bytes += body.buffer().len();
                     if bytes > self.result_limit {
-                        self.broken = true;
-                        return Err(QueryError::TooLarge(self.result_limit));
+                        return Err(self.give_up(QueryError::TooLarge(self.result_limit)));
                     }
                     let row = row(&body);
                     let row = self.parsed(row)?;
@@ -298,10 +303,8 @@ impl Session {
 
     /// Takes the transport out, idle and non-blocking, for a loop of one's own.
     pub fn into_transport(mut self) -> Result<RawConnection, QueryError> {
-        if self.broken {
-            return Err(QueryError::Broken);
-        }
-        let (transport, unread) = self.channel.take().ok_or(QueryError::Broken)?;
+        self.check_alive()?;
+        let (transport, unread) = self.channel.take().ok_or(QueryError::Closed(None))?;
         Ok(RawConnection {
             transport,
             unread,
@@ -313,9 +316,7 @@ impl Session {
 
     /// Sends a simple query.
     fn begin(&mut self, sql: &str) -> Result<(), QueryError> {
-        if self.broken {
-            return Err(QueryError::Broken);
-        }
+        self.check_alive()?;
         let mut out = BytesMut::new();
         frontend::query(sql, &mut out).map_err(|error| {
             QueryError::Misused(format!("the statement can't be sent: {error}"))
@@ -354,8 +355,7 @@ impl Session {
                     let error = ServerError::read(body.fields());
                     let error = self.parsed(error)?;
                     if matches!(error.severity.as_str(), "FATAL" | "PANIC") {
-                        self.broken = true;
-                        return Err(QueryError::Closed(Some(Box::new(error))));
+                        return Err(self.give_up(QueryError::Closed(Some(Box::new(error)))));
                     }
                     return Ok(Message::ErrorResponse(body));
                 }
@@ -386,18 +386,37 @@ impl Session {
     }
 
     pub(super) fn garbled(&mut self, what: &str) -> QueryError {
-        self.broken = true;
-        QueryError::Protocol(what.to_owned())
+        self.give_up(QueryError::Protocol(what.to_owned()))
+    }
+
+    /// Keeps why the session can't be used any more, so that later statements can name the reason:
+    /// whoever met it first may have had no use for it.
+    fn give_up(&mut self, error: QueryError) -> QueryError {
+        self.lost.get_or_insert_with(|| Loss {
+            reason: error.to_string(),
+            error: error.server().cloned().map(Box::new),
+        });
+        error
+    }
+
+    fn check_alive(&self) -> Result<(), QueryError> {
+        match &self.lost {
+            None => Ok(()),
+            Some(Loss { reason, error }) => Err(QueryError::Lost {
+                reason: reason.clone(),
+                error: error.clone(),
+            }),
+        }
     }
 
     pub(super) fn lost(&mut self, error: ChannelError) -> QueryError {
-        self.broken = true;
-        match error {
+        let error = match error {
             ChannelError::Closed { .. } => QueryError::Closed(self.last_words()),
             ChannelError::Timeout => QueryError::Timeout(self.read_timeout.unwrap_or_default()),
             ChannelError::Protocol(what) => QueryError::Protocol(what),
             ChannelError::Io(error) => QueryError::Io(error),
-        }
+        };
+        self.give_up(error)
     }
 
     /// Why the server closed, if it said so before: sending fails first when

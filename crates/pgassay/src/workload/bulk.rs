@@ -105,7 +105,8 @@ pub fn fill_accounts(
         let threads: Vec<_> = (0..workers.clamp(1, branches.len().max(1)))
             .map(|_| {
                 scope.spawn(|| {
-                    let outcome = connect(connector).and_then(|mut s| job.work(&mut s));
+                    let connected = connector.connect().context("a connection for loading");
+                    let outcome = connected.and_then(|mut session| job.work(&mut session));
                     if outcome.is_err() {
                         job.failed.store(true, Ordering::Relaxed);
                     }
@@ -203,13 +204,6 @@ pub fn check_accounts(session: &mut Session, table: &str, scale: u32) -> anyhow:
     Ok(())
 }
 
-/// No branch is waited for to reach the disk; at the end all of a session's are.
-fn connect(connector: &Connector) -> anyhow::Result<Session> {
-    let mut session = connector.connect().context("a connection for loading")?;
-    session.execute("SET synchronous_commit = off")?;
-    Ok(session)
-}
-
 struct Job<'a> {
     table: &'a str,
     large: bool,
@@ -225,6 +219,9 @@ impl Job<'_> {
         let sql = format!("COPY {} FROM STDIN (FORMAT binary)", self.table);
         let mut written = 0;
         while let Some(branch) = self.branches.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            // No branch is waited for to reach the disk; at the end all of a session's are. For the
+            // transaction only: a pooler may give the connection to somebody else after it.
+            session.execute("BEGIN; SET LOCAL synchronous_commit = off")?;
             let mut copy = session
                 .copy_in(&sql)
                 .with_context(|| format!("cannot fill {}", self.table))?;
@@ -243,10 +240,10 @@ impl Job<'_> {
             if taken != ACCOUNTS {
                 bail!("branch {branch} of {} took {taken} rows", self.table);
             }
+            session.execute("COMMIT")?;
             written += taken;
         }
         // A commit that is waited for, and with it all that this session committed before.
-        session.execute("RESET synchronous_commit")?;
         session.value("SELECT pg_catalog.pg_logical_emit_message(true, 'pgassay', '')")?;
         Ok(written)
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 
 use pgassay_analysis::plan::WorkloadPlan;
 
-use super::pgbench_tables::{BYTES_PER_SCALE, Made, SCHEMA};
+use super::pgbench_tables::{BYTES_PER_SCALE, SCHEMA};
 use super::setup;
 use crate::exit::Failure;
 use crate::pg::Session;
@@ -17,6 +17,43 @@ use crate::pg::Session;
 pub struct Admission {
     /// Half of the connections that are free now.
     pub most_clients: u32,
+}
+
+/// Checks that the server itself is at the other end, as nothing else keeps what a session sets and
+/// locks to that session: a pooler hands its connections from one client to the next.
+///
+/// # Errors
+/// Where the backend that answers is not the one that let us in.
+pub fn check_direct(session: &mut Session) -> anyhow::Result<()> {
+    let announced = session.backend_pid().to_string();
+    // Two statements: in between a pooler may turn to another backend.
+    for _ in 0..2 {
+        let answering = session.value("SELECT pg_catalog.pg_backend_pid()")?;
+        if answering.as_ref() != Some(&announced) {
+            bail!(
+                Failure::target(
+                    "there is a connection pooler between pgassay and the server, whose other \
+                     clients load would disturb: the process that answers is not the one that the \
+                     session was opened with"
+                )
+                .with_remedy(
+                    "connect to the server itself: its own host and port, not the pooler's; or \
+                     leave out --load"
+                )
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Command line options for the backends that serve us, from release 14 on. The server ends a long
+/// statement of ours, such as building an index, within a second of our being killed. And it lets
+/// the control session be idle for as long as a trial takes.
+pub fn options(session: &mut Session) -> anyhow::Result<Option<&'static str>> {
+    let version = session.value("SHOW server_version_num")?;
+    let version: u32 = version.and_then(|v| v.parse().ok()).unwrap_or(0);
+    Ok((version >= 140_000)
+        .then_some("-c client_connection_check_interval=1s -c idle_session_timeout=0"))
 }
 
 /// Checks that load is harmless here, and takes the lock that keeps a second
@@ -45,9 +82,7 @@ pub fn admit(session: &mut Session) -> anyhow::Result<Admission> {
             .with_remedy("use a database without such a publication")
         );
     }
-    // The key is "pgassay" in ASCII, cut to 8 bytes.
-    let lock = "SELECT pg_catalog.pg_try_advisory_lock(31638865638023545)";
-    if !yes(session.value(lock)?) {
+    if !yes(session.value(setup::TAKE_LOCK)?) {
         bail!(
             Failure::target("another pgassay measures in this database")
                 .with_remedy("wait for it, or stop it with Ctrl-C there")
@@ -56,13 +91,6 @@ pub fn admit(session: &mut Session) -> anyhow::Result<Admission> {
     Ok(Admission {
         most_clients: free_connections(session)? / 2,
     })
-}
-
-/// Asks the server to end a long statement of ours, such as building an index, within a
-/// second of our being killed. Servers before 14 can't.
-pub fn end_with_us(session: &mut Session) {
-    let asked = session.execute("SET client_connection_check_interval = '1s'");
-    drop(asked);
 }
 
 /// Connections that an ordinary role could still open.
@@ -82,32 +110,6 @@ fn free_connections(session: &mut Session) -> anyhow::Result<u32> {
         );
     }
     Ok(u32::try_from(free).unwrap_or(u32::MAX))
-}
-
-/// Removes what a killed run of ours left in this database; false where there was nothing.
-///
-/// # Errors
-/// Where a schema of our name was made by somebody else.
-pub fn remove_leftover(session: &mut Session) -> anyhow::Result<bool> {
-    let found = session.rows(
-        "SELECT n.oid, pg_catalog.obj_description(n.oid, 'pg_namespace') AS comment \
-         FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pgassay'",
-    )?;
-    if found.rows.is_empty() {
-        return Ok(false);
-    }
-    let made = match found.first("comment").and_then(Made::from_comment) {
-        Some(made) if found.first("oid") == Some(&made.schema.to_string()) => made,
-        // Killed between CREATE SCHEMA and its comment: empty, or it is not ours.
-        _ => {
-            bail!(
-                Failure::target("the database has a schema `pgassay` that pgassay did not make")
-                    .with_remedy("use another database, or remove the schema if nobody needs it")
-            )
-        }
-    };
-    setup::remove(session, &made)?;
-    Ok(true)
 }
 
 /// What the load will cost, for the announcement.

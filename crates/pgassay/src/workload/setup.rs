@@ -1,12 +1,14 @@
 //! Making in the database what a workload needs, bringing it into the same state before each trial,
 //! asking afterwards whether all is well, and taking it away again.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, bail};
 use pgassay_analysis::plan::WorkloadPlan;
 
 use super::pgbench_tables::{self, Made, SCHEMA};
-use crate::exit::Failure;
-use crate::pg::{ConnectError, QueryError, Session};
+use crate::exit::{Exit, Failure};
+use crate::pg::{ConnectError, Connector, QueryError, Session};
 use crate::stop::Stop;
 
 /// What is said where the connection broke.
@@ -18,47 +20,168 @@ const NOT_MADE: &str = "the tables could not be made";
 /// Stands in `settle` for a VACUUM of each of our tables.
 pub const VACUUM_OURS: &str = "VACUUM";
 
+/// The command line option for the backend with which a session finds our tables, and no others, by
+/// their bare names. A connection to a server of somebody else gets its settings at its start or for
+/// a transaction, never by a plain SET: behind a pooler others would inherit it.
+pub const FIND_OURS: &str = "-c search_path=pgassay";
+
+/// The same for one transaction.
+const FIND_OURS_HERE: &str = "SET LOCAL search_path = pgassay";
+
 /// Makes our schema and in it what the workload needs; `progress` is told the share done, 0 to 1.
-/// The session finds our tables by their bare names from here on.
 ///
 /// # Errors
-/// Where the server refuses, naming what; what was made until then is removed.
+/// Where the server refuses, naming what. What was made until then stays: see [`undone`].
 pub fn create(
     session: &mut Session,
     plan: &WorkloadPlan,
     progress: &mut dyn FnMut(f64),
     stop: &Stop,
 ) -> anyhow::Result<Made> {
-    if let Err(error) = session.execute(&format!("CREATE SCHEMA {SCHEMA}")) {
-        let lost = error.is_fatal();
-        let error = anyhow::Error::from(error).context("cannot make the schema pgassay");
-        return Err(match lost {
-            true => error.context(Failure::target(GONE)),
-            false => error.context(Failure::target(NOT_MADE).with_remedy(
+    if let Err(error) = make_schema(session) {
+        let refused = refusal(&error).is_some_and(|query| !query.is_fatal());
+        let error = error.context("cannot make the schema pgassay");
+        return Err(match refused {
+            false => error.context(Failure::target(GONE)),
+            true => error.context(Failure::target(NOT_MADE).with_remedy(
                 "the role needs CREATE on the database: GRANT CREATE ON DATABASE … TO …, \
                  or connect as its owner",
             )),
         });
     }
-    match fill(session, plan, progress, stop) {
-        Ok(made) => Ok(made),
-        Err(error) => {
-            // Where the connection broke, the next run finds what is left by the schema's comment.
-            let _ = session.execute("ROLLBACK");
-            if let Ok(made) = look(session) {
-                let _ = remove(session, &made);
+    fill(session, plan, progress, stop).map_err(|error| {
+        let lost = error.chain().any(|cause| cause.is::<ConnectError>());
+        match refusal(&error).map(QueryError::is_fatal) {
+            Some(false) => error.context(Failure::target(NOT_MADE)),
+            None if !lost => error,
+            _ => error.context(Failure::target(GONE)),
+        }
+    })
+}
+
+/// What a statement came to, where one is behind the error.
+fn refusal(error: &anyhow::Error) -> Option<&QueryError> {
+    error.chain().find_map(|cause| cause.downcast_ref())
+}
+
+/// The schema never is without its comment, by which a later run knows it: whoever is killed in
+/// between leaves nothing.
+fn make_schema(session: &mut Session) -> anyhow::Result<()> {
+    let made = session
+        .execute(&format!("BEGIN; CREATE SCHEMA {SCHEMA}"))
+        .map_err(anyhow::Error::from)
+        .and_then(|()| note(session))
+        .and_then(|_| Ok(session.execute("COMMIT")?));
+    if made.is_err() {
+        // Where the session broke there is nothing to roll back.
+        let _ = session.execute("ROLLBACK");
+    }
+    made
+}
+
+/// Removes what [`create`] made before its error, on a new connection where this one broke, and adds
+/// to the error that it is still there where that fails.
+pub fn undone(session: &mut Session, error: anyhow::Error) -> anyhow::Error {
+    let _ = session.execute("ROLLBACK");
+    let removed = remove_noted(session).or_else(|failed| match session.connector().cloned() {
+        Some(connector) => remove_again(&connector),
+        None => Err(failed),
+    });
+    match removed {
+        Ok(_) => error,
+        Err(failed) => {
+            let exit = Failure::of(&error);
+            let (exit, remedy) = exit.map_or((Exit::Target, None), |failure| {
+                (failure.exit, failure.remedy.clone())
+            });
+            let message = format!("{error:#}; {}", still_there(&failed));
+            Failure {
+                exit,
+                message,
+                remedy: remedy.or_else(|| Some(REMOVED_LATER.to_owned())),
             }
-            let refused = error
-                .chain()
-                .find_map(|cause| cause.downcast_ref::<QueryError>());
-            let lost = error.chain().any(|cause| cause.is::<ConnectError>());
-            Err(match refused.map(QueryError::is_fatal) {
-                Some(false) => error.context(Failure::target(NOT_MADE)),
-                None if !lost => error,
-                _ => error.context(Failure::target(GONE)),
-            })
+            .into()
         }
     }
+}
+
+/// Removes our schema on a new connection, unless another pgassay has begun here since ours broke.
+fn remove_again(connector: &Connector) -> anyhow::Result<bool> {
+    let mut session = again(connector)?;
+    if session.value(TAKE_LOCK)?.as_deref() != Some("t") {
+        bail!(Failure::target("another pgassay measures in this database"));
+    }
+    remove_noted(&mut session)
+}
+
+/// Takes the lock that keeps a second pgassay out of a database until the session ends. The key is
+/// "pgassay" in ASCII, cut to 8 bytes.
+pub(super) const TAKE_LOCK: &str = "SELECT pg_catalog.pg_try_advisory_lock(31638865638023545)";
+
+/// What becomes of a schema that could not be removed.
+const REMOVED_LATER: &str =
+    "the next run with --load in this database removes it, or DROP SCHEMA pgassay CASCADE";
+
+/// That our schema stays, and why.
+pub fn still_there(error: &anyhow::Error) -> String {
+    format!("the schema pgassay is still there: {error:#}; {REMOVED_LATER}")
+}
+
+/// How long a server that restarts is waited for, to clean up in it.
+const RESTART: Duration = Duration::from_secs(20);
+
+/// A new session in a server that may be recovering from a crash at the moment.
+///
+/// # Errors
+/// Where there is none to be had.
+pub fn again(connector: &Connector) -> anyhow::Result<Session> {
+    let until = Instant::now() + RESTART;
+    loop {
+        match connector.connect() {
+            Err(e) if e.is_transient() && Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            connected => return Ok(connected?),
+        }
+    }
+}
+
+/// Removes our schema with what its comment lists; false where there is none.
+///
+/// # Errors
+/// Where a schema of that name is not known by its comment, or something is in the way.
+pub fn remove_noted(session: &mut Session) -> anyhow::Result<bool> {
+    let found = session.rows(&format!(
+        "SELECT n.oid, pg_catalog.obj_description(n.oid, 'pg_namespace') AS comment, \
+                n.nspowner = (SELECT oid FROM pg_catalog.pg_roles \
+                              WHERE rolname = current_user) AS own, \
+                NOT EXISTS (SELECT FROM pg_catalog.pg_depend d \
+                            WHERE d.refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+                              AND d.refobjid = n.oid) AS empty \
+         FROM pg_catalog.pg_namespace n WHERE n.nspname = '{SCHEMA}'"
+    ))?;
+    if found.rows.is_empty() {
+        return Ok(false);
+    }
+    let noted = found.first("comment").and_then(Made::from_comment);
+    if let Some(made) = noted
+        && found.first("oid") == Some(&made.schema.to_string())
+    {
+        remove(session, &made)?;
+        return Ok(true);
+    }
+    let yes = |column| found.first(column) == Some("t");
+    bail!(match yes("own") && yes("empty") && found.first("comment").is_none() {
+        true => Failure::target(
+            "the database has an empty schema `pgassay` of this role, without the comment by which \
+             pgassay knows its own"
+        )
+        .with_remedy(
+            "a pgassay that was killed may have left it; if nobody needs it: DROP SCHEMA pgassay"
+        ),
+        false => Failure::target("the database has a schema `pgassay` that pgassay did not make")
+            .with_remedy("use another database, or remove the schema if nobody needs it"),
+    })
 }
 
 fn fill(
@@ -67,14 +190,13 @@ fn fill(
     progress: &mut dyn FnMut(f64),
     stop: &Stop,
 ) -> anyhow::Result<Made> {
-    find_ours(session)?;
     if !plan.without_pgbench_tables {
         pgbench_tables::fill(session, plan, progress, stop)?;
     }
     if stop.asked() {
         bail!(Failure::interrupted());
     }
-    session.execute("BEGIN")?;
+    session.execute(&format!("BEGIN; {FIND_OURS_HERE}"))?;
     for statement in &plan.setup {
         let statement = statement.replace(":scale", &plan.scale.to_string());
         session
@@ -97,9 +219,12 @@ fn fill(
 /// # Errors
 /// Where the server refuses.
 pub fn read_in(session: &mut Session) -> anyhow::Result<()> {
-    session.execute("SET max_parallel_workers_per_gather = 0")?;
-    // After VACUUM both counts could be answered from the key alone, and the table stay unread.
-    session.execute("SET enable_indexonlyscan = off")?;
+    // Whole tables, and then whole keys. After VACUUM both counts could be answered from the key
+    // alone, and the table stay unread.
+    const TABLE: &str = "SET LOCAL max_parallel_workers_per_gather = 0; \
+                         SET LOCAL enable_indexonlyscan = off";
+    const KEY: &str = "SET LOCAL max_parallel_workers_per_gather = 0; \
+                       SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off";
     let tables = session.rows(
         "SELECT pg_catalog.quote_ident(c.relname) AS name, a.attname AS key \
          FROM pg_catalog.pg_class c \
@@ -112,20 +237,15 @@ pub fn read_in(session: &mut Session) -> anyhow::Result<()> {
         let [Some(table), key] = row.as_slice() else {
             continue;
         };
-        session.value(&format!("SELECT count(*) FROM {SCHEMA}.{table}"))?;
+        session.execute(&format!(
+            "BEGIN; {TABLE}; SELECT count(*) FROM {SCHEMA}.{table}; COMMIT"
+        ))?;
         if let Some(key) = key {
-            session.execute(
-                "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = on",
-            )?;
-            session.value(&format!(
-                "SELECT count({key}) FROM {SCHEMA}.{table} WHERE {key} > 0"
+            session.execute(&format!(
+                "BEGIN; {KEY}; SELECT count({key}) FROM {SCHEMA}.{table} WHERE {key} > 0; COMMIT"
             ))?;
-            session.execute(
-                "RESET enable_seqscan; RESET enable_bitmapscan; SET enable_indexonlyscan = off",
-            )?;
         }
     }
-    session.execute("RESET max_parallel_workers_per_gather; RESET enable_indexonlyscan")?;
     Ok(())
 }
 
@@ -151,15 +271,6 @@ pub fn foreign_triggers(
     ))?)
 }
 
-/// Lets a session find our tables, and no others, by their bare names.
-///
-/// # Errors
-/// Where the session broke.
-pub fn find_ours(session: &mut Session) -> anyhow::Result<()> {
-    session.execute(&format!("SET search_path = {SCHEMA}"))?;
-    Ok(())
-}
-
 /// Writes into the schema's comment what lies in it, so that a later run can remove what a killed
 /// one left; to be called in the transaction that made it.
 pub(super) fn note(session: &mut Session) -> anyhow::Result<Made> {
@@ -174,6 +285,8 @@ pub(super) fn note(session: &mut Session) -> anyhow::Result<Made> {
 /// # Errors
 /// Where a statement fails, naming it.
 pub fn settle(session: &mut Session, statements: &[String]) -> anyhow::Result<()> {
+    // Only servers that we launched are settled: nobody else has this connection.
+    session.execute(&format!("SET search_path = {SCHEMA}"))?;
     for statement in statements {
         let run = |session: &mut Session, text: &str| {
             session
@@ -200,7 +313,12 @@ pub fn verify(session: &mut Session, plan: &WorkloadPlan) -> anyhow::Result<Opti
         return Ok(None);
     };
     // No statement of ours outlasts a second in a server of somebody else; in our own there is time.
-    match session.value(question) {
+    session.execute(&format!("BEGIN; {FIND_OURS_HERE}"))?;
+    let answer = session.value(question);
+    if !answer.as_ref().is_err_and(QueryError::is_fatal) {
+        session.execute("ROLLBACK")?;
+    }
+    match answer {
         Ok(Some(answer)) if answer == "t" => Ok(None),
         Ok(_) => Ok(Some(format!(
             "after the load the tables contradict themselves; the question was: {question}"

@@ -24,7 +24,6 @@ use crate::stop::Stop;
 use crate::store::{self, RunWriter};
 use crate::target::TargetSpec;
 use crate::terminal::Terminal;
-use crate::workload::guest;
 pub use resume::Interrupted;
 
 /// A run that waits for a steady device ends after this time.
@@ -87,8 +86,7 @@ fn open(
     let mut subject = opened?;
     terminal.announce(&format!("server: {}", subject.shown));
     if subject.origin == Origin::Running {
-        let session = subject.session()?;
-        let admitted = guest::admit(session)?;
+        let admitted = subject.admit()?;
         if connections > admitted.most_clients {
             return Err(Failure::target(format!(
                 "{connections} connections are needed, and half of the server's free ones are {}",
@@ -97,7 +95,6 @@ fn open(
             .with_remedy("take fewer sessions with --clients")
             .into());
         }
-        guest::end_with_us(session);
     }
     Ok(subject)
 }

@@ -16,6 +16,7 @@ use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::commands::observing;
 use crate::commands::progress::Progress;
 use crate::commands::subject::Subject;
+use crate::commands::sweep;
 use crate::exit::{Exit, Failure};
 use crate::host;
 use crate::observe::cache::TableFiles;
@@ -156,26 +157,20 @@ fn measure(
     let rows = asked.rows;
     let table = scattered_read::plan(rows);
     if subject.origin == Origin::Running {
-        let session = subject.session()?;
-        if guest::remove_leftover(session)? {
+        if setup::remove_noted(subject.session()?)? {
             terminal.announce("removed the schema pgassay that a killed run had left");
         }
         terminal.announce(&guest::announcement(&subject.shown, &table, 2, 120.0));
     }
     let mut progress = Progress::new(terminal, 100);
     progress.say(format!("making a table of {} MiB", (rows * BLOCK) >> 20));
-    let made = setup::create(
-        subject.session()?,
-        &table,
-        &mut |share| progress.share(share),
-        stop,
-    )?;
+    let made = subject.make_tables(&table, &mut |share| progress.share(share), stop)?;
     let ended = executions(asked, subject, writer, &mut progress, stop);
     progress.clear();
     if subject.cluster.is_none() {
-        match setup::remove(subject.session()?, &made) {
+        match sweep::clean_up(subject, &made) {
             Ok(()) => terminal.announce("removed the schema pgassay and its table"),
-            Err(e) => terminal.warn(&format!("the schema pgassay is still there: {e:#}")),
+            Err(e) => terminal.warn(&setup::still_there(&e)),
         }
     }
     ended
@@ -266,7 +261,7 @@ fn executions(
         steady: Steady::new(io.until_stable),
     };
     let mut bench = Bench {
-        connector: Connector::new(&subject.conninfo),
+        connector: Connector::new(&subject.conninfo.with_options(setup::FIND_OURS)),
         scene: &mut subject.scene,
         observers: &mut observers,
         cluster: subject.cluster.as_mut(),

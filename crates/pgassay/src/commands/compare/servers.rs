@@ -24,7 +24,7 @@ use crate::target::extension::Extension;
 use crate::target::settings::Settings;
 use crate::workload::inserver::{self, Call, Knobs};
 use crate::workload::pgbench_tables::{BYTES_PER_SCALE, Made};
-use crate::workload::{self, guest, setup};
+use crate::workload::{self, setup};
 
 /// Asks for shared_buffers in bytes.
 const SHARED_BUFFERS: &str = "SELECT setting::bigint * current_setting('block_size')::bigint \
@@ -86,8 +86,7 @@ impl Servers {
             let mut subject = Subject::open(&spec, &flags, share, around.connections, stop)
                 .with_context(|| format!("{label} ({})", shown(&typed.target)))?;
             if subject.origin == Origin::Running {
-                let session = subject.session()?;
-                let most = guest::admit(session)?.most_clients;
+                let most = subject.admit()?.most_clients;
                 if most.saturating_add(4) < around.connections {
                     return Err(Failure::target(format!(
                         "{label}: only {most} clients may be used, half of the connections that \
@@ -96,8 +95,7 @@ impl Servers {
                     .with_remedy("ask for fewer with --clients")
                     .into());
                 }
-                guest::end_with_us(session);
-                guest::remove_leftover(session)?;
+                setup::remove_noted(subject.session()?)?;
             }
             all.of_arm.push(all.servers.len());
             all.servers.push(Server {
@@ -182,10 +180,9 @@ impl Servers {
                 "filling the tables, server {} of {count}",
                 index + 1
             ));
-            let session = server.subject.session()?;
             let mut share = |done: f64| progress.share((index as f64 + done) / count as f64);
-            server.made = Some(setup::create(session, plan, &mut share, stop)?);
-            setup::read_in(session)?;
+            server.made = Some(server.subject.make_tables(plan, &mut share, stop)?);
+            setup::read_in(server.subject.session()?)?;
             if server.subject.cluster.is_some() {
                 server.subject.session()?.execute("CHECKPOINT")?;
             }
@@ -280,8 +277,7 @@ impl Servers {
         for arm in 0..self.of_arm.len() {
             let subject = self.subject(arm);
             // The subject keeps a session for itself, to clean up with.
-            let mut session = pg::connect(&subject.conninfo)?;
-            setup::find_ours(&mut session)?;
+            let session = pg::connect(&subject.conninfo.with_options(setup::FIND_OURS))?;
             let scene = Scene {
                 postmaster: subject.scene.postmaster.clone(),
                 session: Some(session),

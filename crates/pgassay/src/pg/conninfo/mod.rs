@@ -347,6 +347,18 @@ impl Conninfo {
         }
     }
 
+    /// The same with further command line options for the backend, which win over those before them.
+    pub fn with_options(&self, more: &str) -> Conninfo {
+        let options = match &self.options {
+            Some(options) => format!("{options} {more}"),
+            None => more.to_owned(),
+        };
+        Conninfo {
+            options: Some(options),
+            ..self.clone()
+        }
+    }
+
     /// What may be printed, logged or stored: a connection string without any
     /// password, that names the servers, the user, the database and the TLS mode.
     pub fn redacted(&self) -> String {
