@@ -19,6 +19,7 @@ pub mod observe;
 pub mod pg;
 pub mod report;
 pub mod script;
+pub mod secrets;
 pub mod stop;
 pub mod store;
 pub mod target;
@@ -28,6 +29,7 @@ pub mod workload;
 use std::ffi::OsString;
 
 pub use exit::Exit;
+use secrets::Secrets;
 pub use stop::Stop;
 pub use terminal::Terminal;
 
@@ -35,6 +37,8 @@ pub use terminal::Terminal;
 ///
 /// Results go to the terminal's output, progress and complaints to its error side.
 pub fn run(args: impl IntoIterator<Item = OsString>, terminal: &mut Terminal, stop: &Stop) -> Exit {
+    let args: Vec<OsString> = args.into_iter().collect();
+    terminal.conceal(Secrets::of(args.iter().map(|arg| arg.as_encoded_bytes())));
     let args = match cli::parse(args) {
         Ok(args) => args,
         Err(answer) => return cli::show(&answer, terminal),

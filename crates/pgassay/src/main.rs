@@ -5,6 +5,9 @@ use std::process::ExitCode;
 use pgassay::{Stop, Terminal};
 
 fn main() -> ExitCode {
+    // Before anything else: until then everybody on this machine can read passwords in them.
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let hidden = pgassay_sys::arguments::rewrite(&mut pgassay::secrets::overwrite);
     let mut terminal = Terminal::of_process();
     let stop = match Stop::on_signals() {
         Ok(stop) => stop,
@@ -13,5 +16,10 @@ fn main() -> ExitCode {
             return ExitCode::from(70);
         }
     };
-    pgassay::run(std::env::args_os(), &mut terminal, &stop).into()
+    if let Err(error) = hidden {
+        terminal.detail(&format!(
+            "a password in the arguments stays visible: {error}"
+        ));
+    }
+    pgassay::run(arguments, &mut terminal, &stop).into()
 }

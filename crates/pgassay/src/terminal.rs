@@ -7,6 +7,8 @@ use std::rc::Rc;
 
 use owo_colors::OwoColorize;
 
+use crate::secrets::Secrets;
+
 /// How much is said on the error side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Verbosity {
@@ -30,6 +32,7 @@ pub struct Terminal {
     /// Whether a person watches the error side.
     pub watched: bool,
     verbosity: Verbosity,
+    secrets: Secrets,
 }
 
 /// The reader of our results has gone; not an error of ours.
@@ -61,6 +64,7 @@ impl Terminal {
             colour,
             watched: io::stderr().is_terminal(),
             verbosity: Verbosity::Normal,
+            secrets: Secrets::default(),
         }
     }
 
@@ -73,12 +77,18 @@ impl Terminal {
             colour: false,
             watched: false,
             verbosity: Verbosity::Normal,
+            secrets: Secrets::default(),
         }
     }
 
     /// Sets how much is said from here on.
     pub fn set_verbosity(&mut self, verbosity: Verbosity) {
         self.verbosity = verbosity;
+    }
+
+    /// Keeps these out of whatever is said on the error side, which may quote what was typed.
+    pub fn conceal(&mut self, secrets: Secrets) {
+        self.secrets = secrets;
     }
 
     /// Whether progress is to be shown: somebody watches, or asked for it.
@@ -152,7 +162,7 @@ impl Terminal {
     }
 
     fn line(&mut self, text: &str) {
-        write_line(&self.err, text);
+        write_line(&self.err, &self.secrets.hide(text));
     }
 }
 

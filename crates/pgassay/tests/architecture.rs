@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("exit", &["terminal"]),
     ("stop", &[]),
-    ("terminal", &[]),
+    ("secrets", &[]),
+    ("terminal", &["secrets"]),
     ("cli", &["exit", "terminal", "workload"]),
     ("pg", &[]),
     ("host", &[]),

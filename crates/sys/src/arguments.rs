@@ -1,17 +1,18 @@
-//! The command line as others see it: a password in it is overwritten.
+//! The command line as others see it: what must not be seen in it is overwritten.
 
 use std::fs;
 use std::io;
 
-/// Overwrites an argument of this process, so that `ps` and /proc/PID/cmdline
-/// show `shown` in its place, cut or padded with spaces to the same length.
-/// False where no argument reads `original`.
+/// Rewrites the arguments of this process where they lie, so that `ps` and /proc/PID/cmdline show
+/// something else. `change` gets each argument, the program's name first, and may overwrite it but
+/// not make it longer.
 ///
-/// Programs that start before the argument is overwritten can have seen it.
+/// The standard library reads the arguments from the same place: copy them before. Programs that
+/// start before the arguments are rewritten can have seen them.
 ///
 /// # Errors
 /// Where /proc/self/stat can't be read or does not tell where the arguments lie.
-pub fn overwrite(original: &str, shown: &str) -> io::Result<bool> {
+pub fn rewrite(change: &mut dyn FnMut(&mut [u8])) -> io::Result<()> {
     let stat = fs::read_to_string("/proc/self/stat")?;
     let unclear = || io::Error::other("/proc/self/stat does not say where the arguments lie");
     // The name in parentheses may hold anything; arg_start and arg_end are the
@@ -29,33 +30,27 @@ pub fn overwrite(original: &str, shown: &str) -> io::Result<bool> {
     // copies arguments out when they are asked for and keeps no reference of
     // Rust's to these bytes, so that no other reference is alive here.
     let area = unsafe { std::slice::from_raw_parts_mut(start as *mut u8, length) };
-    let mut found = false;
-    let mut offset = 0;
-    while offset < area.len() {
-        let rest = &mut area[offset..];
-        let size = rest
-            .iter()
-            .position(|byte| *byte == 0)
-            .unwrap_or(rest.len());
-        if &rest[..size] == original.as_bytes() {
-            for (i, byte) in rest[..size].iter_mut().enumerate() {
-                *byte = shown.as_bytes().get(i).copied().unwrap_or(b' ');
-            }
-            found = true;
-        }
-        offset += size + 1;
+    for argument in area.split_mut(|byte| *byte == 0) {
+        change(argument);
     }
-    Ok(found)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::overwrite;
+    use super::rewrite;
 
     #[test]
-    fn what_is_no_argument_is_left_alone() {
+    fn each_argument_is_offered_once_and_stays_as_it_is_left() {
         let before = std::fs::read("/proc/self/cmdline").unwrap();
-        assert!(!overwrite("postgres://no-such-argument", "x").unwrap());
+        let mut seen = Vec::new();
+        rewrite(&mut |argument| {
+            seen.extend_from_slice(argument);
+            seen.push(0);
+        })
+        .unwrap();
+        seen.pop();
+        assert_eq!(seen, before);
         assert_eq!(std::fs::read("/proc/self/cmdline").unwrap(), before);
     }
 }

@@ -11,6 +11,7 @@ use pgassay_inspect::require::{REQUIREMENTS, Requirement};
 use pgassay_inspect::{Binary, Machine, ProcessFacts};
 
 use crate::cli::args::InspectArgs;
+use crate::commands::subject::explain;
 use crate::exit::{Exit, Failure};
 use crate::inspection::document::{Demand, Document, Entry, Problem};
 use crate::inspection::gather::{self, Source};
@@ -243,6 +244,7 @@ fn resolve(input: &str, problems: &mut Vec<Problem>) -> anyhow::Result<Vec<Sourc
     let looks_like_target = input.starts_with("temp")
         || input.starts_with("build:")
         || input.contains("://")
+        || TargetSpec::is_mistyped_uri(input)
         || input.contains('=');
     if !looks_like_target {
         problems.push(Problem {
@@ -252,7 +254,7 @@ fn resolve(input: &str, problems: &mut Vec<Problem>) -> anyhow::Result<Vec<Sourc
         });
         return Ok(Vec::new());
     }
-    let spec: TargetSpec = input.parse()?;
+    let spec: TargetSpec = input.parse().map_err(explain)?;
     if let TargetSpec::Server(conninfo) = &spec {
         return server(conninfo);
     }

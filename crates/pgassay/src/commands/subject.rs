@@ -103,9 +103,6 @@ impl Subject {
     fn visit(text: &str) -> anyhow::Result<Self> {
         let conninfo = Conninfo::parse(text).map_err(|e| Failure::usage(e.to_string()))?;
         let conninfo = conninfo.with_application_name("pgassay");
-        // A password in the argument is not for everybody's `ps`; where it can't be
-        // hidden it stays as the user typed it.
-        let _ = pgassay_sys::arguments::overwrite(text, &conninfo.redacted());
         let session = pg::connect(&conninfo).map_err(|e| Failure::target(e.to_string()))?;
         let postmaster = match session.peer_pid() {
             // Over a Unix socket the kernel says who listens there.

@@ -63,6 +63,12 @@ impl FromStr for TargetSpec {
         if text.starts_with(['/', '.', '~']) {
             return Ok(Self::Prefix(with_home(text)));
         }
+        if Self::is_mistyped_uri(text) {
+            return Err(TargetError::Usage(format!(
+                "the target looks like a server's URI, which begins with postgresql:// or \
+                 postgres://, such as postgresql://user@host:5432/dbname; {FORMS}"
+            )));
+        }
         if text.contains('=') {
             return Ok(Self::Server(text.to_owned()));
         }
@@ -86,6 +92,13 @@ fn with_home(text: &str) -> PathBuf {
 }
 
 impl TargetSpec {
+    /// Whether a URI without the right scheme was meant. It may hold a password and is not shown.
+    pub fn is_mistyped_uri(text: &str) -> bool {
+        text.split_once(':').is_some_and(|(before, after)| {
+            !before.contains(['=', '/']) && (after.starts_with('/') || after.contains('@'))
+        })
+    }
+
     /// Whether pgassay launches the server itself.
     pub fn is_launched(&self) -> bool {
         !matches!(self, Self::Server(_))
@@ -211,6 +224,25 @@ mod tests {
         }
         let text = "temp:17.2".parse::<TargetSpec>().unwrap_err().to_string();
         assert!(text.contains("temp:17"), "{text}");
+    }
+
+    /// Attack D19: the message for a mistyped scheme held the password.
+    #[test]
+    fn a_mistyped_uri_is_told_without_its_password() {
+        for text in [
+            "postgress://u:geheim@h",
+            "postgresql:/u:geheim@h",
+            "u:geheim@h",
+            "u:geheim@h/d?sslmode=require",
+        ] {
+            let error = text.parse::<TargetSpec>().unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{text}");
+            let said = error.to_string();
+            assert!(
+                said.contains("postgresql://") && !said.contains("geheim"),
+                "{said}"
+            );
+        }
     }
 
     #[test]
