@@ -5,7 +5,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::terminal::{ClosedPipe, Terminal};
+use crate::terminal::{ClosedPipe, NotPrinted, Terminal};
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +105,10 @@ pub fn report(error: &anyhow::Error, terminal: &mut Terminal) -> Exit {
         return Exit::Done;
     }
     terminal.complain(&format!("{error:#}"));
+    if error.chain().any(|cause| cause.is::<NotPrinted>()) {
+        terminal.note("make room there or write elsewhere; pgassay report prints a recorded run");
+        return Exit::Usage;
+    }
     let Some(failure) = Failure::of(error) else {
         terminal.note(
             "this is not a mistake of yours that pgassay knows of; if it persists, \

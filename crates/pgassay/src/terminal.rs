@@ -29,11 +29,28 @@ pub struct Terminal {
     pub width: usize,
     /// Whether results may be coloured.
     pub colour: bool,
+    /// Whether results go to a terminal.
+    results_watched: bool,
     /// Whether a person watches the error side.
     pub watched: bool,
     verbosity: Verbosity,
     secrets: Secrets,
 }
+
+/// What writing to a terminal that was closed comes to.
+const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+
+/// The results can't be written where they were to go, such as on a full disk.
+#[derive(Debug)]
+pub struct NotPrinted(pub io::Error);
+
+impl fmt::Display for NotPrinted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot write to standard output: {}", self.0)
+    }
+}
+
+impl std::error::Error for NotPrinted {}
 
 /// The reader of our results has gone; not an error of ours.
 #[derive(Debug)]
@@ -62,6 +79,7 @@ impl Terminal {
             err: Rc::new(RefCell::new(Box::new(anstream::stderr()))),
             width: width.clamp(20, 400),
             colour,
+            results_watched: io::stdout().is_terminal(),
             watched: io::stderr().is_terminal(),
             verbosity: Verbosity::Normal,
             secrets: Secrets::default(),
@@ -75,6 +93,7 @@ impl Terminal {
             err: Rc::new(RefCell::new(err)),
             width,
             colour: false,
+            results_watched: false,
             watched: false,
             verbosity: Verbosity::Normal,
             secrets: Secrets::default(),
@@ -108,7 +127,7 @@ impl Terminal {
     /// A result, to standard output as it is.
     ///
     /// # Errors
-    /// [`ClosedPipe`] where the reader has gone, else the write error.
+    /// [`ClosedPipe`] where the reader has gone, else [`NotPrinted`].
     pub fn print(&mut self, text: &str) -> anyhow::Result<()> {
         let written = self
             .out
@@ -116,7 +135,11 @@ impl Terminal {
             .and_then(|()| self.out.flush());
         match written {
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(ClosedPipe.into()),
-            other => Ok(other?),
+            // The terminal was closed: its reader has gone, too.
+            Err(e) if self.results_watched && e.raw_os_error() == Some(EIO) => {
+                Err(ClosedPipe.into())
+            }
+            other => Ok(other.map_err(NotPrinted)?),
         }
     }
 

@@ -211,3 +211,97 @@ fn a_short_idle_session_timeout_ends_nothing() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert_eq!(visit.schemas(), "", "{said}");
 }
+
+/// Attack D14: what a role or an administrator does to a session was called a fault of pgassay.
+#[test]
+fn what_a_server_refuses_is_no_fault_of_ours() {
+    let visit = Visit::to("guest-refused", &[]);
+    let uri = visit.uri();
+    visit
+        .server
+        .run(&format!("ALTER ROLE {OWNER} SET statement_timeout = '1ms'"));
+    let output = visit.runs.run(&["assay", &uri]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("statement_timeout"), "{said}");
+    visit
+        .server
+        .run(&format!("ALTER ROLE {OWNER} RESET statement_timeout"));
+
+    // A view on the tables that a killed run left.
+    visit.server.run(
+        "CREATE SCHEMA pgassay; CREATE TABLE pgassay.t (i int); \
+         CREATE VIEW public.theirs AS SELECT i FROM pgassay.t; \
+         DO $$ BEGIN EXECUTE format('COMMENT ON SCHEMA pgassay IS %L', \
+           format('made by pgassay; schema %s; tables %s', 'pgassay'::regnamespace::oid, \
+                  'pgassay.t'::regclass::oid)); END $$",
+    );
+    let (exit, said) = visit.load(&[]);
+    assert_eq!(exit, Some(3), "{said}");
+    assert!(said.contains("view theirs depends on"), "{said}");
+    assert!(said.contains("move or drop"), "{said}");
+}
+
+/// Attack D14: the reason for which a session was ended was lost, and it was called a fault.
+#[test]
+fn a_session_that_is_ended_says_why() {
+    let visit = Visit::to("guest-ended", &[]);
+    let uri = visit.uri();
+    let more = [
+        "--clients",
+        "1",
+        "--trials",
+        "40",
+        "--time",
+        "0.3",
+        "--scale",
+        "1",
+    ];
+    let args = [
+        &["run", "select-only", &uri, "--load", "--observe", "none"][..],
+        &more,
+    ]
+    .concat();
+    let child = visit.runs.start(&args);
+    visit.runs.await_trials(2);
+    visit.server.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgassay load'",
+    );
+    let output = child.wait_with_output().expect("it ends");
+    let said = text(&output.stderr) + &text(&output.stdout);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("terminating connection"), "{said}");
+    assert_eq!(visit.schemas(), "", "{said}");
+}
+
+/// Attack D14: with a CONNECTION LIMIT the error was an unrelated warning, and a run that left out
+/// half of its points was complete.
+#[test]
+fn points_that_are_left_out_make_a_run_partial() {
+    let visit = Visit::to("guest-limit", &[]);
+    visit
+        .server
+        .run("CREATE ROLE few LOGIN CONNECTION LIMIT 3; GRANT CREATE ON DATABASE postgres TO few");
+    let uri = visit.uri().replace(OWNER, "few");
+    let run = |clients: &str| {
+        let short = [
+            "--trials",
+            "2",
+            "--time",
+            "0.2",
+            "--scale",
+            "1",
+            "--observe",
+            "none",
+        ];
+        let args = ["run", "select-only", &uri, "--load", "--clients", clients];
+        let output = visit.runs.run(&[&args[..], &short].concat());
+        (output.status.code(), text(&output.stderr))
+    };
+    let (exit, said) = run("8");
+    assert_eq!(exit, Some(3), "{said}");
+    assert!(said.contains("too many connections for role"), "{said}");
+    let (exit, said) = run("1,8");
+    assert_eq!(exit, Some(4), "{said}");
+    assert_eq!(visit.schemas(), "", "{said}");
+}

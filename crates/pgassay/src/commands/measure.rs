@@ -1,12 +1,13 @@
 //! What `assay` and `run` share: open the server, write down what it is, load it, conclude.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::plan::WorkloadPlan;
-use pgassay_analysis::record::{EventKind, Origin, RunHeader};
+use pgassay_analysis::record::{EventKind, Origin, RecordedRun, RunHeader, TrialRecord};
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Analysis, Plan, analyse};
 use pgassay_sys::affinity;
@@ -16,7 +17,7 @@ use super::files::page_of_run;
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::sweep::load;
-use super::{check, inside, record, report, second};
+use super::{check, inside, ordinary, record, report, second};
 use crate::bench::Ended;
 use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::load::Pin;
@@ -216,6 +217,11 @@ pub fn measure(
             terminal.warn(&format!("the server's last words:\n{}", said.trim_end()));
         }
     }
+    // What was measured before is kept, and said to be a part.
+    let ended = ended.or_else(|error| match ordinary::is_loss(&error) {
+        true => Ok(Ended::ServerDied(format!("{error:#}"))),
+        false => Err(error),
+    });
     let end = record::end_of(&ended, started);
     let finished = writer.finish(&end);
     let dir = writer.dir().to_owned();
@@ -223,20 +229,21 @@ pub fn measure(
     drop(writer);
     drop(subject);
     drop(company);
-    let analysis = analyse(&store::read(&dir)?);
+    let run = store::read(&dir)?;
+    let left_out = left_out(&run);
+    let analysis = analyse(&run);
     if analysis.run.trials_measured == 0 && loads {
         let error = match ended {
             Ok(Ended::Interrupted) => Failure::interrupted().into(),
             Ok(Ended::ServerDied(why)) => Failure::target(format!(
-                "the server died before anything was measured: {why}"
+                "the server was lost before anything was measured: {why}"
             ))
             .into(),
-            Ok(Ended::Complete) => Failure::target(
-                analysis
-                    .warnings
-                    .first()
-                    .map_or("nothing was measured", |w| w.text.as_str()),
-            )
+            Ok(Ended::Complete) => Failure::target(match &left_out {
+                Some(why) => format!("nothing was measured: {why}"),
+                None => "nothing was measured".to_owned(),
+            })
+            .with_remedy("ask for fewer clients with --clients, or raise the limit")
             .into(),
             Err(error) => error,
         };
@@ -246,9 +253,31 @@ pub fn measure(
     let ended = ended?;
     finished?;
     match ended {
-        Ended::Complete => Ok(Exit::Done),
+        Ended::Complete => Ok(match left_out {
+            Some(_) => Exit::Partial,
+            None => Exit::Done,
+        }),
         Ended::Interrupted | Ended::ServerDied(_) => Ok(Exit::Partial),
     }
+}
+
+/// Why a part of the schedule was left out although it was gone through; none where it was not.
+fn left_out(run: &RecordedRun) -> Option<String> {
+    let second = run.second_plan.iter();
+    let planned =
+        second.map(|plan| plan.schedule().len()).sum::<usize>() + run.header.plan.schedule().len();
+    let measured = |trials: &[TrialRecord]| {
+        let indexes = trials.iter().map(|trial| trial.slice.index);
+        indexes.collect::<HashSet<u32>>().len()
+    };
+    if measured(&run.trials) + measured(&run.second) >= planned {
+        return None;
+    }
+    let skipped = run.events.iter().find_map(|event| match &event.what {
+        EventKind::PointSkipped { reason, .. } => Some(reason.clone()),
+        _ => None,
+    });
+    Some(skipped.unwrap_or_else(|| "a part of the schedule was left out".to_owned()))
 }
 
 /// The CPUs of the client and of the server, where they are to be kept apart.

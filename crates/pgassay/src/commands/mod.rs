@@ -18,6 +18,7 @@ pub mod inspect_server;
 mod live;
 pub mod measure;
 mod observing;
+mod ordinary;
 pub mod patch;
 pub mod pgbench;
 pub mod progress;
@@ -43,6 +44,10 @@ use crate::terminal::Terminal;
 /// # Errors
 /// What went wrong; a [`crate::exit::Failure`] inside says with which exit code.
 pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
+    carry_out(args, terminal, stop).map_err(ordinary::explain)
+}
+
+fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
     let global = args.global;
     match args.command {
         Command::Assay(args) => assay::assay(&args, &global, terminal, stop),

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use pgassay_analysis::record::{FORMAT, RecordedRun, RunHeader};
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
@@ -122,11 +122,16 @@ fn optional<T: DeserializeOwned>(dir: &Path, name: &str, damage: &mut Vec<String
         .ok()
 }
 
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("cannot read {}: {error}", path.display()))
+        .with_remedy("it is a file of the run, which its owner can read; see its permissions")
+}
+
 fn lines<T: DeserializeOwned>(path: &Path, damage: &mut Vec<String>) -> anyhow::Result<Vec<T>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).with_context(|| format!("cannot read {}", path.display())),
+        Err(e) => bail!(unreadable(path, &e)),
     };
     let name = path
         .file_name()
@@ -140,7 +145,7 @@ fn lines<T: DeserializeOwned>(path: &Path, damage: &mut Vec<String>) -> anyhow::
         let limited = &mut io::Read::take(&mut reader, LONGEST_LINE as u64);
         let read = limited
             .read_until(b'\n', &mut line)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+            .map_err(|e| unreadable(path, &e))?;
         if read == 0 {
             break;
         }
