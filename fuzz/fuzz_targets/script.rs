@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pgassay::script::{Command, Program, Random, Scope, Value, Var};
+use pgassay_load::script::{Command, Program, Random, Scope, Value, Var};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pgassay::load::{Exchange, Fed, Wire, WireError};
+use pgassay_load::{Exchange, Fed, Wire, WireError};
 
 /// Feeds pieces and collects what came of them.
 fn play(pieces: &[&[u8]], requests: u8, capture: bool) -> (Vec<Exchange>, Option<WireError>) {

@@ -4,6 +4,6 @@ expects=old-version-many-connections
 old() { "$project/scripts/postgres-of-debian.sh" 13 2>/dev/null; }
 needs() { [ -n "$(old)" ] || { echo "no PostgreSQL 13 can be had"; return 1; }; }
 provoke() {
-	sed 's/@idle 500/@idle 1000/' "$project/crates/pgassay/workloads/idle-beside.sql" >"$work/idle.sql"
+	sed 's/@idle 500/@idle 1000/' "$project/crates/engine/workloads/idle-beside.sql" >"$work/idle.sql"
 	diagnosed "$work/idle.sql" "$(dirname "$(old)")" --clients 8 --set max_connections=1200 --observe all
 }

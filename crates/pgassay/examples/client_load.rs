@@ -11,9 +11,9 @@ use std::io::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use pgassay::load::{Edge, Engine, Gaps, Length, Options, Protocol, Schedule, SliceSpec};
-use pgassay::pg::Conninfo;
-use pgassay::script::{Program, Value};
+use pgassay_load::script::{Program, Value};
+use pgassay_load::{Edge, Engine, Gaps, Length, Options, Protocol, Schedule, SliceSpec};
+use pgassay_pgwire::Conninfo;
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     };
     let rate: f64 = rest.get(2).map_or(Ok(0.0), |r| r.parse())?;
     let transactions: u64 = rest.get(3).map_or(Ok(0), |r| r.parse())?;
-    let scale = pgassay::pg::connect(&conninfo)?
+    let scale = pgassay_pgwire::connect(&conninfo)?
         .value("SELECT count(*) FROM pgbench_branches")?
         .and_then(|n| n.parse().ok())
         .unwrap_or(1);

@@ -1,9 +1,10 @@
-//! Exit codes, and errors that carry one.
+//! Exit codes, and which kind of failure means which.
 //!
 //! The codes are part of what users' scripts rely on; `--help` lists them.
 
-use std::fmt;
 use std::process::ExitCode;
+
+use pgassay_model::{Failure, FailureKind};
 
 use crate::terminal::{ClosedPipe, NotPrinted, Terminal};
 
@@ -37,66 +38,16 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error whose exit code is known, with what the user can do about it.
-#[derive(Debug)]
-pub struct Failure {
-    /// The code that the program ends with.
-    pub exit: Exit,
-    /// What is wrong, one sentence.
-    pub message: String,
-    /// What to do about it.
-    pub remedy: Option<String>,
-}
-
-impl Failure {
-    /// The command line, or a file named on it, is wrong.
-    pub fn usage(message: impl Into<String>) -> Self {
-        Self {
-            exit: Exit::Usage,
-            message: message.into(),
-            remedy: None,
+impl From<FailureKind> for Exit {
+    fn from(kind: FailureKind) -> Self {
+        match kind {
+            FailureKind::Usage => Self::Usage,
+            FailureKind::Target => Self::Target,
+            FailureKind::Partial => Self::Partial,
+            FailureKind::Interrupted => Self::Interrupted,
         }
     }
-
-    /// The target can't be had.
-    pub fn target(message: impl Into<String>) -> Self {
-        Self {
-            exit: Exit::Target,
-            message: message.into(),
-            remedy: None,
-        }
-    }
-
-    /// Stopped by the user before anything was measured.
-    pub fn interrupted() -> Self {
-        Self {
-            exit: Exit::Interrupted,
-            message: "interrupted before anything was measured".to_owned(),
-            remedy: None,
-        }
-    }
-
-    /// The failure that an error is, or stems from; `None` where the code is not known.
-    pub fn of(error: &anyhow::Error) -> Option<&Self> {
-        // One that was added as context is found by the error only, not in its chain.
-        let in_chain = || error.chain().find_map(|cause| cause.downcast_ref());
-        error.downcast_ref().or_else(in_chain)
-    }
-
-    /// The same, naming the remedy.
-    pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
-        self
-    }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// Says what went wrong on the terminal's error side and gives the exit code.
 pub fn report(error: &anyhow::Error, terminal: &mut Terminal) -> Exit {
@@ -119,5 +70,5 @@ pub fn report(error: &anyhow::Error, terminal: &mut Terminal) -> Exit {
     if let Some(remedy) = &failure.remedy {
         terminal.note(remedy);
     }
-    failure.exit
+    failure.kind.into()
 }

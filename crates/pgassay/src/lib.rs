@@ -6,31 +6,17 @@
 //! ```
 //! [`run`] is the whole program; ARCHITECTURE.md is the map of its modules.
 
-pub mod bench;
-pub mod build;
 pub mod cli;
 pub mod commands;
-pub mod count;
 pub mod exit;
-pub mod host;
-pub mod inspection;
-pub mod load;
-pub mod observe;
-pub mod pg;
-pub mod report;
-pub mod script;
 pub mod secrets;
-pub mod stop;
-pub mod store;
-pub mod target;
 pub mod terminal;
-pub mod workload;
 
 use std::ffi::OsString;
 
 pub use exit::Exit;
+pub use pgassay_sys::stop::Stop;
 use secrets::Secrets;
-pub use stop::Stop;
 pub use terminal::Terminal;
 
 /// Runs the program: parses `args`, carries out the command, and says how it ended.

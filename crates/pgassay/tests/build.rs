@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use pgassay::build::maker::{Event, How, Order};
-use pgassay::build::recipe::System;
-use pgassay::build::{BuildRecord, Made, Maker, Place, Source, Variant};
-use pgassay::exit::Failure;
 use pgassay::{Exit, Stop, Terminal};
+use pgassay_model::{Failure, FailureKind};
+use pgassay_server::pgbuild::maker::{Event, How, Order};
+use pgassay_server::pgbuild::recipe::System;
+use pgassay_server::pgbuild::{BuildRecord, Made, Maker, Place, Source, Variant};
 
 /// A directory that goes with the test, with a place for builds in it.
 struct Bench {
@@ -47,7 +47,7 @@ impl Bench {
     }
 
     fn make(&self, source: &Path, variant: &str, more: Options) -> anyhow::Result<Made> {
-        let machine = pgassay::build::maker::native_machine();
+        let machine = pgassay_server::pgbuild::maker::native_machine();
         let mut variant = Variant::parse(variant, &machine, more.host.is_some())?;
         variant.exact = more.exact;
         let source = Source::find(&source.display().to_string(), None, &self.place)?;
@@ -256,7 +256,7 @@ fn patches_are_applied_and_recorded_or_the_hunk_is_named() {
         .make(&source, &format!("bad patch={bad}"), Options::default())
         .unwrap_err();
     let failure = failure(&error);
-    assert_eq!(failure.exit, Exit::Usage);
+    assert_eq!(failure.kind, FailureKind::Usage);
     assert!(
         failure
             .message
@@ -277,7 +277,7 @@ fn a_build_that_fails_shows_the_first_error_and_installs_nothing() {
     fs::write(&file, text.replace("int held", "no_such_type held")).unwrap();
     let error = bench.make(&source, "O2", Options::default()).unwrap_err();
     let failed = failure(&error);
-    assert_eq!(failed.exit, Exit::Target);
+    assert_eq!(failed.kind, FailureKind::Target);
     assert!(
         failed.message.contains("lwlock.c") && failed.message.contains("no_such_type"),
         "{}",
@@ -458,7 +458,7 @@ impl Drop for Named {
 /// Attack D4: sources were configured and compiled with root's rights, without a word.
 #[test]
 fn root_has_the_servers_user_build() {
-    use pgassay::target::account::Account;
+    use pgassay_server::account::Account;
     use std::os::unix::fs::MetadataExt;
 
     let account = Account::for_servers().unwrap();
@@ -496,7 +496,7 @@ fn root_has_the_servers_user_build() {
     assert_eq!(fs::metadata(&server).unwrap().uid(), builder);
 
     // It is the target of its name, and goes when it is removed.
-    let spec: pgassay::target::TargetSpec = format!("build:{name}").parse().unwrap();
+    let spec: pgassay_server::TargetSpec = format!("build:{name}").parse().unwrap();
     let found = spec.installation(&Default::default()).unwrap().unwrap();
     assert_eq!(found.tool("postgres"), server);
     assert_eq!(run(&["--remove", &name]).0, Exit::Done);
@@ -525,13 +525,17 @@ fn a_source_that_the_builder_may_not_read_is_told() {
 /// Builds that root made itself, before another user did it, are used and removed as ever.
 #[test]
 fn builds_that_root_made_before_are_still_targets() {
-    let own = pgassay::target::scratch::Scratch::open(None).unwrap();
+    let own = pgassay_server::scratch::Scratch::open(None).unwrap();
     let base = format!("before-{}", std::process::id());
     let place = Place::of(own.root().to_path_buf()).unwrap();
     let bench = Bench::new("before");
     let source = bench.source("autoconf");
     let source = Source::find(&source.display().to_string(), None, &place).unwrap();
-    let variant = Variant::parse("plain", &pgassay::build::maker::native_machine(), false);
+    let variant = Variant::parse(
+        "plain",
+        &pgassay_server::pgbuild::maker::native_machine(),
+        false,
+    );
     let (variant, stop) = (variant.unwrap(), Stop::new());
     let name = format!("{base}-plain");
     let _named = Named(name.clone());
@@ -554,7 +558,7 @@ fn builds_that_root_made_before_are_still_targets() {
     assert!(made.record.prefix.starts_with(own.root()));
     let (_, list, _) = run(&["--list"]);
     assert!(list.contains(&format!("build:{name} ")), "{list}");
-    let spec: pgassay::target::TargetSpec = format!("build:{name}").parse().unwrap();
+    let spec: pgassay_server::TargetSpec = format!("build:{name}").parse().unwrap();
     let found = spec.installation(&Default::default()).unwrap().unwrap();
     assert!(found.bin_dir.starts_with(&made.record.prefix));
     assert_eq!(run(&["--remove", &name]).0, Exit::Done);

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use pgassay::pg::{Connector, Conninfo};
-use pgassay::stop::Stop;
-use pgassay::target::{Cluster, Installations, LaunchOptions};
-use pgassay::workload::pgio::tables;
+use pgassay_engine::workload::pgio::tables;
+use pgassay_pgwire::{Connector, Conninfo};
+use pgassay_server::{Cluster, Installations, LaunchOptions};
+use pgassay_sys::stop::Stop;
 use serde_json::Value;
 
 #[path = "program/mod.rs"]

@@ -11,11 +11,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use pgassay::store::RunWriter;
 use pgassay::{Exit, Stop, Terminal};
 use pgassay_analysis::Plan;
 use pgassay_analysis::plan::{Arm, Point, WorkloadPlan};
 use pgassay_analysis::record::{EndState, FORMAT, RunEnd, RunHeader, TrialRecord};
+use pgassay_engine::rundir::RunWriter;
 use serde_json::Value;
 
 /// A directory that goes with the test.

@@ -4,7 +4,7 @@ mod pg_support;
 mod program;
 
 use pg_support::{OWNER, Server};
-use pgassay::pg::connect;
+use pgassay_pgwire::connect;
 use program::{Runs, text};
 
 const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";

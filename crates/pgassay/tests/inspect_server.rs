@@ -5,9 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use pgassay::pg::{Conninfo, connect};
-use pgassay::target::settings::Settings;
-use pgassay::target::{Cluster, Installations, LaunchOptions};
+use pgassay_pgwire::{Conninfo, connect};
+use pgassay_server::settings::Settings;
+use pgassay_server::{Cluster, Installations, LaunchOptions};
 use serde_json::Value;
 
 fn inspect(arguments: &[&str]) -> Output {

@@ -13,10 +13,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pg_support::Server;
-use pgassay::observe::WaitSampler;
-use pgassay::pg::connect;
 use pgassay::{Exit, Stop, Terminal};
 use pgassay_analysis::observed::waits;
+use pgassay_observe::WaitSampler;
+use pgassay_pgwire::connect;
 use serde_json::Value;
 
 /// A directory that goes with the test.

@@ -4,7 +4,7 @@
 mod pg_support;
 
 use pg_support::{OWNER, Pretend, Server, private_dir};
-use pgassay::pg::{ConnectError, Conninfo, QueryError, connect};
+use pgassay_pgwire::{ConnectError, Conninfo, QueryError, connect};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! Peers that are no PostgreSQL, or a broken one: each ends in a typed error
 //! within its time, none in a panic, a hang or a full memory.
 
-use pgassay::pg::fake::{FakeServer, Step, say};
-use pgassay::pg::{ConnectError, QueryError, Session, TransactionStatus, connect};
+use pgassay_pgwire::fake::{FakeServer, Step, say};
+use pgassay_pgwire::{ConnectError, QueryError, Session, TransactionStatus, connect};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,7 @@ fn a_server_that_does_not_know_the_password_is_found_out() {
     ];
     let server = FakeServer::listen(vec![script]).expect("listen");
     let mut conninfo = server.conninfo();
-    conninfo.hosts[0].password = Some(pgassay::pg::Secret::new("geheim"));
+    conninfo.hosts[0].password = Some(pgassay_pgwire::Secret::new("geheim"));
     conninfo.connect_timeout = Some(PATIENCE);
     match connect(&conninfo) {
         Err(error @ ConnectError::Auth { .. }) => {

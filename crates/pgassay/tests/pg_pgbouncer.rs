@@ -4,7 +4,7 @@ mod pg_support;
 mod program;
 
 use pg_support::{Pretend, Server, command, free_port, give};
-use pgassay::pg::{ConnectError, Conninfo, Session, connect};
+use pgassay_pgwire::{ConnectError, Conninfo, Session, connect};
 use program::{Runs, text};
 use std::fs;
 use std::process::{Child, Stdio};

@@ -4,7 +4,7 @@
 mod pg_support;
 
 use pg_support::Server;
-use pgassay::pg::{Connector, QueryError, Session, TransactionStatus, connect};
+use pgassay_pgwire::{Connector, QueryError, Session, TransactionStatus, connect};
 use std::io::Write;
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,7 @@ mod pg_support;
 
 use pg_support::certificates::{Certificates, EC, RSA, Signed};
 use pg_support::{Server, private_dir};
-use pgassay::pg::{ConnectError, connect};
+use pgassay_pgwire::{ConnectError, connect};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -256,7 +256,7 @@ impl Lab {
     /// What we come to.
     fn ours(&self, conninfo: &str) -> Result<bool, ConnectError> {
         let around = pg_support::Pretend::default();
-        let conninfo = pgassay::pg::Conninfo::parse_in(conninfo, &around)?;
+        let conninfo = pgassay_pgwire::Conninfo::parse_in(conninfo, &around)?;
         let mut session = connect(&conninfo)?;
         let seen = session
             .value("select ssl from pg_stat_ssl where pid = pg_backend_pid()")
@@ -474,7 +474,7 @@ fn a_session_over_tls_does_all_that_a_plain_one_does() {
          channel_binding=require require_auth=scram-sha-256"
     ));
     let around = pg_support::Pretend::default();
-    let conninfo = pgassay::pg::Conninfo::parse_in(&text, &around).expect("parse");
+    let conninfo = pgassay_pgwire::Conninfo::parse_in(&text, &around).expect("parse");
     let mut session = connect(&conninfo).expect("connect");
     assert!(
         session.tls().expect("TLS").starts_with("TLSv1.3, TLS13_"),
@@ -536,14 +536,15 @@ fn direct_negotiation_insists_on_the_protocol_name() {
             .spawn()
             .expect("openssl");
         let mut stdin = peer.stdin.take().expect("stdin");
-        std::io::Write::write_all(&mut stdin, &pgassay::pg::fake::say::welcome()).expect("write");
+        std::io::Write::write_all(&mut stdin, &pgassay_pgwire::fake::say::welcome())
+            .expect("write");
         let text = format!(
             "host=localhost hostaddr=127.0.0.1 port={port} sslmode=verify-full connect_timeout=5 \
              sslrootcert={} sslnegotiation=direct",
             certificates.path("root.crt")
         );
         let around = pg_support::Pretend::default();
-        let conninfo = pgassay::pg::Conninfo::parse_in(&text, &around).expect("parse");
+        let conninfo = pgassay_pgwire::Conninfo::parse_in(&text, &around).expect("parse");
         let give_up = Instant::now() + Duration::from_secs(20);
         let outcome = loop {
             match connect(&conninfo) {

@@ -13,14 +13,14 @@ use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay::Stop;
-use pgassay::bench::{self, Arena, Ended, Journal, SliceFailure, Watcher};
-use pgassay::store::{self, RunWriter, catalogue};
 use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::plan::{Arm, Point, Slice, WorkloadPlan};
 use pgassay_analysis::record::{
     EndState, EventKind, FORMAT, Reading, RunEnd, RunHeader, Sample, TrialRecord,
 };
 use pgassay_analysis::{Analysis, Plan, analyse, samples};
+use pgassay_engine::bench::{self, Arena, Ended, Journal, SliceFailure, Watcher};
+use pgassay_engine::rundir::{self, RunWriter, catalogue};
 
 fn plan() -> Plan {
     Plan {
@@ -206,7 +206,7 @@ fn end(state: EndState) -> RunEnd {
 }
 
 fn analysed(scratch: &Scratch) -> Analysis {
-    analyse(&store::read(&catalogue::find(&scratch.0, "last").unwrap()).unwrap())
+    analyse(&rundir::read(&catalogue::find(&scratch.0, "last").unwrap()).unwrap())
 }
 
 /// Keeps trials as those of the second load.
@@ -234,7 +234,7 @@ fn a_second_load_is_concluded_beside_the_first() {
     let stops: fn() -> SliceFailure = || SliceFailure::Interrupted;
     // Once interrupted, once to its end: what is measured is not measured again.
     for (accident, measured) in [(Some((9, stops)), 9), (None, 18)] {
-        let before = store::read(writer.dir()).unwrap().second;
+        let before = rundir::read(writer.dir()).unwrap().second;
         let before = before.iter().map(|t| t.slice.index).collect();
         let mut journal = Second(writer);
         let mut arena = Played { accident };
@@ -249,7 +249,7 @@ fn a_second_load_is_concluded_beside_the_first() {
         )
         .unwrap();
         writer = journal.0;
-        let analysis = analyse(&store::read(writer.dir()).unwrap());
+        let analysis = analyse(&rundir::read(writer.dir()).unwrap());
         assert_eq!(
             (analysis.run.trials_measured, analysis.run.trials_planned),
             (24 + measured, 24 + 18)
@@ -345,7 +345,7 @@ fn a_server_that_dies_leaves_what_was_measured_and_the_run_goes_on_later() {
     assert!(analysis.warnings.iter().any(|w| w.id == "incomplete"));
 
     // Resumed, the remaining slices are those of the same plan.
-    let measured: HashSet<u32> = store::read(&dir)
+    let measured: HashSet<u32> = rundir::read(&dir)
         .unwrap()
         .trials
         .iter()
@@ -356,7 +356,7 @@ fn a_server_that_dies_leaves_what_was_measured_and_the_run_goes_on_later() {
     assert!(matches!(ended, Ended::Complete));
     writer.finish(&end(EndState::Complete)).unwrap();
     drop(writer);
-    let run = store::read(&dir).unwrap();
+    let run = rundir::read(&dir).unwrap();
     let mut indexes: Vec<u32> = run.trials.iter().map(|t| t.slice.index).collect();
     indexes.sort_unstable();
     assert_eq!(indexes, (0..24).collect::<Vec<_>>());
@@ -430,13 +430,13 @@ fn a_killed_run_is_read_up_to_its_last_whole_line() {
         (entry.state, entry.trials),
         (RunState::Interrupted, (5, 24))
     );
-    let run = store::read(&dir).unwrap();
+    let run = rundir::read(&dir).unwrap();
     assert_eq!(run.trials.len(), 5);
     assert_eq!(run.damage.len(), 1);
     assert_eq!(analyse(&run).run.state, RunState::Interrupted);
     // Going on drops the half line, so that the next trial starts on its own.
     drop(RunWriter::reopen(&dir, &header).unwrap());
-    assert!(store::read(&dir).unwrap().damage.is_empty());
+    assert!(rundir::read(&dir).unwrap().damage.is_empty());
 }
 
 #[test]
@@ -448,20 +448,20 @@ fn damaged_and_foreign_directories_are_named() {
     drop(writer);
     let text = |e: anyhow::Error| format!("{e:#}");
     assert!(text(catalogue::find(&scratch.0, "nosuch").unwrap_err()).contains("nosuch"));
-    assert!(text(store::read(&scratch.0).unwrap_err()).contains("not a recorded run"));
+    assert!(text(rundir::read(&scratch.0).unwrap_err()).contains("not a recorded run"));
     let header = fs::read_to_string(dir.join("run.json")).unwrap();
     fs::write(
         dir.join("run.json"),
         header.replace("\"format\": 1", "\"format\": 99"),
     )
     .unwrap();
-    assert!(text(store::read(&dir).unwrap_err()).contains("format 99"));
+    assert!(text(rundir::read(&dir).unwrap_err()).contains("format 99"));
     fs::write(dir.join("run.json"), &header[..40]).unwrap();
-    assert!(text(store::read(&dir).unwrap_err()).contains("damaged"));
+    assert!(text(rundir::read(&dir).unwrap_err()).contains("damaged"));
     fs::write(dir.join("run.json"), header).unwrap();
     fs::write(dir.join("end.json"), "{").unwrap();
     fs::write(dir.join("trials.jsonl"), "not json\n\0\0\n").unwrap();
-    let run = store::read(&dir).unwrap();
+    let run = rundir::read(&dir).unwrap();
     assert_eq!(run.damage.len(), 3, "{:?}", run.damage);
     assert!(analyse(&run).warnings.iter().any(|w| w.id == "damaged"));
 }

@@ -4,20 +4,21 @@
 use std::fs;
 use std::path::PathBuf;
 
-use pgassay::bench::Ended;
-use pgassay::bench::primitives::{Keep, Sessions, run};
-use pgassay::bench::query_cost::QueryCosts;
-use pgassay::observe::{Observers, Scene};
-use pgassay::pg::{Connector, Conninfo, Session};
-use pgassay::stop::Stop;
-use pgassay::target::extension::Extension;
-use pgassay::target::settings::Settings;
-use pgassay::target::{Cluster, Installation, Installations, LaunchOptions};
-use pgassay::workload::inserver::{self, Call, Knobs, Statement};
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::primitives::{Company, Compiled, PrimitiveTrial, PrimitivesPlan, analyse};
 use pgassay_analysis::profile::stage::Stage;
 use pgassay_analysis::query_cost::{self, QueryCostRecord, WAYS, Way};
+use pgassay_engine::bench::Ended;
+use pgassay_engine::bench::primitives::{Keep, Sessions, run};
+use pgassay_engine::bench::query_cost::QueryCosts;
+use pgassay_engine::workload::inserver::{self, Call, Knobs, Statement};
+use pgassay_model::FailureKind;
+use pgassay_observe::{Observers, Scene};
+use pgassay_pgwire::{Connector, Conninfo, Session};
+use pgassay_server::extension::Extension;
+use pgassay_server::settings::Settings;
+use pgassay_server::{Cluster, Installation, Installations, LaunchOptions};
+use pgassay_sys::stop::Stop;
 
 fn installed() -> Installation {
     Installations::search()
@@ -357,7 +358,7 @@ fn compiled_once_and_refused_without_headers() {
     fs::set_permissions(bin.join("postgres"), fs::Permissions::from_mode(0o755)).unwrap();
     let strange = Installation::at(&bin).unwrap();
     let error = Extension::compiled_for(&strange, Some(&place)).unwrap_err();
-    assert_eq!(error.exit_code(), 3);
+    assert_eq!(error.kind(), FailureKind::Target);
     let text = error.to_string();
     assert!(
         text.contains("postgresql-server-dev-14") && text.contains("select-only"),

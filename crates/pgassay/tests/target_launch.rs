@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use pgassay::target::settings::Settings;
-use pgassay::target::{Cluster, Installation, Installations, LaunchOptions, TargetError};
+use pgassay_model::FailureKind;
+use pgassay_server::settings::Settings;
+use pgassay_server::{Cluster, Installation, Installations, LaunchOptions, TargetError};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn installed() -> Installation {
@@ -139,7 +140,7 @@ fn a_bad_setting_is_told_in_the_servers_words() {
         ("shared_buffers=900TB", "\"shared_buffers\""),
     ] {
         let error = Cluster::launch(&installed(), &options(&place, &[set])).unwrap_err();
-        assert_eq!(error.exit_code(), 3);
+        assert_eq!(error.kind(), FailureKind::Target);
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(clusters(&place), 0);
     }

@@ -7,10 +7,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use pgassay::pg::{self, Conninfo};
-use pgassay::target::scratch::Scratch;
-use pgassay::target::settings::Settings;
-use pgassay::target::{Cluster, LaunchOptions, StandIn, TargetSpec, Version};
+use pgassay_pgwire::Conninfo;
+use pgassay_server::scratch::Scratch;
+use pgassay_server::settings::Settings;
+use pgassay_server::{Cluster, LaunchOptions, StandIn, TargetSpec, Version};
 
 #[test]
 fn old_and_new_releases_are_fetched_and_serve() {
@@ -46,8 +46,9 @@ fn old_and_new_releases_are_fetched_and_serve() {
             ..LaunchOptions::default()
         };
         let cluster = Cluster::launch(&installation, &options).unwrap();
-        let mut session = pg::connect(&Conninfo::parse(&cluster.conninfo()).unwrap()).unwrap();
-        let show = |session: &mut pg::Session, name: &str| {
+        let mut session =
+            pgassay_pgwire::connect(&Conninfo::parse(&cluster.conninfo()).unwrap()).unwrap();
+        let show = |session: &mut pgassay_pgwire::Session, name: &str| {
             session.value(&format!("SHOW {name}")).unwrap().unwrap()
         };
         let num = installation.version.num().to_string();

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 use pgassay_analysis::primitives::Company;
 
-use crate::exit::Failure;
-use crate::workload::inserver::{Knobs, Parameter, Pattern, Statement};
+use pgassay_engine::workload::inserver::{Knobs, Parameter, Pattern, Statement};
+use pgassay_model::Failure;
 
 /// What can be changed about a call inside the server.
 #[derive(Debug, Clone, Default, ClapArgs)]

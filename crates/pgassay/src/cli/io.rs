@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use crate::exit::Failure;
+use pgassay_model::Failure;
 
 /// Flags of `pgio` and `scattered-read`.
 #[derive(Debug, Clone, Default, ClapArgs)]

@@ -4,8 +4,8 @@ use clap::{Args as ClapArgs, ValueEnum};
 use pgassay_analysis::plan::WorkloadPlan;
 
 use super::tables::TablesArgs;
-use crate::exit::Failure;
-use crate::workload;
+use pgassay_engine::workload;
+use pgassay_model::Failure;
 
 /// What a client does and how, shared by the commands that load a server.
 #[derive(Debug, Clone, Default, ClapArgs)]
@@ -230,7 +230,7 @@ fn milliseconds(text: &str) -> Result<f64, String> {
 
 fn definition(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((name, value)) if crate::workload::is_variable(name) => {
+        Some((name, value)) if pgassay_engine::workload::is_variable(name) => {
             Ok((name.to_owned(), value.to_owned()))
         }
         _ => Err(format!("`{text}` is not NAME=VALUE")),

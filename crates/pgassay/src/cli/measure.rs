@@ -5,8 +5,8 @@ use pgassay_analysis::plan::{Arm, Point, WorkloadPlan};
 
 use super::args::MeasureArgs;
 use super::clients::doubling_up_to;
-use crate::exit::Failure;
-use crate::workload::pgbench_tables::BYTES_PER_SCALE;
+use pgassay_engine::workload::pgbench_tables::BYTES_PER_SCALE;
+use pgassay_model::Failure;
 
 /// Seconds that a slice takes beside its load, at the default client counts.
 const BETWEEN_SLICES: f64 = 0.06;
@@ -149,7 +149,7 @@ mod tests {
             target: "temp".into(),
             settings: vec![],
         };
-        let workload = crate::workload::find(&["select-only"]).unwrap();
+        let workload = pgassay_engine::workload::find(&["select-only"]).unwrap();
         plan(workload, &flags, vec![arm], machine, budget, 42).unwrap()
     }
 

@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 use pgassay_analysis::plan::Tables;
 
-use crate::exit::Failure;
+use pgassay_model::Failure;
 
 /// Where they stand in the help; a heading for the whole struct would be that of what follows it.
 const TABLES: &str = "The pgbench tables";

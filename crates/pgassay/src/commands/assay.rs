@@ -10,11 +10,12 @@ use super::measure::{Again, Request, measure};
 use super::{bytes, inside, recorded_scripts};
 use crate::cli::args::{AssayArgs, GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure::Budget;
-use crate::exit::{Exit, Failure};
-use crate::stop::Stop;
-use crate::store::{self, catalogue};
+use crate::exit::Exit;
 use crate::terminal::Terminal;
-use crate::workload::{self, inserver, pgio, scattered_read};
+use pgassay_engine::rundir::{self, catalogue};
+use pgassay_engine::workload::{self, inserver, pgio, scattered_read};
+use pgassay_model::Failure;
+use pgassay_sys::stop::Stop;
 
 /// Everything about one server.
 ///
@@ -149,7 +150,7 @@ fn allowed(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<(PathBuf, RunHeader)> {
-    let second = store::read(&dir)?.second_plan;
+    let second = rundir::read(&dir)?.second_plan;
     let plans: Vec<&Plan> = std::iter::once(&header.plan).chain(&second).collect();
     recorded_scripts::confirm(name, &plans, allow_shell, terminal, stop)?;
     Ok((dir, header))
@@ -162,8 +163,8 @@ fn recorded(
     target: &mut TargetArgs,
     global: &GlobalArgs,
 ) -> anyhow::Result<(PathBuf, RunHeader)> {
-    let dir = catalogue::find(&store::root(global.runs.as_deref())?, name)?;
-    let run = store::read(&dir)?;
+    let dir = catalogue::find(&rundir::root(global.runs.as_deref())?, name)?;
+    let run = rundir::read(&dir)?;
     let lacks = |plan: &Plan, trials: usize| trials < plan.schedule().len();
     let unfinished = lacks(&run.header.plan, run.trials.len())
         || run

@@ -1,23 +1,22 @@
 //! `pgassay build`: PostgreSQL variants from source, each a target from then on.
 
-use std::fmt::Write as _;
-use std::path::Path;
-
+use super::progress::Progress;
+use crate::cli::build::{BuildArgs, SystemArg};
+use crate::exit::Exit;
+use crate::terminal::Terminal;
 use anyhow::{Context, bail};
 use pgassay_inspect::cpu;
+use pgassay_model::Failure;
+use pgassay_server::inspection::account;
+use pgassay_server::pgbuild::compiler::machine_of;
+use pgassay_server::pgbuild::maker::{Event, How, Order, native_machine};
+use pgassay_server::pgbuild::recipe::System;
+use pgassay_server::pgbuild::variant::{PRESETS, cpu_flag};
+use pgassay_server::pgbuild::{BuildRecord, Builder, Made, Maker, Place, Source, Variant};
+use pgassay_sys::stop::Stop;
 use serde_json::json;
-
-use super::progress::Progress;
-use crate::build::compiler::machine_of;
-use crate::build::maker::{Event, How, Order, native_machine};
-use crate::build::recipe::System;
-use crate::build::variant::{PRESETS, cpu_flag};
-use crate::build::{BuildRecord, Builder, Made, Maker, Place, Source, Variant};
-use crate::cli::build::{BuildArgs, SystemArg};
-use crate::exit::{Exit, Failure};
-use crate::inspection::account;
-use crate::stop::Stop;
-use crate::terminal::Terminal;
+use std::fmt::Write as _;
+use std::path::Path;
 
 /// Builds the variants, or does what else was asked of builds.
 ///
@@ -340,7 +339,7 @@ fn presets() -> String {
 /// there is no such build.
 pub fn server_of(name: &str) -> Option<std::path::PathBuf> {
     let name = Path::new(name).file_name()?;
-    crate::target::scratch::build_dirs()
+    pgassay_server::scratch::build_dirs()
         .iter()
         .map(|builds| builds.join(name).join("bin/postgres"))
         .find(|server| server.is_file())

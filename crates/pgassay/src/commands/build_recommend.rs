@@ -8,12 +8,13 @@ use pgassay_inspect::cpu::{self, Cpu};
 use pgassay_inspect::recommend::{Compiler, Recommendation, recommend as recommended};
 use serde_json::json;
 
-use crate::build::compiler::Compiler as Installed;
-use crate::build::maker::native_machine;
 use crate::cli::build::BuildArgs;
-use crate::exit::{Exit, Failure};
-use crate::inspection::live;
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_model::Failure;
+use pgassay_server::inspection::live;
+use pgassay_server::pgbuild::compiler::Compiler as Installed;
+use pgassay_server::pgbuild::maker::native_machine;
 
 /// Prints the recommendation for the CPU and compiler asked for.
 ///

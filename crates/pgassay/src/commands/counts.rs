@@ -11,14 +11,15 @@ use serde::Serialize;
 use super::progress::Progress;
 use super::subject::explain;
 use crate::cli::compare::{By, CompareArgs};
-use crate::count::{Counter, Method, Profile};
-use crate::exit::{Exit, Failure};
-use crate::stop::Stop;
-use crate::store;
-use crate::target::scratch::Scratch;
-use crate::target::settings::Settings;
-use crate::target::{Installation, Installations, TargetSpec};
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_engine::count::{Counter, Method, Profile};
+use pgassay_engine::rundir;
+use pgassay_model::Failure;
+use pgassay_server::scratch::Scratch;
+use pgassay_server::settings::Settings;
+use pgassay_server::{Installation, Installations, TargetSpec};
+use pgassay_sys::stop::Stop;
 
 /// Transactions of the shorter and the longer session. The difference is what counts.
 const LENGTHS: (u64, u64) = (100, 1100);
@@ -116,7 +117,7 @@ pub fn count(
     workload.scale = args.scale.unwrap_or(1);
     let seed = match args.seed {
         Some(seed) => seed,
-        None => store::random_seed()?,
+        None => rundir::random_seed()?,
     };
     let common = |own: &[String]| -> anyhow::Result<Settings> {
         let typed: Vec<&String> = args.settings.iter().chain(own).collect();

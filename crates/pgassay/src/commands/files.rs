@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use pgassay_sys::output;
 
-use crate::exit::{Exit, Failure};
 use crate::terminal::ClosedPipe;
+use pgassay_model::{Failure, FailureKind};
 
 /// Writes the file that a user named with `flag`.
 ///
@@ -29,7 +29,7 @@ pub(super) fn page_of_run(dir: &Path, page: &str) -> anyhow::Result<PathBuf> {
     match output::replace(&path, page.as_bytes()) {
         Ok(()) => Ok(path),
         Err(error) => Err(Failure {
-            exit: Exit::Partial,
+            kind: FailureKind::Partial,
             message: format!("the run is recorded, but its report is not: {error}"),
             remedy: Some(format!(
                 "free some space and call pgassay report {} --format html --output FILE",

@@ -8,17 +8,17 @@ use pgassay_analysis::{analyse, fit};
 
 use crate::cli::args::{FitArgs, GlobalArgs};
 use crate::exit::Exit;
-use crate::report::number;
-use crate::store::{self, catalogue};
 use crate::terminal::Terminal;
+use pgassay_engine::rundir::{self, catalogue};
+use pgassay_report::number;
 
 /// Fits the arms of a run, or says why they can't be fitted.
 ///
 /// # Errors
 /// Where the run is not found or can't be read.
 pub fn fit(args: &FitArgs, global: &GlobalArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
-    let root = store::root(global.runs.as_deref())?;
-    let run = store::read(&catalogue::find(&root, &args.run)?)?;
+    let root = rundir::root(global.runs.as_deref())?;
+    let run = rundir::read(&catalogue::find(&root, &args.run)?)?;
     let fit = fit::fit(&analyse(&run));
     let text = if args.json {
         serde_json::to_string_pretty(&fit).context("cannot serialize")? + "\n"

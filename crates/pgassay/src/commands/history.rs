@@ -11,10 +11,10 @@ use pgassay_analysis::{Analysis, analyse};
 use super::files::to_file;
 use crate::cli::args::{Format, GlobalArgs};
 use crate::cli::history::HistoryArgs;
-use crate::exit::{Exit, Failure};
-use crate::report;
-use crate::store::{self, catalogue};
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_engine::rundir::{self, catalogue};
+use pgassay_model::Failure;
 
 /// Follows the runs and says where they changed.
 ///
@@ -28,7 +28,7 @@ pub fn history_of(
     let mut runs: Vec<Analysis> = Vec::new();
     for dir in directories(args, global)? {
         // A run that is being measured, or damaged, must not end a CI job.
-        match store::read(&dir) {
+        match rundir::read(&dir) {
             Ok(run) if run.running => {}
             Ok(run) => runs.push(analyse(&run)),
             Err(error) => terminal.warn(&format!("left out: {error:#}")),
@@ -64,7 +64,7 @@ pub fn history_of(
 
 /// The run directories that were named, each once.
 fn directories(args: &HistoryArgs, global: &GlobalArgs) -> anyhow::Result<Vec<PathBuf>> {
-    let root = store::root(global.runs.as_deref())?;
+    let root = rundir::root(global.runs.as_deref())?;
     let mut found: Vec<PathBuf> = Vec::new();
     for name in &args.named {
         let path = Path::new(name);
@@ -93,11 +93,11 @@ fn render(
     Ok(match format {
         Format::Text => {
             let style = super::report::style(terminal, to_terminal);
-            report::history_text(history, &style)
+            pgassay_report::history_text(history, &style)
         }
-        Format::Html => report::history_html(history),
+        Format::Html => pgassay_report::history_html(history),
         Format::Json => serde_json::to_string_pretty(history).context("cannot serialize")? + "\n",
-        Format::Markdown => report::history_markdown(history),
-        Format::Csv => report::history_csv(history),
+        Format::Markdown => pgassay_report::history_markdown(history),
+        Format::Csv => pgassay_report::history_csv(history),
     })
 }

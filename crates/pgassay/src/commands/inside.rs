@@ -15,20 +15,21 @@ use super::progress::{Progress, minutes};
 use super::query_cost;
 use super::record;
 use super::subject::{Subject, explain};
-use crate::bench::Ended;
-use crate::bench::primitives::{self, Keep, Sessions};
 use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure;
-use crate::exit::{Exit, Failure};
-use crate::host;
-use crate::observe::Observers;
-use crate::pg::{ConnectError, Connector, QueryError, Session};
-use crate::stop::Stop;
-use crate::store::{self, RunWriter};
-use crate::target::TargetSpec;
-use crate::target::extension::Extension;
+use crate::exit::Exit;
 use crate::terminal::Terminal;
-use crate::workload::inserver::{self, Call, Knobs};
+use pgassay_engine::bench::Ended;
+use pgassay_engine::bench::primitives::{self, Keep, Sessions};
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::workload::inserver::{self, Call, Knobs};
+use pgassay_model::Failure;
+use pgassay_observe::Observers;
+use pgassay_observe::host;
+use pgassay_pgwire::{ConnectError, Connector, QueryError, Session};
+use pgassay_server::TargetSpec;
+use pgassay_server::extension::Extension;
+use pgassay_sys::stop::Stop;
 
 /// Seconds for all calls together where nothing was asked for.
 const BUDGET: f64 = 75.0;
@@ -66,7 +67,7 @@ pub fn run(
         .with_remedy("name temp or an installation; on this server run select-only --load")
         .into());
     }
-    let root = store::root(global.runs.as_deref())?;
+    let root = rundir::root(global.runs.as_deref())?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let counts = measure::client_counts(&args.measure, machine.cpus.unwrap_or(1), u32::MAX);
     let most = counts.iter().max().copied().unwrap_or(1);
@@ -160,7 +161,7 @@ pub fn run(
     // The lock is given up first, so that the run does not count as running.
     drop(writer);
     drop(subject);
-    let analysis = analyse(&store::read(&dir)?);
+    let analysis = analyse(&rundir::read(&dir)?);
     if analysis.primitives.is_empty() {
         return Err(match ended {
             Ok(Ended::ServerDied(why)) => Failure::target(format!(
@@ -247,7 +248,7 @@ fn plan(
         call_us: (call * 1e6).round() as u32,
         seed: match args.measure.seed {
             Some(seed) => seed,
-            None => store::random_seed()?,
+            None => rundir::random_seed()?,
         },
         compiled: compiled(extension),
     })
@@ -305,7 +306,7 @@ pub(super) fn beside_a_load(
         sessions,
         trials: BESIDE_TRIALS,
         call_us: BESIDE_CALL_US,
-        seed: store::random_seed()?,
+        seed: rundir::random_seed()?,
         compiled: compiled(&extension),
     };
     writer.write_fact("primitives", &plan)?;

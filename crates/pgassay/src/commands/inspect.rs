@@ -1,24 +1,23 @@
 //! `pgassay inspect`: what the locks of binaries, packages and live servers compile to.
 
-use std::fmt::Write as _;
-use std::path::Path;
-use std::sync::LazyLock;
-
+use crate::cli::args::InspectArgs;
+use crate::commands::subject::explain;
+use crate::exit::Exit;
+use crate::terminal::Terminal;
 use anyhow::bail;
 use pgassay_inspect::cpu::{self, Features};
 use pgassay_inspect::diff::diff;
 use pgassay_inspect::require::{REQUIREMENTS, Requirement};
 use pgassay_inspect::{Binary, Machine, ProcessFacts};
-
-use crate::cli::args::InspectArgs;
-use crate::commands::subject::explain;
-use crate::exit::{Exit, Failure};
-use crate::inspection::document::{Demand, Document, Entry, Problem};
-use crate::inspection::gather::{self, Source};
-use crate::inspection::{live, render};
-use crate::pg::{Conninfo, connect};
-use crate::target::{Installations, TargetSpec};
-use crate::terminal::Terminal;
+use pgassay_model::Failure;
+use pgassay_pgwire::{Conninfo, connect};
+use pgassay_server::inspection::document::{Demand, Document, Entry, Problem};
+use pgassay_server::inspection::gather::{self, Source};
+use pgassay_server::inspection::{live, render};
+use pgassay_server::{Installations, TargetSpec};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::LazyLock;
 
 /// Inspects what was named and says what was found.
 ///

@@ -6,7 +6,7 @@ use pgassay_inspect::{Binary, Options, inspect_elf};
 use pgassay_sys::map::Mapped;
 
 use super::subject::Subject;
-use crate::inspection::gather;
+use pgassay_server::inspection::gather;
 
 /// Inspects the very file that the server's process runs, with the process's own word on the path
 /// that its atomics take: the same account as `pgassay inspect PID` gives of it.

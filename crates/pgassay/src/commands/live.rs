@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use crate::load::{Latency, Passed};
+use pgassay_load::{Latency, Passed};
 
 /// How much of a window one figure stands for, in nanoseconds: a second, less what is under way.
 const SECOND: u64 = 900_000_000;

@@ -1,34 +1,33 @@
 //! What `assay` and `run` share: open the server, write down what it is, load it, conclude.
 
-use std::collections::HashSet;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-use anyhow::Context;
-use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::plan::WorkloadPlan;
-use pgassay_analysis::record::{EventKind, Origin, RecordedRun, RunHeader, TrialRecord};
-use pgassay_analysis::warning::Warning;
-use pgassay_analysis::{Analysis, Plan, analyse};
-use pgassay_sys::affinity;
-
 use super::alone::{self, Company};
 use super::files::page_of_run;
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::sweep::load;
 use super::{check, inside, ordinary, record, report, second};
-use crate::bench::Ended;
 use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::load::Pin;
 use crate::cli::measure::{self, Budget, Machine};
-use crate::exit::{Exit, Failure};
-use crate::host;
-use crate::stop::Stop;
-use crate::store::{self, RunWriter};
-use crate::target::TargetSpec;
+use crate::exit::Exit;
 use crate::terminal::Terminal;
-use crate::workload::{guest, setup};
+use anyhow::Context;
+use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::plan::WorkloadPlan;
+use pgassay_analysis::record::{EventKind, Origin, RecordedRun, RunHeader, TrialRecord};
+use pgassay_analysis::warning::Warning;
+use pgassay_analysis::{Analysis, Plan, analyse};
+use pgassay_engine::bench::Ended;
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::workload::{guest, setup};
+use pgassay_model::Failure;
+use pgassay_observe::host;
+use pgassay_server::TargetSpec;
+use pgassay_sys::affinity;
+use pgassay_sys::stop::Stop;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Connections beside the load: the control session and a few to spare.
 const BESIDE: u32 = 4;
@@ -86,7 +85,7 @@ pub fn measure(
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let started = Instant::now();
-    let root = store::root(global.runs.as_deref())?;
+    let root = rundir::root(global.runs.as_deref())?;
     let spec: TargetSpec = request
         .target
         .target
@@ -229,7 +228,7 @@ pub fn measure(
     drop(writer);
     drop(subject);
     drop(company);
-    let run = store::read(&dir)?;
+    let run = rundir::read(&dir)?;
     let left_out = left_out(&run);
     let analysis = analyse(&run);
     if analysis.run.trials_measured == 0 && loads {
@@ -327,7 +326,7 @@ fn make_plan(
         vec![arm],
         &machine,
         request.budget,
-        store::random_seed()?,
+        rundir::random_seed()?,
     )?;
     if !loads {
         plan.points.clear();
@@ -338,7 +337,7 @@ fn make_plan(
 /// The plan of the second load, where there is to be one.
 fn second_plan(request: &Request, plan: &Plan, loads: bool) -> anyhow::Result<Option<Plan>> {
     match &request.again {
-        Again::Resume(dir, _) => Ok(store::read(dir)?.second_plan),
+        Again::Resume(dir, _) => Ok(rundir::read(dir)?.second_plan),
         _ if request.second && loads => Ok(Some(second::plan(plan)?)),
         _ => Ok(None),
     }
@@ -420,7 +419,7 @@ pub(super) fn conclude(
     dir: &Path,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
-    let written = page_of_run(dir, &crate::report::html(analysis));
+    let written = page_of_run(dir, &pgassay_report::html(analysis));
     let format = if json { Format::Json } else { Format::Text };
     let text = report::render(analysis, format, terminal, true);
     let printed = terminal.print(&text);

@@ -36,13 +36,13 @@ pub mod targets;
 use crate::cli::Args;
 use crate::cli::args::Command;
 use crate::exit::Exit;
-use crate::stop::Stop;
 use crate::terminal::Terminal;
+use pgassay_sys::stop::Stop;
 
 /// Carries out the command that was typed.
 ///
 /// # Errors
-/// What went wrong; a [`crate::exit::Failure`] inside says with which exit code.
+/// What went wrong; a [`pgassay_model::Failure`] inside says with which exit code.
 pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
     carry_out(args, terminal, stop).map_err(ordinary::explain)
 }

@@ -5,8 +5,8 @@ use pgassay_analysis::observed::SymbolTable;
 
 use super::subject::Subject;
 use crate::cli::observe::{ObserveArgs, Observer};
-use crate::observe::{Choice, Observers};
-use crate::store::RunWriter;
+use pgassay_engine::rundir::RunWriter;
+use pgassay_observe::{Choice, Observers};
 
 /// The observers that were typed, or these.
 pub fn choice(flags: &ObserveArgs, default: Choice) -> Choice {

@@ -1,8 +1,8 @@
 //! What an error means that no layer below gave an exit code: what a server or its administrator
 //! does to a guest is no fault of pgassay.
 
-use crate::exit::Failure;
-use crate::pg::{ConnectError, QueryError, ServerError};
+use pgassay_model::Failure;
+use pgassay_pgwire::{ConnectError, QueryError, ServerError};
 
 /// The error with its exit code and remedy, where it is an ordinary event.
 pub fn explain(error: anyhow::Error) -> anyhow::Error {

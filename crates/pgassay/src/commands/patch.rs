@@ -1,27 +1,27 @@
 //! `pgassay patch`: a patch against its base, built alike, compared, and told in
 //! a form that a mailing list takes.
 
-use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, bail};
-use clap::Parser;
-use pgassay_analysis::compare::{Compare, model::Kind};
-use pgassay_analysis::stats::Verdict;
-use serde::{Deserialize, Serialize};
-
 use super::files::to_file;
-use crate::build::maker::{Order, native_machine};
-use crate::build::{BuildRecord, Builder, Place, Source, Variant};
 use crate::cli::Args;
 use crate::cli::args::{Command, GlobalArgs};
 use crate::cli::compare::{By, CompareArgs};
 use crate::cli::patch::PatchArgs;
-use crate::exit::{Exit, Failure};
-use crate::stop::Stop;
-use crate::store::{self, catalogue};
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use anyhow::{Context, bail};
+use clap::Parser;
+use pgassay_analysis::compare::Compare;
+use pgassay_analysis::compare::model::Kind;
+use pgassay_analysis::stats::Verdict;
+use pgassay_engine::rundir::{self, catalogue};
+use pgassay_model::Failure;
+use pgassay_server::pgbuild::maker::{Order, native_machine};
+use pgassay_server::pgbuild::{BuildRecord, Builder, Place, Source, Variant};
+use pgassay_sys::stop::Stop;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The plan file's schema.
 const SCHEMA: &str = "pgassay/patch-plan/1";
@@ -142,14 +142,14 @@ pub fn patch(
     if compare.by != By::Time {
         return super::counts::compare(&compare, terminal, stop);
     }
-    let root = store::root(global.runs.as_deref())?;
+    let root = rundir::root(global.runs.as_deref())?;
     let before = catalogue::find(&root, "last").ok();
     let exit = super::compare::compare(&compare, global, terminal, stop)?;
     let dir = catalogue::find(&root, "last")?;
     if before.as_ref() == Some(&dir) {
         return Ok(exit);
     }
-    let run = store::read(&dir)?;
+    let run = rundir::read(&dir)?;
     let Some(concluded) = pgassay_analysis::compare::conclude(&run) else {
         return Ok(exit);
     };

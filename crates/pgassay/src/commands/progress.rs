@@ -12,9 +12,9 @@ use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::TrialRecord;
 
 use super::live::{Live, Since};
-use crate::bench::Watcher;
-use crate::load::Passed;
 use crate::terminal::{self, Aside, Terminal};
+use pgassay_engine::bench::Watcher;
+use pgassay_load::Passed;
 
 /// How often the figures on a terminal change.
 const EACH: Duration = Duration::from_secs(1);

@@ -9,16 +9,16 @@ use pgassay_analysis::query_cost::{QueryCostRecord, WAYS, Way};
 
 use super::progress::Progress;
 use super::subject::Subject;
-use crate::bench::Ended;
-use crate::bench::query_cost::{QueryCosts, ROUNDS, WINDOW};
-use crate::count::query_ways;
-use crate::exit::Failure;
-use crate::pg::Session;
-use crate::stop::Stop;
-use crate::store::RunWriter;
-use crate::target::Installation;
 use crate::terminal::Terminal;
-use crate::workload::inserver::Knobs;
+use pgassay_engine::bench::Ended;
+use pgassay_engine::bench::query_cost::{QueryCosts, ROUNDS, WINDOW};
+use pgassay_engine::count::query_ways;
+use pgassay_engine::rundir::RunWriter;
+use pgassay_engine::workload::inserver::Knobs;
+use pgassay_model::Failure;
+use pgassay_pgwire::Session;
+use pgassay_server::Installation;
+use pgassay_sys::stop::Stop;
 
 /// What counting instructions needs: a cluster of its own is made for it.
 pub struct Counting<'a> {

@@ -9,11 +9,11 @@ use pgassay_analysis::warning::Warning;
 
 use super::inspect_server;
 use super::subject::Subject;
-use crate::bench::Ended;
 use crate::cli::args::TargetArgs;
-use crate::host;
-use crate::pg::Conninfo;
-use crate::store::{self, RunWriter};
+use pgassay_engine::bench::Ended;
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_observe::host;
+use pgassay_pgwire::Conninfo;
 
 /// The header of a new run; its name is given when its directory is made.
 pub fn header(command: &str, command_line: Vec<String>, plan: Plan) -> RunHeader {
@@ -24,7 +24,7 @@ pub fn header(command: &str, command_line: Vec<String>, plan: Plan) -> RunHeader
         command: command.to_owned(),
         command_line,
         pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
-        started: store::now(),
+        started: rundir::now(),
         plan,
     }
 }
@@ -127,7 +127,7 @@ pub fn end_of(ended: &anyhow::Result<Ended>, started: Instant) -> RunEnd {
     RunEnd {
         state,
         reason,
-        at: store::now(),
+        at: rundir::now(),
         elapsed_seconds: started.elapsed().as_secs_f64(),
         max_rss_bytes: max_rss_bytes(),
     }

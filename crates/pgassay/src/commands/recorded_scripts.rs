@@ -12,11 +12,11 @@ use pgassay_analysis::Plan;
 use pgassay_analysis::plan::ScriptPlan;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::exit::Failure;
-use crate::script::{BUILTINS, Command};
-use crate::stop::Stop;
 use crate::terminal::Terminal;
-use crate::workload;
+use pgassay_engine::workload;
+use pgassay_load::script::{BUILTINS, Command};
+use pgassay_model::Failure;
+use pgassay_sys::stop::Stop;
 
 /// How often a Ctrl-C is looked for while the user thinks.
 const GLANCE: Duration = Duration::from_millis(200);

@@ -8,10 +8,10 @@ use pgassay_analysis::{Analysis, analyse};
 
 use super::files::to_file;
 use crate::cli::args::{Format, GlobalArgs, ReportArgs};
-use crate::exit::{Exit, Failure};
-use crate::report;
-use crate::store::{self, catalogue};
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_engine::rundir::{self, catalogue};
+use pgassay_model::Failure;
 
 /// Analyses the runs again, as they stand, and renders them.
 ///
@@ -22,12 +22,12 @@ pub fn report(
     global: &GlobalArgs,
     terminal: &mut Terminal,
 ) -> anyhow::Result<Exit> {
-    let root = store::root(global.runs.as_deref())?;
+    let root = rundir::root(global.runs.as_deref())?;
     let format = if args.json { Format::Json } else { args.format };
     let runs = args
         .run
         .iter()
-        .map(|name| store::read(&catalogue::find(&root, name)?))
+        .map(|name| rundir::read(&catalogue::find(&root, name)?))
         .collect::<anyhow::Result<Vec<RecordedRun>>>()?;
     let to_terminal = args.output.is_none();
     let text = match kernels(&runs, format, terminal, to_terminal) {
@@ -57,9 +57,9 @@ fn kernels(
     let analyses: Vec<Analysis> = runs.iter().map(analyse).collect();
     let side = side_by_side(&analyses)?;
     Some(match format {
-        Format::Html => report::kernels_html(&side),
-        Format::Markdown => report::kernels_markdown(&side),
-        _ => report::kernels_text(&side, &style(terminal, to_terminal)),
+        Format::Html => pgassay_report::kernels_html(&side),
+        Format::Markdown => pgassay_report::kernels_markdown(&side),
+        _ => pgassay_report::kernels_text(&side, &style(terminal, to_terminal)),
     })
 }
 
@@ -97,18 +97,18 @@ pub fn render(
     match format {
         Format::Text => {
             let style = style(terminal, to_terminal);
-            report::text(analysis, &style)
+            pgassay_report::text(analysis, &style)
         }
-        Format::Html => report::html(analysis),
-        Format::Json => report::json(analysis),
-        Format::Markdown => report::markdown(analysis),
-        Format::Csv => report::csv(analysis),
+        Format::Html => pgassay_report::html(analysis),
+        Format::Json => pgassay_report::json(analysis),
+        Format::Markdown => pgassay_report::markdown(analysis),
+        Format::Csv => pgassay_report::csv(analysis),
     }
 }
 
 /// How text is laid out where it goes.
-pub(super) fn style(terminal: &Terminal, to_terminal: bool) -> report::TextStyle {
-    report::TextStyle {
+pub(super) fn style(terminal: &Terminal, to_terminal: bool) -> pgassay_report::TextStyle {
+    pgassay_report::TextStyle {
         width: if to_terminal { terminal.width } else { 100 },
         color: to_terminal && terminal.colour,
         unicode: true,
@@ -118,7 +118,7 @@ pub(super) fn style(terminal: &Terminal, to_terminal: bool) -> report::TextStyle
 /// One comparison in one format.
 ///
 /// # Errors
-/// Never in practice; see [`report::compare_json`].
+/// Never in practice; see [`pgassay_report::compare_json`].
 pub fn render_compare(
     compare: &Compare,
     format: Format,
@@ -128,11 +128,11 @@ pub fn render_compare(
     Ok(match format {
         Format::Text => {
             let style = style(terminal, to_terminal);
-            report::compare_text(compare, &style)
+            pgassay_report::compare_text(compare, &style)
         }
-        Format::Html => report::compare_html(compare),
-        Format::Json => report::compare_json(compare)?,
-        Format::Markdown => report::compare_markdown(compare),
-        Format::Csv => report::compare_csv(compare),
+        Format::Html => pgassay_report::compare_html(compare),
+        Format::Json => pgassay_report::compare_json(compare)?,
+        Format::Markdown => pgassay_report::compare_markdown(compare),
+        Format::Csv => pgassay_report::compare_csv(compare),
     })
 }

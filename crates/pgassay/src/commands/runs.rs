@@ -9,15 +9,15 @@ use serde_json::json;
 
 use crate::cli::args::{GlobalArgs, RunsAction, RunsArgs};
 use crate::exit::Exit;
-use crate::store::{self, catalogue};
 use crate::terminal::Terminal;
+use pgassay_engine::rundir::{self, catalogue};
 
 /// Lists, shows or removes runs.
 ///
 /// # Errors
 /// Where a run is not found, or can't be read or removed.
 pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
-    let root = store::root(global.runs.as_deref())?;
+    let root = rundir::root(global.runs.as_deref())?;
     match &args.action {
         None | Some(RunsAction::List) => {
             let runs = catalogue::list(&root)?;

@@ -10,9 +10,9 @@ use pgassay_analysis::Plan;
 use pgassay_analysis::record::{EventKind, TrialRecord};
 use pgassay_analysis::warning::Warning;
 
-use crate::bench::Journal;
-use crate::store::{self, RunWriter};
-use crate::workload;
+use pgassay_engine::bench::Journal;
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::workload;
 
 /// What clients do in it.
 const WORKLOAD: &str = "tpcb-like";
@@ -43,7 +43,7 @@ pub fn plan(first: &Plan) -> anyhow::Result<Plan> {
 /// # Errors
 /// Where the run can't be read.
 pub fn measured(writer: &RunWriter) -> anyhow::Result<HashSet<u32>> {
-    let recorded = store::read(writer.dir())?;
+    let recorded = rundir::read(writer.dir())?;
     let counted = recorded.second.iter().filter(|t| t.cut_short.is_none());
     Ok(counted.map(|t| t.slice.index).collect())
 }

@@ -1,28 +1,27 @@
 //! The server under measurement: launched by us, or running and visited as a guest.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
+use crate::cli::args::TargetArgs;
 use anyhow::Context;
 use pgassay_analysis::plan::WorkloadPlan;
 use pgassay_analysis::record::{Origin, Reading, ServerFacts};
 use pgassay_analysis::storage::Storage;
+use pgassay_engine::workload::guest::{self, Admission};
+use pgassay_engine::workload::pgbench_tables::Made;
+use pgassay_engine::workload::setup;
+use pgassay_model::Failure;
+use pgassay_observe::{Scene, host};
+use pgassay_pgwire::{Conninfo, Session};
+use pgassay_server::archive::StandIn;
+use pgassay_server::inspection::live;
+use pgassay_server::scratch::Scratch;
+use pgassay_server::settings::{Settings, default_shared_buffers};
+use pgassay_server::{
+    Cluster, Installation, Installations, LaunchOptions, TargetError, TargetSpec,
+};
+use pgassay_sys::stop::Stop;
 use serde_json::json;
-
-use crate::cli::args::TargetArgs;
-use crate::exit::{Exit, Failure};
-use crate::host;
-use crate::inspection::live;
-use crate::observe::{self, Scene};
-use crate::pg::{self, Conninfo, Session};
-use crate::stop::Stop;
-use crate::target::archive::StandIn;
-use crate::target::scratch::Scratch;
-use crate::target::settings::{Settings, default_shared_buffers};
-use crate::target::{Cluster, Installation, Installations, LaunchOptions, TargetError, TargetSpec};
-use crate::workload::guest::{self, Admission};
-use crate::workload::pgbench_tables::Made;
-use crate::workload::setup;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A server that can be asked and, where we may, loaded.
 #[derive(Debug)]
@@ -75,7 +74,7 @@ impl Subject {
                     .map_err(|error| interrupted_or(stop, explain(error)))?;
                 let socket = cluster.socket_dir().display().to_string();
                 let conninfo = Conninfo::on_socket(&socket, 5432, "postgres", "postgres");
-                let session = pg::connect(&conninfo)
+                let session = pgassay_pgwire::connect(&conninfo)
                     .map_err(|e| Failure::target(format!("the launched server: {e}")))?;
                 Ok(Self {
                     origin: Origin::Launched {
@@ -103,7 +102,8 @@ impl Subject {
     fn visit(text: &str) -> anyhow::Result<Self> {
         let conninfo = Conninfo::parse(text).map_err(|e| Failure::usage(e.to_string()))?;
         let conninfo = conninfo.with_application_name("pgassay");
-        let session = pg::connect(&conninfo).map_err(|e| Failure::target(e.to_string()))?;
+        let session =
+            pgassay_pgwire::connect(&conninfo).map_err(|e| Failure::target(e.to_string()))?;
         let postmaster = match session.peer_pid() {
             // Over a Unix socket the kernel says who listens there.
             Some(pid) if live::is_postmaster(pid) => Ok(pid),
@@ -238,7 +238,7 @@ impl Subject {
             version_num: number.and_then(|n| n.parse().ok()),
             settings: Reading::Text(serde_json::to_string(&settings)?),
             executable,
-            database_before: Some(observe::stat_database(&mut self.scene)),
+            database_before: Some(pgassay_observe::stat_database(&mut self.scene)),
         })
     }
 
@@ -330,16 +330,12 @@ fn may_hold_secret(name: &str) -> bool {
 
 /// The exit code that a target's error carries.
 pub fn explain(error: TargetError) -> anyhow::Error {
-    let exit = if error.exit_code() == Exit::Usage as u8 {
-        Exit::Usage
-    } else {
-        Exit::Target
-    };
+    let kind = error.kind();
     let message = error.to_string();
     // In the server's or the system's words, whichever of them met it.
     let full = message.contains("No space left on device");
     Failure {
-        exit,
+        kind,
         message,
         remedy: full.then(|| "make room, or choose another place with --scratch DIR".to_owned()),
     }

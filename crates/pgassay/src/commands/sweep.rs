@@ -1,29 +1,27 @@
 //! The part of a measurement in which the server is under load: the tables are made, the plan's
 //! slices run, the tables removed.
 
-use std::collections::HashSet;
-use std::path::Path;
-use std::time::Duration;
-
+use super::measure::{Again, Request};
+use super::progress::Progress;
+use super::subject::Subject;
+use super::{observing, record, second};
+use crate::terminal::Terminal;
 use anyhow::Context;
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::record::{EventKind, Origin, Reading, TrialRecord};
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Plan, samples};
-
-use super::measure::{Again, Request};
-use super::progress::Progress;
-use super::subject::Subject;
-use super::{observing, record, second};
-use crate::bench::arena::{LiveArena, LiveArm};
-use crate::bench::{self, Ended, Journal};
-use crate::observe::{self, Choice, Scene};
-use crate::pg::Connector;
-use crate::stop::Stop;
-use crate::store::{self, RunWriter};
-use crate::terminal::Terminal;
-use crate::workload::pgbench_tables::Made;
-use crate::workload::setup;
+use pgassay_engine::bench::arena::{LiveArena, LiveArm};
+use pgassay_engine::bench::{self, Ended, Journal};
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::workload::pgbench_tables::Made;
+use pgassay_engine::workload::setup;
+use pgassay_observe::{Choice, Scene};
+use pgassay_pgwire::Connector;
+use pgassay_sys::stop::Stop;
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Duration;
 
 /// Makes the tables, runs the schedule, removes the tables.
 pub(super) fn load(
@@ -160,7 +158,7 @@ fn first_sweep(
     writer.append_event(EventKind::Launched { arm: 0 })?;
     let measured = match &request.again {
         Again::New | Again::Repeat(_) => HashSet::new(),
-        Again::Resume(dir, _) => store::read(dir)?
+        Again::Resume(dir, _) => rundir::read(dir)?
             .trials
             .iter()
             .filter(|t| t.cut_short.is_none())
@@ -230,10 +228,10 @@ fn observers(request: &Request, owned: bool) -> Choice {
 /// counters, up to 14 by way of a collector that takes its time.
 pub(super) fn settled_counters(scene: &mut Scene) -> Reading {
     let commits = |row: &Reading| samples::counter(row, "xact_commit");
-    let mut row = observe::stat_database(scene);
+    let mut row = pgassay_observe::stat_database(scene);
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(600));
-        let later = observe::stat_database(scene);
+        let later = pgassay_observe::stat_database(scene);
         // The question itself is a commit or two.
         let still = commits(&later)
             .zip(commits(&row))

@@ -4,9 +4,10 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::json;
 
 use crate::cli::args::TargetsArgs;
-use crate::exit::{Exit, Failure};
-use crate::target::Installations;
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_model::Failure;
+use pgassay_server::Installations;
 
 /// Lists the installations, the default first.
 ///

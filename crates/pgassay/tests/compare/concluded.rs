@@ -1,6 +1,5 @@
 //! What is concluded from made-up comparisons, and how every format says it.
 
-use pgassay::report::{self, TextStyle};
 use pgassay_analysis::compare::plan::Phase;
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::observed::Observed;
@@ -10,6 +9,7 @@ use pgassay_analysis::record::{EndState, Event, EventKind, Reading, RecordedRun}
 use pgassay_analysis::stats::Verdict;
 use pgassay_analysis::stats::paired::Unit;
 use pgassay_analysis::warning::Warning;
+use pgassay_report::TextStyle;
 use serde_json::Value;
 
 use super::assert_schema;
@@ -18,7 +18,7 @@ use super::fixture::Made;
 fn concluded(run: &RecordedRun) -> Compare {
     let compare = compare::conclude(run).expect("pairs were measured");
     let json: Value =
-        serde_json::from_str(&report::compare_json(&compare).expect("JSON")).expect("JSON");
+        serde_json::from_str(&pgassay_report::compare_json(&compare).expect("JSON")).expect("JSON");
     assert_schema(&json, "compare-1.json");
     compare
 }
@@ -319,28 +319,28 @@ fn every_format_shows_the_verdict_and_every_pair() {
         color: false,
         unicode: true,
     };
-    let text = report::compare_text(&compare, &style);
+    let text = pgassay_report::compare_text(&compare, &style);
     assert!(
         text.contains("B is slower than A") && text.contains("slower"),
         "{text}"
     );
     assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
     for width in [20, 40, 200] {
-        let narrow = report::compare_text(&compare, &TextStyle { width, ..style });
+        let narrow = pgassay_report::compare_text(&compare, &TextStyle { width, ..style });
         assert!(
             narrow.lines().all(|l| l.chars().count() <= width),
             "{width}: {narrow}"
         );
     }
-    let html = report::compare_html(&compare);
+    let html = pgassay_report::compare_html(&compare);
     assert!(html.contains("figure-pairs") && html.contains("figure-course-1-4"));
     assert!(
         html.contains("data-head=\"throughput, of A\""),
         "the verdict's rows are no lists on a phone"
     );
-    let markdown = report::compare_markdown(&compare);
+    let markdown = pgassay_report::compare_markdown(&compare);
     assert!(markdown.contains("slower"), "{markdown}");
-    let csv = report::compare_csv(&compare);
+    let csv = pgassay_report::compare_csv(&compare);
     // two points of 60 pairs and 12 noise pairs, and the header
     assert_eq!(csv.lines().count(), 1 + 2 * 72);
 }
@@ -395,7 +395,7 @@ fn what_observers_saw_of_the_arms_stands_side_by_side() {
         run.symbols.insert(arm, symbols);
     }
     let compare = concluded(&run);
-    let markdown = report::compare_markdown(&compare);
+    let markdown = pgassay_report::compare_markdown(&compare);
     let row = |name: &str| -> Vec<String> {
         let line = markdown
             .lines()
@@ -416,7 +416,7 @@ fn what_observers_saw_of_the_arms_stands_side_by_side() {
         (figure(3) - (figure(2) - figure(1))).abs() < 0.05,
         "{lock:?}"
     );
-    let html = report::compare_html(&compare);
+    let html = pgassay_report::compare_html(&compare);
     assert!(
         html.contains("against A") && html.contains("before 25.0 %"),
         "{html}"
@@ -427,7 +427,7 @@ fn what_observers_saw_of_the_arms_stands_side_by_side() {
             color: false,
             unicode: true,
         };
-        let text = report::compare_text(&compare, &style);
+        let text = pgassay_report::compare_text(&compare, &style);
         assert!(text.lines().all(|l| l.chars().count() <= width), "{text}");
     }
 }

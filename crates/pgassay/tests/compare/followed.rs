@@ -1,6 +1,5 @@
 //! Histories of made-up runs, and runs recorded apart.
 
-use pgassay::report;
 use pgassay_analysis::compare::recorded::{Refusal, compare_recorded};
 use pgassay_analysis::history::{Figure, history};
 use pgassay_analysis::stats::{ChangeRule, Verdict};
@@ -61,9 +60,12 @@ fn a_step_down_is_found_dated_and_worse() {
     );
     let json = serde_json::to_value(&found).expect("JSON");
     assert_schema(&json, "history-1.json");
-    let html = report::history_html(&found);
+    let html = pgassay_report::history_html(&found);
     assert!(html.contains("figure-course-tps-4"));
-    assert_eq!(report::history_csv(&found).lines().count(), 1 + 2 * 14);
+    assert_eq!(
+        pgassay_report::history_csv(&found).lines().count(),
+        1 + 2 * 14
+    );
 }
 
 #[test]
@@ -97,7 +99,7 @@ fn two_recorded_runs_have_a_figure_and_no_verdict() {
     );
     let json: Value = serde_json::to_value(&one).expect("JSON");
     assert_schema(&json, "compare-1.json");
-    assert!(report::compare_html(&one).contains("Not interleaved"));
+    assert!(pgassay_report::compare_html(&one).contains("Not interleaved"));
     // equal runs are known to lie 1 % apart: 10 % are shown
     let known =
         compare_recorded(&[run(0, 1.0)], &[run(1, 0.9)], 0.01, Some(0.01)).expect("same work");

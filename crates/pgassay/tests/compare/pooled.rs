@@ -2,7 +2,6 @@
 
 use std::fs;
 
-use pgassay::report;
 use pgassay_analysis::compare::pooled::{PooledCompare, Refusal, pool_runs};
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::stats::Verdict;
@@ -144,7 +143,7 @@ fn documents_from_elsewhere_are_pooled_by_the_program() {
             let path = runs.0.join(format!("run-{n}.json"));
             fs::write(
                 &path,
-                report::compare_json(&run(n, small(-0.05))).expect("JSON"),
+                pgassay_report::compare_json(&run(n, small(-0.05))).expect("JSON"),
             )
             .expect("written");
             path.display().to_string()

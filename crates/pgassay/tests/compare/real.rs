@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use pgassay::target::Installations;
+use pgassay_server::Installations;
 use serde_json::Value;
 
 use super::assert_schema;

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 
-use pgassay::load::{Engine, Length, Options, SliceSpec};
-use pgassay::script::{Command, Program, Random, Scope, Value, Var};
+use pgassay_load::script::{Command, Program, Random, Scope, Value, Var};
+use pgassay_load::{Engine, Length, Options, SliceSpec};
 
 use crate::support::{Bench, bench, run};
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pgassay::load::{CONNECTION, Gaps, Options, Protocol, Schedule, SliceResult, SliceSpec};
-use pgassay::pg::fake::{FakeServer, Step, say};
+use pgassay_load::{CONNECTION, Gaps, Options, Protocol, Schedule, SliceResult, SliceSpec};
+use pgassay_pgwire::fake::{FakeServer, Step, say};
 
 use crate::support::{run_script, seconds, transactions};
 

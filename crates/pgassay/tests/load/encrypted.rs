@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use pgassay::load::{Engine, Gaps, Options, Protocol, Schedule, SliceSpec};
+use pgassay_load::{Engine, Gaps, Options, Protocol, Schedule, SliceSpec};
 
 use crate::pg_support::{Server, give, succeed};
 use crate::support::{program, run, run_script, seconds, transactions};
@@ -64,7 +64,10 @@ fn load_runs_over_tls_and_tcp() {
                 let text = "SELECT ssl::int AS tls FROM pg_stat_ssl WHERE pid = pg_backend_pid() \\gset\n\\set check 1 / (1 - abs(:tls - :wanted))\nSELECT 1;\n";
                 let wanted = i64::from(mode == "require");
                 let options = Options {
-                    variables: vec![("wanted".to_owned(), pgassay::script::Value::Int(wanted))],
+                    variables: vec![(
+                        "wanted".to_owned(),
+                        pgassay_load::script::Value::Int(wanted),
+                    )],
                     ..options
                 };
                 let result =

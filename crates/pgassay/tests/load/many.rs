@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pgassay::load::{Engine, Options, Peer, Protocol};
-use pgassay::pg::Conninfo;
-use pgassay::script::Program;
+use pgassay_load::script::Program;
+use pgassay_load::{Engine, Options, Peer, Protocol};
+use pgassay_pgwire::Conninfo;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::{run, seconds, transactions};

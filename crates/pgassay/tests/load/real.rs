@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use pgassay::load::{
+use pgassay_load::script::{Program, Value};
+use pgassay_load::{
     Edge, Engine, Gaps, OnError, Options, Passed, Protocol, ResizeError, Schedule, SliceSpec,
 };
-use pgassay::script::{Program, Value};
 
 use crate::support::{Bench, bench, program, run, run_script, seconds, transactions};
 

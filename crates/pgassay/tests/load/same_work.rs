@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use pgassay::load::{Engine, Options, Protocol};
-use pgassay::script::Program;
+use pgassay_load::script::Program;
+use pgassay_load::{Engine, Options, Protocol};
 
 use crate::support::{Bench, bench, run, transactions};
 
@@ -56,7 +56,7 @@ fn the_server_does_the_same_work() {
         (Protocol::Prepared, "prepared", "tpcb-like"),
         (Protocol::Prepared, "prepared", "select-only"),
     ] {
-        let text = pgassay::script::find_builtin(builtin).unwrap().text;
+        let text = pgassay_load::script::find_builtin(builtin).unwrap().text;
         let file = dir.join("script.sql");
         std::fs::write(&file, text).unwrap();
         let file = file.to_str().unwrap();

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use pgassay::load::{Edge, Engine, Length, Options, SliceResult, SliceSpec};
-use pgassay::pg::{Conninfo, connect};
-use pgassay::script::Program;
-use pgassay::target::settings::Settings;
-use pgassay::target::{Cluster, Installations, LaunchOptions};
+use pgassay_load::script::Program;
+use pgassay_load::{Edge, Engine, Length, Options, SliceResult, SliceSpec};
+use pgassay_pgwire::{Conninfo, connect};
+use pgassay_server::settings::Settings;
+use pgassay_server::{Cluster, Installations, LaunchOptions};
 
 /// A running cluster with the pgbench tables at scale 1 in database `postgres`.
 pub struct Bench {

@@ -271,8 +271,8 @@ fn an_interrupted_load_of_the_tables_is_gone_on_with() {
         said
     };
     initialize(&["-I", "dtg"]);
-    let conninfo = pgassay::pg::Conninfo::parse(&server).unwrap();
-    let mut session = pgassay::pg::connect(&conninfo).unwrap();
+    let conninfo = pgassay_pgwire::Conninfo::parse(&server).unwrap();
+    let mut session = pgassay_pgwire::connect(&conninfo).unwrap();
     // As after a kill: a branch is whole or not there.
     session
         .execute("DELETE FROM pgbench_accounts WHERE bid = 2")

@@ -8,7 +8,7 @@
 pub mod certificates;
 pub mod raw;
 
-use pgassay::pg::{ConnectError, Conninfo, FileSeen, Session, Surroundings, connect};
+use pgassay_pgwire::{ConnectError, Conninfo, FileSeen, Session, Surroundings, connect};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;

@@ -1,7 +1,7 @@
 //! The bare transport as a load loop uses it: edge-triggered epoll, one read
 //! and one write a transaction.
 
-use pgassay::pg::{RawConnection, Transport};
+use pgassay_pgwire::{RawConnection, Transport};
 use postgres_protocol::message::frontend;
 use rustix::event::epoll;
 use std::io;

@@ -11,8 +11,8 @@ mod schema;
 use std::fs;
 use std::path::Path;
 
-use pgassay::report::{self, TextStyle};
 use pgassay_analysis::Analysis;
+use pgassay_report::TextStyle;
 
 /// Holds a text against its golden file.
 fn check(name: &str, text: &str) {
@@ -72,45 +72,48 @@ fn terminal_summaries() {
     for (name, analysis) in all() {
         check(
             &format!("{name}.txt"),
-            &report::text(&analysis, &plain(100)),
+            &pgassay_report::text(&analysis, &plain(100)),
         );
     }
     let complete = fixture::complete();
     for width in [1, 40, 80, 200] {
-        let text = report::text(&complete, &plain(width));
+        let text = pgassay_report::text(&complete, &plain(width));
         check(&format!("complete-{width}.txt"), &text);
     }
     let ascii = TextStyle {
         unicode: false,
         ..plain(80)
     };
-    check("complete-ascii.txt", &report::text(&complete, &ascii));
+    check(
+        "complete-ascii.txt",
+        &pgassay_report::text(&complete, &ascii),
+    );
 }
 
 #[test]
 fn markdown() {
     for (name, analysis) in all() {
-        check(&format!("{name}.md"), &report::markdown(&analysis));
+        check(&format!("{name}.md"), &pgassay_report::markdown(&analysis));
     }
 }
 
 #[test]
 fn html() {
-    check("complete.html", &report::html(&fixture::complete()));
-    check("warned.html", &report::html(&fixture::warned()));
+    check("complete.html", &pgassay_report::html(&fixture::complete()));
+    check("warned.html", &pgassay_report::html(&fixture::warned()));
 }
 
 #[test]
 fn csv() {
-    check("two-arms.csv", &report::csv(&fixture::two_arms()));
-    check("hostile.csv", &report::csv(&fixture::hostile()));
+    check("two-arms.csv", &pgassay_report::csv(&fixture::two_arms()));
+    check("hostile.csv", &pgassay_report::csv(&fixture::hostile()));
 }
 
 #[test]
 fn no_line_is_wider_than_the_terminal() {
     for (name, analysis) in all() {
         for width in (20..=60).chain([80, 100, 132, 200, 400]) {
-            let text = report::text(&analysis, &plain(width));
+            let text = pgassay_report::text(&analysis, &plain(width));
             for line in text.lines() {
                 let columns = line.chars().count();
                 assert!(columns <= width, "{name} at {width}: {columns}: {line}");
@@ -126,7 +129,7 @@ fn colour_adds_nothing_but_colour() {
         color: true,
         ..plain(80)
     };
-    let coloured = report::text(&analysis, &coloured);
+    let coloured = pgassay_report::text(&analysis, &coloured);
     assert!(coloured.contains("\u{1b}[1m"), "nothing is bold");
     assert!(
         !coloured.contains("\u{1b}[31m"),
@@ -138,26 +141,26 @@ fn colour_adds_nothing_but_colour() {
     for piece in pieces {
         bare.push_str(piece.split_once('m').map_or("", |(_, rest)| rest));
     }
-    assert_eq!(bare, report::text(&analysis, &plain(80)));
+    assert_eq!(bare, pgassay_report::text(&analysis, &plain(80)));
 }
 
 #[test]
 fn foreign_text_moves_no_cursor() {
-    let text =
-        report::text(&fixture::hostile(), &plain(80)) + &report::markdown(&fixture::hostile());
+    let text = pgassay_report::text(&fixture::hostile(), &plain(80))
+        + &pgassay_report::markdown(&fixture::hostile());
     let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
     assert!(!text.contains(odd), "a control character got through");
     let ascii = TextStyle {
         unicode: false,
         ..plain(80)
     };
-    let text = report::text(&fixture::hostile(), &ascii);
+    let text = pgassay_report::text(&fixture::hostile(), &ascii);
     assert!(text.is_ascii(), "not all of it is ASCII");
 }
 
 #[test]
 fn markdown_holds_no_markup_of_others() {
-    let text = report::markdown(&fixture::hostile());
+    let text = pgassay_report::markdown(&fixture::hostile());
     // the commands stand in a fence that no run of backticks in them ends
     let (before, fenced) = text.split_once("\n````sh\n").expect("a fence of four");
     let (commands, after) = fenced.split_once("\n````\n").expect("its end");
@@ -183,5 +186,5 @@ fn csv_has_one_row_a_trial() {
     let trials: usize = (analysis.arms.iter().flat_map(|a| &a.points))
         .map(|p| p.trials.len())
         .sum();
-    assert_eq!(report::csv(&analysis).lines().count(), trials + 1);
+    assert_eq!(pgassay_report::csv(&analysis).lines().count(), trials + 1);
 }

@@ -1,7 +1,5 @@
 //! What must hold of every HTML report, whatever is in it.
 
-use pgassay::report;
-
 use super::{all, fixture};
 
 /// All start tags of a page: name and attributes as written.
@@ -31,7 +29,7 @@ fn own_id(attributes: &str) -> Option<&str> {
 #[test]
 fn it_asks_nothing_of_any_network() {
     for (name, analysis) in all() {
-        let page = report::html(&analysis);
+        let page = pgassay_report::html(&analysis);
         let style = page
             .split("<style>")
             .nth(1)
@@ -78,7 +76,7 @@ fn it_asks_nothing_of_any_network() {
 
 #[test]
 fn hostile_names_stay_text() {
-    let page = report::html(&fixture::hostile());
+    let page = pgassay_report::html(&fixture::hostile());
     assert!(!page.contains("<script"), "markup got through");
     assert!(page.contains("&lt;script&gt;"), "the text itself is shown");
     assert_eq!(
@@ -94,7 +92,7 @@ fn hostile_names_stay_text() {
 fn it_is_well_formed() {
     const VOID: [&str; 2] = ["meta", "br"];
     for (name, analysis) in all() {
-        let page = report::html(&analysis);
+        let page = pgassay_report::html(&analysis);
         let body = &page[page.find("<body>").expect("a body")..];
         let mut open: Vec<&str> = vec![];
         for piece in body.split('<').skip(1) {
@@ -114,7 +112,7 @@ fn it_is_well_formed() {
 #[test]
 fn ids_are_unique_and_references_resolve() {
     for (name, analysis) in all() {
-        let page = report::html(&analysis);
+        let page = pgassay_report::html(&analysis);
         let tags = tags(&page);
         let mut ids: Vec<&str> = tags
             .iter()
@@ -139,7 +137,7 @@ fn ids_are_unique_and_references_resolve() {
 #[test]
 fn it_can_be_read_without_seeing_it() {
     for (name, analysis) in all() {
-        let page = report::html(&analysis);
+        let page = pgassay_report::html(&analysis);
         assert!(page.contains("<html lang=\"en\">"), "{name}: no language");
         let mut level = 0;
         for (tag, attributes) in tags(&page) {
@@ -182,7 +180,7 @@ fn it_can_be_read_without_seeing_it() {
 fn a_row_is_a_list_on_a_phone_where_there_are_few_of_many_columns() {
     let body = |page: String| page[page.find("<body>").expect("a body")..].to_owned();
     // four points, eight columns
-    let page = body(report::html(&fixture::warned()));
+    let page = body(pgassay_report::html(&fixture::warned()));
     let table = page
         .split("class=\"scroll listed\"")
         .nth(1)
@@ -193,14 +191,14 @@ fn a_row_is_a_list_on_a_phone_where_there_are_few_of_many_columns() {
     assert_eq!(table.matches("data-head=\"").count(), cells, "{table}");
     assert!(table.contains("data-head=\"clients\""), "{table}");
     // eight points are there to be held against one another
-    let page = body(report::html(&fixture::complete()));
+    let page = body(pgassay_report::html(&fixture::complete()));
     assert!(page.contains("<table>") && !page.contains("listed"));
 }
 
 #[test]
 fn every_trial_is_drawn() {
     let analysis = fixture::complete();
-    let page = report::html(&analysis);
+    let page = pgassay_report::html(&analysis);
     let trials: usize = analysis.arms[0].points.iter().map(|p| p.trials.len()).sum();
     // throughput once, latency twice (median and p99), CPU twice (server and client), steadiness
     // once; each in two sizes of picture; and the legend's own dot of the last
@@ -254,7 +252,7 @@ fn contrast(a: &str, b: &str) -> f64 {
 
 #[test]
 fn text_and_marks_stand_out_in_light_dark_and_print() {
-    let page = report::html(&fixture::complete());
+    let page = pgassay_report::html(&fixture::complete());
     for theme in [
         ":root {",
         "prefers-color-scheme: dark) {\n  :root {",
@@ -292,7 +290,7 @@ fn ten_thousand_trials_stay_a_page() {
         trial
     });
     point.trials = many.collect();
-    let page = report::html(&analysis);
+    let page = pgassay_report::html(&analysis);
     assert!(page.len() < 2_000_000, "{} bytes", page.len());
     assert!(
         page.contains("One trial in 84 is drawn."),

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::Path;
 
 use jsonschema::Validator;
-use pgassay::report;
 use pgassay_analysis::Analysis;
 use serde_json::Value;
 
@@ -40,7 +39,7 @@ fn complaints(validator: &Validator, document: &Value) -> Vec<String> {
 }
 
 fn parsed(analysis: &Analysis) -> Value {
-    serde_json::from_str(&report::json(analysis)).expect("the document is JSON")
+    serde_json::from_str(&pgassay_report::json(analysis)).expect("the document is JSON")
 }
 
 #[test]
@@ -77,7 +76,7 @@ fn what_was_written_reads_back() {
             continue; // figures that are no numbers have become null
         }
         let back: Analysis =
-            serde_json::from_str(&report::json(&analysis)).expect("it is an analysis");
+            serde_json::from_str(&pgassay_report::json(&analysis)).expect("it is an analysis");
         assert_eq!(parsed(&back), parsed(&analysis), "{name}");
     }
 }

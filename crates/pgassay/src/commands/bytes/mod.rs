@@ -6,24 +6,24 @@ mod pgio_output;
 mod resume;
 pub mod scattered_read;
 
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-use pgassay_analysis::record::Origin;
-use pgassay_analysis::{Analysis, analyse};
-
 use super::files::page_of_run;
 use super::measure::conclude;
 use super::progress::Progress;
 use super::record;
 use super::subject::{Subject, explain};
-use crate::bench::Ended;
 use crate::cli::args::RunArgs;
-use crate::exit::{Exit, Failure};
-use crate::stop::Stop;
-use crate::store::{self, RunWriter};
-use crate::target::TargetSpec;
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_analysis::record::Origin;
+use pgassay_analysis::{Analysis, analyse};
+use pgassay_engine::bench::Ended;
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_model::Failure;
+use pgassay_server::TargetSpec;
+use pgassay_sys::stop::Stop;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 pub use resume::Interrupted;
 
 /// A run that waits for a steady device ends after this time.
@@ -152,7 +152,7 @@ fn begin(
 
 /// The report goes into the run also where something else is printed.
 fn write_report(analysis: &Analysis, dir: &Path, terminal: &mut Terminal) -> anyhow::Result<()> {
-    let path = page_of_run(dir, &crate::report::html(analysis))?;
+    let path = page_of_run(dir, &pgassay_report::html(analysis))?;
     terminal.announce(&format!("report: {}", path.display()));
     Ok(())
 }
@@ -172,7 +172,7 @@ fn end(
     // The lock is given up first, so that the run does not count as running.
     drop(writer);
     drop(subject);
-    let analysis = analyse(&store::read(&dir)?);
+    let analysis = analyse(&rundir::read(&dir)?);
     if !measured(&analysis) {
         return Err(match ended {
             Ok(Ended::ServerDied(why)) => Failure::target(format!(

@@ -11,22 +11,23 @@ use pgassay_analysis::storage::{Storage, figures};
 use pgassay_analysis::warning::Warning;
 
 use super::{Interrupted, Steady, begin, check_room, end, open, pgio_output};
-use crate::bench::Ended;
-use crate::bench::pgio::{self as bench, Bench, Keep};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::measure;
 use crate::commands::observing;
 use crate::commands::progress::{Progress, minutes};
 use crate::commands::subject::Subject;
 use crate::commands::sweep::settled_counters;
-use crate::exit::{Exit, Failure};
-use crate::host;
-use crate::pg::{Connector, Session};
-use crate::stop::Stop;
-use crate::store::{self, RunWriter};
+use crate::exit::Exit;
 use crate::terminal::Terminal;
-use crate::workload::pgio::config::Config;
-use crate::workload::pgio::{NAME, loops, tables};
+use pgassay_engine::bench::Ended;
+use pgassay_engine::bench::pgio::{self as bench, Bench, Keep};
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::workload::pgio::config::Config;
+use pgassay_engine::workload::pgio::{NAME, loops, tables};
+use pgassay_model::Failure;
+use pgassay_observe::host;
+use pgassay_pgwire::{Connector, Session};
+use pgassay_sys::stop::Stop;
 
 /// Trials at each session count where nothing was asked for.
 const TRIALS: u32 = 12;
@@ -58,7 +59,7 @@ pub fn run(
         (None, None) => vec![config.sessions()],
     };
     let most = counts.iter().max().copied().unwrap_or(1);
-    let root = store::root(global.runs.as_deref())?;
+    let root = rundir::root(global.runs.as_deref())?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let cpus = machine.cpus.unwrap_or(1);
     let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
@@ -88,7 +89,7 @@ pub fn run(
     let seed = match (planned, args.measure.seed) {
         (Some(plan), _) => plan.seed,
         (None, Some(seed)) => seed,
-        (None, None) => store::random_seed()?,
+        (None, None) => rundir::random_seed()?,
     };
     let setup = set_up(&config, loaders, seed, &mut subject, &mut progress, stop);
     progress.clear();

@@ -9,9 +9,9 @@ use pgassay_analysis::record::{EndState, EventKind, RecordedRun};
 
 use crate::cli::Args;
 use crate::cli::args::{Command, GlobalArgs, RunArgs};
-use crate::exit::Failure;
-use crate::store::{self, RunWriter, catalogue};
-use crate::workload::{pgio, scattered_read};
+use pgassay_engine::rundir::{self, RunWriter, catalogue};
+use pgassay_engine::workload::{pgio, scattered_read};
+use pgassay_model::Failure;
 
 /// A run that was interrupted or killed.
 pub struct Interrupted {
@@ -31,8 +31,8 @@ impl Interrupted {
         let Some(name) = &args.resume else {
             return Ok(None);
         };
-        let dir = catalogue::find(&store::root(global.runs.as_deref())?, name)?;
-        let run = store::read(&dir)?;
+        let dir = catalogue::find(&rundir::root(global.runs.as_deref())?, name)?;
+        let run = rundir::read(&dir)?;
         let header = &run.header;
         let planned = match header.plan.workload.name.as_str() {
             pgio::NAME => run.pgio_plan.is_some(),

@@ -1,31 +1,29 @@
 //! `pgassay run scattered-read`: what the kernel reads where the server asks for
 //! scattered blocks.
 
-use std::path::PathBuf;
-use std::time::Instant;
-
+use super::{Interrupted, Steady, begin, check_room, end, open};
+use crate::cli::args::{GlobalArgs, RunArgs};
+use crate::commands::progress::Progress;
+use crate::commands::subject::Subject;
+use crate::commands::{observing, sweep};
+use crate::exit::Exit;
+use crate::terminal::Terminal;
 use pgassay_analysis::record::{EventKind, Origin};
 use pgassay_analysis::scattered::{ScatteredPlan, ScatteredTrial, ScatteredVariant, bursts};
 use pgassay_analysis::storage::Storage;
 use pgassay_analysis::warning::Warning;
-
-use super::{Interrupted, Steady, begin, check_room, end, open};
-use crate::bench::Ended;
-use crate::bench::scattered_read::{self as bench, Bench, DROP_CACHES, Keep, ReadAhead};
-use crate::cli::args::{GlobalArgs, RunArgs};
-use crate::commands::observing;
-use crate::commands::progress::Progress;
-use crate::commands::subject::Subject;
-use crate::commands::sweep;
-use crate::exit::{Exit, Failure};
-use crate::host;
-use crate::observe::cache::TableFiles;
-use crate::pg::Connector;
-use crate::stop::Stop;
-use crate::store::{self, RunWriter};
-use crate::terminal::Terminal;
-use crate::workload::scattered_read::{self, Choice, FEWEST_BLOCKS, TABLE};
-use crate::workload::{guest, setup};
+use pgassay_engine::bench::Ended;
+use pgassay_engine::bench::scattered_read::{self as bench, Bench, DROP_CACHES, Keep, ReadAhead};
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::workload::scattered_read::{self, Choice, FEWEST_BLOCKS, TABLE};
+use pgassay_engine::workload::{guest, setup};
+use pgassay_model::Failure;
+use pgassay_observe::cache::TableFiles;
+use pgassay_observe::host;
+use pgassay_pgwire::Connector;
+use pgassay_sys::stop::Stop;
+use std::path::PathBuf;
+use std::time::Instant;
 
 /// The table where nothing else was asked for and memory allows.
 const DEFAULT_BYTES: u64 = 1 << 30;
@@ -53,7 +51,7 @@ pub fn run(
     if args.io.drop_caches {
         may_drop_caches()?;
     }
-    let root = store::root(global.runs.as_deref())?;
+    let root = rundir::root(global.runs.as_deref())?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
     let planned = interrupted.and_then(|i| i.run.scattered_plan.as_ref());
@@ -81,7 +79,10 @@ pub fn run(
     let (trials, seed) = match (planned, args.measure.seed) {
         (Some(plan), _) => (plan.trials, plan.seed),
         (None, Some(seed)) => (args.measure.trials.unwrap_or(TRIALS), seed),
-        (None, None) => (args.measure.trials.unwrap_or(TRIALS), store::random_seed()?),
+        (None, None) => (
+            args.measure.trials.unwrap_or(TRIALS),
+            rundir::random_seed()?,
+        ),
     };
     let mut writer = begin(args, &root, &mut subject, (trials, 0, seed), interrupted)?;
     let asked = Asked {

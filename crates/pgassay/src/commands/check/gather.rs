@@ -10,10 +10,10 @@ use pgassay_inspect::Machine;
 use super::{process, questions, redact};
 use crate::commands::inspect_server;
 use crate::commands::subject::Subject;
-use crate::inspection::gather;
-use crate::observe;
-use crate::pg::Session;
-use crate::{host, store};
+use pgassay_engine::rundir;
+use pgassay_observe::host;
+use pgassay_pgwire::Session;
+use pgassay_server::inspection::gather;
 
 /// The facts of the host alone.
 pub fn host_only() -> Facts {
@@ -46,7 +46,7 @@ pub fn of(subject: &mut Subject) -> Facts {
             }
             let data_dir = data_dir(subject, *pid, &facts.server);
             facts.host = host::facts_for(data_dir.as_deref(), Some(*pid));
-            facts.process = process::read(*pid, &observe::processes(*pid));
+            facts.process = process::read(*pid, &pgassay_observe::processes(*pid));
             facts.binary = Some(inspect_server::inspect(subject));
             if matches!(&facts.binary, Some(Ok(b)) if b.machine == Machine::Aarch64) {
                 facts.libraries = Some(libraries(*pid));
@@ -73,7 +73,7 @@ fn begun(target: &str) -> Facts {
     Facts {
         schema: FACTS_SCHEMA.to_owned(),
         pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
-        collected: store::now(),
+        collected: rundir::now(),
         ..Facts::empty(target)
     }
 }

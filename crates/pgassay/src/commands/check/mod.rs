@@ -16,12 +16,13 @@ use super::files::to_file;
 use super::progress::Progress;
 use super::subject::{Subject, explain};
 use crate::cli::check::{CheckArgs, CollectArgs, LookArgs};
-use crate::exit::{Exit, Failure};
-use crate::host;
-use crate::report::{self, TextStyle};
-use crate::stop::Stop;
-use crate::target::TargetSpec;
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_model::Failure;
+use pgassay_observe::host;
+use pgassay_report::TextStyle;
+use pgassay_server::TargetSpec;
+use pgassay_sys::stop::Stop;
 
 /// Larger files are no facts: those of a large machine take under 2 MiB.
 const LARGEST_FILE: u64 = 64 << 20;
@@ -67,12 +68,12 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
             let between = if n > 0 { "\n" } else { "" };
             format!(
                 "{between}{}",
-                report::check::text(&report, args.all, &style)
+                pgassay_report::check::text(&report, args.all, &style)
             )
         };
         terminal.print(&text)?;
         if let Some(path) = &args.html {
-            to_file(path, "--html", &report::check::html(&report))?;
+            to_file(path, "--html", &pgassay_report::check::html(&report))?;
             terminal.announce(&format!("written: {}", path.display()));
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use pgassay_analysis::record::Reading;
 
-use crate::pg::{QueryError, Session};
+use pgassay_pgwire::{QueryError, Session};
 
 /// A question to the server.
 struct Question {

@@ -10,12 +10,12 @@ use pgassay_analysis::primitives::Company;
 use pgassay_analysis::record::TrialRecord;
 
 use super::rounds::Arms;
-use crate::bench::primitives::{Sessions, is_lost, own_cpu_ns};
-use crate::bench::{Arena, SliceFailure, Watcher};
-use crate::exit::Failure;
-use crate::stop::Stop;
-use crate::store;
-use crate::workload::inserver::{self, Call, Knobs};
+use pgassay_engine::bench::primitives::{Sessions, is_lost, own_cpu_ns};
+use pgassay_engine::bench::{Arena, SliceFailure, Watcher};
+use pgassay_engine::rundir;
+use pgassay_engine::workload::inserver::{self, Call, Knobs};
+use pgassay_model::Failure;
+use pgassay_sys::stop::Stop;
 
 /// The newest server there could be: a version that lacks the call is found when it
 /// is made there.
@@ -130,7 +130,7 @@ impl Arena for Inside {
             .arms
             .get_mut(slice.arm as usize)
             .ok_or_else(|| missing("arm"))?;
-        let started = store::now();
+        let started = rundir::now();
         let cpu_before = own_cpu_ns();
         let seed = plan.seed.wrapping_add(u64::from(slice.index) << 32);
         let call_us = u32::try_from(plan.window_ms.saturating_mul(1000)).unwrap_or(u32::MAX);

@@ -34,19 +34,19 @@ use super::observing;
 use super::progress::minutes;
 use super::record;
 use super::subject::explain;
-use crate::bench::Ended;
 use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::clients::ClientList;
 use crate::cli::compare::CompareArgs;
 use crate::cli::measure::{self, Budget, Machine};
-use crate::exit::{Exit, Failure};
-use crate::host;
-use crate::observe::Choice;
-use crate::report;
-use crate::stop::Stop;
-use crate::store::{self, RunWriter, catalogue};
-use crate::target::TargetSpec;
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_engine::bench::Ended;
+use pgassay_engine::rundir::{self, RunWriter, catalogue};
+use pgassay_model::{Failure, FailureKind};
+use pgassay_observe::Choice;
+use pgassay_observe::host;
+use pgassay_server::TargetSpec;
+use pgassay_sys::stop::Stop;
 
 /// Connections beside the load: two control sessions and a few to spare.
 const BESIDE: u32 = 6;
@@ -83,7 +83,7 @@ pub fn compare(
         return super::counts::compare(args, terminal, stop);
     }
     let started = Instant::now();
-    let root = store::root(global.runs.as_deref())?;
+    let root = rundir::root(global.runs.as_deref())?;
     let resume = args
         .resume
         .as_deref()
@@ -210,7 +210,7 @@ pub fn compare(
     // The lock is given up first, so that the run does not count as running.
     drop(measuring);
     drop(company);
-    let run = store::read(&dir)?;
+    let run = rundir::read(&dir)?;
     let Some(concluded) = compare::conclude(&run) else {
         return Err(nothing_measured(ended, &end));
     };
@@ -360,7 +360,7 @@ fn plan(
         shared_buffers: servers.shared_buffers()?,
         most_clients: u32::MAX,
     };
-    let seed = store::random_seed()?;
+    let seed = rundir::random_seed()?;
     let plan = measure::plan(workload, &flags, planned, &machine, Budget::RUN, seed)?;
     servers.refuse_full_disk(&plan.workload)?;
     Ok(plan)
@@ -440,7 +440,7 @@ struct Resumed {
 impl Resumed {
     fn find(root: &std::path::Path, name: &str) -> anyhow::Result<Self> {
         let dir = catalogue::find(root, name)?;
-        let run = store::read(&dir)?;
+        let run = rundir::read(&dir)?;
         let Some(comparison) = run.comparison else {
             bail!(
                 Failure::usage(format!("{} is no comparison", run.header.id))
@@ -566,15 +566,17 @@ fn nothing_measured(ended: anyhow::Result<Ended>, end: &RunEnd) -> anyhow::Error
 /// start again: the code tells that it is a part, and how to go on is told.
 fn in_part(error: anyhow::Error, run: &str) -> anyhow::Error {
     match Failure::of(&error) {
-        Some(failure) if matches!(failure.exit, Exit::Target | Exit::Usage) => Failure {
-            exit: Exit::Partial,
-            message: format!("measured in part: {error:#}"),
-            remedy: Some(match &failure.remedy {
-                Some(remedy) => format!("{remedy}; pgassay compare --resume {run} goes on"),
-                None => format!("pgassay compare --resume {run} goes on"),
-            }),
+        Some(failure) if matches!(failure.kind, FailureKind::Target | FailureKind::Usage) => {
+            Failure {
+                kind: FailureKind::Partial,
+                message: format!("measured in part: {error:#}"),
+                remedy: Some(match &failure.remedy {
+                    Some(remedy) => format!("{remedy}; pgassay compare --resume {run} goes on"),
+                    None => format!("pgassay compare --resume {run} goes on"),
+                }),
+            }
+            .into()
         }
-        .into(),
         _ => error,
     }
 }
@@ -586,7 +588,7 @@ fn conclude(
     dir: &std::path::Path,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
-    let written = page_of_run(dir, &report::compare_html(compare));
+    let written = page_of_run(dir, &pgassay_report::compare_html(compare));
     let format = if json { Format::Json } else { Format::Text };
     let text = super::report::render_compare(compare, format, terminal, true)?;
     let printed = terminal.print(&text);

@@ -13,9 +13,10 @@ use super::exit_of;
 use crate::cli::args::GlobalArgs;
 use crate::cli::compare::CompareArgs;
 use crate::commands::patch;
-use crate::exit::{Exit, Failure};
-use crate::store::{self, catalogue};
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_engine::rundir::{self, catalogue};
+use pgassay_model::Failure;
 
 /// Pools the runs named.
 ///
@@ -26,7 +27,7 @@ pub fn pool(
     global: &GlobalArgs,
     terminal: &mut Terminal,
 ) -> anyhow::Result<Exit> {
-    let root = store::root(global.runs.as_deref())?;
+    let root = rundir::root(global.runs.as_deref())?;
     let mut runs = Vec::new();
     let mut plans: Vec<(&String, patch::PatchPlan)> = Vec::new();
     for name in &args.targets {
@@ -85,7 +86,7 @@ fn read(root: &Path, name: &str) -> anyhow::Result<(Compare, Option<patch::Patch
         return Ok((run, None));
     }
     let dir = catalogue::find(root, name)?;
-    let Some(run) = compare::conclude(&store::read(&dir)?) else {
+    let Some(run) = compare::conclude(&rundir::read(&dir)?) else {
         bail!(
             Failure::usage(format!("{name} is no comparison, or no pair was measured"))
                 .with_remedy("pgassay runs lists them")

@@ -8,9 +8,10 @@ use super::exit_of;
 use crate::cli::args::{Format, GlobalArgs};
 use crate::cli::compare::CompareArgs;
 use crate::commands::report::render_compare;
-use crate::exit::{Exit, Failure};
-use crate::store::{self, catalogue};
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_engine::rundir::{self, catalogue};
+use pgassay_model::Failure;
 
 /// Holds the runs named second against those named first.
 ///
@@ -27,11 +28,11 @@ pub fn recorded(
                 .with_remedy("pgassay compare --recorded RUN-A RUN-B")
         );
     };
-    let root = store::root(global.runs.as_deref())?;
+    let root = rundir::root(global.runs.as_deref())?;
     let read = |names: &str| -> anyhow::Result<Vec<Analysis>> {
         let names = names.split(',').filter(|name| !name.is_empty());
         names
-            .map(|name| Ok(analyse(&store::read(&catalogue::find(&root, name)?)?)))
+            .map(|name| Ok(analyse(&rundir::read(&catalogue::find(&root, name)?)?)))
             .collect()
     };
     let compare = compare_recorded(&read(a)?, &read(b)?, args.delta, args.run_spread)

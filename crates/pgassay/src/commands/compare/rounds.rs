@@ -15,18 +15,18 @@ use pgassay_analysis::warning::Warning;
 use super::inside::Inside;
 use super::servers::{Servers, Surroundings};
 use super::{BETWEEN, FEWEST_OF_LAUNCH, FEWEST_PAIRS, POWER, about};
-use crate::bench::arena::LiveArena;
-use crate::bench::{self, Arena, Ended, Journal, SliceFailure, Watcher};
 use crate::commands::alone::Company;
 use crate::commands::inspect_server;
 use crate::commands::observing;
 use crate::commands::progress::Progress;
-use crate::host;
-use crate::observe::Choice;
-use crate::stop::Stop;
-use crate::store::{self, RunWriter};
 use crate::terminal::Terminal;
-use crate::workload::inserver::Call;
+use pgassay_engine::bench::arena::LiveArena;
+use pgassay_engine::bench::{self, Arena, Ended, Journal, SliceFailure, Watcher};
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::workload::inserver::Call;
+use pgassay_observe::Choice;
+use pgassay_observe::host;
+use pgassay_sys::stop::Stop;
 
 /// A comparison being measured.
 pub struct Measuring {
@@ -196,7 +196,7 @@ impl Measuring {
     }
 
     fn measured(&self) -> anyhow::Result<HashSet<u32>> {
-        let run = store::read(self.writer.dir())?;
+        let run = rundir::read(self.writer.dir())?;
         let whole = run.trials.iter().filter(|t| t.cut_short.is_none());
         Ok(whole.map(|t| t.slice.index).collect())
     }
@@ -353,7 +353,7 @@ impl Measuring {
                 ended => return Ok(ended),
             }
             from = to;
-            if compare::may_stop(&store::read(self.writer.dir())?)? {
+            if compare::may_stop(&rundir::read(self.writer.dir())?)? {
                 break;
             }
         }
@@ -369,7 +369,7 @@ impl Measuring {
         begun: Instant,
         terminal: &mut Terminal,
     ) -> anyhow::Result<()> {
-        let run = store::read(self.writer.dir())?;
+        let run = rundir::read(self.writer.dir())?;
         let Some(spread) = compare::spread_so_far(&run) else {
             return Ok(());
         };

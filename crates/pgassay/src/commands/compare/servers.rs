@@ -1,30 +1,28 @@
 //! The servers of a comparison: opened together, filled alike, looked at.
 
-use std::path::Path;
-
+use crate::cli::args::TargetArgs;
+use crate::commands::progress::Progress;
+use crate::commands::subject::{Subject, explain};
 use anyhow::Context;
 use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::{ArmFacts, Typed};
 use pgassay_analysis::plan::WorkloadPlan;
 use pgassay_analysis::record::{Origin, Reading};
+use pgassay_engine::bench::arena::LiveArm;
+use pgassay_engine::bench::primitives::Sessions;
+use pgassay_engine::workload::inserver::{self, Call, Knobs};
+use pgassay_engine::workload::pgbench_tables::{BYTES_PER_SCALE, Made};
+use pgassay_engine::workload::{self, setup};
+use pgassay_load::script::{Command, Part};
+use pgassay_model::Failure;
+use pgassay_observe::{Choice, Scene};
+use pgassay_pgwire::{Connector, Session};
+use pgassay_server::TargetSpec;
+use pgassay_server::extension::Extension;
+use pgassay_server::settings::Settings;
+use pgassay_sys::stop::Stop;
 use serde_json::{Value, json};
-
-use crate::bench::arena::LiveArm;
-use crate::bench::primitives::Sessions;
-use crate::cli::args::TargetArgs;
-use crate::commands::progress::Progress;
-use crate::commands::subject::{Subject, explain};
-use crate::exit::Failure;
-use crate::observe::{Choice, Scene};
-use crate::pg::{self, Connector, Session};
-use crate::script::{Command, Part};
-use crate::stop::Stop;
-use crate::target::TargetSpec;
-use crate::target::extension::Extension;
-use crate::target::settings::Settings;
-use crate::workload::inserver::{self, Call, Knobs};
-use crate::workload::pgbench_tables::{BYTES_PER_SCALE, Made};
-use crate::workload::{self, setup};
+use std::path::Path;
 
 /// Asks for shared_buffers in bytes.
 const SHARED_BUFFERS: &str = "SELECT setting::bigint * current_setting('block_size')::bigint \
@@ -277,7 +275,8 @@ impl Servers {
         for arm in 0..self.of_arm.len() {
             let subject = self.subject(arm);
             // The subject keeps a session for itself, to clean up with.
-            let session = pg::connect(&subject.conninfo.with_options(setup::FIND_OURS))?;
+            let session =
+                pgassay_pgwire::connect(&subject.conninfo.with_options(setup::FIND_OURS))?;
             let scene = Scene {
                 postmaster: subject.scene.postmaster.clone(),
                 session: Some(session),
@@ -334,7 +333,7 @@ impl Servers {
             if server.subject.cluster.is_some() {
                 continue;
             }
-            let mut session = pg::connect(&server.subject.conninfo)?;
+            let mut session = pgassay_pgwire::connect(&server.subject.conninfo)?;
             setup::remove(&mut session, &made)?;
         }
         Ok(())
@@ -354,8 +353,8 @@ fn cause_in(log: &str) -> Option<String> {
 
 /// A target for messages, without its password.
 pub fn shown(target: &str) -> String {
-    match pg::Conninfo::parse(target) {
-        Ok(conninfo) if pg::Conninfo::looks_like(target) => conninfo.redacted(),
+    match pgassay_pgwire::Conninfo::parse(target) {
+        Ok(conninfo) if pgassay_pgwire::Conninfo::looks_like(target) => conninfo.redacted(),
         _ => target.to_owned(),
     }
 }

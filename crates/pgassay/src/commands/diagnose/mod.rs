@@ -15,10 +15,10 @@ use pgassay_analysis::record::RecordedRun;
 use super::files::to_file;
 use crate::cli::args::{Format, GlobalArgs};
 use crate::cli::diagnose::DiagnoseArgs;
-use crate::exit::{Exit, Failure};
-use crate::report;
-use crate::store::{self, catalogue};
+use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_engine::rundir::{self, catalogue};
+use pgassay_model::Failure;
 
 /// More of a profile's text than this is not read; 99 samples a second of 64 CPUs
 /// for ten minutes are less.
@@ -87,8 +87,8 @@ fn draw(diagnosis: &mut Diagnosis, profile: &Profile, before: Option<&Profile>) 
 }
 
 fn recorded(name: &str, global: &GlobalArgs) -> anyhow::Result<RecordedRun> {
-    let root = store::root(global.runs.as_deref())?;
-    store::read(&catalogue::find(&root, name)?)
+    let root = rundir::root(global.runs.as_deref())?;
+    rundir::read(&catalogue::find(&root, name)?)
 }
 
 /// The CPU samples of a run's first server.
@@ -139,10 +139,10 @@ fn render(
     Ok(match format {
         Format::Text => {
             let style = super::report::style(terminal, to_terminal);
-            report::diagnosis_text(diagnosis, &style)
+            pgassay_report::diagnosis_text(diagnosis, &style)
         }
-        Format::Html => report::diagnosis_html(diagnosis),
-        Format::Markdown => report::diagnosis_markdown(diagnosis),
+        Format::Html => pgassay_report::diagnosis_html(diagnosis),
+        Format::Markdown => pgassay_report::diagnosis_markdown(diagnosis),
         Format::Json => serde_json::to_string_pretty(diagnosis).context("cannot serialize")? + "\n",
         Format::Csv => bail!(
             Failure::usage("a diagnosis has no rows to write as CSV")

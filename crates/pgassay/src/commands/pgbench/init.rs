@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result, bail};
 use pgassay_analysis::plan::Tables;
 
 use super::args::PgbenchArgs;
-use crate::pg::Session;
-use crate::stop::Stop;
 use crate::terminal::Terminal;
-use crate::workload::bulk::{self, ACCOUNTS, Filling, Loaded};
-use crate::workload::pgbench_ddl::{Ddl, KEYS};
+use pgassay_engine::workload::bulk::{self, ACCOUNTS, Filling, Loaded};
+use pgassay_engine::workload::pgbench_ddl::{Ddl, KEYS};
+use pgassay_pgwire::Session;
+use pgassay_sys::stop::Stop;
 
 /// Tellers of a branch.
 const TELLERS: u64 = 10;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::load::{Entry, Journal, Journals, Outcome};
-use crate::script::Random;
+use pgassay_load::script::Random;
+use pgassay_load::{Entry, Journal, Journals, Outcome};
 
 use super::args::PgbenchArgs;
 

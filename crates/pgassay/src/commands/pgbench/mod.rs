@@ -18,13 +18,13 @@ use clap::error::ErrorKind;
 pub use args::{PgbenchArgs, Source};
 
 use crate::exit::Exit;
-use crate::load::{
+use crate::terminal::Terminal;
+use pgassay_load::script::{BUILTINS, Program, Value, find_builtin, valid_name};
+use pgassay_load::{
     Edge, Engine, Gaps, Length, OnError, Options, Progress, Protocol, Says, Schedule, SliceSpec,
 };
-use crate::pg::{Conninfo, Session, connect};
-use crate::script::{BUILTINS, Program, Value, find_builtin, valid_name};
-use crate::stop::Stop;
-use crate::terminal::Terminal;
+use pgassay_pgwire::{Conninfo, Session, connect};
+use pgassay_sys::stop::Stop;
 
 /// pgbench's exit code for a run that never began.
 const NOT_BEGUN: Exit = Exit::Found;

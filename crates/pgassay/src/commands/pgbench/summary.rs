@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::args::PgbenchArgs;
-use crate::load::{Latency, SliceResult};
-use crate::script::Program;
+use pgassay_load::script::Program;
+use pgassay_load::{Latency, SliceResult};
 
 /// What the summary needs besides the result.
 pub struct Frame<'a> {

@@ -1,0 +1,369 @@
+//! The real arena: target, load and observers meet here and nowhere else.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pgassay_analysis::Plan;
+use pgassay_analysis::observed::SymbolTable;
+use pgassay_analysis::plan::Slice;
+use pgassay_analysis::record::{ClientCalls, ScriptRecord, StatementRecord, TrialRecord};
+
+use super::{Arena, SliceFailure, Watcher};
+use crate::workload::{self, setup};
+use pgassay_load::script::Value;
+use pgassay_load::{
+    Edge, Engine, Gaps, Latency, Length, Options, Protocol, ResizeError, Schedule, SliceResult,
+    SliceSpec, raise_descriptor_limit,
+};
+use pgassay_observe::{Choice, Observers, Scene};
+use pgassay_pgwire::{ConnectError, Connector, Conninfo, QueryError, Session};
+use pgassay_sys::stop::Stop;
+
+/// One server with its connections.
+pub struct LiveArm {
+    engine: Engine,
+    scene: Scene,
+    /// Whether the server is ours to vacuum and to checkpoint.
+    owned: bool,
+    connector: Connector,
+    idle: Vec<Session>,
+    observers: Observers,
+    /// Whether the observers have read everything once.
+    acquainted: bool,
+}
+
+impl LiveArm {
+    /// Prepares the clients of an arm; connects none yet. `owned` says that we launched the server.
+    ///
+    /// # Errors
+    /// Where the workload's scripts or the protocol's name are wrong.
+    pub fn new(
+        plan: &Plan,
+        conninfo: &Conninfo,
+        scene: Scene,
+        owned: bool,
+        stop: &Stop,
+    ) -> anyhow::Result<Self> {
+        let program = workload::program(&plan.workload)?;
+        let options = engine_options(plan, stop)?;
+        let conninfo = conninfo
+            .with_application_name("pgassay load")
+            .with_options(setup::FIND_OURS);
+        let connector = Connector::new(&conninfo.with_application_name("pgassay idle"));
+        Ok(Self {
+            engine: Engine::new(conninfo, program, options),
+            scene,
+            owned,
+            connector,
+            idle: Vec::new(),
+            observers: Observers::default(),
+            acquainted: false,
+        })
+    }
+
+    /// Has these observers run beside the load, in each window.
+    #[must_use]
+    pub fn observed_by(mut self, choice: Choice, conninfo: &Conninfo) -> Self {
+        self.observers = Observers::start(choice, conninfo, &self.scene);
+        self
+    }
+
+    /// The names of the functions that CPU samples hit. Ends sampling.
+    pub fn symbols(&mut self) -> Option<SymbolTable> {
+        self.observers.symbols()
+    }
+
+    /// Opens the connections that do nothing, before the first trial; the load has `most` at
+    /// most beside them.
+    fn open_idle(&mut self, wanted: u32, most: u32) -> Result<(), SliceFailure> {
+        if wanted > 0 && self.idle.is_empty() {
+            raise_descriptor_limit(wanted as usize + most as usize).map_err(no_connection)?;
+        }
+        while self.idle.len() < wanted as usize {
+            let opened = self.connector.connect().map_err(|error| {
+                let message = format!(
+                    "{} of {wanted} idle connections could be opened: {error}",
+                    self.idle.len()
+                );
+                match error {
+                    ConnectError::TooManyConnections { .. } => {
+                        SliceFailure::PointOutOfReach(message)
+                    }
+                    _ => SliceFailure::ServerDied(message),
+                }
+            })?;
+            self.idle.push(opened);
+        }
+        Ok(())
+    }
+
+    /// Brings a launched server into the state in which every trial of a writing workload begins;
+    /// how long that took, where it was done.
+    fn settle(&mut self, statements: &[String]) -> Result<Option<Duration>, SliceFailure> {
+        if !self.owned || statements.is_empty() {
+            return Ok(None);
+        }
+        let Some(session) = &mut self.scene.session else {
+            return Ok(None);
+        };
+        let begin = Instant::now();
+        match setup::settle(session, statements) {
+            Ok(()) => Ok(Some(begin.elapsed())),
+            Err(error) => {
+                let lost = error
+                    .chain()
+                    .filter_map(|cause| cause.downcast_ref::<QueryError>())
+                    .any(QueryError::is_fatal);
+                Err(match lost {
+                    true => SliceFailure::ServerDied(format!("{error:#}")),
+                    false => SliceFailure::Other(error),
+                })
+            }
+        }
+    }
+
+    /// Has a launched server write everything out, so that it stays silent while
+    /// another is measured; how else it went the next trial will tell.
+    pub fn checkpoint(&mut self) {
+        if self.owned
+            && let Some(session) = &mut self.scene.session
+        {
+            drop(session.execute("CHECKPOINT"));
+        }
+    }
+}
+
+/// How the plan's clients behave.
+pub(super) fn engine_options(plan: &Plan, stop: &Stop) -> anyhow::Result<Options> {
+    let dials = &plan.workload.dials;
+    let threads = plan.points.iter().map(|point| point.threads).max();
+    Ok(Options {
+        protocol: protocol(&plan.workload.protocol)?,
+        threads: Some(threads.unwrap_or(1) as usize),
+        variables: vec![(
+            "scale".to_owned(),
+            Value::Int(i64::from(plan.workload.scale)),
+        )],
+        texts: dials.define.clone(),
+        max_tries: dials.max_tries.unwrap_or(1),
+        latency_limit: dials.latency_limit_ms.map(milliseconds),
+        reconnect: dials.reconnect,
+        per_statement: dials.per_statement,
+        drain: Duration::from_secs(5),
+        cpus: dials.client_cpus.clone(),
+        stop: Arc::clone(stop.flag()),
+        ..Options::default()
+    })
+}
+
+/// A slice of the plan, the `index`-th of its schedule.
+pub(super) fn slice_spec(plan: &Plan, index: u32) -> SliceSpec {
+    SliceSpec {
+        warmup: Duration::from_millis(plan.warmup_ms),
+        length: Length::Time(Duration::from_millis(plan.window_ms)),
+        // Every slice draws other keys, the same ones when it is repeated.
+        seed: plan.seed.wrapping_add(u64::from(index) << 32),
+        schedule: match plan.workload.dials.rate_tps {
+            None => Schedule::Closed,
+            Some(per_second) => Schedule::Paced {
+                per_second,
+                gaps: Gaps::Exponential,
+            },
+        },
+        interval: Some(interval(plan.window_ms) / parts(plan.window_ms)),
+        keep: parts(plan.window_ms),
+        tick: None,
+        follow: None,
+    }
+}
+
+/// The servers of a plan, in the order of its arms.
+pub struct LiveArena {
+    /// One entry an arm.
+    pub arms: Vec<LiveArm>,
+    /// Asked between the steps of a slice.
+    pub stop: Stop,
+}
+
+impl LiveArena {
+    /// Closes all load connections and gives the scenes back.
+    pub fn close(self) -> Vec<Scene> {
+        self.arms.into_iter().map(|arm| arm.scene).collect()
+    }
+
+    /// The names of the functions that CPU samples hit, by arm. Ends sampling.
+    pub fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
+        self.arms.iter_mut().map(LiveArm::symbols).collect()
+    }
+}
+
+impl Arena for LiveArena {
+    fn run_slice(
+        &mut self,
+        plan: &Plan,
+        slice: Slice,
+        watcher: &mut dyn Watcher,
+    ) -> Result<TrialRecord, SliceFailure> {
+        let missing = |what| SliceFailure::Other(anyhow::anyhow!("the plan has no such {what}"));
+        let point = plan
+            .points
+            .get(slice.point as usize)
+            .ok_or_else(|| missing("point"))?;
+        let arm = self
+            .arms
+            .get_mut(slice.arm as usize)
+            .ok_or_else(|| missing("arm"))?;
+        arm.open_idle(plan.workload.idle, plan.max_clients())?;
+        let resized = arm.engine.resize(point.clients as usize);
+        if self.stop.asked() {
+            return Err(SliceFailure::Interrupted);
+        }
+        resized.map_err(no_connection)?;
+        if !std::mem::replace(&mut arm.acquainted, true) {
+            arm.observers.acquaint(&mut arm.scene);
+        }
+        let settled = arm.settle(&plan.workload.settle)?;
+        let spec = SliceSpec {
+            follow: watcher.every(),
+            ..slice_spec(plan, slice.index)
+        };
+        let started = jiff::Timestamp::now();
+        let mut seen = None;
+        let (scene, observers) = (&mut arm.scene, &mut arm.observers);
+        let result = arm.engine.run_slice(&spec, &mut |edge| match edge {
+            Edge::Start => observers.begin(scene),
+            Edge::End => seen = Some(observers.end(scene)),
+            Edge::Passed(passed) => watcher.during(&passed),
+            Edge::Tick(_) => {}
+        });
+        if result.interrupted || self.stop.asked() {
+            return Err(SliceFailure::Interrupted);
+        }
+        if let Some(reason) = &result.died {
+            return Err(SliceFailure::ServerDied(reason.clone()));
+        }
+        let (samples, observed) = seen.unwrap_or_default();
+        Ok(TrialRecord {
+            slice,
+            started: format!("{started:.3}"),
+            samples,
+            interval_ns: interval(plan.window_ms).as_nanos() as u64,
+            observed,
+            settled_ms: settled.map(|took| took.as_secs_f64() * 1000.0),
+            ..record(slice, &result)
+        })
+    }
+}
+
+fn protocol(name: &str) -> anyhow::Result<Protocol> {
+    Ok(match name {
+        "simple" => Protocol::Simple,
+        "extended" => Protocol::Extended,
+        "prepared" => Protocol::Prepared,
+        other => anyhow::bail!("there is no protocol `{other}`"),
+    })
+}
+
+/// The record of a slice.
+fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
+    TrialRecord {
+        server_cpu_ns: None,
+        slice,
+        started: String::new(),
+        window_ns: result.window_ns,
+        transactions: result.transactions,
+        failures: result.failures.clone(),
+        latency: result.latency.to_base64(),
+        latency_from_actual_start: result.latency_from_actual.as_ref().map(|l| l.to_base64()),
+        intervals: result.intervals.iter().map(|i| i.transactions).collect(),
+        interval_ns: 0,
+        interval_latency: result
+            .intervals
+            .iter()
+            .map(|interval| match interval.latency() {
+                latency if latency.count() == 0 => String::new(),
+                latency => latency.to_base64(),
+            })
+            .collect(),
+        client_user_ns: result.client_user_ns(),
+        client_system_ns: result.client_system_ns(),
+        busiest_thread_share: Some(result.busiest_thread_share()),
+        client_calls: Some(client_calls(result)),
+        transactions_sent: result.transactions_sent,
+        samples: Default::default(),
+        observed: None,
+        cut_short: None,
+        settled_ms: None,
+        retries: result.retries,
+        skipped: result.skipped,
+        late: result.late,
+        behind: result.behind,
+        first: (result.first.count() > 0).then(|| result.first.to_base64()),
+        connects: (result.connects.count() > 0).then(|| result.connects.to_base64()),
+        scripts: script_records(result),
+    }
+}
+
+fn client_calls(result: &SliceResult) -> ClientCalls {
+    let calls = result.system_calls();
+    ClientCalls {
+        receive: calls.receive,
+        send: calls.send,
+        wait: calls.wait,
+        enter: calls.enter,
+        gathered: calls.gathered,
+    }
+}
+
+/// What each script came to, where the workload has several or its statements are measured.
+fn script_records(result: &SliceResult) -> Vec<ScriptRecord> {
+    let kept = |latency: &Latency| (latency.count() > 0).then(|| latency.to_base64());
+    result
+        .scripts
+        .iter()
+        .filter(|script| script.latency.is_some())
+        .map(|script| ScriptRecord {
+            transactions: script.transactions,
+            failures: script.failures,
+            latency: script.latency.as_ref().and_then(kept),
+            statements: script
+                .commands
+                .iter()
+                .map(|command| StatementRecord {
+                    failures: command.failures,
+                    latency: command.latency.as_ref().and_then(kept),
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+/// Tenths of a second, and no more than a hundred intervals in a window.
+fn interval(window_ms: u64) -> Duration {
+    Duration::from_millis((window_ms / 100).max(100))
+}
+
+/// Into how many parts the engine cuts an interval, so that who looks on sees each second.
+fn parts(window_ms: u64) -> u32 {
+    interval(window_ms).as_secs_f64().ceil() as u32
+}
+
+fn milliseconds(ms: f64) -> Duration {
+    Duration::from_secs_f64(ms / 1000.0)
+}
+
+/// What connections that can't be had mean for the run.
+fn no_connection(error: ResizeError) -> SliceFailure {
+    match &error {
+        ResizeError::Stopped { .. } => SliceFailure::Interrupted,
+        ResizeError::Descriptors { .. } => SliceFailure::PointOutOfReach(error.to_string()),
+        ResizeError::Connect { cause, .. }
+            if matches!(**cause, ConnectError::TooManyConnections { .. }) =>
+        {
+            SliceFailure::PointOutOfReach(error.to_string())
+        }
+        ResizeError::Connect { .. } | ResizeError::Broken { .. } => {
+            SliceFailure::ServerDied(error.to_string())
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Reading a run directory, whole or as a crash left it.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use anyhow::bail;
+use pgassay_analysis::record::{FORMAT, RecordedRun, RunHeader};
+use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
+
+use pgassay_model::Failure;
+
+/// Longest line that is taken for a trial: readings of 100,000 processes fit.
+const LONGEST_LINE: usize = 64 << 20;
+
+/// Reads a run. What a crash cut short is left out and named in `damage`.
+///
+/// # Errors
+/// Where the directory is no run, its header is damaged, or a newer pgassay wrote it.
+pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
+    let header = read_header(dir)?;
+    let mut damage = Vec::new();
+    let mut run = RecordedRun {
+        host: optional(dir, "facts/host.json", &mut damage).unwrap_or_default(),
+        servers: Default::default(),
+        storage: Default::default(),
+        binaries: Default::default(),
+        check: optional(dir, "facts/check.json", &mut damage),
+        symbols: Default::default(),
+        trials: lines(&dir.join("trials.jsonl"), &mut damage)?,
+        events: lines(&dir.join("events.jsonl"), &mut damage)?,
+        comparison: optional(dir, "facts/comparison.json", &mut damage),
+        arm_facts: Default::default(),
+        ceiling: optional(dir, "facts/ceiling.json", &mut damage),
+        primitives_plan: optional(dir, "facts/primitives.json", &mut damage),
+        primitives: lines(&dir.join("primitives.jsonl"), &mut damage)?,
+        query_cost: optional(dir, "facts/query-cost.json", &mut damage),
+        second_plan: optional(dir, "facts/second.json", &mut damage),
+        second: lines(&dir.join("second.jsonl"), &mut damage)?,
+        scattered_plan: optional(dir, "facts/scattered-read.json", &mut damage),
+        scattered: lines(&dir.join("scattered.jsonl"), &mut damage)?,
+        pgio_plan: optional(dir, "facts/pgio.json", &mut damage),
+        pgio: lines(&dir.join("pgio.jsonl"), &mut damage)?,
+        pgio_counters: optional(dir, "facts/pgio-counters.json", &mut damage),
+        end: optional(dir, "end.json", &mut damage),
+        running: is_running(dir),
+        damage: Vec::new(),
+        header,
+    };
+    for arm in 0..run.header.plan.arms.len() as u32 {
+        if let Some(facts) = optional(dir, &format!("facts/server-{arm}.json"), &mut damage) {
+            run.servers.insert(arm, facts);
+        }
+        if let Some(storage) = optional(dir, &format!("facts/storage-{arm}.json"), &mut damage) {
+            run.storage.insert(arm, storage);
+        }
+        if let Some(binary) = optional(dir, &format!("facts/binary-{arm}.json"), &mut damage) {
+            run.binaries.insert(arm, binary);
+        }
+        if let Some(facts) = optional(dir, &format!("facts/arm-{arm}.json"), &mut damage) {
+            run.arm_facts.insert(arm, facts);
+        }
+        if let Some(symbols) = optional(dir, &format!("facts/symbols-{arm}.json"), &mut damage) {
+            run.symbols.insert(arm, symbols);
+        }
+    }
+    run.damage = damage;
+    Ok(run)
+}
+
+/// Reads only `run.json`.
+///
+/// # Errors
+/// Like [`read`].
+pub fn read_header(dir: &Path) -> anyhow::Result<RunHeader> {
+    let path = dir.join("run.json");
+    let text = fs::read(&path).map_err(|e| {
+        Failure::usage(format!("{} is not a recorded run: {e}", dir.display()))
+            .with_remedy("pgassay runs lists what there is")
+    })?;
+    // The version is looked at before the rest, which may have changed its form.
+    #[derive(serde::Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let damaged =
+        |e: serde_json::Error| Failure::usage(format!("{} is damaged: {e}", path.display()));
+    let version: Version = serde_json::from_slice(&text).map_err(damaged)?;
+    if version.format > FORMAT {
+        bail!(
+            Failure::usage(format!(
+                "{} has format {}; this pgassay reads up to {FORMAT}",
+                dir.display(),
+                version.format
+            ))
+            .with_remedy("use the pgassay that recorded it, or a newer one")
+        );
+    }
+    Ok(serde_json::from_slice(&text).map_err(damaged)?)
+}
+
+/// Whether another process measures this run now.
+pub fn is_running(dir: &Path) -> bool {
+    let Ok(lock) = File::open(dir.join("lock")) else {
+        return false;
+    };
+    flock(&lock, FlockOperation::NonBlockingLockShared).is_err()
+}
+
+fn optional<T: DeserializeOwned>(dir: &Path, name: &str, damage: &mut Vec<String>) -> Option<T> {
+    let text = match fs::read(dir.join(name)) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+        Err(e) => {
+            damage.push(format!("{name} cannot be read: {e}"));
+            return None;
+        }
+    };
+    serde_json::from_slice(&text)
+        .map_err(|e| damage.push(format!("{name} is damaged: {e}")))
+        .ok()
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("cannot read {}: {error}", path.display()))
+        .with_remedy("it is a file of the run, which its owner can read; see its permissions")
+}
+
+fn lines<T: DeserializeOwned>(path: &Path, damage: &mut Vec<String>) -> anyhow::Result<Vec<T>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => bail!(unreadable(path, &e)),
+    };
+    let name = path
+        .file_name()
+        .map(|n| n.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let mut reader = BufReader::new(file);
+    let mut values = Vec::new();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let limited = &mut io::Read::take(&mut reader, LONGEST_LINE as u64);
+        let read = limited
+            .read_until(b'\n', &mut line)
+            .map_err(|e| unreadable(path, &e))?;
+        if read == 0 {
+            break;
+        }
+        match serde_json::from_slice(&line) {
+            Ok(value) => values.push(value),
+            Err(_) if line.last() != Some(&b'\n') => {
+                damage.push(format!(
+                    "the last line of {name} was cut short and is left out"
+                ));
+            }
+            Err(e) => damage.push(format!("line {number} of {name} is damaged: {e}")),
+        }
+    }
+    Ok(values)
+}

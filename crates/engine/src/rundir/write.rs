@@ -1,0 +1,270 @@
+//! Writing a run directory, so that whatever happens the lines before stay whole.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use pgassay_analysis::primitives::PrimitiveTrial;
+use pgassay_analysis::record::{Event, EventKind, FORMAT, RunEnd, RunHeader, TrialRecord};
+use rustix::fs::{FlockOperation, flock};
+use serde::Serialize;
+
+use super::{cannot_write, now, replace_file};
+use pgassay_model::Failure;
+
+/// A run being measured. The lock on its directory is held until this is dropped.
+#[derive(Debug)]
+pub struct RunWriter {
+    dir: PathBuf,
+    trials: Lines,
+    events: Lines,
+    primitives: Lines,
+    second: Lines,
+    others: BTreeMap<&'static str, Lines>,
+    _lock: File,
+}
+
+impl RunWriter {
+    /// Makes a new run directory and writes its header; fills in the header's `id`.
+    ///
+    /// # Errors
+    /// Where the directory can't be made or written, naming it.
+    pub fn create(root: &Path, header: &mut RunHeader) -> anyhow::Result<Self> {
+        fs::create_dir_all(root).map_err(|e| cannot_write(root, &e))?;
+        let dir = loop {
+            header.id = fresh_name(&header.plan.workload.name)?;
+            let dir = root.join(&header.id);
+            match fs::create_dir(&dir) {
+                Ok(()) => break dir,
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(cannot_write(root, &e)),
+            }
+        };
+        let writer = Self::open(dir)?;
+        fs::create_dir(writer.dir.join("facts")).map_err(|e| cannot_write(&writer.dir, &e))?;
+        writer.write_json("run.json", header)?;
+        Ok(writer)
+    }
+
+    /// Opens an interrupted run to go on with it; a line cut short by a crash is dropped.
+    ///
+    /// # Errors
+    /// Where another process measures it, or it was written by a newer format.
+    pub fn reopen(dir: &Path, header: &RunHeader) -> anyhow::Result<Self> {
+        if header.format > FORMAT {
+            bail!(Failure::usage(format!(
+                "{} was written by a newer pgassay",
+                header.id
+            )));
+        }
+        let writer = Self::open(dir.to_owned())?;
+        match fs::remove_file(dir.join("end.json")) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(cannot_write(dir, &e)),
+            _ => Ok(writer),
+        }
+    }
+
+    fn open(dir: PathBuf) -> anyhow::Result<Self> {
+        let open_lock = || {
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(dir.join("lock"))
+        };
+        let lock = open_lock().map_err(|e| cannot_write(&dir, &e))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!(
+                Failure::usage(format!(
+                    "{} is being measured by another process",
+                    dir.display()
+                ))
+                .with_remedy("wait for it, or stop it with Ctrl-C there")
+            );
+        }
+        Ok(Self {
+            trials: Lines::open(&dir.join("trials.jsonl"))?,
+            events: Lines::open(&dir.join("events.jsonl"))?,
+            primitives: Lines::open(&dir.join("primitives.jsonl"))?,
+            second: Lines::open(&dir.join("second.jsonl"))?,
+            others: BTreeMap::new(),
+            _lock: lock,
+            dir,
+        })
+    }
+
+    /// Where the run lies.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Writes one of the facts, such as `host`.
+    ///
+    /// # Errors
+    /// Where it can't be written.
+    pub fn write_fact(&self, name: &str, fact: &impl Serialize) -> anyhow::Result<()> {
+        self.write_json(&format!("facts/{name}.json"), fact)
+    }
+
+    /// Appends a trial.
+    ///
+    /// # Errors
+    /// Where it can't be written, as on a full disk; the lines before stay whole.
+    pub fn append_trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
+        self.trials.append(trial)
+    }
+
+    /// Appends a trial of the second load.
+    ///
+    /// # Errors
+    /// Like [`Self::append_trial`].
+    pub fn append_second(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
+        self.second.append(trial)
+    }
+
+    /// Appends a trial of a primitive inside the server.
+    ///
+    /// # Errors
+    /// Like [`Self::append_trial`].
+    pub fn append_primitive(&mut self, trial: &PrimitiveTrial) -> anyhow::Result<()> {
+        self.primitives.append(trial)
+    }
+
+    /// Appends a line to a file of a workload's own, such as `scattered.jsonl`.
+    ///
+    /// # Errors
+    /// Like [`Self::append_trial`].
+    pub fn append_line(&mut self, file: &'static str, line: &impl Serialize) -> anyhow::Result<()> {
+        match self.others.entry(file) {
+            Entry::Occupied(lines) => lines.into_mut(),
+            Entry::Vacant(place) => place.insert(Lines::open(&self.dir.join(file))?),
+        }
+        .append(line)
+    }
+
+    /// Appends an event with the time of now.
+    ///
+    /// # Errors
+    /// Like [`Self::append_trial`].
+    pub fn append_event(&mut self, what: EventKind) -> anyhow::Result<()> {
+        self.events.append(&Event { at: now(), what })
+    }
+
+    /// Writes a file into the run, such as its report.
+    ///
+    /// # Errors
+    /// Where it can't be written.
+    pub fn write_file(&self, name: &str, content: &str) -> anyhow::Result<PathBuf> {
+        let path = self.dir.join(name);
+        replace_file(&path, content.as_bytes())?;
+        Ok(path)
+    }
+
+    /// Syncs all lines and writes how the run ended.
+    ///
+    /// # Errors
+    /// Where it can't be written.
+    pub fn finish(&mut self, end: &RunEnd) -> anyhow::Result<()> {
+        self.trials.sync()?;
+        self.events.sync()?;
+        self.primitives.sync()?;
+        self.second.sync()?;
+        for lines in self.others.values_mut() {
+            lines.sync()?;
+        }
+        self.write_json("end.json", end)
+    }
+
+    fn write_json(&self, name: &str, value: &impl Serialize) -> anyhow::Result<()> {
+        let mut text = serde_json::to_vec_pretty(value).context("cannot serialize")?;
+        text.push(b'\n');
+        replace_file(&self.dir.join(name), &text)
+    }
+}
+
+/// A file of JSON lines that only grows by whole lines.
+#[derive(Debug)]
+struct Lines {
+    file: File,
+    path: PathBuf,
+    length: u64,
+    synced: Instant,
+}
+
+impl Lines {
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        let open = || -> io::Result<(File, u64)> {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path)?;
+            let mut text = Vec::new();
+            file.read_to_end(&mut text)?;
+            let whole = text
+                .iter()
+                .rposition(|b| *b == b'\n')
+                .map_or(0, |at| at + 1) as u64;
+            file.set_len(whole)?;
+            file.seek(SeekFrom::Start(whole))?;
+            Ok((file, whole))
+        };
+        let (file, length) = open().map_err(|e| cannot_write(path, &e))?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            length,
+            synced: Instant::now(),
+        })
+    }
+
+    fn append(&mut self, value: &impl Serialize) -> anyhow::Result<()> {
+        let mut line = serde_json::to_vec(value).context("cannot serialize")?;
+        line.push(b'\n');
+        if let Err(e) = self.file.write_all(&line) {
+            // Leave no half line behind, whatever part of it went in.
+            let _ = self.file.set_len(self.length);
+            let _ = self.file.seek(SeekFrom::Start(self.length));
+            return Err(cannot_write(&self.path, &e));
+        }
+        self.length += line.len() as u64;
+        if self.synced.elapsed() > Duration::from_secs(1) {
+            self.sync()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn sync(&mut self) -> anyhow::Result<()> {
+        self.file
+            .sync_data()
+            .map_err(|e| cannot_write(&self.path, &e))?;
+        self.synced = Instant::now();
+        Ok(())
+    }
+}
+
+/// `20261121T031500Z-select-only-k3f9`.
+fn fresh_name(workload: &str) -> anyhow::Result<String> {
+    let mut random = [0u8; 4];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .context("no random bytes")?;
+    let letters = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let tail: String = random
+        .iter()
+        .map(|b| char::from(letters[usize::from(b % 32)]))
+        .collect();
+    let time = jiff::Timestamp::now()
+        .strftime("%Y%m%dT%H%M%SZ")
+        .to_string();
+    let workload: String = workload
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(40)
+        .collect();
+    Ok(format!("{time}-{workload}-{tail}"))
+}

@@ -1,0 +1,294 @@
+//! Workloads: what the clients do, what it needs in the database, and what that costs.
+//!
+//! A workload is one of pgbench's three, an entry of [`FILES`] (adding one is a file and a line), or
+//! script files of the user's. All become a [`WorkloadPlan`], which is recorded with the run and is
+//! enough to run it again.
+
+pub mod bulk;
+pub mod entry;
+pub mod guest;
+pub mod inserver;
+pub mod pgbench_ddl;
+pub mod pgbench_tables;
+pub mod pgio;
+pub mod scattered_read;
+pub mod setup;
+
+use std::path::Path;
+
+use pgassay_analysis::plan::{ScriptPlan, WorkloadPlan};
+
+use entry::Entry;
+use pgassay_load::script::{self, Program};
+use pgassay_model::Failure;
+
+/// The workloads beyond pgbench's, by name: their files are in `workloads/`.
+pub const FILES: &[(&str, &str)] = &[
+    ("aggregate", include_str!("../../workloads/aggregate.sql")),
+    ("hot-row", include_str!("../../workloads/hot-row.sql")),
+    (
+        "idle-beside",
+        include_str!("../../workloads/idle-beside.sql"),
+    ),
+    (
+        "insert-queue",
+        include_str!("../../workloads/insert-queue.sql"),
+    ),
+    (
+        "partitioned",
+        include_str!("../../workloads/partitioned.sql"),
+    ),
+    (
+        "read-mostly",
+        include_str!("../../workloads/read-mostly.sql"),
+    ),
+];
+
+/// What the balances of pgbench's tables have in common while no transaction is half done.
+const BALANCED: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = \
+     (SELECT sum(tbalance) FROM pgbench_tellers) AND (SELECT sum(tbalance) FROM pgbench_tellers) = \
+     (SELECT sum(bbalance) FROM pgbench_branches)";
+
+/// The names of all workloads that clients run, pgbench's first.
+pub fn names() -> Vec<&'static str> {
+    let builtins = script::BUILTINS.iter().map(|builtin| builtin.name);
+    builtins
+        .chain(FILES.iter().map(|(name, _)| *name))
+        .collect()
+}
+
+/// The workload that the words name together: registered names or script files, each with
+/// `@weight` where there are several. Scale and dials are left to the caller.
+///
+/// # Errors
+/// A name that there is not, a file that can't be read, a script with a mistake.
+pub fn find(words: &[&str]) -> Result<WorkloadPlan, Failure> {
+    let mut parts = Vec::new();
+    for word in words {
+        let (name, weight) = weighted(word)?;
+        parts.push((one(name)?, weight));
+    }
+    let several = parts.len() > 1;
+    let mut plan = WorkloadPlan {
+        protocol: "prepared".to_owned(),
+        without_pgbench_tables: parts.iter().all(|(part, _)| part.without_pgbench_tables),
+        writes: parts.iter().any(|(part, _)| part.writes),
+        name: parts
+            .iter()
+            .map(|(part, _)| part.name.as_str())
+            .collect::<Vec<_>>()
+            .join("+"),
+        ..WorkloadPlan::default()
+    };
+    for (part, weight) in parts {
+        if several && part.scripts.len() > 1 {
+            return Err(
+                Failure::usage(format!("`{}` is a mix of its own", part.name))
+                    .with_remedy("run it alone, or mix single scripts"),
+            );
+        }
+        for mut script in part.scripts {
+            script.weight = script.weight.saturating_mul(weight);
+            plan.scripts.push(script);
+        }
+        plan.setup.extend(part.setup);
+        plan.settle.extend(part.settle);
+        plan.idle = plan.idle.max(part.idle);
+        if !several {
+            plan.verify = part.verify;
+        }
+    }
+    if plan.writes {
+        if !plan.without_pgbench_tables {
+            // As pgbench does before each of its runs.
+            plan.settle.push("TRUNCATE pgbench_history".to_owned());
+        }
+        plan.settle
+            .extend([setup::VACUUM_OURS.to_owned(), "CHECKPOINT".to_owned()]);
+    }
+    program(&plan)?;
+    Ok(plan)
+}
+
+/// The scripts of a plan, compiled. A run of an earlier version names its script only.
+///
+/// # Errors
+/// A mistake in a script, with line and column.
+pub fn program(plan: &WorkloadPlan) -> Result<Program, Failure> {
+    let mut program = Program::new();
+    if plan.scripts.is_empty() {
+        return Program::builtin(&plan.name).map_err(Failure::usage);
+    }
+    for script in &plan.scripts {
+        program
+            .add(&script.name, &script.text, script.weight)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+    }
+    if program.total_weight() == 0 {
+        return Err(Failure::usage("the weights of the scripts are all 0")
+            .with_remedy("give one of them a weight, such as FILE.sql@1"));
+    }
+    if plan.protocol == "simple" && program.has_pipeline() {
+        return Err(Failure::usage(
+            "a script uses a pipeline, which the simple protocol does not have",
+        )
+        .with_remedy("--protocol extended or prepared"));
+    }
+    Ok(program)
+}
+
+/// One word's part of a workload.
+struct Part {
+    name: String,
+    scripts: Vec<ScriptPlan>,
+    writes: bool,
+    without_pgbench_tables: bool,
+    setup: Vec<String>,
+    settle: Vec<String>,
+    verify: Option<String>,
+    idle: u32,
+}
+
+impl Part {
+    fn of_entry(name: &str, entry: Entry) -> Self {
+        Self {
+            name: name.to_owned(),
+            scripts: entry.scripts,
+            writes: entry.writes,
+            without_pgbench_tables: entry.without_pgbench_tables,
+            setup: entry.setup,
+            settle: entry.settle,
+            verify: entry.verify,
+            idle: entry.idle,
+        }
+    }
+}
+
+fn one(name: &str) -> Result<Part, Failure> {
+    if let Some(builtin) = script::BUILTINS.iter().find(|b| b.name == name) {
+        return Ok(Part {
+            name: name.to_owned(),
+            scripts: vec![ScriptPlan {
+                name: builtin.title.to_owned(),
+                weight: 1,
+                text: builtin.text.to_owned(),
+            }],
+            writes: name != "select-only",
+            without_pgbench_tables: false,
+            setup: Vec::new(),
+            settle: Vec::new(),
+            verify: (name == "tpcb-like").then(|| BALANCED.to_owned()),
+            idle: 0,
+        });
+    }
+    if let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) {
+        let entry = Entry::read(name, text).map_err(Failure::usage)?;
+        return Ok(Part::of_entry(name, entry));
+    }
+    let path = Path::new(name);
+    let is_file = path.exists() || name.contains('/') || path.extension().is_some();
+    if !is_file {
+        let mut known = names();
+        known.extend(inserver::names());
+        return Err(
+            Failure::usage(format!("there is no workload `{name}`")).with_remedy(format!(
+                "the workloads are: {}; or a script FILE.sql",
+                known.join(", ")
+            )),
+        );
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("the script {name} can't be read: {error}")))?;
+    let shown = path.file_name().map_or_else(
+        || name.to_owned(),
+        |file| file.to_string_lossy().into_owned(),
+    );
+    let mut entry =
+        Entry::read(&shown, &text).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+    if entry.scripts.is_empty() {
+        return Err(Failure::usage(format!("the script {name} does nothing")));
+    }
+    entry.writes |= may_write(&text);
+    // A script that names none of pgbench's tables is spared their loading.
+    entry.without_pgbench_tables |= !text.contains("pgbench_");
+    Ok(Part::of_entry(&shown, entry))
+}
+
+/// Whether a script may change tables, by the words in it. A function that writes is not seen.
+fn may_write(text: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "insert", "update", "delete", "merge", "truncate", "copy", "call", "create", "drop",
+        "alter", "vacuum", "nextval", "do",
+    ];
+    text.lines()
+        .filter(|line| !line.trim_start().starts_with("--"))
+        .flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'))
+        .any(|word| WORDS.iter().any(|w| word.eq_ignore_ascii_case(w)))
+}
+
+/// Whether a script may have a variable of this name.
+pub fn is_variable(name: &str) -> bool {
+    script::valid_name(name)
+}
+
+fn weighted(word: &str) -> Result<(&str, u32), Failure> {
+    match word.rsplit_once('@') {
+        None => Ok((word, 1)),
+        Some((name, weight)) if !name.is_empty() => match weight.parse() {
+            Ok(weight) => Ok((name, weight)),
+            Err(_) => Err(
+                Failure::usage(format!("`{weight}` in `{word}` is no weight"))
+                    .with_remedy("write FILE.sql@3, or give a path whose name has no @"),
+            ),
+        },
+        Some(_) => Err(Failure::usage(format!("`{word}` names no workload"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_registered_workload_is_whole() {
+        for name in names() {
+            let plan = find(&[name]).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(!plan.scripts.is_empty(), "{name}");
+            assert_eq!(plan.name, name);
+            for script in &plan.scripts {
+                assert!(plan.writes || !may_write(&script.text), "{name}");
+            }
+        }
+        for (name, text) in FILES {
+            let entry = Entry::read(name, text).unwrap();
+            assert!(
+                !entry.explanation.is_empty() && !entry.reason.is_empty(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn scripts_are_mixed_by_weight() {
+        let plan = find(&["select-only@9", "simple-update"]).unwrap();
+        assert_eq!(plan.name, "select-only+simple-update");
+        let weights: Vec<u32> = plan.scripts.iter().map(|s| s.weight).collect();
+        assert_eq!(weights, [9, 1]);
+        assert!(plan.writes && plan.verify.is_none());
+        assert_eq!(program(&plan).unwrap().total_weight(), 10);
+    }
+
+    #[test]
+    fn mistakes_name_the_remedy() {
+        for words in [
+            &["nothing-known"][..],
+            &["/nowhere/at-all.sql"],
+            &["select-only@x"],
+            &["@3"],
+            &["select-only@0"],
+            &["read-mostly", "select-only"],
+        ] {
+            assert!(find(words).is_err(), "{words:?}");
+        }
+    }
+}

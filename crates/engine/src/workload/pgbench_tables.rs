@@ -1,0 +1,175 @@
+//! The pgbench tables: what they cost, made in pgassay's own schema, and removed.
+//!
+//! They are pgbench's (pgbench -i, PostgreSQL's documentation), so that its
+//! scripts run on them. The accounts are filled over several connections and
+//! vacuumed: no hint bits are left to be set while something is measured.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, bail};
+use pgassay_analysis::plan::WorkloadPlan;
+
+use super::bulk::{self, Filling, Loaded};
+use super::pgbench_ddl::{Ddl, KEYS};
+use super::setup::note;
+use pgassay_pgwire::Session;
+use pgassay_sys::stop::Stop;
+
+/// The schema that everything of pgassay lies in.
+pub const SCHEMA: &str = "pgassay";
+
+/// Bytes of heap and index for each unit of scale: 1,640 blocks of accounts and
+/// 276 of their index, seen on PostgreSQL 15 with blocks of 8 KiB.
+pub const BYTES_PER_SCALE: u64 = (1640 + 276) * 8192;
+
+/// Rows sent in one piece.
+const BATCH: u64 = 2_000;
+
+/// What was made, by OID: only this is removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// OID of the schema.
+    pub schema: u32,
+    /// OIDs of the tables.
+    pub tables: Vec<u32>,
+}
+
+impl Made {
+    /// As it is written into the schema's comment, for a later run to find.
+    pub fn comment(&self) -> String {
+        let tables: Vec<String> = self.tables.iter().map(u32::to_string).collect();
+        format!(
+            "made by pgassay; schema {}; tables {}",
+            self.schema,
+            tables.join(" ")
+        )
+    }
+
+    /// Reads the comment back; none where somebody else wrote it.
+    pub fn from_comment(comment: &str) -> Option<Self> {
+        let rest = comment.strip_prefix("made by pgassay; schema ")?;
+        let (schema, tables) = rest.split_once("; tables ")?;
+        let tables: Result<Vec<u32>, _> = tables.split_ascii_whitespace().map(str::parse).collect();
+        Some(Self {
+            schema: schema.parse().ok()?,
+            tables: tables.ok()?,
+        })
+    }
+}
+
+/// Makes and fills the tables in our schema; `progress` is told the share done, 0 to 1.
+///
+/// # Errors
+/// Where the server refuses, naming what.
+pub(super) fn fill(
+    session: &mut Session,
+    plan: &WorkloadPlan,
+    progress: &mut dyn FnMut(f64),
+    stop: &Stop,
+) -> anyhow::Result<()> {
+    let scale = plan.scale;
+    let version = session.value("SHOW server_version_num")?;
+    let schema = format!("{SCHEMA}.");
+    let ddl = Ddl {
+        tables: &plan.tables,
+        scale,
+        schema: &schema,
+        version: version.and_then(|v| v.parse().ok()).unwrap_or(0),
+    };
+    session.execute("BEGIN")?;
+    for statement in ddl.create() {
+        session
+            .execute(&statement)
+            .with_context(|| format!("cannot make the tables: {statement}"))?;
+    }
+    note(session)?;
+    let branches = u64::from(scale);
+    copy(session, "pgbench_branches", branches, &mut |n, row| {
+        writeln!(row, "{n}\t0\t")
+    })?;
+    copy(session, "pgbench_tellers", branches * 10, &mut |n, row| {
+        writeln!(row, "{n}\t{}\t0\t", (n - 1) / 10 + 1)
+    })?;
+    session.execute("COMMIT")?;
+    let connector = session
+        .connector()
+        .cloned()
+        .context("how this session was connected")?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let table = "pgassay.pgbench_accounts";
+    let missing: Vec<u64> = (1..=branches).collect();
+    let filling = Filling {
+        connector: &connector,
+        table,
+        large: scale >= bulk::LARGE_SCALE,
+        branches: &missing,
+        workers: bulk::workers(scale, processors),
+    };
+    let mut said = |loaded: Loaded| progress(0.7 * loaded.rows as f64 / loaded.all as f64);
+    bulk::fill_accounts(filling, &mut said, stop)?;
+    for (share, (table, key)) in [0.70, 0.71, 0.72].into_iter().zip(KEYS) {
+        progress(share);
+        session.execute(&ddl.primary_key(table, key))?;
+    }
+    if plan.tables.foreign_keys {
+        for statement in ddl.foreign_keys() {
+            session.execute(&statement)?;
+        }
+    }
+    for (share, table) in [
+        (0.9, "branches"),
+        (0.91, "tellers"),
+        (0.92, "accounts"),
+        (0.99, "history"),
+    ] {
+        progress(share);
+        session.execute(&format!("VACUUM (ANALYZE) pgassay.pgbench_{table}"))?;
+    }
+    bulk::check_accounts(session, table, scale)?;
+    Ok(())
+}
+
+fn copy(
+    session: &mut Session,
+    table: &str,
+    rows: u64,
+    write: &mut dyn FnMut(u64, &mut String) -> std::fmt::Result,
+) -> anyhow::Result<()> {
+    let sql = format!("COPY pgassay.{table} FROM STDIN WITH (FREEZE)");
+    let mut copy = session
+        .copy_in(&sql)
+        .with_context(|| format!("cannot fill {table}"))?;
+    let mut text = String::new();
+    for n in 1..=rows {
+        write(n, &mut text).context("filling was stopped")?;
+        if n % BATCH == 0 || n == rows {
+            copy.put(text.as_bytes())
+                .with_context(|| format!("cannot fill {table}"))?;
+            text.clear();
+        }
+    }
+    let filled = copy
+        .finish()
+        .with_context(|| format!("cannot fill {table}"))?;
+    if filled != rows {
+        bail!("{table} has {filled} rows after filling, not {rows}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Made;
+
+    #[test]
+    fn the_comment_says_what_to_remove() {
+        let made = Made {
+            schema: 16384,
+            tables: vec![16385, 16388],
+        };
+        assert_eq!(Made::from_comment(&made.comment()), Some(made));
+        for foreign in ["", "my schema", "made by pgassay; schema x; tables 1"] {
+            assert_eq!(Made::from_comment(foreign), None);
+        }
+    }
+}

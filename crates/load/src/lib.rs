@@ -1,0 +1,44 @@
+//! The load engine: clients that run scripts against a server, for little CPU and with the truth
+//! about latency.
+//!
+//! ```text
+//! Program + Conninfo -> Engine --resize--> clients --run_slice--> SliceResult
+//!                                 |
+//!            thread: Worker { epoll, clients: Client { Wire, place in the script } }
+//! ```
+//! One loop serves every kind of load. A schedule yields intended starts, the interpreter
+//! (`advance`) moves a client from one wait to the next, the wire state machine says when an
+//! answer is whole, and the tally counts what lies in the window.
+
+mod advance;
+mod client;
+mod encode;
+mod engine;
+mod latency;
+mod live;
+mod meta;
+mod options;
+mod outbox;
+mod peer;
+mod result;
+mod schedule;
+pub mod script;
+mod socket;
+mod tally;
+mod timers;
+mod wire;
+mod worker;
+
+pub use encode::Protocol;
+pub use engine::{Engine, ResizeError, raise_descriptor_limit};
+pub use latency::Latency;
+pub use options::{
+    Edge, Entry, Journal, Journals, Length, Listener, OnError, Options, Outcome, Passed, Progress,
+    Says, SliceSpec,
+};
+pub use peer::Peer;
+pub use result::{
+    CONNECTION, Calls, CommandResult, Interval, Lost, ScriptResult, SliceResult, ThreadUse,
+};
+pub use schedule::{Gaps, Schedule};
+pub use wire::{Captured, Exchange, Failure, Fed, TxStatus, Wire, WireError};

@@ -1,0 +1,328 @@
+//! Wait events of all sessions, sampled by a session of its own within each window.
+//!
+//! One statement a sample counts the sessions by state and wait event in the
+//! server, so that a thousand of them are a dozen rows. It runs in a transaction
+//! that is rolled back: the server's count of commits stays the load's.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use pgassay_analysis::observed::Cost;
+use pgassay_analysis::observed::waits::{WaitKey, WaitRecord};
+
+use super::cpu::{process_ns, thread_ns};
+use super::perf::online_cpus;
+use pgassay_pgwire::{Connector, Conninfo, Session};
+
+/// Looks a second.
+pub const RATE_HZ: f64 = 25.0;
+/// Share of the machine's CPUs beyond which looking at all sessions so often costs too much:
+/// to older servers a look costs the square of their sessions. All observers together have 1 %.
+const TOO_MUCH: f64 = 0.007;
+/// What the looks are then brought down to, by fewer of them a second.
+const MODEST: f64 = 0.004;
+/// Fewer looks a second would show nothing.
+const LEAST_HZ: f64 = 0.5;
+/// A server that does not answer for so long is not asked any more.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The sampling thread; dropping it ends it.
+pub struct WaitSampler {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// When the present window began; none between windows.
+    window: Option<Instant>,
+    ended: bool,
+    record: WaitRecord,
+    own_ns: u64,
+    statements: u64,
+    /// The backend that answers, and its CPU time when the window began.
+    backend: Option<u32>,
+    backend_ns: Option<u64>,
+    failure: Option<String>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WaitSampler {
+    /// Starts the thread. `beside` are backends that are ours and not to be counted; `local` says
+    /// that the server's processes are those of this machine.
+    pub fn start(
+        conninfo: &Conninfo,
+        rate_hz: f64,
+        beside: Vec<i32>,
+        local: bool,
+    ) -> Result<Self, String> {
+        let shared = Arc::new(Shared::default());
+        let connector = Connector::new(&conninfo.with_application_name("pgassay waits"));
+        let thread = {
+            let shared = Arc::clone(&shared);
+            thread::Builder::new()
+                .name("waits".into())
+                .spawn(move || work(&shared, &connector, rate_hz, &beside, local))
+                .map_err(|e| format!("no thread: {e}"))?
+        };
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// A window begins.
+    pub fn begin(&self) {
+        let mut state = self.shared.state();
+        state.record = WaitRecord::default();
+        state.own_ns = 0;
+        state.statements = 0;
+        state.backend_ns = state.backend.and_then(process_ns);
+        state.window = Some(Instant::now());
+        self.shared.changed.notify_all();
+    }
+
+    /// The window ends: what was seen in it, or why nothing was.
+    pub fn end(&self) -> Result<(WaitRecord, Cost), String> {
+        let mut state = self.shared.state();
+        state.window = None;
+        self.shared.changed.notify_all();
+        let record = std::mem::take(&mut state.record);
+        if record.seconds.is_empty() {
+            let why = state.failure.clone();
+            return Err(why.unwrap_or_else(|| "the window was too short for a sample".to_owned()));
+        }
+        let after = state.backend.and_then(process_ns);
+        let server_ns = match (state.backend_ns, after) {
+            (Some(before), Some(after)) => after.saturating_sub(before),
+            _ => 0,
+        };
+        let cost = Cost {
+            observer: "waits".to_owned(),
+            own_ns: state.own_ns,
+            server_ns,
+            statements: state.statements,
+        };
+        Ok((record, cost))
+    }
+}
+
+impl Drop for WaitSampler {
+    fn drop(&mut self) {
+        self.shared.state().ended = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the sampler costs its samples, not the run.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(shared: &Shared, connector: &Connector, rate_hz: f64, beside: &[i32], local: bool) {
+    let mut session = open(shared, connector, beside, local);
+    let first = Duration::from_secs_f64(0.5 / rate_hz);
+    let cpus = online_cpus().len() as f64;
+    let mut look_seconds = None;
+    loop {
+        let window = {
+            let mut state = shared.state();
+            loop {
+                if state.ended {
+                    return;
+                }
+                if let Some(window) = state.window {
+                    break window;
+                }
+                state = shared
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+        };
+        if session.is_none() {
+            session = open(shared, connector, beside, local);
+        }
+        let begun = thread_ns();
+        let mut next = window + first;
+        while sleep_until(shared, next, window) {
+            let Some(open) = &mut session else {
+                // Nobody to ask in this window.
+                next += Duration::from_secs(1);
+                continue;
+            };
+            let rate = affordable(rate_hz, look_seconds, cpus);
+            let period = Duration::from_secs_f64(1.0 / rate);
+            let spent = || thread_ns() + backend(shared).and_then(process_ns).unwrap_or(0);
+            let before = spent();
+            match look(open) {
+                Ok(seen) => {
+                    let cost = spent().saturating_sub(before) as f64 / 1e9;
+                    // A look that was interrupted, or met a cold cache, is not what they cost.
+                    look_seconds = Some(look_seconds.map_or(cost, |s: f64| 0.8 * s + 0.2 * cost));
+                    let mut state = shared.state();
+                    if state.window == Some(window) {
+                        let second = window.elapsed().as_secs() as usize;
+                        state.record.rate_hz = rate;
+                        state.record.add(second, seen);
+                        state.own_ns = thread_ns().saturating_sub(begun);
+                        state.statements += 1;
+                    }
+                }
+                Err(why) => {
+                    shared.state().failure = Some(why);
+                    session = None;
+                }
+            }
+            next += period;
+            let now = Instant::now();
+            if next < now {
+                // Late ones are left out rather than made up for: a burst would see one moment.
+                let missed = (now - next).as_nanos() / period.as_nanos().max(1) + 1;
+                next += period * u32::try_from(missed).unwrap_or(u32::MAX);
+            }
+        }
+    }
+}
+
+/// Looks a second, where one costs so many seconds of CPU time, the server's included as far
+/// as its process can be seen.
+fn affordable(wanted_hz: f64, look_seconds: Option<f64>, cpus: f64) -> f64 {
+    match look_seconds {
+        Some(seconds) if seconds * wanted_hz > TOO_MUCH * cpus => {
+            (MODEST * cpus / seconds).clamp(LEAST_HZ.min(wanted_hz), wanted_hz)
+        }
+        _ => wanted_hz,
+    }
+}
+
+/// The backend that answers, where it can be seen.
+fn backend(shared: &Shared) -> Option<u32> {
+    shared.state().backend
+}
+
+/// Waits for the next sample's time; false where the window is over.
+fn sleep_until(shared: &Shared, at: Instant, window: Instant) -> bool {
+    let mut state = shared.state();
+    loop {
+        if state.ended || state.window != Some(window) {
+            return false;
+        }
+        let now = Instant::now();
+        if now >= at {
+            return true;
+        }
+        state = shared
+            .changed
+            .wait_timeout(state, at - now)
+            .unwrap_or_else(PoisonError::into_inner)
+            .0;
+    }
+}
+
+fn open(shared: &Shared, connector: &Connector, beside: &[i32], local: bool) -> Option<Session> {
+    let connect = || -> Result<Session, String> {
+        let mut session = connector.connect().map_err(|e| e.to_string())?;
+        session.set_read_timeout(Some(PATIENCE));
+        prepare(&mut session, beside)?;
+        Ok(session)
+    };
+    match connect() {
+        Ok(session) => {
+            let backend = local
+                .then(|| u32::try_from(session.backend_pid()).ok())
+                .flatten();
+            let mut state = shared.state();
+            state.backend = backend;
+            state.backend_ns = backend.and_then(process_ns);
+            state.failure = None;
+            Some(session)
+        }
+        Err(why) => {
+            shared.state().failure = Some(why);
+            None
+        }
+    }
+}
+
+/// Prepares the statement in the form that the server's version has.
+fn prepare(session: &mut Session, beside: &[i32]) -> Result<(), String> {
+    let mut ours: Vec<String> = beside.iter().map(i32::to_string).collect();
+    ours.push("pg_catalog.pg_backend_pid()".to_owned());
+    let statement = |backend: &str| {
+        format!(
+            "PREPARE pgassay_waits AS SELECT {backend}, coalesce(state, ''), \
+             coalesce(wait_event_type, ''), coalesce(wait_event, ''), count(*) \
+             FROM pg_catalog.pg_stat_get_activity(NULL) WHERE pid NOT IN ({}) GROUP BY 1, 2, 3, 4",
+            ours.join(", ")
+        )
+    };
+    // backend_type came with 10, wait events with 9.6.
+    if session
+        .execute(&statement("coalesce(backend_type, '')"))
+        .is_ok()
+    {
+        return Ok(());
+    }
+    session
+        .execute(&statement("'client backend'::text"))
+        .map_err(|e| {
+            format!(
+                "the server's wait events can't be read, which exist from PostgreSQL 9.6 on: {e}"
+            )
+        })
+}
+
+fn look(session: &mut Session) -> Result<Vec<(WaitKey, u32)>, String> {
+    let results = session
+        .query("BEGIN; EXECUTE pgassay_waits; ROLLBACK")
+        .map_err(|e| e.to_string())?;
+    let rows = results
+        .get(1)
+        .map(|r| r.rows.as_slice())
+        .unwrap_or_default();
+    let text = |value: &Option<String>| value.clone().unwrap_or_default();
+    Ok(rows
+        .iter()
+        .filter_map(|row| {
+            let [backend, state, kind, event, count] = row.as_slice() else {
+                return None;
+            };
+            let key = WaitKey {
+                backend: text(backend),
+                state: text(state),
+                kind: text(kind),
+                event: text(event),
+            };
+            Some((key, count.as_deref()?.parse().ok()?))
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_cost_too_much_become_fewer() {
+        assert_eq!(affordable(25.0, None, 2.0), 25.0);
+        // 0.63 % of two CPUs.
+        assert_eq!(affordable(25.0, Some(0.0005), 2.0), 25.0);
+        // 10 %: two thousand sessions.
+        assert!((affordable(25.0, Some(0.008), 2.0) - 1.0).abs() < 1e-9);
+        assert_eq!(affordable(25.0, Some(0.008), 64.0), 25.0);
+        assert_eq!(affordable(25.0, Some(0.5), 2.0), 0.5);
+        assert_eq!(affordable(0.2, Some(0.5), 2.0), 0.2);
+    }
+}

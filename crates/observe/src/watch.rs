@@ -1,0 +1,208 @@
+//! The observers that run beside a load, each on or off, and what they cost.
+
+use std::collections::BTreeMap;
+
+use pgassay_analysis::observed::{Cost, Observed, StackRecord, SymbolTable, Unavailable};
+use pgassay_analysis::record::Sample;
+
+use super::cpu::thread_ns;
+use super::perf::PerfSampler;
+use super::perf_program::PerfProgram;
+use super::sched;
+use super::waits::{self, WaitSampler};
+use super::{Readings, Scene};
+use pgassay_pgwire::Conninfo;
+
+/// Which observers run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// Wait events of all sessions.
+    pub waits: bool,
+    /// Context switches, pressure, memory's traffic.
+    pub sched: bool,
+    /// CPU samples with call chains.
+    pub perf: bool,
+}
+
+/// Who samples the CPUs: we, or where we may not the `perf` program.
+enum CpuSamples {
+    Own(PerfSampler),
+    Program(PerfProgram),
+}
+
+impl CpuSamples {
+    fn start(postmaster: u32) -> Result<Self, String> {
+        match PerfSampler::start(postmaster) {
+            Ok(own) => Ok(Self::Own(own)),
+            Err(own) => match PerfProgram::start(postmaster) {
+                Ok(program) => Ok(Self::Program(program)),
+                Err(program) => Err(format!("{own}; {program}")),
+            },
+        }
+    }
+
+    fn begin(&mut self) {
+        match self {
+            Self::Own(own) => own.begin(),
+            Self::Program(program) => program.begin(),
+        }
+    }
+
+    /// The window is over; what was seen is asked for by [`Self::end`].
+    fn stop(&mut self) {
+        match self {
+            Self::Own(own) => own.stop_window(),
+            Self::Program(program) => program.stop_window(),
+        }
+    }
+
+    fn end(&mut self) -> Result<(StackRecord, Cost), String> {
+        match self {
+            Self::Own(own) => own.end(),
+            Self::Program(program) => program.end(),
+        }
+    }
+
+    fn finish(self) -> SymbolTable {
+        match self {
+            Self::Own(own) => own.finish(),
+            Self::Program(program) => program.finish(),
+        }
+    }
+}
+
+/// The observers of one server.
+#[derive(Default)]
+pub struct Observers {
+    choice: Choice,
+    waits: Option<WaitSampler>,
+    perf: Option<CpuSamples>,
+    unavailable: Vec<Unavailable>,
+    /// What stood at the window's beginning: by the load's own samplers, and by those of `sched`.
+    first: Option<(Readings, Option<Readings>)>,
+    /// CPU time of the readings before the window, nanoseconds.
+    spent: u64,
+}
+
+impl Observers {
+    /// Starts what was chosen; what can't be had is noted and left out.
+    pub fn start(choice: Choice, conninfo: &Conninfo, scene: &Scene) -> Self {
+        let mut observers = Self {
+            choice,
+            ..Self::default()
+        };
+        if choice.waits {
+            let beside = scene.session.iter().map(|s| s.backend_pid()).collect();
+            let local = scene.postmaster.is_ok();
+            match WaitSampler::start(conninfo, waits::RATE_HZ, beside, local) {
+                Ok(sampler) => observers.waits = Some(sampler),
+                Err(why) => observers.missing("waits", why),
+            }
+        }
+        if choice.perf {
+            let started = scene.postmaster.clone().and_then(CpuSamples::start);
+            match started {
+                Ok(sampler) => observers.perf = Some(sampler),
+                Err(why) => observers.missing("perf", why),
+            }
+        }
+        observers
+    }
+
+    /// The names of the functions that CPU samples hit, where any did. Ends sampling.
+    pub fn symbols(&mut self) -> Option<SymbolTable> {
+        self.perf.take().map(CpuSamples::finish)
+    }
+
+    fn missing(&mut self, observer: &str, why: String) {
+        let observer = observer.to_owned();
+        self.unavailable.push(Unavailable { observer, why });
+    }
+
+    /// Whether any was chosen.
+    pub fn any(&self) -> bool {
+        self.choice != Choice::default()
+    }
+
+    /// Reads everything once before the first window: of thousands of sessions that do nothing
+    /// the first reading is long, and no later one is, so it shall meet no load.
+    pub fn acquaint(&self, scene: &mut Scene) {
+        scene.known.look(&scene.postmaster);
+        if self.choice.sched {
+            drop(Readings::before_by(sched::SAMPLERS, scene));
+        }
+        drop(Readings::before(scene));
+    }
+
+    /// Reads what stands at the border of a window, the load's own readings included, and
+    /// begins to observe.
+    pub fn begin(&mut self, scene: &mut Scene) {
+        let before = thread_ns();
+        scene.known.look(&scene.postmaster);
+        let further = self
+            .choice
+            .sched
+            .then(|| Readings::before_by(sched::SAMPLERS, scene));
+        self.first = Some((Readings::before(scene), further));
+        self.spent = thread_ns().saturating_sub(before);
+        if let Some(waits) = &self.waits {
+            waits.begin();
+        }
+        if let Some(perf) = &mut self.perf {
+            perf.begin();
+        }
+    }
+
+    /// Ends observing and reads again: all readings of both borders, and what was seen between.
+    pub fn end(&mut self, scene: &mut Scene) -> (BTreeMap<String, Sample>, Option<Observed>) {
+        let mut observed = Observed {
+            unavailable: self.unavailable.clone(),
+            ..Observed::default()
+        };
+        if let Some(perf) = &mut self.perf {
+            perf.stop();
+        }
+        if let Some(waits) = &self.waits {
+            match waits.end() {
+                Ok((record, cost)) => {
+                    observed.waits = Some(record);
+                    observed.costs.push(cost);
+                }
+                Err(why) => observed.unavailable.push(Unavailable {
+                    observer: "waits".to_owned(),
+                    why,
+                }),
+            }
+        }
+        let before = thread_ns();
+        let after = Readings::after(scene);
+        let mut samples = BTreeMap::new();
+        if let Some((first, further)) = self.first.take() {
+            samples = first.until(after);
+            if let Some(further) = further {
+                samples.extend(further.until(Readings::after_by(sched::SAMPLERS, scene)));
+            }
+        }
+        let spent = thread_ns().saturating_sub(before);
+        // What takes its time comes after the readings, which stand for the window.
+        if let Some(perf) = &mut self.perf {
+            match perf.end() {
+                Ok((record, cost)) => {
+                    observed.stacks = Some(record);
+                    observed.costs.push(cost);
+                }
+                Err(why) => observed.unavailable.push(Unavailable {
+                    observer: "perf".to_owned(),
+                    why,
+                }),
+            }
+        }
+        observed.costs.push(Cost {
+            observer: "samplers".to_owned(),
+            own_ns: self.spent + spent,
+            server_ns: 0,
+            statements: 0,
+        });
+        (samples, self.any().then_some(observed))
+    }
+}

@@ -1,0 +1,167 @@
+//! The verdict at each point, in one row.
+
+use pgassay_analysis::compare::Compare;
+use pgassay_analysis::compare::model::PointResult;
+use pgassay_analysis::compare::signed;
+use pgassay_analysis::stats::{Comparison, Verdict};
+
+use super::{others, place};
+use crate::document::{Block, Cell, Column, Depth, Notes, Section, Table, Value};
+use crate::number;
+
+/// Every arm against A at every client count.
+pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
+    let several = others(&compare.analysis) > 1;
+    let inside = compare.plan.as_ref().is_some_and(|plan| plan.inside);
+    let (who, unit) = match inside {
+        true => ("sessions", "operations/s"),
+        false => ("clients", "tps"),
+    };
+    let mut columns = vec![Column::figures(who, "", 0)];
+    if several {
+        columns.push(Column::words("arm", 0));
+    }
+    columns.extend([
+        Column::figures("verdict", "", 0),
+        Column::figures("throughput", "of A", 0),
+        Column::figures("interval", "", 1),
+        Column::figures("A", unit, 8),
+        Column::figures("the other", unit, 8),
+        Column::figures("p", "", 4),
+        Column::figures("server CPU", "of A", 2),
+        Column::figures("interval", "of it", 5),
+        Column::figures("pairs", "", 3),
+        Column::figures("spread", "of a pair", 6),
+        Column::figures("noise floor", "", 7),
+    ]);
+    let rows = compare
+        .results
+        .iter()
+        .map(|result| row(compare, result, several, notes))
+        .collect();
+    let mut blocks = vec![Block::Table(Table {
+        caption: caption(compare),
+        columns,
+        rows,
+        folded: false,
+        marks: vec![],
+    })];
+    for scaling in &compare.scaling {
+        blocks.extend(scaling.words.iter().cloned().map(Block::Text));
+        if let (Some(why), true) = (&scaling.refused, scaling.words.is_empty()) {
+            blocks.push(Block::Text(format!(
+                "Whether scaling changed is not said: {why}."
+            )));
+        }
+    }
+    (!compare.results.is_empty()).then_some(Section {
+        id: "verdict",
+        title: "The verdict",
+        depth: Depth::Summary,
+        blocks,
+    })
+}
+
+fn row(compare: &Compare, result: &PointResult, several: bool, notes: &mut Notes) -> Vec<Cell> {
+    let at = place(compare, result);
+    let comparison = &result.throughput;
+    let marks = notes.marks(
+        &comparison.ratio.warnings,
+        &format!("the comparison at {at}"),
+    );
+    let mut row = vec![Cell::plain(number::count(u64::from(result.clients)))];
+    if several {
+        row.push(Cell::plain(&result.label));
+    }
+    row.extend([
+        Cell::plain(verdict(comparison.verdict)).marked(marks),
+        Cell::plain(signed(comparison.ratio.estimate)),
+        Cell::plain(ends(comparison)),
+        notes.maybe(result.a_tps.as_ref(), &format!("A at {at}")),
+        notes.maybe(result.b_tps.as_ref(), &format!("{} at {at}", result.label)),
+        Cell::plain(p(comparison)),
+        match &result.server_cpu {
+            Some(cpu) => Cell::plain(signed(cpu.ratio.estimate)),
+            None => missing(),
+        },
+        match &result.server_cpu {
+            Some(cpu) => Cell::plain(ends(cpu)),
+            None => missing(),
+        },
+        Cell::plain(number::count(comparison.pairs as u64)),
+        comparison
+            .pair_spread()
+            .map_or_else(missing, |s| Cell::plain(percent(s))),
+        result.noise_floor().map_or_else(missing, |floor| {
+            Cell::plain(format!("±{}", percent(floor.floor)))
+        }),
+    ]);
+    row
+}
+
+fn caption(compare: &Compare) -> String {
+    let delta = compare
+        .results
+        .first()
+        .map_or(0.0, |r| r.throughput.rule.delta);
+    let family = match compare.results.len() {
+        0 | 1 => String::new(),
+        n => format!(" The {n} comparisons are one family (Holm's correction)."),
+    };
+    let launches = compare.plan.as_ref().map_or(1, |plan| plan.launches);
+    let unit = match (launches, compare.plan.is_some()) {
+        (_, false) => "two recorded sides, not interleaved",
+        (1, _) => "pairs of slices measured side by side in random order",
+        _ => "launches, each of all servers anew, initdb included",
+    };
+    format!(
+        "Each against A, over {unit}. The difference is the Hodges–Lehmann estimate, its interval \
+         inverts the exact signed-rank test at 95 %. Equivalent means that the 90 % interval lies \
+         within ±{}.{family} No pair was dropped. The noise floor is how far the same analysis of \
+         equal servers reaches.",
+        percent(delta)
+    )
+}
+
+/// A verdict as it stands in tables.
+pub fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Faster => "faster",
+        Verdict::Slower => "slower",
+        Verdict::Equivalent => "equivalent",
+        Verdict::Inconclusive => "inconclusive",
+        Verdict::NotComparable => "not comparable",
+    }
+}
+
+fn ends(comparison: &Comparison) -> String {
+    format!(
+        "{} to {}",
+        signed(comparison.ratio.low),
+        signed(comparison.ratio.high)
+    )
+}
+
+fn p(comparison: &Comparison) -> String {
+    let p = comparison.p_family.unwrap_or(comparison.p);
+    match p {
+        p if p < 0.0001 => "<0.0001".to_owned(),
+        p if p < 0.01 => format!("{p:.4}"),
+        p => format!("{p:.2}"),
+    }
+}
+
+/// `4.2 %` of 0.042.
+pub fn percent(share: f64) -> String {
+    match 100.0 * share {
+        p if p < 10.0 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+fn missing() -> Cell {
+    Cell {
+        value: Value::Missing,
+        marks: vec![],
+    }
+}

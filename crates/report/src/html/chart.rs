@@ -1,0 +1,77 @@
+//! A chart as a figure: its title, its legend, the picture in two sizes.
+//!
+//! The wide and the narrow picture hold the same; a style sheet shows the one
+//! that suits the page, so that labels are legible on a phone, too.
+
+use maud::{Markup, html};
+
+use super::svg;
+use super::text;
+use crate::document::{Chart, Series};
+
+/// Markers and colours that the style sheet tells apart; further series begin again.
+pub const LOOKS: usize = 4;
+
+/// The figure with its caption.
+pub fn figure(chart: &Chart) -> Markup {
+    html! {
+        figure id={ "figure-" (chart.id) } {
+            h3 { (text(&chart.title)) }
+            (legend(chart))
+            div.wide { (svg::picture(chart, &svg::WIDE)) }
+            div.narrow { (svg::picture(chart, &svg::NARROW)) }
+            figcaption { (text(&chart.caption)) }
+        }
+    }
+}
+
+/// Several small figures side by side, under one legend.
+pub fn small_figures(charts: &[Chart]) -> Markup {
+    html! {
+        @if let Some(first) = charts.first() { (legend(first)) }
+        div.small-figures {
+            @for chart in charts {
+                figure id={ "figure-" (chart.id) } {
+                    h3 { (text(&chart.title)) }
+                    (svg::picture(chart, &svg::SMALL))
+                    figcaption { (text(&chart.caption)) }
+                }
+            }
+        }
+    }
+}
+
+fn legend(chart: &Chart) -> Markup {
+    html! {
+        ul.legend {
+            @for series in chart.series.iter().filter(|s| !s.label.is_empty()) {
+                li { (swatch(series)) " " (text(&series.label)) }
+            }
+            @for guide in &chart.guides {
+                li {
+                    svg.swatch viewBox="0 0 28 14" aria-hidden="true" {
+                        path.guide d="M1 7H27" {}
+                    }
+                    " " (text(&guide.label))
+                }
+            }
+        }
+    }
+}
+
+fn swatch(series: &Series) -> Markup {
+    let look = series.look % LOOKS;
+    let lined = series.estimates.len() > 1;
+    html! {
+        svg.swatch viewBox="0 0 28 14" aria-hidden="true" {
+            g class={ "look-" (look) } {
+                @if lined { path.course d="M1 7H27" {} }
+                @if series.estimates.is_empty() {
+                    (svg::dot_marker(look, 14.0, 7.0, ""))
+                } @else {
+                    (svg::marker(look, 14.0, 7.0, ""))
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Drawing: a chart's data as SVG elements.
+//!
+//! Written with `maud` rather than a plotting library, because the marks must
+//! carry classes (colours by CSS variable, for dark pages and print) and a
+//! `<title>` each (what a pointer reads), which plotting libraries that write
+//! fixed colours can't give.
+
+use maud::{Markup, html};
+
+use super::chart::LOOKS;
+use super::scale::Placed;
+use super::text;
+use crate::document::{Chart, Guide, Interval, Series};
+
+/// The measures of a picture in its own units, which are CSS pixels at full size.
+pub struct Size {
+    /// Suffix of ids within the page.
+    name: &'static str,
+    width: f64,
+    height: f64,
+    /// Width of a character of a label, about.
+    character: f64,
+    /// Labels that fit on the vertical axis.
+    rows: usize,
+    /// Half the width over which trials of one position are spread.
+    spread: f64,
+}
+
+impl Size {
+    /// Suffix of ids within the page.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Width and height.
+    pub fn measures(&self) -> (f64, f64) {
+        (self.width, self.height)
+    }
+
+    /// Width of a character of a label, about.
+    pub fn character(&self) -> f64 {
+        self.character
+    }
+
+    /// Labels that fit on the vertical axis.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+}
+
+/// For pages of a desk or of paper.
+pub const WIDE: Size = Size {
+    name: "wide",
+    width: 880.0,
+    height: 420.0,
+    character: 7.6,
+    rows: 6,
+    spread: 18.0,
+};
+
+/// For a phone held upright.
+pub const NARROW: Size = Size {
+    name: "narrow",
+    width: 330.0,
+    height: 300.0,
+    character: 7.6,
+    rows: 5,
+    spread: 9.0,
+};
+
+/// For several side by side.
+pub const SMALL: Size = Size {
+    name: "small",
+    width: 290.0,
+    height: 210.0,
+    character: 7.6,
+    rows: 4,
+    spread: 7.0,
+};
+
+const TOP: f64 = 26.0;
+const RIGHT: f64 = 12.0;
+const BOTTOM: f64 = 48.0;
+
+/// The picture with its text alternative.
+pub fn picture(chart: &Chart, size: &Size) -> Markup {
+    let plot = Plot::new(chart, size);
+    let id = format!("{}-{}", chart.id, size.name);
+    html! {
+        svg.chart role="img" aria-labelledby={ (id) "-t " (id) "-d" }
+            viewBox={ "0 0 " (size.width) " " (size.height) } {
+            title id={ (id) "-t" } { (text(&chart.title)) }
+            desc id={ (id) "-d" } { (text(&chart.alternative)) }
+            (plot.axes(chart))
+            @for guide in &chart.guides { (plot.guide(guide)) }
+            @for series in &chart.series { (plot.dots(series)) }
+            @for series in &chart.series { (plot.estimates(series)) }
+        }
+    }
+}
+
+struct Plot<'a> {
+    size: &'a Size,
+    /// Where the plot begins, right of the vertical axis's labels.
+    left: f64,
+    x: Placed,
+    y: Placed,
+}
+
+impl<'a> Plot<'a> {
+    fn new(chart: &Chart, size: &'a Size) -> Self {
+        let (mut xs, mut ys) = (chart.x.ticks.clone(), Vec::new());
+        for series in &chart.series {
+            xs.extend(series.estimates.iter().map(|e| e.x));
+            xs.extend(series.dots.iter().map(|d| d.x));
+            ys.extend(series.estimates.iter().flat_map(|e| [e.y, e.low, e.high]));
+            ys.extend(series.dots.iter().map(|d| d.y));
+        }
+        let reached = chart.guides.iter().filter(|g| g.in_range);
+        ys.extend(reached.flat_map(|g| g.points.iter().map(|p| p.1)));
+        // a margin on either side, where trials are spread around the outermost points
+        let inset = size.spread + 7.0;
+        let y = Placed::new(&chart.y, &ys, (size.height - BOTTOM, TOP), size.rows);
+        let labels = y.ticks.iter().map(|t| tick_label(*t).chars().count());
+        let left = labels.max().unwrap_or(0) as f64 * size.character + 12.0;
+        let columns = ((size.width - left) / 70.0) as usize;
+        let ends = (left + inset, size.width - RIGHT - inset);
+        Self {
+            size,
+            left,
+            x: Placed::new(&chart.x, &xs, ends, columns),
+            y,
+        }
+    }
+
+    fn axes(&self, chart: &Chart) -> Markup {
+        let (size, left) = (self.size, r(self.left));
+        let (right, bottom) = (size.width - RIGHT, size.height - BOTTOM);
+        html! {
+            g.axes aria-hidden="true" {
+                @for tick in &self.y.ticks {
+                    @let y = r(self.y.at(*tick));
+                    path.grid d={ "M" (left) " " (y) "H" (right) } {}
+                    text.end x=(r(self.left - 8.0)) y=(y + 4.0) { (tick_label(*tick)) }
+                }
+                text x="0" y="12" { (text(&chart.y.label)) }
+                path.base d={ "M" (left) " " (bottom) "H" (right) } {}
+                @for (x, label) in self.x_labels() {
+                    path.tick d={ "M" (r(x)) " " (bottom) "v5" } {}
+                    text.middle x=(r(x)) y=(bottom + 20.0) { (label) }
+                }
+                text.middle x=(r((left + right) / 2.0)) y=(size.height - 6.0) {
+                    (text(&chart.x.label))
+                }
+            }
+        }
+    }
+
+    /// Labels of the horizontal axis that don't run into each other.
+    fn x_labels(&self) -> Vec<(f64, String)> {
+        let mut labels: Vec<(f64, String)> = Vec::new();
+        let mut free_from = f64::NEG_INFINITY;
+        for tick in self.x.ticks.iter().filter(|t| self.x.holds(**t)) {
+            let (x, label) = (self.x.at(*tick), tick_label(*tick));
+            let half = label.chars().count() as f64 * self.size.character / 2.0;
+            if x - half > free_from {
+                free_from = x + half + self.size.character * 0.6;
+                labels.push((x, label));
+            }
+        }
+        labels
+    }
+
+    fn guide(&self, guide: &Guide) -> Markup {
+        let mut within = Vec::new();
+        let mut before: Option<(f64, f64)> = None;
+        for point in &guide.points {
+            if self.y.holds(point.1) {
+                within.push((self.x.at(point.0), self.y.at(point.1)));
+            } else if let Some(last) = before.filter(|b| self.y.holds(b.1)) {
+                // ends where it leaves the picture
+                let share = (self.y.high() - last.1) / (point.1 - last.1);
+                let x = self.x.at(last.0) + share * (self.x.at(point.0) - self.x.at(last.0));
+                within.push((x, self.y.at(self.y.high())));
+            }
+            before = Some(*point);
+        }
+        html! { path.guide d=(path(&within)) {} }
+    }
+
+    /// Where a series has its marks for a value of x: in its lane.
+    fn place(&self, series: &Series, x: f64) -> f64 {
+        let (lane, lanes) = series.lane;
+        let middle = lanes.saturating_sub(1) as f64 / 2.0;
+        let apart = 2.0 * self.size.spread / lanes.max(1) as f64;
+        self.x.at(x) + (lane as f64 - middle) * apart
+    }
+
+    fn dots(&self, series: &Series) -> Markup {
+        let look = series.look % LOOKS;
+        let spread = self.size.spread / series.lane.1.max(1) as f64;
+        html! {
+            g class={ "dots look-" (look) } {
+                @for dot in series.dots.iter().filter(|d| d.y.is_finite() && self.y.holds(d.y)) {
+                    (dot_marker(
+                        look,
+                        self.place(series, dot.x) + aside(dot.offset) * spread,
+                        self.y.at(dot.y),
+                        &dot.tip,
+                    ))
+                }
+            }
+        }
+    }
+
+    fn estimates(&self, series: &Series) -> Markup {
+        let drawable = |e: &&Interval| self.x.holds(e.x) && self.y.holds(e.y);
+        let shown: Vec<&Interval> = series.estimates.iter().filter(drawable).collect();
+        let course: Vec<(f64, f64)> = shown
+            .iter()
+            .map(|e| (self.place(series, e.x), self.y.at(e.y)))
+            .collect();
+        html! {
+            g class={ "look-" (series.look % LOOKS) } {
+                @if course.len() > 1 { path.course d=(path(&course)) {} }
+                @for e in &shown {
+                    @let (x, y) = (self.place(series, e.x), self.y.at(e.y));
+                    @if self.y.holds(e.low) && self.y.holds(e.high) {
+                        path.interval d=(whisker(x, self.y.at(e.low), self.y.at(e.high))) {}
+                    }
+                    (marker(series.look % LOOKS, x, y, &e.tip))
+                }
+            }
+        }
+    }
+}
+
+/// Leaves the middle to the estimate: -1 to 1 becomes -1 to -0.4 and 0.4 to 1.
+fn aside(offset: f64) -> f64 {
+    if offset == 0.0 {
+        return 0.0;
+    }
+    offset.signum() * (0.4 + 0.6 * offset.abs())
+}
+
+/// The mark of an estimate.
+pub fn marker(look: usize, x: f64, y: f64, tip: &str) -> Markup {
+    shape("estimate", look, x, y, 4.6, tip)
+}
+
+/// The mark of a single trial: smaller and hollow.
+pub fn dot_marker(look: usize, x: f64, y: f64, tip: &str) -> Markup {
+    shape("dot", look, x, y, 2.9, tip)
+}
+
+/// Circle, square, triangle or diamond of about the same area.
+fn shape(class: &str, look: usize, x: f64, y: f64, size: f64, tip: &str) -> Markup {
+    let (l, s) = (size * 1.25, size * 0.9);
+    let d = match look {
+        0 => format!(
+            "M{} {}a{size} {size} 0 1 0 {} 0a{size} {size} 0 1 0 -{} 0z",
+            r(x - size),
+            r(y),
+            size * 2.0,
+            size * 2.0
+        ),
+        1 => format!(
+            "M{} {}h{}v{}h-{}z",
+            r(x - s),
+            r(y - s),
+            r(s * 2.0),
+            r(s * 2.0),
+            r(s * 2.0)
+        ),
+        2 => format!(
+            "M{} {}l{} {}h-{}z",
+            r(x),
+            r(y - l),
+            r(l),
+            r(l * 1.75),
+            r(l * 2.0)
+        ),
+        _ => format!(
+            "M{} {}l{l} {l}l-{l} {l}l-{l} -{l}z",
+            r(x),
+            r(y - l),
+            l = r(l)
+        ),
+    };
+    html! {
+        path class=(class) d=(d) { @if !tip.is_empty() { title { (text(tip)) } } }
+    }
+}
+
+fn whisker(x: f64, low: f64, high: f64) -> String {
+    let (x, low, high) = (r(x), r(low), r(high));
+    format!(
+        "M{} {low}h10M{x} {low}V{high}M{} {high}h10",
+        x - 5.0,
+        x - 5.0
+    )
+}
+
+fn path(points: &[(f64, f64)]) -> String {
+    let mut d = String::new();
+    for (i, (x, y)) in points.iter().enumerate() {
+        d.push(if i == 0 { 'M' } else { 'L' });
+        d.push_str(&format!("{} {}", r(*x), r(*y)));
+    }
+    d
+}
+
+/// A tenth of a pixel is as fine as anyone sees.
+fn r(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+/// `20,000` as it is; from a million on `1.5 M`.
+pub fn tick_label(value: f64) -> String {
+    let grouped = |value: f64| {
+        let places = match value.abs() {
+            v if v == 0.0 || v >= 10.0 || v.fract() == 0.0 => 0,
+            v if v >= 1.0 => 1,
+            v => (-v.log10()).ceil().min(6.0) as usize,
+        };
+        let text = format!("{value:.places$}");
+        match value >= 1000.0 {
+            true => crate::number::count(value.round() as u64),
+            false => text,
+        }
+    };
+    match value.abs() {
+        v if v >= 1e6 => format!("{} M", grouped(value / 1e6)),
+        _ => grouped(value),
+    }
+}

@@ -1,0 +1,306 @@
+//! Findings with their evidence and remedy, and the CPU samples behind them.
+
+use pgassay_analysis::Analysis;
+use pgassay_analysis::diagnose::{Diagnosis, Finding, major};
+use pgassay_analysis::profile::Summary;
+use pgassay_analysis::profile::difference::Difference;
+
+use crate::document::{Block, Cell, Column, Depth, Document, Fact, Notes, Section, Table};
+
+/// Functions that the table of a profile lists.
+const FUNCTIONS: usize = 20;
+
+/// A diagnosis as a document of its own.
+pub fn document(diagnosis: &Diagnosis) -> Document {
+    let mut sections = vec![findings(diagnosis)];
+    sections.extend(diagnosis.profile.as_ref().map(profile));
+    if let (Some(flame), Some(section)) = (&diagnosis.flame, sections.last_mut()) {
+        section.blocks.push(Block::Flame(
+            Box::new(flame.clone()),
+            "Functions by their callers".to_owned(),
+        ));
+    }
+    sections.extend(diagnosis.difference.as_ref().map(difference));
+    Document {
+        title: format!("Diagnosis of {}", diagnosis.subject),
+        provenance: format!(
+            "pgassay {}; rules look at what was seen and say nothing beyond it",
+            env!("CARGO_PKG_VERSION")
+        ),
+        alarms: Vec::new(),
+        headline: headline(diagnosis),
+        sections,
+        notes: Vec::new(),
+    }
+}
+
+/// What was found in one sentence each, the most important first.
+pub fn headline(diagnosis: &Diagnosis) -> Vec<String> {
+    if diagnosis.findings.is_empty() {
+        return vec!["None of the known bottlenecks shows in what was seen.".to_owned()];
+    }
+    let of = diagnosis.version_num.map_or(String::new(), |v| {
+        format!(" The server is PostgreSQL {}.", major(v))
+    });
+    let titles = diagnosis.findings.iter().enumerate();
+    titles
+        .map(|(i, finding)| match i {
+            0 => format!("{}{of}", finding.title),
+            _ => finding.title.clone(),
+        })
+        .collect()
+}
+
+/// The diagnosis of a run, as a part of its report; that of its second load follows.
+pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
+    let mut section = findings(analysis.diagnosis.as_ref()?);
+    if let Some(second) = analysis.second.as_deref()
+        && let Some(diagnosis) = &second.diagnosis
+    {
+        let heading = format!("Under {}", second.plan.workload.name);
+        section.blocks.push(Block::Heading(heading));
+        section.blocks.extend(findings(diagnosis).blocks);
+    }
+    Some(section)
+}
+
+/// The findings, and what could not be judged.
+pub fn findings(diagnosis: &Diagnosis) -> Section {
+    let mut blocks: Vec<Block> = diagnosis.time.iter().cloned().map(Block::Text).collect();
+    if diagnosis.findings.is_empty() {
+        blocks.push(Block::Text(
+            "None of the known bottlenecks shows in what was seen. That is not to say that there \
+             is none."
+                .to_owned(),
+        ));
+    }
+    for (i, finding) in diagnosis.findings.iter().enumerate() {
+        blocks.push(Block::Heading(format!("{}. {}", i + 1, finding.title)));
+        blocks.push(Block::Facts(facts(finding)));
+    }
+    if !diagnosis.not_seen.is_empty() {
+        blocks.push(Block::Heading("What could not be seen".to_owned()));
+        blocks.extend(
+            diagnosis
+                .not_seen
+                .iter()
+                .map(|text| Block::Text(sentence(text))),
+        );
+    }
+    Section {
+        id: "diagnosis",
+        title: "Diagnosis",
+        depth: Depth::Summary,
+        blocks,
+    }
+}
+
+fn facts(finding: &Finding) -> Vec<Fact> {
+    let mut facts: Vec<Fact> = Vec::new();
+    for (i, seen) in finding.evidence.iter().enumerate() {
+        facts.push(Fact::new(if i == 0 { "seen" } else { "and" }, seen));
+    }
+    facts.push(Fact::new("means", &finding.explanation));
+    facts.push(Fact::new("what to do", &finding.remedy));
+    if let Some(gain) = finding.gain_in_words() {
+        facts.push(Fact::new("gain", gain).remark("an upper bound"));
+    }
+    facts.push(Fact::new("how sure", finding.sureness.word()));
+    for source in &finding.sources {
+        facts.push(Fact::new("source", source));
+    }
+    facts.push(Fact::new("rule", &finding.id));
+    facts
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first: String = chars
+        .next()
+        .into_iter()
+        .flat_map(char::to_uppercase)
+        .collect();
+    format!("{first}{}.", chars.as_str().trim_end_matches('.'))
+}
+
+/// A profile by class, by function and by lock.
+pub fn profile(summary: &Summary) -> Section {
+    Section {
+        id: "profile",
+        title: "Where the CPU time goes",
+        depth: Depth::Summary,
+        blocks: profile_blocks(summary),
+    }
+}
+
+fn percent(share: f64) -> Cell {
+    Cell::plain(format!("{:.1}", 100.0 * share))
+}
+
+/// The tables of a profile.
+pub fn profile_blocks(summary: &Summary) -> Vec<Block> {
+    let mut blocks = vec![Block::Text(basis(summary))];
+    blocks.push(Block::Table(Table {
+        caption: "CPU samples by what they were spent on, per cent of all samples.".to_owned(),
+        columns: vec![
+            Column::words("spent on", 0),
+            Column::figures("samples", "%", 0),
+        ],
+        rows: summary
+            .classes
+            .iter()
+            .filter(|c| c.share >= 0.0005)
+            .map(|c| vec![Cell::plain(c.class.title()), percent(c.share)])
+            .collect(),
+        folded: false,
+        marks: Vec::new(),
+    }));
+    blocks.push(Block::Table(Table {
+        caption: "The hottest functions, per cent of all samples: in the function itself, and in \
+                  it or what it called."
+            .to_owned(),
+        columns: vec![
+            Column::words("function", 0),
+            Column::figures("own", "%", 0),
+            Column::figures("with callees", "%", 2),
+            Column::words("spent on", 1),
+            Column::words("in", 3),
+        ],
+        rows: summary
+            .functions
+            .iter()
+            .take(FUNCTIONS)
+            .map(|f| {
+                vec![
+                    Cell::plain(&f.symbol),
+                    percent(f.own_share),
+                    percent(f.total_share),
+                    Cell::plain(f.class.title()),
+                    Cell::plain(&f.object),
+                ]
+            })
+            .collect(),
+        folded: false,
+        marks: Vec::new(),
+    }));
+    let locks: Vec<Vec<Cell>> = summary
+        .locks
+        .iter()
+        .filter(|l| l.share >= 0.0005)
+        .map(|l| {
+            let callers: Vec<String> = l
+                .callers
+                .iter()
+                .map(|(name, share)| format!("{name} {:.1}", 100.0 * share))
+                .collect();
+            vec![
+                Cell::plain(&l.function),
+                Cell::plain(l.lock.title()),
+                percent(l.share),
+                Cell::plain(callers.join(", ")),
+            ]
+        })
+        .collect();
+    if !locks.is_empty() {
+        blocks.push(Block::Table(Table {
+            caption: "Lock functions by the lock that they were called for, with their callers; \
+                      per cent of all samples."
+                .to_owned(),
+            columns: vec![
+                Column::words("function", 0),
+                Column::words("lock", 0),
+                Column::figures("samples", "%", 0),
+                Column::words("called by", 1),
+            ],
+            rows: locks,
+            folded: false,
+            marks: Vec::new(),
+        }));
+    }
+    blocks
+}
+
+/// What the shares rest on.
+fn basis(summary: &Summary) -> String {
+    let mut text = match summary.samples {
+        Some(n) => format!("{} CPU samples", crate::number::count(n)),
+        None => format!(
+            "A listing that accounts for {:.1} % of all samples",
+            100.0 * summary.accounted_share
+        ),
+    };
+    text.push_str(if summary.call_chains {
+        ", with callers."
+    } else {
+        ", without callers."
+    });
+    if summary.unnamed_share >= 0.01 {
+        text.push_str(&format!(
+            " {:.0} % lie in functions that nothing names.",
+            100.0 * summary.unnamed_share
+        ));
+    }
+    text
+}
+
+/// What changed from another profile.
+fn difference(difference: &Difference) -> Section {
+    let rows = |names: Vec<(String, f64, f64)>| -> Vec<Vec<Cell>> {
+        names
+            .into_iter()
+            .filter(|(_, before, after)| (after - before).abs() >= 0.0005)
+            .take(FUNCTIONS)
+            .map(|(name, before, after)| {
+                vec![
+                    Cell::plain(name),
+                    percent(before),
+                    percent(after),
+                    Cell::plain(format!("{:+.1}", 100.0 * (after - before))),
+                ]
+            })
+            .collect()
+    };
+    let table = |caption: &str, head: &str, rows| {
+        Block::Table(Table {
+            caption: caption.to_owned(),
+            columns: vec![
+                Column::words(head, 0),
+                Column::figures("before", "%", 1),
+                Column::figures("after", "%", 1),
+                Column::figures("change", "points", 0),
+            ],
+            rows,
+            folded: false,
+            marks: Vec::new(),
+        })
+    };
+    let classes = difference.classes.iter();
+    let functions = difference.functions.iter();
+    Section {
+        id: "difference",
+        title: "What changed",
+        depth: Depth::Summary,
+        blocks: vec![
+            table(
+                "Shares of all samples by what they were spent on, the largest change first. Shares, \
+                 not times: a cost that stands still has a larger share where another went.",
+                "spent on",
+                rows(
+                    classes
+                        .map(|c| (c.of.title().to_owned(), c.before, c.after))
+                        .collect(),
+                ),
+            ),
+            table(
+                "The same by function, own samples.",
+                "function",
+                rows(
+                    functions
+                        .map(|c| (c.of.clone(), c.before, c.after))
+                        .collect(),
+                ),
+            ),
+        ],
+    }
+}

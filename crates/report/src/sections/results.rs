@@ -1,0 +1,243 @@
+//! The result: throughput over clients as a picture, and every point in a table.
+
+use pgassay_analysis::Analysis;
+use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis};
+use pgassay_analysis::stats::Estimate;
+
+use super::{client_ticks, dots, has_course, interval, levels, place, points, thinned_at_points};
+use crate::document::{
+    Axis, Block, Cell, Chart, Column, Depth, Guide, Notes, Scale, Section, Series, Table,
+};
+use crate::number;
+
+/// Throughput and latency at each client count.
+pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
+    if points(analysis).is_empty() {
+        return None;
+    }
+    let mut blocks = Vec::new();
+    if analysis.arms.iter().any(has_course) {
+        blocks.push(Block::Chart(Box::new(chart(analysis))));
+    }
+    blocks.push(Block::Table(table(analysis, notes)));
+    blocks.extend(failures(analysis).map(Block::Table));
+    Some(Section {
+        id: "results",
+        title: "Results",
+        depth: Depth::Summary,
+        blocks,
+    })
+}
+
+/// The same for the second load, as a section of its own.
+pub fn second(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
+    let second = analysis.second.as_deref()?;
+    let mut made = section(second, notes)?;
+    made.id = "second";
+    made.title = "The same server under transactions that write";
+    for block in &mut made.blocks {
+        match block {
+            // Ids are of the whole page.
+            Block::Chart(chart) => {
+                chart.id = format!("second-{}", chart.id);
+                chart.title = format!("{} over clients", second.plan.workload.name);
+            }
+            Block::Table(table) => {
+                table.caption = format!("{}. {}", second.plan.workload.name, table.caption);
+            }
+            _ => {}
+        }
+    }
+    Some(made)
+}
+
+fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
+    let arms = analysis.arms.len() > 1;
+    let mut columns = vec![Column::figures("clients", "", 0)];
+    if arms {
+        columns.push(Column::words("server", 0));
+    }
+    columns.extend([
+        Column::figures("throughput", "tps", 0),
+        Column::figures("p50", "µs", 1),
+        Column::figures("p90", "µs", 5),
+        Column::figures("p99", "µs", 2),
+        Column::figures("p99.9", "µs", 6),
+        Column::figures("client CPU", "µs/tx", 4),
+        Column::figures("server CPU", "µs/tx", 3),
+    ]);
+    let rows = points(analysis)
+        .into_iter()
+        .map(|(arm, point)| {
+            let at = place(analysis, arm, point.point.clients);
+            let clients = number::count(u64::from(point.point.clients));
+            let mut row = vec![Cell::plain(clients).marked(notes.marks(&point.warnings, &at))];
+            if arms {
+                row.push(Cell::plain(&arm.label));
+            }
+            let latency = &point.latency_us;
+            row.extend([
+                notes.estimate(&point.throughput_tps, &format!("throughput at {at}")),
+                notes.estimate(&latency.p50, &format!("p50 at {at}")),
+                notes.estimate(&latency.p90, &format!("p90 at {at}")),
+                notes.estimate(&latency.p99, &format!("p99 at {at}")),
+                notes.estimate(&latency.p99_9, &format!("p99.9 at {at}")),
+                notes.estimate(
+                    &point.client_cpu_us_per_transaction,
+                    &format!("client CPU at {at}"),
+                ),
+                notes.maybe(
+                    point.server_cpu_us_per_transaction.as_ref(),
+                    &format!("server CPU at {at}"),
+                ),
+            ]);
+            row
+        })
+        .collect();
+    let all = points(analysis);
+    let estimates = all.iter().flat_map(|(_, p)| shown_estimates(p));
+    Table {
+        caption: format!(
+            "Transactions a second, latency from the intended start, and CPU time for each \
+             transaction. {}",
+            levels(estimates)
+        ),
+        columns,
+        rows,
+        folded: false,
+        marks: vec![],
+    }
+}
+
+fn shown_estimates(p: &PointAnalysis) -> impl Iterator<Item = &Estimate> {
+    let latency = &p.latency_us;
+    [
+        Some(&p.throughput_tps),
+        Some(&latency.p50),
+        Some(&latency.p90),
+        Some(&latency.p99),
+        Some(&latency.p99_9),
+        Some(&p.client_cpu_us_per_transaction),
+        p.server_cpu_us_per_transaction.as_ref(),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn chart(analysis: &Analysis) -> Chart {
+    let series: Vec<Series> = analysis
+        .arms
+        .iter()
+        .enumerate()
+        .map(|(look, arm)| Series {
+            label: if analysis.arms.len() > 1 {
+                arm.label.clone()
+            } else {
+                "measured, with its interval".to_owned()
+            },
+            look,
+            lane: (look, analysis.arms.len()),
+            estimates: arm
+                .points
+                .iter()
+                .map(|p| {
+                    let at = place(analysis, arm, p.point.clients);
+                    let x = f64::from(p.point.clients);
+                    interval(x, &p.throughput_tps, &at, "tps")
+                })
+                .collect(),
+            dots: arm
+                .points
+                .iter()
+                .flat_map(|p| dots(p, |t| Some(t.throughput_tps), "tps"))
+                .collect(),
+        })
+        .collect();
+    let spoken: Vec<String> = series
+        .iter()
+        .flat_map(|s| s.estimates.iter().map(|e| e.tip.clone()))
+        .collect();
+    Chart {
+        id: "throughput".to_owned(),
+        title: "Throughput over clients".to_owned(),
+        alternative: format!(
+            "Transactions a second against the number of clients. {}.",
+            spoken.join("; ")
+        ),
+        caption: format!(
+            "Small marks are single trials, left to right in the order in which they ran; the \
+             bar is the interval of the estimate. The dashed line is what the first point would \
+             give if every further client added as much.{}",
+            thinned_at_points(analysis)
+        ),
+        x: Axis {
+            label: "clients, logarithmic".to_owned(),
+            scale: Scale::Log,
+            ticks: client_ticks(analysis),
+        },
+        y: Axis {
+            label: "transactions a second".to_owned(),
+            scale: Scale::FromZero,
+            ticks: vec![],
+        },
+        series,
+        guides: analysis
+            .arms
+            .first()
+            .and_then(|arm| ideal(arm, analysis.arms.len() > 1))
+            .into_iter()
+            .collect(),
+    }
+}
+
+/// Linear scaling from the first point, in steps fine enough for a log axis.
+fn ideal(arm: &ArmAnalysis, several: bool) -> Option<Guide> {
+    let (first, last) = (arm.points.first()?, arm.points.last()?);
+    let start = f64::from(first.point.clients);
+    let octaves = (f64::from(last.point.clients) / start).log2();
+    if !octaves.is_finite() || octaves <= 0.0 {
+        return None;
+    }
+    let of_which = match several {
+        true => format!(" of {}", arm.label),
+        false => String::new(),
+    };
+    let per_client = first.throughput_tps.estimate / start;
+    let steps = (octaves * 16.0).ceil();
+    let at = |i: u32| start * 2f64.powf(f64::from(i) / steps * octaves);
+    Some(Guide {
+        label: format!("ideal scaling from the first point{of_which}"),
+        points: (0..=steps as u32)
+            .map(|i| (at(i), at(i) * per_client))
+            .collect(),
+        in_range: false,
+    })
+}
+
+/// Failed transactions, where there were any.
+fn failures(analysis: &Analysis) -> Option<Table> {
+    let rows: Vec<Vec<Cell>> = points(analysis)
+        .into_iter()
+        .flat_map(|(arm, point)| {
+            let at = place(analysis, arm, point.point.clients);
+            point.failures.iter().map(move |(code, count)| {
+                vec![
+                    Cell::plain(at.clone()),
+                    Cell::plain(code),
+                    Cell::plain(number::count(*count)),
+                ]
+            })
+        })
+        .collect();
+    (!rows.is_empty()).then(|| Table {
+        caption: "Failed transactions; they are in no figure above.".to_owned(),
+        columns: vec![
+            Column::words("at", 0),
+            Column::words("SQLSTATE", 0),
+            Column::figures("failed", "", 0),
+        ],
+        rows,
+        folded: false,
+        marks: vec![],
+    })
+}

@@ -1,0 +1,288 @@
+//! Scattered reads: the amplification at a glance, its causes, and what each way
+//! of reading costs.
+
+use pgassay_analysis::Analysis;
+use pgassay_analysis::analysis::ScatteredAnalysis;
+use pgassay_analysis::scattered::{Shares, VariantAnalysis};
+
+use super::{interval, levels};
+use crate::document::{
+    Axis, Block, Cell, Chart, Column, Depth, Dot, Fact, Guide, Notes, Scale, Section, Series, Table,
+};
+use crate::number;
+
+/// Scattered reads, where they were measured.
+pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
+    let scattered = analysis.scattered_read.as_ref()?;
+    if scattered.variants.is_empty() {
+        return None;
+    }
+    let mut blocks = Vec::new();
+    blocks.extend(chart(scattered).map(|chart| Block::Chart(Box::new(chart))));
+    blocks.push(Block::Table(amplification(scattered, notes)));
+    blocks.push(Block::Table(costs(scattered, notes)));
+    blocks.push(Block::Table(requests(scattered, notes)));
+    blocks.push(Block::Facts(facts(scattered)));
+    Some(Section {
+        id: "scattered-read",
+        title: "Scattered reads",
+        depth: Depth::Summary,
+        blocks,
+    })
+}
+
+/// One bar's worth of points a variant: what was read, what the page size predicts.
+fn chart(scattered: &ScatteredAnalysis) -> Option<Chart> {
+    let measured: Vec<(f64, &VariantAnalysis)> =
+        (1u32..).map(f64::from).zip(&scattered.variants).collect();
+    let estimates: Vec<_> = measured
+        .iter()
+        .filter_map(|(x, v)| Some(interval(*x, v.amplification.as_ref()?, &v.title, "times")))
+        .collect();
+    if estimates.is_empty() {
+        return None;
+    }
+    let spoken: Vec<String> = estimates.iter().map(|e| e.tip.clone()).collect();
+    let series = |label: &str, look: usize, value: fn(&VariantAnalysis) -> Option<f64>| Series {
+        label: label.to_owned(),
+        look,
+        lane: (1, 2),
+        estimates: Vec::new(),
+        dots: measured
+            .iter()
+            .filter_map(|(x, v)| {
+                let y = value(v)?;
+                Some(Dot {
+                    x: *x,
+                    y,
+                    offset: 0.0,
+                    tip: format!("{}: {label} {}", v.title, number::single(y)),
+                })
+            })
+            .collect(),
+    };
+    let last = measured.len() as f64;
+    let page = scattered.plan.page_size_bytes / 1024;
+    Some(Chart {
+        id: "scattered-read".to_owned(),
+        title: "Read amplification".to_owned(),
+        alternative: format!(
+            "Bytes that the device read for each byte that the server asked for. {}.",
+            spoken.join("; ")
+        ),
+        caption: format!(
+            "Bytes that the device read for each byte that the server asked for, on a kernel with \
+             {page} KiB pages; the numbers below are those of the table. At the line at 1 the device \
+             reads what was asked for and no more; what lies above the prediction is read-ahead or \
+             others' reading, which the table tells apart."
+        ),
+        x: Axis {
+            label: "way of reading, as numbered in the table".to_owned(),
+            scale: Scale::Linear,
+            ticks: measured.iter().map(|(x, _)| *x).collect(),
+        },
+        y: Axis {
+            label: "times what was asked for".to_owned(),
+            scale: Scale::FromZero,
+            ticks: vec![],
+        },
+        series: vec![
+            Series {
+                label: "read by the device, with its interval".to_owned(),
+                look: 0,
+                lane: (0, 1),
+                estimates,
+                dots: vec![],
+            },
+            series(
+                "predicted by the page size, or by blocks where read directly",
+                1,
+                |v| Some(v.predicted),
+            ),
+            series("left in the page cache", 2, |v| {
+                Some(v.cached.as_ref()?.estimate)
+            }),
+        ],
+        guides: vec![Guide {
+            label: "what was asked for".to_owned(),
+            points: vec![(1.0, 1.0), (last, 1.0)],
+            in_range: true,
+        }],
+    })
+}
+
+/// What is predicted of direct reads, where any were made.
+pub(crate) fn direct<'a>(ways: impl IntoIterator<Item = &'a VariantAnalysis>) -> &'static str {
+    match ways.into_iter().any(|way| way.direct) {
+        true => {
+            "Direct I/O passes the page cache, whatever its pages: 1.00, the blocks themselves, is \
+             predicted for it. "
+        }
+        false => "",
+    }
+}
+
+fn amplification(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
+    let columns = vec![
+        Column::figures("no.", "", 0),
+        Column::words("way of reading", 0),
+        Column::figures("amplification", "times", 0),
+        Column::figures("predicted", "times", 0),
+        Column::figures("pages", "times", 1),
+        Column::figures("read-ahead", "times", 1),
+        Column::figures("rest", "times", 2),
+        Column::figures("others", "times", 2),
+    ];
+    let share = |shares: Option<&Shares>, value: fn(&Shares) -> f64| match shares {
+        // Rounding must not make a small negative rest of nothing.
+        Some(shares) => Cell::plain(format!("{:.2}", value(shares) + 0.0).replace("-0.00", "0.00")),
+        None => Cell {
+            value: crate::document::Value::Missing,
+            marks: vec![],
+        },
+    };
+    let rows = (1u64..)
+        .zip(&scattered.variants)
+        .map(|(place, v)| {
+            let at = &v.title;
+            vec![
+                Cell::plain(number::count(place)),
+                Cell::plain(&v.title).marked(notes.marks(&v.warnings, at)),
+                notes.maybe(v.amplification.as_ref(), &format!("amplification, {at}")),
+                Cell::plain(format!("{:.2}", v.predicted)),
+                share(v.shares.as_ref(), |s| s.pages),
+                share(v.shares.as_ref(), |s| s.read_ahead),
+                share(v.shares.as_ref(), |s| s.rest),
+                share(v.shares.as_ref(), |s| s.others),
+            ]
+        })
+        .collect();
+    let all = scattered.variants.iter();
+    Table {
+        caption: format!(
+            "Bytes that the device read over blocks read × block size, cold. The causes beside the \
+             blocks themselves: the rest of the kernel's pages that hold them, pages read ahead that \
+             hold none, what the server read besides (metadata), and what the device read for others; \
+             with the blocks they add up to the amplification of the middle execution. {}{}",
+            direct(&scattered.variants),
+            levels(all.filter_map(|v| v.amplification.as_ref()))
+        ),
+        columns,
+        rows,
+        folded: false,
+        marks: vec![],
+    }
+}
+
+/// How the device was asked, and what stayed in memory.
+fn requests(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
+    let columns = vec![
+        Column::words("way of reading", 0),
+        Column::figures("server's processes", "times", 0),
+        Column::figures("cached", "times", 1),
+        Column::figures("requests", "per block", 1),
+        Column::figures("average request", "", 2),
+    ];
+    let rows = scattered
+        .variants
+        .iter()
+        .map(|v| {
+            let at = &v.title;
+            vec![
+                Cell::plain(at),
+                notes.maybe(
+                    v.processes_amplification.as_ref(),
+                    &format!("the processes' reads, {at}"),
+                ),
+                notes.maybe(v.cached.as_ref(), &format!("cached, {at}")),
+                notes.maybe(v.requests_per_block.as_ref(), &format!("requests, {at}")),
+                match v.request_bytes {
+                    Some(bytes) => Cell::plain(number::bytes(bytes.round() as u64)),
+                    None => Cell::plain("none"),
+                },
+            ]
+        })
+        .collect();
+    Table {
+        caption: "Bytes that devices read for the server's own processes (/proc/PID/io) and bytes of the \
+                  table left in the page cache, both over what was asked for; requests that the device \
+                  saw for each block, and their size."
+            .to_owned(),
+        columns,
+        rows,
+        folded: false,
+        marks: vec![],
+    }
+}
+
+fn costs(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
+    let columns = vec![
+        Column::words("way of reading", 0),
+        Column::words("plan", 0),
+        Column::figures("blocks read", "", 1),
+        Column::figures("cold", "ms", 0),
+        Column::figures("warm", "ms", 0),
+        Column::words("settings", 3),
+    ];
+    let rows = scattered
+        .variants
+        .iter()
+        .map(|v| {
+            let at = &v.title;
+            let plan = match v.workers {
+                0 => v.scan.clone(),
+                workers => format!("{}, {workers} workers", v.scan),
+            };
+            let cold = v.cold.as_ref().map(|c| &c.execution_ms);
+            let warm = v.warm.as_ref().map(|c| &c.execution_ms);
+            vec![
+                Cell::plain(at),
+                Cell::plain(plan),
+                Cell::plain(number::count(v.blocks_read)),
+                notes.maybe(cold, &format!("cold time, {at}")),
+                notes.maybe(warm, &format!("warm time, {at}")),
+                Cell::plain(v.settings.join(", ")),
+            ]
+        })
+        .collect();
+    Table {
+        caption:
+            "Time of an execution, the table's blocks not in the page cache (cold) and all there \
+                  (warm, repeated until two follow each other within 5 %)."
+                .to_owned(),
+        columns,
+        rows,
+        folded: false,
+        marks: vec![],
+    }
+}
+
+fn facts(scattered: &ScatteredAnalysis) -> Vec<Fact> {
+    let plan = &scattered.plan;
+    let mut facts = vec![
+        Fact::new(
+            "table",
+            format!(
+                "{}, {} rows, one a block of {}",
+                number::bytes(plan.blocks * plan.block_size_bytes),
+                number::count(plan.rows),
+                number::bytes(plan.block_size_bytes)
+            ),
+        ),
+        Fact::new("kernel's page size", number::bytes(plan.page_size_bytes)),
+        Fact::new("cold by", plan.eviction.clone()),
+    ];
+    if let Some(storage) = &scattered.storage {
+        let shown = storage.shown();
+        if !shown.is_empty() {
+            facts.push(Fact::new("under the data directory", shown));
+        }
+        if !storage.counted.is_empty() {
+            facts.push(Fact::new("devices counted", storage.counted.join(", ")));
+        }
+        if let Some(why) = &storage.hidden {
+            facts.push(Fact::new("not visible from here", why.clone()));
+        }
+    }
+    facts
+}

@@ -1,0 +1,314 @@
+//! Latency in detail: far percentiles by script and statement, their curve, and latency over time.
+
+use pgassay_analysis::Analysis;
+use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis};
+use pgassay_analysis::latency::{LatencyDetail, Percentiles, ROWS_PER_DECADE, ScriptLatency};
+
+use super::{place, points};
+use crate::document::{
+    Axis, Block, Cell, Chart, Column, Depth, HeatColumn, HeatMap, Interval, Notes, Scale, Section,
+    Series, Table, Value,
+};
+use crate::number;
+
+/// Curves in one picture: more can't be told apart.
+const MOST_CURVES: usize = 4;
+/// Heat maps of one report.
+const MOST_MAPS: usize = 2;
+
+/// The percentiles, their curve, and a picture over time of the smallest and the largest point.
+pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
+    let detailed: Vec<Detailed> = points(analysis)
+        .into_iter()
+        .filter_map(|(arm, point)| {
+            Some(Detailed {
+                name: place(analysis, arm, point.point.clients),
+                id: format!("{}-{}", position(analysis, arm), point.point.clients),
+                point,
+                detail: point.detail.as_ref()?,
+            })
+        })
+        .collect();
+    if detailed.is_empty() {
+        return None;
+    }
+    let mut blocks = vec![Block::Table(percentiles(&detailed))];
+    blocks.extend(by_script(analysis, &detailed).map(Block::Table));
+    blocks.push(Block::Chart(Box::new(curves(&detailed))));
+    let maps = detailed
+        .iter()
+        .rev()
+        .filter(|d| d.detail.over_time.len() > 1);
+    for map in maps.take(MOST_MAPS).filter_map(heat_map) {
+        blocks.push(Block::HeatMap(Box::new(map)));
+    }
+    Some(Section {
+        id: "tails",
+        title: "Latency in detail",
+        depth: Depth::Evidence,
+        blocks,
+    })
+}
+
+/// A point with its histograms' content.
+struct Detailed<'a> {
+    name: String,
+    id: String,
+    point: &'a PointAnalysis,
+    detail: &'a LatencyDetail,
+}
+
+fn position(analysis: &Analysis, arm: &ArmAnalysis) -> usize {
+    let same = |a: &ArmAnalysis| std::ptr::eq(a, arm);
+    analysis.arms.iter().position(same).unwrap_or(0)
+}
+
+const FIGURES: [(&str, u8); 7] = [
+    ("transactions", 4),
+    ("p50", 0),
+    ("p90", 3),
+    ("p99", 0),
+    ("p99.9", 2),
+    ("p99.99", 1),
+    ("max", 0),
+];
+
+fn columns(names: &str) -> Vec<Column> {
+    let mut columns = vec![Column::words(names, 0)];
+    columns.extend(FIGURES.iter().enumerate().map(|(i, (name, rank))| {
+        let unit = if i == 0 { "" } else { "µs" };
+        Column::figures(name, unit, *rank)
+    }));
+    columns
+}
+
+fn row(name: impl Into<String>, p: &Percentiles) -> Vec<Cell> {
+    let mut cells = vec![Cell::plain(name), Cell::plain(number::count(p.count))];
+    for value in [p.p50, p.p90, p.p99, p.p99_9, p.p99_99, p.max] {
+        cells.push(match value {
+            Some(value) => Cell::plain(number::single(value)),
+            None => Cell {
+                value: Value::Missing,
+                marks: Vec::new(),
+            },
+        });
+    }
+    cells
+}
+
+fn percentiles(detailed: &[Detailed]) -> Table {
+    let mut rows = Vec::new();
+    for d in detailed {
+        rows.push(row(&d.name, &d.detail.all));
+        let apart = [
+            ("from the actual start", &d.detail.from_actual_start),
+            ("first on a connection", &d.detail.first),
+            ("connecting", &d.detail.connect),
+        ];
+        for (what, found) in apart {
+            if let Some(p) = found {
+                rows.push(row(format!("{}: {what}", d.name), p));
+            }
+        }
+    }
+    Table {
+        caption:
+            "Percentiles of all transactions of all trials together, from the intended start. \
+                  Those with fewer than five transactions beyond them are left out; the first \
+                  transaction of each new connection is counted apart."
+                .to_owned(),
+        columns: columns("where"),
+        rows,
+        folded: false,
+        marks: vec![],
+    }
+}
+
+/// By script and by statement, where they were told apart.
+fn by_script(analysis: &Analysis, detailed: &[Detailed]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for d in detailed {
+        for (at, script) in d.detail.scripts.iter().enumerate() {
+            rows.push(row(format!("{}: {}", d.name, script.name), &script.latency));
+            for statement in &script.statements {
+                let text = statement_text(analysis, at, script, statement.command);
+                rows.push(row(format!("… {text}"), &statement.latency));
+            }
+        }
+    }
+    (!rows.is_empty()).then(|| Table {
+        caption: "Percentiles by script, and by its commands where they were measured.".to_owned(),
+        columns: columns("script"),
+        rows,
+        folded: false,
+        marks: vec![],
+    })
+}
+
+/// The n-th command of a script as it stands there, by the lines of its text.
+fn statement_text(analysis: &Analysis, at: usize, script: &ScriptLatency, command: u32) -> String {
+    let plan = analysis.plan.workload.scripts.get(at);
+    let lines: Vec<&str> = plan
+        .map_or("", |plan| plan.text.as_str())
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("--"))
+        .collect();
+    // One command to a line, as nearly all scripts are written; else only its number is certain.
+    match lines.get(command as usize) {
+        Some(line) if lines.len() > script.statements.last().map_or(0, |s| s.command as usize) => {
+            let short: String = line.chars().take(60).collect();
+            format!("{}: {short}", command + 1)
+        }
+        _ => format!("command {}", command + 1),
+    }
+}
+
+/// Percentile against latency, as HDR histograms are drawn: the far end is spread out.
+fn curves(detailed: &[Detailed]) -> Chart {
+    let mut series: Vec<Series> = Vec::new();
+    let mut add = |label: String, curve: &[(f64, f64)]| {
+        let look = series.len();
+        if curve.is_empty() || look == MOST_CURVES {
+            return;
+        }
+        series.push(Series {
+            estimates: curve
+                .iter()
+                .map(|(n, us)| Interval {
+                    x: *n,
+                    y: *us,
+                    low: f64::NAN,
+                    high: f64::NAN,
+                    tip: format!(
+                        "{label}: one in {} takes {} µs or longer",
+                        number::short(*n),
+                        number::single(*us)
+                    ),
+                })
+                .collect(),
+            label,
+            look,
+            lane: (0, 1),
+            dots: vec![],
+        });
+    };
+    let ends = detailed.iter().filter_map(|d| d.detail.curve.last());
+    let longest = ends.map(|(n, _)| *n).fold(100.0, f64::max);
+    let step = detailed.len().div_ceil(MOST_CURVES).max(1);
+    // The largest is always among them.
+    for d in detailed.iter().rev().step_by(step) {
+        add(d.name.clone(), &d.detail.curve);
+        add(
+            format!("{}, from the actual start", d.name),
+            &d.detail.curve_from_actual_start,
+        );
+    }
+    let spoken: Vec<String> = detailed
+        .iter()
+        .filter_map(|d| {
+            let (n, us) = d.detail.curve.last()?;
+            Some(format!(
+                "at {} one transaction in {} takes {} µs or longer",
+                d.name,
+                number::short(*n),
+                number::single(*us)
+            ))
+        })
+        .collect();
+    Chart {
+        id: "tails-curve".to_owned(),
+        title: "How slow the slowest are".to_owned(),
+        alternative: format!(
+            "Latency in microseconds of the slowest transaction in so many. {}.",
+            spoken.join("; ")
+        ),
+        caption: "At 100 stands what one transaction in a hundred exceeds (p99), at 10,000 p99.99. \
+                  Each step along either axis multiplies. Where starts were intended by a rate, the \
+                  second curve counts from the actual start: what lies between the two is waiting \
+                  that a client which only measures its own requests does not see."
+            .to_owned(),
+        x: Axis {
+            label: "the slowest one in so many transactions".to_owned(),
+            scale: Scale::Log,
+            ticks: (1..=12)
+                .map(|power| 10_f64.powi(power))
+                .take_while(|tick| *tick <= longest)
+                .collect(),
+        },
+        y: Axis {
+            label: "latency, µs".to_owned(),
+            scale: Scale::Log,
+            ticks: vec![],
+        },
+        series,
+        guides: vec![],
+    }
+}
+
+fn heat_map(d: &Detailed) -> Option<HeatMap> {
+    let rows = d.detail.over_time.iter().flat_map(|m| &m.rows);
+    let low = rows.clone().map(|r| r.0).min()?;
+    let high = rows.map(|r| r.0).max()? + 1;
+    let edge = |row: i32| 10_f64.powf(f64::from(row) / ROWS_PER_DECADE);
+    let mut begin = 0.0;
+    let mut last = None;
+    let mut seconds = 0.0;
+    let columns = d
+        .detail
+        .over_time
+        .iter()
+        .map(|moment| {
+            let new_trial = last
+                .replace(moment.trial)
+                .is_some_and(|t| t != moment.trial);
+            begin += seconds;
+            seconds = moment.length;
+            HeatColumn {
+                begin,
+                length: moment.length,
+                new_trial,
+                p50: moment.p50,
+                p99: moment.p99,
+                max: moment.max,
+                cells: moment
+                    .rows
+                    .iter()
+                    .map(|(row, count)| (edge(*row), edge(*row + 1), *count))
+                    .collect(),
+                tip: match (moment.p50, moment.max) {
+                    (Some(p50), Some(max)) => format!(
+                        "trial {}, {} s: half within {} µs, the longest {} µs",
+                        moment.trial + 1,
+                        number::short(moment.start),
+                        number::single(p50),
+                        number::single(max)
+                    ),
+                    _ => format!(
+                        "trial {}, {} s: no transaction ended",
+                        moment.trial + 1,
+                        number::short(moment.start)
+                    ),
+                },
+            }
+        })
+        .collect();
+    let trials = d.point.trials.len();
+    Some(HeatMap {
+        id: format!("heat-{}", d.id),
+        title: format!("Latency over time, {}", d.name),
+        alternative: format!(
+            "Every transaction of {trials} trials by when it ended and how long it took. Half took \
+             at most {} µs, the longest {} µs.",
+            d.detail.all.p50.map_or_else(|| "?".to_owned(), number::single),
+            d.detail.all.max.map_or_else(|| "?".to_owned(), number::single),
+        ),
+        caption: "Each column is a stretch of time, darker where more of its transactions took that \
+                  long; the lines are its median, 99th percentile and longest. Trials lie end to end \
+                  in the order in which they ran, between faint upright lines."
+            .to_owned(),
+        low: edge(low),
+        high: edge(high),
+        columns,
+    })
+}

@@ -1,0 +1,269 @@
+//! TARGET as typed on the command line, before the machine is looked at.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::find::{Installation, Installations};
+use super::version::Version;
+use super::{StandIn, TargetError, scratch};
+
+/// What a TARGET names.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum TargetSpec {
+    /// `temp`: a throw-away cluster of the newest installed PostgreSQL.
+    #[default]
+    Temp,
+    /// `temp:17`: of the newest of one major version.
+    TempMajor(Version),
+    /// An install prefix or bin directory to launch from.
+    Prefix(PathBuf),
+    /// `build:NAME`: a recorded build to launch from.
+    Build(String),
+    /// A URI or conninfo of a running server, as typed: it can hold a
+    /// password, so it is neither printed nor stored.
+    Server(String),
+}
+
+/// The forms of a TARGET, for error messages.
+const FORMS: &str = "a target is temp, temp:MAJOR, the directory of an installation, \
+                     build:NAME, or a server's URI (postgresql://...) or conninfo (host=... dbname=...)";
+
+impl FromStr for TargetSpec {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let text = text.trim();
+        if text == "temp" {
+            return Ok(Self::Temp);
+        }
+        if let Some(major) = text.strip_prefix("temp:") {
+            return match Version::parse(major) {
+                Some(version) if version.major() == major => Ok(Self::TempMajor(version)),
+                Some(version) => Err(TargetError::Usage(format!(
+                    "temp:{major}: a major version is wanted, such as temp:{}",
+                    version.major()
+                ))),
+                None => Err(TargetError::Usage(format!(
+                    "temp:{major}: '{major}' is no major version; such as temp:17 or temp:9.6"
+                ))),
+            };
+        }
+        if let Some(name) = text.strip_prefix("build:") {
+            if name.is_empty() || name.contains('/') || name.starts_with('.') {
+                return Err(TargetError::Usage(format!(
+                    "build:{name}: a build is named as `pgassay build` recorded it"
+                )));
+            }
+            return Ok(Self::Build(name.to_owned()));
+        }
+        if text.starts_with("postgresql://") || text.starts_with("postgres://") {
+            return Ok(Self::Server(text.to_owned()));
+        }
+        // A path can hold '=' and a conninfo '/': what a path starts with decides.
+        if text.starts_with(['/', '.', '~']) {
+            return Ok(Self::Prefix(with_home(text)));
+        }
+        if Self::is_mistyped_uri(text) {
+            return Err(TargetError::Usage(format!(
+                "the target looks like a server's URI, which begins with postgresql:// or \
+                 postgres://, such as postgresql://user@host:5432/dbname; {FORMS}"
+            )));
+        }
+        if text.contains('=') {
+            return Ok(Self::Server(text.to_owned()));
+        }
+        if text.contains('/') {
+            return Ok(Self::Prefix(PathBuf::from(text)));
+        }
+        Err(TargetError::Usage(if text.is_empty() {
+            format!("the target is empty: {FORMS}")
+        } else {
+            format!("'{text}' is no target: {FORMS}")
+        }))
+    }
+}
+
+/// A path with the user's home for a leading `~/` that no shell replaced.
+fn with_home(text: &str) -> PathBuf {
+    match (text.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => PathBuf::from(text),
+    }
+}
+
+impl TargetSpec {
+    /// Whether a URI without the right scheme was meant. It may hold a password and is not shown.
+    pub fn is_mistyped_uri(text: &str) -> bool {
+        text.split_once(':').is_some_and(|(before, after)| {
+            !before.contains(['=', '/']) && (after.starts_with('/') || after.contains('@'))
+        })
+    }
+
+    /// Whether pgassay launches the server itself.
+    pub fn is_launched(&self) -> bool {
+        !matches!(self, Self::Server(_))
+    }
+
+    /// The archive that can stand in where no fitting PostgreSQL is installed.
+    pub fn stand_in(&self) -> Option<StandIn> {
+        match self {
+            Self::Temp => StandIn::find(None),
+            Self::TempMajor(major) => StandIn::find(Some(major)),
+            Self::Prefix(_) | Self::Build(_) | Self::Server(_) => None,
+        }
+    }
+
+    /// The installation to launch; `None` for a server that already runs.
+    ///
+    /// # Errors
+    /// Where it is not at hand; names what is.
+    pub fn installation(
+        &self,
+        at_hand: &Installations,
+    ) -> Result<Option<Installation>, TargetError> {
+        match self {
+            Self::Temp => at_hand.newest(None).cloned().map(Some),
+            Self::TempMajor(major) => at_hand.newest(Some(major)).cloned().map(Some),
+            Self::Prefix(path) => Installation::at(path).and_then(launchable).map(Some),
+            Self::Build(name) => {
+                let dirs = scratch::build_dirs();
+                let mut prefixes = dirs.iter().map(|dir| dir.join(name));
+                let Some(prefix) = prefixes.find(|prefix| prefix.is_dir()) else {
+                    return Err(TargetError::NotFound(format!(
+                        "build:{name}: there is no such build; {}",
+                        names_in(&dirs)
+                    )));
+                };
+                Installation::at(&prefix).and_then(launchable).map(Some)
+            }
+            Self::Server(_) => Ok(None),
+        }
+    }
+}
+
+/// Refuses an installation without `initdb`, which launching needs.
+fn launchable(installation: Installation) -> Result<Installation, TargetError> {
+    if installation.can_launch() {
+        return Ok(installation);
+    }
+    Err(TargetError::NotFound(format!(
+        "{}: has postgres but no initdb, so no cluster can be made from it",
+        installation.bin_dir.display()
+    )))
+}
+
+/// The builds at hand, as the end of an error message.
+fn names_in(dirs: &[PathBuf]) -> String {
+    let mut names: Vec<String> = dirs
+        .iter()
+        .filter_map(|dir| std::fs::read_dir(dir).ok())
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort();
+    names.dedup();
+    if names.is_empty() {
+        "none is recorded; `pgassay build` makes them".into()
+    } else {
+        format!("recorded: {}", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgassay_model::FailureKind;
+
+    #[test]
+    fn each_form_is_told_by_how_it_starts() {
+        let server = |text: &str| TargetSpec::Server(text.to_owned());
+        let prefix = |text: &str| TargetSpec::Prefix(PathBuf::from(text));
+        let cases = [
+            ("temp", TargetSpec::Temp),
+            (
+                "temp:17",
+                TargetSpec::TempMajor(Version::parse("17").unwrap()),
+            ),
+            (
+                "temp:9.6",
+                TargetSpec::TempMajor(Version::parse("9.6").unwrap()),
+            ),
+            ("/usr/local/pgsql", prefix("/usr/local/pgsql")),
+            ("./pg=odd", prefix("./pg=odd")),
+            ("../pg", prefix("../pg")),
+            ("inst/bin", prefix("inst/bin")),
+            ("build:o2-lse", TargetSpec::Build("o2-lse".into())),
+            (
+                "postgres://u:p@h/d?sslmode=require",
+                server("postgres://u:p@h/d?sslmode=require"),
+            ),
+            ("host=/tmp dbname=x", server("host=/tmp dbname=x")),
+            ("service=prod", server("service=prod")),
+        ];
+        for (text, spec) in cases {
+            assert_eq!(text.parse::<TargetSpec>().unwrap(), spec, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_target_is_refused_with_the_forms() {
+        for text in [
+            "",
+            "  ",
+            "tmp",
+            "temp:",
+            "temp:x",
+            "temp:17.2",
+            "build:",
+            "build:../x",
+            "mydb",
+        ] {
+            let error = text.parse::<TargetSpec>().unwrap_err();
+            assert_eq!(error.kind(), FailureKind::Usage, "{text}");
+        }
+        let text = "temp:17.2".parse::<TargetSpec>().unwrap_err().to_string();
+        assert!(text.contains("temp:17"), "{text}");
+    }
+
+    /// Attack D19: the message for a mistyped scheme held the password.
+    #[test]
+    fn a_mistyped_uri_is_told_without_its_password() {
+        for text in [
+            "postgress://u:geheim@h",
+            "postgresql:/u:geheim@h",
+            "u:geheim@h",
+            "u:geheim@h/d?sslmode=require",
+        ] {
+            let error = text.parse::<TargetSpec>().unwrap_err();
+            assert_eq!(error.kind(), FailureKind::Usage, "{text}");
+            let said = error.to_string();
+            assert!(
+                said.contains("postgresql://") && !said.contains("geheim"),
+                "{said}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_missing_installation_is_exit_code_3() {
+        let none = Installations::default();
+        let temp = TargetSpec::Temp.installation(&none).unwrap_err();
+        assert_eq!(temp.kind(), FailureKind::Target);
+        assert!(
+            temp.to_string().contains("apt-get install postgresql"),
+            "{temp}"
+        );
+        let build = TargetSpec::Build("no-such".into())
+            .installation(&none)
+            .unwrap_err();
+        assert!(build.to_string().contains("no such build"), "{build}");
+        assert!(
+            TargetSpec::Server("host=x".into())
+                .installation(&none)
+                .unwrap()
+                .is_none()
+        );
+    }
+}
