@@ -51,7 +51,8 @@ impl Secrets {
 pub fn overwrite(argument: &mut [u8]) {
     let mut hidden: Vec<Range<usize>> = user_passwords(argument).into_iter().collect();
     hidden.extend(keyword_passwords(argument).into_iter().map(|p| p.value));
-    hidden.sort_by_key(|range| range.start);
+    // Of those that begin alike the longest first.
+    hidden.sort_by_key(|range| (range.start, std::cmp::Reverse(range.end)));
     if hidden.is_empty() {
         return;
     }
