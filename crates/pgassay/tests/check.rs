@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use pgassay::pg::fake::{FakeServer, Step, say};
 use pgassay::{Exit, Stop, Terminal};
 use serde_json::Value;
 
@@ -312,4 +313,59 @@ fn as_nobody(words: &[&str]) -> std::process::Output {
         command.uid(NOBODY).gid(NOBODY);
     }
     command.args(words).output().unwrap()
+}
+
+/// Attack D10: a check that saw nothing, as the connection was lost after the log-in, passed.
+#[test]
+fn a_check_whose_connection_is_lost_does_not_pass() {
+    let target = |server: &FakeServer| {
+        let port = server.port();
+        format!("host=127.0.0.1 port={port} user=u dbname=d sslmode=disable")
+    };
+    let left = [
+        Step::ReadStartup,
+        Step::Send(say::welcome()),
+        Step::ReadUntil(b'Q'),
+        Step::HangUp,
+    ];
+    let ended = [
+        Step::ReadStartup,
+        Step::Send(say::welcome()),
+        Step::ReadUntil(b'Q'),
+        Step::Send(say::error("FATAL", "57P01", "terminating connection")),
+        Step::HangUp,
+    ];
+    for (script, reason) in [
+        (left.to_vec(), "the server closed the connection"),
+        (ended.to_vec(), "terminating connection"),
+    ] {
+        let server = FakeServer::listen(vec![script.clone()]).unwrap();
+        let words = ["check", &target(&server), "--fail-on", "medium", "--only"];
+        let (exit, out, err) = pgassay(&[&words[..], &["fsync-off"]].concat());
+        assert_eq!(exit, Exit::Partial, "{out}{err}");
+        assert!(err.contains(reason), "{err}");
+        assert!(out.contains("The connection was lost"), "{out}");
+        assert!(!out.contains("No rule found anything"), "{out}");
+
+        let scratch = Scratch::new("lost");
+        let file = scratch.file("facts.json");
+        let server = FakeServer::listen(vec![script]).unwrap();
+        let (exit, _, err) = pgassay(&["collect", &target(&server), "--output", &file]);
+        assert_eq!(exit, Exit::Partial, "{err}");
+        assert!(err.contains(reason), "{err}");
+        let facts: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(complaints("facts-1.json", &facts), Vec::<String>::new());
+        // The file says it too, wherever it is checked.
+        let (exit, out, err) = pgassay(&["check", &file, "--json"]);
+        assert_eq!(exit, Exit::Partial, "{err}");
+        let document: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(complaints("check-1.json", &document), Vec::<String>::new());
+        assert!(document["session_lost"].as_str().unwrap().contains(reason));
+    }
+    // Nor does one of which no rule could see anything.
+    let words = ["check", "--host", "--only", "fsync-off"];
+    let (exit, _, err) = pgassay(&[&words[..], &["--fail-on", "high"]].concat());
+    assert_eq!(exit, Exit::Partial, "{err}");
+    assert!(err.contains("no rule could see"), "{err}");
+    assert_eq!(pgassay(&words).0, Exit::Done, "no pass was asked for");
 }

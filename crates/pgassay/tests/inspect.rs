@@ -138,6 +138,30 @@ fn demands_end_with_their_codes() {
     assert_eq!(inspect(&[]).status.code(), Some(2));
 }
 
+/// Attack D10: a demand was met though a file among those named could not be read.
+#[test]
+fn a_demand_is_not_met_where_a_file_could_not_be_read() {
+    let directory = std::env::temp_dir().join(format!("pgassay-unread-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let whole = std::fs::read(fixture("x86-gcc.so")).expect("a fixture");
+    std::fs::write(directory.join("good.so"), &whole).expect("a file");
+    std::fs::write(directory.join("cut.so"), &whole[..40]).expect("a file");
+    let named = directory.to_str().expect("plain");
+    let plain = inspect(&["--require", "pie", named]);
+    let document = json(&["--json", "--require", "pie", named]);
+    std::fs::remove_file(directory.join("cut.so")).expect("our own file");
+    let whole = inspect(&["--require", "pie", named]);
+    std::fs::remove_dir_all(&directory).expect("our own directory");
+    assert_eq!(plain.status.code(), Some(1), "{}", text(&plain));
+    let shown = text(&plain);
+    assert!(shown.contains("unmet: 1 file could not be read"), "{shown}");
+    assert!(shown.contains("cut.so: could not be read"), "{shown}");
+    let demand = &document["requirements"][0];
+    assert_eq!(demand["met"], false);
+    assert_eq!(demand["unread"], 1);
+    assert_eq!(whole.status.code(), Some(0), "{}", text(&whole));
+}
+
 #[test]
 fn what_cannot_be_read_is_named_and_the_rest_done() {
     let directory = std::env::temp_dir().join(format!("pgassay-inspect-{}", std::process::id()));

@@ -53,13 +53,20 @@ fn title(report: &CheckReport) -> String {
 
 /// What was not looked at heads the report.
 fn alarms(report: &CheckReport) -> Vec<String> {
-    match &report.place {
-        Place::Elsewhere(why) => vec![format!(
+    let mut alarms = Vec::new();
+    if let Some(why) = &report.session_lost {
+        alarms.push(format!(
+            "The connection was lost before the server was looked at in full ({why}): what is \
+             below says little. Run the check again."
+        ));
+    }
+    if let Place::Elsewhere(why) = &report.place {
+        alarms.push(format!(
             "The server's host was not looked at ({why}): only what SQL can see was judged. \
              Run pgassay check on the server's machine, over its Unix socket, to judge the rest."
-        )],
-        _ => Vec::new(),
+        ));
     }
+    alarms
 }
 
 /// What holds the server back, in two or three sentences.
@@ -70,6 +77,9 @@ fn headline(report: &CheckReport) -> Vec<String> {
         .filter(|f| f.severity >= Some(Severity::Medium))
         .collect();
     let mut sentences = match (grave.as_slice(), counts.findings) {
+        ([], 0) if report.unseen().is_some() => {
+            vec!["Whether anything holds this server back is not known.".to_owned()]
+        }
         ([], 0) => vec!["No rule found anything that holds this server back.".to_owned()],
         ([], n) => vec![format!("{} of little weight.", counted(n, "finding"))],
         ([first, ..], n) => vec![

@@ -32,6 +32,9 @@ pub struct Facts {
     /// The server's answers: question to its rows, a JSON array of objects.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub server: BTreeMap<String, Reading>,
+    /// Why the session ended before all questions were put to the server; none where it held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_lost: Option<String>,
     /// The server's processes: name of a fact to its text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub process: BTreeMap<String, Reading>,
@@ -55,6 +58,7 @@ impl Facts {
             place: Place::NoServer,
             host: BTreeMap::new(),
             server: BTreeMap::new(),
+            session_lost: None,
             process: BTreeMap::new(),
             binary: None,
             libraries: None,

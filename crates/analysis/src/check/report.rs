@@ -22,6 +22,9 @@ pub struct CheckReport {
     pub target: String,
     /// Where the server runs, seen from the host.
     pub place: Place,
+    /// Why the session ended before all questions were put to the server; none where it held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_lost: Option<String>,
     /// The server in short.
     pub server: CheckedServer,
     /// The host in short; empty where it is not the server's.
@@ -163,6 +166,7 @@ impl CheckReport {
             collected: facts.collected.clone(),
             target: facts.target.clone(),
             place: facts.place.clone(),
+            session_lost: facts.session_lost.clone(),
             server: CheckedServer {
                 version: seen.version_text().map(str::to_owned),
                 version_num: seen.version().ok(),
@@ -188,6 +192,20 @@ impl CheckReport {
     /// The results of one kind.
     pub fn of(&self, outcome: Outcome) -> impl Iterator<Item = &RuleResult> {
         self.results.iter().filter(move |r| r.outcome == outcome)
+    }
+
+    /// Why that nothing was found says nothing: the session was lost, or no rule could see what it
+    /// judges.
+    pub fn unseen(&self) -> Option<String> {
+        if let Some(why) = &self.session_lost {
+            return Some(format!(
+                "the connection was lost before the server was looked at in full: {why}"
+            ));
+        }
+        let counts = &self.counts;
+        let judged = counts.findings + counts.passed + counts.not_applicable;
+        (judged == 0 && counts.could_not_see > 0)
+            .then(|| "no rule could see what it judges".to_owned())
     }
 
     /// The gravest finding's severity.

@@ -75,7 +75,7 @@ pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
     };
     let demands = requirements
         .iter()
-        .map(|r| hold(r, &gathered.files))
+        .map(|r| hold(r, &gathered.files, &problems))
         .collect();
     let mut files = gathered.files;
     if !args.addresses {
@@ -193,16 +193,23 @@ fn requirements(typed: &[String]) -> anyhow::Result<Vec<&'static Requirement>> {
         .collect()
 }
 
-fn hold(requirement: &Requirement, files: &[Binary]) -> Demand {
+/// Holds all files against a demand. What could not be read may be what does not meet it.
+fn hold(requirement: &Requirement, files: &[Binary], unread: &[Problem]) -> Demand {
     let concerned: Vec<&Binary> = files.iter().filter(|b| requirement.concerns(b)).collect();
     let unmet: Vec<(String, String)> = concerned
         .iter()
         .filter_map(|b| requirement.check(b).err().map(|why| (b.path.clone(), why)))
+        .chain(
+            unread
+                .iter()
+                .map(|p| (p.path.clone(), format!("could not be read: {}", p.error))),
+        )
         .collect();
     Demand {
         requirement: requirement.id,
         met: unmet.is_empty() && !concerned.is_empty(),
         files: concerned.len(),
+        unread: unread.len(),
         unmet,
     }
 }

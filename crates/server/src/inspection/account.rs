@@ -4,7 +4,7 @@ use pgassay_inspect::Binary;
 use pgassay_inspect::cpu::{Evidence, Verdict};
 use pgassay_inspect::diff::Diff;
 
-use super::document::{Document, Entry};
+use super::document::{Demand, Document, Entry};
 
 /// A part of the account.
 pub enum Block {
@@ -53,8 +53,8 @@ pub fn blocks(document: &Document, addresses: bool) -> Vec<Block> {
         for demand in &document.requirements {
             let state = match (demand.met, demand.files) {
                 (true, n) => format!("met by {n} file{}", plural(n)),
-                (false, 0) => "unmet: no file that it is about".into(),
-                (false, n) => format!("unmet by {} of {n} files", demand.unmet.len()),
+                (false, 0) if demand.unread == 0 => "unmet: no file that it is about".into(),
+                (false, n) => unmet(demand, n),
             };
             let mut facts = vec![(demand.requirement.to_string(), state)];
             for (path, why) in demand.unmet.iter().take(12) {
@@ -75,6 +75,21 @@ pub fn blocks(document: &Document, addresses: bool) -> Vec<Block> {
         ));
     }
     blocks
+}
+
+/// How many files fail a demand, and how many might.
+fn unmet(demand: &Demand, files: usize) -> String {
+    let failed = demand.unmet.len().saturating_sub(demand.unread);
+    let mut parts = Vec::new();
+    if failed > 0 {
+        parts.push(format!("by {failed} of {files} files"));
+    }
+    if demand.unread > 0 {
+        let n = demand.unread;
+        parts.push(format!("{n} file{} could not be read", plural(n)));
+    }
+    let between = if failed > 0 { " " } else { ": " };
+    format!("unmet{between}{}", parts.join("; "))
 }
 
 fn plural(n: usize) -> &'static str {

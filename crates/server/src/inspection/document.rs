@@ -48,11 +48,13 @@ pub struct Problem {
 pub struct Demand {
     /// As typed.
     pub requirement: &'static str,
-    /// It is met by every file that it concerns, and there is one.
+    /// It is met by every file that it concerns, there is one, and none could not be read.
     pub met: bool,
     /// How many files it concerns.
     pub files: usize,
-    /// Those that do not meet it, with the reason.
+    /// How many could not be read, so that nobody knows.
+    pub unread: usize,
+    /// Those that do not meet it, with the reason; those that could not be read among them.
     pub unmet: Vec<(String, String)>,
 }
 

@@ -31,9 +31,12 @@ pub fn of(subject: &mut Subject) -> Facts {
     facts.origin = Some(subject.origin.clone());
     let Ok(session) = subject.session() else {
         facts.place = Place::Elsewhere("the session is closed".into());
+        facts.session_lost = Some("the session is closed".into());
         return facts;
     };
-    facts.server = questions::ask(session);
+    let answers = questions::ask(session);
+    facts.server = answers.readings;
+    facts.session_lost = answers.lost;
     let found = postmaster(subject);
     match &found {
         Ok(pid) => {

@@ -51,12 +51,17 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         );
     }
     let mut gravest: Option<Severity> = None;
+    let mut unseen = false;
     for (n, facts) in all.iter().enumerate() {
         let mut report = check::check(facts);
         if !args.only.is_empty() {
             report.keep(|rule| args.only.iter().any(|id| id == rule));
         }
         gravest = gravest.max(report.gravest());
+        if let Some(why) = incomplete(&report, args.fail_on.is_some()) {
+            terminal.complain(&format!("{}: {why}", report.target));
+            unseen = true;
+        }
         let text = if args.json {
             json(&report, all.len() > 1)?
         } else {
@@ -79,8 +84,17 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     }
     Ok(match (args.fail_on, gravest) {
         (Some(level), Some(found)) if found >= level.into() => Exit::Found,
+        _ if unseen => Exit::Partial,
         _ => Exit::Done,
     })
+}
+
+/// Why the audit is not whole. Rules that see nothing by their nature, a guest's on another host,
+/// are news only where a pass was asked for.
+fn incomplete(report: &CheckReport, a_pass_counts: bool) -> Option<String> {
+    report
+        .unseen()
+        .filter(|_| a_pass_counts || report.session_lost.is_some())
 }
 
 /// Writes the facts into one file.
@@ -95,6 +109,16 @@ pub fn collect(args: &CollectArgs, terminal: &mut Terminal, stop: &Stop) -> anyh
         ));
     };
     let text = serde_json::to_string_pretty(facts).context("cannot serialize")? + "\n";
+    let exit = match &facts.session_lost {
+        None => Exit::Done,
+        Some(why) => {
+            terminal.complain(&format!(
+                "{}: the connection was lost before all facts were collected: {why}",
+                facts.target
+            ));
+            Exit::Partial
+        }
+    };
     match &args.output {
         None => terminal.print(&text)?,
         Some(path) => {
@@ -106,7 +130,7 @@ pub fn collect(args: &CollectArgs, terminal: &mut Terminal, stop: &Stop) -> anyh
             ));
         }
     }
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 /// What was named: recorded facts, this host, or a server.
@@ -136,7 +160,11 @@ fn facts(look: &LookArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Resul
     progress.clear();
     let mut subject = opened?;
     terminal.announce(&format!("server: {}", subject.shown));
-    Ok(vec![gather::of(&mut subject)])
+    let facts = gather::of(&mut subject);
+    if stop.asked() {
+        bail!(Failure::interrupted());
+    }
+    Ok(vec![facts])
 }
 
 /// The facts in a file, or in the files of a directory; none where the path is

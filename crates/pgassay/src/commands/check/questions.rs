@@ -5,6 +5,7 @@
 //! version; the rules pick what they know.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use pgassay_analysis::record::Reading;
 
@@ -183,55 +184,86 @@ const SETTINGS: &str = "SELECT name, CASE WHEN name ~ \
      '(conninfo|password|passphrase|secret|token|command|key)' THEN NULL ELSE setting END \
      AS setting, unit, source, pending_restart FROM pg_settings";
 
-/// Puts all questions. A broken connection ends it; what was answered stays.
-pub fn ask(session: &mut Session) -> BTreeMap<String, Reading> {
-    let mut answers = BTreeMap::new();
-    let version = match session.value("SELECT pg_catalog.version()") {
-        Ok(Some(text)) => Reading::Text(text),
-        Ok(None) => Reading::Unavailable("version() is null".into()),
-        Err(e) => Reading::Unavailable(e.to_string()),
-    };
-    answers.insert("version".to_owned(), version);
-    let number: u32 = match session.value("SHOW server_version_num") {
-        Ok(Some(text)) => text.parse().unwrap_or(0),
-        _ => 0,
-    };
-    answers.insert("settings".to_owned(), answer(session, SETTINGS));
-    for question in QUESTIONS {
-        let reading = if (question.from..question.until).contains(&number) {
-            answer(session, question.sql)
-        } else if answers.contains_key(question.id)
-            || QUESTIONS
-                .iter()
-                .any(|q| q.id == question.id && (q.from..q.until).contains(&number))
-        {
-            continue;
-        } else {
-            Reading::Unavailable(format!(
-                "this version has no such view (it came with {})",
-                question.from / 10_000
-            ))
-        };
-        answers.insert(question.id.to_owned(), reading);
-    }
-    answers.insert("statements".to_owned(), statements(session));
-    answers
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What came of the questions.
+#[derive(Default)]
+pub struct Answers {
+    /// Question to its answer.
+    pub readings: BTreeMap<String, Reading>,
+    /// Why the session ended before all were put.
+    pub lost: Option<String>,
 }
 
-/// Sums over pg_stat_statements, where the database has it. Texts of statements
-/// are not read.
-fn statements(session: &mut Session) -> Reading {
-    let schema = session.value(
-        "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e \
+/// Puts all questions. A broken connection ends it; what was answered stays.
+pub fn ask(session: &mut Session) -> Answers {
+    // Each question has a second in the server.
+    session.set_read_timeout(Some(PATIENCE));
+    let mut asking = Asking {
+        session,
+        lost: None,
+    };
+    let readings = asking.all();
+    let lost = asking.lost;
+    session.set_read_timeout(None);
+    Answers { readings, lost }
+}
+
+/// A session under questions, and the first error that ended it.
+struct Asking<'a> {
+    session: &'a mut Session,
+    lost: Option<String>,
+}
+
+impl Asking<'_> {
+    fn all(&mut self) -> BTreeMap<String, Reading> {
+        let mut answers = BTreeMap::new();
+        let version = match self.value("SELECT pg_catalog.version()") {
+            Ok(Some(text)) => Reading::Text(text),
+            Ok(None) => Reading::Unavailable("version() is null".into()),
+            Err(e) => Reading::Unavailable(e.to_string()),
+        };
+        answers.insert("version".to_owned(), version);
+        let number: u32 = match self.value("SHOW server_version_num") {
+            Ok(Some(text)) => text.parse().unwrap_or(0),
+            _ => 0,
+        };
+        answers.insert("settings".to_owned(), self.answer(SETTINGS));
+        for question in QUESTIONS {
+            let reading = if (question.from..question.until).contains(&number) {
+                self.answer(question.sql)
+            } else if answers.contains_key(question.id)
+                || QUESTIONS
+                    .iter()
+                    .any(|q| q.id == question.id && (q.from..q.until).contains(&number))
+            {
+                continue;
+            } else {
+                Reading::Unavailable(format!(
+                    "this version has no such view (it came with {})",
+                    question.from / 10_000
+                ))
+            };
+            answers.insert(question.id.to_owned(), reading);
+        }
+        answers.insert("statements".to_owned(), self.statements());
+        answers
+    }
+
+    /// Sums over pg_stat_statements, where the database has it. Texts of statements
+    /// are not read.
+    fn statements(&mut self) -> Reading {
+        let schema = self.value(
+            "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e \
          JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace \
          WHERE e.extname = 'pg_stat_statements'",
-    );
-    match schema {
-        Ok(Some(schema)) => answer(
-            session,
-            // Columns differ by the extension's version; those that it lacks come as null.
-            &format!(
-                "SELECT sum(calls) AS calls, \
+        );
+        match schema {
+            Ok(Some(schema)) => self.answer(
+                // Columns differ by the extension's version; those that it lacks come as null.
+                &format!(
+                    "SELECT sum(calls) AS calls, \
                  sum(coalesce((j->>'total_exec_time')::float8, (j->>'total_time')::float8)) \
                      AS execution_ms, \
                  sum((j->>'jit_functions')::float8) AS jit_functions, \
@@ -240,41 +272,58 @@ fn statements(session: &mut Session) -> Reading {
                      AS jit_ms \
                  FROM (SELECT calls, pg_catalog.to_jsonb(s) AS j \
                        FROM {schema}.pg_stat_statements(false) s) s"
+                ),
             ),
-        ),
-        Ok(None) => Reading::Unavailable(
-            "the extension pg_stat_statements is not in this database".to_owned(),
-        ),
-        Err(e) => Reading::Unavailable(e.to_string()),
+            Ok(None) => Reading::Unavailable(
+                "the extension pg_stat_statements is not in this database".to_owned(),
+            ),
+            Err(e) => Reading::Unavailable(e.to_string()),
+        }
     }
-}
 
-/// The rows of a statement as a JSON array. The settings hold for the transaction
-/// only, so that a pooler's other clients never see them.
-fn answer(session: &mut Session, sql: &str) -> Reading {
-    let wrapped = format!(
-        "BEGIN READ ONLY; \
+    /// The rows of a statement as a JSON array. The settings hold for the transaction
+    /// only, so that a pooler's other clients never see them.
+    fn answer(&mut self, sql: &str) -> Reading {
+        let wrapped = format!(
+            "BEGIN READ ONLY; \
          SET LOCAL search_path = pg_catalog; \
          SET LOCAL statement_timeout = 1000; \
          SET LOCAL lock_timeout = 200; \
          SELECT coalesce(json_agg(row_to_json(q)), '[]') FROM ({sql}) q; \
          COMMIT"
-    );
-    match session.query(&wrapped) {
-        Ok(results) => {
-            let value = results
-                .into_iter()
-                .find_map(|result| result.rows.into_iter().next()?.into_iter().next()?);
-            value.map_or_else(
-                || Reading::Unavailable("the server answered nothing".to_owned()),
-                Reading::Text,
-            )
-        }
-        Err(error) => {
-            if matches!(error, QueryError::Server(_)) {
-                let _ = session.execute("ROLLBACK");
+        );
+        match self.session.query(&wrapped) {
+            Ok(results) => {
+                let value = results
+                    .into_iter()
+                    .find_map(|result| result.rows.into_iter().next()?.into_iter().next()?);
+                value.map_or_else(
+                    || Reading::Unavailable("the server answered nothing".to_owned()),
+                    Reading::Text,
+                )
             }
-            Reading::Unavailable(error.to_string())
+            Err(error) => {
+                if matches!(error, QueryError::Server(_)) {
+                    let _ = self.session.execute("ROLLBACK");
+                }
+                self.note(&error);
+                Reading::Unavailable(error.to_string())
+            }
+        }
+    }
+
+    fn value(&mut self, sql: &str) -> Result<Option<String>, QueryError> {
+        let value = self.session.value(sql);
+        if let Err(error) = &value {
+            self.note(error);
+        }
+        value
+    }
+
+    /// Keeps why the session ended; later errors only say that it has.
+    fn note(&mut self, error: &QueryError) {
+        if error.is_fatal() {
+            self.lost.get_or_insert_with(|| error.to_string());
         }
     }
 }
