@@ -136,7 +136,53 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Error> {
             return Ok(Parsed::Foreign(Foreign { machine, kind }));
         }
     };
+    if e_type == elf::ET_REL.0 && refuse_many_headers(bytes).is_err() {
+        return Err(Error::Unlinked);
+    }
+    refuse_many_headers(bytes)?;
     Ok(Parsed::Image(Box::new(Image::parse(bytes, machine)?)))
+}
+
+/// Sections of a linked file are tens, of the largest some thousands; each is looked at many times.
+const MOST_HEADERS: u64 = 100_000;
+
+/// Refuses a file of 64 bits that claims more sections or segments than any linker makes: counts
+/// that do not fit into the ELF header stand in the first section's.
+fn refuse_many_headers(bytes: &[u8]) -> Result<(), Error> {
+    let big_endian = bytes.get(5) == Some(&2);
+    let number = |at: u64, length: usize| -> u64 {
+        let field = usize::try_from(at)
+            .ok()
+            .and_then(|at| bytes.get(at..at.checked_add(length)?));
+        let field = field.unwrap_or_default().iter();
+        let join = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
+        match big_endian {
+            true => field.fold(0, join),
+            false => field.rev().fold(0, join),
+        }
+    };
+    let sections_at = number(40, 8);
+    let in_first = |offset: u64, length| match sections_at.checked_add(offset) {
+        Some(at) if sections_at > 0 => number(at, length),
+        _ => 0,
+    };
+    let sections = match number(60, 2) {
+        0 => in_first(32, 8),
+        n => n,
+    };
+    let segments = match number(56, 2) {
+        0xFFFF => in_first(44, 4),
+        n => n,
+    };
+    for (what, n) in [("sections", sections), ("segments", segments)] {
+        if n > MOST_HEADERS {
+            return Err(Error::Limit {
+                what: format!("the number of {what}"),
+                limit: MOST_HEADERS.to_string(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Reads a file that holds DWARF for others and no code of its own, as dwz makes it: an object file.
@@ -147,6 +193,7 @@ pub fn parse_supplement(bytes: &[u8]) -> Result<Image<'_>, Error> {
     if bytes.is_empty() {
         return Err(Error::Empty);
     }
+    refuse_many_headers(bytes)?;
     Ok(Image {
         file: ElfFile64::<Endianness>::parse(bytes)?,
         bytes,

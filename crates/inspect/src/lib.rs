@@ -49,7 +49,13 @@ pub struct Options<'d> {
     pub supplement: Option<&'d [u8]>,
     /// Told of parts of the file that will not be read again soon.
     pub read: Option<Read<'d>>,
+    /// Instructions and call sites that are listed one by one; beyond, they are counted only.
+    pub most_listed: usize,
 }
+
+/// Instructions listed of one file, or of all that are inspected together: about half a gigabyte. A
+/// browser of 200 MB has a tenth of it.
+pub const MOST_LISTED: usize = 4_000_000;
 
 impl Options<'_> {
     /// The choices for so many threads, with nothing besides the file.
@@ -59,6 +65,7 @@ impl Options<'_> {
             debug: None,
             supplement: None,
             read: None,
+            most_listed: MOST_LISTED,
         }
     }
 
@@ -229,7 +236,26 @@ fn inspect_image(name: &str, image: &Image<'_>, options: &Options<'_>) -> Binary
             .insert(0, compiler.trim_end_matches(", 64-bit").to_string());
     }
 
+    let not_listed = scan.not_listed();
     let mut atomics = account(image, &bounds, scan.inside.atomics, scan.outside, options);
+    for (class, n) in &scan.inside.not_listed {
+        *atomics.counts.entry(*class).or_insert(0) += n;
+    }
+    atomics.outside_count += scan.outside_not_listed;
+    let not_listed = not_listed + atomics.call_sites_not_listed();
+    if not_listed > 0 {
+        warnings.push(format!(
+            "{not_listed} instructions or call sites are counted in the totals only, not by function: \
+             at most {} are listed",
+            options.most_listed
+        ));
+    }
+    if scan.inside.hints_left_out > 0 {
+        warnings.push(format!(
+            "{} delay, CRC and popcount instructions were left out: at most {} are read",
+            scan.inside.hints_left_out, options.most_listed
+        ));
+    }
     // DWARF of the file itself, else of its separate debug file.
     let has_dwarf = |image: &&Image<'_>| image.has_dwarf();
     let described = [Some(image), debug_image.as_deref()];

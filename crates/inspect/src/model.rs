@@ -397,6 +397,18 @@ impl Atomics {
         helpers.map(|h| h.call_sites).sum()
     }
 
+    /// Calls of outline helpers that are counted but not in the list.
+    pub fn call_sites_not_listed(&self) -> u64 {
+        let listed = self.outline.iter().map(|o| o.calls.len() as u64);
+        self.outline_calls().saturating_sub(listed.sum())
+    }
+
+    /// How many instructions and call sites are listed one by one.
+    pub fn listed(&self) -> usize {
+        let calls = self.outline.iter().map(|o| o.calls.len());
+        self.instructions.len() + self.outside.len() + calls.sum::<usize>()
+    }
+
     /// Every atomic instruction inside function bounds.
     pub fn total(&self) -> u64 {
         self.counts.values().sum()

@@ -66,14 +66,17 @@ pub fn find<'a>(
     }
     let aliases = veneers(image, &entries);
     entries.extend(aliases.iter().copied());
-    let calls = call_sites(image, &entries, &shapes, &aliases, options);
+    let sites = call_sites(image, &entries, &shapes, &aliases, options);
 
-    let mut outline = Outline {
-        calls,
-        ..Outline::default()
-    };
-    for call in &outline.calls {
-        shapes[call.helper as usize].helper.call_sites += 1;
+    let mut outline = Outline::default();
+    for (mut listed, not_listed) in sites {
+        for call in &listed {
+            shapes[call.helper as usize].helper.call_sites += 1;
+        }
+        for (helper, n) in not_listed {
+            shapes[helper as usize].helper.call_sites += n;
+        }
+        outline.calls.append(&mut listed);
     }
     for shape in &shapes {
         let flag = shape.helper.flag_address;
@@ -205,6 +208,9 @@ fn veneers(image: &Image<'_>, entries: &BTreeMap<u64, u32>) -> Vec<(u64, u32)> {
     found
 }
 
+/// The call sites of a piece of code: those listed, and how many more of each helper.
+type Sites = (Vec<OutlineCall>, BTreeMap<u32, u64>);
+
 /// Every `bl` and `b` to an entry, those within helpers and veneers apart.
 fn call_sites(
     image: &Image<'_>,
@@ -212,7 +218,7 @@ fn call_sites(
     shapes: &[Shape],
     aliases: &[(u64, u32)],
     options: &Options<'_>,
-) -> Vec<OutlineCall> {
+) -> Vec<Sites> {
     let (Some((low, _)), Some((high, _))) = (entries.first_key_value(), entries.last_key_value())
     else {
         return Vec::new();
@@ -235,8 +241,9 @@ fn call_sites(
             data,
         }));
     }
-    let calls = side_by_side::map(&pieces, options.threads, |piece| {
-        let mut calls = Vec::new();
+    let room = options.most_listed / pieces.len().max(1);
+    side_by_side::map(&pieces, options.threads, |piece| {
+        let (mut calls, mut not_listed) = (Vec::new(), BTreeMap::<u32, u64>::new());
         let range = Range {
             address: piece.address,
             data: piece.data,
@@ -246,6 +253,10 @@ fn call_sites(
                 && let Some(helper) = entries.get(&target)
                 && !in_helper(address)
             {
+                if calls.len() >= room {
+                    *not_listed.entry(*helper).or_insert(0) += 1;
+                    return;
+                }
                 calls.push(OutlineCall {
                     address,
                     helper: *helper,
@@ -255,7 +266,6 @@ fn call_sites(
             }
         });
         options.was_read(piece.data);
-        calls
-    });
-    calls.concat()
+        (calls, not_listed)
+    })
 }

@@ -20,6 +20,15 @@ pub struct Scan {
     pub inside: Found,
     /// Outside them, or marked as data.
     pub outside: Vec<Atomic>,
+    /// Those outside for which there was no room.
+    pub outside_not_listed: u64,
+}
+
+impl Scan {
+    /// How many instructions are counted only.
+    pub fn not_listed(&self) -> u64 {
+        self.inside.not_listed.values().sum::<u64>() + self.outside_not_listed
+    }
 }
 
 /// A range with whether a function covers it.
@@ -51,8 +60,10 @@ pub fn scan(image: &Image<'_>, bounds: &Bounds<'_>, options: &Options<'_>) -> Sc
     let threads = options.threads.min(total / CHUNK_BYTES).max(1);
     // More chunks than threads: they are uneven.
     let chunks = chunks(&pieces, (total / (threads * 4) + 1).min(MOST_BYTES));
+    // Shared out beforehand, so that what is listed does not depend on which thread was first.
+    let room = options.most_listed / chunks.len().max(1);
     let parts = side_by_side::map(&chunks, threads, |chunk| {
-        let (mut inside, mut outside) = (Found::default(), Found::default());
+        let (mut inside, mut outside) = (Found::with_room(room), Found::with_room(room));
         for piece in *chunk {
             let found = if piece.inside {
                 &mut inside
@@ -67,12 +78,13 @@ pub fn scan(image: &Image<'_>, bounds: &Bounds<'_>, options: &Options<'_>) -> Sc
             let bytes = image.at(first.range.address).unwrap_or_default();
             options.was_read(&bytes[..bytes.len().min(length as usize)]);
         }
-        (inside, outside.atomics)
+        (inside, outside)
     });
     let mut scan = Scan::default();
     for (inside, mut outside) in parts {
         scan.inside.append(inside);
-        scan.outside.append(&mut outside);
+        scan.outside.append(&mut outside.atomics);
+        scan.outside_not_listed += outside.not_listed.values().sum::<u64>();
     }
     if whole {
         let inside = |address: u64| bounds.find(address).is_some();

@@ -1,6 +1,8 @@
 //! Work on several threads, where the caller grants them: a server's own threads are not ours to take.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, ScopedJoinHandle};
 
 /// Applies `work` to each item with at most `threads` threads; results in the order of the items.
 pub fn map<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
@@ -21,7 +23,10 @@ pub fn map<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&T) -> R
         }
     };
     let mut all = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(take)).collect();
+        // Where no more threads can be had, those that are there do it all.
+        let others: Vec<_> = (1..threads)
+            .map_while(|_| Builder::new().spawn_scoped(scope, take).ok())
+            .collect();
         let mut all = take();
         for other in others {
             match other.join() {
@@ -44,12 +49,23 @@ pub fn both<A, B: Send>(
     if threads <= 1 {
         return (here(), other());
     }
+    // Whoever comes first takes it: the thread, or we where there was no thread to be had.
+    let other = Mutex::new(Some(other));
+    let take = || {
+        let mut slot = other.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.take()
+    };
     std::thread::scope(|scope| {
-        let other = scope.spawn(other);
+        let beside = Builder::new().spawn_scoped(scope, || take().map(|other| other()));
         let here = here();
-        match other.join() {
-            Ok(other) => (here, other),
-            Err(panic) => std::panic::resume_unwind(panic),
+        let there = match beside.map(ScopedJoinHandle::join) {
+            Ok(Ok(there)) => there,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => None,
+        };
+        match there.or_else(|| take().map(|other| other())) {
+            Some(there) => (here, there),
+            None => unreachable!("it was taken by the thread, which returned its result"),
         }
     })
 }

@@ -177,7 +177,7 @@ fn bombs_end_at_the_limit() {
     assert!(files.is_empty());
     assert!(problems[0].contains("100 times"), "{problems:?}");
     let limits = Limits {
-        entry_bytes: 1 << 20,
+        held_bytes: 1 << 20,
         ..Limits::default()
     };
     let (files, problems) = walked(&bomb, &limits);
@@ -211,4 +211,97 @@ fn one_damaged_member_leaves_the_others() {
     // The member that was cut, the stream it was in, and the one that can't be read.
     assert_eq!(problems.len(), 3, "{problems:?}");
     assert!(problems.iter().any(|p| p.contains("bzip2")), "{problems:?}");
+}
+
+/// Attack D7: every level of zips stored within one another was held whole, each with a limit of
+/// its own.
+#[test]
+fn what_is_held_over_all_levels_has_one_limit() {
+    let mut package = fixture("x86-gcc.so");
+    // What does not compress, so that each level is as long as the one within.
+    let mut state = 1_u64;
+    while package.len() < 600 << 10 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        package.extend_from_slice(&state.to_be_bytes()[..4]);
+    }
+    let alone = zip_of(&[("inner", &package)]);
+    for _ in 0..3 {
+        package = zip_of(&[("inner", &package)]);
+    }
+    let nested = gzip(&package);
+    let limits = Limits {
+        held_bytes: 1 << 20,
+        ..Limits::default()
+    };
+    let (files, problems) = walked(&nested, &limits);
+    assert!(files.is_empty(), "{files:?}");
+    assert!(problems[0].contains("1 MiB"), "{problems:?}");
+    // One level of the same fits, and so do many one after another: each is let go of.
+    let (files, problems) = walked(&alone, &limits);
+    assert_eq!((files.len(), problems.len()), (1, 0), "{problems:?}");
+    let beside = tar_of(&[("a", &alone), ("b", &alone), ("c", &alone)]);
+    let limits = Limits {
+        held_bytes: 2 << 20,
+        ..Limits::default()
+    };
+    let (files, problems) = walked(&beside, &limits);
+    assert_eq!((files.len(), problems.len()), (3, 0), "{problems:?}");
+}
+
+/// Attack D7: a file of nothing but locked instructions took 144 bytes of memory for each.
+#[test]
+fn instructions_beyond_the_limit_are_counted_only() {
+    for name in ["x86-gcc.so", "a64-gcc-outline.so", "a64-gcc-llsc.so"] {
+        let bytes = fixture(name);
+        let all = inspect_elf(name, &bytes, &ONE).expect("a fixture");
+        let few = Options {
+            most_listed: 7,
+            ..ONE
+        };
+        let few = inspect_elf(name, &bytes, &few).expect("a fixture");
+        assert!(all.atomics.listed() > 20, "{name}");
+        assert!(
+            few.atomics.listed() <= 21,
+            "{name}: {}",
+            few.atomics.listed()
+        );
+        // A helper is known by its instruction: one that is not listed is not found.
+        assert!(few.atomics.outline_calls() <= all.atomics.outline_calls());
+        let total = |b: &pgassay_inspect::Binary| b.atomics.total() + b.atomics.outside_count;
+        assert_eq!(total(&all), total(&few), "{name}: all are counted");
+        let said = few.warnings.iter().any(|w| w.contains("totals only"));
+        assert!(said, "{name}: {:?}", few.warnings);
+        assert!(!all.warnings.iter().any(|w| w.contains("totals only")));
+    }
+}
+
+/// Attack D7: a count of 160 million sections, in a sparse file, took 80 seconds.
+#[test]
+fn a_file_that_claims_millions_of_sections_is_refused() {
+    let mut bytes = fixture("x86-gcc.so");
+    let sections = u64::from_le_bytes(bytes[40..48].try_into().expect("eight bytes")) as usize;
+    // The count stands in the first section's size where the header says 0.
+    bytes[60..62].copy_from_slice(&[0, 0]);
+    bytes[sections + 32..sections + 40].copy_from_slice(&160_000_000_u64.to_le_bytes());
+    let refused = inspect_elf("x", &bytes, &ONE);
+    assert!(
+        matches!(&refused, Err(Error::Limit { what, .. }) if what.contains("sections")),
+        "{refused:?}"
+    );
+    bytes[16] = 1;
+    assert!(matches!(
+        inspect_elf("x", &bytes, &ONE),
+        Err(Error::Unlinked)
+    ));
+    let mut bytes = fixture("s390x-gcc.so");
+    let sections = u64::from_be_bytes(bytes[40..48].try_into().expect("eight bytes")) as usize;
+    bytes[56..58].copy_from_slice(&[0xFF, 0xFF]);
+    bytes[sections + 44..sections + 48].copy_from_slice(&u32::MAX.to_be_bytes());
+    let refused = inspect_elf("x", &bytes, &ONE);
+    assert!(
+        matches!(&refused, Err(Error::Limit { what, .. }) if what.contains("segments")),
+        "{refused:?}"
+    );
 }

@@ -26,6 +26,7 @@ pub mod output;
 pub mod perf;
 pub mod private;
 pub mod resident;
+pub mod shrunk;
 pub mod stop;
 #[cfg(any(
     target_arch = "x86_64",

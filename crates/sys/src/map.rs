@@ -40,8 +40,8 @@ impl Mapped {
         // SAFETY: the map is read-only and private, and what it points to is
         // only ever read as bytes. Another process can still write to the file
         // or truncate it: a write may show other bytes to a parser, which takes
-        // any bytes; a truncation raises SIGBUS and ends the program, the same
-        // as for every tool that maps binaries. No memory is corrupted by either.
+        // any bytes; a truncation raises SIGBUS and ends the program, with a word
+        // (see `shrunk`). No memory is corrupted by either.
         let map = unsafe { memmap2::Mmap::map(file)? };
         Ok(Self { map: Some(map) })
     }

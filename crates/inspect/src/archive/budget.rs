@@ -17,7 +17,41 @@ pub struct Budget {
     pub limits: Limits,
     bytes_left: Rc<Cell<u64>>,
     entries_left: Rc<Cell<u64>>,
+    held: Rc<Cell<u64>>,
+    windows: Rc<Cell<u32>>,
     by_ratio: bool,
+}
+
+/// Memory that a decompressor may take for its window: xz -9 and zstd --ultra stay below.
+const WINDOW_BYTES: u64 = 256 << 20;
+
+/// A member's bytes, counted while they are held.
+#[derive(Debug)]
+pub struct Held {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    held: Rc<Cell<u64>>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let bytes = self.bytes.len() as u64;
+        self.held.set(self.held.get().saturating_sub(bytes));
+    }
+}
+
+/// A decompressor's window, counted while it is at work.
+#[derive(Debug)]
+pub struct Window {
+    /// How large it may be: each within another half of it, so that all take twice the first's.
+    pub bytes: u64,
+    windows: Rc<Cell<u32>>,
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.windows.set(self.windows.get().saturating_sub(1));
+    }
 }
 
 impl Budget {
@@ -30,7 +64,33 @@ impl Budget {
             limits,
             bytes_left: Rc::new(Cell::new(by_ratio.min(limits.total_bytes))),
             entries_left: Rc::new(Cell::new(limits.entries)),
+            held: Rc::default(),
+            windows: Rc::default(),
             by_ratio: by_ratio < limits.total_bytes,
+        }
+    }
+
+    /// Bytes that may yet be held.
+    pub fn room(&self) -> u64 {
+        self.limits.held_bytes.saturating_sub(self.held.get())
+    }
+
+    /// Counts bytes until they are dropped.
+    pub fn hold(&self, bytes: Vec<u8>) -> Held {
+        self.held.set(self.held.get() + bytes.len() as u64);
+        Held {
+            bytes,
+            held: self.held.clone(),
+        }
+    }
+
+    /// Grants a decompressor its window until that is dropped.
+    pub fn window(&self) -> Window {
+        let within = self.windows.get();
+        self.windows.set(within + 1);
+        Window {
+            bytes: WINDOW_BYTES >> within.min(16),
+            windows: self.windows.clone(),
         }
     }
 

@@ -8,9 +8,6 @@ use super::{Found, Kind, Walker};
 use crate::error::Error;
 use crate::facts::clean;
 
-/// Memory that a decompressor may take for its window: xz -9 and zstd --ultra stay below.
-const WINDOW_BYTES: u64 = 256 << 20;
-
 /// Longest member name, and longest tar header that carries one.
 const NAME_BYTES: u64 = 64 << 10;
 
@@ -23,33 +20,43 @@ fn join(name: &str, member: &[u8]) -> String {
     format!("{name}!{}", clean(member).trim_start_matches("./"))
 }
 
-/// A decompressor over `reader`.
-pub fn decompress<'r>(kind: Kind, reader: &'r mut dyn Read) -> Result<Box<dyn Read + 'r>, Error> {
+/// A decompressor over `reader` whose window is at most so large.
+pub fn decompress<'r>(
+    kind: Kind,
+    reader: &'r mut dyn Read,
+    window_bytes: u64,
+) -> Result<Box<dyn Read + 'r>, Error> {
     Ok(match kind {
         Kind::Gzip => Box::new(flate2::read::MultiGzDecoder::new(reader)),
         Kind::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(
             reader,
             true,
-            (WINDOW_BYTES / 1024) as u32,
+            (window_bytes / 1024) as u32,
         )),
-        _ => Box::new(ZstdFrames(Some(
-            zstd_frame(Peeked {
+        _ => {
+            let source = Peeked {
                 ahead: None,
                 inner: reader,
+            };
+            Box::new(ZstdFrames {
+                frame: Some(zstd_frame(source, window_bytes).map_err(damaged)?),
+                window_bytes,
             })
-            .map_err(damaged)?,
-        ))),
+        }
     })
 }
 
 type ZstdFrame<R> = ruzstd::decoding::StreamingDecoder<R, ruzstd::decoding::FrameDecoder>;
 
-fn zstd_frame<R: Read>(reader: R) -> io::Result<ZstdFrame<R>> {
-    ZstdFrame::new_with_max_window_size(reader, WINDOW_BYTES).map_err(io::Error::other)
+fn zstd_frame<R: Read>(reader: R, window_bytes: u64) -> io::Result<ZstdFrame<R>> {
+    ZstdFrame::new_with_max_window_size(reader, window_bytes).map_err(io::Error::other)
 }
 
 /// Zstandard frames one after another, as `pzstd` writes them.
-struct ZstdFrames<R: Read>(Option<ZstdFrame<Peeked<R>>>);
+struct ZstdFrames<R: Read> {
+    frame: Option<ZstdFrame<Peeked<R>>>,
+    window_bytes: u64,
+}
 
 /// A stream with a byte that was read ahead.
 struct Peeked<R> {
@@ -72,19 +79,19 @@ impl<R: Read> Read for Peeked<R> {
 
 impl<R: Read> Read for ZstdFrames<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while let Some(frame) = &mut self.0 {
+        while let Some(frame) = &mut self.frame {
             let got = frame.read(buffer)?;
             if got > 0 || buffer.is_empty() {
                 return Ok(got);
             }
             // At the end of a frame: another, or the end of the stream.
-            let Some(mut source) = self.0.take().map(ZstdFrame::into_inner) else {
+            let Some(mut source) = self.frame.take().map(ZstdFrame::into_inner) else {
                 break;
             };
             let mut first = [0];
             if source.read(&mut first)? == 1 {
                 source.ahead = Some(first[0]);
-                self.0 = Some(zstd_frame(source)?);
+                self.frame = Some(zstd_frame(source, self.window_bytes)?);
             }
         }
         Ok(0)

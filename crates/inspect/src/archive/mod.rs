@@ -10,7 +10,7 @@ mod formats;
 use std::io::{Cursor, Read};
 
 use crate::error::Error;
-use budget::{Budget, Metered};
+use budget::{Budget, Held, Metered};
 
 /// Limits against packages made to exhaust the reader.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +19,8 @@ pub struct Limits {
     pub depth: u32,
     /// Members over all levels.
     pub entries: u64,
-    /// Bytes of one ELF file or nested zip, which are held in memory.
-    pub entry_bytes: u64,
+    /// Bytes of ELF files and nested zips that are held in memory at a time, over all levels.
+    pub held_bytes: u64,
     /// Bytes unpacked over all levels.
     pub total_bytes: u64,
     /// Bytes unpacked for each byte of the package, once beyond 64 MiB.
@@ -32,7 +32,7 @@ impl Default for Limits {
         Self {
             depth: 10,
             entries: 1_000_000,
-            entry_bytes: 1 << 30,
+            held_bytes: 1 << 30,
             total_bytes: 32 << 30,
             ratio: 500,
         }
@@ -163,40 +163,42 @@ impl Walker<'_> {
             Kind::Unread(what) => Err(Error::Archive(format!("{what} compression is not read"))),
             Kind::Elf => {
                 let bytes = self.hold(&mut whole)?;
-                (self.visit)(name, Found::Elf(&bytes));
+                (self.visit)(name, Found::Elf(&bytes.bytes));
                 Ok(())
             }
             Kind::Zip => {
                 let bytes = self.hold(&mut whole)?;
-                formats::zip(self, name, Cursor::new(bytes.as_slice()), deeper)
+                formats::zip(self, name, Cursor::new(bytes.bytes.as_slice()), deeper)
             }
             Kind::Ar => formats::ar(self, name, &mut whole, deeper),
             Kind::Tar => formats::tar(self, name, &mut whole, deeper),
             Kind::Rpm => formats::rpm(self, name, &mut whole, deeper),
             Kind::Cpio => formats::cpio(self, name, &mut whole, deeper),
             Kind::Gzip | Kind::Xz | Kind::Zstd => {
-                let mut unpacked = formats::decompress(kind, &mut whole)?;
+                let window = self.budget.window();
+                let mut unpacked = formats::decompress(kind, &mut whole, window.bytes)?;
                 let mut metered = Metered::new(&mut *unpacked, self.budget.clone());
                 self.stream(name, &mut metered, deeper)
             }
         }
     }
 
-    /// Reads a member whole, up to the limit for one.
-    fn hold(&self, reader: &mut dyn Read) -> Result<Vec<u8>, Error> {
-        let limit = self.budget.limits.entry_bytes;
+    /// Reads a member whole, as far as what is held already leaves room for it.
+    fn hold(&self, reader: &mut dyn Read) -> Result<Held, Error> {
+        let room = self.budget.room();
         let mut bytes = Vec::new();
         reader
-            .take(limit + 1)
+            .take(room.saturating_add(1))
             .read_to_end(&mut bytes)
             .map_err(|e| self.budget.explain(e))?;
-        if bytes.len() as u64 > limit {
+        if bytes.len() as u64 > room {
             return Err(Error::Limit {
-                what: "a member's size".into(),
-                limit: format!("{} MiB", limit >> 20),
+                what: "a member's size, with the archives around it that are held in memory,"
+                    .into(),
+                limit: format!("{} MiB", self.budget.limits.held_bytes >> 20),
             });
         }
-        Ok(bytes)
+        Ok(self.budget.hold(bytes))
     }
 }
 

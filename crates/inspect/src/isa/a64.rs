@@ -157,19 +157,19 @@ fn scan_words(start: u64, data: &[u8], found: &mut Found) {
                 }
             }
             Group::System => match w {
-                0xD503_203F => found.hints.push((address, Hint::Yield)),
-                0xD503_205F => found.hints.push((address, Hint::Wfe)),
+                0xD503_203F => found.hint(address, Hint::Yield),
+                0xD503_205F => found.hint(address, Hint::Wfe),
                 0xD503_233F | 0xD503_237F => found.pac += 1,
-                _ if w & 0xFFFF_F0FF == 0xD503_30DF => found.hints.push((address, Hint::Isb)),
+                _ if w & 0xFFFF_F0FF == 0xD503_30DF => found.hint(address, Hint::Isb),
                 _ => {}
             },
             Group::Arithmetic => {
                 if w & 0x7FE0_F000 == 0x1AC0_5000 {
-                    found.hints.push((address, Hint::Crc32c));
+                    found.hint(address, Hint::Crc32c);
                 } else if w & 0xBFE0_FC00 == 0x0EE0_E000 {
-                    found.hints.push((address, Hint::CarrylessMultiply));
+                    found.hint(address, Hint::CarrylessMultiply);
                 } else if w & 0xBFFF_FC00 == 0x0E20_5800 || w & 0xFF3F_E000 == 0x041A_A000 {
-                    found.hints.push((address, Hint::VectorPopcnt));
+                    found.hint(address, Hint::VectorPopcnt);
                 }
             }
         }

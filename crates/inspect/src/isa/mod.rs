@@ -12,10 +12,10 @@ pub mod x86;
 
 use std::borrow::Cow;
 
-use crate::model::{Atomic, Class, Hint, Ordering};
+use crate::model::{Atomic, Class, Counts, Hint, Ordering};
 
 /// What scanning a range found, by address.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Found {
     /// Atomics; [`Atomic::function`] is not yet set.
     pub atomics: Vec<Atomic>,
@@ -23,9 +23,42 @@ pub struct Found {
     pub hints: Vec<(u64, Hint)>,
     /// A64 only: instructions that sign the return address.
     pub pac: u64,
+    /// Atomics for which there was no room in `atomics`.
+    pub not_listed: Counts,
+    /// Hints for which there was no room in `hints`.
+    pub hints_left_out: u64,
+    /// How many atomics are listed at most, and how many hints.
+    room: usize,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self::with_room(usize::MAX)
+    }
 }
 
 impl Found {
+    /// Lists at most `room` atomics and as many hints; what comes after is counted only. A file of
+    /// nothing but locked instructions would take memory without end.
+    pub fn with_room(room: usize) -> Self {
+        Self {
+            atomics: Vec::new(),
+            hints: Vec::new(),
+            pac: 0,
+            not_listed: Counts::new(),
+            hints_left_out: 0,
+            room,
+        }
+    }
+
+    fn hint(&mut self, address: u64, hint: Hint) {
+        if self.hints.len() < self.room {
+            self.hints.push((address, hint));
+        } else {
+            self.hints_left_out += 1;
+        }
+    }
+
     fn atomic(
         &mut self,
         address: u64,
@@ -34,6 +67,10 @@ impl Found {
         width_bits: u16,
         ordering: Ordering,
     ) {
+        if self.atomics.len() >= self.room {
+            *self.not_listed.entry(class).or_insert(0) += 1;
+            return;
+        }
         self.atomics.push(Atomic {
             address,
             class,
@@ -50,6 +87,10 @@ impl Found {
         self.atomics.append(&mut other.atomics);
         self.hints.append(&mut other.hints);
         self.pac += other.pac;
+        self.hints_left_out += other.hints_left_out;
+        for (class, n) in other.not_listed {
+            *self.not_listed.entry(class).or_insert(0) += n;
+        }
     }
 }
 

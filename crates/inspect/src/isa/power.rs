@@ -22,7 +22,7 @@ pub fn scan(range: Range<'_>, found: &mut Found) {
                     found.atomic(address, class, mnemonic, width, Ordering::Relaxed);
                 } else if matches!(w >> 1 & 0x3FF, 506 | 378) {
                     // popcntd, popcntw
-                    found.hints.push((address, Hint::Popcnt));
+                    found.hint(address, Hint::Popcnt);
                 }
             }
             _ => {}

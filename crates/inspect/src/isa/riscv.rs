@@ -29,10 +29,10 @@ pub fn scan(range: Range<'_>, found: &mut Found) {
                 found.atomic(address, class, mnemonic, width, ordering);
             }
         } else if w == 0x0100_000F {
-            found.hints.push((address, Hint::Pause));
+            found.hint(address, Hint::Pause);
         } else if w & 0xFFF0_707F == 0x6020_1013 {
             // cpop of Zbb
-            found.hints.push((address, Hint::Popcnt));
+            found.hint(address, Hint::Popcnt);
         }
         at += 4;
     }

@@ -24,7 +24,7 @@ pub fn scan(range: Range<'_>, found: &mut Found) {
         if let Some((class, mnemonic, width)) = decode(bytes) {
             found.atomic(address, class, mnemonic, width, Ordering::Full);
         } else if bytes.starts_with(&[0xB9, 0xE1]) {
-            found.hints.push((address, Hint::Popcnt));
+            found.hint(address, Hint::Popcnt);
         }
         at += length;
     }

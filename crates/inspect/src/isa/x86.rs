@@ -121,14 +121,14 @@ fn decode(range: Range<'_>, last: usize, found: &mut Found) {
             {
                 atomic(&instruction, found);
             }
-            Mnemonic::Pause => found.hints.push((address, Hint::Pause)),
-            Mnemonic::Crc32 => found.hints.push((address, Hint::Crc32c)),
-            Mnemonic::Popcnt => found.hints.push((address, Hint::Popcnt)),
+            Mnemonic::Pause => found.hint(address, Hint::Pause),
+            Mnemonic::Crc32 => found.hint(address, Hint::Crc32c),
+            Mnemonic::Popcnt => found.hint(address, Hint::Popcnt),
             Mnemonic::Pclmulqdq | Mnemonic::Vpclmulqdq => {
-                found.hints.push((address, Hint::CarrylessMultiply));
+                found.hint(address, Hint::CarrylessMultiply);
             }
             Mnemonic::Vpopcntb | Mnemonic::Vpopcntw | Mnemonic::Vpopcntd | Mnemonic::Vpopcntq => {
-                found.hints.push((address, Hint::VectorPopcnt));
+                found.hint(address, Hint::VectorPopcnt);
             }
             _ => {}
         }

@@ -9,7 +9,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pgassay_inspect::archive::{self, Found, Kind, Limits, MAGIC_BYTES};
-use pgassay_inspect::{Binary, Error, Options, Read, debug_wanted, inspect_elf, supplement_wanted};
+use pgassay_inspect::{
+    Binary, Error, MOST_LISTED, Options, Read, debug_wanted, inspect_elf, supplement_wanted,
+};
 use pgassay_sys::map::Mapped;
 
 use super::document::Problem;
@@ -148,26 +150,35 @@ pub fn inspect_all(sources: &[Source]) -> Gathered {
     let workers = cpus.min(sources.len()).max(1);
     // One file gets all CPUs; of many, each gets one.
     let threads = if sources.len() < cpus { cpus } else { 1 };
+    let room = AtomicUsize::new(MOST_LISTED);
     if let [one] = sources {
-        return inspect(one, threads);
+        return inspect(one, threads, &room);
     }
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, Gathered)>> = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(source) = sources.get(n) else {
-                        return;
-                    };
-                    let gathered = inspect(source, threads);
-                    if let Ok(mut results) = results.lock() {
-                        results.push((n, gathered));
-                    }
-                }
-            });
+    let work = || {
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            let Some(source) = sources.get(n) else {
+                return;
+            };
+            let gathered = inspect(source, threads, &room);
+            if let Ok(mut results) = results.lock() {
+                results.push((n, gathered));
+            }
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..workers {
+            // Where no more threads can be had, those that are there do it all.
+            if std::thread::Builder::new()
+                .spawn_scoped(scope, work)
+                .is_err()
+            {
+                break;
+            }
+        }
+        work();
     });
     let mut results = results.into_inner().unwrap_or_default();
     results.sort_by_key(|(n, _)| *n);
@@ -179,8 +190,17 @@ pub fn inspect_all(sources: &[Source]) -> Gathered {
     all
 }
 
-/// Inspects one source: a program, or every program of a package.
-fn inspect(source: &Source, threads: usize) -> Gathered {
+/// Takes what a file lists out of the room that all share.
+fn take(room: &AtomicUsize, binary: &Binary) {
+    let listed = binary.atomics.listed();
+    let _ = room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+        Some(left.saturating_sub(listed))
+    });
+}
+
+/// Inspects one source: a program, or every program of a package. What may be listed of all of them
+/// together is `room`.
+fn inspect(source: &Source, threads: usize, room: &AtomicUsize) -> Gathered {
     let mut gathered = Gathered::default();
     let mut fail = |path: &str, error: String| {
         gathered.problems.push(Problem {
@@ -200,14 +220,21 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
         }
     };
     let kind = Kind::of(&bytes[..bytes.len().min(MAGIC_BYTES)]);
+    let options = || Options {
+        most_listed: room.load(Ordering::Relaxed),
+        ..Options::on(threads)
+    };
     if kind.is_package() && source.process.is_none() {
         archive::walk(
             &source.name,
             &bytes,
             &Limits::default(),
             &mut |name, found| match found {
-                Found::Elf(bytes) => match inspect_elf(name, bytes, &Options::on(threads)) {
-                    Ok(binary) => gathered.files.push(binary),
+                Found::Elf(bytes) => match inspect_elf(name, bytes, &options()) {
+                    Ok(binary) => {
+                        take(room, &binary);
+                        gathered.files.push(binary);
+                    }
                     // Packages for developers are full of them.
                     Err(Error::Unlinked) => {}
                     Err(error) => gathered.problems.push(Problem {
@@ -246,10 +273,11 @@ fn inspect(source: &Source, threads: usize) -> Gathered {
         debug,
         supplement: supplement.as_deref(),
         read: (bytes.len() > KEPT_BYTES).then_some(Read(&read)),
-        ..Options::on(threads)
+        ..options()
     };
     match inspect_elf(&source.name, &bytes, &options) {
         Ok(mut binary) => {
+            take(room, &binary);
             let process = source.process.as_ref();
             binary.process = process.map(|(pid, file)| live::facts(*pid, file, &binary));
             gathered.files.push(binary);
