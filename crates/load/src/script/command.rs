@@ -127,6 +127,8 @@ pub(super) fn compile(
         commands: Vec::new(),
         open: Vec::new(),
         in_pipeline: false,
+        counted: 0,
+        line: 1,
     };
     let mut lines = Vec::new();
     for piece in split(text) {
@@ -176,6 +178,9 @@ struct Compiler<'a> {
     commands: Vec<Command>,
     open: Vec<Open>,
     in_pipeline: bool,
+    /// Bytes of the text whose line breaks are counted in `line`.
+    counted: usize,
+    line: usize,
 }
 
 /// A word of a backslash command and the byte at which it begins.
@@ -228,7 +233,7 @@ impl Compiler<'_> {
             parts.push(Part::Text(text[kept..].to_owned()));
             parametrized.push_str(&text[kept..]);
         }
-        let line = self.text[..offset].matches('\n').count() + 1;
+        let line = self.line_at(offset);
         self.commands.push(Command::Sql(Box::new(Sql {
             text,
             parts,
@@ -238,6 +243,15 @@ impl Compiler<'_> {
             line,
         })));
         Ok(())
+    }
+
+    /// The line of a byte, from 1. Commands come in the text's order, so each part is counted once.
+    fn line_at(&mut self, offset: usize) -> usize {
+        let between = self.text.as_bytes().get(self.counted..offset);
+        let breaks = between.unwrap_or_default().iter().filter(|b| **b == b'\n');
+        self.line += breaks.count();
+        self.counted = self.counted.max(offset);
+        self.line
     }
 
     fn backslash(&mut self, offset: usize, end: usize) -> Result<(), Mistake> {

@@ -413,3 +413,18 @@ mod properties {
         }
     }
 }
+
+/// Attack D19: each statement counted the lines before it anew, 22 seconds for 50,000 of them.
+#[test]
+fn many_statements_know_their_lines() {
+    let text = "\\set a 1\n-- a word\nSELECT :a\n, 2;\n".repeat(50_000);
+    let program = compile(&text).unwrap();
+    let commands = &program.scripts()[0].commands;
+    assert_eq!(commands.len(), 100_000);
+    for (n, pair) in commands.chunks(2).enumerate() {
+        let Command::Sql(sql) = &pair[1] else {
+            panic!("a statement stands there");
+        };
+        assert_eq!(sql.line, 4 * n + 3);
+    }
+}
