@@ -2,7 +2,7 @@
 
 use super::client::{self, Client, Phase, Prepared, Wait};
 use super::encode::{self, Protocol};
-use super::options::{OnError, Says};
+use super::options::{Event, OnError, Says};
 use super::wire::{Captured, Exchange, Failure, TxStatus};
 use super::worker::Worker;
 use crate::script::{Capture, Command, Var, valid_name};
@@ -511,7 +511,7 @@ impl Worker<'_> {
 
     pub(super) fn say(&self, message: &str) {
         if let Some(listener) = &self.shared.options.listener {
-            listener(message);
+            listener(Event::Said(message));
         }
     }
 }

@@ -166,9 +166,16 @@ impl Engine {
             }
         };
         thread::scope(|scope| {
-            for _ in 0..missing.min(CONNECTORS) {
-                scope.spawn(connector);
+            for _ in 1..missing.min(CONNECTORS) {
+                // Where no more threads can be had, those that are there do it all.
+                if thread::Builder::new()
+                    .spawn_scoped(scope, connector)
+                    .is_err()
+                {
+                    break;
+                }
             }
+            connector();
         });
         let made = made
             .into_inner()
@@ -267,6 +274,7 @@ impl Engine {
         let running = AtomicUsize::new(threads);
         let coordinator = thread::current();
 
+        let mut not_started = None;
         let parts: Vec<SliceResult> = thread::scope(|scope| {
             let mut handles = Vec::with_capacity(threads);
             let mut rest = self.clients.as_mut_slice();
@@ -289,7 +297,7 @@ impl Engine {
                     handed: follower.as_ref().and_then(|f| f.thread(number)),
                 };
                 let (running, coordinator) = (&running, coordinator.clone());
-                handles.push(scope.spawn(move || {
+                let worker = move || {
                     // Short sleeps are to end on time: no slack for the kernel to batch them.
                     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
                     if !shared.options.cpus.is_empty() {
@@ -300,7 +308,14 @@ impl Engine {
                     running.fetch_sub(1, Ordering::Release);
                     coordinator.unpark();
                     result
-                }));
+                };
+                match thread::Builder::new().spawn_scoped(scope, worker) {
+                    Ok(handle) => handles.push(handle),
+                    Err(error) => {
+                        running.fetch_sub(1, Ordering::Release);
+                        not_started = Some(error);
+                    }
+                }
             }
             Coordinator {
                 shared,
@@ -335,7 +350,12 @@ impl Engine {
         );
         result.clients = usable as u32;
         result.interrupted = control.stop.load(Ordering::Relaxed);
-        if lost_threads > 0 {
+        if let Some(error) = not_started {
+            result.died = Some(format!(
+                "a load thread could not be started: {error}; a limit on processes or threads is \
+                 reached (ulimit -u, pids.max)"
+            ));
+        } else if lost_threads > 0 {
             result.died = Some(format!(
                 "{lost_threads} load threads failed: a fault of pgassay"
             ));

@@ -33,8 +33,8 @@ pub use encode::Protocol;
 pub use engine::{Engine, ResizeError, raise_descriptor_limit};
 pub use latency::Latency;
 pub use options::{
-    Edge, Entry, Journal, Journals, Length, Listener, OnError, Options, Outcome, Passed, Progress,
-    Says, SliceSpec,
+    Edge, Entry, Event, Journal, Journals, Length, Listener, OnError, Options, Outcome, Passed,
+    Progress, Says, SliceSpec,
 };
 pub use peer::Peer;
 pub use result::{

@@ -2,6 +2,7 @@
 
 use std::process::{Command as Process, Stdio};
 
+use super::options::Event;
 use super::worker::Worker;
 use crate::script::{Command, Expr, Scope, ShellWord, SleepTime, Slot, Value, Var, leading_int};
 
@@ -18,9 +19,9 @@ impl Worker<'_> {
                     Value::Null => kind.to_owned(),
                     value => format!("{kind} {value}"),
                 };
-                listener(&format!(
+                listener(Event::Said(&format!(
                     "debug(script={script},command={command}): {shown}"
-                ));
+                )));
             }
         };
         let mut scope = Scope {

@@ -31,8 +31,22 @@ pub enum Says {
     Everything,
 }
 
-/// Receives what clients have to say while they run: `debug()` values, aborted clients.
-pub type Listener = Arc<dyn Fn(&str) + Send + Sync>;
+/// What happens to a client while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// It says something, in words for a person: a `debug()` value, a failure.
+    Said(&'a str),
+    /// It stops for good: its script can't go on, or its connection is lost.
+    Stopped {
+        /// Its number.
+        client: u32,
+        /// Why.
+        reason: &'a str,
+    },
+}
+
+/// Hears of clients while they run.
+pub type Listener = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 
 /// How an engine's clients behave.
 #[derive(Clone)]

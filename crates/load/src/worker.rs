@@ -23,7 +23,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::client::{Client, Phase, Wait};
 use super::encode::Run;
 use super::live::{Handed, Live};
-use super::options::{Entry, Journal, Length, Options, Outcome, SliceSpec};
+use super::options::{Entry, Event, Journal, Length, Options, Outcome, SliceSpec};
 use super::outbox::Outbox;
 use super::result::{CONNECTION, Calls, SliceResult};
 use super::schedule::Starts;
@@ -417,6 +417,9 @@ impl<'a> Worker<'a> {
         client.phase = Phase::Gone;
         client.detach();
         let id = client.id;
+        if let Some(listener) = &self.shared.options.listener {
+            listener(Event::Stopped { client: id, reason });
+        }
         self.tally.lose(id, at, reason.to_owned());
     }
 

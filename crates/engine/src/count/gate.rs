@@ -45,7 +45,7 @@ impl Gate {
         let listener = UnixListener::bind(&path)?;
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
-        let listener = thread::spawn(move || {
+        let listener = thread::Builder::new().spawn(move || {
             for client in listener.incoming() {
                 if of_thread.closing.load(Ordering::Acquire) {
                     break;
@@ -56,7 +56,7 @@ impl Gate {
                     pass(client, server, &of_thread).ok();
                 }
             }
-        });
+        })?;
         Ok(Self {
             path,
             shared,
@@ -89,7 +89,7 @@ impl Drop for Gate {
 fn pass(client: UnixStream, server: UnixStream, shared: &Arc<Shared>) -> io::Result<()> {
     let (mut from_server, mut to_client) = (server.try_clone()?, client.try_clone()?);
     let of_answers = Arc::clone(shared);
-    let answers = thread::spawn(move || {
+    let answers = thread::Builder::new().spawn(move || {
         let mut start = Some(Vec::new());
         let mut buffer = vec![0; 1 << 16];
         while let Ok(n @ 1..) = from_server.read(&mut buffer) {
@@ -105,7 +105,7 @@ fn pass(client: UnixStream, server: UnixStream, shared: &Arc<Shared>) -> io::Res
             }
         }
         to_client.shutdown(Shutdown::Both).ok();
-    });
+    })?;
     let (mut client, mut server) = (client, server);
     let mut buffer = vec![0; 1 << 16];
     while let Ok(n @ 1..) = client.read(&mut buffer) {

@@ -7,6 +7,7 @@
 //! transaction that makes the table may do; the VACUUM that follows marks the pages all-visible.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
@@ -102,18 +103,23 @@ pub fn fill_accounts(
     let begin = Instant::now();
     let all = branches.len() as u64 * ACCOUNTS;
     let written: Vec<anyhow::Result<u64>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers.clamp(1, branches.len().max(1)))
-            .map(|_| {
-                scope.spawn(|| {
-                    let connected = connector.connect().context("a connection for loading");
-                    let outcome = connected.and_then(|mut session| job.work(&mut session));
-                    if outcome.is_err() {
-                        job.failed.store(true, Ordering::Relaxed);
-                    }
-                    outcome
-                })
-            })
-            .collect();
+        let load = || {
+            let connected = connector.connect().context("a connection for loading");
+            let outcome = connected.and_then(|mut session| job.work(&mut session));
+            if outcome.is_err() {
+                job.failed.store(true, Ordering::Relaxed);
+            }
+            outcome
+        };
+        let mut threads = Vec::new();
+        for _ in 0..workers.clamp(1, branches.len().max(1)) {
+            match Builder::new().spawn_scoped(scope, load) {
+                Ok(thread) => threads.push(thread),
+                // Where no more threads can be had, those that are there do it all.
+                Err(_) if !threads.is_empty() => break,
+                Err(error) => return vec![Err(error).context("cannot start a loading thread")],
+            }
+        }
         while !threads
             .iter()
             .all(std::thread::ScopedJoinHandle::is_finished)

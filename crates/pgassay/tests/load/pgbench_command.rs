@@ -342,3 +342,39 @@ fn the_tables_are_pgbenchs() {
     }
     fs::remove_dir_all(&dir).unwrap();
 }
+
+/// --exit-on-abort ended the run on any message with the word "aborted" in it, and not where a
+/// connection was lost, which is told in other words.
+#[test]
+fn exit_on_abort_goes_by_what_happens_and_not_by_words() {
+    let bench = bench();
+    let dir = directory("exit-on-abort");
+    fs::write(dir.join("word.sql"), "SELECT 'aborted'::int;\n").unwrap();
+    let words = "-n -f word.sql -t 5 --continue-on-error --verbose-errors --exit-on-abort";
+    let args: Vec<&str> = words.split(' ').collect();
+    let output = run(ours(), bench, &args, &dir);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("number of failed transactions: 5 "), "{said}");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    // An hour, if nobody notices that one of two clients is gone.
+    fs::write(
+        dir.join("lost.sql"),
+        "\\set first :client_id = 0\n\\if :first\n\
+         SELECT pg_terminate_backend(pg_backend_pid());\n\
+         \\else\n\\sleep 10 ms\nSELECT 1;\n\\endif\n",
+    )
+    .unwrap();
+    let args = [
+        "-n",
+        "-f",
+        "lost.sql",
+        "-T",
+        "3600",
+        "-c",
+        "2",
+        "--exit-on-abort",
+    ];
+    let output = run(ours(), bench, &args, &dir);
+    assert_eq!(output.status.code(), Some(2));
+    fs::remove_dir_all(&dir).unwrap();
+}

@@ -135,21 +135,27 @@ fn load(
     let done = AtomicU64::new(0);
     let all = (missing.len() as u64 * rows).max(1);
     std::thread::scope(|scope| {
-        let loaders: Vec<_> = (0..loaders.clamp(1, missing.len().max(1) as u32))
-            .map(|_| {
-                scope.spawn(|| -> anyhow::Result<()> {
-                    let mut session = connector.connect().context("a loader's session")?;
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed) as usize;
-                        let Some(number) = missing.get(index) else {
-                            return Ok(());
-                        };
-                        make_table(&mut session, *number, rows, seed, &done, stop)
-                            .with_context(|| format!("cannot make {}", table(*number)))?;
-                    }
-                })
-            })
-            .collect();
+        let load = || -> anyhow::Result<()> {
+            let mut session = connector.connect().context("a loader's session")?;
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed) as usize;
+                let Some(number) = missing.get(index) else {
+                    return Ok(());
+                };
+                make_table(&mut session, *number, rows, seed, &done, stop)
+                    .with_context(|| format!("cannot make {}", table(*number)))?;
+            }
+        };
+        let wanted = loaders.clamp(1, missing.len().max(1) as u32);
+        let mut loaders = Vec::new();
+        for _ in 0..wanted {
+            match std::thread::Builder::new().spawn_scoped(scope, load) {
+                Ok(loader) => loaders.push(loader),
+                // Where no more threads can be had, those that are there do it all.
+                Err(_) if !loaders.is_empty() => break,
+                Err(error) => return Err(error).context("cannot start a loader"),
+            }
+        }
         while loaders.iter().any(|loader| !loader.is_finished()) {
             progress(done.load(Ordering::Relaxed) as f64 / all as f64);
             std::thread::sleep(Duration::from_millis(20));

@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_load::script::{BUILTINS, Program, Value, find_builtin, valid_name};
 use pgassay_load::{
-    Edge, Engine, Gaps, Length, OnError, Options, Progress, Protocol, Says, Schedule, SliceSpec,
+    Edge, Engine, Event, Gaps, Length, OnError, Options, Progress, Protocol, Says, Schedule, SliceSpec,
 };
 use pgassay_pgwire::{Conninfo, Session, connect};
 use pgassay_sys::stop::Stop;
@@ -268,14 +268,17 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
     let listener = {
         let (say, aborting) = (Mutex::new(say), aborting.clone());
         let (stop, exit_on_abort) = (stop.flag().clone(), args.exit_on_abort);
-        move |line: &str| {
-            if exit_on_abort && line.contains("aborted") {
+        move |event: Event<'_>| match event {
+            Event::Stopped { .. } if exit_on_abort => {
                 aborting.store(true, Ordering::Relaxed);
                 stop.store(true, Ordering::Relaxed);
             }
-            let say = say.lock().unwrap_or_else(PoisonError::into_inner);
-            // Nobody listens any more once the run is over.
-            let _ = say.send(line.to_owned());
+            Event::Stopped { .. } => {}
+            Event::Said(line) => {
+                let say = say.lock().unwrap_or_else(PoisonError::into_inner);
+                // Nobody listens any more once the run is over.
+                let _ = say.send(line.to_owned());
+            }
         }
     };
     let threads = args.jobs.min(args.clients) as usize;
@@ -319,6 +322,8 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
     let mut engine = Engine::new(job.conninfo.clone(), job.program.clone(), options);
     engine.resize(args.clients as usize)?;
     let connect_ms = connecting.elapsed().as_secs_f64() * 1e3;
+    // The summary and the logs are kept.
+    let _kept = stop.defer();
     let spec = SliceSpec {
         warmup: Duration::ZERO,
         length: match args.time {
