@@ -242,3 +242,67 @@ proptest! {
         }
     }
 }
+
+/// Attack D18: notices and parameters before the session was ready, and texts of any length, were
+/// all kept.
+#[test]
+fn what_a_server_says_by_itself_is_kept_within_bounds() {
+    let long = "x".repeat(100_000);
+    let mut start = say::auth_ok();
+    for n in 0..1_000 {
+        start.extend(say::notice(&format!("notice {n} {}", "y".repeat(100))));
+        start.extend(say::parameter(&format!("parameter {n}"), "value"));
+    }
+    start.extend(say::notice(&long));
+    start.extend(say::key(1, 2));
+    start.extend(say::ready(b'I'));
+    let mut answer = Vec::new();
+    for n in 0..1_000 {
+        answer.extend(say::parameter(&format!("later {n}"), "value"));
+    }
+    // One that is known is still followed.
+    answer.extend(say::parameter("parameter 0", "changed"));
+    answer.extend(say::error("ERROR", "XX000", &long));
+    answer.extend(say::ready(b'I'));
+    let script = vec![
+        Step::ReadStartup,
+        Step::Send(start),
+        Step::ReadUntil(b'Q'),
+        Step::Send(answer),
+        Step::Freeze,
+    ];
+    let server = FakeServer::listen(vec![script]).expect("listen");
+    let mut session = connect(&server.conninfo()).expect("connect");
+    assert_eq!(session.take_notices().len(), 100);
+    let error = session.query("select 1").expect_err("the server refuses");
+    let said = error.to_string();
+    assert!(said.len() < 10_000, "{} bytes", said.len());
+    assert!(said.contains("more bytes)"), "what was cut off is told");
+    assert_eq!(session.parameters().len(), 200);
+    assert_eq!(session.parameter("parameter 0"), Some("changed"));
+}
+
+/// Attack D18: rows of nothing cost five bytes on the wire, a hundred in memory, and did not count.
+#[test]
+fn rows_and_results_without_content_count_against_the_limit() {
+    let empty_rows = [say::columns(&[]), say::row(&[]).repeat(10_000)].concat();
+    let nothings = say::complete("SELECT 0").repeat(10_000);
+    for answer in [empty_rows, nothings] {
+        let script = vec![
+            Step::ReadStartup,
+            Step::Send(say::welcome()),
+            Step::ReadUntil(b'Q'),
+            Step::Send(answer),
+            Step::Freeze,
+        ];
+        let server = FakeServer::listen(vec![script]).expect("listen");
+        let mut session = connect(&server.conninfo()).expect("connect");
+        session.set_result_limit(100_000);
+        session.set_read_timeout(Some(PATIENCE));
+        let outcome = session.query("select");
+        assert!(
+            matches!(outcome, Err(QueryError::TooLarge(_))),
+            "{outcome:?}"
+        );
+    }
+}

@@ -11,6 +11,9 @@ use postgres_protocol::message::frontend;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// A server that takes longer to answer a new connection is frozen.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
 /// What it takes to cancel a session's statement. It may be cloned and used
 /// from any thread while the session waits.
 #[derive(Clone)]
@@ -30,6 +33,26 @@ impl std::fmt::Debug for CancelKey {
 }
 
 impl CancelKey {
+    /// Whether the server answers anybody: a new connection is asked whether it has TLS, which takes
+    /// no authentication and leaves no line in the server's log. A frozen server does not answer.
+    pub(super) fn server_answers(&self) -> bool {
+        let deadline = Instant::now().checked_add(ANSWERS_WITHIN);
+        let ask = || -> Result<bool, ConnectError> {
+            let transport = dial(&self.endpoint, &self.server, &self.conninfo, deadline)?;
+            let mut channel = Channel::new(transport);
+            let mut out = BytesMut::new();
+            frontend::ssl_request(&mut out);
+            let answer = channel
+                .send(&out, deadline)
+                .and_then(|()| channel.one_byte(deadline));
+            Ok(match answer {
+                Ok(_) | Err(ChannelError::Closed { .. } | ChannelError::Protocol(_)) => true,
+                Err(ChannelError::Timeout | ChannelError::Io(_)) => false,
+            })
+        };
+        ask().unwrap_or(false)
+    }
+
     /// Asks the server to cancel the running statement, if there is one. That
     /// the request was taken says not that anything was cancelled: the
     /// session's statement then fails with SQLSTATE 57014, or it had ended.

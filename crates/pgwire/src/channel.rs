@@ -68,6 +68,15 @@ impl Channel {
         mut bytes: &[u8],
         deadline: Option<Instant>,
     ) -> Result<(), ChannelError> {
+        self.send_on(&mut bytes, deadline)
+    }
+
+    /// As `send`; after `Timeout`, `bytes` is what is left to be sent, and it can be gone on with.
+    pub fn send_on(
+        &mut self,
+        bytes: &mut &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<(), ChannelError> {
         while !bytes.is_empty() || self.open()?.wants_write() {
             let transport = self.open()?;
             let outcome = if bytes.is_empty() {
@@ -76,7 +85,7 @@ impl Channel {
                 transport.write(bytes)
             };
             match outcome {
-                Ok(n) => bytes = &bytes[n..],
+                Ok(n) => *bytes = &bytes[n..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let with_read = self.inbox.len() < LONG_MESSAGE;
                     if !self
@@ -221,7 +230,7 @@ impl Channel {
 /// How long a message of that type may be.
 fn limit(tag: u8) -> usize {
     match tag {
-        b'T' | b'D' | b'd' | b'V' | b'E' | b'N' | b'A' | b'S' => LONG_MESSAGE,
+        b'T' | b'D' | b'd' | b'V' | b'E' | b'N' | b'A' => LONG_MESSAGE,
         _ => SHORT_MESSAGE,
     }
 }

@@ -214,9 +214,7 @@ impl Attempt<'_> {
     fn open(&self, cover: Cover) -> Result<Session, ConnectError> {
         let conninfo = &self.connector.conninfo;
         let server = self.host.to_string();
-        let deadline = conninfo
-            .connect_timeout
-            .and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = Instant::now().checked_add(conninfo.patience());
         let tls = match (cover, self.tls) {
             (Cover::Tls, Some(Ok(tls))) => Some(tls),
             (Cover::Tls, Some(Err(why))) => {
@@ -288,7 +286,7 @@ impl Attempt<'_> {
         let on = |session: &Session, name| session.parameter(name).map(|value| value == "on");
         let standby = on(session, "in_hot_standby");
         let read_only = on(session, "default_transaction_read_only");
-        session.set_read_timeout(self.connector.conninfo.connect_timeout);
+        session.set_read_timeout(Some(self.connector.conninfo.patience()));
         let is = match (by_role, standby, read_only) {
             (true, Some(standby), _) => standby,
             (false, Some(standby), Some(read_only)) => standby || read_only,

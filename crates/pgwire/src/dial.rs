@@ -2,6 +2,7 @@
 
 use super::conninfo::{Conninfo, Host, Place};
 use super::error::ConnectError;
+use super::interrupt::Hearing;
 use super::transport::{Transport, wait};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
@@ -67,17 +68,24 @@ pub(super) fn dial(
         })
     };
     let failed = |errno| fault(errno, server);
+    let broken_off = |error| ConnectError::Io {
+        server: server.to_owned(),
+        doing: "connecting",
+        error,
+    };
     match endpoint {
         Endpoint::Unix(address) => {
             let fd = open(AddressFamily::UNIX)?;
             // A full backlog is EAGAIN here, and no event tells when it is
             // not: try again a little later, as a blocking connect would wait.
-            let give_up = deadline.unwrap_or_else(|| Instant::now() + BACKLOG_PATIENCE);
+            let give_up = deadline.unwrap_or_else(|| Instant::now() + conninfo.patience());
+            let mut hearing = Hearing::begin();
             loop {
                 match rustix::net::connect(&fd, address) {
                     Ok(()) => return Ok(Transport::Unix(fd)),
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) if Instant::now() < give_up => {
+                        hearing.slice().map_err(&broken_off)?;
                         std::thread::sleep(Duration::from_millis(2));
                     }
                     Err(Errno::AGAIN) => return Err(timeout(server, conninfo)),
@@ -93,9 +101,7 @@ pub(super) fn dial(
             match rustix::net::connect(&fd, address) {
                 Ok(()) => {}
                 Err(Errno::INPROGRESS | Errno::INTR) => {
-                    let ready = wait(fd.as_fd(), false, true, deadline).map_err(|error| {
-                        failed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
-                    })?;
+                    let ready = wait(fd.as_fd(), false, true, deadline).map_err(&broken_off)?;
                     if !ready {
                         return Err(timeout(server, conninfo));
                     }
@@ -110,10 +116,6 @@ pub(super) fn dial(
         }
     }
 }
-
-/// How long a full backlog of a Unix socket is waited for without a
-/// connect_timeout.
-const BACKLOG_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The options of a TCP socket: no delay always, as libpq; keepalives and the
 /// user timeout as asked for.
@@ -143,7 +145,7 @@ fn timeout(server: &str, conninfo: &Conninfo) -> ConnectError {
     ConnectError::Timeout {
         server: server.to_owned(),
         doing: "connecting",
-        after: conninfo.connect_timeout.unwrap_or(BACKLOG_PATIENCE),
+        after: conninfo.patience(),
     }
 }
 

@@ -35,7 +35,7 @@ impl ServerError {
         let mut error = ServerError::default();
         let mut severity_untranslated = false;
         while let Some(field) = fields.next()? {
-            let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
+            let text = shortened(field.value_bytes());
             match field.type_() {
                 b'V' => {
                     error.severity = text;
@@ -52,6 +52,21 @@ impl ServerError {
             }
         }
         Ok(error)
+    }
+}
+
+/// The longest text of a field that is kept; a server's own are shorter, and nobody reads more.
+const LONGEST_TEXT: usize = 8 * 1024;
+
+/// A field's text; what is cut off is told.
+fn shortened(bytes: &[u8]) -> String {
+    match bytes.get(..LONGEST_TEXT) {
+        Some(kept) if bytes.len() > LONGEST_TEXT => format!(
+            "{}… ({} more bytes)",
+            String::from_utf8_lossy(kept),
+            bytes.len() - LONGEST_TEXT
+        ),
+        _ => String::from_utf8_lossy(bytes).into_owned(),
     }
 }
 

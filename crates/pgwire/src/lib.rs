@@ -15,6 +15,7 @@ mod copy;
 mod dial;
 mod error;
 pub mod fake;
+mod interrupt;
 mod secret;
 mod session;
 mod startup;
@@ -30,6 +31,7 @@ pub use conninfo::{
 };
 pub use copy::CopyIn;
 pub use error::{ConnectError, QueryError, ServerError};
+pub use interrupt::end_waits_by;
 pub use secret::Secret;
 pub use session::{RawConnection, ResultSet, Session, TransactionStatus};
 pub use transport::{TlsTransport, Transport};

@@ -6,6 +6,7 @@ use super::channel::{Channel, ChannelError};
 use super::connect::Connector;
 use super::copy::CopyIn;
 use super::error::{QueryError, ServerError};
+use super::interrupt::Hearing;
 use super::startup::Greeting;
 use super::transport::Transport;
 use bytes::BytesMut;
@@ -18,8 +19,25 @@ use std::time::{Duration, Instant};
 /// Bytes of values that one query may return unless set otherwise.
 const RESULT_LIMIT: usize = 256 << 20;
 
+/// How long a server may be silent before it is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(30);
+
 /// Notices kept between two calls of `take_notices`.
-const NOTICE_LIMIT: usize = 100;
+pub(super) const NOTICE_LIMIT: usize = 100;
+
+/// Parameters kept; a server reports some fifteen, an extension a few more.
+const PARAMETER_LIMIT: usize = 200;
+
+/// Memory that a row takes beside the bytes of its values, and each value of it.
+const ROW_BYTES: usize = 64;
+const VALUE_BYTES: usize = 32;
+
+/// Takes a reported parameter in; of a server that reports without end the first are kept.
+pub(super) fn keep_parameter(parameters: &mut BTreeMap<String, String>, name: &str, value: &str) {
+    if parameters.len() < PARAMETER_LIMIT || parameters.contains_key(name) {
+        parameters.insert(name.to_owned(), value.to_owned());
+    }
+}
 
 /// What one statement returned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -131,16 +149,27 @@ impl Session {
         let mut failure = None;
         let mut bytes = 0_usize;
         loop {
-            match self.receive()? {
+            let message = self.receive()?;
+            // Messages without content take memory, too: each gives a row or a result.
+            bytes = bytes.saturating_add(ROW_BYTES);
+            if bytes > self.result_limit {
+                return Err(self.give_up(QueryError::TooLarge(self.result_limit)));
+            }
+            match message {
                 Message::RowDescription(body) => {
                     let fields = body
                         .fields()
                         .map(|field| Ok(field.name().to_owned()))
                         .collect();
                     current.columns = self.parsed(fields)?;
+                    bytes += current
+                        .columns
+                        .iter()
+                        .map(|c| c.len() + VALUE_BYTES)
+                        .sum::<usize>();
                 }
                 Message::DataRow(body) => {
-                    bytes += body.buffer().len();
+                    bytes += body.buffer().len() + VALUE_BYTES * current.columns.len();
                     if bytes > self.result_limit {
                         return Err(self.give_up(QueryError::TooLarge(self.result_limit)));
                     }
@@ -278,7 +307,7 @@ impl Session {
     }
 
     /// Sets how long the server may be silent before a statement counts as
-    /// lost; `None` waits for ever.
+    /// lost; `None` waits as long as the server answers new connections.
     pub fn set_read_timeout(&mut self, timeout: Option<Duration>) {
         self.read_timeout = timeout;
     }
@@ -325,17 +354,32 @@ impl Session {
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), QueryError> {
-        let deadline = self.deadline();
-        let outcome = self.channel.send(bytes, deadline);
-        outcome.map_err(|error| self.lost(error))
+        let mut left = bytes;
+        loop {
+            let deadline = self.deadline();
+            match self.channel.send_on(&mut left, deadline) {
+                Err(ChannelError::Timeout) if self.may_wait_on() => {}
+                outcome => return outcome.map_err(|error| self.lost(error)),
+            }
+        }
     }
 
     /// The next message that is not asynchronous.
     pub(super) fn receive(&mut self) -> Result<Message, QueryError> {
-        let deadline = self.deadline();
+        let mut deadline = self.deadline();
+        let mut hearing = Hearing::begin();
         loop {
-            let message = self.channel.message(deadline);
-            let message = message.map_err(|error| self.lost(error))?;
+            // A server that sends notices without end never lets the wait below come to its end.
+            if let Err(error) = hearing.slice() {
+                return Err(self.lost(ChannelError::Io(error)));
+            }
+            let message = match self.channel.message(deadline) {
+                Err(ChannelError::Timeout) if self.may_wait_on() => {
+                    deadline = self.deadline();
+                    continue;
+                }
+                outcome => outcome.map_err(|error| self.lost(error))?,
+            };
             match message {
                 Message::NoticeResponse(body) => {
                     let notice = ServerError::read(body.fields());
@@ -347,7 +391,7 @@ impl Session {
                 Message::ParameterStatus(body) => {
                     let pair = body.name().and_then(|name| Ok((name, body.value()?)));
                     let (name, value) = self.parsed(pair)?;
-                    self.parameters.insert(name.to_owned(), value.to_owned());
+                    keep_parameter(&mut self.parameters, name, value);
                 }
                 Message::NotificationResponse(_) => {}
                 Message::ErrorResponse(body) => {
@@ -376,8 +420,12 @@ impl Session {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.read_timeout
-            .and_then(|timeout| Instant::now().checked_add(timeout))
+        Instant::now().checked_add(self.read_timeout.unwrap_or(SILENCE))
+    }
+
+    /// Whether a server that has been silent for long only works: building an index takes hours.
+    fn may_wait_on(&self) -> bool {
+        self.read_timeout.is_none() && self.cancel.server_answers()
     }
 
     /// A value read from a message, or the session is broken.
@@ -412,7 +460,7 @@ impl Session {
     pub(super) fn lost(&mut self, error: ChannelError) -> QueryError {
         let error = match error {
             ChannelError::Closed { .. } => QueryError::Closed(self.last_words()),
-            ChannelError::Timeout => QueryError::Timeout(self.read_timeout.unwrap_or_default()),
+            ChannelError::Timeout => QueryError::Timeout(self.read_timeout.unwrap_or(SILENCE)),
             ChannelError::Protocol(what) => QueryError::Protocol(what),
             ChannelError::Io(error) => QueryError::Io(error),
         };
@@ -429,7 +477,7 @@ impl Session {
                 Message::ErrorResponse(body) => {
                     return ServerError::read(body.fields()).ok().map(Box::new);
                 }
-                Message::NoticeResponse(body) => {
+                Message::NoticeResponse(body) if self.notices.len() < 2 * NOTICE_LIMIT => {
                     self.notices.extend(ServerError::read(body.fields()))
                 }
                 _ => {}

@@ -5,6 +5,7 @@ use super::channel::{Channel, ChannelError};
 use super::conninfo::{AuthMethod, ChannelBinding, Conninfo};
 use super::error::{ConnectError, ServerError};
 use super::secret::Secret;
+use super::session::{NOTICE_LIMIT, keep_parameter};
 use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::{md5_hash, sasl};
@@ -83,9 +84,7 @@ impl Startup<'_> {
                 Message::ParameterStatus(body) if admitted => {
                     let name = body.name().map_err(|error| self.garbled(error))?;
                     let value = body.value().map_err(|error| self.garbled(error))?;
-                    greeting
-                        .parameters
-                        .insert(name.to_owned(), value.to_owned());
+                    keep_parameter(&mut greeting.parameters, name, value);
                 }
                 Message::BackendKeyData(body) if admitted => {
                     greeting.process_id = body.process_id();
@@ -93,9 +92,10 @@ impl Startup<'_> {
                 }
                 Message::NoticeResponse(body) => {
                     let notice = ServerError::read(body.fields());
-                    greeting
-                        .notices
-                        .push(notice.map_err(|error| self.garbled(error))?);
+                    let notice = notice.map_err(|error| self.garbled(error))?;
+                    if greeting.notices.len() < NOTICE_LIMIT {
+                        greeting.notices.push(notice);
+                    }
                 }
                 message if !admitted => proof = self.prove(message, proof)?,
                 _ => return Err(self.garbled("an unexpected message during start-up")),
@@ -332,7 +332,7 @@ pub(super) fn broken(
         ChannelError::Timeout => ConnectError::Timeout {
             server,
             doing,
-            after: conninfo.connect_timeout.unwrap_or_default(),
+            after: conninfo.patience(),
         },
         ChannelError::Protocol(why) => ConnectError::Protocol { server, why },
         // In TLS 1.3 the server judges our certificate after our handshake.

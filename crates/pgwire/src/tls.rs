@@ -154,7 +154,7 @@ impl Tls {
                 return ConnectError::Timeout {
                     server: server.to_owned(),
                     doing: "securing the connection",
-                    after: conninfo.connect_timeout.unwrap_or_default(),
+                    after: conninfo.patience(),
                 };
             }
             failed(explain(&error, conninfo))

@@ -9,11 +9,12 @@
 //! (The end of the stream may hide behind a short read: register for
 //! `EPOLLRDHUP` and read once more when it is reported.)
 
+use super::interrupt::Hearing;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{RecvFlags, SendFlags};
 use std::io::{self, IoSlice, Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How much TLS ciphertext is taken from the socket in one call: a full TLS
 /// record (16 KiB and its header) fits.
@@ -424,18 +425,15 @@ pub(super) fn wait(
     let mut flags = PollFlags::empty();
     flags.set(PollFlags::IN, for_read);
     flags.set(PollFlags::OUT, for_write);
+    let mut hearing = Hearing::begin();
     loop {
-        let left = match deadline {
-            None => None,
-            Some(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                // An hour at a time keeps far deadlines within a timespec.
-                let left = left.min(Duration::from_secs(3600));
-                Some(rustix::event::Timespec::try_from(left).map_err(io::Error::other)?)
-            }
-        };
-        match poll(&mut [PollFd::new(&fd, flags)], left.as_ref()) {
-            Ok(0) if deadline.is_some_and(|deadline| Instant::now() < deadline) => {}
+        let mut slice = hearing.slice()?;
+        if let Some(deadline) = deadline {
+            slice = slice.min(deadline.saturating_duration_since(Instant::now()));
+        }
+        let slice = rustix::event::Timespec::try_from(slice).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&fd, flags)], Some(&slice)) {
+            Ok(0) if deadline.is_none_or(|deadline| Instant::now() < deadline) => {}
             Ok(0) => return Ok(false),
             Ok(_) => return Ok(true),
             Err(rustix::io::Errno::INTR) => {}

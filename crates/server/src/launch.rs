@@ -223,8 +223,24 @@ struct Server {
 }
 
 impl Server {
+    /// Wakes processes that somebody stopped: a stopped one takes no shutdown, and one whose
+    /// postmaster is gone would stay for ever.
+    fn go_on(&self) {
+        let pid = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        let children = children.split_ascii_whitespace();
+        for pid in children.filter_map(|pid| pid.parse().ok()) {
+            if let Some(pid) = Pid::from_raw(pid) {
+                kill_process(pid, Signal::CONT).ok();
+            }
+        }
+        kill_process(Pid::from_child(&self.child), Signal::CONT).ok();
+    }
+
     /// Fast shutdown, then an immediate one, then SIGKILL.
     fn stop(&mut self) -> io::Result<()> {
+        self.go_on();
         for (signal, patience) in [
             (Signal::INT, FAST),
             (Signal::QUIT, IMMEDIATE),
@@ -302,17 +318,32 @@ impl Launcher<'_> {
             // --no-sync, which 9.6 spells otherwise: it is thrown away after a crash; the
             // server's own fsync is untouched.
             .arg("-N")
-            .stdout(Stdio::piped())
+            .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let output = pgassay_sys::bound::spawn(command, Signal::KILL)
-            .and_then(Child::wait_with_output)
-            .map_err(|error| self.failed("initdb can't be run", &error.to_string()))?;
-        self.check_interrupt()?;
-        if output.status.success() {
+        let not_run = |error: io::Error| self.failed("initdb can't be run", &error.to_string());
+        let mut child = pgassay_sys::bound::spawn(command, Signal::KILL).map_err(not_run)?;
+        let status = loop {
+            if let Err(interrupted) = self.check_interrupt() {
+                child.kill().ok();
+                child.wait().ok();
+                return Err(interrupted);
+            }
+            match child.try_wait().map_err(not_run)? {
+                Some(status) => break status,
+                None => std::thread::sleep(POLL),
+            }
+        };
+        if status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(self.failed(&format!("initdb failed ({})", output.status), said.trim()))
+        let mut said = String::new();
+        if let Some(stderr) = child.stderr.take() {
+            // What it said lies in the pipe; a process of its own may still hold the other end.
+            let mut bytes = vec![0; 64 * 1024];
+            let read = { stderr }.read(&mut bytes).unwrap_or(0);
+            said = String::from_utf8_lossy(&bytes[..read]).into_owned();
+        }
+        Err(self.failed(&format!("initdb failed ({status})"), said.trim()))
     }
 
     /// The user's settings over ours.

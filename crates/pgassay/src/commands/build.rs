@@ -137,6 +137,7 @@ pub fn make(
             terminal.detail(&format!("{name}: {step} took {seconds:.1} s"));
         }
     };
+    let _kept = stop.defer();
     let made = Maker {
         place,
         stop,

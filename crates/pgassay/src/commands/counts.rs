@@ -141,6 +141,8 @@ pub fn count(
         installation(a, args, &at_hand, stop)?,
         installation(b, args, &at_hand, stop)?,
     ];
+    // Held longer than the counters' servers.
+    let _kept = stop.defer();
     let start = |which: usize, label: &str, own: &[String]| {
         progress.say(format!("starting {label} to be counted"));
         let settings = common(own)?;

@@ -18,7 +18,7 @@ use pgassay_server::settings::{Settings, default_shared_buffers};
 use pgassay_server::{
     Cluster, Installation, Installations, LaunchOptions, TargetError, TargetSpec,
 };
-use pgassay_sys::stop::Stop;
+use pgassay_sys::stop::{Deferred, Stop};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,6 +36,8 @@ pub struct Subject {
     pub scene: Scene,
     /// The launched cluster; dropping it removes it.
     pub cluster: Option<Cluster>,
+    /// Held while there is something of ours to clean up; given up last.
+    kept: Option<Deferred>,
 }
 
 impl Subject {
@@ -62,6 +64,7 @@ impl Subject {
             }
             launched => {
                 let installation = installation(launched, flags, stop)?;
+                let kept = stop.defer();
                 let options = LaunchOptions {
                     settings,
                     scratch: flags.scratch.clone(),
@@ -94,6 +97,7 @@ impl Subject {
                         known: Default::default(),
                     },
                     cluster: Some(cluster),
+                    kept: Some(kept),
                 })
             }
         }
@@ -130,6 +134,7 @@ impl Subject {
                 known: Default::default(),
             },
             cluster: None,
+            kept: None,
         })
     }
 
@@ -177,6 +182,12 @@ impl Subject {
             true => error,
             false => setup::undone(session, error),
         })
+    }
+
+    /// From here on there is something of ours in the server, or to keep of what was measured: a
+    /// signal asks for a clean end only.
+    pub fn keep(&mut self, stop: &Stop) {
+        self.kept.get_or_insert_with(|| stop.defer());
     }
 
     /// The session of our own.
@@ -306,6 +317,7 @@ fn installation(
             ))
             .into());
     }
+    let _kept = stop.defer();
     let scratch = Scratch::open(flags.scratch.as_deref()).map_err(explain)?;
     stand_in
         .installation(&scratch, stop.flag())

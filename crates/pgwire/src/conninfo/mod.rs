@@ -278,7 +278,7 @@ pub struct Conninfo {
     pub session_attrs: SessionAttrs,
     /// Try the hosts in random order.
     pub load_balance: bool,
-    /// Time for each address to connect and authenticate.
+    /// Time for each address to connect and authenticate, where it was set.
     pub connect_timeout: Option<Duration>,
     /// What pg_stat_activity shows.
     pub application_name: String,
@@ -296,7 +296,15 @@ pub struct Conninfo {
     pub warnings: Vec<String>,
 }
 
+/// How long each address is waited for unless connect_timeout says otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 impl Conninfo {
+    /// Time for each address to connect and authenticate.
+    pub fn patience(&self) -> Duration {
+        self.connect_timeout.unwrap_or(PATIENCE)
+    }
+
     /// Whether a command line argument is a connection string (a URI or
     /// `key=value`) rather than a path or a name.
     pub fn looks_like(text: &str) -> bool {

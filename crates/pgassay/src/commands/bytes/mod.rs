@@ -86,6 +86,7 @@ fn open(
     let mut subject = opened?;
     terminal.announce(&format!("server: {}", subject.shown));
     if subject.origin == Origin::Running {
+        subject.keep(stop);
         let admitted = subject.admit()?;
         if connections > admitted.most_clients {
             return Err(Failure::target(format!(

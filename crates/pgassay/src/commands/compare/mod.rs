@@ -175,6 +175,8 @@ pub fn compare(
             (plan, comparison)
         }
     };
+    // Servers come and go; what was measured is kept in between, too.
+    let kept = stop.defer();
     let writer = open_run(args, &root, &plan, &comparison, resume.as_ref())?;
     let dir = writer.dir().to_owned();
     let company = alone::look();
@@ -209,6 +211,7 @@ pub fn compare(
     let finished = measuring.writer.finish(&end);
     // The lock is given up first, so that the run does not count as running.
     drop(measuring);
+    drop(kept);
     drop(company);
     let run = rundir::read(&dir)?;
     let Some(concluded) = compare::conclude(&run) else {

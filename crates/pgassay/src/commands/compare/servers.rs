@@ -84,6 +84,7 @@ impl Servers {
             let mut subject = Subject::open(&spec, &flags, share, around.connections, stop)
                 .with_context(|| format!("{label} ({})", shown(&typed.target)))?;
             if subject.origin == Origin::Running {
+                subject.keep(stop);
                 let most = subject.admit()?.most_clients;
                 if most.saturating_add(4) < around.connections {
                     return Err(Failure::target(format!(

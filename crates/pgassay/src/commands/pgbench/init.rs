@@ -207,6 +207,8 @@ fn generate_here(
             ));
         }
     };
+    // The branches that are done stay for --resume.
+    let _kept = stop.defer();
     bulk::fill_accounts(filling, &mut say, stop)?;
     Ok(())
 }
