@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use pgassay_load::script::{Program, Value};
-use pgassay_load::{Edge, Engine, Gaps, Length, Options, Protocol, Schedule, SliceSpec};
+use pgassay_load::{Edge, Engine, Event, Gaps, Length, Options, Protocol, Schedule, SliceSpec};
 use pgassay_pgwire::Conninfo;
 
 fn main() -> Result<()> {
@@ -49,8 +49,10 @@ fn main() -> Result<()> {
         threads: rest.first().map(|t| t.parse()).transpose()?,
         gather: std::env::var_os("NO_GATHER").is_none(),
         variables: vec![("scale".to_owned(), Value::Int(scale))],
-        listener: Some(std::sync::Arc::new(|line: &str| {
-            let _ = writeln!(io::stderr(), "{line}");
+        listener: Some(std::sync::Arc::new(|event: Event<'_>| {
+            if let Event::Said(line) = event {
+                let _ = writeln!(io::stderr(), "{line}");
+            }
         })),
         ..Options::default()
     };

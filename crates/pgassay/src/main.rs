@@ -23,6 +23,6 @@ fn main() -> ExitCode {
     }
     // Where it can't be watched for, the program still ends there, without a word.
     let _ = pgassay_sys::shrunk::explain_truncated_files();
-    pgassay::pg::end_waits_by(stop.flag().clone());
+    pgassay_pgwire::end_waits_by(stop.flag().clone());
     pgassay::run(arguments, &mut terminal, &stop).into()
 }

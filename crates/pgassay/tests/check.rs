@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use pgassay::pg::fake::{FakeServer, Step, say};
 use pgassay::{Exit, Stop, Terminal};
+use pgassay_pgwire::fake::{FakeServer, Step, say};
 use serde_json::Value;
 
 /// A directory that goes with the test.

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use pgassay::pg::fake::say;
+use pgassay_pgwire::fake::say;
 use program::{Runs, Signal, postmasters_of, signal};
 
 /// The exit code; fails where the program does not end at all.

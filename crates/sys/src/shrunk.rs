@@ -5,7 +5,7 @@
 
 /// What is said; a handler may only write, not format.
 const WORDS: &[u8] = b"error: a file was truncated while it was read\n\
-    hint: run pgassay again once nobody writes the file\n";
+    \x20 help: run pgassay again once nobody writes the file\n";
 
 /// The exit code for a file on the command line that is wrong.
 const EXIT: libc::c_int = 2;

@@ -352,7 +352,7 @@ fn exit_on_abort_goes_by_what_happens_and_not_by_words() {
     fs::write(dir.join("word.sql"), "SELECT 'aborted'::int;\n").unwrap();
     let words = "-n -f word.sql -t 5 --continue-on-error --verbose-errors --exit-on-abort";
     let args: Vec<&str> = words.split(' ').collect();
-    let output = run(ours(), bench, &args, &dir);
+    let output = run(ours(), &bench, &args, &dir);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("number of failed transactions: 5 "), "{said}");
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -374,7 +374,7 @@ fn exit_on_abort_goes_by_what_happens_and_not_by_words() {
         "2",
         "--exit-on-abort",
     ];
-    let output = run(ours(), bench, &args, &dir);
+    let output = run(ours(), &bench, &args, &dir);
     assert_eq!(output.status.code(), Some(2));
     fs::remove_dir_all(&dir).unwrap();
 }

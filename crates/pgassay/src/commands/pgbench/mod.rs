@@ -21,7 +21,8 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_load::script::{BUILTINS, Program, Value, find_builtin, valid_name};
 use pgassay_load::{
-    Edge, Engine, Event, Gaps, Length, OnError, Options, Progress, Protocol, Says, Schedule, SliceSpec,
+    Edge, Engine, Event, Gaps, Length, OnError, Options, Progress, Protocol, Says, Schedule,
+    SliceSpec,
 };
 use pgassay_pgwire::{Conninfo, Session, connect};
 use pgassay_sys::stop::Stop;
