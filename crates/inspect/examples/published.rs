@@ -45,7 +45,7 @@ fn main() -> std::io::Result<()> {
                 a.inline_llsc(),
                 a.count(|c| !c.is_lse() && !c.is_llsc()),
                 delay.map_or(String::new(), |d| match d.technique {
-                    pgassay_inspect::hotpath::Technique::Instruction => d.detail.clone(),
+                    pgassay_inspect::model::Technique::Instruction => d.detail.clone(),
                     other => other.name().into(),
                 }),
                 path("crc32c"),

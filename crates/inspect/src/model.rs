@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::hotpath::HotPath;
 use crate::process::ProcessFacts;
+
+mod hot_path;
+
+pub use hot_path::{HotFunction, HotPath, Technique};
 
 /// The instruction set of an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! What a packager's CI may demand of a binary: `--require lse-or-outline,crc32c`.
 
-use crate::hotpath::Technique;
+use crate::model::Technique;
 use crate::model::{Binary, FileKind, Machine};
 
 /// One demand.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pgassay_inspect::hotpath::Technique;
+use pgassay_inspect::model::Technique;
 use pgassay_inspect::{Binary, Options, inspect_elf};
 
 fn fixture(name: &str) -> Vec<u8> {

@@ -166,10 +166,10 @@ pub fn differences(library: &Binary, server: &Binary) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_inspect::hotpath::{HotPath, Technique};
     use pgassay_inspect::model::{
         Atomics, BuildFacts, FileKind, FunctionBounds, Hardening, Machine,
     };
+    use pgassay_inspect::model::{HotPath, Technique};
 
     fn binary(compiler: &str, classes: &[Class]) -> Binary {
         let mut binary = Binary {

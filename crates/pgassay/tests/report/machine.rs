@@ -6,11 +6,11 @@ use pgassay_analysis::analysis::ServerSummary;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::record::Origin;
 use pgassay_analysis::server::Setting;
-use pgassay_inspect::hotpath::{HotFunction, HotPath, Technique};
 use pgassay_inspect::model::{
     Atomics, BuildFacts, Class, FileKind, FunctionAtomics, FunctionBounds, Hardening, Machine,
     Outline, OutlineHelper, PostgresFacts, RecordedFlags,
 };
+use pgassay_inspect::model::{HotFunction, HotPath, Technique};
 use pgassay_inspect::{Binary, FlagByte, ProcessFacts};
 
 /// Eight cores of Neoverse-N1.

@@ -3,7 +3,7 @@
 use pgassay_analysis::Analysis;
 use pgassay_analysis::warning::Warning;
 use pgassay_inspect::cpu::{Evidence, Verdict};
-use pgassay_inspect::hotpath::HotPath;
+use pgassay_inspect::model::HotPath;
 use pgassay_inspect::model::{FileKind, Hardening};
 use pgassay_inspect::{Binary, ProcessFacts};
 
