@@ -28,6 +28,22 @@ const FILES: &[&str] = &[
     "blkio.throttle.read_iops_device",
     "blkio.throttle.write_iops_device",
     "cpuset.effective_cpus",
+    "hugetlb.2MB.max",
+    "hugetlb.2MB.rsvd.max",
+    "hugetlb.1GB.max",
+    "hugetlb.1GB.rsvd.max",
+    "hugetlb.2MB.limit_in_bytes",
+    "hugetlb.2MB.rsvd.limit_in_bytes",
+    "hugetlb.1GB.limit_in_bytes",
+    "hugetlb.1GB.rsvd.limit_in_bytes",
+    // Arm: 64 KiB base pages have 512 MiB huge pages, and 16 KiB base pages 32 MiB ones.
+    "hugetlb.32MB.max",
+    "hugetlb.32MB.rsvd.max",
+    "hugetlb.512MB.max",
+    "hugetlb.512MB.rsvd.max",
+    // POWER
+    "hugetlb.16MB.max",
+    "hugetlb.16MB.rsvd.max",
 ];
 
 /// Records the limits of each group that a process is in: its id, or `self`.

@@ -36,6 +36,8 @@ const FILES: &[&str] = &[
     "/proc/sys/kernel/osrelease",
     "/proc/sys/kernel/numa_balancing",
     "/proc/sys/kernel/perf_event_paranoid",
+    "/proc/sys/kernel/io_uring_disabled",
+    "/proc/sys/kernel/io_uring_group",
     "/proc/sys/kernel/sched_autogroup_enabled",
     "/sys/kernel/debug/sched/preempt",
     "/etc/os-release",

@@ -15,6 +15,7 @@ pub fn read(postmaster: u32, processes: &[u32]) -> BTreeMap<String, Reading> {
     let mut facts = BTreeMap::new();
     let mut put = |name: &str, reading| facts.insert(name.to_owned(), reading);
     put("status", file(&format!("/proc/{postmaster}/status")));
+    put("limits", file(&format!("/proc/{postmaster}/limits")));
     put("cgroup", file(&format!("/proc/{postmaster}/cgroup")));
     put(
         "executable",
