@@ -67,8 +67,8 @@ matrix: build ## situations provoked on real servers, and how many of them are f
 lab-page-size: build ## scattered reads on emulated kernels with 4, 16 and 64 KiB pages
 	labs/page-size/run.sh
 
-docs: ## the pages of check's rules, from the rules themselves
-	$(CARGO) run --locked --package pgassay-analysis --example rule_docs -- docs
+docs: ## the pages in docs/ that are made from the catalogue of bottlenecks
+	$(CARGO) run --locked --package pgassay-analysis --example catalogue_docs -- docs
 
 query-loop: ## where the CPU time of a query goes, over the wire and in a loop inside the server
 	pg_config=$$(scripts/postgres-with-symbols.sh) && bench/query-loop.sh "$$pg_config"

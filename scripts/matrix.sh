@@ -9,7 +9,7 @@
 #   about      the situation in a line
 #   expects    the ids that must be found, and no other of those that the matrix
 #              watches (every id that some case expects); empty: none of them
-#   kind       check (default): rules of `pgassay check`;
+#   kind       check (default): findings of `pgassay check`;
 #              diagnose: findings of `pgassay diagnose`
 #
 # and defines `provoke`, which leaves what was seen in $facts (a file of `pgassay

@@ -1,6 +1,6 @@
 about='a server compiled with assertions, under load'
 kind=diagnose
-expects='debug-build'
+expects='assertions'
 built() {
 	if [ -n "${PGASSAY_ASSERT:-}" ]; then echo "$PGASSAY_ASSERT"; return; fi
 	ls -d /var/tmp/pgassay-"$(id -u)"/builds/*assert* 2>/dev/null | head -1

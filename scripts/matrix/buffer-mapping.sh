@@ -1,8 +1,8 @@
 about='sixteen clients read 600 MB at random through 4 MB of shared_buffers'
 kind=diagnose
-expects='buffer-misses'
+expects='shared-buffers-small'
 provoke() {
 	# On many CPUs the same is seen by its locks, and named for them.
 	diagnosed select-only --clients 16 --scale 50 --observe all --set shared_buffers=4MB |
-		sed 's/^buffer-mapping-contention$/buffer-misses/'
+		sed 's/^buffer-mapping-locks$/shared-buffers-small/'
 }

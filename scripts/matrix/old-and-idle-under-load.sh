@@ -1,6 +1,6 @@
 about='PostgreSQL 13 with 1,000 idle connections beside eight active clients'
 kind=diagnose
-expects=old-version-many-connections
+expects=snapshot-scalability
 old() { "$project/scripts/postgres-of-debian.sh" 13 2>/dev/null; }
 needs() { [ -n "$(old)" ] || { echo "no PostgreSQL 13 can be had"; return 1; }; }
 provoke() {

@@ -1,5 +1,5 @@
 about='PostgreSQL 9.6 with 1,000 idle connections'
-expects='version-snapshots idle-sessions version-lwlock-wait-lists version-supported'
+expects='snapshot-scalability idle-sessions lwlock-wait-list version-supported'
 needs() { archived_bin 9.6 >/dev/null || { echo "no PostgreSQL 9.6 at hand"; return 1; }; }
 provoke() {
 	start_server "$(archived_bin 9.6)" 'max_connections = 1100' 'shared_buffers = 256MB' \

@@ -1,6 +1,6 @@
 about='commits that a standby has to replay first'
 kind=diagnose
-expects=standby-wait
+expects=synchronous-standbys
 undo() {
 	[ -z "${standby:-}" ] || "${as_server[@]}" "$server_bin/pg_ctl" -D "$standby" -m immediate stop >/dev/null || true
 	stop_server

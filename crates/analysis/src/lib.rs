@@ -10,6 +10,7 @@
 
 pub mod analyse;
 pub mod analysis;
+pub mod bottlenecks;
 pub mod check;
 pub mod checkpoints;
 pub mod compare;

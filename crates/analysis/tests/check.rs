@@ -1,7 +1,8 @@
-//! Every rule against recorded facts where it must fire and where it must not.
+//! Every entry that an audit judges against recorded facts in which it must be found, and in
+//! which it must not.
 //!
 //! `tests/check/recorded/` holds whole files of `pgassay collect`, from real
-//! servers; `tests/check/cases/RULE.json` names one of them and what is changed in
+//! servers; `tests/check/cases/ENTRY.json` names one of them and what is changed in
 //! it, with the origin of the change.
 
 use std::collections::BTreeMap;
@@ -9,21 +10,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use pgassay_analysis::check::{self, Facts, Library, Outcome, Place, RULES, Severity};
+use pgassay_analysis::check::{self, Facts, Library, Outcome, Place, Severity, audited};
 use pgassay_analysis::record::Reading;
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// A rule's file.
+/// An entry's file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Cases {
-    rule: String,
+    entry: String,
     cases: Vec<Case>,
 }
 
-/// One case: recorded facts, what is changed in them, what the rule must say.
+/// One case: recorded facts, what is changed in them, what must come of it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -112,8 +113,8 @@ fn all_cases() -> Vec<Cases> {
                 .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             assert_eq!(
                 path.file_stem().unwrap().to_str(),
-                Some(cases.rule.as_str()),
-                "the file is named by its rule"
+                Some(cases.entry.as_str()),
+                "the file is named by its entry"
             );
             cases
         })
@@ -189,10 +190,14 @@ fn facts(case: &Case) -> Facts {
     facts
 }
 
-fn result(facts: &Facts, rule: &str) -> check::RuleResult {
+fn result(facts: &Facts, entry: &str) -> check::RuleResult {
     let report = check::check(facts);
-    let found = report.results.into_iter().find(|r| r.id == rule);
-    found.unwrap_or_else(|| panic!("there is no rule {rule}"))
+    let found = report.results.into_iter().find(|r| r.id == entry);
+    found.unwrap_or_else(|| panic!("there is no entry {entry} that an audit judges"))
+}
+
+fn severity(result: &check::RuleResult) -> Option<Severity> {
+    Some(result.finding.as_ref()?.severity)
 }
 
 #[test]
@@ -201,17 +206,17 @@ fn every_case_comes_out_as_it_says() {
     for cases in all_cases() {
         for case in &cases.cases {
             assert!(!case.from.is_empty(), "{}: where is it from?", case.name);
-            let result = result(&facts(case), &cases.rule);
+            let result = result(&facts(case), &cases.entry);
             let fits = result.outcome == case.expect
-                && (case.severity.is_none() || result.severity == case.severity)
+                && (case.severity.is_none() || severity(&result) == case.severity)
                 && result.saw.contains(&case.says);
             if !fits {
                 wrong.push(format!(
                     "{}: {}: {:?} {:?}, expected {:?} {:?}: {}",
-                    cases.rule,
+                    cases.entry,
                     case.name,
                     result.outcome,
-                    result.severity,
+                    severity(&result),
                     case.expect,
                     case.severity,
                     result.saw
@@ -223,36 +228,25 @@ fn every_case_comes_out_as_it_says() {
 }
 
 #[test]
-fn every_rule_has_a_case_that_fires_and_one_that_does_not() {
+fn every_entry_has_a_case_that_fires_and_one_that_does_not() {
     let cases: BTreeMap<String, Cases> = all_cases()
         .into_iter()
-        .map(|c| (c.rule.clone(), c))
+        .map(|c| (c.entry.clone(), c))
         .collect();
-    for rule in RULES {
-        let of_rule = cases.get(rule.id).unwrap_or_else(|| {
-            panic!("{}: tests/check/cases/{}.json is missing", rule.id, rule.id)
-        });
-        let has = |outcome| of_rule.cases.iter().any(|c| c.expect == outcome);
-        assert!(has(Outcome::Finding), "{}: no case where it fires", rule.id);
-        assert!(has(Outcome::Passed), "{}: no case where it passes", rule.id);
+    for entry in audited() {
+        let id = entry.id;
+        let of_entry = cases
+            .get(id)
+            .unwrap_or_else(|| panic!("{id}: tests/check/cases/{id}.json is missing"));
+        let has = |outcome| of_entry.cases.iter().any(|c| c.expect == outcome);
+        assert!(has(Outcome::Finding), "{id}: no case in which it is found");
+        assert!(has(Outcome::Passed), "{id}: no case in which it passes");
     }
-    for rule in cases.keys() {
-        assert!(check::find(rule).is_some(), "{rule}: cases without a rule");
-    }
-}
-
-#[test]
-fn rules_are_whole_and_their_names_differ() {
-    let mut ids = std::collections::BTreeSet::new();
-    for rule in RULES {
-        assert!(ids.insert(rule.id), "{} twice", rule.id);
-        let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        assert!(rule.id.chars().all(fine), "{}", rule.id);
-        for text in [rule.title, rule.why, rule.effect, rule.remedy] {
-            assert!(text.len() > 4, "{}: {text:?}", rule.id);
-        }
-        assert!(!rule.sources.is_empty(), "{}: no source", rule.id);
-        assert!(!rule.needs.is_empty(), "{}: needs nothing?", rule.id);
+    for id in cases.keys() {
+        assert!(
+            audited().iter().any(|entry| entry.id == id),
+            "{id}: cases without an entry"
+        );
     }
 }
 
@@ -260,8 +254,9 @@ fn rules_are_whole_and_their_names_differ() {
 fn findings_name_a_remedy() {
     for cases in all_cases() {
         for case in cases.cases.iter().filter(|c| c.expect == Outcome::Finding) {
-            let result = result(&facts(case), &cases.rule);
-            assert!(!result.remedy.is_empty(), "{}: {}", cases.rule, case.name);
+            let result = result(&facts(case), &cases.entry);
+            let finding = result.finding.expect("a finding");
+            assert!(!finding.remedy.is_empty(), "{}: {}", cases.entry, case.name);
         }
     }
 }
@@ -336,11 +331,11 @@ proptest! {
                 *reading = Reading::Text(text);
             }
         }
-        prop_assert_eq!(check::check(&facts).results.len(), RULES.len());
+        prop_assert_eq!(check::check(&facts).results.len(), audited().len());
     }
 }
 
-/// The pages in docs/ are the registry's; `make docs` writes them.
+/// The lists in docs/ are the catalogue's; `make docs` writes them.
 #[test]
 fn the_pages_in_docs_are_up_to_date() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
@@ -348,15 +343,25 @@ fn the_pages_in_docs_are_up_to_date() {
         let found = fs::read_to_string(docs.join(&path)).unwrap_or_default();
         assert!(
             found == text,
-            "docs/{path} is not what the rules say: make docs"
+            "docs/{path} is not what the catalogue says: make docs"
         );
     }
-    for entry in fs::read_dir(docs.join("rules")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        let id = name.strip_suffix(".md").unwrap_or(&name);
-        assert!(
-            id == "README" || check::find(id).is_some(),
-            "docs/rules/{name} has no rule: remove it"
-        );
+}
+
+/// The commands and statements of all findings that cases provoke, and the ids of entries that
+/// they send a reader to.
+#[test]
+fn steps_name_entries_that_exist() {
+    for cases in all_cases() {
+        for case in cases.cases.iter().filter(|c| c.expect == Outcome::Finding) {
+            let Some(finding) = result(&facts(case), &cases.entry).finding else {
+                continue;
+            };
+            for step in finding.remedy {
+                if let Some((_, id)) = step.text.split_once("pgassay check --explain ") {
+                    assert!(check::find(id).is_some(), "{}: {}", cases.entry, step.text);
+                }
+            }
+        }
     }
 }

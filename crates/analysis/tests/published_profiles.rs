@@ -1,7 +1,7 @@
 //! Profiles that others published, and what pgassay makes of them.
 
 use pgassay_analysis::diagnose::{
-    Diagnosis, Evidence, Finding, Sureness, diagnose, version_number,
+    Confidence, Diagnosis, Evidence, Finding, diagnose, version_number,
 };
 use pgassay_analysis::profile::{Profile, summarise};
 use proptest::prelude::*;
@@ -25,13 +25,18 @@ fn only_ids(diagnosis: &Diagnosis) -> Vec<&str> {
     diagnosis.findings.iter().map(|f| f.id.as_str()).collect()
 }
 
+fn steps(finding: &Finding) -> String {
+    let steps: Vec<&str> = finding.remedy.iter().map(|s| s.text.as_str()).collect();
+    steps.join(" ")
+}
+
 fn words(finding: &Finding) -> String {
     format!(
         "{} {} {} {} {}",
-        finding.title,
+        finding.saw,
         finding.evidence.join(" "),
-        finding.explanation,
-        finding.remedy,
+        finding.why,
+        steps(finding),
         finding.sources.join(" ")
     )
 }
@@ -44,7 +49,7 @@ fn power8_before_the_patch_is_the_buffer_header_spinlock() {
         ["buffer-header-spinlock", "snapshot-scalability"]
     );
     let finding = &diagnosis.findings[0];
-    assert_eq!(finding.sureness, Sureness::Likely);
+    assert_eq!(finding.confidence, Confidence::Medium);
     assert_eq!(finding.gain_at_most, Some(0.321));
     let words = words(finding);
     for expected in [
@@ -85,16 +90,12 @@ fn gdb_s_answer_makes_the_suspicion_sure() {
 ";
     let with = diagnosis(text, "9.4");
     assert_eq!(with.findings[0].id, "buffer-header-spinlock");
-    assert_eq!(with.findings[0].sureness, Sureness::Sure);
+    assert_eq!(with.findings[0].confidence, Confidence::High);
     assert!(with.findings[0].evidence[0].contains("PinBuffer (18.0 %) and UnpinBuffer (14.1 %)"));
     // Only up to 9.5 PinBuffer calls s_lock at all.
     let without = diagnosis(text, "");
-    assert_eq!(without.findings[0].sureness, Sureness::Sure);
-    assert!(
-        without.findings[0]
-            .remedy
-            .contains("upgrade to PostgreSQL 9.6")
-    );
+    assert_eq!(without.findings[0].confidence, Confidence::High);
+    assert!(steps(&without.findings[0]).contains("upgrade to PostgreSQL 9.6"));
 }
 
 #[test]
@@ -104,7 +105,7 @@ fn a_version_that_has_the_cure_is_not_told_of_the_illness() {
     assert_eq!(ids.findings[0].id, "spinlock-unattributed");
     let unknown = diagnosis(BEFORE, "");
     assert_eq!(unknown.findings[0].id, "buffer-header-spinlock");
-    assert_eq!(unknown.findings[0].sureness, Sureness::Possible);
+    assert_eq!(unknown.findings[0].confidence, Confidence::Low);
 }
 
 #[test]

@@ -135,17 +135,17 @@ fn a_badly_set_server_is_seen_through_its_file() {
     for rule in [
         "assertions",
         "full-page-writes-off",
-        "version-snapshots",
+        "snapshot-scalability",
         "executable-replaced",
     ] {
         assert_eq!(outcome(&document, rule), "passed", "{rule}");
     }
     // The gravest comes first.
-    assert_eq!(document["results"][0]["severity"], "high");
+    assert_eq!(document["results"][0]["finding"]["severity"], "high");
 
     let (exit, out, _) = pgassay(&["check", &file, "--fail-on", "high"]);
     assert_eq!(exit, Exit::Found);
-    assert!(out.contains("fsync is off"), "{out}");
+    assert!(out.contains("fsync = off"), "{out}");
     assert!(out.contains("ALTER SYSTEM SET fsync = on"), "{out}");
     let (exit, out, _) = pgassay(&["check", &file, "--fail-on", "info", "--only", "assertions"]);
     assert_eq!(exit, Exit::Done, "only what is asked for counts: {out}");
@@ -154,7 +154,7 @@ fn a_badly_set_server_is_seen_through_its_file() {
     let (exit, _, err) = pgassay(&["check", &file, "--html", &html]);
     assert_eq!(exit, Exit::Done, "{err}");
     let page = fs::read_to_string(&html).unwrap();
-    assert!(page.contains("fsync is off") && !page.contains("<script"));
+    assert!(page.contains("fsync = off") && !page.contains("<script"));
 
     // A directory of files is checked file by file.
     fs::copy(&file, scratch.file("other.json")).unwrap();
@@ -183,15 +183,20 @@ fn the_host_alone_is_checked_without_a_server() {
 }
 
 #[test]
-fn rules_are_listed_and_explained() {
+fn bottlenecks_are_listed_and_explained() {
     let (exit, list, _) = pgassay(&["check", "--list"]);
     assert_eq!(exit, Exit::Done);
-    for rule in pgassay_analysis::check::RULES {
-        assert!(list.contains(rule.id), "{}", rule.id);
-        let (exit, page, _) = pgassay(&["check", "--explain", rule.id]);
-        assert_eq!(exit, Exit::Done);
-        assert!(page.contains(rule.why) && page.contains(rule.sources[0]));
+    for entry in pgassay_analysis::check::audited() {
+        assert!(list.contains(entry.id), "{}", entry.id);
     }
+    for entry in pgassay_analysis::bottlenecks::ENTRIES {
+        let (exit, page, _) = pgassay(&["check", "--explain", entry.id]);
+        assert_eq!(exit, Exit::Done);
+        assert!(page.contains(entry.why) && page.contains("## References"));
+    }
+    let (exit, _, err) = pgassay(&["check", "--host", "--only", "hot-row"]);
+    assert_eq!(exit, Exit::Usage);
+    assert!(err.contains("pgassay diagnose"), "{err}");
     let (exit, _, err) = pgassay(&["check", "--explain", "huge-pags"]);
     assert_eq!(exit, Exit::Usage);
     assert!(err.contains("--list"), "{err}");
@@ -345,7 +350,7 @@ fn a_check_whose_connection_is_lost_does_not_pass() {
         assert_eq!(exit, Exit::Partial, "{out}{err}");
         assert!(err.contains(reason), "{err}");
         assert!(out.contains("The connection was lost"), "{out}");
-        assert!(!out.contains("No rule found anything"), "{out}");
+        assert!(!out.contains("Nothing was found that holds"), "{out}");
 
         let scratch = Scratch::new("lost");
         let file = scratch.file("facts.json");
@@ -362,10 +367,10 @@ fn a_check_whose_connection_is_lost_does_not_pass() {
         assert_eq!(complaints("check-1.json", &document), Vec::<String>::new());
         assert!(document["session_lost"].as_str().unwrap().contains(reason));
     }
-    // Nor does one of which no rule could see anything.
+    // Nor does one of which nothing could be seen.
     let words = ["check", "--host", "--only", "fsync-off"];
     let (exit, _, err) = pgassay(&[&words[..], &["--fail-on", "high"]].concat());
     assert_eq!(exit, Exit::Partial, "{err}");
-    assert!(err.contains("no rule could see"), "{err}");
+    assert!(err.contains("nothing could be seen"), "{err}");
     assert_eq!(pgassay(&words).0, Exit::Done, "no pass was asked for");
 }

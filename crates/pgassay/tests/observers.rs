@@ -161,7 +161,7 @@ fn a_queue_for_a_table_and_slow_flushes_are_told_apart() {
     let analysis = measured(&runs, "insert-queue", &slow);
     assert_eq!(
         found(&analysis).first(),
-        Some(&"wal-flush"),
+        Some(&"commit-delay"),
         "{}",
         analysis["diagnosis"]
     );

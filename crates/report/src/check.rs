@@ -62,8 +62,8 @@ fn alarms(report: &CheckReport) -> Vec<String> {
     }
     if let Place::Elsewhere(why) = &report.place {
         alarms.push(format!(
-            "The server's host was not looked at ({why}): only what SQL can see was judged. \
-             Run pgassay check on the server's machine, over its Unix socket, to judge the rest."
+            "The server's host was not examined ({why}): only what is visible by SQL was judged. \
+             Run pgassay check on the server's machine, over its Unix socket, to examine the rest."
         ));
     }
     alarms
@@ -74,13 +74,13 @@ fn headline(report: &CheckReport) -> Vec<String> {
     let counts = &report.counts;
     let grave: Vec<_> = report
         .findings()
-        .filter(|f| f.severity >= Some(Severity::Medium))
+        .filter(|f| f.severity >= Severity::Medium)
         .collect();
     let mut sentences = match (grave.as_slice(), counts.findings) {
         ([], 0) if report.unseen().is_some() => {
             vec!["Whether anything holds this server back is not known.".to_owned()]
         }
-        ([], 0) => vec!["No rule found anything that holds this server back.".to_owned()],
+        ([], 0) => vec!["Nothing was found that holds this server back.".to_owned()],
         ([], n) => vec![format!("{} of little weight.", counted(n, "finding"))],
         ([first, ..], n) => vec![
             first.saw.clone(),
@@ -92,8 +92,8 @@ fn headline(report: &CheckReport) -> Vec<String> {
         ],
     };
     sentences.push(format!(
-        "{} passed, {} did not apply, {} could not be seen.",
-        counted(counts.passed, "rule"),
+        "{} passed, {} not applicable, {} not evaluated.",
+        counted(counts.passed, "check"),
         counts.not_applicable,
         counts.could_not_see
     ));
@@ -122,7 +122,7 @@ fn subject(report: &CheckReport) -> Section {
     }
 }
 
-/// The rules without findings, each kind apart.
+/// What is no finding, each kind apart.
 fn rest(report: &CheckReport, depth: Depth, headings: bool) -> Vec<Section> {
     let kinds = [
         (Outcome::CouldNotSee, "unseen", "What could not be seen"),

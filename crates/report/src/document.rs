@@ -3,6 +3,7 @@
 //! A section is made of blocks; each format renders each kind of block, so a
 //! section written once appears in all of them.
 
+use pgassay_analysis::bottlenecks::{Finding, Severity};
 use pgassay_analysis::profile::flame::Flame;
 use pgassay_analysis::stats::Estimate;
 use pgassay_analysis::warning::Warning;
@@ -90,31 +91,49 @@ pub enum Block {
 /// A finding as shown.
 #[derive(Debug, Clone)]
 pub struct FindingBlock {
-    /// The rule's name.
-    pub id: String,
-    /// `high`, `medium`, `low`, `info`; `measured` for what a load showed.
-    pub severity: &'static str,
-    /// `certain`, `likely`, `possible`.
-    pub sure: &'static str,
-    /// What was seen.
-    pub saw: String,
-    /// What to do, in order.
-    pub steps: Vec<Step>,
-    /// Why it matters.
-    pub why: String,
-    /// How much it has been seen to matter.
-    pub effect: String,
-    /// Where that is from.
-    pub sources: Vec<String>,
+    /// What was found.
+    pub finding: Finding,
+    /// The load that showed it.
+    pub under: Option<String>,
+    /// With its evidence, and with why and sources even where space is short.
+    pub in_full: bool,
 }
 
-/// A step of what to do.
-#[derive(Debug, Clone)]
-pub struct Step {
-    /// The command, or the advice.
-    pub text: String,
-    /// It is to be typed as it stands.
-    pub command: bool,
+impl FindingBlock {
+    /// `high`, `medium`, `low`, `info`; `measured` for what a load showed.
+    pub fn weight(&self) -> &'static str {
+        if self.finding.basis.is_measured() {
+            "measured"
+        } else {
+            self.finding.severity.name()
+        }
+    }
+
+    /// Whether it is shown as an alarm.
+    pub fn is_grave(&self) -> bool {
+        self.finding.basis.is_measured() || self.finding.severity >= Severity::Medium
+    }
+
+    /// `high confidence`.
+    pub fn confidence(&self) -> String {
+        format!("{} confidence", self.finding.confidence.name())
+    }
+
+    /// What was seen, and under which load.
+    pub fn saw(&self) -> String {
+        match &self.under {
+            Some(workload) => format!("Under {workload}: {}", self.finding.saw),
+            None => self.finding.saw.clone(),
+        }
+    }
+
+    /// How much it matters: as measured, else as known.
+    pub fn impact(&self) -> String {
+        match self.finding.gain_in_words() {
+            Some(gain) => format!("An upper bound from this measurement: {gain}."),
+            None => self.finding.impact.clone(),
+        }
+    }
 }
 
 /// A named fact.

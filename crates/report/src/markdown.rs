@@ -2,6 +2,8 @@
 //!
 //! Tables carry every figure, so pictures are left out.
 
+use pgassay_analysis::bottlenecks::StepKind;
+
 use super::document::{Block, Cell, Document, Fact, FindingBlock, Note, Section, Table, Value};
 use super::{number, plain};
 
@@ -45,25 +47,32 @@ fn push_section(out: &mut String, section: &Section, notes: &[Note]) {
     }
 }
 
-fn push_finding(out: &mut String, finding: &FindingBlock) {
+fn push_finding(out: &mut String, block: &FindingBlock) {
+    let finding = &block.finding;
     out.push_str(&format!(
         "### {} ({}, {})\n\n{}\n\n",
         escape(&finding.id),
-        finding.severity,
-        finding.sure,
-        escape(&finding.saw)
+        block.weight(),
+        block.confidence(),
+        escape(&block.saw())
     ));
-    for (n, step) in finding.steps.iter().enumerate() {
-        let text = match step.command {
-            true => code(&step.text),
-            false => escape(&step.text),
+    if block.in_full && !finding.evidence.is_empty() {
+        for seen in &finding.evidence {
+            out.push_str(&format!("- {}\n", escape(seen)));
+        }
+        out.push('\n');
+    }
+    for (n, step) in finding.remedy.iter().enumerate() {
+        let text = match step.kind {
+            StepKind::Advice => escape(&step.text),
+            _ => code(&step.text),
         };
         out.push_str(&format!("{}. {text}\n", n + 1));
     }
     out.push_str(&format!(
         "\n{} {}\n\n",
         escape(&finding.why),
-        escape(&finding.effect)
+        escape(&block.impact())
     ));
     for source in &finding.sources {
         out.push_str(&format!("- {}\n", escape(source)));

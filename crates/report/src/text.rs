@@ -8,6 +8,8 @@
 use comfy_table::{CellAlignment, ContentArrangement, Row, Table as Grid, presets};
 use owo_colors::OwoColorize;
 
+use pgassay_analysis::bottlenecks::StepKind;
+
 use super::document::{
     Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Note, Table, Value,
 };
@@ -125,27 +127,45 @@ impl Page {
         }
     }
 
-    /// What was seen and what to do; the reasons are in the other formats and in
-    /// `pgassay check --explain`.
-    fn finding(&mut self, finding: &FindingBlock) {
-        let tone = match finding.severity {
-            "high" | "medium" | "measured" => Tone::Alarm,
-            _ => Tone::Strong,
+    /// What was seen and what to do; unless it is shown in full, why it matters is in the
+    /// other formats and in `pgassay check --explain`.
+    fn finding(&mut self, block: &FindingBlock) {
+        let finding = &block.finding;
+        let tone = match block.is_grave() {
+            true => Tone::Alarm,
+            false => Tone::Strong,
         };
-        let (severity, sure) = (finding.severity, finding.sure);
-        self.paragraph(&format!("{severity}  {}  ({sure})", finding.id), tone);
+        let (weight, confidence) = (block.weight(), block.confidence());
+        self.paragraph(&format!("{weight}  {}  ({confidence})", finding.id), tone);
         let width = self.style.width.min(READABLE);
-        let saw = self.leaf(&finding.saw);
-        let mut lines = wrapped(vec![vec![String::from(" "), saw]], width);
-        for step in &finding.steps {
+        let mut lines = wrapped(vec![vec![" ".to_owned(), self.leaf(&block.saw())]], width);
+        let mut item = |mark: &str, text: &str| {
+            lines.extend(wrapped(vec![vec![mark.to_owned(), text.to_owned()]], width));
+        };
+        if block.in_full {
+            for seen in &finding.evidence {
+                item("   ", &self.leaf(seen));
+            }
+            item(" ", &self.leaf(&finding.why));
+            item(" ", &self.leaf(&block.impact()));
+        }
+        for step in &finding.remedy {
             let text = self.leaf(&step.text);
             let fits = text.chars().count() + 5 <= self.style.width;
-            match step.command {
-                // Whole where there is room, so that it can be copied.
-                true if fits => lines.push(format!("     {text}")),
-                true => lines.extend(wrapped(vec![vec!["   ".to_owned(), text]], width)),
-                false => lines.extend(wrapped(vec![vec!["  -".to_owned(), text]], width)),
+            match step.kind {
+                StepKind::Advice => {
+                    lines.extend(wrapped(vec![vec!["  -".to_owned(), text]], width))
+                }
+                // Whole if there is room, so that it can be copied.
+                _ if fits => lines.push(format!("     {text}")),
+                _ => lines.extend(wrapped(vec![vec!["   ".to_owned(), text]], width)),
             }
+        }
+        for source in finding.sources.iter().filter(|_| block.in_full) {
+            lines.extend(wrapped(
+                vec![vec![" ".to_owned(), self.leaf(source)]],
+                width,
+            ));
         }
         for line in lines {
             self.line(&line, Tone::Normal);

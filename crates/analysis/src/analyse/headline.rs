@@ -94,14 +94,16 @@ fn named(cause: &Cause) -> String {
         (SeenBy::Audit, _) => format!("What holds it back, by the audit: {}", cause.what),
         (SeenBy::SecondLoad, Some(workload)) => {
             format!(
-                "What held it back under {workload} ({}): {}",
-                cause.sure, cause.what
+                "What held it back under {workload} ({} confidence): {}",
+                cause.confidence.name(),
+                cause.what
             )
         }
         (SeenBy::Load | SeenBy::SecondLoad, _) => {
             format!(
-                "What held it back under this load ({}): {}",
-                cause.sure, cause.what
+                "What held it back under this load ({} confidence): {}",
+                cause.confidence.name(),
+                cause.what
             )
         }
     };

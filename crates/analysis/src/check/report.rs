@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rule::{Aside, Judged, Step, Verdict};
-use super::{Facts, Family, Place, Rule, Seen, Severity, Sure};
+use super::{Entry, FactView, Facts, Family, Finding, Place, Severity};
+use crate::bottlenecks::{NotJudged, Verdict};
 use crate::host::HostSummary;
 
 /// Name and version of the serialized form.
 pub const CHECK_SCHEMA: &str = "pgassay/check/1";
 
-/// What all rules said.
+/// What was made of all entries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckReport {
     /// [`CHECK_SCHEMA`].
@@ -22,17 +22,16 @@ pub struct CheckReport {
     pub target: String,
     /// Where the server runs, seen from the host.
     pub place: Place,
-    /// Why the session ended before all questions were put to the server; none where it held.
+    /// Why the session ended before all questions were put to the server; none if it held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_lost: Option<String>,
     /// The server in short.
     pub server: CheckedServer,
     /// The host in short; empty where it is not the server's.
     pub host: HostSummary,
-    /// How many rules said what.
+    /// How many outcomes there are of each kind.
     pub counts: Counts,
-    /// One entry a rule: findings first, the gravest before the others, then the
-    /// registry's order.
+    /// One for each entry: findings first, the gravest before the others, then by family.
     pub results: Vec<RuleResult>,
 }
 
@@ -47,7 +46,7 @@ pub struct CheckedServer {
     pub shared_buffers_bytes: Option<u64>,
 }
 
-/// How many rules said what.
+/// How many outcomes there are of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Findings.
@@ -72,7 +71,7 @@ impl Counts {
     }
 }
 
-/// What a rule said.
+/// What was made of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -86,79 +85,55 @@ pub enum Outcome {
     CouldNotSee,
 }
 
-/// One rule's result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// One entry's result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RuleResult {
-    /// The rule.
+    /// The entry.
     pub id: String,
-    /// What it asks.
+    /// The bottleneck in a few words.
     pub title: String,
     /// Its family.
     pub family: Family,
-    /// What it said.
+    /// What was made of it.
     pub outcome: Outcome,
     /// What was seen, or why nothing was.
     pub saw: String,
-    /// How much a finding weighs.
+    /// The finding, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub severity: Option<Severity>,
-    /// How sure a finding is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sure: Option<Sure>,
-    /// Why a finding matters.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub why: String,
-    /// How much it has been seen to matter.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub effect: String,
-    /// What to do about a finding, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub remedy: Vec<Step>,
-    /// Where this is from.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<String>,
+    pub finding: Option<Finding>,
 }
 
 impl RuleResult {
-    /// A rule's words, and what it knows of itself where there is a finding.
-    pub(super) fn of(rule: &Rule, judged: Judged) -> Self {
-        let mut result = Self {
-            id: rule.id.to_owned(),
-            title: rule.title.to_owned(),
-            family: rule.family,
-            outcome: Outcome::Passed,
-            saw: String::new(),
-            severity: None,
-            sure: None,
-            why: String::new(),
-            effect: String::new(),
-            remedy: Vec::new(),
-            sources: Vec::new(),
-        };
-        (result.outcome, result.saw) = match judged {
-            Ok(Verdict::Finding(finding)) => {
-                result.severity = Some(finding.severity);
-                result.sure = Some(finding.sure);
-                result.why = rule.why.to_owned();
-                result.effect = rule.effect.to_owned();
-                result.remedy = finding.remedy;
-                result.sources = rule.sources.iter().map(|s| (*s).to_owned()).collect();
-                (Outcome::Finding, finding.saw)
+    /// What was made of an entry.
+    pub(super) fn of(entry: &Entry, judged: Result<Verdict<Finding>, NotJudged>) -> Self {
+        let mut found = None;
+        let (outcome, saw) = match judged {
+            Ok(Verdict::Found(finding)) => {
+                let saw = finding.saw.clone();
+                found = Some(*finding);
+                (Outcome::Finding, saw)
             }
             Ok(Verdict::Passed(saw)) => (Outcome::Passed, saw),
-            Err(Aside::NotApplicable(why)) => (Outcome::NotApplicable, why),
-            Err(Aside::CouldNotSee(why)) => (Outcome::CouldNotSee, why),
+            Err(NotJudged::NotApplicable(why)) => (Outcome::NotApplicable, why),
+            Err(NotJudged::CouldNotSee(why)) => (Outcome::CouldNotSee, why),
         };
-        result
+        Self {
+            id: entry.id.to_owned(),
+            title: entry.title.to_owned(),
+            family: entry.family,
+            outcome,
+            saw,
+            finding: found,
+        }
     }
 }
 
 impl CheckReport {
     /// Orders the results and counts them.
-    pub(super) fn new(facts: &Facts, seen: &Seen, mut results: Vec<RuleResult>) -> Self {
+    pub(super) fn new(facts: &Facts, seen: &FactView, mut results: Vec<RuleResult>) -> Self {
         results.sort_by_key(|r| {
-            let finding = r.outcome != Outcome::Finding;
-            (finding, std::cmp::Reverse((r.severity, r.sure)))
+            let weight = r.finding.as_ref().map(|f| (f.severity, f.confidence));
+            std::cmp::Reverse(weight)
         });
         Self {
             schema: CHECK_SCHEMA.to_owned(),
@@ -178,15 +153,15 @@ impl CheckReport {
         }
     }
 
-    /// Leaves only the rules that are wanted.
+    /// Leaves only the entries that are wanted.
     pub fn keep(&mut self, wanted: impl Fn(&str) -> bool) {
         self.results.retain(|r| wanted(&r.id));
         self.counts = Counts::of(&self.results);
     }
 
     /// The findings, the gravest first.
-    pub fn findings(&self) -> impl Iterator<Item = &RuleResult> {
-        self.of(Outcome::Finding)
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.results.iter().filter_map(|r| r.finding.as_ref())
     }
 
     /// The results of one kind.
@@ -194,8 +169,7 @@ impl CheckReport {
         self.results.iter().filter(move |r| r.outcome == outcome)
     }
 
-    /// Why that nothing was found says nothing: the session was lost, or no rule could see what it
-    /// judges.
+    /// Why it means nothing that nothing was found: the session was lost, or nothing could be seen.
     pub fn unseen(&self) -> Option<String> {
         if let Some(why) = &self.session_lost {
             return Some(format!(
@@ -205,11 +179,11 @@ impl CheckReport {
         let counts = &self.counts;
         let judged = counts.findings + counts.passed + counts.not_applicable;
         (judged == 0 && counts.could_not_see > 0)
-            .then(|| "no rule could see what it judges".to_owned())
+            .then(|| "nothing could be seen that would be judged".to_owned())
     }
 
     /// The gravest finding's severity.
     pub fn gravest(&self) -> Option<Severity> {
-        self.findings().filter_map(|r| r.severity).max()
+        self.findings().map(|f| f.severity).max()
     }
 }

@@ -1,79 +1,20 @@
-//! From evidence to findings: which known bottleneck it is, and what to do.
-//!
-//! A rule looks at what was seen and says what that is known to mean, or nothing.
-//! It never invents: without a rule there is no finding, and every number in a
-//! finding comes from the evidence. What PostgreSQL changed in which version, and
-//! the commit that did it, stands in `known.rs`.
-//!
-//! [`RULES`] is the registry: adding a rule is a function in one of the files
-//! beside this one and a line there.
-
-mod checkpoint_rules;
-mod finding;
-mod known;
-mod profile_rules;
-mod ranking;
-mod registry;
-mod run_rules;
-mod scaling_rules;
-#[cfg(test)]
-mod scaling_tests;
-mod version;
-mod wait_rules;
+//! From what a load or a profile shows to findings, ranked: the other view of the catalogue.
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis};
+use crate::analysis::Analysis;
 use crate::fit;
-use crate::host::HostSummary;
-use crate::observed::{PointObserved, WaitAnalysis};
 use crate::profile::Summary;
 use crate::profile::difference::Difference;
 use crate::profile::flame::Flame;
-use crate::stats::scaling::Scaling;
 
-pub use finding::{Finding, Sureness};
-pub use ranking::{Cause, SeenBy, causes, finding as finding_of};
-pub use registry::{RULES, Rule};
-pub use version::{major, version_number};
+pub use crate::bottlenecks::{
+    Basis, Cause, Confidence, Evidence, Finding, RunEvidence, SeenBy, causes, finding_of, major,
+    version_number,
+};
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/diagnosis/1";
-
-/// What is known of a server under load.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Evidence<'a> {
-    /// `server_version_num`, 150018 for 15.18 and 90404 for 9.4.4.
-    pub version: Option<u32>,
-    /// CPU samples.
-    pub profile: Option<&'a Summary>,
-    /// A recorded run.
-    pub run: Option<RunEvidence<'a>>,
-}
-
-/// What a run shows of one server, at its largest client count.
-#[derive(Debug, Clone, Copy)]
-pub struct RunEvidence<'a> {
-    /// The load's name.
-    pub workload: &'a str,
-    /// The machine.
-    pub host: &'a HostSummary,
-    /// The server.
-    pub arm: &'a ArmAnalysis,
-    /// The largest client count that was measured.
-    pub point: &'a PointAnalysis,
-    /// What observers saw there.
-    pub observed: Option<&'a PointObserved>,
-    /// The scaling law over all client counts, where it holds.
-    pub scaling: Option<&'a Scaling>,
-}
-
-impl<'a> RunEvidence<'a> {
-    /// The wait samples.
-    pub fn waits(&self) -> Option<&'a WaitAnalysis> {
-        self.observed?.waits.as_ref()
-    }
-}
 
 /// All that was found, ranked, and what could not be seen.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,26 +42,11 @@ pub struct Diagnosis {
     pub not_seen: Vec<String>,
 }
 
-/// Applies all rules.
+/// Looks for all entries of the catalogue.
 pub fn diagnose(subject: &str, evidence: &Evidence) -> Diagnosis {
-    let mut findings: Vec<Finding> = RULES
-        .iter()
-        .filter_map(|rule| (rule.apply)(evidence))
-        .collect();
-    // CPU samples are shares of running; waits of all time in statements: one scale for both.
-    if let Some(running) = running_share(evidence) {
-        for finding in &mut findings {
-            let by_samples = finding
-                .evidence
-                .iter()
-                .any(|e| e.contains(" of the samples"));
-            if by_samples && let Some(gain) = &mut finding.gain_at_most {
-                *gain *= running;
-            }
-        }
-    }
+    let mut findings = crate::bottlenecks::load(evidence);
     let workload = evidence.run.map(|run| run.workload);
-    ranking::order(&mut findings, workload);
+    crate::bottlenecks::order(&mut findings, workload);
     Diagnosis {
         schema: SCHEMA.to_owned(),
         subject: subject.to_owned(),
@@ -165,12 +91,6 @@ pub fn of_run(analysis: &Analysis) -> Option<Diagnosis> {
         .not_seen
         .extend(unavailable.map(|u| format!("{}: {}", u.observer, u.why)));
     Some(diagnosis)
-}
-
-/// The part of the time of sessions in a statement in which they ran, or were ready to.
-fn running_share(evidence: &Evidence) -> Option<f64> {
-    let waits = evidence.run?.waits()?;
-    (waits.active_sessions > 0.0).then(|| waits.running_sessions / waits.active_sessions)
 }
 
 /// Where the time goes at the largest client count.
@@ -225,8 +145,8 @@ fn not_seen(evidence: &Evidence) -> Vec<String> {
     let mut missing = Vec::new();
     if evidence.version.is_none() {
         missing.push(
-            "the server's version: what a newer one changed can't be told for sure \
-             (--server-version says it)"
+            "the server's version, and so what a newer one would change (--server-version \
+             supplies it)"
                 .to_owned(),
         );
     }
@@ -245,7 +165,7 @@ fn not_seen(evidence: &Evidence) -> Vec<String> {
         Some(profile) => {
             if !profile.call_chains {
                 missing.push(
-                    "callers: the samples carry no call chains, so a lock function does not say \
+                    "callers: the samples carry no call chains, so a lock function does not show \
                      for which lock it was called (record with perf record -g)"
                         .to_owned(),
                 );

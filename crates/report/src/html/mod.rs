@@ -11,6 +11,7 @@ mod scale;
 mod svg;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use pgassay_analysis::bottlenecks::StepKind;
 
 use super::document::{
     Block, Cell, Column, Document, Fact, FindingBlock, Note, Section, Table, Value,
@@ -121,19 +122,23 @@ fn facts(facts: &[Fact]) -> Markup {
     }
 }
 
-/// A finding: what was seen and what to do at once, the reasons for who asks.
-fn finding(finding: &FindingBlock) -> Markup {
+/// A finding: what was seen and what to do at once, the reasons on demand.
+fn finding(block: &FindingBlock) -> Markup {
+    let finding = &block.finding;
     html! {
-        article class={ "finding " (finding.severity) } {
+        article class={ "finding " (block.weight()) } {
             p.weight {
-                strong { (finding.severity) } " · " (finding.sure) " · " code { (text(&finding.id)) }
+                strong { (block.weight()) } " · " (block.confidence()) " · " code { (text(&finding.id)) }
             }
-            p.saw { (text(&finding.saw)) }
-            @if !finding.steps.is_empty() {
+            p.saw { (text(&block.saw())) }
+            @if block.in_full && !finding.evidence.is_empty() {
+                ul.evidence { @for seen in &finding.evidence { li { (text(seen)) } } }
+            }
+            @if !finding.remedy.is_empty() {
                 ol.steps {
-                    @for step in &finding.steps {
+                    @for step in &finding.remedy {
                         li {
-                            @if step.command { code { (text(&step.text)) } } @else { (text(&step.text)) }
+                            @if step.kind == StepKind::Advice { (text(&step.text)) } @else { code { (text(&step.text)) } }
                         }
                     }
                 }
@@ -141,7 +146,7 @@ fn finding(finding: &FindingBlock) -> Markup {
             details {
                 summary { "Why it matters, and how much" }
                 p { (text(&finding.why)) }
-                p { (text(&finding.effect)) }
+                p { (text(&block.impact())) }
                 ul.sources { @for source in &finding.sources { li { (text(source)) } } }
             }
         }

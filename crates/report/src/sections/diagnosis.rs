@@ -1,11 +1,12 @@
 //! Findings with their evidence and remedy, and the CPU samples behind them.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::diagnose::{Diagnosis, Finding, major};
+use pgassay_analysis::diagnose::{Diagnosis, major};
 use pgassay_analysis::profile::Summary;
 use pgassay_analysis::profile::difference::Difference;
 
-use crate::document::{Block, Cell, Column, Depth, Document, Fact, Notes, Section, Table};
+use super::findings::block;
+use crate::document::{Block, Cell, Column, Depth, Document, Notes, Section, Table};
 
 /// Functions that the table of a profile lists.
 const FUNCTIONS: usize = 20;
@@ -24,7 +25,7 @@ pub fn document(diagnosis: &Diagnosis) -> Document {
     Document {
         title: format!("Diagnosis of {}", diagnosis.subject),
         provenance: format!(
-            "pgassay {}; rules look at what was seen and say nothing beyond it",
+            "pgassay {}; findings rest on what was seen and nothing else",
             env!("CARGO_PKG_VERSION")
         ),
         alarms: Vec::new(),
@@ -45,8 +46,8 @@ pub fn headline(diagnosis: &Diagnosis) -> Vec<String> {
     let titles = diagnosis.findings.iter().enumerate();
     titles
         .map(|(i, finding)| match i {
-            0 => format!("{}{of}", finding.title),
-            _ => finding.title.clone(),
+            0 => format!("{}{of}", finding.saw),
+            _ => finding.saw.clone(),
         })
         .collect()
 }
@@ -69,15 +70,12 @@ pub fn findings(diagnosis: &Diagnosis) -> Section {
     let mut blocks: Vec<Block> = diagnosis.time.iter().cloned().map(Block::Text).collect();
     if diagnosis.findings.is_empty() {
         blocks.push(Block::Text(
-            "None of the known bottlenecks shows in what was seen. That is not to say that there \
-             is none."
+            "None of the known bottlenecks shows in what was seen, which does not mean that there is \
+             none."
                 .to_owned(),
         ));
     }
-    for (i, finding) in diagnosis.findings.iter().enumerate() {
-        blocks.push(Block::Heading(format!("{}. {}", i + 1, finding.title)));
-        blocks.push(Block::Facts(facts(finding)));
-    }
+    blocks.extend(diagnosis.findings.iter().map(|f| block(f, None, true)));
     if !diagnosis.not_seen.is_empty() {
         blocks.push(Block::Heading("What could not be seen".to_owned()));
         blocks.extend(
@@ -93,24 +91,6 @@ pub fn findings(diagnosis: &Diagnosis) -> Section {
         depth: Depth::Summary,
         blocks,
     }
-}
-
-fn facts(finding: &Finding) -> Vec<Fact> {
-    let mut facts: Vec<Fact> = Vec::new();
-    for (i, seen) in finding.evidence.iter().enumerate() {
-        facts.push(Fact::new(if i == 0 { "seen" } else { "and" }, seen));
-    }
-    facts.push(Fact::new("means", &finding.explanation));
-    facts.push(Fact::new("what to do", &finding.remedy));
-    if let Some(gain) = finding.gain_in_words() {
-        facts.push(Fact::new("gain", gain).remark("an upper bound"));
-    }
-    facts.push(Fact::new("how sure", finding.sureness.word()));
-    for source in &finding.sources {
-        facts.push(Fact::new("source", source));
-    }
-    facts.push(Fact::new("rule", &finding.id));
-    facts
 }
 
 /// With a capital and a full stop.

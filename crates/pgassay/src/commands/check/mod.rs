@@ -41,7 +41,16 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         return Ok(Exit::Done);
     }
     for id in &args.only {
-        find(id)?;
+        let entry = find(id)?;
+        if !check::audited()
+            .iter()
+            .any(|audited| audited.id == entry.id)
+        {
+            bail!(
+                Failure::usage(format!("only a load shows {id}; check cannot"))
+                    .with_remedy("pgassay diagnose looks for it in a recorded run")
+            );
+        }
     }
     let all = facts(&args.look, terminal, stop)?;
     if args.html.is_some() && all.len() > 1 {
@@ -55,7 +64,7 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     for (n, facts) in all.iter().enumerate() {
         let mut report = check::check(facts);
         if !args.only.is_empty() {
-            report.keep(|rule| args.only.iter().any(|id| id == rule));
+            report.keep(|entry| args.only.iter().any(|id| id == entry));
         }
         gravest = gravest.max(report.gravest());
         if let Some(why) = incomplete(&report, args.fail_on.is_some()) {
@@ -229,12 +238,12 @@ fn read(path: &Path) -> anyhow::Result<Facts> {
     Ok(facts)
 }
 
-fn find(id: &str) -> anyhow::Result<&'static check::Rule> {
+fn find(id: &str) -> anyhow::Result<&'static check::Entry> {
     match check::find(id) {
-        Some(rule) => Ok(rule),
+        Some(entry) => Ok(entry),
         None => bail!(
-            Failure::usage(format!("{id}: there is no such rule"))
-                .with_remedy("pgassay check --list names them")
+            Failure::usage(format!("there is no bottleneck named {id}"))
+                .with_remedy("pgassay check --list lists them")
         ),
     }
 }
@@ -242,13 +251,13 @@ fn find(id: &str) -> anyhow::Result<&'static check::Rule> {
 fn list() -> String {
     let mut text = String::new();
     let mut family = None;
-    for rule in docs::in_families() {
-        if family != Some(rule.family) {
+    for entry in check::audited() {
+        if family != Some(entry.family) {
             let between = if family.is_some() { "\n" } else { "" };
-            let _ = writeln!(text, "{between}{}", rule.family.title());
-            family = Some(rule.family);
+            let _ = writeln!(text, "{between}{}", entry.family.title());
+            family = Some(entry.family);
         }
-        let _ = writeln!(text, "  {:<28} {}", rule.id, rule.title);
+        let _ = writeln!(text, "  {:<28} {}", entry.id, entry.title);
     }
     text
 }

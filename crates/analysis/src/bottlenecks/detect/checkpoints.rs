@@ -1,0 +1,248 @@
+//! Checkpoints that the load itself met, and what they cost it.
+
+use super::{Detector, run, tenths};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Basis, Confidence, Observation};
+use crate::checkpoints::Checkpoints;
+use crate::observed::waits::WaitEvent;
+
+pub(super) const DETECTORS: &[Detector] = &[run("forced-checkpoints", forced)];
+
+/// Forced checkpoints nearer together than this are too near: from there on the server warns
+/// in its log (the default of checkpoint_warning).
+const TOO_NEAR_SECONDS: f64 = 30.0;
+/// Fewer may be chance.
+const FEWEST: u64 = 3;
+/// Log for each requested checkpoint, as a share of what has one come: with less it was not the
+/// log that asked for them. A window may begin long after the last one.
+const ENOUGH_LOG: f64 = 0.25;
+/// From this share on hardly anything else can have asked for them.
+const MUCH_LOG: f64 = 0.7;
+/// The default of checkpoint_timeout, in seconds: for so much log there should be room.
+const USUAL_TIMEOUT_SECONDS: f64 = 300.0;
+
+fn forced(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let seen = run.arm.checkpoints.as_ref()?;
+    let apart = seen.seconds / seen.requested.max(1) as f64;
+    if seen.requested < FEWEST || apart > TOO_NEAR_SECONDS {
+        return None;
+    }
+    let enough = log_for_each(seen).map(|(log, room)| log / room);
+    if enough.is_some_and(|share| share < ENOUGH_LOG) {
+        return None;
+    }
+    let saw = format!(
+        "{} checkpoints fell into the measured windows, {} of them forced by the volume of the \
+         log: one every {apart:.1} seconds.",
+        seen.timed + seen.requested,
+        seen.requested,
+    );
+    let (gain, basis) = gain(seen, &run);
+    let confidence = match (basis, enough) {
+        (Basis::Throughput, Some(share)) if share >= MUCH_LOG => Confidence::High,
+        (_, Some(_)) => Confidence::Medium,
+        (_, None) => Confidence::Low,
+    };
+    Some(
+        Observation::measured(basis, gain, saw)
+            .all_seen(evidence_in_words(seen, &run))
+            .sql(remedy(seen))
+            .advice("checkpoint_timeout of 5 minutes or more")
+            .confidence(confidence),
+    )
+}
+
+/// Bytes of log for each requested checkpoint, and those that have one come.
+fn log_for_each(seen: &Checkpoints) -> Option<(f64, f64)> {
+    let room = seen.forced_after_bytes.filter(|room| *room > 0)? as f64;
+    Some((seen.wal_bytes? as f64 / seen.requested as f64, room))
+}
+
+fn evidence_in_words(seen: &Checkpoints, run: &RunEvidence) -> Vec<String> {
+    let mut words = vec![format!(
+        "{} checkpoints were requested and {} began by time in {} windows of {:.0} s in all",
+        seen.requested, seen.timed, seen.windows, seen.seconds
+    )];
+    if let Some((log, room)) = log_for_each(seen) {
+        let size = run
+            .setting("max_wal_size")
+            .map_or(String::new(), |v| format!(" = {v}"));
+        words.push(format!(
+            "{} of log for each; max_wal_size{size} has one come after {} at the latest",
+            mebibytes(log),
+            mebibytes(room)
+        ));
+    }
+    if let Some(each) = seen.wal_bytes_per_transaction {
+        let whole = seen.full_page_share.map_or(String::new(), |share| {
+            format!(", at most {} of it whole pages", tenths(share))
+        });
+        words.push(format!(
+            "{:.1} KiB of log a transaction{whole}",
+            each / 1024.0
+        ));
+    }
+    if let Some(share) = seen.at_work_share {
+        words.push(format!(
+            "the checkpointer was at work in {} of the looks",
+            tenths(share)
+        ));
+    }
+    match &seen.throughput_ratio {
+        Some(ratio) => words.push(format!(
+            "with a checkpoint under way throughput was {} of that without ({} to {})",
+            tenths(ratio.estimate),
+            tenths(ratio.low),
+            tenths(ratio.high)
+        )),
+        None => {
+            if let Some(share) = at_log(run) {
+                words.push(format!(
+                    "sessions in a statement waited for the log in {} of their time",
+                    tenths(share)
+                ));
+            }
+        }
+    }
+    words
+}
+
+/// The part of all time that would be won without them, and what that rests on:
+/// windows with and without one, else the time at the log and how much of that is whole
+/// pages. What the checkpoint's own writes take from the load's flushes is not in the latter.
+fn gain(seen: &Checkpoints, run: &RunEvidence) -> (Option<f64>, Basis) {
+    if let Some(ratio) = seen.throughput_ratio.as_ref().filter(|r| r.high < 1.0) {
+        return (Some(1.0 - ratio.estimate), Basis::Throughput);
+    }
+    let by_waits = at_log(run).zip(seen.full_page_share);
+    (
+        by_waits.map(|(waiting, whole)| waiting * whole),
+        Basis::WaitTime,
+    )
+}
+
+/// The share of the active sessions' time in which they waited for the log.
+fn at_log(run: &RunEvidence) -> Option<f64> {
+    let at = |e: &WaitEvent| e.event.to_ascii_lowercase().starts_with("wal");
+    Some(run.waits()?.share(at))
+}
+
+/// Room for the log of as long as checkpoints are usually apart.
+fn remedy(seen: &Checkpoints) -> String {
+    let gibibytes = seen.wal_bytes.map(|bytes| {
+        let rate = bytes as f64 / seen.seconds.max(1e-3);
+        let room = rate * USUAL_TIMEOUT_SECONDS * 2.0 / (1u64 << 30) as f64;
+        // Beyond this the disk's size decides, and how long a recovery may take.
+        room.ceil().clamp(1.0, 64.0)
+    });
+    format!(
+        "ALTER SYSTEM SET max_wal_size = '{}GB'; SELECT pg_reload_conf();   -- twice this load's log \
+         of five minutes, as far as the disk of pg_wal has room",
+        gibibytes.unwrap_or(4.0)
+    )
+}
+
+fn mebibytes(bytes: f64) -> String {
+    format!("{:.0} MiB", bytes / (1 << 20) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::analyse;
+    use crate::bottlenecks::detect::scaling_tests::latency;
+    use crate::bottlenecks::{Basis, Confidence, Finding};
+    use crate::checkpoints::tests::{server, trial};
+    use crate::plan::{Arm, Plan, Point, WorkloadPlan};
+    use crate::record::{RecordedRun, TrialRecord};
+
+    fn found(max_wal_size: &str, trials: Vec<TrialRecord>) -> Option<Finding> {
+        let mut run = RecordedRun::default();
+        run.header.plan = Plan {
+            workload: WorkloadPlan::default(),
+            arms: vec![Arm {
+                label: "A".into(),
+                target: "temp".into(),
+                settings: Vec::new(),
+            }],
+            points: vec![Point {
+                clients: 8,
+                threads: 1,
+            }],
+            trials: trials.len() as u32,
+            warmup_ms: 0,
+            window_ms: 1000,
+            seed: 7,
+        };
+        run.trials = trials;
+        for trial in &mut run.trials {
+            trial.latency = latency();
+        }
+        run.servers.insert(0, server(max_wal_size));
+        let diagnosis = analyse(&run).diagnosis.unwrap();
+        let mut findings = diagnosis.findings.into_iter();
+        findings.find(|f| f.id == "forced-checkpoints")
+    }
+
+    fn windows(of: fn(u32) -> TrialRecord) -> Vec<TrialRecord> {
+        (0..12).map(of).collect()
+    }
+
+    #[test]
+    fn checkpoints_forced_by_the_log_are_found_with_what_they_cost() {
+        let half = |i| {
+            let tps = if i % 2 == 0 { 500 } else { 1000 };
+            trial(
+                i,
+                tps + u64::from(i),
+                u64::from(i % 2 == 0),
+                20 * ((i + 1) % 2),
+            )
+        };
+        let finding = found("32", windows(half)).unwrap();
+        assert!(
+            finding
+                .saw
+                .starts_with("6 checkpoints fell into the measured windows, 6 of them"),
+            "{}",
+            finding.saw
+        );
+        assert!((0.4..0.6).contains(&finding.gain_at_most.unwrap()));
+        assert_eq!(
+            (finding.confidence, finding.basis),
+            (Confidence::High, Basis::Throughput)
+        );
+        // 40 MiB a second, for ten minutes.
+        assert!(
+            finding.remedy[0].text.contains("'24GB'"),
+            "{:?}",
+            finding.remedy
+        );
+        let evidence = finding.evidence.join("\n");
+        assert!(
+            evidence
+                .contains("80 MiB of log for each; max_wal_size = 32MB has one come after 17 MiB"),
+            "{evidence}"
+        );
+        assert!(evidence.contains("80.0 % of it whole pages"), "{evidence}");
+    }
+
+    #[test]
+    fn always_under_way_is_told_by_the_log() {
+        let finding = found("32", windows(|i| trial(i, 1000, 2, 20))).unwrap();
+        // Nothing to hold it against, and nobody was seen to wait.
+        assert_eq!(
+            (finding.gain_at_most, finding.confidence),
+            (Some(0.0), Confidence::Medium)
+        );
+    }
+
+    #[test]
+    fn few_or_by_command_is_no_finding() {
+        let two = windows(|i| trial(i, 1000, u64::from(i < 2), 20));
+        assert_eq!(found("32", two), None);
+        // A GiB of room, and a checkpoint after each 20 MiB: somebody asks for them.
+        assert_eq!(found("1024", windows(|i| trial(i, 1000, 2, 20))), None);
+        assert!(found("128", windows(|i| trial(i, 1000, 1, 20))).is_some());
+    }
+}

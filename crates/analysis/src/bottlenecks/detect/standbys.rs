@@ -1,0 +1,119 @@
+//! Who else wants the WAL: standbys that commits wait for, the archive, decoders.
+
+use super::{Detector, facts};
+use crate::bottlenecks::fact_view::{FactView, number, word};
+use crate::bottlenecks::finding::{
+    Confidence, Judged, Observation, Severity, not_applicable, passed,
+};
+
+pub(super) const DETECTORS: &[Detector] = &[
+    facts("synchronous-standbys", synchronous),
+    facts("archiving-behind", archiving),
+    facts("logical-decoding", decoding),
+];
+
+fn synchronous(seen: &FactView) -> Judged {
+    let names = seen.value("synchronous_standby_names")?.trim();
+    if names.is_empty() {
+        return passed("synchronous_standby_names is empty");
+    }
+    let level = seen.value("synchronous_commit")?;
+    let saw = format!("synchronous_standby_names = '{names}', synchronous_commit = {level}");
+    let waits_for = match level {
+        "off" | "local" => return passed(saw),
+        "remote_write" => "has received its WAL",
+        "remote_apply" => "has replayed its WAL",
+        _ => "has flushed its WAL",
+    };
+    let standbys = seen.rows("standbys").unwrap_or_default();
+    let synchronous: Vec<&str> = standbys
+        .iter()
+        .filter(|row| matches!(word(row, "sync_state"), Some("sync" | "quorum")))
+        .filter_map(|row| word(row, "application_name"))
+        .collect();
+    let who = match synchronous.as_slice() {
+        [] => "a standby, and none is connected that it names,".to_owned(),
+        names => format!("the standby {}", names.join(", ")),
+    };
+    Observation::new(
+        if level == "remote_apply" || synchronous.is_empty() {
+            Severity::High
+        } else {
+            Severity::Medium
+        },
+        Confidence::Medium,
+        format!("{saw}: each commit waits until {who} {waits_for}."),
+    )
+    .sql(match level {
+        "remote_apply" => format!(
+            "{}   -- on: flushed there, not yet to be seen there",
+            seen.change("synchronous_commit", "on")
+        ),
+        _ => "SET synchronous_commit = 'local';   -- in transactions that may be lost with this server".to_owned(),
+    })
+    .sql("SELECT application_name, sync_state, write_lag, flush_lag, replay_lag FROM pg_stat_replication;")
+    .found()
+}
+
+fn archiving(seen: &FactView) -> Judged {
+    if seen.value("archive_mode")? == "off" {
+        return not_applicable("archive_mode is off");
+    }
+    let archiver = seen.row("archiver")?;
+    let compressor = word(&archiver, "compressor");
+    let with = compressor.map_or_else(String::new, |c| format!(", archive_command runs {c}"));
+    let failed_last = archiver
+        .get("failed_last")
+        .and_then(serde_json::Value::as_bool);
+    if failed_last == Some(true) {
+        return Observation::new(
+            Severity::High,
+            Confidence::High,
+            format!(
+                "The archiver's last attempt failed ({} failures){with}: WAL stays where it is.",
+                number(&archiver, "failed_count").unwrap_or(0.0)
+            ),
+        )
+        .advice("read the server's log for what archive_command said")
+        .found();
+    }
+    let waiting = number(&seen.row("archive backlog")?, "waiting").unwrap_or(0.0);
+    let saw = format!("{waiting} finished WAL segments wait for the archiver{with}");
+    if waiting < 5.0 {
+        return passed(saw);
+    }
+    let slow = matches!(compressor, Some("xz" | "lzma" | "bzip2" | "7z" | "brotli"));
+    Observation::new(
+        if slow || waiting >= 100.0 { Severity::High } else { Severity::Medium },
+        if slow { Confidence::Medium } else { Confidence::Low },
+        match compressor {
+            Some(_) => format!(
+                "{saw}: until they are done, a CPU works for the archive and not for the load."
+            ),
+            None => format!("{saw}."),
+        },
+    )
+    .advice("let archive_command use zstd or lz4 instead of what takes longer, or compress where the archive lies")
+    .sql("SELECT last_archived_wal, last_archived_time, failed_count FROM pg_stat_archiver;")
+    .found()
+}
+
+fn decoding(seen: &FactView) -> Judged {
+    let decoders = number(&seen.row("decoders")?, "active").unwrap_or(0.0);
+    let saw = format!("{decoders} logical replication slots are being read");
+    if decoders < 3.0 {
+        return passed(saw);
+    }
+    let many = match seen.cpus() {
+        Ok(cpus) => decoders >= f64::from(cpus),
+        Err(_) => decoders >= 8.0,
+    };
+    Observation::new(
+        if many { Severity::High } else { Severity::Medium },
+        Confidence::Medium,
+        format!("{saw}: for each a walsender decodes all WAL, which takes CPU time from the load."),
+    )
+    .sql("SELECT slot_name, plugin, database, active_pid FROM pg_replication_slots WHERE slot_type = 'logical';")
+    .advice("let several consumers share a slot, or decode on a standby (from 16 on)")
+    .found()
+}

@@ -1,0 +1,317 @@
+//! What holds the server back most: one order over what the loads showed and what the audit
+//! knows. It is decided here and nowhere else.
+//!
+//! Each cause has an expected gain, the part of all time that may be won by removing it:
+//!
+//! * what a load measured: its gain, times the confidence;
+//! * what the audit knows: what findings of its severity bring, times the confidence, and half
+//!   of that, since under these loads nobody has measured it. If a load did measure it, the two
+//!   are one cause, that of the load, and the half is no longer taken off;
+//! * what a load of ours shows on a well-configured server too, such as a commit's wait for the
+//!   disk: less, since it is no fault of this server.
+//!
+//! What a load of ours causes itself, such as the queue for the few rows that it changes, is no
+//! cause at all; the diagnosis lists it behind its other findings.
+//!
+//! What makes all figures those of something else (a build with assertions, a client at its
+//! limit) stands before everything, whatever it costs.
+
+use serde::{Deserialize, Serialize};
+
+use super::finding::{Confidence, Finding, Severity};
+use super::{Entry, find};
+use crate::analysis::Analysis;
+use crate::check::CheckReport;
+use crate::diagnose::Diagnosis;
+
+/// What is left of an expectation that nobody has measured here.
+const NOT_MEASURED: f64 = 0.5;
+/// What is left of a gain that a load of ours shows on a well-configured server, too: if most
+/// of the time goes there, it still stands before what is moderate and only known, and behind
+/// what is grave.
+const EXPECTED_LEFT: f64 = 0.15;
+/// The gain of a measured finding that cannot say one.
+const UNSAID: f64 = 0.05;
+
+/// What saw a cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SeenBy {
+    /// The run's load.
+    Load,
+    /// The assay's second load.
+    SecondLoad,
+    /// The audit.
+    Audit,
+}
+
+/// Something that holds the server back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cause {
+    /// The entry of the catalogue.
+    pub id: String,
+    /// What saw it.
+    pub seen_by: SeenBy,
+    /// The load that showed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+    /// What was seen, in a sentence.
+    pub what: String,
+    /// What to do about it first.
+    pub remedy: String,
+    /// How far the evidence carries.
+    pub confidence: Confidence,
+    /// The part of all time that is expected to be won, 0 to 1: an order more than a promise.
+    pub expected_gain: f64,
+}
+
+/// All causes of weight, the one that is expected to cost most first.
+pub fn causes(analysis: &Analysis) -> Vec<Cause> {
+    let audit: Vec<&Finding> = analysis
+        .check
+        .iter()
+        .flat_map(CheckReport::findings)
+        .collect();
+    let second = analysis.second.as_deref();
+    let loads = [(SeenBy::Load, Some(analysis)), (SeenBy::SecondLoad, second)];
+    let mut causes: Vec<Cause> = Vec::new();
+    let mut measured: Vec<&str> = Vec::new();
+    for (seen_by, analysis) in loads {
+        let Some((analysis, diagnosis)) = analysis.and_then(|a| Some((a, a.diagnosis.as_ref()?)))
+        else {
+            continue;
+        };
+        let workload = analysis.plan.workload.name.as_str();
+        for finding in &diagnosis.findings {
+            let entry = find(&finding.id);
+            if entry.is_some_and(|e| e.caused_by_workload.contains(&workload)) {
+                continue;
+            }
+            measured.extend(measures(finding));
+            let known = audit
+                .iter()
+                .filter(|f| measures(finding).any(|id| id == f.id));
+            let known = known.map(|f| known_gain(f)).fold(0.0, f64::max);
+            let gain = measured_gain(finding, Some(workload)).max(known);
+            let cause = cause(finding, seen_by, Some(workload), gain);
+            // Both loads may show the same: the one under which it costs more stands for it.
+            match causes.iter_mut().find(|known| known.id == cause.id) {
+                Some(known) if known.expected_gain < cause.expected_gain => *known = cause,
+                Some(_) => {}
+                None => causes.push(cause),
+            }
+        }
+    }
+    let unmeasured = audit
+        .into_iter()
+        .filter(|f| f.severity >= Severity::Medium && !measured.contains(&f.id.as_str()));
+    causes.extend(unmeasured.map(|f| cause(f, SeenBy::Audit, None, known_gain(f) * NOT_MEASURED)));
+    let key = |cause: &Cause| (invalidates(&cause.id), cause.expected_gain);
+    causes.sort_by(|a, b| {
+        let ((first_a, gain_a), (first_b, gain_b)) = (key(a), key(b));
+        first_b.cmp(&first_a).then(gain_b.total_cmp(&gain_a))
+    });
+    causes
+}
+
+/// Orders the findings of one load in the same way, the audit left aside.
+pub(crate) fn order(findings: &mut [Finding], workload: Option<&str>) {
+    let key = |finding: &Finding| {
+        let gain = measured_gain(finding, workload);
+        (invalidates(&finding.id), gain, finding.confidence)
+    };
+    findings.sort_by(|a, b| {
+        let (a, b) = (key(a), key(b));
+        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)).then(b.2.cmp(&a.2))
+    });
+}
+
+fn invalidates(id: &str) -> bool {
+    find(id).is_some_and(|entry| entry.invalidates_results)
+}
+
+/// The findings of an audit whose cost a load's finding measures: its own entry's, and others.
+fn measures(finding: &Finding) -> impl Iterator<Item = &str> {
+    let others = find(&finding.id).map_or(&[][..], |entry| entry.supersedes);
+    std::iter::once(finding.id.as_str()).chain(others.iter().copied())
+}
+
+fn cause(finding: &Finding, seen_by: SeenBy, workload: Option<&str>, gain: f64) -> Cause {
+    let first = finding.remedy.first();
+    Cause {
+        id: finding.id.clone(),
+        seen_by,
+        workload: workload.map(str::to_owned),
+        what: finding.saw.clone(),
+        remedy: first.map_or_else(String::new, |step| step.text.clone()),
+        confidence: finding.confidence,
+        expected_gain: gain,
+    }
+}
+
+/// What is left of a gain at this confidence.
+fn weight(confidence: Confidence) -> f64 {
+    match confidence {
+        Confidence::Low => 0.4,
+        Confidence::Medium => 0.7,
+        Confidence::High => 1.0,
+    }
+}
+
+/// What a load measured, times the confidence.
+fn measured_gain(finding: &Finding, workload: Option<&str>) -> f64 {
+    let listed = |pick: fn(&Entry) -> &'static [&'static str]| {
+        let loads = find(&finding.id).map_or(&[][..], pick);
+        workload.is_some_and(|workload| loads.contains(&workload))
+    };
+    let left = if listed(|entry| entry.caused_by_workload) {
+        0.0
+    } else if listed(|entry| entry.expected_under) {
+        EXPECTED_LEFT
+    } else {
+        1.0
+    };
+    finding.gain_at_most.unwrap_or(UNSAID) * weight(finding.confidence) * left
+}
+
+/// What findings of this severity bring, times the confidence: the words of [`Severity`] as
+/// numbers, which are a judgement and only good for an order.
+fn known_gain(finding: &Finding) -> f64 {
+    let gain = match finding.severity {
+        Severity::High => 0.3,
+        Severity::Medium => 0.1,
+        Severity::Low => 0.03,
+        Severity::Info => 0.0,
+    };
+    gain * weight(finding.confidence)
+}
+
+/// The finding that a cause is.
+pub fn finding_of<'a>(analysis: &'a Analysis, cause: &Cause) -> Option<&'a Finding> {
+    let diagnosis: Option<&Diagnosis> = match cause.seen_by {
+        SeenBy::Load => analysis.diagnosis.as_ref(),
+        SeenBy::SecondLoad => analysis.second.as_ref()?.diagnosis.as_ref(),
+        SeenBy::Audit => {
+            let check = analysis.check.as_ref()?;
+            return check.findings().find(|f| f.id == cause.id);
+        }
+    };
+    diagnosis?.findings.iter().find(|f| f.id == cause.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::bottlenecks::Facts;
+    use crate::bottlenecks::finding::{Basis, Circumstances, Observation};
+    use crate::check;
+    use crate::diagnose::SCHEMA;
+    use crate::record::{Reading, RecordedRun};
+
+    const RECORDED: &str = include_str!("../../tests/check/recorded/debian12-pg15.json");
+
+    /// The audit of a recorded server without huge pages, with other settings.
+    fn audit(settings: &[(&str, &str)]) -> CheckReport {
+        let mut facts: Facts = serde_json::from_str(RECORDED).unwrap();
+        let text = facts.server["settings"].text().unwrap();
+        let mut rows: Vec<Value> = serde_json::from_str(text).unwrap();
+        for (name, value) in settings {
+            let row = rows.iter_mut().find(|row| row["name"] == *name).unwrap();
+            row["setting"] = Value::from(*value);
+        }
+        let rows = serde_json::to_string(&rows).unwrap();
+        facts.server.insert("settings".into(), Reading::Text(rows));
+        check::check(&facts)
+    }
+
+    fn finding(id: &str, gain: f64, confidence: Confidence) -> Finding {
+        let seen = Observation::measured(Basis::WaitTime, Some(gain), format!("{id}."));
+        let seen = seen.confidence(confidence);
+        Finding::new(find(id).unwrap(), seen, Circumstances::default())
+    }
+
+    fn loaded(workload: &str, findings: Vec<Finding>) -> Analysis {
+        let mut analysis = crate::analyse(&RecordedRun::default());
+        analysis.plan.workload.name = workload.to_owned();
+        analysis.diagnosis = Some(Diagnosis {
+            schema: SCHEMA.to_owned(),
+            subject: String::new(),
+            version_num: None,
+            findings,
+            time: Vec::new(),
+            profile: None,
+            flame: None,
+            difference: None,
+            not_seen: Vec::new(),
+        });
+        analysis
+    }
+
+    /// An assay's causes by name, the first load's and the second's findings given.
+    fn ranked(first: Vec<Finding>, second: Vec<Finding>, settings: &[(&str, &str)]) -> Vec<String> {
+        let mut analysis = loaded("select-only", first);
+        analysis.second = Some(Box::new(loaded("tpcb-like", second)));
+        analysis.check = Some(audit(settings));
+        causes(&analysis).into_iter().map(|c| c.id).collect()
+    }
+
+    #[test]
+    fn what_was_measured_stands_before_what_is_only_known() {
+        let small = [("max_wal_size", "32")];
+        assert_eq!(ranked(vec![], vec![], &[]), ["huge-pages"]);
+        let unmeasured = ranked(vec![], vec![], &small);
+        assert_eq!(unmeasured, ["max-wal-size-small", "huge-pages"]);
+        let forced = finding("forced-checkpoints", 0.2, Confidence::Medium);
+        let measured = ranked(vec![], vec![forced.clone()], &small);
+        assert_eq!(measured, ["forced-checkpoints", "huge-pages"]);
+        // However little it could be seen to cost: what is known of it still holds.
+        let unseen = finding("forced-checkpoints", 0.0, Confidence::Medium);
+        assert_eq!(
+            ranked(vec![], vec![unseen], &small)[0],
+            "forced-checkpoints"
+        );
+        let doubtful = finding("fast-path-locks", 0.05, Confidence::Low);
+        assert_eq!(
+            ranked(vec![doubtful], vec![forced], &[]),
+            ["forced-checkpoints", "huge-pages", "fast-path-locks"]
+        );
+    }
+
+    #[test]
+    fn what_a_load_shows_on_any_server_is_no_fault_of_this_one() {
+        let ordinary = finding("wal-flush", 0.6, Confidence::High);
+        let forced = finding("forced-checkpoints", 0.3, Confidence::Medium);
+        let own = finding("hot-row", 0.9, Confidence::High);
+        let both = vec![own, ordinary.clone(), forced];
+        assert_eq!(
+            ranked(vec![], both.clone(), &[]),
+            ["forced-checkpoints", "wal-flush", "huge-pages"]
+        );
+        // If a setting is to blame, the entry is that setting's, and no load excuses it.
+        let delayed = [vec![finding("commit-delay", 0.6, Confidence::High)], both].concat();
+        let delayed = ranked(vec![], delayed, &[("commit_delay", "20000")]);
+        assert_eq!(delayed[..2], ["commit-delay", "forced-checkpoints"]);
+        // In a load of somebody's own it is what there is to know.
+        let own = loaded("mine.sql", vec![ordinary]);
+        assert!((causes(&own)[0].expected_gain - 0.6).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_makes_figures_meaningless_stands_first() {
+        let costly = finding("shared-buffers-small", 0.9, Confidence::High);
+        let named = ranked(vec![costly], vec![], &[("fsync", "off")]);
+        assert_eq!(named[..2], ["fsync-off", "shared-buffers-small"]);
+    }
+
+    #[test]
+    fn both_loads_seeing_the_same_is_one_cause() {
+        let named = ranked(
+            vec![finding("shared-buffers-small", 0.1, Confidence::High)],
+            vec![finding("shared-buffers-small", 0.4, Confidence::High)],
+            &[],
+        );
+        assert_eq!(named, ["shared-buffers-small", "huge-pages"]);
+    }
+}
