@@ -19,7 +19,7 @@ use std::process::{Command, Output, Stdio};
 use super::find::Installation;
 use super::scratch::Scratch;
 use super::version::Version;
-use super::{TargetError, account::Account, ask};
+use super::{TargetError, account::Account, ask, unfinished};
 
 macro_rules! source {
     ($name:literal) => {
@@ -241,9 +241,11 @@ impl Recipe {
             return Ok(library);
         }
         make_dir(&all)?;
-        let building = all.join(format!("building-{}", std::process::id()));
+        let building = all.join(unfinished::name("building-", 0));
         fs::remove_dir_all(&building).ok();
         make_dir(&building)?;
+        let _held = unfinished::hold(&building)
+            .map_err(|e| TargetError::place(&building, "can't be locked", &e))?;
         let built = self.build(config, compiler, &building).and_then(|()| {
             match fs::rename(&building, &home) {
                 // Another pgassay was faster with the same.

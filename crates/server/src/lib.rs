@@ -21,14 +21,17 @@ pub mod inspection;
 pub mod launch;
 pub mod leftover;
 pub mod pgbuild;
+pub mod read_ahead;
 pub mod scratch;
 pub mod settings;
 pub mod spec;
+pub mod unfinished;
 pub mod version;
 
 pub use archive::StandIn;
 pub use error::TargetError;
 pub use find::{Installation, Installations};
 pub use launch::{Cluster, LaunchOptions};
+pub use read_ahead::ReadAhead;
 pub use spec::TargetSpec;
 pub use version::Version;

@@ -309,7 +309,7 @@ pub(super) fn open_lock(path: &Path) -> io::Result<File> {
 
 /// Makes a directory of exactly this mode, whatever the umask; one that exists
 /// keeps its own.
-fn make_dir(path: &Path, mode: u32) -> Result<(), TargetError> {
+pub(super) fn make_dir(path: &Path, mode: u32) -> Result<(), TargetError> {
     let made = match DirBuilder::new().mode(mode).create(path) {
         Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),

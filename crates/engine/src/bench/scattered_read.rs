@@ -22,8 +22,8 @@ use pgassay_observe::cache::{TableFiles, WantedPages};
 use pgassay_observe::follow::Follow;
 use pgassay_observe::{Observers, Scene};
 use pgassay_pgwire::{Connector, QueryError, Session};
-use pgassay_server::Cluster;
 use pgassay_server::settings::Settings;
+use pgassay_server::{Cluster, ReadAhead};
 use pgassay_sys::stop::Stop;
 
 /// Warm executions are repeated until two follow each other this closely.
@@ -67,39 +67,6 @@ pub trait Keep {
     fn left_out(&mut self, variant: &ScatteredVariant, why: &str) -> anyhow::Result<()>;
     /// Asked when the planned executions of a group are done: whether another round is wanted.
     fn again(&mut self) -> bool;
-}
-
-/// The device's read-ahead; given back what it was when this is dropped.
-#[derive(Debug)]
-pub struct ReadAhead {
-    file: PathBuf,
-    before: String,
-}
-
-impl ReadAhead {
-    /// Takes the file `…/queue/read_ahead_kb` over.
-    ///
-    /// # Errors
-    /// Where it can't be read or written.
-    pub fn take(file: PathBuf) -> anyhow::Result<Self> {
-        let before = std::fs::read_to_string(&file)
-            .with_context(|| format!("cannot read {}", file.display()))?;
-        let taken = Self { file, before };
-        taken.set(taken.before.trim())?;
-        Ok(taken)
-    }
-
-    fn set(&self, kb: &str) -> anyhow::Result<()> {
-        std::fs::write(&self.file, kb)
-            .with_context(|| format!("cannot write {}", self.file.display()))
-    }
-}
-
-impl Drop for ReadAhead {
-    fn drop(&mut self) {
-        // Nobody is left to tell; the value is in the run's host facts.
-        drop(self.set(self.before.trim()));
-    }
 }
 
 /// Runs all executions of the plan, a random order of variants in each round;
@@ -215,7 +182,7 @@ impl Bench<'_> {
         if let Some(taken) = &self.read_ahead {
             match read_ahead {
                 Some(kb) => taken.set(&kb.to_string())?,
-                None => taken.set(taken.before.trim())?,
+                None => taken.set(taken.before())?,
             }
         } else if read_ahead.is_some() {
             anyhow::bail!("the device's read-ahead can't be set");

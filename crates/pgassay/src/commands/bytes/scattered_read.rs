@@ -13,7 +13,7 @@ use pgassay_analysis::scattered::{ScatteredPlan, ScatteredTrial, ScatteredVarian
 use pgassay_analysis::storage::Storage;
 use pgassay_analysis::warning::Warning;
 use pgassay_engine::bench::Ended;
-use pgassay_engine::bench::scattered_read::{self as bench, Bench, DROP_CACHES, Keep, ReadAhead};
+use pgassay_engine::bench::scattered_read::{self as bench, Bench, DROP_CACHES, Keep};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::workload::scattered_read::{self, Choice, FEWEST_BLOCKS, TABLE};
 use pgassay_engine::workload::{guest, setup};
@@ -21,6 +21,7 @@ use pgassay_model::Failure;
 use pgassay_observe::cache::TableFiles;
 use pgassay_observe::host;
 use pgassay_pgwire::Connector;
+use pgassay_server::ReadAhead;
 use pgassay_sys::stop::Stop;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -247,7 +248,7 @@ fn executions(
         false => {
             let taken = ReadAhead::take(read_ahead_file(&subject.scene.storage)?);
             Some(taken.map_err(|e| {
-                Failure::usage(format!("--read-ahead: {e:#}"))
+                Failure::usage(format!("--read-ahead: {e}"))
                     .with_remedy("run pgassay as root, or leave it out")
             })?)
         }
