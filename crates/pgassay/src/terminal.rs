@@ -143,6 +143,16 @@ impl Terminal {
         }
     }
 
+    /// A result in words, which may hold names that others chose: what a terminal would act on is
+    /// replaced. Reports make their own text safe, and may colour it; they go through
+    /// [`Self::print`].
+    ///
+    /// # Errors
+    /// Like [`Self::print`].
+    pub fn show(&mut self, text: &str) -> anyhow::Result<()> {
+        self.print(&pgassay_text::lines(text))
+    }
+
     /// An announcement that a user must see even when nothing animates, unless `--quiet`.
     pub fn announce(&mut self, text: &str) {
         if self.verbosity != Verbosity::Quiet {
@@ -166,17 +176,17 @@ impl Terminal {
 
     /// A warning, always shown.
     pub fn warn(&mut self, text: &str) {
-        self.line(&format!("{} {text}", "warning:".yellow()));
+        self.marked(&"warning:".yellow().to_string(), text);
     }
 
     /// An error, always shown.
     pub fn complain(&mut self, text: &str) {
-        self.line(&format!("{} {text}", "error:".red()));
+        self.marked(&"error:".red().to_string(), text);
     }
 
     /// What can be done about the complaint before.
     pub fn note(&mut self, text: &str) {
-        self.line(&format!("{} {text}", "  help:".cyan()));
+        self.marked(&"  help:".cyan().to_string(), text);
     }
 
     /// A way to the error side for what speaks while a load runs; none where it should be quiet.
@@ -184,8 +194,13 @@ impl Terminal {
         (self.verbosity != Verbosity::Quiet).then(|| Aside(Rc::clone(&self.err)))
     }
 
+    /// A line after a word in colour.
+    fn marked(&mut self, mark: &str, text: &str) {
+        write_line(&self.err, mark, &self.secrets.hide(text));
+    }
+
     fn line(&mut self, text: &str) {
-        write_line(&self.err, &self.secrets.hide(text));
+        write_line(&self.err, "", &self.secrets.hide(text));
     }
 }
 
@@ -198,14 +213,17 @@ pub struct Aside(ErrorSide);
 impl Aside {
     /// A line of progress.
     pub fn line(&self, text: &str) {
-        write_line(&self.0, text);
+        write_line(&self.0, "", text);
     }
 }
 
-fn write_line(err: &ErrorSide, text: &str) {
+/// Writes a line, with the mark as it is and the text made safe: it may name what others chose.
+fn write_line(err: &ErrorSide, mark: &str, text: &str) {
+    let text = pgassay_text::lines(text);
+    let gap = if mark.is_empty() { "" } else { " " };
     // Nobody is left to tell if the error side itself is closed.
     if let Ok(mut err) = err.try_borrow_mut() {
-        let _ = writeln!(err, "{text}");
+        let _ = writeln!(err, "{mark}{gap}{text}");
     }
 }
 
@@ -214,5 +232,55 @@ pub fn error_width() -> usize {
     match rustix::termios::tcgetwinsize(io::stderr()) {
         Ok(size) if size.ws_col > 0 => usize::from(size.ws_col),
         _ => 80,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Page(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Attack D17: names with ESC, BEL, U+009B and U+202E went to the terminal as they were.
+    #[test]
+    fn a_name_can_not_steer_the_terminal() {
+        let (out, err) = (Page::default(), Page::default());
+        let mut terminal = Terminal::plain(Box::new(out.clone()), Box::new(err.clone()), 80);
+        terminal.set_verbosity(Verbosity::Verbose);
+        let name = "a\u{1b}[2J\u{7}\u{9b}2J\u{202e}b\r\nc";
+        terminal.show(name).unwrap();
+        terminal.announce(name);
+        terminal.progress(name);
+        terminal.detail(name);
+        terminal.warn(name);
+        terminal.complain(name);
+        terminal.note(name);
+        terminal.aside().unwrap().line(name);
+        let text = |page: &Page| String::from_utf8(page.0.borrow().clone()).unwrap();
+        // The marks before warnings and errors are coloured by us; the stream that takes colour
+        // away where it is not wanted is not part of this.
+        let said = text(&err)
+            .replace("\u{1b}[31m", "")
+            .replace("\u{1b}[33m", "")
+            .replace("\u{1b}[36m", "")
+            .replace("\u{1b}[39m", "");
+        for text in [text(&out), said] {
+            let odd = |c: char| pgassay_text::is_unsafe(c) && c != '\n';
+            assert!(!text.contains(odd), "{text:?}");
+            assert!(
+                text.contains('\u{fffd}') && text.contains("\nc"),
+                "{text:?}"
+            );
+        }
     }
 }

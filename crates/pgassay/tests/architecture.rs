@@ -149,7 +149,7 @@ fn a_circle_is_found() {
 
 #[test]
 fn the_pure_crates_do_no_io() {
-    for name in ["model", "inspect", "analysis", "report"] {
+    for name in ["model", "inspect", "analysis", "report", "text"] {
         let mut files = Vec::new();
         sources(&crates().join(name).join("src"), &mut files);
         assert!(!files.is_empty());

@@ -206,7 +206,8 @@ fn what_cannot_be_read_is_named_and_the_rest_done() {
 fn text_and_markdown_tell_the_same() {
     let file = path("a64-gcc-outline.so");
     let plain = text(&inspect(&[&file]));
-    let markdown = text(&inspect(&["--markdown", &file]));
+    // Underscores are escaped there.
+    let markdown = text(&inspect(&["--markdown", &file])).replace('\\', "");
     for word in [
         "__aarch64_cas4_acq_rel",
         "outline: 30 calls",
@@ -239,4 +240,28 @@ fn a_process_is_inspected_by_its_number() {
             .any(|f| f["path"].as_str().is_some_and(|p| p.contains("libc")))
     );
     assert_eq!(inspect(&["4194303"]).status.code(), Some(3));
+}
+
+/// Attack D17: a file's name reached the terminal and markdown with ESC and markup in it.
+#[test]
+fn a_file_name_is_only_text() {
+    let dir = std::env::temp_dir().join(format!("pgassay-test-inspect-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let odd = dir.join("<script>[x](javascript:1)|\u{1b}[2J\u{9b}\u{202e}.so");
+    std::fs::copy(path("a64-gcc-outline.so"), &odd).unwrap();
+    let odd = odd.to_str().unwrap();
+    let text = inspect(&[odd]);
+    let markdown = inspect(&["--markdown", odd]);
+    std::fs::remove_dir_all(&dir).unwrap();
+    for output in [&text, &markdown] {
+        let shown = String::from_utf8(output.stdout.clone()).unwrap();
+        assert!(shown.contains("javascript:1"), "{shown}");
+        let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!shown.contains(odd), "{shown:?}");
+    }
+    let markdown = String::from_utf8(markdown.stdout).unwrap();
+    assert!(
+        !markdown.contains("<script>") && !markdown.contains("[x]("),
+        "{markdown}"
+    );
 }

@@ -1,12 +1,13 @@
 //! Reports of a history: the runs in their order, their levels, their changes.
 
 use pgassay_analysis::history::{RunHistory, Series as Followed};
+use pgassay_text::cell;
 
 use super::document::{
     Axis, Block, Cell, Chart, Column, Depth, Document, Interval, Notes, Scale, Section, Series,
     Table,
 };
-use super::{TextStyle, html, markdown, number, text};
+use super::{TextStyle, csv, html, markdown, number, text};
 
 /// Changes and levels for a terminal.
 pub fn history_text(history: &RunHistory, style: &TextStyle) -> String {
@@ -25,26 +26,27 @@ pub fn history_markdown(history: &RunHistory) -> String {
 
 /// One row a run and figure (RFC 4180).
 pub fn history_csv(history: &RunHistory) -> String {
-    let mut out = String::from("run,started,figure,clients,estimate,low,high,level\n");
+    let mut rows = Vec::new();
     for series in &history.series {
         for (index, (run, value)) in history.runs.iter().zip(&series.values).enumerate() {
             let Some(value) = value else { continue };
             let level = series.history.levels.iter().position(|l| index <= l.last);
-            let row = [
-                run.run.clone(),
-                run.started.clone(),
-                format!("\"{}\"", series.figure.name()),
+            rows.push([
+                cell(&run.run),
+                cell(&run.started),
+                cell(series.figure.name()),
                 series.clients.to_string(),
-                value.estimate.to_string(),
-                value.low.to_string(),
-                value.high.to_string(),
+                csv::figure(Some(value.estimate)),
+                csv::figure(Some(value.low)),
+                csv::figure(Some(value.high)),
                 level.map_or_else(String::new, |l| (l + 1).to_string()),
-            ];
-            out.push_str(&row.join(","));
-            out.push('\n');
+            ]);
         }
     }
-    out
+    let header = [
+        "run", "started", "figure", "clients", "estimate", "low", "high", "level",
+    ];
+    csv::table(header, rows)
 }
 
 fn document(history: &RunHistory) -> Document {

@@ -6,6 +6,7 @@ use pgassay_analysis::bottlenecks::StepKind;
 
 use super::document::{Block, Cell, Document, Fact, FindingBlock, Note, Section, Table, Value};
 use super::{number, plain};
+use pgassay_text::markdown as escape;
 
 /// The whole report.
 pub fn render(document: &Document) -> String {
@@ -170,25 +171,6 @@ fn note_line(number: usize, note: &Note) -> String {
         line.push_str(&format!(" What to do: {}", escape(remedy)));
     }
     line
-}
-
-/// Takes its meaning from everything that markdown or HTML would read as markup.
-fn escape(text: &str) -> String {
-    let text = plain::clean(text);
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' => {
-                out.push('\\');
-                out.push(c);
-            }
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 fn longest_run(texts: &[String], wanted: char) -> usize {

@@ -1,23 +1,8 @@
-//! Foreign text made harmless: names of CPUs, settings and messages of servers
-//! go through here before they reach a terminal or a page.
+//! Text for a terminal without Unicode and for a shell. Foreign text is made safe by
+//! `pgassay_text`: names of CPUs, settings and messages of servers go through `clean` before they
+//! reach a terminal or a page.
 
-/// The text on one line, without what could move a cursor or turn the reading
-/// direction: control characters become a space or `�`.
-pub fn clean(text: &str) -> String {
-    text.trim()
-        .chars()
-        .map(|c| match c {
-            '\n' | '\r' | '\t' => ' ',
-            c if c.is_control() || is_direction(c) => '\u{fffd}',
-            c => c,
-        })
-        .collect()
-}
-
-/// Unicode's explicit direction marks and line separators (UAX #9, section 2).
-fn is_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
+pub use pgassay_text::line as clean;
 
 /// For terminals without Unicode: each sign by its nearest ASCII form.
 pub fn ascii(text: &str) -> String {
@@ -59,14 +44,6 @@ fn shell_word(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_moves_the_cursor() {
-        assert_eq!(
-            clean("a\u{1b}[31mb\nc\u{202e}d "),
-            "a\u{fffd}[31mb c\u{fffd}d"
-        );
-    }
 
     #[test]
     fn ascii_keeps_the_sense() {

@@ -62,7 +62,7 @@ pub fn build(args: &BuildArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     } else {
         made.iter().map(told).collect()
     };
-    terminal.print(&text)?;
+    terminal.show(&text)?;
     Ok(Exit::Done)
 }
 
@@ -271,7 +271,7 @@ fn list(builder: &Builder, as_json: bool, terminal: &mut Terminal) -> anyhow::Re
             record.flags_asked.join(" "),
         );
     }
-    terminal.print(&text)?;
+    terminal.show(&text)?;
     Ok(Exit::Done)
 }
 

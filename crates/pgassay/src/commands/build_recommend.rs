@@ -39,7 +39,7 @@ pub fn recommend(args: &BuildArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
     } else {
         text(&recommendation, terminal.width)
     };
-    terminal.print(&text)?;
+    terminal.show(&text)?;
     Ok(Exit::Done)
 }
 

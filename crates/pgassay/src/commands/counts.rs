@@ -73,7 +73,7 @@ pub fn compare(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyh
     } else {
         text(&document)
     };
-    terminal.print(&text)?;
+    terminal.show(&text)?;
     Ok(match document.counted.verdict {
         Verdict::Faster | Verdict::Equivalent => Exit::Done,
         Verdict::Slower => Exit::Found,

@@ -25,7 +25,7 @@ pub fn fit(args: &FitArgs, global: &GlobalArgs, terminal: &mut Terminal) -> anyh
     } else {
         text(&fit)
     };
-    terminal.print(&text)?;
+    terminal.show(&text)?;
     Ok(Exit::Done)
 }
 

@@ -95,7 +95,7 @@ pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
     } else {
         render::text(&document, args.addresses, terminal.width)
     };
-    terminal.print(&text)?;
+    terminal.show(&text)?;
     Ok(exit(&document, terminal))
 }
 

@@ -168,7 +168,7 @@ pub fn patch(
         .unwrap_or_else(|| dir.join("patch-plan.json"));
     let plan_text = serde_json::to_string_pretty(&plan)? + "\n";
     to_file(&plan_file, "--save-plan", &plan_text)?;
-    terminal.print(&table(&concluded, &base, &patched, &plan))?;
+    terminal.show(&table(&concluded, &base, &patched, &plan))?;
     terminal.announce(&format!(
         "others measure the same with: pgassay patch --plan {} --source THEIR-SOURCE\nand what they \
          measured is taken together with: pgassay compare --pool RUN RUN…",

@@ -78,6 +78,6 @@ pub fn targets(args: &TargetsArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
         .lines()
         .map(|line| line.trim_end().to_owned())
         .collect();
-    terminal.print(&(lines.join("\n") + "\n"))?;
+    terminal.show(&(lines.join("\n") + "\n"))?;
     Ok(Exit::Done)
 }

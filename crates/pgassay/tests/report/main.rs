@@ -188,3 +188,24 @@ fn csv_has_one_row_a_trial() {
         .sum();
     assert_eq!(pgassay_report::csv(&analysis).lines().count(), trials + 1);
 }
+
+/// Attack D17: cells began with `=`, and held control characters. A reader of CSV finds as many
+/// fields in every row as in the header.
+#[test]
+fn csv_holds_no_formula() {
+    let text = report::csv(&fixture::hostile());
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let columns = reader.headers().unwrap().len();
+    let mut rows = 0;
+    for row in reader.records() {
+        let row = row.unwrap();
+        rows += 1;
+        assert_eq!(row.len(), columns);
+        for cell in &row {
+            assert!(!cell.starts_with(['=', '+', '@']), "{cell}");
+            assert!(!cell.contains(char::is_control), "{cell:?}");
+        }
+        assert!(row[2].starts_with("'=cmd(),\"<script>"), "{}", &row[2]);
+    }
+    assert!(rows > 1);
+}

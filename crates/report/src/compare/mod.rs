@@ -15,9 +15,10 @@ use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::PointResult;
 use pgassay_analysis::warning::Warning;
+use pgassay_text::cell;
 
 use super::document::{Block, Document, Notes, Section};
-use super::{TextStyle, html, markdown, number, sections, text};
+use super::{TextStyle, csv, html, markdown, number, sections, text};
 
 /// The summary for a terminal.
 pub fn compare_text(compare: &Compare, style: &TextStyle) -> String {
@@ -44,35 +45,42 @@ pub fn compare_json(compare: &Compare) -> serde_json::Result<String> {
 
 /// One row a pair (RFC 4180), those of the noise floor among them.
 pub fn compare_csv(compare: &Compare) -> String {
-    let mut out = String::from(
-        "arm,clients,kind,launch,round,a_first,a_tps,b_tps,a_server_cpu_us,b_server_cpu_us\n",
-    );
-    let figure = |value: Option<f64>| value.map_or_else(String::new, |v| v.to_string());
+    let mut rows = Vec::new();
     for result in &compare.results {
         let kinds = [("noise", &result.noise), ("pair", &result.pairs)];
         for (kind, pairs) in kinds {
             for pair in pairs {
-                let row = [
-                    result.label.clone(),
+                rows.push([
+                    cell(&result.label),
                     result.clients.to_string(),
                     kind.to_owned(),
                     pair.launch.to_string(),
                     pair.round.to_string(),
                     pair.a_first.to_string(),
-                    pair.a_tps.to_string(),
-                    pair.b_tps.to_string(),
-                    figure(pair.a_server_cpu_us),
-                    figure(pair.b_server_cpu_us),
-                ];
-                out.push_str(&row.join(","));
-                out.push('\n');
+                    csv::figure(Some(pair.a_tps)),
+                    csv::figure(Some(pair.b_tps)),
+                    csv::figure(pair.a_server_cpu_us),
+                    csv::figure(pair.b_server_cpu_us),
+                ]);
             }
         }
     }
-    out
+    let header = [
+        "arm",
+        "clients",
+        "kind",
+        "launch",
+        "round",
+        "a_first",
+        "a_tps",
+        "b_tps",
+        "a_server_cpu_us",
+        "b_server_cpu_us",
+    ];
+    csv::table(header, rows)
 }
 
-fn document(compare: &Compare) -> Document {
+pub(super) fn document(compare: &Compare) -> Document {
     let mut notes = Notes::default();
     // What the headline says already is not said again beneath it.
     let unsaid = compare.warnings.iter();

@@ -3,6 +3,7 @@
 use super::account::{Block, blocks};
 use super::document::Document;
 use comfy_table::{ContentArrangement, Table as Grid, presets};
+use pgassay_text::markdown as escape;
 
 /// Text for a terminal of `width` columns.
 pub fn text(document: &Document, addresses: bool, width: usize) -> String {
@@ -60,24 +61,23 @@ pub fn text(document: &Document, addresses: bool, width: usize) -> String {
 
 /// Markdown.
 pub fn markdown(document: &Document, addresses: bool) -> String {
-    let cell = |text: &str| text.replace('|', "\\|");
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut out = String::new();
     for block in blocks(document, addresses) {
         match block {
-            Block::Heading(title) => out.push_str(&format!("\n## {}\n\n", cell(&title))),
-            Block::Text(text) => out.push_str(&format!("{text}\n\n")),
+            Block::Heading(title) => out.push_str(&format!("\n## {}\n\n", escape(&title))),
+            Block::Text(text) => out.push_str(&format!("{}\n\n", escape(&text))),
             Block::Facts(facts) => {
                 for (name, value) in facts {
-                    out.push_str(&format!("- **{name}**: {value}\n"));
+                    out.push_str(&format!("- **{}**: {}\n", escape(&name), escape(&value)));
                 }
                 out.push('\n');
             }
             Block::Table(columns, rows) => {
-                out.push_str(&format!("| {} |\n", columns.join(" | ")));
+                out.push_str(&line(columns.iter().map(|c| escape(c)).collect()));
                 out.push_str(&format!("|{}\n", " --- |".repeat(columns.len())));
                 for row in rows {
-                    let cells: Vec<String> = row.iter().map(|c| cell(c)).collect();
-                    out.push_str(&format!("| {} |\n", cells.join(" | ")));
+                    out.push_str(&line(row.iter().map(|c| escape(c)).collect()));
                 }
                 out.push('\n');
             }

@@ -368,7 +368,7 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
         connect_ms,
         threads,
     };
-    terminal.print(&summary::summary(&frame, &result))?;
+    terminal.show(&summary::summary(&frame, &result))?;
     if let Some(failure) = log_failure
         .lock()
         .unwrap_or_else(PoisonError::into_inner)

@@ -1,0 +1,117 @@
+//! Foreign text made safe where it is shown.
+//!
+//! Names of databases, roles, scripts, files and processes, and messages of servers are chosen by
+//! others. Whatever prints them passes them through here first: [`line()`] and [`lines()`] for a
+//! terminal, [`markdown()`] for markdown, [`cell()`] for a spreadsheet. HTML is escaped where it is
+//! made, after [`line()`]. Pure: no files, no clock, no environment.
+
+/// What stands for a character that is not shown.
+const HIDDEN: char = '\u{fffd}';
+
+/// The text on one line, without anything that a terminal acts on: line ends and tabs become
+/// spaces, other control characters (C0, C1, DEL) and those that turn the reading direction `�`.
+pub fn line(text: &str) -> String {
+    text.trim()
+        .chars()
+        .map(|c| match c {
+            '\n' | '\r' | '\t' => ' ',
+            c if is_unsafe(c) => HIDDEN,
+            c => c,
+        })
+        .collect()
+}
+
+/// The same for text of several lines: its line ends and its indentation stay.
+pub fn lines(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\t' => c,
+            c if is_unsafe(c) => HIDDEN,
+            c => c,
+        })
+        .collect()
+}
+
+/// Whether a terminal would act on a character instead of showing it.
+pub fn is_unsafe(c: char) -> bool {
+    c.is_control() || is_direction(c)
+}
+
+/// Unicode's marks and controls of the reading direction, and its line separators (UAX #9,
+/// section 2).
+fn is_direction(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
+/// One line in which nothing is markup to a reader of markdown or of HTML within it.
+pub fn markdown(text: &str) -> String {
+    let text = line(text);
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// One line that a spreadsheet takes for text: what would begin a formula gets an apostrophe in
+/// front. For names only; a figure may begin with a minus.
+pub fn cell(text: &str) -> String {
+    let text = line(text);
+    match text.chars().next() {
+        Some('=' | '+' | '-' | '@') => format!("'{text}"),
+        // Spreadsheets take the wide forms for the same.
+        Some('＝' | '＋' | '－' | '＠') => format!("'{text}"),
+        _ => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Attack D17: ESC, BEL, U+009B and U+202E of names reached the terminal.
+    #[test]
+    fn a_terminal_shows_everything_and_acts_on_nothing() {
+        let name = "a\u{1b}[31mb\u{7}\u{9b}2J\u{202e}c\u{7f}\u{200f}\u{2069}\u{61c}\nd ";
+        let shown = "a\u{fffd}[31mb\u{fffd}\u{fffd}2J\u{fffd}c\u{fffd}\u{fffd}\u{fffd}\u{fffd}";
+        assert_eq!(line(name), format!("{shown} d"));
+        assert_eq!(lines(&format!("  x\n{name}")), format!("  x\n{shown}\nd "));
+        for c in ('\0'..='\u{ff}').filter(|c| c.is_control() && !"\n\t".contains(*c)) {
+            assert_eq!(lines(&c.to_string()), "\u{fffd}", "{:?}", c);
+        }
+        assert_eq!(lines("Straße 日本 µs"), "Straße 日本 µs");
+    }
+
+    /// Attack D17: `<script>` and a link to a script reached markdown as they were.
+    #[test]
+    fn markdown_holds_no_markup() {
+        assert_eq!(
+            markdown("<script>[x](javascript:1)|`*_#~\\&"),
+            r"&lt;script&gt;\[x\](javascript:1)\|\`\*\_\#\~\\&amp;"
+        );
+    }
+
+    /// Attack D17: a script named `=cmd|calc!A0.sql` became a formula.
+    #[test]
+    fn a_spreadsheet_runs_nothing() {
+        assert_eq!(cell("=cmd|calc!A0.sql"), "'=cmd|calc!A0.sql");
+        for first in ["+", "-", "@", "\t=", "\r=", " ="] {
+            assert!(cell(&format!("{first}1")).starts_with('\''), "{first:?}");
+        }
+        assert_eq!(cell("select-only"), "select-only");
+        assert_eq!(cell("a\u{1b}b"), "a\u{fffd}b");
+        assert_eq!(cell(""), "");
+    }
+}
