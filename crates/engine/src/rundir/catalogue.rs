@@ -61,7 +61,10 @@ pub fn list(root: &Path) -> anyhow::Result<Vec<Entry>> {
 /// # Errors
 /// Where the directory is no run.
 pub fn describe(dir: &Path) -> anyhow::Result<Entry> {
-    let header = read_header(dir)?;
+    let header = match read_header(dir) {
+        Ok(header) => header,
+        Err(error) => return unwritten(dir).ok_or(error),
+    };
     let end: Option<RunEnd> = fs::read(dir.join("end.json"))
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok());
@@ -90,19 +93,94 @@ pub fn describe(dir: &Path) -> anyhow::Result<Entry> {
     })
 }
 
+/// A run that was killed before it wrote what it is: its name says when it began and what it
+/// was to measure.
+fn unwritten(dir: &Path) -> Option<Entry> {
+    if fs::symlink_metadata(dir.join("run.json")).is_ok() || !holds_a_run_only(dir) {
+        return None;
+    }
+    let id = dir.file_name()?.to_str()?;
+    let (started, workload) = run_name(id)?;
+    Some(Entry {
+        id: id.to_owned(),
+        command: String::new(),
+        workload,
+        targets: Vec::new(),
+        started,
+        state: match is_running(dir) {
+            true => RunState::Running,
+            false => RunState::Interrupted,
+        },
+        trials: (0, 0),
+        size_bytes: size_of(dir),
+        dir: dir.to_owned(),
+    })
+}
+
+/// Time and workload of a run's name, `20261121T031500Z-select-only-k3f9`.
+fn run_name(id: &str) -> Option<(String, String)> {
+    let (time, rest) = id.split_once('-')?;
+    let (workload, tail) = rest.rsplit_once('-')?;
+    let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", time).ok()?;
+    (tail.len() == 4 && tail.bytes().all(|b| b.is_ascii_alphanumeric())).then(|| {
+        (
+            time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            workload.to_owned(),
+        )
+    })
+}
+
+/// Whether a directory holds nothing but what runs consist of: documents, lines, the page, the
+/// lock, and the facts.
+fn holds_a_run_only(dir: &Path) -> bool {
+    foreign_in(dir, true).is_none()
+}
+
+/// A name in a run's directory that no run has; one that can't be read is foreign, too.
+fn foreign_in(dir: &Path, top: bool) -> Option<PathBuf> {
+    let Ok(entries) = fs::read_dir(dir) else {
+        return Some(dir.to_owned());
+    };
+    entries.flatten().find_map(|entry| {
+        let path = entry.path();
+        let name = entry.file_name();
+        let ending = path.extension().and_then(|e| e.to_str()).unwrap_or("");
+        let kind = entry.file_type().ok();
+        let ours = match kind {
+            Some(kind) if kind.is_dir() => {
+                return match top && name == "facts" {
+                    true => foreign_in(&path, false),
+                    false => Some(path),
+                };
+            }
+            Some(kind) if kind.is_file() => match top {
+                true => {
+                    name == "lock"
+                        || name == "report.html"
+                        || matches!(ending, "json" | "jsonl" | "tmp")
+                }
+                false => matches!(ending, "json" | "tmp"),
+            },
+            _ => false,
+        };
+        (!ours).then_some(path)
+    })
+}
+
 /// The directory of the run that `name` means: a path, a name, a unique prefix, or `last`.
 ///
 /// # Errors
 /// Where there is none, or several, naming them.
 pub fn find(root: &Path, name: &str) -> anyhow::Result<PathBuf> {
     let path = Path::new(name);
-    if path.join("run.json").is_file() {
+    if path.join("run.json").is_file() || (path.is_dir() && unwritten(path).is_some()) {
         return Ok(path.to_owned());
     }
     let runs = list(root)?;
     let remedy = "pgassay runs lists what there is";
     if name == "last" {
-        let Some(last) = runs.last() else {
+        // One that was killed before it wrote anything is nothing to report.
+        let Some(last) = runs.iter().rfind(|run| !run.command.is_empty()) else {
             bail!(
                 Failure::usage(format!("no run is recorded in {}", root.display()))
                     .with_remedy("pgassay assay makes one")
@@ -133,8 +211,25 @@ pub fn find(root: &Path, name: &str) -> anyhow::Result<PathBuf> {
 /// Removes a run that nobody measures.
 ///
 /// # Errors
-/// Where it is being measured, or can't be removed.
+/// Where it is no run, holds something else, is being measured, or can't be removed.
 pub fn remove(dir: &Path) -> anyhow::Result<()> {
+    // A damaged header must not keep a run for ever, nor a file of its name condemn a tree.
+    let named = dir.file_name().and_then(|name| name.to_str());
+    if let Err(error) = read_header(dir)
+        && named.and_then(run_name).is_none()
+    {
+        return Err(error);
+    }
+    if let Some(foreign) = foreign_in(dir, true) {
+        bail!(
+            Failure::usage(format!(
+                "{} is not removed: {} is not part of a run",
+                dir.display(),
+                foreign.display()
+            ))
+            .with_remedy("move it away first, or remove the directory yourself")
+        );
+    }
     if is_running(dir) {
         bail!(
             Failure::usage(format!("{} is being measured", dir.display()))
@@ -156,4 +251,85 @@ fn size_of(dir: &Path) -> u64 {
             Err(_) => 0,
         })
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(name: &str) -> Self {
+            let name = format!("pgassay-test-catalogue-{name}-{}", std::process::id());
+            let dir = std::env::temp_dir().join(name);
+            drop(fs::remove_dir_all(&dir));
+            fs::create_dir(&dir).unwrap();
+            Self(dir)
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            drop(fs::remove_dir_all(&self.0));
+        }
+    }
+
+    /// Attack D16: any tree with a file run.json was removed.
+    #[test]
+    fn what_is_no_run_is_not_removed() {
+        let root = Dir::new("foreign");
+        let tree = root.0.join("rmx");
+        fs::create_dir_all(tree.join("sub")).unwrap();
+        fs::write(tree.join("run.json"), "{}").unwrap();
+        fs::write(tree.join("sub/precious"), "").unwrap();
+        let found = find(&root.0, tree.to_str().unwrap()).unwrap();
+        let error = remove(&found).unwrap_err().to_string();
+        assert!(error.contains("damaged"), "{error}");
+        assert!(tree.join("sub/precious").exists());
+
+        // Nor a run's directory with something in it that is no part of a run.
+        let id = "20261121T031500Z-select-only-k3f9";
+        let run = root.0.join(id);
+        fs::create_dir_all(run.join("facts")).unwrap();
+        for file in ["run.json", "lock", "trials.jsonl", "facts/host.json"] {
+            fs::write(run.join(file), "{}").unwrap();
+        }
+        fs::write(run.join("thesis.odt"), "").unwrap();
+        let error = remove(&run).unwrap_err().to_string();
+        assert!(error.contains("thesis.odt"), "{error}");
+        std::os::unix::fs::symlink("/etc", run.join("link.json")).unwrap();
+        fs::remove_file(run.join("thesis.odt")).unwrap();
+        assert!(remove(&run).is_err());
+        fs::remove_file(run.join("link.json")).unwrap();
+        // Its header is damaged, but its name and all that it holds are a run's.
+        remove(&run).unwrap();
+        assert!(!run.exists());
+    }
+
+    /// Attack D19: a run that was killed before it wrote run.json was neither listed nor removed.
+    #[test]
+    fn a_run_that_wrote_nothing_is_listed_and_removed() {
+        let root = Dir::new("unwritten");
+        let id = "20261121T031500Z-select-only-k3f9";
+        let run = root.0.join(id);
+        fs::create_dir_all(run.join("facts")).unwrap();
+        fs::write(run.join("lock"), "").unwrap();
+        fs::write(run.join("trials.jsonl"), "").unwrap();
+        // Others' directories are none.
+        fs::create_dir(root.0.join("20261121T031500Z-notes")).unwrap();
+        fs::create_dir(root.0.join("notes")).unwrap();
+        let runs = list(&root.0).unwrap();
+        assert_eq!(runs.len(), 1);
+        assert_eq!(runs[0].id, id);
+        assert_eq!(runs[0].workload, "select-only");
+        assert_eq!(runs[0].started, "2026-11-21T03:15:00Z");
+        assert_eq!(runs[0].state, RunState::Interrupted);
+        assert!(find(&root.0, "last").is_err(), "there is nothing to report");
+        let path = run.to_str().unwrap();
+        assert_eq!(find(&root.0, path).unwrap(), run);
+        remove(&find(&root.0, "20261121T0315").unwrap()).unwrap();
+        assert!(!run.exists());
+        assert!(root.0.join("notes").exists());
+    }
 }

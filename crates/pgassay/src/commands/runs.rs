@@ -29,7 +29,7 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
                 return Ok(Exit::Done);
             }
             let text = table(&runs, terminal.width);
-            terminal.print(&text)?;
+            terminal.show(&text)?;
         }
         Some(RunsAction::Show { run }) => {
             let entry = catalogue::describe(&catalogue::find(&root, run)?)?;
@@ -40,7 +40,7 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
                 );
             }
             let text = show(&entry);
-            terminal.print(&text)?;
+            terminal.show(&text)?;
         }
         Some(RunsAction::Remove { run }) => {
             // All are looked up before the first is removed, so that a mistake removes none.
@@ -78,7 +78,7 @@ fn table(runs: &[catalogue::Entry], width: usize) -> String {
     for run in runs {
         table.add_row([
             run.id.clone(),
-            run.command.clone(),
+            command(run).to_owned(),
             run.targets.join(", "),
             format!("{}/{}", run.trials.0, run.trials.1),
             state(run.state).to_owned(),
@@ -97,7 +97,7 @@ fn show(run: &catalogue::Entry) -> String {
         "{}\n  command  {}\n  workload {}\n  targets  {}\n  started  {}\n  state    {}\n  \
          trials   {} of {}\n  size     {} kB\n  path     {}\n",
         run.id,
-        run.command,
+        command(run),
         run.workload,
         run.targets.join(", "),
         run.started,
@@ -107,6 +107,14 @@ fn show(run: &catalogue::Entry) -> String {
         run.size_bytes.div_ceil(1000),
         run.dir.display()
     )
+}
+
+/// What was called; a run that was killed at once has written nothing of it.
+fn command(run: &catalogue::Entry) -> &str {
+    match run.command.as_str() {
+        "" => "(killed before it began)",
+        command => command,
+    }
 }
 
 fn state(state: RunState) -> &'static str {
