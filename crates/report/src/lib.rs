@@ -22,6 +22,7 @@ mod sections;
 mod text;
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::compare::Compare;
 use pgassay_analysis::diagnose::Diagnosis;
 
 pub use compare::{compare_csv, compare_html, compare_json, compare_markdown, compare_text};
@@ -38,6 +39,27 @@ pub fn text(analysis: &Analysis, style: &TextStyle) -> String {
 /// The report as one self-contained HTML file that asks nothing of any network.
 pub fn html(analysis: &Analysis) -> String {
     html::render(&sections::document(analysis))
+}
+
+/// What one of several reports is about.
+#[derive(Debug)]
+pub enum Concluded<'a> {
+    /// A run.
+    Run(&'a Analysis),
+    /// A comparison.
+    Compared(&'a Compare),
+}
+
+/// Several reports in one self-contained HTML file, one after the other.
+pub fn html_of_all(reports: &[Concluded]) -> String {
+    let documents: Vec<_> = reports
+        .iter()
+        .map(|report| match report {
+            Concluded::Run(analysis) => sections::document(analysis),
+            Concluded::Compared(compared) => compare::document(compared),
+        })
+        .collect();
+    html::render_all(&documents)
 }
 
 /// The report as GitHub-flavoured markdown.

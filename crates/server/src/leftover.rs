@@ -37,11 +37,18 @@ pub struct Leftover {
 /// error: it is in the list, with the reason.
 pub fn sweep(scratch: &Scratch) -> Result<Vec<Leftover>, TargetError> {
     let mut dead = Vec::new();
-    let mut removed;
+    let mut removed: Vec<Leftover>;
     {
         let _held = scratch.lock()?;
         read_ahead::sweep(scratch);
-        removed = unfinished::sweep(scratch, &std::env::temp_dir());
+        removed = unfinished::sweep(scratch, &std::env::temp_dir())
+            .into_iter()
+            .map(|(dir, failed)| Leftover {
+                dir,
+                ended: None,
+                failed,
+            })
+            .collect();
         for entry in fs::read_dir(scratch.clusters())
             .into_iter()
             .flatten()

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
-use super::leftover::{Leftover, start_ticks};
 use super::scratch::Scratch;
 
 /// The name of a directory of this process.
@@ -36,7 +35,8 @@ fn open(dir: &Path) -> io::Result<File> {
 }
 
 /// Removes what killed runs left below a scratch directory and among temporary files.
-pub(super) fn sweep(scratch: &Scratch, temporary: &Path) -> Vec<Leftover> {
+/// Each with the reason if it could not be removed whole.
+pub(super) fn sweep(scratch: &Scratch, temporary: &Path) -> Vec<(PathBuf, Option<String>)> {
     let root = scratch.root();
     [
         (root.to_path_buf(), "counting-"),
@@ -52,22 +52,22 @@ pub(super) fn sweep(scratch: &Scratch, temporary: &Path) -> Vec<Leftover> {
 /// Removes the directories below `parent` that are named `prefix`PID or `prefix`PID-N, are ours,
 /// and whose process has ended. The lock counts beside the number: in another container the
 /// same number is another process.
-fn sweep_in(parent: &Path, prefix: &str) -> Vec<Leftover> {
+fn sweep_in(parent: &Path, prefix: &str) -> Vec<(PathBuf, Option<String>)> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     entries
         .map(|entry| entry.path())
-        .filter(|dir| process_of(dir, prefix).is_some_and(|pid| start_ticks(pid).is_none()))
+        .filter(|dir| process_of(dir, prefix).is_some_and(|pid| !lives(pid)))
         .filter(|dir| is_ours(dir))
         .filter_map(|dir| {
             let _held = hold(&dir).ok()?;
             let failed = fs::remove_dir_all(&dir).err().map(|e| e.to_string());
-            Some(Leftover {
-                dir,
-                ended: None,
-                failed,
-            })
+            Some((dir, failed))
         })
         .collect()
+}
+
+fn lives(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 /// The process that a directory is named after.

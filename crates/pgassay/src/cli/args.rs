@@ -315,7 +315,9 @@ Examples:
   pgassay report last
   pgassay report 20261121T03 --format html --output assay.html
   pgassay report last --format csv > trials.csv
-  pgassay report RUN RUN --format html  runs of scattered-read on several kernels, in one report")]
+  pgassay report RUN RUN --format html --output both.html
+Several runs are reported one after the other, in HTML on one page. Runs of scattered-read on several
+kernels are held side by side instead.")]
 pub struct ReportArgs {
     /// Runs by name, unique prefix, path, or `last`
     #[arg(value_name = "RUN", required = true)]

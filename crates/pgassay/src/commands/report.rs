@@ -1,6 +1,5 @@
 //! `pgassay report`: recorded runs, rendered.
 
-use anyhow::bail;
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::scattered::side_by_side;
@@ -11,7 +10,7 @@ use crate::cli::args::{Format, GlobalArgs, ReportArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir::{self, catalogue};
-use pgassay_model::Failure;
+use pgassay_report::Concluded;
 
 /// Analyses the runs again, as they stand, and renders them.
 ///
@@ -70,18 +69,29 @@ fn each(
     terminal: &Terminal,
     to_terminal: bool,
 ) -> anyhow::Result<String> {
-    if format == Format::Html && runs.len() > 1 {
-        bail!(
-            Failure::usage("an HTML report shows one run, or several of scattered-read")
-                .with_remedy("call pgassay report once for each run")
-        );
+    // A comparison of which no pair was measured is shown as what it has.
+    let all: Vec<Result<Box<Compare>, Box<Analysis>>> = runs
+        .iter()
+        .map(|run| match compare::conclude(run) {
+            Some(compared) => Ok(Box::new(compared)),
+            None => Err(Box::new(analyse(run))),
+        })
+        .collect();
+    if format == Format::Html && all.len() > 1 {
+        let all: Vec<Concluded> = all
+            .iter()
+            .map(|one| match one {
+                Ok(compared) => Concluded::Compared(compared),
+                Err(analysis) => Concluded::Run(analysis),
+            })
+            .collect();
+        return Ok(pgassay_report::html_of_all(&all));
     }
     let mut text = String::new();
-    for run in runs {
-        // A comparison of which no pair was measured is shown as what it has.
-        text += &match compare::conclude(run) {
-            Some(compared) => render_compare(&compared, format, terminal, to_terminal)?,
-            None => render(&analyse(run), format, terminal, to_terminal),
+    for one in &all {
+        text += &match one {
+            Ok(compared) => render_compare(compared, format, terminal, to_terminal)?,
+            Err(analysis) => render(analysis, format, terminal, to_terminal),
         };
     }
     Ok(text)

@@ -193,7 +193,7 @@ fn csv_has_one_row_a_trial() {
 /// fields in every row as in the header.
 #[test]
 fn csv_holds_no_formula() {
-    let text = report::csv(&fixture::hostile());
+    let text = pgassay_report::csv(&fixture::hostile());
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let columns = reader.headers().unwrap().len();
     let mut rows = 0;

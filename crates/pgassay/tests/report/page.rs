@@ -109,27 +109,53 @@ fn it_is_well_formed() {
     }
 }
 
+/// The link that skips the head led to `#results` on pages that have no such section.
 #[test]
 fn ids_are_unique_and_references_resolve() {
     for (name, analysis) in all() {
-        let page = pgassay_report::html(&analysis);
-        let tags = tags(&page);
-        let mut ids: Vec<&str> = tags
-            .iter()
-            .filter_map(|(_, attributes)| own_id(attributes))
-            .collect();
-        let count = ids.len();
-        ids.sort_unstable();
-        ids.dedup();
-        assert_eq!(ids.len(), count, "{name}: an id stands twice");
-        for (tag, attributes) in &tags {
-            let labels = attribute(attributes, "aria-labelledby").unwrap_or_default();
-            let target = attribute(attributes, "href").and_then(|h| h.strip_prefix('#'));
-            for id in labels.split_whitespace().chain(target) {
-                // the link to the results is there even where there are none
-                let skip = attribute(attributes, "class") == Some("skip");
-                assert!(skip || ids.contains(&id), "{name}: {tag} refers to {id}");
-            }
+        resolves(name, &pgassay_report::html(&analysis));
+    }
+    let page = pgassay_report::html(&fixture::checked());
+    assert!(
+        page.contains("class=\"skip\""),
+        "there is a link to skip by"
+    );
+}
+
+/// `report RUN RUN --format html` was refused: now all are on one page.
+#[test]
+fn several_reports_share_a_page_and_no_name() {
+    let (one, two) = (fixture::complete(), fixture::hostile());
+    let page = pgassay_report::html_of_all(&[
+        pgassay_report::Concluded::Run(&one),
+        pgassay_report::Concluded::Run(&two),
+        pgassay_report::Concluded::Run(&one),
+    ]);
+    resolves("several", &page);
+    assert_eq!(page.matches("<html").count(), 1);
+    assert_eq!(page.matches("<main").count(), 1);
+    assert_eq!(page.matches("<h1>").count(), 3);
+    assert!(!page.contains("<script"), "markup got through");
+    for number in 1..=3 {
+        assert!(page.contains(&format!("id=\"report-{number}-results\"")));
+    }
+}
+
+fn resolves(name: &str, page: &str) {
+    let tags = tags(page);
+    let mut ids: Vec<&str> = tags
+        .iter()
+        .filter_map(|(_, attributes)| own_id(attributes))
+        .collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "{name}: an id stands twice");
+    for (tag, attributes) in &tags {
+        let labels = attribute(attributes, "aria-labelledby").unwrap_or_default();
+        let target = attribute(attributes, "href").and_then(|h| h.strip_prefix('#'));
+        for id in labels.split_whitespace().chain(target) {
+            assert!(ids.contains(&id), "{name}: {tag} refers to {id}");
         }
     }
 }

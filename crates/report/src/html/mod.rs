@@ -25,6 +25,60 @@ const POLICY: &str =
 
 /// The whole page.
 pub fn render(document: &Document) -> String {
+    page(
+        &document.title,
+        skip_to(document),
+        html! {
+            (head_of(document))
+            main id=(CONTENT) { (body_of(document)) }
+            (foot_of(document))
+        },
+    )
+}
+
+/// Several documents on one page, one after the other.
+pub fn render_all(documents: &[Document]) -> String {
+    let name = |number: usize| format!("report-{number}");
+    let title = format!("{} reports", documents.len());
+    page(
+        &title,
+        CONTENT,
+        html! {
+            header {
+                p.kicker { "pgassay" }
+                nav aria-label="Reports" {
+                    ul {
+                        @for (i, document) in documents.iter().enumerate() {
+                            li { a href={ "#" (name(i + 1)) } { (text(&document.title)) } }
+                        }
+                    }
+                }
+            }
+            main id=(CONTENT) {
+                @for (i, document) in documents.iter().enumerate() {
+                    article id=(name(i + 1)) {
+                        (in_part(&name(i + 1), &html! {
+                            (head_of(document))
+                            (body_of(document))
+                            (foot_of(document))
+                        }))
+                    }
+                }
+            }
+        },
+    )
+}
+
+/// The part of a page that holds everything but its head.
+const CONTENT: &str = "content";
+
+/// What the skip link leads to: the results, where a page has a section of that name.
+fn skip_to(document: &Document) -> &'static str {
+    let results = document.sections.iter().find(|s| s.id == "results");
+    results.map_or(CONTENT, |section| section.id)
+}
+
+fn page(title: &str, skip_to: &str, body: Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -33,34 +87,78 @@ pub fn render(document: &Document) -> String {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (text(&document.title)) " · pgassay" }
+                title { (text(title)) " · pgassay" }
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                a.skip href="#results" { "Skip to the results" }
-                header {
-                    p.kicker { "pgassay" }
-                    h1 { (text(&document.title)) }
-                    @for alarm in &document.alarms {
-                        p.alarm role="note" { (text(alarm)) }
-                    }
-                    div.headline {
-                        @for sentence in &document.headline { p { (text(sentence)) } }
-                    }
-                    (run_notes(document))
-                    (contents(document))
+                a.skip href={ "#" (skip_to) } {
+                    @if skip_to == CONTENT { "Skip to the content" } @else { "Skip to the results" }
                 }
-                main {
-                    @for section in &document.sections { (self::section(section, &document.notes)) }
-                    (all_notes(&document.notes))
-                }
-                footer { p { (text(&document.provenance)) "." } }
+                (body)
             }
         }
     };
     let mut page = page.into_string();
     page.push('\n');
     page
+}
+
+fn head_of(document: &Document) -> Markup {
+    html! {
+        header {
+            p.kicker { "pgassay" }
+            h1 { (text(&document.title)) }
+            @for alarm in &document.alarms {
+                p.alarm role="note" { (text(alarm)) }
+            }
+            div.headline {
+                @for sentence in &document.headline { p { (text(sentence)) } }
+            }
+            (run_notes(document))
+            (contents(document))
+        }
+    }
+}
+
+fn body_of(document: &Document) -> Markup {
+    html! {
+        @for section in &document.sections { (self::section(section, &document.notes)) }
+        (all_notes(&document.notes))
+    }
+}
+
+fn foot_of(document: &Document) -> Markup {
+    html! { footer { p { (text(&document.provenance)) "." } } }
+}
+
+/// The same markup with a prefix at every name that it gives or refers to, so that several
+/// documents have none in common. Foreign text holds no bare quotation mark: it is escaped.
+fn in_part(prefix: &str, markup: &Markup) -> Markup {
+    let mut out = String::with_capacity(markup.0.len() + markup.0.len() / 16);
+    let mut rest = markup.0.as_str();
+    const GIVEN: [&str; 4] = [
+        " id=\"",
+        " href=\"#",
+        " aria-labelledby=\"",
+        " aria-describedby=\"",
+    ];
+    while let Some((at, attribute)) = GIVEN
+        .iter()
+        .filter_map(|attribute| Some((rest.find(attribute)?, attribute)))
+        .min()
+    {
+        let (before, names) = rest.split_at(at + attribute.len());
+        let (names, after) = names.split_at(names.find('"').unwrap_or(names.len()));
+        out.push_str(before);
+        let names: Vec<String> = names
+            .split(' ')
+            .map(|name| format!("{prefix}-{name}"))
+            .collect();
+        out.push_str(&names.join(" "));
+        rest = after;
+    }
+    out.push_str(rest);
+    PreEscaped(out)
 }
 
 /// Foreign text: one line, no control characters; maud escapes it.
