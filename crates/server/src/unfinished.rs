@@ -49,7 +49,7 @@ pub(super) fn sweep(scratch: &Scratch, temporary: &Path) -> Vec<(PathBuf, Option
     .collect()
 }
 
-/// Removes the directories below `parent` that are named `prefix`PID or `prefix`PID-N, are ours,
+/// Removes the directories below `parent` named `prefix`PID or `prefix`PID-NUMBER that are ours
 /// and whose process has ended. The lock counts beside the number: in another container the
 /// same number is another process.
 fn sweep_in(parent: &Path, prefix: &str) -> Vec<(PathBuf, Option<String>)> {
@@ -74,8 +74,11 @@ fn lives(pid: u32) -> bool {
 fn process_of(dir: &Path, prefix: &str) -> Option<u32> {
     let rest = dir.file_name()?.to_str()?.strip_prefix(prefix)?;
     let (pid, number) = rest.split_once('-').unwrap_or((rest, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    (digits(pid) && digits(number)).then(|| pid.parse().ok())?
+    let digits = |text: &str, hex: bool| {
+        let fits = |b: u8| b.is_ascii_digit() || (hex && b.is_ascii_hexdigit());
+        !text.is_empty() && text.bytes().all(fits)
+    };
+    (digits(pid, false) && digits(number, true)).then(|| pid.parse().ok())?
 }
 
 /// In /tmp others may have given a directory such a name.
@@ -107,7 +110,7 @@ mod tests {
             root.join(format!("counting-{dead}-3")),
             root.join(format!("extensions/building-{dead}")),
             root.join(format!("archives/.unpacking-{dead}")),
-            temporary.join(format!("pgassay-perf-{dead}-0")),
+            temporary.join(format!("pgassay-perf-{dead}-00c0ffee00c0ffee")),
         ];
         let held = root.join(format!("counting-{dead}-4"));
         let stay = [

@@ -4,20 +4,25 @@
 //! guessed. So the name is random, the directory must be new, and it is looked
 //! at once more: others can't have put a link into it beforehand.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
 
 use crate::trust::{self, STICKY};
 
 /// How often a name that is taken is replaced by another.
 const TRIES: usize = 16;
 
-/// A private directory, removed with all in it on drop.
+/// A private directory, removed with all in it on drop. Its name has our process's number and we
+/// hold its flock, so that a later run can remove it if this one is killed.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    /// Open as long as we live; nobody reads it.
+    _held: Option<File>,
 }
 
 impl Directory {
@@ -34,13 +39,16 @@ impl Directory {
             return Err(refused(&base, "others can replace what is made in it"));
         }
         for _ in 0..TRIES {
-            let path = base.join(format!("{name}-{}", random()?));
+            let path = base.join(format!("{name}-{}-{}", std::process::id(), random()?));
             match DirBuilder::new().mode(0o700).create(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
                 Ok(()) => {
-                    let directory = Self { path };
+                    let mut directory = Self { path, _held: None };
                     directory.verify(us)?;
+                    let lock = File::open(&directory.path)?;
+                    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+                    directory._held = Some(lock);
                     return Ok(directory);
                 }
             }
