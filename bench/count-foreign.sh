@@ -1,21 +1,21 @@
 #!/bin/bash
-# What the flags for atomics change in PostgreSQL on arm64, by counts, without such a
+# The effect of the flags for atomics on PostgreSQL on arm64, by counts, without an arm64
 # machine: instructions, exclusive loads and LSE atomics that one point select executes,
-# counted in qemu's user emulator. Counts are not time: an exclusive pair and one LSE
-# instruction each count as they stand there.
+# counted in qemu's user emulator. Counts are not time: an exclusive pair counts as two
+# instructions and an LSE atomic as one, whatever they cost.
 #
 #	bench/count-foreign.sh NATIVE BUILD…
 #
-# NATIVE is a native installation of the same version as the builds (it makes the
-# cluster, whose files both can read), BUILD the directories of cross-builds, such as
-# /var/tmp/pgassay-0/builds/15.18-lse-aarch64. One backend in single-user mode; the
-# difference of two lengths. Prints a table in markdown. Needs qemu-user, cc,
-# libc6-arm64-cross. CPU names qemu's processor (max).
+# NATIVE is a native installation of the same version as the builds (it creates the
+# cluster, whose files both can read), BUILD the directory of a cross-build, such as
+# /var/tmp/pgassay-0/builds/15.18-lse-aarch64. Runs one backend in single-user mode and
+# takes the difference of two run lengths. Prints a table in markdown. Needs qemu-user, cc
+# and libc6-arm64-cross. CPU selects qemu's processor (max).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-native=${1:?a native installation of the builds version}
+native=${1:?missing argument: a native installation of the same version as the builds}
 shift
-: "${1:?a cross-build}"
+: "${1:?missing argument: the directory of a cross-build}"
 cpu=${CPU:-max}
 short=100 long=1100
 place=$(mktemp -d /var/tmp/pgassay-count-XXXXXX)
@@ -38,7 +38,7 @@ VACUUM (FREEZE, ANALYZE) accounts
 CHECKPOINT
 SQL
 
-statements() { # how many, always the same keys; the first read every page
+statements() { # how many; always the same keys; the first ones read every page
 	echo "SET enable_indexonlyscan = off"
 	echo "SELECT count(*) FROM accounts"
 	awk -v n="$1" 'BEGIN { key = 7; for (i = 0; i < n; i++) {
@@ -51,15 +51,15 @@ counted() { # build, how many: the three counts
 		-D "$place/data" postgres 2>&1 >/dev/null | sed -n 's/^counted //p'
 }
 
-echo "| build | instructions | exclusive loads | LSE atomics | again |"
+echo "| build | instructions | exclusive loads | LSE atomics | repeat |"
 echo "|---|---:|---:|---:|---:|"
 for build in "$@"; do
-	# Twice: what a second count differs by is what counting varies by.
+	# Twice: the difference is the variation of the count itself.
 	for _ in 1 2; do counted "$build" $short && counted "$build" $long; done |
 		awk -v name="$(basename "$build")" -v n=$((long - short)) '
 			{ for (i = 1; i <= 3; i++) count[NR, i] = $i }
 			END {
-				if (NR != 4) { print "no counts of " name > "/dev/stderr"; exit 1 }
+				if (NR != 4) { print "no counts for " name > "/dev/stderr"; exit 1 }
 				for (i = 1; i <= 3; i++) {
 					first[i] = (count[2, i] - count[1, i]) / n
 					again[i] = (count[4, i] - count[3, i]) / n

@@ -1,24 +1,24 @@
 #!/bin/bash
-# The comparisons that docs/reports shows, made anew on this machine.
+# Repeats the comparisons in docs/reports on this machine.
 #
 #	bench/demonstrate.sh PROGRAM [MINUTES [NAME…]]
 #
 # NAME is one of:
-#   versions       15 against 18: two builds made alike (`bench/builds.sh PROGRAM versions`),
-#                  or what OLD and NEW in the environment name; without such builds, what is
-#                  installed or archived
-#   huge-pages     huge pages on against off; as root, they are reserved and given back
-#   optimisation   -O0 against -O2: O0 and O2 in the environment name two builds of
+#   versions       15 against 18: two builds made in the same way (`bench/builds.sh PROGRAM
+#                  versions`), or those named by OLD and NEW in the environment; without such
+#                  builds, installed or archived servers
+#   huge-pages     huge pages on against off; as root, they are reserved and released
+#   optimisation   -O0 against -O2: O0 and O2 in the environment name two builds made by
 #                  `pgassay build`, such as build:15.18-O0
-#   layouts        one build against itself linked in another order of its objects:
+#   layouts        one build against itself, linked with its objects in another order:
 #                  LAYOUT_A and LAYOUT_B name the builds (build:15.18-O2.layout1)
-#   atomics        llsc, outline and lse on arm64 by counts: NATIVE and ARM64 in the
+#   atomics        llsc, outline and lse on arm64, by counts: NATIVE and ARM64 in the
 #                  environment name the directories of the builds (bench/count-foreign.sh)
-# All by default. Each takes at most so many minutes (6), the last one less, in which
-# the servers are made and started up to twelve times, or LAUNCHES times: six are the fewest
-# that show anything of builds and settings, not only of servers as they happened to
-# start. Writes docs/reports/NAME.md and NAME.html, and README.md there, the index, from
-# what is there (OUT in the environment names another place).
+# The default is all of them. Each takes at most MINUTES (6), the last one less; in that time
+# the servers are created and started up to twelve times, or LAUNCHES times. Six is the
+# minimum for a statement about builds and settings, rather than about single launches.
+# Writes docs/reports/NAME.md and NAME.html, and the index README.md from the reports
+# found there (OUT in the environment names another directory).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$(realpath "${1:?the program}")
@@ -36,10 +36,10 @@ give_back() {
 	rm -rf "$PGASSAY_RUNS"
 }
 trap give_back EXIT
-rows=target/demonstrate # the lines of the index, kept between calls
+rows=target/demonstrate # the rows of the index, kept between calls
 mkdir -p "$out" "$rows"
 
-# What a report says of where it was made is this machine's and nobody else's business.
+# Removes this machine's paths and host name from a report.
 anonymous() {
 	sed -i -e "s|$PGASSAY_RUNS|RUNS|g" -e "s|$(realpath .)|.|g" -e "s|\b$(hostname)\b|host|g" "$@"
 }
@@ -67,7 +67,7 @@ print("| %s | `%s` | %s | %s |" % (sys.argv[2], sys.argv[3], answer, sys.argv[4]
 PYTHON
 	local size
 	size=$(stat -c %s "$out/$name.html")
-	[ "$size" -le 300000 ] || echo "$name.html has $size bytes, more than 300,000" >&2
+	[ "$size" -le 300000 ] || echo "$name.html has $size bytes; the limit is 300,000" >&2
 }
 
 for name in "${names[@]}"; do
@@ -75,30 +75,30 @@ for name in "${names[@]}"; do
 	versions)
 		newest=$(find "$builds" -maxdepth 1 -name '18.*-O2' -printf '%f\n' 2>/dev/null | sort -V | tail -1)
 		if [ -n "${OLD:-}${NEW:-}" ] || { [ -d "$builds/15.18-O2" ] && [ -n "$newest" ]; }; then
-			show versions "Is 18 faster than 15, both built alike?" \
+			show versions "Is 18 faster than 15, built in the same way?" \
 				"${OLD:-build:15.18-O2}" "${NEW:-build:$newest}" --clients 4
 		else
-			show versions "Is 18 faster than 15? (where it is not installed: an archived 18)" \
+			show versions "Is 18 faster than 15? (an archived 18 if none is installed)" \
 				temp:15 temp:18 --stand-in --clients 4
 		fi
 		;;
 	huge-pages)
-		# three servers of 512 MiB with huge pages, and what they need besides
+		# three servers of 512 MiB with huge pages, and their other shared memory
 		if ! echo 1100 >/proc/sys/vm/nr_hugepages 2>/dev/null; then
-			echo "huge pages can't be reserved: not shown" >&2
+			echo "huge pages can't be reserved: skipped" >&2
 			continue
 		fi
-		show huge-pages "Do huge pages matter to buffers of 512 MiB?" temp temp \
+		show huge-pages "Do huge pages matter with 512 MiB of shared buffers?" temp temp \
 			--set shared_buffers=512MB --set-a huge_pages=off --set-b huge_pages=on \
 			--clients 4 --scale 25
 		echo "$pages" >/proc/sys/vm/nr_hugepages
 		;;
 	optimisation)
-		show optimisation "What does the compiler's optimisation do?" \
+		show optimisation "What is the effect of compiler optimisation?" \
 			"${O0:-build:15.18-O0}" "${O2:-build:15.18-O2}" --clients 4 --delta 2%
 		;;
 	layouts)
-		show layouts "What does the mere order of object files do?" \
+		show layouts "What is the effect of the order of object files alone?" \
 			"${LAYOUT_A:-build:15.18-O2.layout1}" "${LAYOUT_B:-build:15.18-O2.layout2}" --clients 4
 		;;
 	atomics)
@@ -107,40 +107,41 @@ for name in "${names[@]}"; do
 		{
 			echo "# Flags for atomics on arm64, by counts"
 			echo
-			echo "One point select of PostgreSQL 15 in single-user mode, counted in qemu's user"
-			echo "emulator by \`bench/count-foreign.sh\`, per statement, the difference of 100 and"
-			echo "1,100. An exclusive load is one turn of a load-exclusive, store-exclusive loop;"
-			echo "where LSE is used, one instruction stands for the loop. What the C library does"
-			echo "is in the counts: it chooses at run time. Counts are not time, and one process"
-			echo "shows no contention, which is what LSE is for."
+			echo "Counts per point select of PostgreSQL 15 in single-user mode, in qemu's user"
+			echo "emulator, by \`bench/count-foreign.sh\`: the difference between runs of 100 and"
+			echo "1,100 statements. Each exclusive load is one iteration of a load-exclusive,"
+			echo "store-exclusive loop; with LSE, one instruction replaces the loop. The counts"
+			echo "include the C library, which chooses at run time. Counts are not time, and a"
+			echo "single process shows no contention, which is what LSE is for. The last column is"
+			echo "the difference of a second count of the same build."
 			for cpu in max cortex-a53; do
 				echo
 				echo "## A processor $([ $cpu = max ] && echo with || echo without) LSE ($cpu)"
 				echo
-				# What is compiled for LSE alone can't run without it.
+				# A build for LSE only can't run without it.
 				if [ $cpu = max ]; then run=$arm64; else run=$(tr ' ' '\n' <<<"$arm64" | grep -v -- -lse-); fi
 				# shellcheck disable=SC2086
 				CPU=$cpu bench/count-foreign.sh "${NATIVE:-$builds/15.18-O2}" $run
 			done
 		} >"$out/atomics.md"
-		printf '| %s | `%s` | %s | %s |' "What do the flags for atomics change on arm64?" \
+		printf '| %s | `%s` | %s | %s |' "What is the effect of the flags for atomics on arm64?" \
 			"bench/count-foreign.sh" "See the table: counts, not time." 0 >"$rows/atomics.row"
 		;;
 	*)
-		echo "there is no demonstration $name" >&2
+		echo "unknown demonstration: $name" >&2
 		exit 2
 		;;
 	esac
 done
 
 {
-	echo "# Comparisons made with this program"
+	echo "# Comparisons made with pgassay"
 	echo
 	echo "Made by \`bench/demonstrate.sh\` on $(date -u +%Y-%m-%d); $(nproc) CPUs ($(sed -n \
 		's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -1)), Linux $(uname -r | cut -d- -f1). Servers"
-	echo "were made and started as often as the time allowed, up to twelve times; each report says"
-	echo "how often. An answer from one launch speaks of the servers as they were started, one from"
-	echo "six or more of builds and settings on this machine."
+	echo "were created and started as often as the time allowed, up to twelve times; each report"
+	echo "states how often. A verdict from one launch applies to those server instances; one from"
+	echo "six or more launches applies to the builds and settings on this machine."
 	echo
 	echo "| question | command | answer | exit code | report |"
 	echo "|---|---|---|---|---|"
@@ -153,7 +154,7 @@ done
 } >"$out/README.md"
 anonymous "$out/README.md"
 if grep -l -e "$(realpath .)" -e "\b$(hostname)\b" "$out"/*; then
-	echo "the files above name this machine" >&2
+	echo "the files above contain this machine's name or paths" >&2
 	exit 1
 fi
 du -sk "$out" >&2

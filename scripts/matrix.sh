@@ -1,24 +1,24 @@
 #!/bin/bash
-# The matrix: real situations are provoked on real servers here, pgassay is asked
-# what it finds, and what it found is held against what was provoked.
+# The matrix: provokes known bottlenecks on real servers on this machine, runs
+# pgassay, and compares its findings with what was provoked.
 #
 #   scripts/matrix.sh PGASSAY [CASE…]
 #
-# A case is a file of scripts/matrix/. It is sourced in a shell of its own and sets
+# A case is a file in scripts/matrix/. It is sourced in its own shell and sets
 #
-#   about      the situation in a line
-#   expects    the ids that must be found, and no other of those that the matrix
-#              watches (every id that some case expects); empty: none of them
+#   about      the situation, in one line
+#   expects    the IDs that must be found, and no others of those that the matrix
+#              watches (every ID that any case expects); empty: none of them
 #   kind       check (default): findings of `pgassay check`;
 #              diagnose: findings of `pgassay diagnose`
 #
-# and defines `provoke`, which leaves what was seen in $facts (a file of `pgassay
-# collect`), or, for other kinds, prints the ids found. `needs` may fail with the
-# reason where the situation can't be had here; such a case is left out and named.
-# Whatever `undo` defines is run at the end, also after a failure.
+# and defines `provoke`, which writes its observations to $facts (a file of `pgassay
+# collect`) or, for other kinds, prints the IDs found. If the situation is unavailable
+# here, `needs` prints the reason and fails; the case is then skipped.
+# `undo` runs at the end, also after a failure.
 #
-# Needs root where the situation is the kernel's (huge pages, control groups), and
-# a quiet machine only for cases that say so.
+# Needs root for kernel settings (huge pages, control groups), and an idle machine
+# only for cases that say so.
 set -uo pipefail
 project=$(cd "$(dirname "$0")/.." && pwd)
 pgassay=$(realpath "${1:?the program}")
@@ -34,7 +34,7 @@ work=$(mktemp -d /var/tmp/pgassay-matrix.XXXXXX)
 chmod 755 "$work"
 trap 'rm -rf "$work"' EXIT
 
-expected() ( # case, kind: the ids, if it is of that kind
+expected() ( # case, kind: the IDs, if the case is of that kind
     kind=check expects='' about=''
     # shellcheck disable=SC1090
     . "$project/scripts/matrix/$1.sh"
@@ -44,7 +44,7 @@ for kind in check diagnose; do
     for name in "${cases[@]}"; do expected "$name" $kind; done | sort -u >"$work/watched-$kind"
 done
 
-one() ( # case: writes $work/CASE.found, or $work/CASE.left with the reason
+one() ( # case: writes $work/CASE.found, or $work/CASE.skipped with the reason
     name=$1 kind=check expects='' about=''
     export facts=$work/$name.json
     undo() { :; }
@@ -56,11 +56,11 @@ one() ( # case: writes $work/CASE.found, or $work/CASE.left with the reason
     echo "$kind" >"$work/$name.kind"
     printf '%s\n' $expects | sed '/^$/d' | sort -u >"$work/$name.expected"
     echo "$about" >"$work/$name.about"
-    if ! needs >"$work/$name.left" 2>&1; then return; fi
-    rm -f "$work/$name.left"
+    if ! needs >"$work/$name.skipped" 2>&1; then return; fi
+    rm -f "$work/$name.skipped"
     trap 'undo; stop_server' EXIT
     if ! provoke >"$work/$name.out" 2>"$work/$name.err"; then
-        tail -3 "$work/$name.err" >"$work/$name.left"
+        tail -3 "$work/$name.err" >"$work/$name.skipped"
         return
     fi
     if [ "$kind" = check ]; then
@@ -73,13 +73,13 @@ one() ( # case: writes $work/CASE.found, or $work/CASE.left with the reason
     fi
 )
 
-right=0 missed=0 false_alarms=0 silent=0 left_out=0
+found=0 missed=0 false_alarms=0 silent=0 skipped=0
 printf '%-26s %-9s %s\n' situation result 'what was found'
 for name in "${cases[@]}"; do
     one "$name"
-    if [ -e "$work/$name.left" ]; then
-        left_out=$((left_out + 1))
-        printf '%-26s %-9s %s\n' "$name" 'left out' "$(tr '\n' ' ' <"$work/$name.left" | tail -c 200)"
+    if [ -e "$work/$name.skipped" ]; then
+        skipped=$((skipped + 1))
+        printf '%-26s %-9s %s\n' "$name" skipped "$(tr '\n' ' ' <"$work/$name.skipped" | tail -c 200)"
         continue
     fi
     kind=$(cat "$work/$name.kind")
@@ -90,19 +90,19 @@ for name in "${cases[@]}"; do
     watched=$(wc -l <"$work/watched-$kind")
     misses=$(printf '%s' "$miss" | grep -c . || true)
     extras=$(printf '%s' "$extra" | grep -c . || true)
-    right=$((right + hit)) missed=$((missed + misses)) false_alarms=$((false_alarms + extras))
+    found=$((found + hit)) missed=$((missed + misses)) false_alarms=$((false_alarms + extras))
     silent=$((silent + watched - hit - misses - extras))
-    result=right
-    [ -n "$extra" ] && result='too much'
+    result=ok
+    [ -n "$extra" ] && result='false +'
     [ -n "$miss" ] && result=missed
     printf '%-26s %-9s %s%s%s\n' "$name" "$result" "$(tr '\n' ' ' <"$work/$name.found")" \
-        "${miss:+ missed: $(echo $miss)}" "${extra:+ too much: $(echo $extra)}"
+        "${miss:+ missed: $(echo $miss)}" "${extra:+ false positive: $(echo $extra)}"
 done
 
 share() { # part, whole
     if [ "$2" = 0 ]; then echo 'none'; else awk "BEGIN { printf \"%.0f %%\", 100 * $1 / $2 }"; fi
 }
 echo
-echo "found and provoked: $right; missed: $missed; found and not provoked: $false_alarms; rightly silent: $silent; situations left out: $left_out"
-echo "precision: $(share $right $((right + false_alarms))); recall: $(share $right $((right + missed)))"
+echo "true positives: $found; false negatives: $missed; false positives: $false_alarms; true negatives: $silent; skipped: $skipped"
+echo "precision: $(share $found $((found + false_alarms))); recall: $(share $found $((found + missed)))"
 [ $missed = 0 ] && [ $false_alarms = 0 ]

@@ -1,4 +1,4 @@
-about='an archive_command that is slower than the WAL comes'
+about='an archive_command slower than WAL generation'
 expects=archiving-behind
 provoke() {
 	local bin

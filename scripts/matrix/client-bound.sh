@@ -1,10 +1,10 @@
-about='one load thread that computes 3,000 expressions a transaction for 16 clients'
+about='one load thread that computes 3,000 expressions per transaction for 16 clients'
 kind=diagnose
 expects=client-bound
 needs() {
 	local pressure
 	pressure=$(sed -n 's/^some avg10=\([0-9]*\).*/\1/p' /proc/pressure/cpu 2>/dev/null || echo 0)
-	[ "${pressure:-0}" -lt 40 ] || { echo "other work keeps the CPUs: tasks waited for one in $pressure % of the last ten seconds"; return 1; }
+	[ "${pressure:-0}" -lt 40 ] || { echo "CPUs busy with other work: CPU pressure was $pressure % over the last ten seconds"; return 1; }
 }
 provoke() {
 	for i in $(seq 3000); do

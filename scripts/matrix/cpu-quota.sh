@@ -1,4 +1,4 @@
-about='a tenth of a CPU by quota, and load that reaches it'
+about='a quota of a tenth of a CPU, and a load that reaches it'
 expects='cpu-quota cpu-throttled'
 needs() { must_be_root; }
 undo() { stop_server; leave_group; }

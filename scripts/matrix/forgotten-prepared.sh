@@ -1,4 +1,4 @@
-about='a prepared transaction whose second half never came'
+about='a prepared transaction that was never committed or rolled back'
 expects=horizon-held
 provoke() {
 	local bin

@@ -1,13 +1,13 @@
-# What cases share: servers that a case starts itself, so that it can put load or
-# sessions on them while pgassay looks (to be sourced).
+# Shared by the cases: servers that a case starts itself, so that it can put load or
+# sessions on them while pgassay observes them (to be sourced).
 #
 #	start_server BIN [SETTING=VALUE…]   sets $sockets; stopped at the end
 #	collect TARGET [ARGS…]              pgassay collect into $facts
 #	at_server                           its connection string
 #
-# As root servers run as the user postgres.
+# As root, servers run as the user postgres.
 
-# Everything is quiet in the launched servers of cases, but what a case is about.
+# Settings that keep every finding silent except the one that a case provokes.
 good=(--set shared_buffers=256MB --set effective_cache_size=2GB --set effective_io_concurrency=16)
 
 data=
@@ -48,12 +48,12 @@ collect() {
 	"$pgassay" --quiet collect "$@" --output "$facts"
 }
 
-# The programs of the newest installed PostgreSQL, pgbench among them.
+# The program directory of the newest installed PostgreSQL that includes pgbench.
 newest_bin() {
 	dirname "$(ls -d /usr/lib/postgresql/*/bin/pgbench /usr/pgsql-*/bin/pgbench 2>/dev/null | sort -V | tail -1)"
 }
 
-# The programs of an archived release; fetched by pgassay where it is not there.
+# The program directory of an archived release; pgassay fetches it if it is missing.
 archived_bin() { # major
 	local found
 	found=$(ls -d /var/tmp/pgassay-"$(id -u)"/archives/"$1".*/bin 2>/dev/null | tail -1)
@@ -68,8 +68,8 @@ must_be_root() {
 	[ "$(id -u)" = 0 ] || { echo "needs root"; return 1; }
 }
 
-# The control group of a controller that a case makes for itself: version 2 where
-# the controller is there, else version 1.
+# Creates a control group for a controller: version 2 if the controller is available
+# there, otherwise version 1.
 new_group() { # controller
 	if grep -qw "$1" /sys/fs/cgroup/cgroup.subtree_control 2>/dev/null; then
 		group=/sys/fs/cgroup/pgassay-matrix
@@ -78,17 +78,17 @@ new_group() { # controller
 		group=/sys/fs/cgroup/$1/pgassay-matrix
 		group_version=1
 	else
-		echo "no control group with $1 can be made here"
+		echo "can't create a control group with the controller $1 on this machine"
 		return 1
 	fi
 	mkdir -p "$group"
 }
 
-# At most so many writes a second from the group to the device under /var/tmp.
-limit_writes() { # a second
+# Limits the group's writes to the device under /var/tmp.
+limit_writes() { # writes per second
 	local device
 	device=$(stat -c %Hd:%Ld /var/tmp)
-	# a partition's limit is its disk's
+	# the limit of a partition is set on its disk
 	[ -e "/sys/dev/block/$device/partition" ] && device=$(cat "/sys/dev/block/$device/../dev")
 	if [ $group_version = 2 ]; then
 		echo "$device wiops=$1" >"$group/io.max"
@@ -97,7 +97,7 @@ limit_writes() { # a second
 	fi
 }
 
-# All that this shell starts from here on runs in the group.
+# Everything that this shell starts from here on runs in the group.
 enter_group() { echo "$BASHPID" >"$group/cgroup.procs"; }
 
 leave_group() {
@@ -107,7 +107,7 @@ leave_group() {
 	rmdir "$group" 2>/dev/null || true
 }
 
-# The ids that `pgassay diagnose` finds in a load of its own, a line each.
+# The IDs that `pgassay diagnose` finds in a load of its own, one per line.
 diagnosed() { # workload, further arguments of pgassay run
 	local result=$work/$name.result
 	"$pgassay" --quiet run "$@" --runs "$work/runs" --json --trials 3 --time 2 >"$result" || return 1

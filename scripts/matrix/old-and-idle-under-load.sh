@@ -1,8 +1,8 @@
-about='PostgreSQL 13 with 1,000 idle connections beside eight active clients'
+about='PostgreSQL 13 with 1,000 idle connections and eight active clients'
 kind=diagnose
 expects=snapshot-scalability
 old() { "$project/scripts/postgres-of-debian.sh" 13 2>/dev/null; }
-needs() { [ -n "$(old)" ] || { echo "no PostgreSQL 13 can be had"; return 1; }; }
+needs() { [ -n "$(old)" ] || { echo "PostgreSQL 13 is not available"; return 1; }; }
 provoke() {
 	sed 's/@idle 500/@idle 1000/' "$project/crates/engine/workloads/idle-beside.sql" >"$work/idle.sql"
 	diagnosed "$work/idle.sql" "$(dirname "$(old)")" --clients 8 --set max_connections=1200 --observe all

@@ -1,6 +1,6 @@
 about='PostgreSQL 9.6 with 1,000 idle connections'
 expects='snapshot-scalability idle-sessions lwlock-wait-list version-supported'
-needs() { archived_bin 9.6 >/dev/null || { echo "no PostgreSQL 9.6 at hand"; return 1; }; }
+needs() { archived_bin 9.6 >/dev/null || { echo "PostgreSQL 9.6 is not available"; return 1; }; }
 provoke() {
 	start_server "$(archived_bin 9.6)" 'max_connections = 1100' 'shared_buffers = 256MB' \
 		'effective_cache_size = 4GB' 'checkpoint_completion_target = 0.9' || return 1

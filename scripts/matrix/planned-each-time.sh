@@ -1,3 +1,3 @@
-about='prepared statements that are planned at each execution'
+about='prepared statements that are planned for each execution'
 expects=plan-cache-mode
 provoke() { collect temp "${good[@]}" --set plan_cache_mode=force_custom_plan; }

@@ -1,4 +1,4 @@
-about='half a CPU by quota for server and load together'
+about='a quota of half a CPU for server and load together'
 kind=diagnose
 expects=cpu-quota
 needs() { must_be_root; }

@@ -1,4 +1,4 @@
-about='six clients take a table for themselves in turn'
+about='six clients lock a table exclusively in turn'
 kind=diagnose
 expects=relation-lock-queue
 provoke() {

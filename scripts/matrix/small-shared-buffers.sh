@@ -1,4 +1,4 @@
-about='16 MB of shared_buffers before 300 MB of data, read at random'
+about='16 MB of shared_buffers for 300 MB of data, read at random'
 expects=shared-buffers-small
 provoke() {
 	local bin

@@ -1,4 +1,4 @@
-about='commits that a standby has to replay first'
+about='commits that wait for a standby to replay them'
 kind=diagnose
 expects=synchronous-standbys
 undo() {

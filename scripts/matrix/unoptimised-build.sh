@@ -1,5 +1,5 @@
 about='a server compiled with -O0'
 expects=unoptimised-server
 built() { ls -d /var/tmp/pgassay-"$(id -u)"/builds/*-O0 2>/dev/null | head -1; }
-needs() { [ -n "$(built)" ] || { echo "no build ending in -O0; pgassay build SOURCE --preset O0 makes one"; return 1; }; }
+needs() { [ -n "$(built)" ] || { echo "no build ending in -O0; create one with pgassay build SOURCE --preset O0"; return 1; }; }
 provoke() { collect "build:$(basename "$(built)")" "${good[@]}"; }

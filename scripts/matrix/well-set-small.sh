@@ -1,3 +1,3 @@
-about='a well-set small server'
+about='a well-configured small server'
 expects=
 provoke() { collect temp "${good[@]}"; }

@@ -1,4 +1,4 @@
-about='a well-set server that reads by its primary key'
+about='a well-configured server that reads by primary key'
 kind=diagnose
 expects=
 provoke() { diagnosed select-only --clients 2 --observe all; }

@@ -1,4 +1,4 @@
-about='a well-set server: huge pages reserved and used, all else as it should be'
+about='a well-configured server: huge pages reserved and used'
 expects=
 needs() { must_be_root; }
 before=$(cat /proc/sys/vm/nr_hugepages)
@@ -8,6 +8,6 @@ provoke() {
 	echo $((before + 700)) >/proc/sys/vm/nr_hugepages
 	local free
 	free=$(awk '/^HugePages_Free/ { print $2 }' /proc/meminfo)
-	[ "$free" -ge 600 ] || { echo "only $free huge pages can be reserved here" >&2; return 1; }
+	[ "$free" -ge 600 ] || { echo "only $free huge pages can be reserved on this machine" >&2; return 1; }
 	collect temp --set shared_buffers=1GB --set huge_pages=on --set effective_cache_size=8GB
 }

@@ -6,7 +6,7 @@ use pgassay_inspect::{Options, inspect_elf};
 
 fn main() -> std::io::Result<()> {
     println!(
-        "| package | machine | PostgreSQL | compiler | inline LSE | outline calls | LL/SC | locked, AMO, interlocked | spin delay | CRC-32C | symbols |"
+        "| package | architecture | PostgreSQL | compiler | inline LSE | outline call sites | LL/SC instructions | locked, AMO or interlocked | spin delay | CRC-32C | symbols |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for path in std::env::args().skip(1) {
