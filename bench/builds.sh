@@ -1,19 +1,19 @@
 #!/bin/bash
-# Builds of the real PostgreSQL, checked: 15 by autoconf and 17 by meson, three
-# variants each; 15 and 18 made alike, for a comparison of the versions; 15
-# cross-built for arm64 as llsc, outline and lse, told apart by inspect, and for
-# POWER; 15 linked in three orders; a second build of what is there, timed.
+# Builds the real PostgreSQL and verifies the builds: 15 with autoconf and 17 with
+# meson, three variants each; 15 and 18 built in the same way, to compare the
+# versions; 15 cross-built for arm64 as llsc, outline and lse, distinguished by
+# inspect, and for POWER; 15 linked in three orders; a repeated build, timed.
 #
 #   bench/builds.sh PGASSAY [PART…]    all by default:
 #                                      autoconf layouts versions arm64 power meson
 #
-# Sources come by apt from Debian, with a private root (this machine's sources
-# and lists stay as they are). Needs gcc, make, bison, flex, perl; for 18's io_uring
-# liburing-dev and pkg-config; for arm64 gcc-aarch64-linux-gnu, for POWER
+# Sources are fetched from Debian by apt with private directories (this machine's
+# sources and lists are not changed). Needs gcc, make, bison, flex, perl; for 18's
+# io_uring liburing-dev and pkg-config; for arm64 gcc-aarch64-linux-gnu; for POWER
 # gcc-powerpc64le-linux-gnu (and qemu-user to run it); for meson meson and ninja.
-# On two quiet cores some 5 minutes a variant; 1.5 GB below /var/tmp/pgassay-UID.
+# About 5 minutes per variant on two idle cores; 1.5 GB below /var/tmp/pgassay-UID.
 set -euo pipefail
-pgassay=$(readlink -f "${1:?the pgassay program}")
+pgassay=$(readlink -f "${1:?missing argument: the pgassay program}")
 shift
 parts=${*:-autoconf layouts versions arm64 power meson}
 builds=/var/tmp/pgassay-$(id -u)/builds
@@ -21,9 +21,9 @@ place=${PGASSAY_SOURCES:-/var/tmp/pgassay-sources-$(id -u)}
 mkdir -p "$place"
 cd "$place"
 
-fetch() { # package, version ("" for the suite's, once), suite's repository line
+fetch() { # package, version ("": the suite's version), repository line of the suite
     local package=$1 version=$2 line=$3 root=$place/apt tarball
-    tarball() { # the newest that is here
+    tarball() { # the newest one already fetched
         find . -maxdepth 1 -name "${package}_${version%%-*}*.orig.tar.*" ! -name '*.asc' -printf '%f\n' |
             sort -V | tail -1
     }
@@ -44,12 +44,12 @@ expect() { # what, command…
     local what=$1
     shift
     if "$@" > /dev/null; then echo "ok    $what"; else
-        echo "WRONG $what"
+        echo "FAIL  $what"
         failed=1
     fi
 }
 
-# Twice: the second time nothing is built.
+# Builds twice; the second build must do nothing.
 twice() {
     local start ms
     "$pgassay" build "$@" --verbose
@@ -59,20 +59,20 @@ twice() {
     expect "the second build took less than 2 s ($ms ms)" test $ms -lt 2000
 }
 
-# What inspect says of a build's server, but for its path, name and size.
-account() { # build, a key of the document
+# A value from the inspect report of a build's server.
+account() { # build, key in the document
     "$pgassay" inspect "build:$1" --json 2> /dev/null | python3 -c '
 import json, sys
 print(json.dumps(json.load(sys.stdin)["files"][0][sys.argv[1]]))' "$2"
 }
 
-serves() { # build, and more of run's flags
+serves() { # build, further flags of run
     expect "build:$* serves" "$pgassay" run select-only "build:$@" -c 1 -T 0.2 --trials 2 -s 1
 }
 
-# Two builds of one compiler, one set of flags (but for warnings) and one of options.
+# Verifies that two builds have the same compiler, flags (except warnings) and options.
 alike() { # build, build
-    expect "$1 and $2 are made alike" python3 - "$builds/$1" "$builds/$2" <<'PYTHON'
+    expect "$1 and $2 are built in the same way" python3 - "$builds/$1" "$builds/$2" <<'PYTHON'
 import json, sys
 made = [json.load(open(where + "/pgassay-build.json")) for where in sys.argv[1:]]
 how = [(m["system"], m["compiler"], m["flags_asked"],
@@ -99,7 +99,7 @@ for part in $parts; do
             for n in 1 2 3; do
                 serves "15.18-O2.layout$n"
             done
-            expect "three layouts are three programs" test 3 = "$(sha256sum \
+            expect "three layouts give three different programs" test 3 = "$(sha256sum \
                 "$builds"/15.18-O2.layout?/bin/postgres |
                 cut -c 1-64 | sort -u | wc -l)"
             ;;
@@ -116,29 +116,29 @@ for part in $parts; do
                 twice "$new" --build-system autoconf --variant 'uring O2 options=--with-liburing'
                 serves "$new_version-uring" --set io_method=io_uring
             else
-                echo "left  18 with io_uring: liburing-dev or pkg-config is not here"
+                echo "skip  18 with io_uring: needs liburing-dev and pkg-config"
             fi
             ;;
         arm64)
             source=$(fetch postgresql-15 15.18-0+deb12u1 "$mirror bookworm main")
             twice "$source" --host aarch64-linux-gnu --variant llsc --variant outline --variant lse
-            expect "outline is outline" \
+            expect "the outline build uses outline helpers" \
                 "$pgassay" inspect build:15.18-outline-aarch64 --require outline
-            expect "lse is lse" "$pgassay" inspect build:15.18-lse-aarch64 --require lse
+            expect "the lse build uses inline LSE" "$pgassay" inspect build:15.18-lse-aarch64 --require lse
             for wanted in lse outline; do
-                expect "llsc is not $wanted" \
+                expect "the llsc build fails --require $wanted" \
                     bash -c "! '$pgassay' inspect build:15.18-llsc-aarch64 --require $wanted"
             done
             ;;
         power)
             source=$(fetch postgresql-15 15.18-0+deb12u1 "$mirror bookworm main")
             twice "$source" --host powerpc64le-linux-gnu --variant O2
-            expect "it is for POWER" test '"ppc64le"' = "$(account 15.18-O2-powerpc64le machine)"
+            expect "the build is for POWER" test '"ppc64le"' = "$(account 15.18-O2-powerpc64le machine)"
             if command -v qemu-ppc64le > /dev/null; then
                 expect "it runs in an emulator" qemu-ppc64le -L /usr/powerpc64le-linux-gnu \
                     "$builds/15.18-O2-powerpc64le/bin/postgres" --version
             else
-                echo "left  whether it runs: qemu-ppc64le is not here"
+                echo "skip  run it in an emulator: needs qemu-ppc64le"
             fi
             ;;
         meson)
@@ -151,7 +151,7 @@ for part in $parts; do
                 test "$(account 17.11-O0 atomics)" != "$(account 17.11-O2 atomics)"
             ;;
         *)
-            echo "no part $part: autoconf, layouts, versions, arm64, power, meson" >&2
+            echo "unknown part $part: use autoconf, layouts, versions, arm64, power or meson" >&2
             exit 2
             ;;
     esac

@@ -1,17 +1,17 @@
 #!/bin/bash
-# How often comparisons are wrong on this very machine: real comparisons of equal
-# servers, and what replaying their pairs with differences put in shows.
+# Error rates of comparisons on this machine: real comparisons of equal servers,
+# and a replay of their pairs with differences injected.
 #
 #	bench/calibrate-real.sh PROGRAM [COMPARISONS [MINUTES]]
 #
-# records so many A/A comparisons (40) of at most so many minutes each (2), keeps
-# their documents below target/calibrate-real (OUT in the environment names another
-# place), and prints two tables in markdown. What is there from earlier is taken
-# along: a recording that was stopped is gone on with, and COMPARISONS of 0 only
-# replays. TARGET is what is compared with itself (temp), CLIENTS how many (4).
+# records COMPARISONS (40) A/A comparisons of at most MINUTES (2) each, keeps their
+# documents below target/calibrate-real (or OUT in the environment), and prints two
+# tables in markdown. Earlier documents are included: an interrupted recording is
+# continued, and COMPARISONS=0 only replays. TARGET is the server that is compared
+# with itself (temp), CLIENTS the number of clients (4).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-program=$(realpath "${1:?the program}")
+program=$(realpath "${1:?missing argument: the pgassay program}")
 comparisons=${2:-40}
 minutes=${3:-2}
 target=${TARGET:-temp}

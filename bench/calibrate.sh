@@ -1,7 +1,7 @@
 #!/bin/sh
-# How often the statistical rules err, simulated with fixed seeds: prints the table
-# that docs/statistics.md shows, and exits 1 where a bound is broken. Under two
-# minutes of CPU once compiled; needs no server.
+# Error rates of the statistical rules, simulated with fixed seeds: prints the
+# tables in docs/statistics.md, and exits 1 if a bound is violated. Less than two
+# minutes of CPU time after compilation; needs no server.
 set -eu
 cd "$(dirname "$0")/.."
 exec cargo run --quiet --release -p pgassay-analysis --example calibrate

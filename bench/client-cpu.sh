@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What the client costs: the load engine against the real pgbench on one server, in turns.
+# CPU cost of the client: the load engine and the real pgbench, alternating on one server.
 #
 #	bench/client-cpu.sh [PAIRS [CLIENTS…]]      default: 9 pairs at 1 8 64 256 1000
 #
-# Both drive prepared select-only over a Unix socket, each the same number of
-# transactions, one load thread each (THREADS=2 for two).  For each client
-# count: the ratio ours / pgbench of CPU time (user + system of the whole
-# process, start-up included), of its user part and of throughput, as median
-# [least .. most] over the pairs; then system calls per transaction by strace.
-# BIN is the server's bin directory, SERVER_SET further settings.
+# Both run prepared select-only over a Unix socket, with the same number of
+# transactions and one load thread each (THREADS=2 for two).  For each client
+# count, prints the ratio pgassay / pgbench of CPU time (user + system of the
+# whole process, including start-up), of its user part and of throughput, as
+# median [min .. max] over the pairs; then system calls per transaction by strace.
+# BIN is the server's bin directory, SERVER_SET contains further settings.
 
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -55,12 +55,12 @@ ours() { # clients, transactions per client
 theirs() {
 	"$bin/pgbench" -n -S -M prepared -c "$1" -j $((threads < $1 ? threads : $1)) -t "$2"
 }
-# Transactions a second, connecting left out, as each program says it.
+# Transactions per second without connection time, as reported by each program.
 our_rate() { sed -n 's/.*"tps":\([0-9.]*\).*/\1/p' "$work/out"; }
 their_rate() { sed -n 's/^tps = \([0-9.]*\) (without.*/\1/p' "$work/out"; }
 
-echo "pgbench: $("$bin/pgbench" --version); $pairs pairs in turns, $threads load thread(s)"
-echo "ours / pgbench, median [least .. most]; microseconds of CPU per transaction as medians"
+echo "pgbench: $("$bin/pgbench" --version); $pairs alternating pairs, $threads load thread(s)"
+echo "pgassay / pgbench, median [min .. max]; medians of CPU microseconds per transaction"
 for c in "${clients[@]}"; do
 	per_client=$((c == 1 ? 60000 : c == 8 ? 15000 : 160000 / c))
 	total=$((per_client * c))
@@ -86,7 +86,7 @@ for c in "${clients[@]}"; do
 done
 
 if command -v strace >/dev/null; then
-	echo "system calls per transaction (strace -c, the difference of two lengths)"
+	echo "system calls per transaction (strace -c, difference of two run lengths)"
 	calls() { # who, clients, transactions per client
 		if [ "$1" = ours ]; then
 			strace -f -qq -c -o "$work/calls" "$OURS" "host=$sockets dbname=postgres user=postgres" select-only "$2" 0 "$threads" prepared 0 "$3" >/dev/null 2>&1

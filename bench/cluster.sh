@@ -1,10 +1,10 @@
-# A throw-away cluster with the extension's functions in it, for the scripts
-# beside this file (to be sourced).
+# A throw-away cluster with the extension's functions, for the scripts in this
+# directory (to be sourced).
 #
 #	start_cluster PG_CONFIG [SETTING=VALUE…]   sets PGHOST … and $bin, $work
 #	run_sql ARGS…                              psql on it, tuples only
 #
-# As root the server runs as the user postgres.  Everything goes at exit.
+# As root, the server runs as the user postgres.  Everything is removed at exit.
 
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -52,7 +52,7 @@ run_sql() {
 	"$bin/psql" -XAtq -v ON_ERROR_STOP=1 "$@"
 }
 
-# A table of one row a block: `size` is a number of 8 KiB blocks.
+# Creates a table with one row per 8 KiB block.
 make_table() { # name, blocks
 	run_sql -c "CREATE TABLE $1 (mykey bigint, scratch bigint, filler char(1024)) WITH (fillfactor = 10)" \
 		-c "INSERT INTO $1 SELECT g, 0, 'x' FROM generate_series(1, $2) g ORDER BY hashint8(g)" \

@@ -1,14 +1,15 @@
 /*
- * Counts what an emulated program executes: a plugin of qemu's user emulator.
- * Written against the plugin interface of version 1 (QEMU's documentation, "QEMU
- * TCG Plugins"); its few declarations stand here, because Debian packages none.
+ * Counts the instructions of an emulated program: a plugin for qemu's user emulator.
+ * Written against version 1 of the plugin interface (QEMU documentation, "QEMU TCG
+ * Plugins"); its few declarations are repeated here, because Debian does not package
+ * the header.
  *
  *   cc -shared -fPIC -o count.so count-foreign.c
  *   qemu-aarch64 -plugin ./count.so PROGRAM...    (counts to stderr at the end)
  *
- * aarch64 instructions are told apart by their encodings (Arm Architecture
- * Reference Manual, C4.1, "Loads and Stores"): exclusive loads, and what LSE has
- * instead: CAS, CASP, SWP, and LDADD and its like.
+ * aarch64 instructions are classified by their encodings (Arm Architecture
+ * Reference Manual, C4.1, "Loads and Stores"): exclusive loads, and the LSE
+ * atomics: CAS, CASP, SWP, and LDADD and similar.
  */
 #include <inttypes.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
 #!/bin/bash
-# How well `compare --by instructions` tells a change of one per cent: a patch
-# that adds a hundredth of a transaction's instructions, ten times, and as often
-# nothing. Prints one line each and a summary.
+# How reliably `compare --by instructions` detects a change of one per cent: TIMES
+# (10) comparisons with a patch that adds a hundredth of a transaction's
+# instructions, and as many without. Prints one line per comparison and a summary.
 #
-#   bench/counts.sh PGASSAY SOURCE [TIMES]     SOURCE: PostgreSQL 15's, built here
+#   bench/counts.sh PGASSAY SOURCE [TIMES]     SOURCE: the source of PostgreSQL 15
 set -euo pipefail
-pgassay=$(readlink -f "${1:?the pgassay program}")
-source=${2:?a source of PostgreSQL 15}
+pgassay=$(readlink -f "${1:?missing argument: the pgassay program}")
+source=${2:?missing argument: the source of PostgreSQL 15}
 times=${3:-10}
 here=$(cd "$(dirname "$0")" && pwd)
 "$pgassay" build "$source" --name counts --variant O2 \
@@ -32,5 +32,5 @@ print("%.4f %.4f" % (counted["difference"]["estimate"] * 100, counted["noise"] *
         [ "$b" = more ] || worst=$(printf '%s\n' "$worst" "${estimate#-}" | sort -g | tail -1)
     done
 done
-echo "one per cent found in $found of $times; equal builds told equal in $same of $times," \
+echo "one per cent detected in $found of $times; equal builds reported as equal in $same of $times," \
     "at most $worst % apart"

@@ -21,7 +21,7 @@
 # found there (OUT in the environment names another directory).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-program=$(realpath "${1:?the program}")
+program=$(realpath "${1:?missing argument: the pgassay program}")
 minutes=${2:-6}
 shift $(($# < 2 ? $# : 2))
 names=("$@")

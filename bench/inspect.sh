@@ -1,11 +1,11 @@
 #!/bin/bash
-# `pgassay inspect` against `objdump -d | awk` on the same files, alternating, and its memory.
+# `pgassay inspect` and `objdump -d | awk`, alternating on the same files, and inspect's memory.
 #
-#   bench/inspect.sh [PGASSAY] [FILE...]     default files: what scripts/corpus.sh fetched, else the
-#                                            newest installed PostgreSQL
-# Prints for each file the medians, the ratio of the medians and the spread of the paired ratios, and
-# the peak resident memory beside the file's size. Targets: 50 times for Debian's amd64 postgres, 200
-# for the arm64 one, memory at most 3 times the file.
+#   bench/inspect.sh [PGASSAY] [FILE...]     default files: those fetched by scripts/corpus.sh,
+#                                            otherwise the newest installed PostgreSQL
+# Prints for each file the medians, the ratio of the medians, the spread of the paired ratios, and the
+# peak resident memory next to the file size. Targets: 50 times as fast for Debian's amd64 postgres, 200
+# times for the arm64 one, memory at most 3 times the file size.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 pgassay=${1:-$here/target/release/pgassay}
@@ -33,15 +33,15 @@ by_objdump() {
     case $(od -An -tu2 -j18 -N2 "$1" | tr -d ' ') in
         62) objdump -d "$1" | awk '/lock |xchg .*\(/ { n++ } END { print n }' ;;
         183) aarch64-linux-gnu-objdump -d "$1" | awk '/\t(ldaxr|ldxr|stlxr|stxr|cas|swp|ldadd|ldclr|ldset|ldeor)/ { n++ } END { print n }' ;;
-        *) echo "bench: only x86-64 and aarch64" >&2; return 1 ;;
+        *) echo "inspect.sh: only x86-64 and aarch64 are supported" >&2; return 1 ;;
     esac
 }
 for file in "${files[@]}"; do
-    "$pgassay" inspect --json "$file" > /dev/null    # both read the file from memory
+    "$pgassay" inspect --json "$file" > /dev/null    # both then read the file from the page cache
     : > "$work/pairs"
     for ((i = 0; i < rounds; i++)); do
         a=$(now); by_objdump "$file" > /dev/null; b=$(now)
-        # A single run is short: the mean of ten.
+        # A single run is short: take the mean of ten.
         for _ in 1 2 3 4 5 6 7 8 9 10; do "$pgassay" inspect --json "$file" > /dev/null; done
         c=$(now)
         echo "$(((b - a) / 1000)) $(((c - b) / 10000))" >> "$work/pairs"

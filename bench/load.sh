@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Filling the pgbench tables: `pgassay pgbench -i` against the real `pgbench -i`, on one server, in
-# turns.
+# Loading the pgbench tables: `pgassay pgbench -i` and the real `pgbench -i`, alternating on one
+# server.
 #
 #	bench/load.sh [PAIRS [SCALE]]      default: 5 pairs at scale 100
 #
-# For each the wall-clock time (a checkpoint is written before), and the CPU time of all server
-# processes and of the client.  Prints theirs / ours as median [least .. most]: how many times
-# faster ours is.  After each pair the tables that ours made are compared with those of pgbench.
-# A fill that does not count goes first: a new cluster's files and WAL have to be made.
-# OURS is the program, BIN the server's bin directory, PLACE where the cluster lies.
+# For each, measures the wall-clock time (after a checkpoint) and the CPU time of all server processes
+# and of the client.  Prints pgbench / pgassay as median [min .. max]: how many times faster pgassay
+# is.  After each pair, the tables loaded by the two programs are compared.
+# One load is discarded first, because a new cluster has to create its files and WAL.
+# OURS is pgassay, BIN the server's bin directory, PLACE the directory for the cluster.
 
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$project/bench/server.sh"
@@ -39,7 +39,7 @@ contents() {
 		-c "SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid::regclass::text ~ '^pgbench' ORDER BY 1"
 }
 
-echo "$("$bin/pgbench" --version); scale $scale, $pairs pairs in turns"
+echo "$("$bin/pgbench" --version); scale $scale, $pairs alternating pairs"
 : >"$work/pairs"
 fill theirs >/dev/null
 for pair in $(seq "$pairs"); do
@@ -50,11 +50,11 @@ for pair in $(seq "$pairs"); do
 		t=$(fill theirs) && contents >"$work/by.theirs"
 		o=$(fill ours) && contents >"$work/by.ours"
 	fi
-	diff "$work/by.theirs" "$work/by.ours" || { echo "the tables differ" >&2; exit 1; }
+	diff "$work/by.theirs" "$work/by.ours" || { echo "load.sh: the tables of the two programs differ" >&2; exit 1; }
 	echo "$o $t" >>"$work/pairs"
 done
 awk "$sorted_ratio"'
 	{ wall[NR] = $6 / $1; server[NR] = ($10 - $9) / ($5 - $4); client[NR] = ($7 + $8) / ($2 + $3 + 0.001)
 	  mine[NR] = $1; its[NR] = $6 }
-	END { printf "theirs / ours: time %s, server CPU %s, client CPU %s\n", shown(wall, NR), shown(server, NR), shown(client, NR)
-	  printf "seconds: ours %s, pgbench %s; the tables are alike\n", shown(mine, NR), shown(its, NR) }' "$work/pairs"
+	END { printf "pgbench / pgassay: time %s, server CPU %s, client CPU %s\n", shown(wall, NR), shown(server, NR), shown(client, NR)
+	  printf "seconds: pgassay %s, pgbench %s; the tables are identical\n", shown(mine, NR), shown(its, NR) }' "$work/pairs"

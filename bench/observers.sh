@@ -1,12 +1,13 @@
 #!/bin/bash
-# What observing costs: by its own record, and by what a load loses to it.
+# The cost of observing: by its own record, and by the throughput that a load loses.
 #
 #	bench/observers.sh [PGASSAY [ROUNDS]]
 #
-# select-only with 4 clients, without observers, with the default ones and with CPU samples, in turn
-# and in changing order, ROUNDS (6) times each.  Prints throughput as a ratio to none (median, least,
-# most), and the share of the machine's CPU time that the observers recorded for themselves.  Targets:
-# at most 1 % by the default observers, 3 % with CPU samples.  Wants a quiet machine.
+# Runs select-only with 4 clients without observers, with the default observers and with CPU samples,
+# alternating and in changing order, ROUNDS (6) times each.  Prints throughput relative to no observers
+# (median, min, max), and the share of the machine's CPU time that the observers recorded for
+# themselves.  Targets: at most 1 % for the default observers, 3 % with CPU samples.  Needs an idle
+# machine.
 set -euo pipefail
 export LC_ALL=C
 pgassay=$(realpath "${1:-target/release/pgassay}")
@@ -25,7 +26,7 @@ for round in $(seq "$rounds"); do
 done | awk '
 	{ tps[$1, ++n[$1]] = $2; share[$1] += $3; if ($3 > most[$1]) most[$1] = $3 }
 	END {
-		printf "%-12s %28s %34s\n", "observers", "throughput against none", "own record, % of the machine"
+		printf "%-12s %28s %34s\n", "observers", "throughput relative to none", "own record, % of the machine"
 		count = split("waits,sched all", names, " ")
 		for (i = 1; i <= count; i++) {
 			w = names[i]

@@ -1,14 +1,14 @@
 #!/bin/bash
 # `pgassay run pgio` against PGIO's own scripts: one server, one table, one
-# session, the three ways alternating in one run.
+# session, the three methods alternating in one run.
 #
 #	bench/pgio-classic.sh PG_CONFIG PGIO_DIR [ROUNDS]
 #
-# PGIO_DIR holds PGIO 1.0 (https://github.com/therealkevinc/pgio), which is not
-# part of this project. Prints SELECTs a second and a CPU second of each way
-# and the ratios to PGIO with 95 % intervals of the median (by order statistics).
-# Exits 1 unless --classic is within 5 % of PGIO by its whole interval and the
-# normal way does at least 1.1 times the logical reads a CPU second.
+# PGIO_DIR contains PGIO 1.0 (https://github.com/therealkevinc/pgio), which is not
+# part of this project. Prints SELECTs per second and per CPU second for each
+# method, and the ratios to PGIO with 95 % intervals of the median (by order
+# statistics). Exits 1 unless the whole interval of --classic is within 5 % of PGIO
+# and the normal method does at least 1.1 times as many logical reads per CPU second.
 source "$(dirname "$0")/cluster.sh"
 pg_config=${1:?usage: pgio-classic.sh PG_CONFIG PGIO_DIR [ROUNDS]}
 pgio=$(realpath "${2:?usage: pgio-classic.sh PG_CONFIG PGIO_DIR [ROUNDS]}")
@@ -26,7 +26,7 @@ run_pgassay
 run_pgassay --classic
 for file in pgio_get_rand.sql pgio.sql; do
 	found=$(find "$pgio" -name "$file" | head -1)
-	# It begins by dropping a type that is not there yet.
+	# The script starts by dropping a type that does not exist yet.
 	"$bin/psql" -Xq -f "${found:?no $file in $pgio}" >/dev/null 2>&1 || true
 done
 run_sql -c "SELECT sum(scratch) FROM pgassay_pgio.pgio1" >/dev/null

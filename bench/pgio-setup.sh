@@ -1,12 +1,12 @@
 #!/bin/bash
-# Set-up of `pgassay run pgio` against PGIO's setup.sh: the same tables on one
-# server, alternating.
+# Set-up of `pgassay run pgio` and PGIO's setup.sh: the same tables, alternating on
+# one server.
 #
 #	bench/pgio-setup.sh PG_CONFIG PGIO_DIR [ROUNDS [TABLES [SCALE]]]
 #
 # Prints the seconds of each round and the ratio of the medians; exits 1 unless
-# pgassay is at least twice as fast. PGIO waits five seconds at its end to read
-# the tables' sizes: these are taken off.
+# pgassay is at least twice as fast. At its end, PGIO waits five seconds to read the
+# sizes of the tables; these are subtracted.
 source "$(dirname "$0")/cluster.sh"
 usage="usage: pgio-setup.sh PG_CONFIG PGIO_DIR [ROUNDS [TABLES [SCALE]]]"
 pg_config=${1:?$usage}
@@ -43,7 +43,7 @@ ours() {
 }
 for round in $(seq "$rounds"); do
 	for way in $([ $((round % 2)) = 0 ] && echo "ours theirs" || echo "theirs ours"); do
-		# Each begins with an empty database and nothing dirty.
+		# Each starts with an empty database and no dirty buffers.
 		run_sql -c "DROP SCHEMA IF EXISTS pgassay_pgio CASCADE" \
 			-c "DROP TABLE IF EXISTS pgio_base$(for i in $(seq "$tables"); do printf ', pgio%s' "$i"; done)" \
 			-c "CHECKPOINT" 2>/dev/null

@@ -1,14 +1,14 @@
 #!/bin/bash
-# buffer_hit against PGIO's way of hitting blocks, on one server and table,
+# buffer_hit against PGIO's method of buffer hits, on the same server and table,
 # with the same sessions, alternating in one run.
 #
 #	bench/pgio.sh PG_CONFIG [ROUNDS [SESSIONS]]
 #
-# PGIO's way: a PL/pgSQL loop that draws a key and sums a column over the 256
-# rows from there on, by dynamic SQL, through the index; one row to a block.
-# Prints block hits a second and a CPU second of each session, medians over
-# the rounds, and exits 1 if buffer_hit is below 5 times at random or 15 times
-# on one block, or if the sessions' own counters differ from it by 1 %.
+# PGIO's method: a PL/pgSQL loop that draws a key and sums a column over the 256
+# rows from that key on, by dynamic SQL, through the index; one row per block.
+# Prints block hits per second and per CPU second for each session, medians over
+# the rounds. Exits 1 if buffer_hit achieves less than 5 times PGIO's rate at random
+# or 15 times on one block, or if the sessions' own counters differ from it by 1 %.
 source "$(dirname "$0")/cluster.sh"
 pg_config=${1:?usage: pgio.sh PG_CONFIG [ROUNDS [SESSIONS]]}
 rounds=${2:-15}
@@ -41,7 +41,7 @@ END
 EOF
 run_sql -c "SELECT pgassay.warm('pgio1')" -c "SELECT pgassay.warm('pgio1')" >/dev/null
 
-# The session that keeps the arena, and one file of calls for each other.
+# The session that keeps the arena, and one file of calls for each of the others.
 mkfifo "$work/keeper.in"
 run_sql <"$work/keeper.in" >"$work/keeper.out" &
 keeper=$!

@@ -1,17 +1,17 @@
 #!/bin/bash
-# Whether real comparisons find slowdowns that are really there, and keep the time
-# that they forecast: servers that do a little more work in each transaction
-# (bench/slower.c), and equal ones.
+# Statistical power: whether comparisons detect real slowdowns, and take the time
+# that they forecast. Compares servers that do a little more work per transaction
+# (bench/slower.c), and equal servers.
 #
 #	bench/power.sh PROGRAM [TIMES [PG_CONFIG]]
 #
-# does TIMES (3) comparisons each of 5 %, 3 % and nothing (EFFECTS), after finding out
-# how much work that is, and prints a table in markdown. δ is what was put in, 3 % for
-# nothing; each takes as many pairs as the noise floor that it measures first asks for,
-# 10 minutes at most (MINUTES). KEEP names a directory for the documents.
+# does TIMES (3) comparisons each with slowdowns of 5 %, 3 % and none (EFFECTS), after
+# calibrating the amount of work, and prints a table in markdown. δ equals the injected
+# slowdown, or 3 % if there is none; each comparison takes as many pairs as its noise
+# floor requires, 10 minutes at most (MINUTES). KEEP names a directory for the documents.
 set -euo pipefail
 cd "$(dirname "$0")"
-program=$(realpath "${1:?the program}")
+program=$(realpath "${1:?missing argument: the pgassay program}")
 times=${2:-3}
 pg_config=${3:-pg_config}
 minutes=${MINUTES:-10}
@@ -22,7 +22,7 @@ export PGASSAY_RUNS=$dir/runs
 cc -O2 -shared -fPIC -I "$("$pg_config" --includedir-server)" -o "$dir/slower.so" slower.c
 target=$("$pg_config" --bindir)
 
-# compare_work TURNS ARGUMENT…: B does so much work more; the document goes to standard output
+# compare_work TURNS ARGUMENT…: B does TURNS more work; writes the document to standard output
 compare_work() {
 	local turns=$1 code=0
 	shift
@@ -38,7 +38,7 @@ compare_work() {
 	esac
 }
 
-# a quarter to a half more work, well above the noise: the time of a transaction grows in
+# a quarter to a half more work, well above the noise: transaction time grows in
 # proportion to the turns
 coarse=20000
 compare_work $coarse --delta 0 --minutes 1 >"$dir/coarse.json"
@@ -50,7 +50,7 @@ turns_for() {
 		print(round(int(sys.argv[2]) * (1 / (1 - share) - 1) / (1 / estimate - 1)))
 	PY
 }
-echo "| put in | said | B/A, 95 % interval | pairs | spread of a pair | time forecast | took |"
+echo "| injected | verdict | B/A, 95 % interval | pairs | pair spread | forecast time | actual time |"
 echo "|---|---|---|---|---|---|---|"
 for n in $(seq "$times"); do
 	for share in ${EFFECTS:-5 3 0}; do

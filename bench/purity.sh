@@ -1,25 +1,25 @@
 #!/bin/bash
-# Is what a primitive measures really that primitive?  CPU samples of the
-# backend while each runs, by the function they hit: the part of the server
-# that the primitive is about, the measurement itself, and the rest.
+# How much of a primitive's time is the primitive?  CPU samples of the backend
+# while each runs, by function: the part of the server that the primitive
+# measures, the measurement itself, and the rest.
 #
 #	bench/purity.sh [PG_CONFIG [SECONDS]]
 #
-# Without PG_CONFIG it fetches a PostgreSQL 18 that has its symbols.  One named
-# must have them too (`nm` shows PinBuffer), and perf must be allowed to sample.
-# Exits 1 if a primitive has less than 85 % of its samples
-# in its own code or the measurement takes more than 10 %.
+# Without PG_CONFIG, it fetches a PostgreSQL 18 with symbols.  A server given by
+# PG_CONFIG needs symbols too (`nm` shows PinBuffer), and perf must be allowed to
+# sample.  Exits 1 if a primitive has less than 85 % of its samples in its own code
+# or the measurement takes more than 10 %.
 source "$(dirname "$0")/cluster.sh"
 pg_config=${1:-$("$project/scripts/postgres-with-symbols.sh")}
 seconds=${2:-4}
 
 nm "$("$pg_config" --bindir)/postgres" 2>/dev/null | grep ' [tT] PinBuffer' >/dev/null ||
-	{ echo "purity.sh: this server has no symbols; take one that was not stripped" >&2; exit 2; }
-# Spinlocks and atomics are inlined into the extension: their samples are told
-# from the loop's by address.  The primitive's are those on an atomic
+	{ echo "purity.sh: this server has no symbols; use one that is not stripped" >&2; exit 2; }
+# Spinlocks and atomics are inlined into the extension: their samples are
+# distinguished from the loop's by address.  The primitive's are those on an atomic
 # instruction, on the one after it (where the interrupt is taken when it
 # completes), and, for a compare-and-swap, on the read before it.
-atomic_addresses() { # library -> one hexadecimal address a line
+atomic_addresses() { # library -> one hexadecimal address per line
 	objdump -d --no-show-raw-insn "$1" | awk '
 		after { print $1; after = 0 }
 		/\t(lock |xchg .*\()/ { print $1; after = 1; if (/cmpxchg/) { print last; print before } }
@@ -31,7 +31,7 @@ start_cluster "$pg_config" "shared_buffers = 512MB" "max_wal_size = 8GB" "fsync 
 make_table hits 32768
 run_sql -c "SELECT pgassay.warm('hits')" -c "SELECT pgassay.warm('hits')" >/dev/null
 
-# What belongs to each primitive, as an extended regular expression of whole
+# The functions of each primitive, as an extended regular expression for whole
 # function names.  `[k]` marks samples in the kernel.
 buffers='ReadBuffer.*|ReadRecentBuffer|ReleaseBuffer|UnlockReleaseBuffer|LockBuffer|StartReadBuffer.*|PinBuffer.*|UnpinBuffer.*|BufTable.*|BufferAlloc|BufferGetBlockNumber|BufferIs.*|BufferDescriptor.*|.*PrivateRefCount.*|ResourceOwner.*|ResOwner.*|hash_search_with_hash_value|hash_search|get_hash_value|tag_hash|hash_bytes.*|hash_any|LWLock.*|InitBufferTag|TrackNewBufferPin|LockBufHdr|UnlockBufHdr|finish_spin_delay|WaitReadBuffers|AsyncReadBuffers|smgropen|RelationGetSmgr|GetPrivateRefCount|memcmp.*|__memcmp.*|IOContextForStrategy'
 declare -A own=(
@@ -43,7 +43,7 @@ declare -A own=(
 	[snapshot]='GetSnapshotData.*|GetSnapshot.*|LWLock.*|XidIn.*|GetMaxSnapshot.*|FullTransaction.*|FullXid.*|TransactionId.*|Transaction.*|RecoveryInProgress|GetCurrentCommandId|MaintainLatest.*|GetXLogInsertRecPtr|GetSnapshotCurrentTimestamp|pg_qsort|memcpy.*|__memcpy.*|__memmove.*|GlobalVis.*'
 	[wal_insert]='LogLogicalMessage|XLog.*|CopyXLog.*|WAL.*|ReserveXLog.*|GetXLogBuffer|LWLock.*|AdvanceXLInsertBuffer|pg_comp_crc32c.*|__mem.*|mem.*|UpdateRedo.*|GetFullPage.*|RecoveryInProgress|s_lock|perform_spin_delay|StartCritical.*|pg_atomic.*|GetRedoRecPtr|GetTopTransactionIdIfAny|IsSubxact.*|IsSubTransaction.*|SubTransaction.*|MarkSubTransaction.*|.*issing_fsync.*|TransactionId.*|HasSub.*|issue_xlog_fsync|GetCurrentTransactionNestLevel|MarkCurrentTransactionIdLoggedIfAny|GetInstall.*'
 	[atomics]='inlined_atomic'
-	# A query runs all of the server: what is not the measurement is its own.
+	# A query uses all of the server: everything except the measurement is its own.
 	[query_loop]='server'
 	[plpgsql_loop]='server'
 )
@@ -73,12 +73,12 @@ for primitive in buffer_hit buffer_hot buffer_recent lwlock spinlock snapshot wa
 	if [ "$primitive" = buffer_recent ] && [ "$server_major" -lt 14 ]; then continue; fi
 	window=$seconds
 	[ "$primitive" != wal_insert ] || window=1
-	# One session: makes the arena, says who it is, runs calls of a second.
+	# One session: creates the arena, prints its PID, runs calls of one second.
 	{
 		echo "SELECT pgassay.arena_create(1) AS arena \\gset"
-		# All WAL buffers touched and written out before, so that inserting
-		# finds them free: writing WAL is another matter. They last for somewhat
-		# more than a second, and for no longer is this one sampled.
+		# Touch and write out all WAL buffers first, so that insertion finds
+		# them free: writing WAL is not part of this primitive. They last a
+		# little more than a second, so this one is sampled for a second only.
 		if [ "$primitive" = wal_insert ]; then
 			for _ in 1 2 3 4 5 6; do echo "SELECT operations FROM pgassay.wal_insert(count => 50000, bytes => 8192) \\g /dev/null"; done
 			echo "SELECT operations FROM pgassay.wal_insert(count => 1, flush => true) \\g /dev/null"

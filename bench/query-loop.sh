@@ -1,23 +1,23 @@
 #!/bin/bash
 # Where the CPU time of one query goes: select-only over the wire (simple and
-# prepared), the same statement in query_loop, and in plpgsql_loop.  Samples of
-# the backend's CPU with call stacks, sorted by the innermost function on the
-# stack that says what is being done.
+# prepared), and the same statement in query_loop and plpgsql_loop.  CPU samples
+# of the backend with call stacks, classified by the innermost function on the
+# stack that belongs to a class.
 #
 #	bench/query-loop.sh [PG_CONFIG [ROUNDS [SECONDS]]]
 #
-# Without PG_CONFIG it fetches a PostgreSQL 18 that has its symbols; one named
-# must have them too, and pgbench.  Needs perf and the right to sample.  Prints
-# the table as markdown; exits 1 if the executor's CPU time for a query differs
-# by more than 10 % between query_loop and select-only.
+# Without PG_CONFIG, it fetches a PostgreSQL 18 with symbols; a server given by
+# PG_CONFIG needs symbols and pgbench too.  Needs perf and permission to sample.
+# Prints the table as markdown; exits 1 if the executor's CPU time per query
+# differs by more than 10 % between query_loop and select-only.
 source "$(dirname "$0")/cluster.sh"
 pg_config=${1:-}
 [ -n "$pg_config" ] || pg_config=$("$project/scripts/postgres-with-symbols.sh")
 rounds=${2:-8}
 seconds=${3:-2}
 nm "$("$pg_config" --bindir)/postgres" 2>/dev/null | grep ' [tT] standard_ExecutorRun' >/dev/null ||
-	{ echo "query-loop.sh: this server has no symbols; take one that was not stripped" >&2; exit 2; }
-command -v perf >/dev/null || { echo "query-loop.sh: needs perf" >&2; exit 2; }
+	{ echo "query-loop.sh: this server has no symbols; use one that is not stripped" >&2; exit 2; }
+command -v perf >/dev/null || { echo "query-loop.sh: perf not found; install it (Debian: linux-perf)" >&2; exit 2; }
 
 start_cluster "$pg_config" "shared_buffers = 256MB" "fsync = off"
 query='SELECT abalance FROM accounts WHERE aid = $1'
@@ -28,16 +28,16 @@ run_sql -c 'CREATE TABLE accounts (aid int PRIMARY KEY, bid int, abalance int, f
 one='\set aid random(1, 100000)
 SELECT abalance FROM accounts WHERE aid = :aid;'
 echo "$one" >"$work/select.sql"
-# Fifty at a time, so that the backend finds the next one waiting and does not
-# sleep: what is left of the difference is no matter of cold caches.
+# Fifty queries in flight, so that the backend finds the next one waiting and does
+# not sleep: the remaining difference is not due to cold caches.
 {
 	echo '\startpipeline'
 	for _ in $(seq 50); do echo "$one"; done
 	echo '\endpipeline'
 } >"$work/pipeline.sql"
 
-# Sample a backend until the process that drives it has ended.
-sample() { # backend's pid, driver's pid, way
+# Samples a backend until the process that drives it has ended.
+sample() { # PID of the backend, PID of the driver, method
 	perf record -q -e cpu-clock -F 1499 --call-graph dwarf,4096 -p "$1" -o "$work/perf.data" 2>"$work/perf.err" &
 	sampler=$!
 	for _ in $(seq 200); do
@@ -46,7 +46,7 @@ sample() { # backend's pid, driver's pid, way
 	done
 	sleep 0.2
 }
-add_samples() { # way, queries
+add_samples() { # method, queries
 	wait "$sampler" || true
 	perf script -i "$work/perf.data" --no-inline -F ip,sym 2>/dev/null |
 		awk -v way="$1" '
@@ -56,8 +56,8 @@ add_samples() { # way, queries
 	echo "$1 $2" >>"$work/queries"
 }
 
-# Over the wire: held back by a lock until the sampler is there.
-wire() { # way, protocol, scripts, script, queries in each
+# Over the wire: a lock holds the backend until the sampler is attached.
+wire() { # method, protocol, transactions, script, queries per transaction
 	mkfifo "$work/holder.in"
 	run_sql <"$work/holder.in" >"$work/holder.out" 2>&1 &
 	holder=$!
@@ -80,8 +80,8 @@ wire() { # way, protocol, scripts, script, queries in each
 	add_samples "$1" $(($3 * $5))
 }
 
-# Inside: the session says who it is and sleeps until the sampler is there.
-inside() { # way, call
+# In the server: the session prints its PID and sleeps until the sampler is attached.
+inside() { # method, call
 	{
 		echo "SELECT pg_backend_pid();"
 		echo "SELECT pg_sleep(1) \\g /dev/null"
@@ -104,7 +104,7 @@ for round in $(seq "$rounds"); do
 	wire simple simple "$transactions" select 1
 	wire prepared prepared "$transactions" select 1
 	if [ "$round" = 1 ]; then
-		# As many transactions as make up the time that was asked for.
+		# As many transactions as fill the requested time.
 		took=$(sed -n 's/^tps = \([0-9]*\).*/\1/p' "$work/pgbench.out")
 		transactions=$((took * seconds))
 	fi
@@ -117,7 +117,7 @@ done
 if [ -n "${KEEP_STACKS:-}" ]; then cp "$work/stacks" "$work/queries" "$KEEP_STACKS"; fi
 awk -v version="$(cat "$work/version")" -v hz=1499 '
 	BEGIN {
-		# What a function says is being done; the innermost on the stack counts.
+		# The class of each function; the innermost classified one on the stack counts.
 		say("waiting for the client, waking up", "WaitEventSetWait.*|WaitLatch.*|epoll_wait|secure_open.*|ProcessClientReadInterrupt|EnableNotifyInterrupt")
 		say("protocol: reading and writing messages", "secure_read|secure_write|secure_raw_.*|pq_.*|internal_.*flush.*|internal_put.*|socket_.*|SocketBackend|ReadCommand|printtup.*|SendRowDesc.*|BeginCommand|EndCommand.*|ReadyForQuery|NullCommand|CreateDestReceiver|SetRemoteDest.*|forbidden_in_wal.*")
 		say("parse and analyse", "raw_parser|base_yyparse|core_yylex|pg_parse_query|parse_analyze.*|pg_analyze_and_rewrite.*|pg_rewrite_query|QueryRewrite|transform.*|CreateCommandTag|analyze_requires_snapshot")
@@ -125,8 +125,8 @@ awk -v version="$(cat "$work/version")" -v hz=1499 '
 		say("plan cache", "GetCachedPlan|RevalidateCachedQuery|CheckCachedPlan|AcquireExecutorLocks|ReleaseCachedPlan.*|CachedPlan.*|choose_custom_plan|BuildCachedPlan|FetchPreparedStatement|ReleasePlanCache.*|ResOwnerReleaseCachedPlan")
 		say("snapshot", "GetSnapshotData.*|GetTransactionSnapshot|GetLatestSnapshot|GetActiveSnapshot|PushActiveSnapshot.*|PushCopiedSnapshot|PopActiveSnapshot|RegisterSnapshot.*|UnregisterSnapshot.*|SnapshotResetXmin|UpdateActiveSnapshotCommandId|InvalidateCatalogSnapshot.*|EnsurePortalSnapshot.*|CopySnapshot|FreeSnapshot")
 		say("locks of relations", "LockRelation.*|UnlockRelation.*|LockAcquire.*|LockRelease.*|CheckRelation.*")
-		# An index scan keeps more on its stack than a sample takes of it: its own
-		# functions stand for the executor above them.
+		# The stack of an index scan is deeper than a sample: its own functions
+		# represent the executor above them.
 		say("executor", "standard_Executor.*|Executor(Start|Run|Finish|End)|CreateQueryDesc|FreeQueryDesc|ExecutePlan|ExecScan.*|IndexNext|index_getnext.*|index_fetch.*|btgettuple|_bt_first|heapam_index_fetch.*|heap_page_prune_opt")
 		say("SPI", "SPI_.*|_SPI_.*|spi_.*")
 		say("PL/pgSQL", "exec_stmt.*|exec_eval.*|exec_run_select|exec_assign.*|exec_set_.*|exec_toplevel.*|plpgsql_.*|exec_simple_.*|setup_param.*|exec_for.*|exec_move.*|exec_cast.*|get_stmt.*|exec_prepare.*|do_cast.*|assign_simple.*")
@@ -154,12 +154,12 @@ awk -v version="$(cat "$work/version")" -v hz=1499 '
 	{ seen[$1, sort_stack(substr($0, length($1) + 2))]++; all[$1]++ }
 	function us(w, c) { return 1e6 * seen[w, c] / hz / queries[w] }
 	END {
-		printf "CPU time of the backend for one query, microseconds, on %s.\n\n", version
-		print "| doing what | select-only, simple | select-only, prepared | the same, 50 at a time | query_loop | plpgsql_loop |"
+		printf "CPU time of the backend per query, microseconds, on %s.\n\n", version
+		print "| class | select-only, simple | select-only, prepared | prepared, 50 in flight | query_loop | plpgsql_loop |"
 		print "|---|---:|---:|---:|---:|---:|"
 		for (c = 1; c <= n + 1; c++) {
 			k = c > n ? 0 : c
-			printf "| %s |", k ? class[k] : "not told"
+			printf "| %s |", k ? class[k] : "unclassified"
 			for (w = 1; w <= ways; w++) printf " %.2f |", us(way[w], k)
 			print ""
 			if (class[k] == "executor") executor = k
@@ -172,6 +172,6 @@ awk -v version="$(cat "$work/version")" -v hz=1499 '
 		for (w = 1; w <= ways; w++) printf " %d |", queries[way[w]]
 		ratio = us("loop", executor) / us("prepared", executor)
 		ratio_pipelined = us("loop", executor) / us("pipelined", executor)
-		printf "\n\nExecutor of query_loop as a share of that of select-only: %.2f of 50 at a time, %.2f of one at a time.\n", ratio_pipelined, ratio
+		printf "\n\nExecutor time of query_loop relative to select-only: %.2f with 50 in flight, %.2f one at a time.\n", ratio_pipelined, ratio
 		exit !(ratio_pipelined > 0.9 && ratio_pipelined < 1.1)
 	}' "$work/queries" "$work/stacks"

@@ -1,12 +1,12 @@
-# A throw-away server for the scripts beside this file (to be sourced).
+# A throw-away server for the scripts in this directory (to be sourced).
 #
 #	start_server "-c NAME=VALUE …"   sets bin, work, sockets and PGHOST, PGUSER, PGDATABASE
 #	server_cpu                       CPU seconds of the server and all its processes so far
-#	sorted_ratio                     awk functions: median [least .. most]
+#	sorted_ratio                     awk functions: median [min .. max]
 #
-# BIN names the server's bin directory, else the newest installed one is taken; PLACE the directory
-# to make the cluster in (/var/tmp; /dev/shm shows what is left without a device).  As root the
-# server runs as the user postgres.  Everything goes at exit.
+# BIN names the server's bin directory (default: the newest installed server); PLACE the directory for
+# the cluster (/var/tmp; /dev/shm shows the cost without a device).  As root, the server runs as the
+# user postgres.  Everything is removed at exit.
 
 set -euo pipefail
 export LC_ALL=C
@@ -33,7 +33,7 @@ start_server() {
 	export PGHOST=$sockets PGUSER=postgres PGDATABASE=postgres
 }
 
-# From schedstat, in nanoseconds, of those that live; those that ended in the postmaster's account.
+# Live processes from schedstat, in nanoseconds; ended ones from the postmaster's CPU time of its children.
 server_cpu() {
 	local pid ticks
 	pid=$(head -1 "$work/data/postmaster.pid")
@@ -46,7 +46,7 @@ server_cpu() {
 	} | awk '{ sum += $1 } END { printf "%.3f\n", sum }'
 }
 
-# For awk programs: the median of a[1..k] with its ends.
+# For awk programs: the median of a[1..k] with minimum and maximum.
 sorted_ratio='
 	function sorted(a, k,   i, j, t) { for (i = 2; i <= k; i++) { t = a[i]; for (j = i - 1; j > 0 && a[j] > t; j--) a[j + 1] = a[j]; a[j + 1] = t } }
 	function median(a, k) { return k % 2 ? a[(k + 1) / 2] : (a[k / 2] + a[k / 2 + 1]) / 2 }

@@ -1,7 +1,7 @@
 /*
- * A known slowdown: each execution of a plan does so much work more, as the setting
- * slower.work says (turns of an empty loop). Preloaded by bench/power.sh, so that
- * real comparisons can be asked for a difference that is really there.
+ * A known slowdown: each execution of a plan does extra work, as many iterations of
+ * an empty loop as the setting slower.work specifies. Preloaded by bench/power.sh, to
+ * give real comparisons a real difference to detect.
  */
 #include "postgres.h"
 

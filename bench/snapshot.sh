@@ -1,11 +1,11 @@
 #!/bin/bash
-# What other sessions, idle ones, cost a snapshot: reused as the server does
-# where it can (from 14 on), and rebuilt each time.
+# The cost of a snapshot with idle sessions: reused as the server does if it can
+# (from version 14), and rebuilt each time.
 #
-#	bench/snapshot.sh PG_CONFIG [IDLE…]      (0 500 2000 if not said)
+#	bench/snapshot.sh PG_CONFIG [IDLE…]      (default: 0 500 2000)
 #
-# The idle sessions are pgbench's, asleep before their first statement.  Prints
-# millions of snapshots a CPU second (median of nine calls, and their range).
+# The idle sessions are pgbench's, sleeping before their first statement.  Prints
+# millions of snapshots per CPU second (median of nine calls, and their range).
 source "$(dirname "$0")/cluster.sh"
 pg_config=${1:?usage: snapshot.sh PG_CONFIG [IDLE…]}
 shift

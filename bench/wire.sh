@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The load engine against the real pgbench where client-cpu.sh does not look: over TLS, in tpcb-like's
-# throughput, at a given rate for a minute, and with ten thousand clients.
+# The load engine and the real pgbench in cases that client-cpu.sh does not cover: over TLS,
+# tpcb-like's throughput, at a given rate for a minute, and with ten thousand clients.
 #
-#	bench/wire.sh [PAIRS [tls|tpcb|paced|many …]]      default: 5 pairs of everything
+#	bench/wire.sh [PAIRS [tls|tpcb|paced|many …]]      default: 5 pairs of each
 #
 # OURS is examples/client_load in release mode, BIN the server's bin directory.
 
@@ -28,11 +28,11 @@ timed() { # USER SYSTEM of a command
 our_rate() { sed -n 's/.*"tps":\([0-9.]*\).*/\1/p' "$work/out"; }
 their_rate() { sed -n 's/^tps = \([0-9.]*\) (without.*/\1/p' "$work/out"; }
 
-# All transactions, warm-up included: what the CPU time was for.
+# All transactions, including the warm-up: the CPU time covers these.
 our_count() { sed -n 's/.*"transactions_sent":\([0-9]*\).*/\1/p' "$work/out"; }
 their_count() { sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$work/out"; }
 
-compare() { # title, CONNINFO, script, clients, seconds, pgbench's flag for the script, our CONNINFO if another
+compare() { # title, CONNINFO, script, clients, seconds, pgbench's flag for the script, a different CONNINFO for pgassay
 	local our=${7:-$2}
 	: >"$work/pairs"
 	for pair in $(seq "$pairs"); do
@@ -46,10 +46,10 @@ compare() { # title, CONNINFO, script, clients, seconds, pgbench's flag for the 
 		fi
 		echo "$o $or $t $tr" >>"$work/pairs"
 	done
-	# The system part is the kernel's sending over loopback for both; the user part is the program.
+	# For both, the system part is the kernel sending over loopback; the user part is the program.
 	awk "$sorted_ratio"' { cpu[NR] = (($1 + $2) / $4) / (($5 + $6) / $8); user[NR] = ($1 / $4) / ($5 / $8)
 		  system_[NR] = ($2 / $4) / ($6 / $8); rate[NR] = $3 / $7 }
-		END { printf "'"$1"': ours / pgbench: client CPU per transaction %s (user %s, system %s), throughput %s\n", shown(cpu, NR), shown(user, NR), shown(system_, NR), shown(rate, NR) }' "$work/pairs"
+		END { printf "'"$1"': pgassay / pgbench: client CPU per transaction %s (user %s, system %s), throughput %s\n", shown(cpu, NR), shown(user, NR), shown(system_, NR), shown(rate, NR) }' "$work/pairs"
 }
 
 for part in "${parts[@]}"; do
@@ -64,7 +64,7 @@ for part in "${parts[@]}"; do
 		for c in 8 64; do
 			compare "TLS, $c clients" "$secured" select-only "$c" 3 -S
 		done
-		# What of the ratio is TCP alone: we without TLS, pgbench with it.
+		# The share of TCP alone in the ratio: pgassay without TLS, pgbench with TLS.
 		compare "TCP against TLS, 8 clients" "$secured" select-only 8 3 -S "${secured/require/disable}"
 		;;
 	tpcb)
@@ -76,10 +76,10 @@ for part in "${parts[@]}"; do
 		"$OURS" "host=$sockets port=$PGPORT dbname=postgres user=postgres" select-only 8 5 1 >"$work/out"
 		rate=$(our_rate | awk '{ printf "%d", $1 / 2 }')
 		"$OURS" "host=$sockets port=$PGPORT dbname=postgres user=postgres" select-only 8 60 1 prepared "$rate" >"$work/out"
-		our_rate | awk -v r="$rate" '{ printf "paced at %d a second for a minute: %.1f, off by %.2f %%\n", r, $1, ($1 / r - 1) * 100 }'
+		our_rate | awk -v r="$rate" '{ printf "paced at %d per second for a minute: %.1f, deviation %.2f %%\n", r, $1, ($1 / r - 1) * 100 }'
 		;;
 	many)
-		# In a process of its own, its memory read by the test itself: at most 300 MiB.
+		# In its own process; the test reads its memory: at most 300 MiB.
 		(cd "$project" && cargo test --quiet --release -p pgassay --test load many::ten_thousand_clients_fit -- --nocapture)
 		;;
 	esac

@@ -1,19 +1,19 @@
 #!/bin/bash
-# Runs a cargo that is new enough for this project, wherever it comes from:
-# a distribution's package, rustup's proxies, or rustup's `stable`.
+# Runs a cargo that is new enough for this project, from a distribution's
+# package, rustup's proxies, or rustup's `stable`.
 #
-#   scripts/cargo.sh ARGS...     exit code 3 where there is none
-#   scripts/cargo.sh --which     says which one, and its version
+#   scripts/cargo.sh ARGS...     exit code 3 if there is none
+#   scripts/cargo.sh --which     print its path and version
 #   scripts/cargo.sh --with COMMAND ARGS...
-#                                runs a command that calls cargo itself
+#                                run a command that itself calls cargo
 #
-# The version wanted is `rust-version` of Cargo.toml; no toolchain is pinned,
-# because distributions' Rust is as good as rustup's.
+# The required version is `rust-version` in Cargo.toml. No toolchain is pinned,
+# because a distribution's Rust works as well as rustup's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wanted=$(sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' Cargo.toml)
 
-# Prints the version of `cargo` as the environment stands, where both it and its
+# Prints the version of `cargo` in the current environment, if both it and its
 # rustc are new enough.
 usable() {
     local cargo rustc
@@ -46,6 +46,6 @@ for attempt in path home stable; do
     fi
 done
 if [ "${1:-}" != --which ]; then
-    echo "no Rust $wanted or newer was found; \`make assay\` and \`make test\` install it" >&2
+    echo "Rust $wanted or newer not found; install it with \`make assay\` or \`make test\`" >&2
 fi
 exit 3

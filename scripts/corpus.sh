@@ -1,17 +1,17 @@
 #!/bin/bash
-# Holds `pgassay inspect` against objdump over published binaries and a matrix of own builds.
+# Compares `pgassay inspect` with objdump for published binaries and a matrix of own builds.
 #
 #   scripts/corpus.sh            fetch what is missing, compile the matrix, check all
 #   scripts/corpus.sh fetch      only fetch
-#   scripts/corpus.sh check      only check what was fetched and compiled
+#   scripts/corpus.sh check      only check what is already fetched and compiled
 #   scripts/corpus.sh table      the markdown table of docs/corpus.md, on standard output
 #
-# Packages of other architectures come through apt with a private root (this machine's own mirror,
-# its packages and its configuration are not touched), wheels through pip, jars through mvn. About
-# 600 MB in $XDG_CACHE_HOME/pgassay/corpus (or $CORPUS). Needs objdump for each machine: on Debian
+# Packages of other architectures are fetched by apt with private directories (from this machine's
+# mirror; its packages and configuration are not touched), wheels by pip, jars by mvn. About 600 MB in
+# $XDG_CACHE_HOME/pgassay/corpus (or $CORPUS). Needs objdump for each architecture: on Debian
 # binutils-{aarch64,powerpc64le,riscv64,s390x}-linux-gnu; the matrix needs the cross compilers
-# gcc-{aarch64,powerpc64le,riscv64,s390x}-linux-gnu and clang, the .rpm rpmbuild; it says what it leaves
-# out.
+# gcc-{aarch64,powerpc64le,riscv64,s390x}-linux-gnu and clang, the .rpm rpmbuild. Anything skipped is
+# reported.
 set -u
 here=$(cd "$(dirname "$0")/.." && pwd)
 corpus=${CORPUS:-${XDG_CACHE_HOME:-$HOME/.cache}/pgassay/corpus}
@@ -25,11 +25,11 @@ say() { echo "corpus: $*" >&2; }
 # ---- fetching ----
 
 fetch_debian() {
-    command -v apt-get > /dev/null || { say "no apt-get here: Debian's packages are left out"; return; }
+    command -v apt-get > /dev/null || { say "apt-get not found: skipping Debian's packages"; return; }
     local mirror keyring
     mirror=$(apt-get indextargets --format '$(REPO_URI)' 2> /dev/null | grep '/debian/\?$' | sort -u | head -1)
     keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-    [ -n "$mirror" ] && [ -f "$keyring" ] || { say "no Debian mirror in apt's sources: left out"; return; }
+    [ -n "$mirror" ] && [ -f "$keyring" ] || { say "no Debian mirror in apt's sources: skipping Debian's packages"; return; }
     local suite arch version root libraries
     for suite in bullseye bookworm trixie experimental; do
         libraries="libc6 libstdc++6"
@@ -37,17 +37,17 @@ fetch_debian() {
             bullseye) version=13 ;;
             bookworm) version=15 ;;
             trixie) version=17 ;;
-            # The coming version's betas; the suite has no C library of its own.
+            # Betas of the next version; the suite has no C library of its own.
             experimental) version=19 libraries= ;;
         esac
         for arch in amd64 arm64 ppc64el s390x riscv64; do
-            # Debian 11's archive still has amd64 and arm64; riscv64 begins with 13.
+            # Debian 11's archive still has amd64 and arm64; riscv64 starts with 13.
             case $suite:$arch in
                 bullseye:ppc64el | bullseye:s390x | bullseye:riscv64 | bookworm:riscv64) continue ;;
             esac
             local dir=$corpus/packages/$suite-$arch
             [ -f "$dir/.complete" ] && continue
-            say "fetching PostgreSQL $version${libraries:+, $libraries} of Debian $suite for $arch"
+            say "fetching PostgreSQL $version${libraries:+, $libraries} from Debian $suite for $arch"
             root=$corpus/apt/$suite-$arch
             mkdir -p "$root/lists/partial" "$root/cache/archives/partial" "$dir"
             : > "$root/status"
@@ -56,12 +56,12 @@ fetch_debian() {
                 -o "Dir::Cache=$root/cache" -o "Dir::Etc::SourceList=$root/sources.list"
                 -o Dir::Etc::SourceParts=/dev/null -o "APT::Architecture=$arch"
                 -o "APT::Architectures=$arch" -o Acquire::Languages=none -o Acquire::Retries=2)
-            "${apt[@]}" update || { say "$suite $arch: update failed, left out"; continue; }
+            "${apt[@]}" update || { say "$suite $arch: update failed, skipped"; continue; }
             # shellcheck disable=SC2086
             (cd "$dir" && "${apt[@]}" download "postgresql-$version" $libraries) \
-                || { say "$suite $arch: download failed, left out"; continue; }
+                || { say "$suite $arch: download failed, skipped"; continue; }
             case $suite:$arch in *:ppc64el | *:s390x | *:riscv64 | experimental:*) ;; *)
-                # A JVM and OpenSSL: large, and full of data in text.
+                # A JVM and OpenSSL: large, with much data in text sections.
                 (cd "$dir" && { "${apt[@]}" download openjdk-17-jre-headless || "${apt[@]}" download openjdk-21-jre-headless; } 2> /dev/null)
                 (cd "$dir" && { "${apt[@]}" download libssl3 || "${apt[@]}" download libssl3t64 || "${apt[@]}" download libssl1.1; } 2> /dev/null)
                 ;;
@@ -73,7 +73,7 @@ fetch_debian() {
 }
 
 fetch_wheels() {
-    command -v pip > /dev/null || { say "no pip here: wheels are left out"; return; }
+    command -v pip > /dev/null || { say "pip not found: skipping wheels"; return; }
     local arch tag dir
     for arch in aarch64:arm64 x86_64:amd64; do
         tag=${arch%:*} dir=$corpus/packages/wheels-${arch#*:}
@@ -87,7 +87,7 @@ fetch_wheels() {
 }
 
 fetch_jars() {
-    command -v mvn > /dev/null || { say "no mvn here: the embedded archives are left out"; return; }
+    command -v mvn > /dev/null || { say "mvn not found: skipping the embedded archives"; return; }
     local version arch dir
     for version in arm64v8:12.9.0 arm64v8:17.6.0 arm64v8:18.1.0 arm64v8:18.4.0 \
         amd64:9.6.24 amd64:14.10.0 amd64:17.6.0 amd64:18.4.0; do
@@ -97,17 +97,17 @@ fetch_jars() {
         say "fetching the embedded PostgreSQL ${version#*:} for $arch"
         mvn -q -B dependency:copy "-DoutputDirectory=$dir" \
             "-Dartifact=io.zonky.test.postgres:embedded-postgres-binaries-linux-$arch:${version#*:}" \
-            || say "$version: left out"
+            || say "$version: download failed, skipped"
     done
 }
 
-# A real .rpm of a real server: Debian's arm64 one, packed by rpmbuild as Fedora packs (zstd).
+# A real .rpm of a real server: Debian's arm64 server, packed by rpmbuild with Fedora's compression (zstd).
 pack_rpm() {
-    command -v rpmbuild > /dev/null || { say "no rpmbuild here (package rpm): no .rpm is tried"; return; }
+    command -v rpmbuild > /dev/null || { say "rpmbuild not found (package rpm): skipping the .rpm"; return; }
     local dir=$corpus/packages/rpm-arm64 deb work
     [ -n "$(ls "$dir"/*.rpm 2> /dev/null)" ] && return
     deb=$(ls "$corpus"/packages/bookworm-arm64/postgresql-15_*.deb 2> /dev/null | head -1)
-    [ -n "$deb" ] || { say "no arm64 package of Debian 12: no .rpm is made"; return; }
+    [ -n "$deb" ] || { say "no arm64 package of Debian 12: skipping the .rpm"; return; }
     say "packing Debian 12's arm64 server into an .rpm"
     work=$(mktemp -d)
     mkdir -p "$dir"
@@ -131,11 +131,11 @@ cp -a $work/tree/usr/lib/postgresql %{buildroot}/usr/lib/
 /usr/lib/postgresql
 SPEC
     rpmbuild -bb --quiet --define "_topdir $work/rpm" --define "_binary_payload w3.zstdio" "$work/package.spec" \
-        && find "$work/rpm" -name '*.rpm' -exec mv {} "$dir" \; || say "rpmbuild failed: no .rpm is tried"
+        && find "$work/rpm" -name '*.rpm' -exec mv {} "$dir" \; || say "rpmbuild failed: skipping the .rpm"
     rm -rf "$work"
 }
 
-# What the archive reader makes of the .rpm is what it makes of the .deb.
+# The .rpm must give the same result as the .deb.
 check_rpm() {
     local rpm deb
     rpm=$(ls "$corpus"/packages/rpm-arm64/*.rpm 2> /dev/null | head -1)
@@ -144,9 +144,9 @@ check_rpm() {
     (cd "$here" && cargo build -q --release -p pgassay-inspect --example published) || exit 1
     row() { "$target/release/examples/published" "$1" | tail -n +3 | cut -d'|' -f3-; }
     if [ -n "$(row "$deb")" ] && [ "$(row "$deb")" = "$(row "$rpm")" ]; then
-        echo "ok   the server in $(basename "$rpm") reads as the one in $(basename "$deb")"
+        echo "ok   the server in $(basename "$rpm") gives the same result as the one in $(basename "$deb")"
     else
-        echo "FAIL the server in $(basename "$rpm") reads otherwise than the one in $(basename "$deb")"
+        echo "FAIL the server in $(basename "$rpm") gives a different result from the one in $(basename "$deb")"
         failed=$((failed + 1))
     fi
 }
@@ -162,7 +162,7 @@ build_matrix() {
         [ -f "$file" ] && return
         shift 2
         # shellcheck disable=SC2086
-        "$@" $link -o "$file" "$source" -lgcc 2> /dev/null || { rm -f "$file"; say "not compiled: $*"; }
+        "$@" $link -o "$file" "$source" -lgcc 2> /dev/null || { rm -f "$file"; say "compilation failed, skipped: $*"; }
     }
     local level march compiler
     for level in -O0 -O1 -O2 -O3 "-O2 -flto"; do
@@ -174,7 +174,7 @@ build_matrix() {
                 command -v $compiler > /dev/null || continue
                 local cc=$compiler
                 [ "$compiler" = aarch64-linux-gnu-gcc ] || cc="$compiler --target=aarch64-linux-gnu"
-                # clang's -flto needs a plugin of its own version: its objects alone say the same.
+                # clang's -flto needs the linker plugin of its own version; skip it.
                 [ "$compiler$level" != "clang-14-O2 -flto" ] && [ "$compiler$level" != "clang-O2 -flto" ] || continue
                 # shellcheck disable=SC2086
                 compile arm64 "$compiler$tag${march// /}" $cc $level $march
@@ -195,7 +195,7 @@ build_matrix() {
 
 # ---- checking ----
 
-# The addresses of atomics by the machine's own disassembler, told of all extensions.
+# The addresses of atomics according to objdump, with all extensions enabled.
 addresses() { # architecture, file
     case $1 in
         amd64) objdump -d --no-show-raw-insn "$2" | awk -F'\t' '
@@ -220,16 +220,16 @@ check_file() { # architecture, file, name
         failed=$((failed + 1))
     fi
     checked=$((checked + 1))
-    # Call sites against the symbols, where a build kept them.
+    # Compare call sites with the symbols, if the build kept them.
     if [ "$1" = arm64 ] && aarch64-linux-gnu-nm "$2" 2> /dev/null | grep -q ' t __aarch64_'; then
         local truth ours
         truth=$(aarch64-linux-gnu-objdump -d --no-show-raw-insn "$2" \
             | awk -F'\t' '$2 ~ /^bl?$/ && $3 ~ /<__aarch64_(cas|swp|ld(add|clr|eor|set))[0-9]+_[a-z_]+>$/' | wc -l)
         ours=$(echo "$line" | sed -n '1s/.*calls *\([0-9]*\).*/\1/p')
         if [ "$truth" = "$ours" ]; then
-            echo "ok   aarch64   outline calls $ours, by symbols $truth | $3"
+            echo "ok   aarch64   outline calls $ours, from symbols $truth | $3"
         else
-            echo "FAIL aarch64   outline calls $ours, by symbols $truth | $3"
+            echo "FAIL aarch64   outline calls $ours, from symbols $truth | $3"
             failed=$((failed + 1))
         fi
     fi
@@ -265,7 +265,7 @@ check_all() {
             [ -f "$package" ] || continue
             rm -rf "$work/p"
             unpack "$package" "$work/p"
-            # The large ones; the many small modules of a package add nothing.
+            # Only the large files; the many small modules of a package add nothing.
             while read -r file; do
                 [ "$(head -c 4 "$file" | tail -c 3)" = ELF ] || continue
                 check_file "$arch" "$file" "$(basename "$dir")/$(basename "$package")!${file#"$work"/p/}"

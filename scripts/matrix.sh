@@ -21,7 +21,7 @@
 # only for cases that say so.
 set -uo pipefail
 project=$(cd "$(dirname "$0")/.." && pwd)
-pgassay=$(realpath "${1:?the program}")
+pgassay=$(realpath "${1:?missing argument: the pgassay program}")
 shift
 cases=("$@")
 if [ ${#cases[@]} = 0 ]; then

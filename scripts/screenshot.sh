@@ -1,12 +1,12 @@
 #!/bin/sh
-# Pictures of an HTML report, made by a headless Chromium (package `chromium`).
+# Screenshots of an HTML report, taken by a headless Chromium (package `chromium`).
 #
 #   scripts/screenshot.sh REPORT.html OUT-DIR [NAME]
 #
 # writes NAME-light.png, NAME-dark.png and NAME-phone.png (360 px wide); with
-# PRINT=1 in the environment NAME-print.pdf and its pages, too. HEIGHT and
-# PHONE_HEIGHT are how much of the page they show; CROP=WIDTHxHEIGHT+LEFT+TOP
-# keeps that part of the light and the dark one. The README's pictures:
+# PRINT=1 in the environment also NAME-print.pdf and its pages. HEIGHT and
+# PHONE_HEIGHT set how much of the page is shown; CROP=WIDTHxHEIGHT+LEFT+TOP
+# crops the light and the dark picture. The README's pictures:
 #
 #   pgassay report last --format html --output report.html
 #   scripts/screenshot.sh report.html docs/img report
@@ -21,14 +21,14 @@ report=$(realpath "$1")
 out=$2
 name=${3:-report}
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || {
-    echo "no Chromium found; on Debian: apt-get install chromium" >&2
+    echo "Chromium not found; on Debian: apt-get install chromium" >&2
     exit 3
 }
 mkdir -p "$out"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT INT TERM
 
-# one shot with a profile of its own: chrome PAGE FLAG…
+# takes one screenshot with a fresh profile: chrome PAGE FLAG…
 chrome() {
     page=$1
     shift
@@ -56,7 +56,7 @@ PART
     done
 fi
 
-# a window is never narrower than 500 px, so a frame of 360 px holds the page
+# a window is at least 500 px wide, so an iframe of 360 px contains the page
 height=${PHONE_HEIGHT:-1500}
 frame="$scratch/phone.html"
 printf '<!doctype html><body style="margin:0"><iframe src="file://%s" style="border:0;width:360px;height:%spx"></iframe>' \
@@ -71,6 +71,6 @@ if [ -n "${PRINT:-}" ]; then
     fi
 fi
 
-# pictures in the repository stay small
+# warn about pictures that are too large for the repository
 find "$out" -name "$name-*.png" -size +300k -exec echo "more than 300 KB:" {} \; >&2
 ls -l "$out/$name"-*

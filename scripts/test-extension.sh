@@ -1,6 +1,6 @@
 #!/bin/bash
-# The extension's tests, for each installed PostgreSQL that has headers, or for
-# those that are named by their pg_config: other majors, a build with assertions.
+# Runs the extension's tests with each installed PostgreSQL that has headers, or
+# with those given by their pg_config: other major versions, a build with assertions.
 #
 #	scripts/test-extension.sh [PG_CONFIG…]
 #	scripts/test-extension.sh "$(scripts/postgres-of-debian.sh 13)" /opt/pg15-cassert/bin/pg_config
@@ -12,10 +12,10 @@ named=$#
 for pg_config; do
     [ -x "$pg_config" ] && [ -f "$("$pg_config" --includedir-server)/postgres.h" ] || {
         [ "$named" = 0 ] && continue
-        echo "$pg_config: no such program, or no headers beside it" >&2
+        echo "$pg_config: not an executable, or its server headers are missing" >&2
         exit 2
     }
-    # Debian's pg_config in PATH is the newest of those by the number.
+    # Debian's pg_config in PATH is that of the newest version.
     bin=$("$pg_config" --bindir)
     case " ${seen:-} " in *" $bin "*) continue ;; esac
     seen="${seen:-} $bin"
@@ -25,6 +25,6 @@ for pg_config; do
     tested=$((tested + 1))
 done
 [ $tested -gt 0 ] || {
-    echo "no PostgreSQL with its headers was found for the extension's tests" >&2
+    echo "no PostgreSQL with server headers found; install postgresql-server-dev-NN, or pass a PG_CONFIG" >&2
     exit 1
 }

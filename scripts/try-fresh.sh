@@ -1,16 +1,16 @@
 #!/bin/bash
-# Tries the two commands as a new user would: a fresh Debian in a chroot, git
-# and make installed, the committed state cloned, then `make TARGET`.
+# Runs the first steps as a new user would: a fresh Debian in a chroot with git
+# and make, a clone of the committed state, then `make TARGET`.
 #
 #   scripts/try-fresh.sh SUITE USER [TARGET [ARGS...]]
 #
 #   SUITE   bookworm (Debian 12) or trixie (Debian 13)
-#   USER    root, or user: an ordinary one with sudo
+#   USER    root, or user: an unprivileged user with sudo
 #   TARGET  assay (default) or test; further arguments go to make
 #
-# Needs root and debootstrap. The chroots are kept below FRESH (/var/tmp/pgassay-fresh)
-# as they were before the first command, so a second try starts from empty caches
-# as well. Exit code: make's. What make printed is in FRESH/SUITE-USER-TARGET.log.
+# Needs root and debootstrap. The base systems are kept below FRESH
+# (/var/tmp/pgassay-fresh) in their initial state, so that each run starts with
+# empty caches. The exit code is make's; its output is in FRESH/SUITE-USER-TARGET.log.
 set -euo pipefail
 [ $# -ge 2 ] || {
     sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
@@ -26,7 +26,7 @@ base=$fresh/$suite
 root=$fresh/run-$suite-$user-$target
 log=$fresh/$suite-$user-$target.log
 
-[ "$(id -u)" = 0 ] || { echo "chroots need root" >&2; exit 2; }
+[ "$(id -u)" = 0 ] || { echo "try-fresh.sh: run this as root; it creates chroots" >&2; exit 2; }
 mkdir -p "$fresh"
 if [ ! -e "$base/etc/debian_version" ]; then
     debootstrap --variant=minbase "$suite" "$base" ${mirror:+"$mirror"}
@@ -34,7 +34,7 @@ fi
 
 rm -rf --one-file-system "$root"
 cp -a --reflink=auto "$base" "$root"
-# As Debian's installer leaves it: with updates and security, from the mirror of the base.
+# Like an installed Debian: with updates and security, from the base's mirror.
 mirror=$(sed -n 's/^deb \([^ ]*\) .*/\1/p' "$base/etc/apt/sources.list" | head -1)
 cat >"$root/etc/apt/sources.list" <<LIST
 deb $mirror $suite main
@@ -43,7 +43,7 @@ deb $mirror-security $suite-security main
 LIST
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 echo "127.0.0.1 localhost $(uname -n)" >"$root/etc/hosts"
-# A machine behind an intercepting proxy has its authority; so has the new one.
+# Behind an intercepting proxy, the chroot needs the host's CA certificates.
 own_authorities=$(ls /usr/local/share/ca-certificates/*.crt 2>/dev/null || true)
 if [ -n "$own_authorities" ]; then
     mkdir -p "$root/usr/local/share/ca-certificates"
@@ -72,7 +72,7 @@ cd pgassay
 SECONDS=0
 make $target "\$@"
 echo "make $target took \$SECONDS s on \$(nproc) CPUs"
-# The cluster that Debian would have made, or one of ours left over.
+# A cluster created by Debian's packages, or one of ours that was not removed.
 left=\$(ls -d /var/lib/postgresql/*/main /tmp/pga-?????? /var/tmp/pgassay-*/clusters/* 2>/dev/null || true)
 if [ -n "\$left" ]; then
     echo "left behind: \$left" >&2
@@ -102,6 +102,6 @@ else
     inside su --login "$user" -c 'bash /srv/as-the-user "$@"' -- su "$@" >>"$log" 2>&1 || result=$?
 fi
 tail -n 40 "$log"
-echo "$suite as $user: make $target ended with $result; the whole of it is in $log" >&2
+echo "$suite as $user: make $target exited with $result; full output: $log" >&2
 [ -n "${KEEP:-}" ] || rm -rf --one-file-system "$root"
 exit $result

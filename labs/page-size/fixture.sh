@@ -1,6 +1,6 @@
 #!/bin/bash
-# A guest's run as a small recorded piece for the tests: the host's facts, what lies
-# under the data, the plan, and two cold executions of the ways that tell most.
+# Reduces a guest's run to a small fixture for the tests: the host's facts, the devices
+# under the data, the plan, and two cold executions of the most informative methods.
 #
 #	labs/page-size/fixture.sh RUN-DIRECTORY >crates/analysis/tests/kernels/NAME.json
 set -euo pipefail

@@ -2,21 +2,21 @@
 # Scattered reads on real kernels with other page sizes, under full emulation:
 # arm64 with 4 and 16 KiB pages, ppc64le with 4 and 64 KiB.
 #
-#	labs/page-size/run.sh [ARCHITECTURE…]      arm64 and ppc64el without any
+#	labs/page-size/run.sh [ARCHITECTURE…]      default: arm64 ppc64el
 #
 # Debian 13's kernels come in matched pairs. Each is booted by qemu-system with a
-# small initramfs and a disk that holds Debian's PostgreSQL and pgassay, built for
-# that architecture; inside pgassay runs scattered-read and collects what check
-# looks at. What it recorded comes back to target/page-size/guests/, and one report
-# of all kernels is printed and written to target/page-size/report.html and .md.
-# Counts, not times. An arm64 guest with a CPU without LSE is asked for its facts only.
+# small initramfs and a disk with Debian's PostgreSQL and pgassay, built for that
+# architecture. In the guest, pgassay runs scattered-read and collects the facts for
+# check. The results are copied to target/page-size/guests/, and one report of all
+# kernels is printed and written to target/page-size/report.html and .md. Counts, not
+# times. From an arm64 guest with a CPU without LSE, only the facts are collected.
 #
 # SIZE, TRIALS: of scattered-read (32MB, 6). NICE: of the emulator (10). PROGRAM_arm64,
-# PROGRAM_ppc64el: a program built before. PGASSAY: the one that renders the report.
+# PROGRAM_ppc64el: a pgassay already built. PGASSAY: the one that renders the report.
 #
 # Needs qemu-system-arm, qemu-system-ppc, kmod, cpio, xz-utils, e2fsprogs, jq, the
 # cross compilers gcc-aarch64-linux-gnu and gcc-powerpc64le-linux-gnu, and rustup
-# for the targets' standard libraries. Nothing of it is installed from here.
+# for the targets' standard libraries. This script installs none of them.
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 out=$project/target/page-size
@@ -25,7 +25,7 @@ mirror=${MIRROR:-http://deb.debian.org/debian}
 major=17
 size=${SIZE:-32MB}
 trials=${TRIALS:-6}
-# The first two with the device's read-ahead off; the others as the kernel has it.
+# The first two with the device's read-ahead off, the others at the kernel's default.
 variants=bitmap-no-prefetch-ra0,bitmap-ra0,bitmap-no-prefetch,bitmap,bitmap-random-no-prefetch,index-random,sequential,bitmap-direct
 [ $# -gt 0 ] || set -- arm64 ppc64el
 
@@ -34,11 +34,11 @@ need() {
 	for tool in "$@"; do
 		command -v "$tool" >/dev/null || missing+=("$tool")
 	done
-	[ ${#missing[@]} = 0 ] || { echo "missing: ${missing[*]}; see the head of $0" >&2; exit 3; }
+	[ ${#missing[@]} = 0 ] || { echo "missing: ${missing[*]}; the comment at the top of $0 lists the packages" >&2; exit 3; }
 }
 need apt-get dpkg-deb modprobe cpio xz mke2fs debugfs jq cargo
 
-# The kernels of an architecture: flavour and base page, and how it is emulated.
+# The kernels of an architecture: flavour, base page and emulator.
 describe() {
 	case $1 in
 	arm64)
@@ -51,12 +51,12 @@ describe() {
 		triple=powerpc64le-unknown-linux-gnu compiler=powerpc64le-linux-gnu-gcc
 		emulate="qemu-system-ppc64 -M pseries -cpu power9 -vga none" console=hvc0
 		;;
-	*) echo "no kernels are known for $1" >&2; exit 2 ;;
+	*) echo "no known kernels for $1; use arm64 or ppc64el" >&2; exit 2 ;;
 	esac
 	need "${emulate%% *}" "$compiler"
 }
 
-# apt with lists and an empty status of its own, for a foreign architecture.
+# apt with its own lists and an empty status, for a foreign architecture.
 private_apt() {
 	local apt=$work/apt
 	mkdir -p "$apt"/{lists/partial,archives/partial,etc}
@@ -69,12 +69,12 @@ private_apt() {
 		-o APT::Install-Recommends=false -o APT::Sandbox::User=root -o Debug::NoLocking=1 "$@"
 }
 
-# Everything that PostgreSQL needs, unpacked; no maintainer script runs.
+# Unpacks everything that PostgreSQL needs; runs no maintainer scripts.
 userland() {
 	[ -x "$work/root/usr/lib/postgresql/$major/bin/postgres" ] && return
 	private_apt -y --download-only install postgresql-$major busybox-static libc6 >"$work/apt.log"
 	rm -rf "$work/root" && mkdir -p "$work/root"
-	# Debian 13's directories are merged; packages may not know it.
+	# Debian 13 has merged /usr; some packages still use the old paths.
 	mkdir -p "$work/root/usr"/{bin,sbin,lib,lib64}
 	for dir in bin sbin lib lib64; do ln -s "usr/$dir" "$work/root/$dir"; done
 	for package in "$work"/apt/archives/*.deb; do
@@ -82,13 +82,13 @@ userland() {
 	done
 	mkdir -p "$work/root"/{proc,sys,dev,tmp,var/tmp,lab,etc}
 	chmod 1777 "$work/root/tmp" "$work/root/var/tmp"
-	# initdb and pg_ctl start programs by way of a shell.
+	# initdb and pg_ctl start programs through a shell.
 	[ -e "$work/root/usr/bin/sh" ] || ln -s busybox "$work/root/usr/bin/sh"
 	printf 'root:x:0:0::/root:/bin/sh\npostgres:x:100:100::/var/lib/postgresql:/bin/sh\n' >"$work/root/etc/passwd"
 	printf 'root:x:0:\npostgres:x:100:\n' >"$work/root/etc/group"
 }
 
-# pgassay for the architecture; PROGRAM_arm64 or PROGRAM_ppc64el name one instead.
+# Builds pgassay for the architecture, unless PROGRAM_arm64 or PROGRAM_ppc64el names one.
 program() {
 	local given=PROGRAM_$architecture variable
 	if [ -n "${!given:-}" ]; then
@@ -102,7 +102,7 @@ program() {
 	cp "${CROSS_TARGET:-$out/build}/$triple/debug/pgassay" "$work/root/usr/bin/pgassay"
 }
 
-# What runs as the guest's first process once its disk is mounted.
+# The guest's first process, once its disk is mounted.
 guest_script() {
 	cat >"$work/root/lab/init" <<GUEST
 #!/bin/busybox sh
@@ -118,10 +118,10 @@ busybox uname -a >/lab/uname
 if ! busybox grep -q lab=facts /proc/cmdline; then
 	pgassay --runs /lab/runs --verbose run scattered-read /usr/lib/postgresql/$major/bin \
 		--size $size --trials $trials --only $variants --read-ahead 0 --seed 1
-	echo "guest: scattered-read ended with \$?"
+	echo "guest: scattered-read exited with \$?"
 fi
 pgassay collect /usr/lib/postgresql/$major/bin --output /lab/facts.json
-echo "guest: collect ended with \$?"
+echo "guest: collect exited with \$?"
 busybox sync
 busybox umount /dev/shm
 busybox mount -o remount,ro /
@@ -130,7 +130,7 @@ GUEST
 	chmod +x "$work/root/lab/init"
 }
 
-# A kernel with the modules that it needs to find its disk.
+# A kernel with the modules for its disk.
 kernel() {
 	local flavour=$1 package
 	boot=$work/boot-$flavour
@@ -176,7 +176,7 @@ INIT
 	rm -rf "$boot/unpacked" "$boot/tree"
 }
 
-# Boots a kernel; what it left comes back. boot_one FLAVOUR NAME [KERNEL-ARGUMENT [CPU]]
+# Boots a kernel and copies its results back. boot_one FLAVOUR NAME [KERNEL-ARGUMENT [CPU]]
 boot_one() {
 	local flavour=$1 name=$2 argument=${3:-} disk=$work/disk-$2.img runs=$out/guests/$2 machine=$emulate
 	[ $# -lt 4 ] || machine=$(sed "s/-cpu [^ ]*/-cpu $4/" <<<"$emulate")
@@ -191,7 +191,7 @@ boot_one() {
 	debugfs -R "rdump /lab $runs" "$disk" >/dev/null 2>&1 || true
 	rm -f "$disk"
 	[ -s "$runs/lab/facts.json" ] || compgen -G "$runs/lab/runs/*/run.json" >/dev/null || {
-		echo "$name recorded nothing; its console is $out/console-$name.log" >&2
+		echo "$name recorded nothing; see its console log $out/console-$name.log" >&2
 		exit 4
 	}
 }
@@ -213,14 +213,14 @@ for architecture in "$@"; do
 		boot_one "$flavour" "$flavour"
 		runs+=("$(dirname "$(compgen -G "$out/guests/$flavour/lab/runs/*/run.json")")")
 	done
-	# A CPU whose atomics are exclusive loops only: what check says of it.
+	# A CPU without LSE, whose atomics are exclusive loops: the facts for check.
 	if [ "$architecture" = arm64 ]; then
 		kernel arm64
 		boot_one arm64 arm64-cortex-a72 lab=facts cortex-a72
 	fi
 done
 
-# One report of all: the same blocks, what each kernel read for them.
+# One report: what each kernel read for the same blocks.
 "$own" report "${runs[@]}" --format html --output "$out/report.html"
 "$own" report "${runs[@]}" --format markdown --output "$out/report.md"
 "$own" report "${runs[@]}"
