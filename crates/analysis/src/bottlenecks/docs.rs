@@ -183,11 +183,11 @@ const OBSERVERS: &str = "\
 | perf: names of functions | yes | but for the kernel's | no | no |
 
 - **Waits** of sessions of other roles are seen as superuser or with `pg_read_all_stats`; without it the report says how many sessions were hidden. Wait events exist from 9.6 on.
-- **CPU samples** as the server's user need `/proc/sys/kernel/perf_event_paranoid` at 2 or less (with 1 or less, the kernel too). Where pgassay may not open perf events itself and a `perf` program in the PATH may, that records beside each window; its first moments are missed. Where neither may, the report says what each answered.
+- **CPU samples** as the server's user need `/proc/sys/kernel/perf_event_paranoid` at 2 or less (with 1 or less, the kernel too). If pgassay may not open perf events itself and a `perf` program in the PATH may, that program records alongside each window; its first moments are missed. If neither may, the report says what each answered.
 - **In a container** perf events are often filtered (seccomp): `--cap-add PERFMON`, or run pgassay on the host. Without hardware counters (most virtual machines) samples are taken by time, which is what is wanted here.
 - **Kernels without PSI** show no pressure, and the report says so; the other figures stay.
-- **Thousands of sessions** make a look at all of them expensive to the server: where 25 a second would take more than 0.7 % of the machine's CPU time there are fewer, at least one in two seconds and one in each window, and the report says how many. Of a process that has not run since it was read last, only that is asked.
-- **A server over TCP** may be on any machine: nothing of this machine's processes, page faults or pressure is shown as its own, even where it happens to be here. Take its Unix socket.
+- **Thousands of sessions** make a look at all of them expensive to the server: if 25 a second would take more than 0.7 % of the machine's CPU time, there are fewer, at least one in two seconds and one in each window, and the report says how many. Of a process that has not run since it was read last, only that is asked.
+- **A server over TCP** may be on any machine: nothing of this machine's processes, page faults or pressure is shown as its own, even if it happens to run here. Use its Unix socket.
 - **A server that restarts** ends the run as measured in part; what was recorded before is kept. A process that ends within a window is left out of the figures by process.
 ";
 
@@ -206,13 +206,12 @@ fn degradation_page() -> String {
          runtime masks (/proc/swaps, /sys/firmware …) could not be seen.\n\
          - **By SQL only** is a server elsewhere, or one whose process is not provably the one on this host: \
          over TCP pgassay looks for its own backend's process id with its own connection's port in the title. \
-         Nothing of the local host is held against a server that is elsewhere.\n\
-         - **As anybody**: other users' sessions show that they exist and no more; settings such as \
+         Nothing of the local host is attributed to a server that is elsewhere.\n\
+         - **As anybody**: of other users' sessions only their existence is visible; settings such as \
          `shared_preload_libraries` and the view `pg_config` are for members of `pg_read_all_settings`.\n\
-         - **Kernels without PSI**, without cpufreq, without huge pages: those rules did not apply or could not see.\n\
-         - **Versions 9.6 to 19**: each question to the server is asked on its own and in words that its version \
-         knows; a view that came later is \"this version has no such view\". No text that depends on a language \
-         is read: settings, counters and SQLSTATEs are not translated.\n\n\
+         - **Kernels without PSI**, without cpufreq, without huge pages: those entries are not applicable or could not be seen.\n\
+         - **Versions 9.6 to 19**: each question to the server is asked on its own and in terms that its version \
+         knows; a view that came later is \"this version has no such view\". No localised text is read: settings, counters and SQLSTATEs are not translated.\n\n\
          {OBSERVERS}",
         degradation()
     )
