@@ -190,13 +190,13 @@ fn facts(case: &Case) -> Facts {
     facts
 }
 
-fn result(facts: &Facts, entry: &str) -> check::RuleResult {
+fn result(facts: &Facts, entry: &str) -> check::EntryResult {
     let report = check::check(facts);
     let found = report.results.into_iter().find(|r| r.id == entry);
     found.unwrap_or_else(|| panic!("there is no entry {entry} that an audit judges"))
 }
 
-fn severity(result: &check::RuleResult) -> Option<Severity> {
+fn severity(result: &check::EntryResult) -> Option<Severity> {
     Some(result.finding.as_ref()?.severity)
 }
 

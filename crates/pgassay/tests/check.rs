@@ -204,6 +204,23 @@ fn bottlenecks_are_listed_and_explained() {
     assert_eq!(exit, Exit::Usage);
 }
 
+/// A page that sends its reader to a workload names one that there is.
+#[test]
+fn bottlenecks_are_measured_by_workloads_that_exist() {
+    let inside = pgassay_engine::workload::inserver::names();
+    for entry in pgassay_analysis::bottlenecks::ENTRIES {
+        for workload in entry.measured_by {
+            let known = inside.contains(workload) || ["pgio", "scattered-read"].contains(workload);
+            assert!(known, "{}: {workload}", entry.id);
+        }
+        let loads = entry.expected_under.iter().chain(entry.caused_by_workload);
+        for workload in loads {
+            let found = pgassay_engine::workload::find(&[workload]);
+            assert!(found.is_ok(), "{}: {workload}", entry.id);
+        }
+    }
+}
+
 #[test]
 fn files_that_are_no_facts_are_named() {
     let scratch = Scratch::new("bad");

@@ -10,7 +10,7 @@ pub use crate::bottlenecks::{
     Entry, FACTS_SCHEMA, FactView, Facts, Family, Finding, Library, Need, Place, Severity, Step,
     StepKind, audited, docs, find,
 };
-pub use report::{CHECK_SCHEMA, CheckReport, CheckedServer, Counts, Outcome, RuleResult};
+pub use report::{CHECK_SCHEMA, CheckReport, CheckedServer, Counts, EntryResult, Outcome};
 
 use crate::bottlenecks::audit;
 
@@ -19,7 +19,7 @@ pub fn check(facts: &Facts) -> CheckReport {
     let seen = FactView::new(facts);
     let results = audited()
         .into_iter()
-        .map(|entry| RuleResult::of(entry, audit(entry, &seen)))
+        .map(|entry| EntryResult::of(entry, audit(entry, &seen)))
         .collect();
     CheckReport::new(facts, &seen, results)
 }

@@ -32,7 +32,7 @@ pub struct CheckReport {
     /// How many outcomes there are of each kind.
     pub counts: Counts,
     /// One for each entry: findings first, the gravest before the others, then by family.
-    pub results: Vec<RuleResult>,
+    pub results: Vec<EntryResult>,
 }
 
 /// The server in short.
@@ -60,7 +60,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn of(results: &[RuleResult]) -> Self {
+    fn of(results: &[EntryResult]) -> Self {
         let count = |outcome| results.iter().filter(|r| r.outcome == outcome).count() as u32;
         Self {
             findings: count(Outcome::Finding),
@@ -87,7 +87,7 @@ pub enum Outcome {
 
 /// One entry's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RuleResult {
+pub struct EntryResult {
     /// The entry.
     pub id: String,
     /// The bottleneck in a few words.
@@ -103,7 +103,7 @@ pub struct RuleResult {
     pub finding: Option<Finding>,
 }
 
-impl RuleResult {
+impl EntryResult {
     /// What was made of an entry.
     pub(super) fn of(entry: &Entry, judged: Result<Verdict<Finding>, NotJudged>) -> Self {
         let mut found = None;
@@ -130,7 +130,7 @@ impl RuleResult {
 
 impl CheckReport {
     /// Orders the results and counts them.
-    pub(super) fn new(facts: &Facts, seen: &FactView, mut results: Vec<RuleResult>) -> Self {
+    pub(super) fn new(facts: &Facts, seen: &FactView, mut results: Vec<EntryResult>) -> Self {
         results.sort_by_key(|r| {
             let weight = r.finding.as_ref().map(|f| (f.severity, f.confidence));
             std::cmp::Reverse(weight)
@@ -165,7 +165,7 @@ impl CheckReport {
     }
 
     /// The results of one kind.
-    pub fn of(&self, outcome: Outcome) -> impl Iterator<Item = &RuleResult> {
+    pub fn of(&self, outcome: Outcome) -> impl Iterator<Item = &EntryResult> {
         self.results.iter().filter(move |r| r.outcome == outcome)
     }
 

@@ -2,7 +2,7 @@
 
 use pgassay_inspect::model::Hint;
 
-use super::{Detector, facts};
+use super::{Detector, facts, medium_if};
 use crate::bottlenecks::fact_view::FactView;
 use crate::bottlenecks::finding::{
     Confidence, Judged, NotJudged, Observation, Severity, could_not_see, not_applicable, passed,
@@ -82,7 +82,7 @@ fn lse_server(seen: &FactView) -> Judged {
         severity,
         sure,
         format!(
-            "The CPU has LSE atomics and the server can't use them: its {loops} atomic operations are loops of exclusive loads and stores, on {cpus} CPUs."
+            "The CPU has LSE atomics and the server cannot use them: its {loops} atomic operations are loops of exclusive loads and stores, on {cpus} CPUs."
         ),
     )
     .advice("take a package with outline atomics (Debian's, Ubuntu's, PGDG's current ones), or rebuild with GCC 10.1 or later, or with -march=armv8.2-a")
@@ -105,7 +105,7 @@ fn lse_libraries(seen: &FactView) -> Judged {
         .iter()
         .any(|path| path.contains("libc.so") || path.contains("libc-"));
     Observation::new(
-        if libc { Severity::Medium } else { Severity::Low },
+        medium_if(libc),
         Confidence::Low,
         format!("Exclusive loops only, although the CPU has LSE: {}.", without.join(", ")),
     )
@@ -139,7 +139,7 @@ fn older_cpu(seen: &FactView) -> Judged {
     else {
         return if flags.is_empty() {
             could_not_see(
-                "the build's flags are recorded neither in the executable nor to be asked for",
+                "the build's flags are recorded neither in the executable nor by the server",
             )
         } else {
             passed("the build names no CPU: the compiler's baseline, and tests at run time")
@@ -215,8 +215,8 @@ fn crc(seen: &FactView) -> Judged {
 }
 
 fn unoptimised(seen: &FactView) -> Judged {
-    let told = seen.built("CFLAGS");
-    // meson keeps its own -O out of what the server tells; configure records a CFLAGS
+    let reported = seen.built("CFLAGS");
+    // meson keeps its own -O out of what the server reports; configure records a CFLAGS
     // that was given to it. Only with that is a missing -O what it looks like.
     let configure = seen.built("CONFIGURE").ok().or_else(|| {
         let postgres = seen.binary().ok()?.postgres.as_ref()?;
@@ -224,8 +224,8 @@ fn unoptimised(seen: &FactView) -> Judged {
     });
     let given = configure.is_some_and(|c| c.contains("CFLAGS="));
     let mut recorded: Vec<(&str, String, bool)> = Vec::new();
-    if let Ok(flags) = &told {
-        recorded.push(("CFLAGS as the server tells them", flags.clone(), given));
+    if let Ok(flags) = &reported {
+        recorded.push(("CFLAGS as the server reports them", flags.clone(), given));
     }
     if let Ok(binary) = seen.binary() {
         for flags in &binary.build.flags {
@@ -258,7 +258,7 @@ fn unoptimised(seen: &FactView) -> Judged {
         .shell("pgassay inspect --diff OLD/bin/postgres NEW/bin/postgres")
         .found();
     }
-    match told {
+    match reported {
         Err(aside) => Err(aside),
         Ok(_) => could_not_see("the build recorded no level of optimisation"),
     }
@@ -266,7 +266,7 @@ fn unoptimised(seen: &FactView) -> Judged {
 
 fn no_spinlocks(seen: &FactView) -> Judged {
     if seen.version()? >= 180_000 {
-        return not_applicable("from 18 on a server can't be built without them");
+        return not_applicable("from 18 on a server cannot be built without them");
     }
     let configured = seen.built("CONFIGURE")?;
     let off: Vec<&str> = [

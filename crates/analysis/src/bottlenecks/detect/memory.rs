@@ -1,6 +1,6 @@
 //! Amounts of memory, NUMA, swap, and when dirty pages are written.
 
-use super::{Detector, facts, percent, shown};
+use super::{Detector, facts, high_if, medium_if, percent, shown};
 use crate::bottlenecks::fact_view::{FactView, number};
 use crate::bottlenecks::finding::{
     Confidence, Judged, Observation, Severity, could_not_see, not_applicable, passed,
@@ -63,7 +63,7 @@ fn buffers_small(seen: &FactView) -> Judged {
         return Observation::new(
             Severity::Medium,
             Confidence::Low,
-            format!("{saw}: too few to judge by, but a server comes with 128 MB."),
+            format!("{saw}: too few to judge by, but the default is 128 MB."),
         )
         .sql(format!(
             "ALTER SYSTEM SET shared_buffers = '{wanted}MB';   -- then restart"
@@ -74,11 +74,7 @@ fn buffers_small(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(
-        if misses > 0.05 {
-            Severity::Medium
-        } else {
-            Severity::Low
-        },
+        medium_if(misses > 0.05),
         Confidence::Medium,
         format!(
             "{saw}{}.",
@@ -117,11 +113,7 @@ fn buffers_large(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(
-        if share > 0.75 {
-            Severity::High
-        } else {
-            Severity::Medium
-        },
+        high_if(share > 0.75),
         if share > 0.75 {
             Confidence::Medium
         } else {
@@ -153,11 +145,11 @@ fn work_mem(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(
-        if promised > memory.saturating_mul(4) { Severity::Medium } else { Severity::Low },
+        medium_if(promised > memory.saturating_mul(4)),
         Confidence::Low,
         format!("{saw}."),
     )
-    .advice("lower max_connections, with a pooler before the server, or work_mem; raise work_mem where one role needs it: ALTER ROLE … SET work_mem")
+    .advice("lower max_connections, with a connection pooler, or work_mem; raise work_mem only for roles that need it: ALTER ROLE … SET work_mem")
     .found()
 }
 
@@ -180,9 +172,9 @@ fn cache_size(seen: &FactView) -> Judged {
             .found()
     };
     if cache > memory {
-        finding(format!("{saw}: more than there is."))
+        finding(format!("{saw}: more memory than there is."))
     } else if cache < buffers || (cache as f64) < memory as f64 * 0.1 {
-        finding(format!("{saw}: the planner believes in a small cache."))
+        finding(format!("{saw}: the planner assumes a small cache."))
     } else {
         passed(saw)
     }
@@ -217,11 +209,7 @@ fn swap(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(
-        if of_server > 1 << 30 {
-            Severity::High
-        } else {
-            Severity::Medium
-        },
+        high_if(of_server > 1 << 30),
         Confidence::Medium,
         format!("{saw}."),
     )
@@ -244,11 +232,7 @@ fn numa_balancing(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(
-        if faults > 1_000_000 {
-            Severity::Medium
-        } else {
-            Severity::Low
-        },
+        medium_if(faults > 1_000_000),
         Confidence::Low,
         format!("{saw}."),
     )
@@ -279,7 +263,7 @@ fn numa_placement(seen: &FactView) -> Judged {
     let total: u64 = by_node.values().sum();
     if total < 1 << 30 {
         return not_applicable(format!(
-            "{} of shared memory are touched: too little to tell",
+            "{} of shared memory are touched: too little to judge",
             shown(total)
         ));
     }

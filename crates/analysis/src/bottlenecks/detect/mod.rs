@@ -11,6 +11,8 @@ mod processor;
 mod releases;
 mod run;
 mod samples;
+#[cfg(test)]
+mod samples_tests;
 mod scaling;
 #[cfg(test)]
 mod scaling_tests;
@@ -24,7 +26,7 @@ mod wal;
 
 use super::evidence::Evidence;
 use super::fact_view::FactView;
-use super::finding::{Judged, NotJudged, Observation, Verdict};
+use super::finding::{Judged, NotJudged, Observation, Severity, Verdict};
 
 /// Something that recognises an entry by one kind of evidence.
 pub struct Detector {
@@ -162,6 +164,24 @@ pub fn load(evidence: &Evidence) -> Vec<(&'static str, Observation)> {
     let events = waits::ROWS.iter();
     seen.extend(events.filter_map(|row| Some((row.entry, row.look(evidence)?))));
     seen
+}
+
+/// Grave under a condition, else moderate.
+fn high_if(grave: bool) -> Severity {
+    if grave {
+        Severity::High
+    } else {
+        Severity::Medium
+    }
+}
+
+/// Moderate under a condition, else light.
+fn medium_if(moderate: bool) -> Severity {
+    if moderate {
+        Severity::Medium
+    } else {
+        Severity::Low
+    }
 }
 
 /// Bytes as people read them: `5.9 GiB`.

@@ -1,6 +1,6 @@
 //! Base pages, huge pages, and the page tables that small pages need.
 
-use super::{Detector, facts, percent, shown};
+use super::{Detector, facts, high_if, medium_if, percent, shown};
 use crate::bottlenecks::fact_view::FactView;
 use crate::bottlenecks::finding::{
     Confidence, Judged, NotJudged, Observation, Severity, could_not_see, not_applicable, passed,
@@ -29,11 +29,7 @@ fn base_page(seen: &FactView) -> Judged {
         return not_applicable("data is read by direct I/O, past the page cache");
     }
     let times = page / block;
-    let severity = if times >= 8 {
-        Severity::High
-    } else {
-        Severity::Medium
-    };
+    let severity = high_if(times >= 8);
     Observation::new(
         severity,
         Confidence::High,
@@ -44,7 +40,7 @@ fn base_page(seen: &FactView) -> Judged {
         ),
     )
     .advice("boot a kernel with 4 KiB pages (on RHEL 9 and later the default; Oracle Linux: UEK R7; elsewhere the kernel flavour without -64k or -16k)")
-    .shell("pgassay run scattered-read   # what it costs you")
+    .shell("pgassay run scattered-read   # measures what it costs")
     .found()
 }
 
@@ -80,20 +76,20 @@ fn huge_pages(seen: &FactView) -> Judged {
     let need = pages_needed(seen, buffers, page);
     let saw = match (wanted, &reserved) {
         ("off", _) => format!(
-            "huge_pages = off: {} of shared_buffers lie in base pages.",
+            "huge_pages = off: {} of shared_buffers are in base pages.",
             shown(buffers)
         ),
         (_, Ok(0)) => format!(
-            "huge_pages = {wanted}, but no huge page is reserved: {} of shared_buffers lie in base pages.",
+            "huge_pages = {wanted}, but no huge page is reserved: {} of shared_buffers are in base pages.",
             shown(buffers)
         ),
         (_, Ok(n)) => format!(
-            "huge_pages = {wanted} and {n} huge pages of {} are reserved; {need} are needed, so {} of shared_buffers lie in base pages.",
+            "huge_pages = {wanted} and {n} huge pages of {} are reserved; {need} are needed, so {} of shared_buffers are in base pages.",
             shown(page),
             shown(buffers)
         ),
         (_, Err(_)) => format!(
-            "huge_pages = {wanted}, and the server did not get them: {} of shared_buffers lie in base pages.",
+            "huge_pages = {wanted}, and the server did not get them: {} of shared_buffers are in base pages.",
             shown(buffers)
         ),
     };
@@ -105,7 +101,7 @@ fn huge_pages(seen: &FactView) -> Judged {
         .sql("ALTER SYSTEM SET huge_pages = 'on';   -- then restart");
     if let Ok(container) = seen.of_host("a container", |h| h.container.clone()) {
         finding = finding.advice(format!(
-            "in a container ({container}) the host reserves them, and the container needs a hugetlb limit that allows them"
+            "in a container ({container}) the host reserves them, and the container needs a hugetlb limit that permits them"
         ));
     }
     finding.found()
@@ -262,13 +258,9 @@ fn huge_pages_idle(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(
-        if idle > memory / 5 {
-            Severity::Medium
-        } else {
-            Severity::Low
-        },
+        medium_if(idle > memory / 5),
         Confidence::High,
-        format!("{saw} {} of {} serve nobody.", shown(idle), shown(memory)),
+        format!("{saw} {} of {} are unused.", shown(idle), shown(memory)),
     )
     .shell(format!(
         "sysctl -w vm.nr_hugepages={}   # or start the server that they are for",
@@ -295,11 +287,7 @@ fn page_tables(seen: &FactView) -> Judged {
         return passed(format!("{saw}, {} of memory", percent(share)));
     }
     Observation::new(
-        if share > 0.1 {
-            Severity::High
-        } else {
-            Severity::Medium
-        },
+        high_if(share > 0.1),
         Confidence::High,
         format!(
             "{saw}: {} of the {} it may use.",
@@ -308,7 +296,7 @@ fn page_tables(seen: &FactView) -> Judged {
         ),
     )
     .shell("pgassay check --explain huge-pages")
-    .advice("put a pooler before it, so that fewer backends stand idle")
+    .advice("use a connection pooler, so that fewer backends are idle")
     .found()
 }
 

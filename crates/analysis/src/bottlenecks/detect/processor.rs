@@ -1,6 +1,6 @@
 //! CPU time: quotas, steal, clocks, frequency, preemption.
 
-use super::{Detector, facts, percent, shown};
+use super::{Detector, facts, high_if, medium_if, percent, shown};
 use crate::bottlenecks::fact_view::FactView;
 use crate::bottlenecks::finding::{
     Confidence, Judged, Observation, Severity, could_not_see, not_applicable, passed,
@@ -30,7 +30,7 @@ fn quota(seen: &FactView) -> Judged {
         .max(0) as f64;
     let saw = format!("A quota of {quota:.2} CPUs on a machine that shows {cpus}");
     if quota >= f64::from(cpus) {
-        return passed(format!("{saw}: it never bites"));
+        return passed(format!("{saw}: it is never reached"));
     }
     let whole = quota.floor().max(1.0);
     if quota < 1.0 {
@@ -38,7 +38,7 @@ fn quota(seen: &FactView) -> Judged {
             Severity::High,
             Confidence::Medium,
             format!(
-                "{saw}: not one session runs through; each is stopped for the rest of the period, 100 ms as a rule, once all together have used it up."
+                "{saw}: no session runs without interruption; each is stopped for the rest of the period, usually 100 ms, once all together have used it up."
             ),
         )
         .advice("raise the group's quota (cpu.max; cpu.cfs_quota_us in version 1; a container's or unit's limit of CPUs), or give it whole CPUs by its cpuset instead")
@@ -98,14 +98,10 @@ fn throttled(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(
-        if share > 0.1 {
-            Severity::High
-        } else {
-            Severity::Medium
-        },
+        high_if(share > 0.1),
         Confidence::High,
         format!(
-            "{saw} since the group was made: in each the server stood still until the period's end."
+            "{saw} since the group was created: in each the server was stopped until the end of the period."
         ),
     )
     .shell(
@@ -137,11 +133,7 @@ fn steal(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(
-        if share > 0.1 {
-            Severity::High
-        } else {
-            Severity::Medium
-        },
+        high_if(share > 0.1),
         Confidence::Medium,
         format!("{saw} by the hypervisor."),
     )
@@ -183,11 +175,7 @@ fn clock(seen: &FactView) -> Judged {
             } else {
                 Confidence::Medium
             };
-            let severity = if cost.is_none_or(|ns| ns > 400.0) {
-                Severity::Medium
-            } else {
-                Severity::Low
-            };
+            let severity = medium_if(cost.is_none_or(|ns| ns > 400.0));
             let finding = Observation::new(
                 severity,
                 sure,
@@ -197,7 +185,7 @@ fn clock(seen: &FactView) -> Judged {
                 Some(better) => finding.shell(format!(
                     "echo {better} > /sys/devices/system/clocksource/clocksource0/current_clocksource"
                 )),
-                None => finding.advice("see the kernel's log for why tsc was refused; in a virtual machine ask for the hypervisor's clock"),
+                None => finding.advice("the kernel's log shows why tsc was rejected; in a virtual machine ask for the hypervisor's clock"),
             }
             .shell("pg_test_timing")
             .found()
@@ -225,18 +213,10 @@ fn timing(seen: &FactView) -> Judged {
     if cost <= 150.0 {
         return passed(saw);
     }
-    Observation::new(
-        if cost > 500.0 {
-            Severity::Medium
-        } else {
-            Severity::Low
-        },
-        Confidence::High,
-        format!("{saw}."),
-    )
-    .shell("pgassay check --explain clock-source")
-    .sql("ALTER SYSTEM SET track_io_timing = off; SELECT pg_reload_conf();")
-    .found()
+    Observation::new(medium_if(cost > 500.0), Confidence::High, format!("{saw}."))
+        .shell("pgassay check --explain clock-source")
+        .sql("ALTER SYSTEM SET track_io_timing = off; SELECT pg_reload_conf();")
+        .found()
 }
 
 fn governor(seen: &FactView) -> Judged {
@@ -262,11 +242,7 @@ fn governor(seen: &FactView) -> Judged {
         return passed(format!("governor {governor}"));
     }
     Observation::new(
-        if governor.contains("powersave") {
-            Severity::High
-        } else {
-            Severity::Medium
-        },
+        high_if(governor.contains("powersave")),
         Confidence::Medium,
         format!("The CPUs' governor is {governor}."),
     )
@@ -332,11 +308,7 @@ fn preemption(seen: &FactView) -> Judged {
         return passed(format!("{saw}: too few or too little for the effect"));
     }
     Observation::new(
-        if cpus >= 64 {
-            Severity::High
-        } else {
-            Severity::Medium
-        },
+        high_if(cpus >= 64),
         if mode.is_some() {
             Confidence::Medium
         } else {
@@ -361,7 +333,7 @@ fn emulated(seen: &FactView) -> Judged {
         Confidence::High,
         format!("The processor is emulated ({kind})."),
     )
-    .advice("take no time from this machine; instruction counts and bytes read hold")
+    .advice("do not use times from this machine; instruction counts and bytes read are valid")
     .found()
 }
 
@@ -399,14 +371,14 @@ fn pressure(seen: &FactView) -> Judged {
         (_, true, Some(aside)) => Err(aside),
         (_, true, None) => could_not_see("the kernel counts no pressure (CONFIG_PSI)"),
         (true, _, _) => passed(format!(
-            "waiting in the last five minutes: {}",
+            "stalled in the last five minutes: {}",
             said.join(", ")
         )),
         (false, _, _) => Observation::new(
             Severity::Low,
             Confidence::High,
             format!(
-                "In the last five minutes tasks waited: {}.",
+                "Tasks were stalled in the last five minutes: {}.",
                 high.join(", ")
             ),
         )

@@ -1,6 +1,6 @@
 //! What the server's release lacks, if its use would feel it.
 
-use super::{Detector, facts};
+use super::{Detector, facts, high_if};
 use crate::bottlenecks::fact_view::{FactView, number, word};
 use crate::bottlenecks::find;
 use crate::bottlenecks::finding::{
@@ -44,11 +44,7 @@ fn snapshots(seen: &FactView) -> Judged {
     if all < 100.0 {
         return passed(format!("{saw}: too few for the effect"));
     }
-    let severity = if all >= 300.0 {
-        Severity::High
-    } else {
-        Severity::Medium
-    };
+    let severity = high_if(all >= 300.0);
     Observation::new(
         severity,
         Confidence::Medium,

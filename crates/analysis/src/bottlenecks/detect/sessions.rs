@@ -1,6 +1,6 @@
 //! Sessions: how many, and what the idle ones hold.
 
-use super::{Detector, facts};
+use super::{Detector, facts, high_if};
 use crate::bottlenecks::fact_view::{FactView, number, word};
 use crate::bottlenecks::finding::{
     Confidence, Judged, NotJudged, Observation, Severity, could_not_see, passed,
@@ -110,7 +110,7 @@ fn idle(seen: &FactView) -> Judged {
         Confidence::Medium,
         format!("{saw}."),
     )
-    .advice("put PgBouncer in transaction mode before the server")
+    .advice("put PgBouncer in transaction mode in front of the server")
     .sql(
         "ALTER SYSTEM SET idle_session_timeout = '30min'; SELECT pg_reload_conf();   -- from 14 on",
     )
@@ -133,7 +133,7 @@ fn in_transaction(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(
-        if age > 3600.0 { Severity::High } else { Severity::Medium },
+        high_if(age > 3600.0),
         Confidence::High,
         format!("{saw}."),
     )
@@ -157,8 +157,8 @@ fn active(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(Severity::Low, Confidence::Low, format!("{saw}."))
-        .shell("pgassay run select-only --clients 1..64*2   # where the peak is")
-        .advice("put a pooler before the server, its pool near that number")
+        .shell("pgassay run select-only --clients 1..64*2   # shows where the peak is")
+        .advice("put a connection pooler in front of the server, with a pool near that number")
         .found()
 }
 
@@ -183,7 +183,7 @@ fn horizon(seen: &FactView) -> Judged {
                 age >= 1e5,
                 age >= 1e7,
                 format!(
-                    "SELECT pg_drop_replication_slot('{literal}');   -- if nobody reads it any more"
+                    "SELECT pg_drop_replication_slot('{literal}');   -- if it is no longer read"
                 ),
             ),
             _ => (
@@ -197,14 +197,10 @@ fn horizon(seen: &FactView) -> Judged {
         if !noted {
             continue;
         }
-        let severity = if weighty {
-            Severity::High
-        } else {
-            Severity::Medium
-        };
+        let severity = high_if(weighty);
         let since = match kind {
             "replication slot" => String::new(),
-            _ => format!(" has stood for {seconds:.0} s and"),
+            _ => format!(" has been open for {seconds:.0} s and"),
         };
         let newer = match age {
             1.0 => "one transaction".to_owned(),

@@ -1,6 +1,6 @@
 //! Who else wants the WAL: standbys that commits wait for, the archive, decoders.
 
-use super::{Detector, facts};
+use super::{Detector, facts, high_if};
 use crate::bottlenecks::fact_view::{FactView, number, word};
 use crate::bottlenecks::finding::{
     Confidence, Judged, Observation, Severity, not_applicable, passed,
@@ -32,21 +32,17 @@ fn synchronous(seen: &FactView) -> Judged {
         .filter_map(|row| word(row, "application_name"))
         .collect();
     let who = match synchronous.as_slice() {
-        [] => "a standby, and none is connected that it names,".to_owned(),
+        [] => "a standby, and none of those named is connected,".to_owned(),
         names => format!("the standby {}", names.join(", ")),
     };
     Observation::new(
-        if level == "remote_apply" || synchronous.is_empty() {
-            Severity::High
-        } else {
-            Severity::Medium
-        },
+        high_if(level == "remote_apply" || synchronous.is_empty()),
         Confidence::Medium,
         format!("{saw}: each commit waits until {who} {waits_for}."),
     )
     .sql(match level {
         "remote_apply" => format!(
-            "{}   -- on: flushed there, not yet to be seen there",
+            "{}   -- on: flushed there, not yet visible there",
             seen.change("synchronous_commit", "on")
         ),
         _ => "SET synchronous_commit = 'local';   -- in transactions that may be lost with this server".to_owned(),
@@ -70,11 +66,11 @@ fn archiving(seen: &FactView) -> Judged {
             Severity::High,
             Confidence::High,
             format!(
-                "The archiver's last attempt failed ({} failures){with}: WAL stays where it is.",
+                "The archiver's last attempt failed ({} failures){with}: WAL accumulates in pg_wal.",
                 number(&archiver, "failed_count").unwrap_or(0.0)
             ),
         )
-        .advice("read the server's log for what archive_command said")
+        .advice("the server's log has the output of archive_command")
         .found();
     }
     let waiting = number(&seen.row("archive backlog")?, "waiting").unwrap_or(0.0);
@@ -84,16 +80,16 @@ fn archiving(seen: &FactView) -> Judged {
     }
     let slow = matches!(compressor, Some("xz" | "lzma" | "bzip2" | "7z" | "brotli"));
     Observation::new(
-        if slow || waiting >= 100.0 { Severity::High } else { Severity::Medium },
+        high_if(slow || waiting >= 100.0),
         if slow { Confidence::Medium } else { Confidence::Low },
         match compressor {
             Some(_) => format!(
-                "{saw}: until they are done, a CPU works for the archive and not for the load."
+                "{saw}: until they are done, a CPU works for the archive instead of the load."
             ),
             None => format!("{saw}."),
         },
     )
-    .advice("let archive_command use zstd or lz4 instead of what takes longer, or compress where the archive lies")
+    .advice("let archive_command use zstd or lz4 instead of slower compression, or compress at the archive's end")
     .sql("SELECT last_archived_wal, last_archived_time, failed_count FROM pg_stat_archiver;")
     .found()
 }
@@ -109,7 +105,7 @@ fn decoding(seen: &FactView) -> Judged {
         Err(_) => decoders >= 8.0,
     };
     Observation::new(
-        if many { Severity::High } else { Severity::Medium },
+        high_if(many),
         Confidence::Medium,
         format!("{saw}: for each a walsender decodes all WAL, which takes CPU time from the load."),
     )

@@ -1,6 +1,6 @@
 //! Settings whose cost is paid by each statement.
 
-use super::{Detector, facts, percent};
+use super::{Detector, facts, high_if, percent};
 use crate::bottlenecks::fact_view::{FactView, number};
 use crate::bottlenecks::finding::{
     Confidence, Judged, NotJudged, Observation, Severity, could_not_see, not_applicable, passed,
@@ -27,7 +27,7 @@ fn jit(seen: &FactView) -> Judged {
     }
     if above < 20_000.0 {
         return Observation::new(
-            if above < 1_000.0 { Severity::High } else { Severity::Medium },
+            high_if(above < 1_000.0),
             Confidence::Medium,
             format!("jit is on with jit_above_cost = {above}: small queries are compiled, tens of milliseconds each."),
         )
@@ -39,7 +39,7 @@ fn jit(seen: &FactView) -> Judged {
         Ok(row) => row,
         Err(NotJudged::CouldNotSee(why) | NotJudged::NotApplicable(why)) => {
             return could_not_see(format!(
-                "jit is on, jit_above_cost = {above}; what it costs can't be seen: {why}"
+                "jit is on, jit_above_cost = {above}; what it costs is unavailable: {why}"
             ));
         }
     };
@@ -58,11 +58,7 @@ fn jit(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(
-        if share > 0.3 {
-            Severity::High
-        } else {
-            Severity::Medium
-        },
+        high_if(share > 0.3),
         Confidence::High,
         format!("{saw}, by pg_stat_statements."),
     )
@@ -98,7 +94,7 @@ fn libraries(seen: &FactView) -> Judged {
         return passed(saw);
     }
     Observation::new(
-        if times { Severity::High } else { Severity::Medium },
+        high_if(times),
         Confidence::Medium,
         format!("{saw}; auto_explain.log_analyze is on with log_timing {} and sample_rate {rate}: every statement is instrumented.", if times { "on" } else { "off" }),
     )

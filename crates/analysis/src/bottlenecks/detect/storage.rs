@@ -43,19 +43,19 @@ fn data_file_system(seen: &FactView) -> Judged {
             return passed(format!(
                 "{kind} on {}",
                 seen.text("device of the data")
-                    .unwrap_or("a device that is not seen")
+                    .unwrap_or("an unknown device")
             ));
         }
         "overlay" | "aufs" => (Severity::High, "the container's layers"),
-        "tmpfs" | "ramfs" => (Severity::High, "memory, and lost at a restart"),
+        "tmpfs" | "ramfs" => (Severity::High, "memory, lost at a restart"),
         "nfs" | "nfs4" | "cifs" | "smb3" | "ceph" | "glusterfs" | "lustre" => {
             (Severity::Medium, "a network file system")
         }
-        "9p" | "virtiofs" => (Severity::High, "the host's, by way of a protocol"),
+        "9p" | "virtiofs" => (Severity::High, "the host's, through a protocol"),
         _ if kind.starts_with("fuse") => (Severity::High, "in user space"),
-        other => return passed(format!("{other}; nothing is known against it")),
+        other => return passed(format!("{other}; no problem with it is known")),
     };
-    Observation::new(severity, Confidence::High, format!("The data lies on {kind}: {what}."))
+    Observation::new(severity, Confidence::High, format!("The data is on {kind}: {what}."))
         .advice("put the data directory on a volume with ext4 or XFS (Docker: -v NAME:/var/lib/postgresql; Kubernetes: a block volume)")
         .found()
 }
@@ -77,7 +77,7 @@ fn read_ahead(seen: &FactView) -> Judged {
     };
     match kilobytes {
         0..16 => found("sequential scans wait for each read."),
-        4097.. => found("random reads near each other read much that nobody wants."),
+        4097.. => found("clustered random reads fetch mostly unused data."),
         _ => passed(saw),
     }
 }
@@ -91,7 +91,7 @@ fn scheduler(seen: &FactView) -> Judged {
     let device = seen.text("device of the data")?;
     let saw = format!("scheduler of {device}: {chosen}");
     if queue(seen, "rotational")? == "1" && !device.starts_with("nvme") {
-        return passed(format!("{saw}; it says it rotates"));
+        return passed(format!("{saw}; it claims to rotate"));
     }
     if !matches!(chosen, "bfq" | "cfq") {
         return passed(saw);
@@ -117,14 +117,14 @@ fn random_cost(seen: &FactView) -> Judged {
                 Confidence::Low,
                 format!(
                     "random_page_cost = {cost}, seq_page_cost = {sequential}: more than 4, which \
-                     stands for a disk whose head moves."
+                     stands for a disk with moving heads."
                 ),
             )
             .sql("ALTER SYSTEM RESET random_page_cost; SELECT pg_reload_conf();")
             .found();
         }
         return not_applicable(
-            "the device says it rotates (virtual disks often do): 4 is meant for that",
+            "the device claims to rotate (virtual disks often do): 4 is meant for that",
         );
     }
     let saw = format!(

@@ -1,6 +1,6 @@
 //! WAL, checkpoints, durability: what costs, and what makes a measurement lie.
 
-use super::{Detector, facts, percent, shown};
+use super::{Detector, facts, high_if, percent, shown};
 use crate::bottlenecks::fact_view::{FactView, Row, number, word};
 use crate::bottlenecks::finding::{
     Confidence, Judged, NotJudged, Observation, Severity, could_not_see, passed,
@@ -75,11 +75,7 @@ fn max_wal_size(seen: &FactView) -> Judged {
         return passed(saw);
     }
     // 64 MiB are written in a few seconds by any server that writes at all.
-    let severity = if between < 1 << 26 {
-        Severity::High
-    } else {
-        Severity::Medium
-    };
+    let severity = high_if(between < 1 << 26);
     Observation::new(severity, Confidence::Medium, format!("{saw}."))
         .sql("ALTER SYSTEM SET max_wal_size = '4GB'; SELECT pg_reload_conf();")
         .found()
@@ -164,6 +160,6 @@ fn written(seen: &FactView) -> Result<(f64, f64), NotJudged> {
         get("buffers_clean"),
     ) {
         (Some(backend), Some(checkpoint), Some(clean)) => Ok((backend, checkpoint + clean)),
-        _ => could_not_see("the server does not tell who wrote its blocks"),
+        _ => could_not_see("the server does not report who wrote its blocks"),
     }
 }

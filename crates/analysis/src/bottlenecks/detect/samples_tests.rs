@@ -1,0 +1,154 @@
+//! Shares of CPU samples, ranked on one scale with waits.
+
+use crate::analyse;
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Basis, Finding};
+use crate::bottlenecks::load;
+use crate::profile::{Profile, summarise};
+
+use super::scaling_tests;
+
+/// What is found in a listing of `perf report`, on a server whose sessions wait for 80 % of the
+/// time in which they are in a statement.
+fn found(listing: &str, version: u32) -> Vec<Finding> {
+    let analysis = analyse(&scaling_tests::run(0.0, |_| 0.8));
+    let arm = &analysis.arms[0];
+    let point = arm.points.last().unwrap();
+    let observed = arm.observed.as_ref().unwrap().points.last();
+    let summary = summarise(&Profile::parse(listing).unwrap());
+    load(&Evidence {
+        version: Some(version),
+        profile: Some(&summary),
+        run: Some(RunEvidence {
+            workload: "mine.sql",
+            host: &analysis.host,
+            arm,
+            point,
+            observed,
+            scaling: None,
+        }),
+    })
+}
+
+/// Six of sixteen rules said \"of the CPU samples\" or \"% in\" instead of \"of the samples\", by
+/// which the ranking recognised shares of samples: they were ranked as if sessions always ran.
+#[test]
+fn every_share_of_samples_is_scaled_by_the_time_in_which_sessions_ran() {
+    for (id, version, listing, share) in [
+        (
+            "page-faults",
+            150_000,
+            "40.00% postgres [k] clear_page_erms\n",
+            0.4,
+        ),
+        (
+            "parse-and-plan",
+            150_000,
+            "40.00% postgres [.] base_yyparse\n",
+            0.4,
+        ),
+        (
+            "round-trips",
+            150_000,
+            "30.00% postgres [k] tcp_sendmsg\n20.00% postgres [.] PostgresMain\n",
+            0.5,
+        ),
+        (
+            "assertions",
+            150_000,
+            "40.00% postgres [.] AllocSetCheck\n",
+            0.4,
+        ),
+        (
+            "crc32c-by-table",
+            150_000,
+            "40.00% postgres [.] pg_comp_crc32c_sb8\n",
+            0.4,
+        ),
+        (
+            "snapshot-scalability",
+            130_000,
+            "40.00% postgres [.] GetSnapshotData\n",
+            0.4,
+        ),
+        (
+            "jit-small-queries",
+            150_000,
+            "40.00% postgres [.] llvm_compile_expr\n",
+            0.4,
+        ),
+        (
+            "buffer-pin-retries",
+            150_000,
+            "40.00% postgres [.] PinBuffer\n",
+            0.4,
+        ),
+        (
+            "statement-logging",
+            150_000,
+            "40.00% postgres [.] EmitErrorReport\n",
+            0.4,
+        ),
+    ] {
+        let findings = found(listing, version);
+        let finding = findings.iter().find(|f| f.id == id);
+        let finding = finding.unwrap_or_else(|| panic!("{id} is not found: {findings:#?}"));
+        assert_eq!(finding.basis, Basis::CpuSamples, "{id}");
+        let gain = finding.gain_at_most.unwrap();
+        assert!((gain - 0.2 * share).abs() < 1e-6, "{id}: {gain}");
+    }
+}
+
+#[test]
+fn shares_of_waits_are_of_all_time_already() {
+    let findings = found("40.00% postgres [.] unknown_function\n", 180_000);
+    let finding = findings
+        .iter()
+        .find(|f| f.id == "wal-insertion-locks")
+        .unwrap();
+    assert_eq!(finding.basis, Basis::WaitTime);
+    assert!((finding.gain_at_most.unwrap() - 0.8).abs() < 0.01);
+    let last = finding.remedy.last().unwrap();
+    assert_eq!(last.text, "no release cures this");
+}
+
+/// WAL insertion by waits and by samples is one finding with both kinds of evidence.
+#[test]
+fn two_kinds_of_evidence_make_one_finding() {
+    let listing = "\
+    30.00%  postgres  postgres  [.] LWLockAcquire
+            |
+            ---LWLockAcquire
+               |
+                --30.00%--XLogInsertRecord
+                          heap_insert
+    20.00%  postgres  postgres  [.] s_lock
+            |
+            ---s_lock
+               |
+                --20.00%--XLogInsertRecord
+                          heap_insert
+";
+    let findings = found(listing, 180_000);
+    let of = |id: &str| findings.iter().filter(|f| f.id == id).collect::<Vec<_>>();
+    let [insertion] = of("wal-insertion-locks")[..] else {
+        panic!("{findings:#?}");
+    };
+    let evidence = insertion.evidence.join("; ");
+    assert!(evidence.contains("LWLock:WALInsert"), "{evidence}");
+    assert!(
+        evidence.contains("30.0 % of the samples in LWLockAcquire"),
+        "{evidence}"
+    );
+    // What spins reserves a position, which is another bottleneck.
+    let [position] = of("wal-position-spinlock")[..] else {
+        panic!("{findings:#?}");
+    };
+    assert!((position.gain_at_most.unwrap() - 0.2 * 0.2).abs() < 1e-6);
+    assert!(
+        position
+            .remedy
+            .iter()
+            .all(|step| !step.text.contains("upgrade"))
+    );
+}
