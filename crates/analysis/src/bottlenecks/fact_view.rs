@@ -1,5 +1,5 @@
-//! The facts as rules ask for them: each question gives an answer, or the reason
-//! why there is none, which becomes the rule's own.
+//! The facts as detectors ask for them: each question gives an answer, or the reason why
+//! there is none, which ends the detector.
 
 use std::collections::HashMap;
 
@@ -96,7 +96,7 @@ impl<'a> FactView<'a> {
         pick: impl FnOnce(&HostSummary) -> Option<T>,
     ) -> Result<T, NotJudged> {
         self.host()?;
-        pick(&self.summary).map_or_else(|| could_not_see(format!("{what} is not to be seen")), Ok)
+        pick(&self.summary).map_or_else(|| could_not_see(format!("{what} is unavailable")), Ok)
     }
 
     /// The host in short; empty where it is not the server's.

@@ -1,4 +1,4 @@
-//! What is known of a host and a server when the rules look at them.
+//! What is known of a host and a server when detectors look at them.
 
 use std::collections::BTreeMap;
 

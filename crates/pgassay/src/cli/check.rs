@@ -58,16 +58,16 @@ pub struct CheckArgs {
     /// End with code 1 if there is a finding of this severity or above
     #[arg(long, value_name = "SEVERITY", value_enum)]
     pub fail_on: Option<Level>,
-    /// Only these rules (repeatable, comma-separated)
+    /// Only these entries of the catalogue (repeatable, comma-separated)
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub only: Vec<String>,
     /// Show also what passed, what does not apply, and what could not be seen
     #[arg(long, short)]
     pub all: bool,
-    /// Say all about one rule
+    /// Print what is known of a bottleneck
     #[arg(long, value_name = "ID", conflicts_with_all = ["target", "host", "list"])]
     pub explain: Option<String>,
-    /// List the rules
+    /// List the bottlenecks that check looks for
     #[arg(long, conflicts_with_all = ["target", "host"])]
     pub list: bool,
     /// Print JSON (pgassay/check/1); of several files one document a line

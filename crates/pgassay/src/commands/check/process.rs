@@ -9,7 +9,7 @@ use pgassay_analysis::record::Reading;
 /// Mappings smaller than this are not the server's main shared memory.
 const SHARED_AT_LEAST_KB: u64 = 1024;
 
-/// Reads what rules look at; what can't be read says why. Processes may vanish
+/// Reads what detectors look at; what cannot be read says why. Processes may vanish
 /// while they are read: those are left out.
 pub fn read(postmaster: u32, processes: &[u32]) -> BTreeMap<String, Reading> {
     let mut facts = BTreeMap::new();
