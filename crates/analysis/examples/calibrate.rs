@@ -117,8 +117,8 @@ impl Count {
 
 fn fixed<W: Write>(table: &mut Table<W>, rule: Rule) -> Result<(), Box<dyn std::error::Error>> {
     table.heading(
-        "A fixed number of pairs (the default), 20,000 comparisons a row (150 pairs: 5,000)",
-        "            noise            pairs    equal: alarms    equal: covers 3 % less: slower     less: covers",
+        "A fixed number of pairs (the default), 20,000 comparisons per row (150 pairs: 5,000)",
+        "            noise            pairs    equal: alarms  equal: coverage 3 % less: slower   less: coverage",
     )?;
     for noise in Noise::ALL {
         for pairs in [6, 12, 40, 150] {
@@ -151,8 +151,8 @@ fn fixed<W: Write>(table: &mut Table<W>, rule: Rule) -> Result<(), Box<dyn std::
 
 fn stopping<W: Write>(table: &mut Table<W>, rule: Rule) -> Result<(), Box<dyn std::error::Error>> {
     table.heading(
-        "Stopping early: looks after 12, 24, 36 and 48 pairs, 5,000 comparisons a row",
-        "            noise    equal: alarms    equal: covers 3 % less: slower       mean pairs",
+        "Stopping early: looks after 12, 24, 36 and 48 pairs, 5,000 comparisons per row",
+        "            noise    equal: alarms  equal: coverage 3 % less: slower       mean pairs",
     )?;
     for noise in Noise::ALL {
         let mut rng = rng(77 + noise as u64);
@@ -188,8 +188,8 @@ fn stopping<W: Write>(table: &mut Table<W>, rule: Rule) -> Result<(), Box<dyn st
 
 fn units<W: Write>(table: &mut Table<W>, rule: Rule) -> Result<(), Box<dyn std::error::Error>> {
     table.heading(
-        "Launches with luck of their own (2 %), 8 launches of 10 pairs, 5,000 comparisons a row",
-        "            noise    equal: alarms    equal: covers    pairs as unit (alarms: why not)",
+        "Launches with an effect of their own (2 %), 8 launches of 10 pairs, 5,000 comparisons per row",
+        "            noise    equal: alarms  equal: coverage    alarms with pairs as unit (for contrast)",
     )?;
     for noise in Noise::ALL {
         let mut rng = rng(88 + noise as u64);
@@ -215,8 +215,8 @@ fn units<W: Write>(table: &mut Table<W>, rule: Rule) -> Result<(), Box<dyn std::
     }
 
     table.heading(
-        "Six client counts as one family (Holm), 20 pairs each, 5,000 families a row",
-        "            noise        any alarm   each by itself (why not)",
+        "Six client counts as one family (Holm), 20 pairs each, 5,000 families per row",
+        "            noise        any alarm   uncorrected (for contrast)",
     )?;
     for noise in Noise::ALL {
         let mut rng = rng(99 + noise as u64);
@@ -239,8 +239,8 @@ fn units<W: Write>(table: &mut Table<W>, rule: Rule) -> Result<(), Box<dyn std::
     }
 
     table.heading(
-        "Recorded runs, not interleaved, equal runs 3 % apart, 5,000 comparisons a row",
-        "             unit    equal: alarms    equal: covers",
+        "Recorded runs, not interleaved, equal runs 3 % apart, 5,000 comparisons per row",
+        "             unit    equal: alarms  equal: coverage",
     )?;
     let mut rng = rng(111);
     let mut runs = |count: usize| -> Vec<Vec<f64>> {
@@ -269,8 +269,8 @@ fn units<W: Write>(table: &mut Table<W>, rule: Rule) -> Result<(), Box<dyn std::
 
 fn promises<W: Write>(table: &mut Table<W>, rule: Rule) -> Result<(), Box<dyn std::error::Error>> {
     table.heading(
-        "Forecasts from 20 A/A pairs, for 3 % at a chance of 90 %, 1,000 a row",
-        "            noise       pairs said    found by then",
+        "Forecasts from 20 A/A pairs, for 3 % with 90 % power, 1,000 per row",
+        "            noise   pairs forecast   detected by then",
     )?;
     for noise in Noise::ALL {
         let mut rng = rng(122 + noise as u64);
@@ -297,8 +297,8 @@ fn promises<W: Write>(table: &mut Table<W>, rule: Rule) -> Result<(), Box<dyn st
 
 fn single<W: Write>(table: &mut Table<W>) -> Result<(), Box<dyn std::error::Error>> {
     table.heading(
-        "One arm by itself, 12 trials, 20,000 a row: what the interval covers, how often it is warned",
-        "            noise           covers           warned   (held to 93 % where trials are independent)",
+        "One arm alone, 12 trials, 20,000 per row: coverage of the interval, share with a warning",
+        "            noise         coverage           warned   (at least 93 % required if trials are independent)",
     )?;
     for noise in Noise::ALL {
         let mut rng = rng(133 + noise as u64);
@@ -337,7 +337,7 @@ fn single<W: Write>(table: &mut Table<W>) -> Result<(), Box<dyn std::error::Erro
 
 fn scaling_law<W: Write>(table: &mut Table<W>) -> Result<(), Box<dyn std::error::Error>> {
     table.heading(
-        "Scaling law, counts 1 to 64, 6 trials each, 3 % noise, 400 sweeps: intervals hold the truth",
+        "Scaling law, counts 1 to 64, 6 trials each, 3 % noise, 400 sweeps: coverage of the intervals",
         "           lambda            sigma            kappa             peak           X(128)",
     )?;
     let (lambda, sigma, kappa): (f64, f64, f64) = (1000.0, 0.05, 1e-3);
@@ -376,7 +376,7 @@ fn scaling_law<W: Write>(table: &mut Table<W>) -> Result<(), Box<dyn std::error:
 fn histories<W: Write>(table: &mut Table<W>) -> Result<(), Box<dyn std::error::Error>> {
     table.heading(
         "Histories of 40 runs, 3 % noise, 500 each: change points",
-        "   steady: alarms  5 % less: found (at run 25, within 2 runs)",
+        "   steady: alarms 5 % less: found (at run 25, within 2 runs)",
     )?;
     let mut rng = rng(155);
     let (mut alarms, mut found) = (0.0, 0.0);
