@@ -19,7 +19,7 @@ help:
 assay: ## install what is missing, build, assay a PostgreSQL, write the report
 	@echo "With cold caches this takes about 10 minutes on 2 idle cores, most of it compile time;"
 	@echo "the assay itself takes 4 minutes (45 seconds with ARGS=--quick)."
-	@scripts/bootstrap.sh assay
+	@scripts/bootstrap.sh assay $(ARGS)
 	$(CARGO) build --release --locked --package pgassay
 	$(PROGRAM) assay $(ARGS)
 
@@ -33,6 +33,7 @@ test: ## run all tests, formatting, clippy, documentation, the extension's tests
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --workspace --locked --no-fail-fast
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
+	scripts/test-bootstrap.sh
 	scripts/test-extension.sh
 
 bench: build ## benchmark client CPU against pgbench, and inspect against objdump

@@ -2,14 +2,16 @@
 # Installs the missing dependencies for a purpose and names each of them.
 # Existing software is left as it is; no cluster is created or changed.
 #
-#   scripts/bootstrap.sh build    a C compiler, Rust
-#   scripts/bootstrap.sh assay    also a PostgreSQL server
-#   scripts/bootstrap.sh test     also what the tests need
+#   scripts/bootstrap.sh build           a C compiler, Rust
+#   scripts/bootstrap.sh assay [ARG...]  also a PostgreSQL server, and the headers of
+#                                        the server that `pgassay assay ARG...` launches
+#   scripts/bootstrap.sh test            also what the tests need
 #
 # Packages come from apt, with sudo unless run as root. If there is no apt, it
 # lists what is missing and stops.
 set -euo pipefail
 purpose=${1:?missing argument: build, assay or test}
+shift
 here=$(cd "$(dirname "$0")" && pwd)
 wanted_rust=$(sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' "$here/../Cargo.toml")
 
@@ -20,19 +22,79 @@ stop() {
 }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# The program directory of a server, wherever a distribution puts it. pgassay
-# itself looks in more places; this only decides whether to install a server.
-server_bin() {
-    local dir
-    for dir in $(printf '%s' "$PATH" | tr ':' ' ') /usr/lib/postgresql/*/bin /usr/pgsql-*/bin \
-        /usr/lib/postgresql*/bin /usr/lib64/postgresql-*/bin /usr/libexec/postgresql* \
-        /usr/local/pgsql*/bin /opt/*/bin /opt/*/*/bin; do
-        if [ -x "$dir/postgres" ] && [ -x "$dir/initdb" ]; then
-            echo "$dir"
-            return 0
-        fi
+# Replaces / as the place of servers and headers, for scripts/test-bootstrap.sh.
+root=${PGASSAY_ROOT:-}
+debian=$root/usr/lib/postgresql
+
+# The program directories of servers, wherever a distribution puts them. pgassay
+# itself looks in more places; this only decides what to install.
+server_bins() {
+    local dir IFS=:
+    for dir in $PATH "$debian"/*/bin "$root"/usr/pgsql-*/bin \
+        "$root"/usr/lib/postgresql*/bin "$root"/usr/lib64/postgresql-*/bin "$root"/usr/libexec/postgresql* \
+        "$root"/usr/local/pgsql*/bin "$root"/opt/*/bin "$root"/opt/*/*/bin; do
+        [ ! -x "$dir/postgres" ] || [ ! -x "$dir/initdb" ] || printf '%s\n' "$dir"
     done
-    return 1
+}
+server_bin() {
+    local bins
+    bins=$(server_bins)
+    [ -n "$bins" ] && printf '%s\n' "${bins%%$'\n'*}"
+}
+
+# The version of a server, as `15.4` or `19devel`. As in pgassay itself, a program
+# that another user can change is not run.
+version_of() { # program directory
+    local part
+    case $1 in
+    "$debian"/*/bin)
+        part=${1%/bin}
+        echo "${part##*/}"
+        return
+        ;;
+    esac
+    part=$(readlink -f "$1/postgres") || return 1
+    while [ "$part" != / ]; do
+        [ -z "$(find "$part" -maxdepth 0 \( ! -uid 0 ! -uid "$(id -u)" -o ! -perm -1000 \
+            \( -perm -002 -o -perm -020 ! -gid 0 ! -gid "$(id -g)" \) \))" ] || return 1
+        part=$(dirname "$part")
+    done
+    "$1/postgres" --version | sed -n 's/^[^0-9]*\([0-9][0-9.a-z]*\).*/\1/p'
+}
+
+# The program directory of the server that an assay with these arguments launches:
+# the one they name, or the newest release. Fails if it measures a running server.
+measured_bin() {
+    local argument dir version rank major='' best='' best_rank=''
+    for argument; do
+        case $argument in
+        postgres://* | postgresql://* | host=* | service=* | build:*) return 1 ;;
+        temp:*) major=${argument#temp:} ;;
+        /* | ./* | ../*)
+            for dir in "$argument" "$argument/bin"; do
+                if [ -x "$dir/postgres" ]; then
+                    readlink -f "$dir"
+                    return
+                fi
+            done
+            ;;
+        esac
+    done
+    while read -r dir; do
+        version=$(version_of "$dir") && [ -n "$version" ] || continue
+        case $version in
+        "${major:-$version}" | "$major".*) ;;
+        *) continue ;;
+        esac
+        case $version in
+        *[a-z]*) rank="0 $version" ;;
+        *) rank="1 $version" ;;
+        esac
+        if [ "$(printf '%s\n' "$rank" "$best_rank" | sort -V | tail -n 1)" = "$rank" ]; then
+            best=$dir best_rank=$rank
+        fi
+    done < <(server_bins)
+    [ -n "$best" ] && readlink -f "$best"
 }
 
 # --- what is missing -------------------------------------------------------
@@ -152,6 +214,30 @@ if [ $want_server = yes ]; then
     install_server postgresql
     server_bin >/dev/null || stop "the package postgresql did not install a server; install one yourself"
 fi
+
+# --- the measured server's headers -------------------------------------------
+# The extension is compiled with them. An assay without them still measures
+# everything else, so nothing here stops it.
+install_headers() { # the assay's arguments
+    local bin major packages=()
+    bin=$(measured_bin "$@") || return 0
+    # An installation from elsewhere brings its own headers, or no package here has them.
+    case $bin in
+    "$debian"/*/bin) ;;
+    *) return 0 ;;
+    esac
+    major=${bin#"$debian"/} major=${major%/bin}
+    [ -f "$root/usr/include/postgresql/$major/server/postgres.h" ] ||
+        missing "PostgreSQL $major's server headers, for the extension" "postgresql-server-dev-$major"
+    # Distributions compile their servers with it; another compiler emits other instructions.
+    have gcc || missing "the compiler that the server was compiled with" gcc
+    [ ${#packages[@]} -gt 0 ] || return 0
+    # In a subshell, because stop() must not end the whole bootstrap here.
+    (install "${packages[@]}") ||
+        say "not installed: ${packages[*]}; the primitives inside the server will not be measured"
+}
+[ "$purpose" != assay ] || install_headers "$@"
+
 if [ $want_rust = yes ]; then
     install_rust
     "$here/cargo.sh" --which >/dev/null || stop "Rust $wanted_rust or newer could not be installed"
