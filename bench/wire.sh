@@ -80,7 +80,7 @@ for part in "${parts[@]}"; do
 		;;
 	many)
 		# In its own process; the test reads its memory: at most 300 MiB.
-		(cd "$project" && cargo test --quiet --release -p pgassay --test load many::ten_thousand_clients_fit -- --nocapture)
+		(cd "$project" && cargo test --quiet --release -p pgassay-load --test load many::ten_thousand_clients_fit -- --nocapture)
 		;;
 	esac
 done

@@ -1,0 +1,13 @@
+//! The load engine and the script language against a real PostgreSQL, against the real pgbench,
+//! and against peers that misbehave.
+
+mod against_pgbench;
+mod bad_peer;
+mod encrypted;
+mod many;
+#[path = "../../../pgwire/tests/support/mod.rs"]
+mod pg_support;
+mod real;
+mod same_work;
+#[path = "../support/mod.rs"]
+mod support;

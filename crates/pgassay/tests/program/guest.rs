@@ -1,0 +1,304 @@
+//! Load on a server that somebody else runs: what is set, made and left there when sessions end.
+
+use crate::pg_support::{OWNER, Server};
+use crate::runs::{Runs, text};
+use pgassay_pgwire::connect;
+
+const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";
+
+/// One client for one short trial.
+const SHORT: &[&str] = &[
+    "--clients",
+    "1",
+    "--trials",
+    "1",
+    "--time",
+    "0.2",
+    "--scale",
+    "1",
+];
+
+struct Visit {
+    server: Server,
+    runs: Runs,
+}
+
+impl Visit {
+    fn to(name: &str, settings: &[(&str, &str)]) -> Self {
+        Self {
+            server: Server::start(HBA, settings, |_| {}),
+            runs: Runs::new(name),
+        }
+    }
+
+    fn uri(&self) -> String {
+        let dir = self.server.socket_dir.display();
+        format!(
+            "host={dir} port={} user={OWNER} dbname=postgres",
+            self.server.port
+        )
+    }
+
+    /// A run of select-only with load: its exit code and what it said.
+    fn load(&self, more: &[&str]) -> (Option<i32>, String) {
+        let uri = self.uri();
+        let mut args = vec!["run", "select-only", &uri, "--load"];
+        args.extend(SHORT.iter().chain(more));
+        let output = self.runs.run(&args);
+        (output.status.code(), text(&output.stderr))
+    }
+
+    fn schemas(&self) -> String {
+        let mut session = connect(&self.server.owner()).expect("connect");
+        let names = session.value(
+            "SELECT coalesce(string_agg(nspname, ' '), '') FROM pg_namespace \
+             WHERE nspname LIKE 'pgassay%'",
+        );
+        names.expect("query").expect("a text")
+    }
+
+    /// Has the server end each session of pgassay at this kind of command.
+    fn end_sessions_at(&self, command: &str) {
+        self.server.run(&format!(
+            "CREATE FUNCTION public.ends() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN \
+               PERFORM pg_terminate_backend(pg_backend_pid()) \
+               WHERE current_setting('application_name') = 'pgassay'; END $$; \
+             CREATE EVENT TRIGGER ends ON ddl_command_start WHEN TAG IN ('{command}') \
+               EXECUTE FUNCTION public.ends()"
+        ));
+    }
+}
+
+/// Attack D8: the schema was made before its comment, in a transaction of its own; a pgassay that
+/// ended in between left a schema that no later run dared to remove.
+#[test]
+fn a_schema_is_never_without_its_comment() {
+    let visit = Visit::to("guest-comment", &[]);
+    visit.end_sessions_at("COMMENT");
+    let (exit, said) = visit.load(&[]);
+    assert_eq!(exit, Some(3), "{said}");
+    assert!(said.contains("terminating connection"), "{said}");
+    assert_eq!(visit.schemas(), "", "{said}");
+    visit.server.run("DROP EVENT TRIGGER ends");
+    let (exit, said) = visit.load(&[]);
+    assert_eq!(exit, Some(0), "{said}");
+    assert_eq!(visit.schemas(), "", "{said}");
+}
+
+/// Attack D8: where only pgassay's session was ended while the tables were made, they stayed.
+#[test]
+fn what_a_lost_session_made_is_removed_by_another() {
+    let visit = Visit::to("guest-lost", &[]);
+    visit.end_sessions_at("ALTER TABLE");
+    let (exit, said) = visit.load(&[]);
+    assert_eq!(exit, Some(3), "{said}");
+    assert!(said.contains("terminating connection"), "{said}");
+    assert_eq!(visit.schemas(), "", "{said}");
+}
+
+/// Attack D8: where it could not be removed, nothing said so.
+#[test]
+fn what_stays_is_said() {
+    let visit = Visit::to("guest-stays", &[]);
+    visit.end_sessions_at("ALTER TABLE");
+    visit.server.run(
+        "CREATE FUNCTION public.keeps() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN \
+           RAISE 'kept by order'; END $$; \
+         CREATE EVENT TRIGGER keeps ON ddl_command_start WHEN TAG IN ('DROP TABLE') \
+           EXECUTE FUNCTION public.keeps()",
+    );
+    let (exit, said) = visit.load(&[]);
+    assert_eq!(exit, Some(3), "{said}");
+    for part in ["still there", "kept by order", "DROP SCHEMA pgassay"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(visit.schemas(), "pgassay");
+    visit
+        .server
+        .run("DROP EVENT TRIGGER keeps; DROP EVENT TRIGGER ends");
+    let (exit, said) = visit.load(&[]);
+    assert_eq!(exit, Some(0), "{said}");
+    assert!(said.contains("a killed run had left"), "{said}");
+    assert_eq!(visit.schemas(), "");
+}
+
+/// Attack D8: an empty schema without a comment, left by an earlier pgassay, was a stranger's.
+#[test]
+fn an_empty_schema_of_our_role_is_explained() {
+    let visit = Visit::to("guest-empty", &[]);
+    visit.server.run("CREATE SCHEMA pgassay");
+    let (exit, said) = visit.load(&[]);
+    assert_eq!(exit, Some(3), "{said}");
+    assert!(said.contains("empty schema `pgassay`"), "{said}");
+    assert!(said.contains("DROP SCHEMA pgassay"), "{said}");
+    visit.server.run("CREATE TABLE pgassay.theirs (i int)");
+    let (exit, said) = visit.load(&[]);
+    assert_eq!(exit, Some(3), "{said}");
+    assert!(said.contains("did not make"), "{said}");
+    assert_eq!(visit.schemas(), "pgassay");
+}
+
+/// Attack D3: what was set by SET stayed in connections that a pooler hands on.
+#[test]
+fn nothing_is_set_beyond_a_transaction() {
+    let visit = Visit::to("guest-set", &[("log_statement", "all")]);
+    let uri = visit.uri();
+    let tpcb = [&["run", "tpcb-like", &uri, "--load"], SHORT].concat();
+    let compare = [
+        "compare",
+        &uri,
+        &uri,
+        "--load",
+        "--clients",
+        "1",
+        "--time",
+        "0.1",
+    ];
+    let few = ["--scale", "1", "--pairs", "5", "--noise-pairs", "2"];
+    for args in [tpcb, [&compare[..], &few].concat()] {
+        let output = visit.runs.run(&args);
+        assert!(
+            !matches!(output.status.code(), None | Some(2 | 3 | 70)),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+    }
+    let log = visit.server.log();
+    let statements = || {
+        log.split("statement: ")
+            .skip(1)
+            .flat_map(|rest| rest.split([';', '\n']))
+            .map(str::trim_start)
+    };
+    assert!(statements().any(|one| one.starts_with("CREATE SCHEMA pgassay")));
+    assert!(statements().any(|one| one.starts_with("SET LOCAL ")));
+    let kept: Vec<&str> = statements()
+        .filter(|one| one.starts_with("SET ") && !one.starts_with("SET LOCAL "))
+        .collect();
+    assert!(kept.is_empty(), "{kept:?}");
+    assert_eq!(visit.schemas(), "");
+}
+
+/// Attack D14: a role's idle_session_timeout shorter than a trial ended the control session, with
+/// exit 70, and the schema stayed.
+#[test]
+fn a_short_idle_session_timeout_ends_nothing() {
+    let visit = Visit::to("guest-idle", &[]);
+    visit.server.run(&format!(
+        "ALTER ROLE {OWNER} SET idle_session_timeout = '300ms'"
+    ));
+    let uri = visit.uri();
+    let more = [
+        "--clients",
+        "1",
+        "--trials",
+        "2",
+        "--time",
+        "1.5",
+        "--scale",
+        "1",
+    ];
+    let args = [
+        &["run", "select-only", &uri, "--load", "--observe", "none"][..],
+        &more,
+    ]
+    .concat();
+    let output = visit.runs.run(&args);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(visit.schemas(), "", "{said}");
+}
+
+/// Attack D14: what a role or an administrator does to a session was called a fault of pgassay.
+#[test]
+fn what_a_server_refuses_is_no_fault_of_ours() {
+    let visit = Visit::to("guest-refused", &[]);
+    let uri = visit.uri();
+    visit
+        .server
+        .run(&format!("ALTER ROLE {OWNER} SET statement_timeout = '1ms'"));
+    let output = visit.runs.run(&["assay", &uri]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("statement_timeout"), "{said}");
+    visit
+        .server
+        .run(&format!("ALTER ROLE {OWNER} RESET statement_timeout"));
+
+    // A view on the tables that a killed run left.
+    visit.server.run(
+        "CREATE SCHEMA pgassay; CREATE TABLE pgassay.t (i int); \
+         CREATE VIEW public.theirs AS SELECT i FROM pgassay.t; \
+         DO $$ BEGIN EXECUTE format('COMMENT ON SCHEMA pgassay IS %L', \
+           format('made by pgassay; schema %s; tables %s', 'pgassay'::regnamespace::oid, \
+                  'pgassay.t'::regclass::oid)); END $$",
+    );
+    let (exit, said) = visit.load(&[]);
+    assert_eq!(exit, Some(3), "{said}");
+    assert!(said.contains("view theirs depends on"), "{said}");
+    assert!(said.contains("move or drop"), "{said}");
+}
+
+/// Attack D14: the reason for which a session was ended was lost, and it was called a fault.
+#[test]
+fn a_session_that_is_ended_says_why() {
+    let visit = Visit::to("guest-ended", &[]);
+    let uri = visit.uri();
+    let more = [
+        "--clients",
+        "1",
+        "--trials",
+        "40",
+        "--time",
+        "0.3",
+        "--scale",
+        "1",
+    ];
+    let args = [
+        &["run", "select-only", &uri, "--load", "--observe", "none"][..],
+        &more,
+    ]
+    .concat();
+    let child = visit.runs.start(&args);
+    visit.runs.await_trials(2);
+    visit.server.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pgassay load'",
+    );
+    let output = child.wait_with_output().expect("it ends");
+    let said = text(&output.stderr) + &text(&output.stdout);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("terminating connection"), "{said}");
+    assert_eq!(visit.schemas(), "", "{said}");
+}
+
+/// Attack D14: with a CONNECTION LIMIT the error was an unrelated warning, and a run that left out
+/// half of its points was complete.
+#[test]
+fn points_that_are_left_out_make_a_run_partial() {
+    let visit = Visit::to("guest-limit", &[]);
+    visit
+        .server
+        .run("CREATE ROLE few LOGIN CONNECTION LIMIT 3; GRANT CREATE ON DATABASE postgres TO few");
+    let uri = visit.uri().replace(OWNER, "few");
+    let run = |clients: &str| {
+        let short = [
+            "--trials",
+            "2",
+            "--time",
+            "0.2",
+            "--scale",
+            "1",
+            "--observe",
+            "none",
+        ];
+        let args = ["run", "select-only", &uri, "--load", "--clients", clients];
+        let output = visit.runs.run(&[&args[..], &short].concat());
+        (output.status.code(), text(&output.stderr))
+    };
+    let (exit, said) = run("8");
+    assert_eq!(exit, Some(3), "{said}");
+    assert!(said.contains("too many connections for role"), "{said}");
+    let (exit, said) = run("1,8");
+    assert_eq!(exit, Some(4), "{said}");
+    assert_eq!(visit.schemas(), "", "{said}");
+}

@@ -1,0 +1,27 @@
+//! The program as a whole, each command from outside or in process, against a real PostgreSQL
+//! and over recorded runs. One binary, because each one links the whole program anew.
+
+mod architecture;
+mod assay;
+mod build;
+mod bytes;
+mod check;
+mod clock;
+mod compare;
+mod diagnose_perf;
+mod fit;
+mod guest;
+mod inspect;
+mod inspect_server;
+mod live_view;
+mod observers;
+#[path = "../../../pgwire/tests/support/mod.rs"]
+mod pg_support;
+mod pgbench_command;
+mod pooler;
+mod runs;
+mod secrets;
+mod signals;
+#[path = "../../../load/tests/support/mod.rs"]
+mod support;
+mod workloads;

@@ -1,0 +1,417 @@
+//! Observers beside real loads: situations made on purpose, and whether they are found.
+//!
+//! What is held against the truth are counts of samples, never how fast anything was.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::pg_support::Server;
+use pgassay::{Exit, Stop, Terminal};
+use pgassay_analysis::observed::waits;
+use pgassay_observe::WaitSampler;
+use pgassay_pgwire::connect;
+use serde_json::Value;
+
+/// A directory that goes with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("pgassay-test-observers-{name}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn pgassay(words: &[&str]) -> (Exit, String) {
+    let (out, err) = (Page::default(), Page::default());
+    let mut terminal = Terminal::plain(Box::new(out.clone()), Box::new(err.clone()), 100);
+    let line = ["pgassay"].iter().chain(words).map(Into::into);
+    let exit = pgassay::run(line, &mut terminal, &Stop::new());
+    let text = |page: &Page| String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(exit, Exit::Done, "{words:?}: {}", text(&err));
+    (exit, text(&out))
+}
+
+/// Runs a workload on a throw-away server and returns the analysis.
+fn measured(runs: &Scratch, workload: &str, more: &[&str]) -> Value {
+    let mut words = vec![
+        "run",
+        workload,
+        "--runs",
+        runs.path(),
+        "--json",
+        "--trials",
+        "2",
+        "--time",
+        "1",
+        "--warmup",
+        "0.3",
+        "--scale",
+        "1",
+    ];
+    words.extend(more);
+    let analysis: Value = serde_json::from_str(&pgassay(&words).1).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/analysis-1.json");
+    let schema = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = validator
+        .iter_errors(&analysis)
+        .map(|e| format!("{}: {e}", e.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    analysis
+}
+
+fn found(analysis: &Value) -> Vec<&str> {
+    let findings = analysis["diagnosis"]["findings"].as_array().unwrap();
+    findings.iter().map(|f| f["id"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_hot_row_is_found() {
+    let runs = Scratch::new("hot-row");
+    let analysis = measured(&runs, "hot-row", &["--clients", "8"]);
+    assert_eq!(
+        found(&analysis).first(),
+        Some(&"hot-row"),
+        "{}",
+        analysis["diagnosis"]
+    );
+    let finding = &analysis["diagnosis"]["findings"][0];
+    assert!(
+        finding["evidence"][0].as_str().unwrap().contains("Lock:t"),
+        "{finding}"
+    );
+    // What the report says, diagnose says again from the recorded run.
+    let (_, text) = pgassay(&["diagnose", "last", "--runs", runs.path(), "--json"]);
+    let again: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(again["findings"], analysis["diagnosis"]["findings"]);
+    // Its own cost is on record.
+    let cost = &analysis["arms"][0]["observed"]["cost"];
+    assert!(cost["machine_share"].as_f64().unwrap() > 0.0, "{cost}");
+    let names: Vec<&str> = cost["observers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|o| o["observer"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["samplers", "waits"]);
+}
+
+#[test]
+fn a_queue_for_a_table_and_slow_flushes_are_told_apart() {
+    let runs = Scratch::new("queues");
+    let script = runs.0.join("table.sql");
+    fs::write(
+        &script,
+        "-- @writes\n-- @without-pgbench-tables\n-- @setup CREATE TABLE queue_here (i int)\n\
+         BEGIN;\nLOCK TABLE queue_here IN ACCESS EXCLUSIVE MODE;\nSELECT pg_sleep(0.01);\nCOMMIT;\n",
+    )
+    .unwrap();
+    let analysis = measured(&runs, script.to_str().unwrap(), &["--clients", "6"]);
+    assert_eq!(
+        found(&analysis).first(),
+        Some(&"relation-lock-queue"),
+        "{}",
+        analysis["diagnosis"]
+    );
+    assert!(!found(&analysis).contains(&"hot-row"));
+
+    // commit_delay makes every flush take 20 ms, under the lock for writing the log.
+    let slow = [
+        "--clients",
+        "8",
+        "--set",
+        "commit_delay=20000",
+        "--set",
+        "commit_siblings=1",
+    ];
+    let analysis = measured(&runs, "insert-queue", &slow);
+    assert_eq!(
+        found(&analysis).first(),
+        Some(&"commit-delay"),
+        "{}",
+        analysis["diagnosis"]
+    );
+    // It is the setting, not the device, and that is what is to be changed.
+    let first = analysis["diagnosis"]["findings"][0].to_string();
+    assert!(first.contains("RESET commit_delay"), "{first}");
+}
+
+#[test]
+fn checkpoints_forced_in_the_windows_are_found() {
+    let runs = Scratch::new("forced");
+    let script = runs.0.join("log.sql");
+    // Two megabytes of log a transaction, so that a busy machine's few are enough, too.
+    fs::write(
+        &script,
+        "-- @writes\n-- @without-pgbench-tables\n\
+         SELECT pg_logical_emit_message(false, 'test', repeat('x', 2000000));\n",
+    )
+    .unwrap();
+    let words = [
+        &["run", script.to_str().unwrap(), "--runs", runs.path()][..],
+        &["--clients", "2", "--trials", "2", "--time", "3", "--json"],
+        &[
+            "--warmup",
+            "0.1",
+            "--set",
+            "max_wal_size=32MB",
+            "--observe",
+            "waits",
+        ],
+    ];
+    let (_, text) = pgassay(&words.concat());
+    let analysis: Value = serde_json::from_str(&text).unwrap();
+    let seen = &analysis["arms"][0]["checkpoints"];
+    assert_eq!(seen["windows"], 2, "{seen}");
+    assert_eq!(
+        seen["forced_after_bytes"],
+        (f64::from(32 << 20) / 1.9) as u64
+    );
+    let each = seen["wal_bytes_per_transaction"].as_f64().unwrap();
+    assert!((1.9e6..2.6e6).contains(&each), "{seen}");
+    assert!(found(&analysis).contains(&"forced-checkpoints"), "{seen}");
+    let causes = analysis["causes"].as_array().unwrap();
+    let cause = causes.iter().find(|c| c["id"] == "forced-checkpoints");
+    let what = cause.unwrap()["what"].as_str().unwrap();
+    let requested = seen["requested"].as_u64().unwrap();
+    assert!(
+        what.contains(&format!("{requested} of them forced")),
+        "{what}"
+    );
+}
+
+#[test]
+fn a_plain_server_has_no_finding_and_cpu_samples_have_names_and_callers() {
+    let runs = Scratch::new("plain");
+    let analysis = measured(
+        &runs,
+        "select-only",
+        &["--clients", "4", "--observe", "all"],
+    );
+    // Reading one row a statement is mostly the way there and back: here about as much as is told.
+    let mut found = found(&analysis);
+    found.retain(|id| *id != "round-trips");
+    assert_eq!(found, Vec::<&str>::new(), "{}", analysis["diagnosis"]);
+    let observed = &analysis["arms"][0]["observed"];
+    // But for a kernel without PSI.
+    let unavailable = observed.get("unavailable").and_then(Value::as_array);
+    let missing = unavailable.into_iter().flatten();
+    let missing: Vec<&Value> = missing
+        .filter(|m| !m["why"].as_str().unwrap().starts_with("/proc/pressure"))
+        .collect();
+    assert_eq!(missing, Vec::<&Value>::new(), "{observed}");
+    // Each session's share of the CPUs, without its process id.
+    let roles = observed["points"][0]["backends"]["roles"]
+        .as_array()
+        .unwrap();
+    let load = roles.iter().find(|r| r["role"] == "pgassay load").unwrap();
+    assert_eq!(load["processes"], 4, "{roles:?}");
+    assert!(load["cpus"].as_f64().unwrap() > 0.0, "{load}");
+    assert!(
+        load["voluntary_switches_per_second"].as_f64().is_some(),
+        "{load}"
+    );
+    assert!(
+        roles.iter().any(|r| r["role"] == "checkpointer"),
+        "{roles:?}"
+    );
+    let profile = &observed["profile"];
+    assert!(profile["samples"].as_u64().unwrap() > 10, "{profile}");
+    assert_eq!(profile["call_chains"], true, "{profile}");
+    assert!(
+        profile["unnamed_share"].as_f64().unwrap() < 0.3,
+        "{profile}"
+    );
+    // Every backend's chain begins in the server's main loop, whose name any build shows.
+    let text = observed["flame"].to_string();
+    assert!(text.contains("\"PostgresMain\""), "{text}");
+    // Nobody else's samples are among them.
+    assert!(!text.contains("pgassay"), "{text}");
+
+    let analysis = measured(
+        &runs,
+        "select-only",
+        &["--clients", "1", "--observe", "none"],
+    );
+    assert_eq!(analysis["arms"][0].get("observed"), None);
+    let not_seen = analysis["diagnosis"]["not_seen"].to_string();
+    assert!(
+        not_seen.contains("--observe waits") && not_seen.contains("--observe perf"),
+        "{not_seen}"
+    );
+}
+
+#[test]
+fn observers_run_beside_loads_of_other_kinds_where_asked_for() {
+    let runs = Scratch::new("kinds");
+    let observed = |words: &[&str]| -> Value {
+        let mut all = vec!["run"];
+        all.extend(words);
+        all.extend(["--runs", runs.path(), "--json"]);
+        let mut analysis: Value = serde_json::from_str(&pgassay(&all).1).unwrap();
+        analysis["arms"][0]["observed"].take()
+    };
+    let short = ["--clients", "2", "--trials", "1", "--time", "0.5"];
+    let pgio = |observe: &'static str| {
+        let mut words = vec![
+            "pgio",
+            "--tables",
+            "2",
+            "--size",
+            "8MB",
+            "--observe",
+            observe,
+        ];
+        words.extend(short);
+        observed(&words)
+    };
+    let seen = pgio("all");
+    let point = &seen["points"][0];
+    assert_eq!(point["clients"], 2, "{seen}");
+    assert!(point["waits"]["samples"].as_u64().unwrap() > 0, "{seen}");
+    assert!(point["backends"]["roles"].is_array(), "{seen}");
+    let costs = seen["cost"]["observers"].as_array().unwrap();
+    let names: Vec<&str> = costs
+        .iter()
+        .map(|o| o["observer"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["perf", "samplers", "waits"]);
+    assert_eq!(pgio("none"), Value::Null);
+
+    let mut words = vec!["spinlock", "--observe", "sched"];
+    words.extend(short);
+    let seen = observed(&words);
+    let point = &seen["points"][0];
+    assert!(
+        point["load"].as_str().unwrap().starts_with("spinlock"),
+        "{seen}"
+    );
+    let roles = point["backends"]["roles"].as_array().unwrap();
+    assert!(
+        roles.iter().any(|r| r["cpus"].as_f64().unwrap() > 0.0),
+        "{seen}"
+    );
+
+    let words = [
+        "scattered-read",
+        "--size",
+        "8MB",
+        "--trials",
+        "1",
+        "--only",
+        "bitmap",
+        "--observe",
+        "sched",
+    ];
+    let seen = observed(&words);
+    assert!(
+        seen["points"][0]["load"]
+            .as_str()
+            .unwrap()
+            .ends_with("cold"),
+        "{seen}"
+    );
+}
+
+/// Sessions that sleep and wait for a lock in turn, by their own clocks, against
+/// what the samples say: within 2 % of the time, and what so many looks leave to chance.
+#[test]
+fn known_waits_are_reproduced() {
+    const SESSIONS: usize = 24;
+    const TURNS: u32 = 14;
+    let server = Server::start(
+        "local all all trust\nhost all all 127.0.0.1/32 trust\n",
+        &[("max_connections", "60")],
+        |_| {},
+    );
+    let control = connect(&server.owner()).unwrap();
+    let sampler =
+        WaitSampler::start(&server.owner(), 25.0, vec![control.backend_pid()], true).unwrap();
+    // Holds a lock that the others wait for until their own time-out.
+    let mut holder = connect(&server.owner()).unwrap();
+    holder.execute("SELECT pg_advisory_lock(7)").unwrap();
+    let running = Arc::new(AtomicBool::new(false));
+    let window = Arc::new(Mutex::new(None::<Instant>));
+    let workers: Vec<_> = (0..SESSIONS)
+        .map(|i| {
+            let (running, window) = (Arc::clone(&running), Arc::clone(&window));
+            let mut session = connect(&server.owner()).unwrap();
+            session.execute("SET lock_timeout = 270").unwrap();
+            thread::spawn(move || {
+                while !running.load(Ordering::Acquire) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                let start = window.lock().unwrap().unwrap();
+                // Not all at once, or the samples would see one rhythm.
+                thread::sleep(Duration::from_millis(17 * i as u64));
+                let (mut slept, mut locked) = (0.0, 0.0);
+                for _ in 0..TURNS {
+                    let at = Instant::now();
+                    session.execute("SELECT pg_sleep(0.13)").unwrap();
+                    slept += at.elapsed().as_secs_f64();
+                    let at = Instant::now();
+                    assert!(session.execute("SELECT pg_advisory_lock(7)").is_err());
+                    locked += at.elapsed().as_secs_f64();
+                }
+                (slept, locked, start.elapsed())
+            })
+        })
+        .collect();
+    *window.lock().unwrap() = Some(Instant::now());
+    sampler.begin();
+    running.store(true, Ordering::Release);
+    let results: Vec<_> = workers.into_iter().map(|w| w.join().unwrap()).collect();
+    let seconds = window.lock().unwrap().unwrap().elapsed().as_secs_f64();
+    let (record, cost) = sampler.end().unwrap();
+    let seen = waits::analyse([&record].into_iter(), seconds).unwrap();
+    assert!(
+        seen.samples > 50 && cost.statements == seen.samples,
+        "{seen:?}"
+    );
+    for (event, truth) in [
+        ("Timeout:PgSleep", results.iter().map(|r| r.0).sum::<f64>()),
+        ("Lock:advisory", results.iter().map(|r| r.1).sum::<f64>()),
+    ] {
+        let sampled = seen.at(|e| e.name() == event) * seconds;
+        // 2 % of all the time that sessions spent, and three standard errors of the mean of as many
+        // looks: on a busy machine they are fewer, and sessions wander into step.
+        let all = SESSIONS as f64 * seconds;
+        let chance = 0.5 / (SESSIONS as f64 * seen.samples as f64).sqrt();
+        assert!(
+            (sampled - truth).abs() <= (0.02 + 3.0 * chance) * all,
+            "{event}: sampled {sampled:.2} s, by the sessions' clocks {truth:.2} s of {all:.2}"
+        );
+    }
+}

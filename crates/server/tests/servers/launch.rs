@@ -1,0 +1,255 @@
+//! Launching real clusters of the installed PostgreSQL, and what is left when
+//! they or we end badly: nothing.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use pgassay_model::FailureKind;
+use pgassay_server::settings::Settings;
+use pgassay_server::{Cluster, Installation, Installations, LaunchOptions, TargetError};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn installed() -> Installation {
+    Installations::search()
+        .newest(None)
+        .expect("the tests need an installed PostgreSQL")
+        .clone()
+}
+
+/// An own place for one test, so that its sweeps do not meet other tests'.
+fn place(name: &str) -> PathBuf {
+    let path = PathBuf::from(format!(
+        "/var/tmp/pgassay-test-{name}-{}",
+        std::process::id()
+    ));
+    fs::remove_dir_all(&path).ok();
+    fs::create_dir(&path).unwrap();
+    path
+}
+
+fn options(place: &Path, set: &[&str]) -> LaunchOptions {
+    LaunchOptions {
+        settings: Settings::parse("--set", set).unwrap(),
+        scratch: Some(place.to_path_buf()),
+        ..LaunchOptions::default()
+    }
+}
+
+/// What a query prints, by the installation's own psql.
+fn ask(cluster: &Cluster, sql: &str) -> String {
+    let output = Command::new(cluster.installation().tool("psql"))
+        .args(["-XAtq", "-d", &cluster.conninfo(), "-c", sql])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn clusters(place: &Path) -> usize {
+    let uid = rustix::process::geteuid().as_raw();
+    fs::read_dir(place.join(format!("pgassay-{uid}/clusters")))
+        .unwrap()
+        .count()
+}
+
+/// Whether a process runs: it is there and no zombie.
+fn runs(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < until, "waited too long: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn serves_privately_and_leaves_nothing() {
+    let place = place("serves");
+    let mut options = options(&place, &["work_mem=12345kB"]);
+    options.shared_buffers_bytes = Some(64 << 20);
+    options.max_connections = Some(33);
+    let mut cluster = Cluster::launch(&installed(), &options).unwrap();
+    let (pid, socket_dir) = (cluster.pid(), cluster.socket_dir().to_path_buf());
+
+    assert_eq!(
+        ask(
+            &cluster,
+            "select setting from pg_settings where name = 'work_mem'"
+        ),
+        "12345"
+    );
+    assert_eq!(ask(&cluster, "show shared_buffers"), "64MB");
+    assert_eq!(ask(&cluster, "show max_connections"), "33");
+    assert_eq!(ask(&cluster, "show listen_addresses"), "");
+    assert_eq!(ask(&cluster, "show lc_messages"), "C");
+    assert_eq!(ask(&cluster, "show server_encoding"), "UTF8");
+    assert_eq!(
+        ask(&cluster, "show data_directory"),
+        cluster.data_dir().display().to_string()
+    );
+    let version = cluster.installation().version.num().to_string();
+    assert_eq!(ask(&cluster, "show server_version_num"), version);
+
+    // Its own process group, not root, its socket's directory private.
+    let pid_typed = Pid::from_raw(pid as i32);
+    assert_eq!(
+        rustix::process::getpgid(pid_typed).unwrap(),
+        pid_typed.unwrap()
+    );
+    let process = fs::metadata(format!("/proc/{pid}")).unwrap();
+    assert_ne!(process.uid(), 0);
+    let socket = fs::metadata(&socket_dir).unwrap();
+    assert_eq!(
+        (socket.uid(), socket.mode() & 0o777),
+        (process.uid(), 0o700)
+    );
+    assert!(cluster.log_tail(50).contains("ready to accept connections"));
+    assert!(cluster.ended().is_none());
+
+    cluster.stop().unwrap();
+    assert!(!runs(pid) && !socket_dir.exists());
+    assert_eq!(clusters(&place), 0);
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn a_bad_setting_is_told_in_the_servers_words() {
+    let place = place("bad");
+    for (set, words) in [
+        (
+            "no_such_setting=1",
+            "unrecognized configuration parameter \"no_such_setting\"",
+        ),
+        ("work_mem=much", "invalid value for parameter \"work_mem\""),
+        (
+            "shared_preload_libraries=no_such_library",
+            "no_such_library",
+        ),
+        ("shared_buffers=900TB", "\"shared_buffers\""),
+    ] {
+        let error = Cluster::launch(&installed(), &options(&place, &[set])).unwrap_err();
+        assert_eq!(error.kind(), FailureKind::Target);
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(clusters(&place), 0);
+    }
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn an_interrupt_and_a_panic_clean_up() {
+    let place = place("interrupt");
+    let mut interrupted = options(&place, &[]);
+    interrupted.stop = Some(Arc::new(AtomicBool::new(true)));
+    let error = Cluster::launch(&installed(), &interrupted).unwrap_err();
+    assert!(matches!(error, TargetError::Interrupted), "{error}");
+    assert_eq!(clusters(&place), 0);
+
+    let options = options(&place, &[]);
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let cluster = Cluster::launch(&installed(), &options).unwrap();
+        send.send((cluster.pid(), cluster.socket_dir().to_path_buf()))
+            .unwrap();
+        panic!("on purpose, with a cluster up");
+    })
+    .join()
+    .unwrap_err();
+    let (pid, socket_dir) = receive.recv().unwrap();
+    assert!(!runs(pid) && !socket_dir.exists());
+    assert_eq!(clusters(&place), 0);
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn a_server_that_dies_is_noticed() {
+    let place = place("dies");
+    let mut cluster = Cluster::launch(&installed(), &options(&place, &[])).unwrap();
+    kill_process(Pid::from_raw(cluster.pid() as i32).unwrap(), Signal::KILL).unwrap();
+    wait_for("the server's end", || cluster.ended().is_some());
+    cluster.stop().unwrap();
+    assert_eq!(clusters(&place), 0);
+    fs::remove_dir_all(&place).unwrap();
+}
+
+/// Not a test of its own: run by the next one in a process that it kills.
+#[test]
+fn helper_that_launches_and_is_killed() {
+    let Some(place) = std::env::var_os("PGASSAY_TEST_PLACE").map(PathBuf::from) else {
+        return;
+    };
+    let cluster = Cluster::launch(&installed(), &options(&place, &[])).unwrap();
+    let note = format!("{} {}\n", cluster.pid(), cluster.socket_dir().display());
+    fs::write(place.join("note"), note).unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Launches in another process; that process, the server's pid, the socket.
+fn launch_elsewhere(place: &Path) -> (std::process::Child, u32, PathBuf) {
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "launch::helper_that_launches_and_is_killed"])
+        .env("PGASSAY_TEST_PLACE", place)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut note = String::new();
+    wait_for("the helper's cluster", || {
+        assert!(owner.try_wait().unwrap().is_none(), "the helper ended");
+        note = fs::read_to_string(place.join("note")).unwrap_or_default();
+        note.ends_with('\n')
+    });
+    fs::remove_file(place.join("note")).unwrap();
+    let (pid, socket) = note.trim().split_once(' ').unwrap();
+    (owner, pid.parse().unwrap(), PathBuf::from(socket))
+}
+
+#[test]
+fn a_killed_owner_leaves_nothing_that_runs_and_the_next_launch_sweeps() {
+    let place = place("killed");
+    let (mut first, first_server, first_socket) = launch_elsewhere(&place);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    wait_for("the server's end after its owner's", || !runs(first_server));
+    assert_eq!(clusters(&place), 1);
+
+    let cluster = Cluster::launch(&installed(), &options(&place, &[])).unwrap();
+    let [left] = cluster.leftovers() else {
+        panic!("one was left: {:?}", cluster.leftovers());
+    };
+    assert_eq!((left.ended, &left.failed), (None, &None));
+    assert!(!first_socket.exists());
+    assert_eq!(clusters(&place), 1);
+    assert_eq!(ask(&cluster, "select 1"), "1");
+
+    // A living owner's cluster is not touched by another launch.
+    let other = Cluster::launch(&installed(), &options(&place, &[])).unwrap();
+    assert!(other.leftovers().is_empty());
+    assert_eq!(ask(&cluster, "select 1"), "1");
+
+    // One whose owner is gone while its server runs on: without the lock file
+    // this one looks so. The server is ended, for it is surely that one.
+    fs::remove_file(other.data_dir().with_file_name("lock")).unwrap();
+    let (pid, socket_dir) = (other.pid(), other.socket_dir().to_path_buf());
+    let third = Cluster::launch(&installed(), &options(&place, &[])).unwrap();
+    assert_eq!(third.leftovers().len(), 1);
+    assert_eq!(third.leftovers()[0].ended, Some(pid));
+    assert!(!runs(pid) && !socket_dir.exists());
+    assert_eq!(ask(&cluster, "select 1"), "1");
+
+    drop((cluster, other, third));
+    assert_eq!(clusters(&place), 0);
+    fs::remove_dir_all(&place).unwrap();
+}

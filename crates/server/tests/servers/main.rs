@@ -1,0 +1,5 @@
+//! Servers launched, watched and swept, installed ones and those that stand in.
+
+mod launch;
+#[cfg(feature = "archive")]
+mod stand_in;
