@@ -1,17 +1,17 @@
 #!/bin/bash
-# Build the extension for one PostgreSQL, and run its regression tests and
-# tests of several sessions on a throw-away cluster of it.
+# Builds the extension for one PostgreSQL, and runs its regression tests and
+# multi-session tests on a throw-away cluster of it.
 #
 #	ext/check.sh [PG_CONFIG [PG_CONFIG of another major version]]
 #
-# As root the server runs as the user postgres.  Exits 0 if all passed.
+# As root, the server runs as the user postgres.  Exits 0 if all tests passed.
 set -euo pipefail
 
 pg_config=${1:-pg_config}
 other=${2:-}
 major() { "$1" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/'; }
 if [ -n "$other" ] && [ "$(major "$other")" = "$(major "$pg_config")" ]; then
-	echo "check.sh: $other is of the same major version" >&2
+	echo "check.sh: $other has the same major version; pass one of another major version" >&2
 	exit 2
 fi
 source_dir=$(cd "$(dirname "$0")" && pwd)
@@ -58,8 +58,8 @@ EOF
 
 export PGHOST=$sockets PGPORT=5432 PGUSER=postgres PGDATABASE=postgres
 echo "== $("$bin/postgres" --version): regression tests"
-# Some redistributed servers come with a pg_regress that doesn't run; any
-# version's will do, as it only drives psql.
+# Some redistributed servers include a pg_regress that doesn't run; that of any
+# version works, because it only drives psql.
 regress=""
 for candidate in "$pg_config" "$other" pg_config; do
 	[ -n "$candidate" ] || continue
@@ -67,7 +67,7 @@ for candidate in "$pg_config" "$other" pg_config; do
 	if { "$regress" --version; } >/dev/null 2>&1; then break; fi
 	regress=""
 done
-[ -n "$regress" ] || { echo "no pg_regress that runs; install the server's development package" >&2; exit 1; }
+[ -n "$regress" ] || { echo "no working pg_regress found; install the server's development package" >&2; exit 1; }
 tests=$(sed -n 's/^REGRESS = //p' ext/Makefile)
 # shellcheck disable=SC2086
 if ! (cd ext && "${as_server[@]}" "$regress" --inputdir=. --bindir="$bin" \
@@ -77,5 +77,5 @@ if ! (cd ext && "${as_server[@]}" "$regress" --inputdir=. --bindir="$bin" \
 	if [ -n "${PGASSAY_KEEP_RESULTS:-}" ]; then cp -r ext/results/. "$PGASSAY_KEEP_RESULTS"; fi
 	exit 1
 fi
-echo "== several sessions"
+echo "== multi-session tests"
 "${as_server[@]}" bash ext/sessions.sh "$bin" "$work"

@@ -1,11 +1,11 @@
 #!/bin/bash
-# What takes several sessions: starting together, cancel, terminate, a killed
-# client, DROP and TRUNCATE meanwhile, a crash, a standby, another major's
-# library.  Called by check.sh on its throw-away cluster:
+# Tests with several sessions: simultaneous start, cancel, terminate, a killed
+# client, concurrent DROP and TRUNCATE, a crash, a standby, the library of another
+# major version.  Called by check.sh on its throw-away cluster:
 #
 #	sessions.sh BINDIR WORKDIR
 #
-# Prints a line for each test; exits 1 if any failed.
+# Prints one line per test; exits 1 if any failed.
 set -uo pipefail
 bin=$1
 work=$2

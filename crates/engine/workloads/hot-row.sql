@@ -1,7 +1,7 @@
 -- every client updates the same row
--- @reason A counter or a balance that all share: the row's lock is handed from one to the next, with
---   a wake-up and a commit each time. Throughput is that of one client at best; what is seen is how
---   much worse it gets.
+-- @reason A counter or a balance that all clients share: the row lock passes from one to the next,
+--   with a wake-up and a commit each time. At best, throughput equals that of one client; this
+--   workload shows how far below that it falls.
 -- @writes
 -- @without-pgbench-tables
 -- @setup CREATE TABLE hot (id int PRIMARY KEY, n bigint NOT NULL)

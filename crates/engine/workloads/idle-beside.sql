@@ -1,7 +1,7 @@
--- select-only while 500 connections are open and do nothing
--- @reason Pools keep hundreds of idle connections beside few active ones. Before PostgreSQL 14 every
---   snapshot walked over all of them; afterwards they should cost nothing but memory. Held against
---   select-only it shows which.
+-- select-only with 500 idle connections
+-- @reason Pools keep hundreds of idle connections open for a few active ones. Before PostgreSQL 14,
+--   every snapshot scanned all of them; since then they should cost only memory. A comparison with
+--   select-only shows which applies.
 -- @idle 500
 \set aid random(1, 100000 * :scale)
 SELECT abalance FROM pgbench_accounts WHERE aid = :aid;

@@ -1,6 +1,6 @@
--- one row after the other put at the end of a queue
+-- rows appended to the end of a queue, one per transaction
 -- @reason All clients append to the same last page of the same index and draw from one sequence: the
---   right edge of a B-tree, relation extension, and WAL. Nothing else of tpcb-like is in the way.
+--   right edge of a B-tree, relation extension, and WAL, without the rest of tpcb-like.
 -- @writes
 -- @without-pgbench-tables
 -- @setup CREATE TABLE queue (id bigserial PRIMARY KEY, made timestamptz NOT NULL DEFAULT now(), payload text NOT NULL)

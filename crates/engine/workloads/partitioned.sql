@@ -1,7 +1,7 @@
--- one account by its key, in a table of 64 hash partitions: what pruning and the locks on
--- partitions add to select-only
+-- one account by its key, in a table of 64 hash partitions: the cost of pruning and of locks on
+-- partitions, compared with select-only
 -- @reason Each statement plans or prunes over 64 children and locks those it opens; beyond the
---   16 fast-path locks of a backend (until PostgreSQL 18) that meets the shared lock table.
+--   16 fast-path locks of a backend (before PostgreSQL 18), it uses the shared lock table.
 -- @without-pgbench-tables
 -- @setup CREATE TABLE parted (aid int NOT NULL, abalance int, filler char(84)) PARTITION BY HASH (aid)
 -- @setup DO $$BEGIN FOR n IN 0..63 LOOP

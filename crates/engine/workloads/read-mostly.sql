@@ -1,6 +1,6 @@
--- nine reads to one update, by keys of a Zipfian distribution: few accounts are asked for most
--- @reason Uniform keys spread buffers, locks and row versions as evenly as no application does. Here
---   the ten hottest accounts take about a third of the transactions, scattered over the table by
+-- nine reads per update, with keys from a Zipfian distribution: a few accounts get most requests
+-- @reason Uniform keys spread buffers, locks and row versions more evenly than any application does.
+--   Here the ten hottest accounts get about a third of the transactions, scattered over the table by
 --   permute(), so that hot rows do not share a page by accident.
 -- @writes
 -- @script read 9
