@@ -11,7 +11,7 @@ COMPARISONS ?= 40
 MINUTES ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: help assay build test bench soak fuzz corpus calibrate calibrate-real purity docs man install clean query-loop builds lab-page-size
+.PHONY: help assay build test deny bench soak fuzz corpus calibrate calibrate-real purity docs man install clean query-loop builds lab-page-size
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 16
@@ -35,6 +35,13 @@ test: ## run all tests, formatting, clippy, documentation, the extension's tests
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	scripts/test-bootstrap.sh
 	scripts/test-extension.sh
+
+deny: ## check the licences, advisories and sources of dependencies (needs cargo-deny)
+	@$(CARGO) deny --version >/dev/null 2>&1 || \
+		{ echo "cargo-deny is missing: cargo install --locked cargo-deny" >&2; exit 3; }
+	$(CARGO) deny --locked check licenses bans sources
+	@if $(CARGO) deny fetch db; then $(CARGO) deny --locked check --disable-fetch advisories; \
+	else echo "the database of advisories is out of reach: not checked" >&2; [ -z "$$CI" ]; fi
 
 bench: build ## benchmark client CPU against pgbench, and inspect against objdump
 	$(CARGO) --with bench/client-cpu.sh
