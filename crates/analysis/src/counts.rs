@@ -9,6 +9,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::Verdict;
 
+/// Name and version of the serialized form.
+pub const SCHEMA: &str = "pgassay/counts/1";
+
+/// A comparison by counted instructions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The targets, as named.
+    pub targets: (String, String),
+    /// The servers' versions.
+    pub versions: (String, String),
+    /// The workload.
+    pub workload: String,
+    /// How it was counted.
+    pub method: String,
+    /// The seed of the first round.
+    pub seed: u64,
+    /// The conclusion.
+    pub counted: Counted,
+    /// Functions that differ most, per transaction.
+    pub functions: Vec<FunctionCount>,
+    /// The counts themselves.
+    pub rounds: Vec<Round>,
+}
+
+/// What a function itself executes per transaction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FunctionCount {
+    /// Its name.
+    pub name: String,
+    /// In A.
+    pub a: f64,
+    /// In B.
+    pub b: f64,
+}
+
 /// What one session of one server executed between a shorter and a longer run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Count {
@@ -22,7 +59,8 @@ pub struct Count {
 }
 
 impl Count {
-    fn per_transaction(&self) -> f64 {
+    /// Instructions of one transaction.
+    pub fn per_transaction(&self) -> f64 {
         self.instructions as f64 / self.transactions.max(1) as f64
     }
 

@@ -17,6 +17,7 @@ mod elf;
 mod error;
 mod facts;
 pub mod hotpath;
+pub mod inspection;
 mod isa;
 pub mod model;
 mod outline;

@@ -120,6 +120,15 @@ pub struct Recommendation {
     pub avoid: Vec<Avoid>,
 }
 
+/// A recommendation as printed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recommended {
+    /// `pgassay/recommendation/1`.
+    pub schema: String,
+    /// The flags.
+    pub recommendation: Recommendation,
+}
+
 const GCC_MANUAL: &str =
     "GCC manual, AArch64 options (https://gcc.gnu.org/onlinedocs/gcc/AArch64-Options.html)";
 const GCC_10: &str = "GCC 10 release notes, AArch64 (https://gcc.gnu.org/gcc-10/changes.html)";

@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use pgassay_analysis::stats::Verdict;
 use pgassay_model::{Failure, FailureKind};
 
 use crate::terminal::{ClosedPipe, NotPrinted, Terminal};
@@ -35,6 +36,17 @@ pub enum Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)
+    }
+}
+
+impl From<Verdict> for Exit {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Faster | Verdict::Equivalent => Self::Done,
+            Verdict::Slower => Self::Found,
+            Verdict::Inconclusive => Self::Inconclusive,
+            Verdict::NotComparable => Self::NotComparable,
+        }
     }
 }
 

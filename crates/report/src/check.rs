@@ -4,24 +4,24 @@ use pgassay_analysis::check::{CheckReport, Outcome, Place, Severity};
 
 use super::document::{Block, Depth, Document, Fact, Section};
 use super::sections::{findings, machine};
-use super::{TextStyle, number};
+use super::{Report, TextStyle, number};
 
 /// For a terminal; `all` shows more than findings.
 pub fn text(report: &CheckReport, all: bool, style: &TextStyle) -> String {
-    super::text::render(&document(report, all, true), style)
+    super::text::render(&document(report, all), style)
 }
 
-/// One self-contained HTML file, with everything.
-pub fn html(report: &CheckReport) -> String {
-    super::html::render(&document(report, true, false))
+impl Report for CheckReport {
+    fn document(&self) -> Document {
+        document(self, true)
+    }
 }
 
-/// `headings` for formats that leave out those of sections.
-fn document(report: &CheckReport, all: bool, headings: bool) -> Document {
+fn document(report: &CheckReport, all: bool) -> Document {
     let mut sections = vec![subject(report)];
     sections.extend(findings::section_of(report));
-    let depth = if all { Depth::Summary } else { Depth::Evidence };
-    sections.extend(rest(report, depth, headings));
+    let depth = if all { Depth::Titled } else { Depth::Evidence };
+    sections.extend(rest(report, depth));
     Document {
         title: title(report),
         provenance: format!(
@@ -123,7 +123,7 @@ fn subject(report: &CheckReport) -> Section {
 }
 
 /// What is no finding, each kind apart.
-fn rest(report: &CheckReport, depth: Depth, headings: bool) -> Vec<Section> {
+fn rest(report: &CheckReport, depth: Depth) -> Vec<Section> {
     let kinds = [
         (Outcome::CouldNotSee, "unseen", "What could not be seen"),
         (Outcome::Passed, "passed", "What passed"),
@@ -143,16 +143,11 @@ fn rest(report: &CheckReport, depth: Depth, headings: bool) -> Vec<Section> {
             if facts.is_empty() {
                 return None;
             }
-            let mut blocks = Vec::new();
-            if headings {
-                blocks.push(Block::Heading(title.to_owned()));
-            }
-            blocks.push(Block::Facts(facts));
             Some(Section {
                 id,
                 title,
                 depth,
-                blocks,
+                blocks: vec![Block::Facts(facts)],
             })
         })
         .collect()

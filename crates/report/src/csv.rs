@@ -1,17 +1,59 @@
-//! One row a trial, for a spreadsheet or a statistics program (RFC 4180).
+//! Figures in rows, for a spreadsheet or a statistics program (RFC 4180).
 
 use pgassay_analysis::Analysis;
 use pgassay_text::cell;
 
-/// The trials as comma-separated values with a header line; what was not seen stays empty.
-pub fn csv(analysis: &Analysis) -> String {
+/// A header and rows of as many fields.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Rows {
+    /// No rows yet.
+    pub fn new<'a>(header: impl IntoIterator<Item = &'a str>) -> Self {
+        Self {
+            header: header.into_iter().map(str::to_owned).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row. Names must have gone through [`pgassay_text::cell`].
+    pub fn push(&mut self, row: Vec<String>) {
+        debug_assert_eq!(row.len(), self.header.len());
+        self.rows.push(row);
+    }
+
+    /// As comma-separated values.
+    pub fn csv(&self) -> String {
+        let into_memory = "writing into memory fails only where memory does";
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for row in std::iter::once(&self.header).chain(&self.rows) {
+            writer.write_record(row).expect(into_memory);
+        }
+        let bytes = writer.into_inner().expect(into_memory);
+        String::from_utf8(bytes).expect("what was written were strings")
+    }
+}
+
+/// A figure as a field; empty where it was not seen or is no number.
+pub fn figure(value: Option<f64>) -> String {
+    match value {
+        Some(value) if value.is_finite() => value.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// One row a trial, in the order in which they were measured.
+pub fn trials(analysis: &Analysis) -> Rows {
     let mut rows = Vec::new();
     for arm in &analysis.arms {
         for point in &arm.points {
             for trial in &point.trials {
                 rows.push((
                     trial.index,
-                    [
+                    vec![
                         cell(&analysis.run.id),
                         cell(&analysis.plan.workload.name),
                         cell(&arm.label),
@@ -30,7 +72,7 @@ pub fn csv(analysis: &Analysis) -> String {
         }
     }
     rows.sort_by_key(|(index, _)| *index);
-    let header = [
+    let mut table = Rows::new([
         "run",
         "workload",
         "arm",
@@ -43,30 +85,9 @@ pub fn csv(analysis: &Analysis) -> String {
         "p99_us",
         "client_cpu_us_per_transaction",
         "server_cpu_us_per_transaction",
-    ];
-    table(header, rows.into_iter().map(|(_, row)| row))
-}
-
-/// Rows of values below a header, quoted by RFC 4180. Names must have gone through
-/// [`pgassay_text::cell`].
-pub(super) fn table<const N: usize>(
-    header: [&str; N],
-    rows: impl IntoIterator<Item = [String; N]>,
-) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let into_memory = "writing into memory fails only where memory does";
-    writer.write_record(header).expect(into_memory);
-    for row in rows {
-        writer.write_record(&row).expect(into_memory);
+    ]);
+    for (_, row) in rows {
+        table.push(row);
     }
-    let bytes = writer.into_inner().expect(into_memory);
-    String::from_utf8(bytes).expect("what was written were strings")
-}
-
-/// A figure; empty where there is none.
-pub(super) fn figure(value: Option<f64>) -> String {
-    match value {
-        Some(value) if value.is_finite() => value.to_string(),
-        _ => String::new(),
-    }
+    table
 }

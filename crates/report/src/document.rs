@@ -57,8 +57,10 @@ pub struct Section {
 /// How much a reader has to want to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Shown everywhere.
+    /// Shown everywhere; a terminal leaves its title out.
     Summary,
+    /// Shown everywhere with its title.
+    Titled,
     /// Left out of a terminal's summary.
     Evidence,
 }
@@ -190,6 +192,8 @@ pub struct Column {
     pub rank: u8,
     /// Figures stand to the right, words to the left.
     pub figures: bool,
+    /// Its words wrap where room is short; those of other columns are cut.
+    pub wraps: bool,
 }
 
 impl Column {
@@ -200,6 +204,7 @@ impl Column {
             unit: unit.to_owned(),
             rank,
             figures: true,
+            wraps: false,
         }
     }
 
@@ -210,6 +215,15 @@ impl Column {
             unit: String::new(),
             rank,
             figures: false,
+            wraps: false,
+        }
+    }
+
+    /// A column of words of any length, none of which is left out.
+    pub fn prose(head: &str) -> Self {
+        Self {
+            wraps: true,
+            ..Self::words(head, 0)
         }
     }
 }
@@ -241,6 +255,19 @@ impl Cell {
             value: Value::Plain(text.into()),
             marks: Vec::new(),
         }
+    }
+
+    /// A cell for what could not be seen.
+    pub fn missing() -> Self {
+        Self {
+            value: Value::Missing,
+            marks: Vec::new(),
+        }
+    }
+
+    /// A cell for what may not have been seen.
+    pub fn plain_or_missing(text: Option<impl Into<String>>) -> Self {
+        text.map_or_else(Self::missing, Self::plain)
     }
 
     /// Whether it holds a figure with an interval.
@@ -458,10 +485,7 @@ impl Notes {
     pub fn maybe(&mut self, estimate: Option<&Estimate>, about: &str) -> Cell {
         match estimate {
             Some(estimate) => self.estimate(estimate, about),
-            None => Cell {
-                value: Value::Missing,
-                marks: Vec::new(),
-            },
+            None => Cell::missing(),
         }
     }
 
@@ -472,6 +496,27 @@ impl Notes {
 }
 
 impl Table {
+    /// A table that is shown whole.
+    pub fn new(
+        caption: impl Into<String>,
+        columns: Vec<Column>,
+        rows: impl IntoIterator<Item = Vec<Cell>>,
+    ) -> Self {
+        Self {
+            caption: caption.into(),
+            columns,
+            rows: rows.into_iter().collect(),
+            folded: false,
+            marks: Vec::new(),
+        }
+    }
+
+    /// The same as long raw detail that a page may keep folded.
+    pub fn folded(mut self) -> Self {
+        self.folded = true;
+        self
+    }
+
     /// All notes that it or its cells point to, ascending.
     pub fn all_marks(&self) -> Vec<usize> {
         let cells = self.rows.iter().flatten().flat_map(|cell| &cell.marks);

@@ -3,50 +3,41 @@
 use pgassay_analysis::history::{RunHistory, Series as Followed};
 use pgassay_text::cell;
 
+use super::csv::figure;
 use super::document::{
     Axis, Block, Cell, Chart, Column, Depth, Document, Interval, Notes, Scale, Section, Series,
     Table,
 };
-use super::{TextStyle, csv, html, markdown, number, text};
+use super::{Report, Rows, number};
 
-/// Changes and levels for a terminal.
-pub fn history_text(history: &RunHistory, style: &TextStyle) -> String {
-    text::render(&document(history), style)
-}
-
-/// One self-contained HTML file.
-pub fn history_html(history: &RunHistory) -> String {
-    html::render(&document(history))
-}
-
-/// GitHub-flavoured markdown.
-pub fn history_markdown(history: &RunHistory) -> String {
-    markdown::render(&document(history))
-}
-
-/// One row a run and figure (RFC 4180).
-pub fn history_csv(history: &RunHistory) -> String {
-    let mut rows = Vec::new();
-    for series in &history.series {
-        for (index, (run, value)) in history.runs.iter().zip(&series.values).enumerate() {
-            let Some(value) = value else { continue };
-            let level = series.history.levels.iter().position(|l| index <= l.last);
-            rows.push([
-                cell(&run.run),
-                cell(&run.started),
-                cell(series.figure.name()),
-                series.clients.to_string(),
-                csv::figure(Some(value.estimate)),
-                csv::figure(Some(value.low)),
-                csv::figure(Some(value.high)),
-                level.map_or_else(String::new, |l| (l + 1).to_string()),
-            ]);
-        }
+impl Report for RunHistory {
+    fn document(&self) -> Document {
+        document(self)
     }
-    let header = [
-        "run", "started", "figure", "clients", "estimate", "low", "high", "level",
-    ];
-    csv::table(header, rows)
+
+    /// One row a run and figure.
+    fn rows(&self) -> Option<Rows> {
+        let mut rows = Rows::new([
+            "run", "started", "figure", "clients", "estimate", "low", "high", "level",
+        ]);
+        for series in &self.series {
+            for (index, (run, value)) in self.runs.iter().zip(&series.values).enumerate() {
+                let Some(value) = value else { continue };
+                let level = series.history.levels.iter().position(|l| index <= l.last);
+                rows.push(vec![
+                    cell(&run.run),
+                    cell(&run.started),
+                    cell(series.figure.name()),
+                    series.clients.to_string(),
+                    figure(Some(value.estimate)),
+                    figure(Some(value.low)),
+                    figure(Some(value.high)),
+                    level.map_or_else(String::new, |l| (l + 1).to_string()),
+                ]);
+            }
+        }
+        Some(rows)
+    }
 }
 
 fn document(history: &RunHistory) -> Document {

@@ -9,21 +9,12 @@ use super::document::{
     Series, Table,
 };
 use super::sections::scattered::direct;
-use super::{TextStyle, html, markdown, number, text};
+use super::{Report, number};
 
-/// For a terminal.
-pub fn kernels_text(kernels: &SideBySide, style: &TextStyle) -> String {
-    text::render(&document(kernels), style)
-}
-
-/// One self-contained HTML file.
-pub fn kernels_html(kernels: &SideBySide) -> String {
-    html::render(&document(kernels))
-}
-
-/// GitHub-flavoured markdown.
-pub fn kernels_markdown(kernels: &SideBySide) -> String {
-    markdown::render(&document(kernels))
+impl Report for SideBySide {
+    fn document(&self) -> Document {
+        document(self)
+    }
 }
 
 fn document(side: &SideBySide) -> Document {

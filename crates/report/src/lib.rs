@@ -1,93 +1,87 @@
-//! Reports: one [`Analysis`] in, one string out, in every format.
+//! Reports: one result in, one string out, in every format.
 //!
 //! Everything here is pure: no files, no clock, no environment. What depends on
 //! the reader's terminal is an argument ([`TextStyle`]).
 //!
-//! An analysis becomes a `document::Document` first (sections of paragraphs,
-//! tables, facts and charts, made under `sections/`), and each format renders that
-//! document. So no format knows more than another, and a new kind of result is
-//! one new file under `sections/` and one line in its registry.
+//! Every result is a [`Report`]: it becomes a [`document::Document`] (sections of
+//! paragraphs, tables, facts and charts), and each format renders that document. So
+//! no format knows more than another, and no result lacks a format.
 
 pub mod check;
 mod compare;
+mod counts;
 mod csv;
-mod document;
+pub mod document;
+mod fit;
 mod history;
 mod html;
+mod inspection;
 mod kernels;
 mod markdown;
-pub mod number;
 mod plain;
+mod pooled;
+mod recommendation;
 mod sections;
 mod text;
 
-use pgassay_analysis::Analysis;
-use pgassay_analysis::compare::Compare;
-use pgassay_analysis::diagnose::Diagnosis;
+use serde::Serialize;
 
-pub use compare::{compare_csv, compare_html, compare_json, compare_markdown, compare_text};
-pub use csv::csv;
-pub use history::{history_csv, history_html, history_markdown, history_text};
-pub use kernels::{kernels_html, kernels_markdown, kernels_text};
+pub use csv::Rows;
+pub use document::Document;
+pub use inspection::technique;
+pub use pgassay_analysis::number;
 pub use text::TextStyle;
 
+/// A result that people read as a document and programs as JSON.
+pub trait Report {
+    /// What people read.
+    fn document(&self) -> Document;
+
+    /// Its figures in rows, for a spreadsheet or a statistics program; none where it
+    /// has none.
+    fn rows(&self) -> Option<Rows> {
+        None
+    }
+}
+
+impl Report for Document {
+    fn document(&self) -> Document {
+        self.clone()
+    }
+}
+
 /// The summary for a terminal, in lines of at most [`TextStyle::width`] columns.
-pub fn text(analysis: &Analysis, style: &TextStyle) -> String {
-    text::render(&sections::document(analysis), style)
+pub fn text(report: &impl Report, style: &TextStyle) -> String {
+    text::render(&report.document(), style)
 }
 
 /// The report as one self-contained HTML file that asks nothing of any network.
-pub fn html(analysis: &Analysis) -> String {
-    html::render(&sections::document(analysis))
-}
-
-/// What one of several reports is about.
-#[derive(Debug)]
-pub enum Concluded<'a> {
-    /// A run.
-    Run(&'a Analysis),
-    /// A comparison.
-    Compared(&'a Compare),
+pub fn html(report: &impl Report) -> String {
+    html::render(&report.document())
 }
 
 /// Several reports in one self-contained HTML file, one after the other.
-pub fn html_of_all(reports: &[Concluded]) -> String {
-    let documents: Vec<_> = reports
-        .iter()
-        .map(|report| match report {
-            Concluded::Run(analysis) => sections::document(analysis),
-            Concluded::Compared(compared) => compare::document(compared),
-        })
-        .collect();
-    html::render_all(&documents)
+pub fn html_of_all(documents: &[Document]) -> String {
+    html::render_all(documents)
 }
 
 /// The report as GitHub-flavoured markdown.
-pub fn markdown(analysis: &Analysis) -> String {
-    markdown::render(&sections::document(analysis))
+pub fn markdown(report: &impl Report) -> String {
+    markdown::render(&report.document())
 }
 
-/// The document `pgassay/analysis/1`, described by `docs/schema/analysis-1.json`.
+/// The report as a JSON document, described by a schema in `docs/schema`.
 ///
 /// A figure that is not a number (nothing to divide by) becomes `null`.
-pub fn json(analysis: &Analysis) -> String {
-    let mut text = serde_json::to_string_pretty(analysis)
-        .expect("an analysis has string keys only, so it always serializes");
+pub fn json(report: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(report)
+        .expect("results have string keys only, so they always serialize");
     text.push('\n');
     text
 }
 
-/// A diagnosis for a terminal.
-pub fn diagnosis_text(diagnosis: &Diagnosis, style: &TextStyle) -> String {
-    text::render(&sections::diagnosis::document(diagnosis), style)
-}
-
-/// A diagnosis as one self-contained HTML file.
-pub fn diagnosis_html(diagnosis: &Diagnosis) -> String {
-    html::render(&sections::diagnosis::document(diagnosis))
-}
-
-/// A diagnosis as markdown.
-pub fn diagnosis_markdown(diagnosis: &Diagnosis) -> String {
-    markdown::render(&sections::diagnosis::document(diagnosis))
+/// The rows as comma-separated values (RFC 4180) with a header line; what was not seen
+/// stays empty. None where the report has no rows.
+pub fn csv(report: &impl Report) -> Option<String> {
+    report.rows().map(|rows| rows.csv())
 }

@@ -3,9 +3,11 @@
 //! A table that does not fit gives up precision of layout before it gives up
 //! figures: ranges become percentages, then columns are left out by rank (and
 //! named), and where not even the indispensable ones fit, rows are stacked.
-//! Only [`Depth::Summary`] sections are shown; the rest is in the other formats.
+//! Sections of [`Depth::Evidence`] are left out; they are in the other formats.
 
-use comfy_table::{CellAlignment, ContentArrangement, Row, Table as Grid, presets};
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, Row, Table as Grid, presets,
+};
 use owo_colors::OwoColorize;
 
 use pgassay_analysis::bottlenecks::StepKind;
@@ -48,10 +50,16 @@ pub fn render(document: &Document, style: &TextStyle) -> String {
     for sentence in &document.headline {
         page.paragraph(sentence, Tone::Normal);
     }
-    let summaries = document.sections.iter();
-    for section in summaries.filter(|s| s.depth == Depth::Summary) {
+    let shown = document.sections.iter();
+    for section in shown.filter(|s| s.depth != Depth::Evidence) {
         page.blank();
-        for block in &section.blocks {
+        if section.depth == Depth::Titled {
+            page.paragraph(section.title, Tone::Strong);
+        }
+        for (i, block) in section.blocks.iter().enumerate() {
+            if i > 0 && matches!(block, Block::Heading(_)) {
+                page.blank();
+            }
             page.block(block);
         }
     }
@@ -217,6 +225,9 @@ impl Page {
     }
 
     fn table(&mut self, table: &Table) {
+        if table.columns.iter().any(|c| c.wraps) {
+            return self.prose(table);
+        }
         let highest = table.columns.iter().map(|c| c.rank).max().unwrap_or(0);
         let percents = (0..=highest).rev().map(|rank| (Form::Percent, rank));
         let layouts = std::iter::once((Form::Range, highest)).chain(percents);
@@ -254,7 +265,38 @@ impl Page {
         self.paragraph(&caption, Tone::Quiet);
     }
 
+    /// A table with columns of running words, which take the room that the others leave.
+    fn prose(&mut self, table: &Table) {
+        const LEAST: usize = 16;
+        let width = self.style.width;
+        let mut grid = self.grid(table, Form::Percent, u8::MAX);
+        let natural = grid.column_max_content_widths();
+        let room: usize = (table.columns.iter().zip(&natural))
+            .map(|(column, width)| match column.wraps {
+                true => LEAST.min(usize::from(*width)) + 2,
+                false => usize::from(*width) + 2,
+            })
+            .sum();
+        if room > width + 2 {
+            return self.stacked(table);
+        }
+        grid.set_content_arrangement(ContentArrangement::Dynamic);
+        grid.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+        for (i, column) in table.columns.iter().enumerate() {
+            if let (false, Some(placed)) = (column.wraps, grid.column_mut(i)) {
+                placed.set_constraint(ColumnConstraint::ContentWidth);
+            }
+        }
+        for (i, line) in grid.lines().enumerate() {
+            self.line(&line, if i == 0 { Tone::Quiet } else { Tone::Normal });
+        }
+        if !table.caption.is_empty() {
+            self.paragraph(&table.caption, Tone::Quiet);
+        }
+    }
+
     fn grid(&self, table: &Table, form: Form, rank: u8) -> Grid {
+        let whole = table.columns.iter().any(|c| c.wraps);
         let shown = |i: &usize| table.columns[*i].rank <= rank;
         let indices: Vec<usize> = (0..table.columns.len()).filter(shown).collect();
         let noted = table.rows.iter().flatten().any(|c| !c.marks.is_empty());
@@ -271,7 +313,7 @@ impl Page {
         }
         let rows = table.rows.iter().map(|row| {
             let cells = indices.iter().filter_map(|i| row.get(*i));
-            let mut cells: Vec<String> = cells.map(|c| self.cell(c, form)).collect();
+            let mut cells: Vec<String> = cells.map(|c| self.cell(c, form, whole)).collect();
             if noted {
                 cells.push(marks(row));
             }
@@ -294,8 +336,9 @@ impl Page {
         grid
     }
 
-    fn cell(&self, cell: &Cell, form: Form) -> String {
+    fn cell(&self, cell: &Cell, form: Form, whole: bool) -> String {
         let text = match &cell.value {
+            Value::Plain(text) if whole => text.clone(),
             Value::Plain(text) => shortened(text),
             Value::Missing => number::NONE.to_owned(),
             Value::Estimate(estimate) => {
@@ -312,6 +355,7 @@ impl Page {
 
     /// One block a row, one line a figure: for very narrow terminals.
     fn stacked(&mut self, table: &Table) {
+        let whole = table.columns.iter().any(|c| c.wraps);
         for row in &table.rows {
             let mut lines = Vec::new();
             for (column, cell) in table.columns.iter().zip(row) {
@@ -319,7 +363,10 @@ impl Page {
                     "" => column.head.clone(),
                     unit => format!("{}, {unit}", column.head),
                 };
-                lines.push(vec![self.leaf(&name), self.cell(cell, Form::Percent)]);
+                lines.push(vec![
+                    self.leaf(&name),
+                    self.cell(cell, Form::Percent, whole),
+                ]);
             }
             let marks = marks(row);
             if !marks.is_empty() {

@@ -1,5 +1,7 @@
 //! What is said of a comparison, and the rule that was set before it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Whether more of a quantity is better.
@@ -36,6 +38,18 @@ impl Verdict {
             Self::Slower => Self::Faster,
             same => same,
         }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Faster => "faster",
+            Self::Slower => "slower",
+            Self::Equivalent => "equivalent",
+            Self::Inconclusive => "inconclusive",
+            Self::NotComparable => "not comparable",
+        })
     }
 }
 

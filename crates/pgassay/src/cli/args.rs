@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Parser, Subcommand};
 
 use super::build::BuildArgs;
 use super::clients::ClientList;
@@ -10,6 +10,7 @@ use super::diagnose::DiagnoseArgs;
 use super::inside::InsideArgs;
 use super::io::IoArgs;
 use super::load::LoadArgs;
+use super::show::ShowArgs;
 use crate::terminal::Verbosity;
 
 const EXAMPLES: &str = "\
@@ -292,12 +293,9 @@ pub struct InspectArgs {
     /// spin-delay, bti, pac, full-relro, pie (comma-separated)
     #[arg(long, value_name = "WHAT")]
     pub require: Vec<String>,
-    /// Print JSON (pgassay/inspect/1)
-    #[arg(long, conflicts_with = "markdown")]
-    pub json: bool,
-    /// Print markdown
-    #[arg(long)]
-    pub markdown: bool,
+    /// How it is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
 /// Arguments of `pgassay targets`.
@@ -322,30 +320,9 @@ pub struct ReportArgs {
     /// Runs by name, unique prefix, path, or `last`
     #[arg(value_name = "RUN", required = true)]
     pub run: Vec<String>,
-    /// How to render
-    #[arg(long, short, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Write to a file instead of standard output
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Short for --format json
-    #[arg(long, conflicts_with = "format")]
-    pub json: bool,
-}
-
-/// The formats of a report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// For the terminal
-    Text,
-    /// One self-contained file
-    Html,
-    /// The document pgassay/analysis/1
-    Json,
-    /// For issues and wikis
-    Markdown,
-    /// One row a trial
-    Csv,
+    /// How it is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
 /// Arguments of `pgassay fit`.
@@ -358,9 +335,9 @@ pub struct FitArgs {
     /// A run by name, unique prefix, path, or `last`
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How it is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
 /// Arguments of `pgassay runs`.

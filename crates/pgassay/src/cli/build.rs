@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
+use super::show::ShowArgs;
+
 /// Arguments of `pgassay build`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\
@@ -82,9 +84,9 @@ pub struct BuildArgs {
     /// Remove unpacked sources and object files; builds stay
     #[arg(long, conflicts_with_all = ["source", "recommend", "list", "presets"])]
     pub clean: bool,
-    /// Print JSON (pgassay/builds/1, pgassay/recommendation/1)
-    #[arg(long)]
-    pub json: bool,
+    /// How it is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
 /// A build system, as typed.

@@ -7,6 +7,7 @@ use clap::Args as ClapArgs;
 use super::clients::ClientList;
 use super::load::LoadArgs;
 use super::observe::ObserveArgs;
+use super::show::ShowArgs;
 
 /// Arguments of `pgassay compare`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -121,9 +122,9 @@ pub struct CompareArgs {
     /// What looks at the servers beside the load.
     #[command(flatten)]
     pub observe: ObserveArgs,
-    /// Print JSON (pgassay/compare/1)
-    #[arg(long)]
-    pub json: bool,
+    /// How it is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
 /// What a comparison goes by.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use super::args::Format;
+use super::show::ShowArgs;
 
 /// Arguments of `pgassay diagnose`.
 #[derive(Debug, ClapArgs)]
@@ -32,15 +32,9 @@ pub struct DiagnoseArgs {
     /// Another run, or with --perf another file, to compare the CPU samples with
     #[arg(long, value_name = "RUN|FILE")]
     pub against: Option<String>,
-    /// How to render: text, html, json, markdown
-    #[arg(long, short, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Write to a file instead of standard output
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Short for --format json (pgassay/diagnosis/1)
-    #[arg(long, conflicts_with = "format")]
-    pub json: bool,
+    /// How it is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
 fn version(text: &str) -> Result<u32, String> {

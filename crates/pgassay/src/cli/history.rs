@@ -1,10 +1,8 @@
 //! The flags of `pgassay history`.
 
-use std::path::PathBuf;
-
 use clap::Args as ClapArgs;
 
-use super::args::Format;
+use super::show::ShowArgs;
 
 /// Arguments of `pgassay history`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -23,13 +21,7 @@ pub struct HistoryArgs {
     /// The smallest change that is reported
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = super::compare::percent)]
     pub magnitude: f64,
-    /// How to render
-    #[arg(long, short, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Write to a file instead of standard output
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Short for --format json
-    #[arg(long, conflicts_with = "format")]
-    pub json: bool,
+    /// How it is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
 }

@@ -13,6 +13,7 @@ pub mod load;
 pub mod measure;
 pub mod observe;
 pub mod patch;
+pub mod show;
 pub mod tables;
 
 use std::ffi::OsString;

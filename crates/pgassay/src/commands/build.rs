@@ -1,20 +1,23 @@
 //! `pgassay build`: PostgreSQL variants from source, each a target from then on.
 
 use super::progress::Progress;
+use super::show::show;
 use crate::cli::build::{BuildArgs, SystemArg};
+use crate::cli::show::Format;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use anyhow::{Context, bail};
 use pgassay_inspect::cpu;
 use pgassay_model::Failure;
-use pgassay_server::inspection::account;
+use pgassay_report::document::{Block, Cell, Column, Depth, Document, Fact, Section, Table};
+use pgassay_report::{Report, number, technique};
 use pgassay_server::pgbuild::compiler::machine_of;
 use pgassay_server::pgbuild::maker::{Event, How, Order, native_machine};
 use pgassay_server::pgbuild::recipe::System;
 use pgassay_server::pgbuild::variant::{PRESETS, cpu_flag};
 use pgassay_server::pgbuild::{BuildRecord, Builder, Made, Maker, Place, Source, Variant};
 use pgassay_sys::stop::Stop;
-use serde_json::json;
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -32,7 +35,7 @@ pub fn build(args: &BuildArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     }
     let builder = Builder::find()?;
     if args.list {
-        return list(&builder, args.json, terminal);
+        return list(&builder, args, terminal);
     }
     if args.clean || !args.remove.is_empty() {
         let known = all(&builder)?;
@@ -54,15 +57,15 @@ pub fn build(args: &BuildArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     let variants = variants(args)?;
     announce(&builder, terminal);
     let made = builder.run(|| make_all(args, &variants, terminal, stop))?;
-    let text = if args.json {
-        let all = made
-            .iter()
-            .flat_map(|made| std::iter::once(&made.record).chain(&made.layouts));
-        document(all)?
-    } else {
-        made.iter().map(told).collect()
+    let all = made
+        .iter()
+        .flat_map(|made| std::iter::once(&made.record).chain(&made.layouts));
+    let builds = Builds {
+        schema: SCHEMA,
+        builds: all.cloned().collect(),
+        made: made.iter().map(how).collect(),
     };
-    terminal.show(&text)?;
+    show(&builds, &args.show, terminal)?;
     Ok(Exit::Done)
 }
 
@@ -175,103 +178,140 @@ fn variants(args: &BuildArgs) -> anyhow::Result<Vec<Variant>> {
     Ok(variants)
 }
 
-/// What a build is, in a few lines.
-fn told(made: &Made) -> String {
+/// Name and version of the serialized form.
+const SCHEMA: &str = "pgassay/builds/1";
+
+/// Builds that are there, or were just made.
+#[derive(Debug, Serialize)]
+struct Builds {
+    schema: &'static str,
+    builds: Vec<BuildRecord>,
+    /// How each came about; empty for builds that were there.
+    #[serde(skip)]
+    made: Vec<(String, String)>,
+}
+
+/// The build's name, and whether anything had to be done for it.
+fn how(made: &Made) -> (String, String) {
     let record = &made.record;
-    let mut text = String::new();
     let seconds: f64 = record.seconds.iter().map(|(_, s)| s).sum();
     let how = match made.how {
         How::Unchanged => "unchanged, not built again".to_owned(),
-        How::Built => format!("built in {seconds:.0} s"),
+        How::Built => format!("built in {}", number::duration(seconds)),
     };
-    let _ = writeln!(text, "build:{}  {how}", record.name);
-    for (name, value) in rows(record) {
-        let _ = writeln!(text, "  {name:<10} {value}");
-    }
-    if !made.layouts.is_empty() {
-        let names: Vec<String> = made
-            .layouts
-            .iter()
-            .map(|layout| format!("build:{}", layout.name))
-            .collect();
-        let objects = made.layouts[0].layout.as_ref().map_or(0, |l| l.objects);
-        let _ = writeln!(
-            text,
-            "  {:<10} {} ({objects} objects each)",
-            "layouts",
-            names.join(" ")
-        );
-    }
-    text
+    (record.name.clone(), how)
 }
 
-fn rows(record: &BuildRecord) -> Vec<(&'static str, String)> {
-    let mut rows = vec![(
-        "PostgreSQL",
-        format!(
-            "{} from {} ({} {})",
-            record.version,
-            record.source.given,
-            record.source.kind,
-            &record.source.hash[..record.source.hash.len().min(12)]
-        ),
-    )];
-    for patch in &record.patches {
-        let inexact = match patch.inexact.len() {
-            0 => String::new(),
-            n => format!(" ({n} hunks found at another line)"),
+impl Report for Builds {
+    fn document(&self) -> Document {
+        let blocks = match self.made.as_slice() {
+            [] => vec![Block::Table(self.listed())],
+            made => made.iter().flat_map(|made| self.described(made)).collect(),
         };
-        rows.push(("patch", format!("{}{inexact}", patch.facts.file)));
+        Document {
+            title: match self.builds.len() {
+                1 => "1 build".to_owned(),
+                n => format!("{n} builds"),
+            },
+            provenance: format!("pgassay {}", env!("CARGO_PKG_VERSION")),
+            alarms: Vec::new(),
+            headline: Vec::new(),
+            sections: vec![Section {
+                id: "builds",
+                title: "Builds",
+                depth: Depth::Summary,
+                blocks,
+            }],
+            notes: Vec::new(),
+        }
     }
-    rows.push(("compiler", record.compiler.banner.clone()));
-    let exact = if record.flags_exact { " (exact)" } else { "" };
-    rows.push(("flags", format!("{}{exact}", record.flags_asked.join(" "))));
-    if let Some(binary) = &record.inspect {
-        rows.push((
-            "server",
-            format!("{}: {}", binary.machine.name(), account::technique(binary)),
-        ));
-    }
-    rows.push(("lies in", record.prefix.display().to_string()));
-    rows.push(("log", record.log.display().to_string()));
-    rows
 }
 
-fn document<'a>(records: impl Iterator<Item = &'a BuildRecord>) -> anyhow::Result<String> {
-    let builds: Vec<&BuildRecord> = records.collect();
-    let document = json!({"schema": "pgassay/builds/1", "builds": builds});
-    Ok(serde_json::to_string_pretty(&document).context("cannot serialize")? + "\n")
-}
-
-fn list(builder: &Builder, as_json: bool, terminal: &mut Terminal) -> anyhow::Result<Exit> {
-    let all = all(builder)?;
-    if as_json {
-        terminal.print(&document(all.iter())?)?;
-        return Ok(Exit::Done);
-    }
-    if all.is_empty() {
-        terminal.announce("no build is recorded; pgassay build SOURCE makes one");
-    }
-    let width = all
-        .iter()
-        .map(|record| record.name.len())
-        .max()
-        .unwrap_or(0);
-    let mut text = String::new();
-    for record in &all {
-        let layout = record.layout.as_ref().map_or(String::new(), |layout| {
-            format!(", object order {}", layout.seed)
+impl Builds {
+    /// One row a build.
+    fn listed(&self) -> Table {
+        let rows = self.builds.iter().map(|record| {
+            let layout = record.layout.as_ref();
+            vec![
+                Cell::plain(format!("build:{}", record.name)),
+                Cell::plain(&record.version),
+                Cell::plain(record.compiler.command.join(" ")),
+                Cell::plain(record.flags_asked.join(" ")),
+                Cell::plain(layout.map_or_else(String::new, |l| l.seed.to_string())),
+            ]
         });
-        let _ = writeln!(
-            text,
-            "build:{:<width$}  {}, {}, {}{layout}",
-            record.name,
-            record.version,
-            record.compiler.command.join(" "),
-            record.flags_asked.join(" "),
+        let heads = ["target", "version", "compiler", "flags", "object order"];
+        Table::new("", heads.map(Column::prose).into(), rows)
+    }
+
+    /// What a build is, in a few lines.
+    fn described(&self, (name, how): &(String, String)) -> Vec<Block> {
+        let Some(record) = self.builds.iter().find(|record| record.name == *name) else {
+            return Vec::new();
+        };
+        let mut facts = vec![Fact::new(format!("build:{name}"), how)];
+        facts.extend(facts_of(record));
+        let layouts: Vec<&BuildRecord> = self
+            .builds
+            .iter()
+            .filter(|other| other.name.starts_with(&format!("{name}.layout")))
+            .collect();
+        if let Some(layout) = layouts.first().and_then(|first| first.layout.as_ref()) {
+            let names = layouts
+                .iter()
+                .map(|layout| format!("build:{}", layout.name));
+            facts.push(
+                Fact::new("layouts", names.collect::<Vec<_>>().join(" "))
+                    .remark(format!("{} objects each", layout.objects)),
+            );
+        }
+        vec![Block::Facts(facts)]
+    }
+}
+
+fn facts_of(record: &BuildRecord) -> Vec<Fact> {
+    let source = &record.source;
+    let hash = &source.hash[..source.hash.len().min(12)];
+    let mut facts = vec![
+        Fact::new(
+            "PostgreSQL",
+            format!("{} from {}", record.version, source.given),
+        )
+        .remark(format!("{} {hash}", source.kind)),
+    ];
+    for patch in &record.patches {
+        facts.push(
+            Fact::new("patch", &patch.facts.file).remark(match patch.inexact.len() {
+                0 => String::new(),
+                n => format!("{n} hunks found at another line"),
+            }),
         );
     }
-    terminal.show(&text)?;
+    facts.push(Fact::new("compiler", &record.compiler.banner));
+    let exact = if record.flags_exact { "exact" } else { "" };
+    facts.push(Fact::new("flags", record.flags_asked.join(" ")).remark(exact));
+    if let Some(binary) = &record.inspect {
+        let machine = binary.machine.name();
+        facts.push(Fact::new("server", technique(binary)).remark(machine));
+    }
+    facts.push(Fact::new("lies in", record.prefix.display().to_string()));
+    facts.push(Fact::new("log", record.log.display().to_string()));
+    facts
+}
+
+fn list(builder: &Builder, args: &BuildArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
+    let builds = Builds {
+        schema: SCHEMA,
+        builds: all(builder)?,
+        made: Vec::new(),
+    };
+    if builds.builds.is_empty() {
+        terminal.announce("no build is recorded; pgassay build SOURCE makes one");
+        if args.show.format() == Format::Text {
+            return Ok(Exit::Done);
+        }
+    }
+    show(&builds, &args.show, terminal)?;
     Ok(Exit::Done)
 }
 

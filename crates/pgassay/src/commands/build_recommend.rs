@@ -1,13 +1,11 @@
 //! `pgassay build --recommend`: which flags, why, and what not to use.
 
-use std::fmt::Write as _;
-
-use anyhow::{Context, bail};
+use anyhow::bail;
 use pgassay_inspect::Machine;
 use pgassay_inspect::cpu::{self, Cpu};
-use pgassay_inspect::recommend::{Compiler, Recommendation, recommend as recommended};
-use serde_json::json;
+use pgassay_inspect::recommend::{Compiler, Recommended, recommend as recommend_for};
 
+use super::show::show;
 use crate::cli::build::BuildArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -29,17 +27,11 @@ pub fn recommend(args: &BuildArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
         })?,
     };
     let compiler = compiler(args.compiler.as_deref())?;
-    let recommendation = recommended(cpu, compiler);
-    let text = if args.json {
-        let document = json!({
-            "schema": "pgassay/recommendation/1",
-            "recommendation": recommendation,
-        });
-        serde_json::to_string_pretty(&document).context("cannot serialize")? + "\n"
-    } else {
-        text(&recommendation, terminal.width)
+    let recommended = Recommended {
+        schema: "pgassay/recommendation/1".to_owned(),
+        recommendation: recommend_for(cpu, compiler),
     };
-    terminal.show(&text)?;
+    show(&recommended, &args.show, terminal)?;
     Ok(Exit::Done)
 }
 
@@ -104,50 +96,4 @@ fn own_cpu() -> anyhow::Result<&'static Cpu> {
         .with_remedy("--cpu names one; pgassay inspect --list-cpus lists them")
         .into()
     })
-}
-
-fn text(recommendation: &Recommendation, width: usize) -> String {
-    let mut text = format!(
-        "For {} ({}) with {}\n",
-        recommendation.cpu, recommendation.products, recommendation.compiler
-    );
-    for choice in &recommendation.choices {
-        let flags = if choice.flags.is_empty() {
-            "no flag of its own".to_owned()
-        } else {
-            choice.flags.join(" ")
-        };
-        let _ = writeln!(text, "\n  {flags}");
-        paragraph(&mut text, "    when: ", &choice.when, width);
-        paragraph(&mut text, "    why: ", &choice.why, width);
-        for source in &choice.sources {
-            paragraph(&mut text, "    source: ", source, width);
-        }
-    }
-    text.push_str("\nNot to use\n");
-    for avoid in &recommendation.avoid {
-        let _ = writeln!(text);
-        paragraph(&mut text, "  ", &avoid.what, width);
-        paragraph(&mut text, "    why: ", &avoid.why, width);
-        paragraph(&mut text, "    source: ", &avoid.source, width);
-    }
-    text
-}
-
-/// A text with its label, broken at `width`, further lines under the first's text.
-fn paragraph(to: &mut String, label: &str, text: &str, width: usize) {
-    let mut column = label.len();
-    to.push_str(label);
-    for (n, word) in text.split(' ').enumerate() {
-        if n > 0 && column + 1 + word.len() > width.clamp(40, 100) {
-            let _ = write!(to, "\n{:indent$}", "", indent = label.len());
-            column = label.len();
-        } else if n > 0 {
-            to.push(' ');
-            column += 1;
-        }
-        to.push_str(word);
-        column += word.chars().count();
-    }
-    to.push('\n');
 }

@@ -1,14 +1,12 @@
 //! `pgassay compare --by instructions`: counts where time is too noisy.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use anyhow::{Context, bail};
-use pgassay_analysis::counts::{Count, Counted, Round, conclude};
-use pgassay_analysis::stats::Verdict;
-use serde::Serialize;
+use pgassay_analysis::counts::{self, Count, Counts, FunctionCount, Round, conclude};
 
 use super::progress::Progress;
+use super::show::show;
 use super::subject::explain;
 use crate::cli::compare::{By, CompareArgs};
 use crate::exit::Exit;
@@ -28,69 +26,21 @@ const ROUNDS: u32 = 3;
 /// Functions shown.
 const SHOWN: usize = 10;
 
-/// What is printed as JSON.
-#[derive(Debug, Serialize)]
-pub struct CountsDocument {
-    /// `pgassay/counts/1`.
-    pub schema: &'static str,
-    /// The targets, as named.
-    pub targets: (String, String),
-    /// The servers' versions.
-    pub versions: (String, String),
-    /// The workload.
-    pub workload: String,
-    /// How it was counted.
-    pub method: &'static str,
-    /// The seed of the first round.
-    pub seed: u64,
-    /// The conclusion.
-    pub counted: Counted,
-    /// Functions that differ most, per transaction.
-    pub functions: Vec<FunctionCount>,
-    /// The counts themselves.
-    pub rounds: Vec<Round>,
-}
-
-/// What a function itself executes per transaction.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FunctionCount {
-    /// Its name.
-    pub name: String,
-    /// In A.
-    pub a: f64,
-    /// In B.
-    pub b: f64,
-}
-
 /// Compares two targets by counted instructions.
 ///
 /// # Errors
 /// What kept it from counting.
 pub fn compare(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
     let document = count(args, terminal, stop)?;
-    let text = if args.json {
-        serde_json::to_string_pretty(&document).context("cannot serialize")? + "\n"
-    } else {
-        text(&document)
-    };
-    terminal.show(&text)?;
-    Ok(match document.counted.verdict {
-        Verdict::Faster | Verdict::Equivalent => Exit::Done,
-        Verdict::Slower => Exit::Found,
-        Verdict::Inconclusive => Exit::Inconclusive,
-        Verdict::NotComparable => Exit::NotComparable,
-    })
+    show(&document, &args.show, terminal)?;
+    Ok(document.counted.verdict.into())
 }
 
 /// Counts both targets.
 ///
 /// # Errors
 /// What kept it from counting.
-pub fn count(
-    args: &CompareArgs,
-    terminal: &mut Terminal,
-    stop: &Stop,
-) -> anyhow::Result<CountsDocument> {
+pub fn count(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Counts> {
     let [a, b] = args.targets.as_slice() else {
         bail!(Failure::usage(
             "--by instructions compares two targets, no more and no fewer"
@@ -172,12 +122,12 @@ pub fn count(
     }
     progress.clear();
     let counted = conclude(&rounds, args.delta).context("nothing was counted")?;
-    Ok(CountsDocument {
-        schema: "pgassay/counts/1",
+    Ok(Counts {
+        schema: counts::SCHEMA.to_owned(),
         targets: (a.clone(), b.clone()),
         versions: (found[0].banner.clone(), found[1].banner.clone()),
         workload: workload.name,
-        method: method.words(),
+        method: method.words().to_owned(),
         seed,
         counted,
         functions,
@@ -261,60 +211,4 @@ fn differing(a: &BTreeMap<String, f64>, b: &BTreeMap<String, f64>) -> Vec<Functi
     all.sort_by(|x, y| (y.a - y.b).abs().total_cmp(&(x.a - x.b).abs()));
     all.truncate(SHOWN);
     all
-}
-
-fn text(document: &CountsDocument) -> String {
-    let counted = &document.counted;
-    let percent = |share: f64| format!("{:+.2} %", share * 100.0);
-    let (a, b) = counted.instructions;
-    let answer = match counted.verdict {
-        Verdict::Slower => "B executes more instructions than A",
-        Verdict::Faster => "B executes fewer instructions than A",
-        Verdict::Equivalent => "A and B execute equally many instructions",
-        Verdict::Inconclusive | Verdict::NotComparable => {
-            "whether A and B differ by what matters is not decided"
-        }
-    };
-    let mut text = format!(
-        "{answer}: {} ({} to {}), where {:.2} % matters.\n\nA  {}  {}\nB  {}  {}\n",
-        percent(counted.difference.estimate),
-        percent(counted.difference.low),
-        percent(counted.difference.high),
-        counted.delta * 100.0,
-        document.targets.0,
-        document.versions.0,
-        document.targets.1,
-        document.versions.1,
-    );
-    let _ = writeln!(
-        text,
-        "\nper transaction of {:<12} {:>10} {:>10}",
-        document.workload, "A", "B"
-    );
-    let _ = writeln!(text, "{:<32} {a:>10.1} {b:>10.1}", "instructions");
-    if let Some((a, b)) = counted.locked {
-        let _ = writeln!(text, "{:<32} {a:>10.1} {b:>10.1}", "locked instructions");
-    }
-    if !document.functions.is_empty() {
-        text.push_str("\nfunctions that differ most, in instructions of their own\n");
-        for function in &document.functions {
-            let _ = writeln!(
-                text,
-                "{:<32} {:>10.1} {:>10.1}",
-                function.name, function.a, function.b
-            );
-        }
-    }
-    let _ = writeln!(
-        text,
-        "\nCounted by {}; {} rounds from seed {}.\nA differs from itself by at most {:.3} %.",
-        document.method,
-        document.rounds.len(),
-        document.seed,
-        counted.noise * 100.0
-    );
-    for warning in &counted.warnings {
-        let _ = writeln!(text, "Note: {warning}.");
-    }
-    text
 }

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use pgassay_analysis::history::{RunHistory, history};
+use anyhow::bail;
+use pgassay_analysis::history::history;
 use pgassay_analysis::stats::ChangeRule;
 use pgassay_analysis::{Analysis, analyse};
 
-use super::files::to_file;
-use crate::cli::args::{Format, GlobalArgs};
+use super::show::show;
+use crate::cli::args::GlobalArgs;
 use crate::cli::history::HistoryArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -46,15 +46,7 @@ pub fn history_of(
         ..ChangeRule::default()
     };
     let followed = history(runs, rule);
-    let format = if args.json { Format::Json } else { args.format };
-    let text = render(&followed, format, terminal, args.output.is_none())?;
-    match &args.output {
-        None => terminal.print(&text)?,
-        Some(path) => {
-            to_file(path, "--output", &text)?;
-            terminal.announce(&format!("written: {}", path.display()));
-        }
-    }
+    show(&followed, &args.show, terminal)?;
     Ok(if followed.worse {
         Exit::Found
     } else {
@@ -82,22 +74,4 @@ fn directories(args: &HistoryArgs, global: &GlobalArgs) -> anyhow::Result<Vec<Pa
         }
     }
     Ok(seen)
-}
-
-fn render(
-    history: &RunHistory,
-    format: Format,
-    terminal: &Terminal,
-    to_terminal: bool,
-) -> anyhow::Result<String> {
-    Ok(match format {
-        Format::Text => {
-            let style = super::report::style(terminal, to_terminal);
-            pgassay_report::history_text(history, &style)
-        }
-        Format::Html => pgassay_report::history_html(history),
-        Format::Json => serde_json::to_string_pretty(history).context("cannot serialize")? + "\n",
-        Format::Markdown => pgassay_report::history_markdown(history),
-        Format::Csv => pgassay_report::history_csv(history),
-    })
 }

@@ -1,19 +1,20 @@
 //! `pgassay inspect`: what the locks of binaries, packages and live servers compile to.
 
 use crate::cli::args::InspectArgs;
+use crate::commands::show::show;
 use crate::commands::subject::explain;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use anyhow::bail;
 use pgassay_inspect::cpu::{self, Features};
 use pgassay_inspect::diff::diff;
+use pgassay_inspect::inspection::{Demand, Entry, Inspection, Problem};
 use pgassay_inspect::require::{REQUIREMENTS, Requirement};
 use pgassay_inspect::{Binary, Machine, ProcessFacts};
 use pgassay_model::Failure;
 use pgassay_pgwire::{Conninfo, connect};
-use pgassay_server::inspection::document::{Demand, Document, Entry, Problem};
 use pgassay_server::inspection::gather::{self, Source};
-use pgassay_server::inspection::{live, render};
+use pgassay_server::inspection::live;
 use pgassay_server::{Installations, TargetSpec};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -81,32 +82,25 @@ pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
     if !args.addresses {
         files.iter_mut().for_each(|b| b.atomics.forget_addresses());
     }
-    let document = Document {
-        schema: "pgassay/inspect/1",
+    let inspection = Inspection {
+        schema: Inspection::SCHEMA,
         files: files.into_iter().map(|b| entry(b, &cpus)).collect(),
         problems,
         requirements: demands,
         diff,
     };
-    let text = if args.json {
-        document.json()? + "\n"
-    } else if args.markdown {
-        render::markdown(&document, args.addresses)
-    } else {
-        render::text(&document, args.addresses, terminal.width)
-    };
-    terminal.show(&text)?;
-    Ok(exit(&document, terminal))
+    show(&inspection, &args.show, terminal)?;
+    Ok(exit(&inspection, terminal))
 }
 
 /// Unmet demands before unreadable files: CI asks for the first.
-fn exit(document: &Document, terminal: &mut Terminal) -> Exit {
+fn exit(inspection: &Inspection, terminal: &mut Terminal) -> Exit {
     let mut exit = Exit::Done;
-    for problem in document.problems.iter().filter(|p| p.named) {
+    for problem in inspection.problems.iter().filter(|p| p.named) {
         terminal.complain(&format!("{}: {}", problem.path, problem.error));
         exit = Exit::Usage;
     }
-    if document.requirements.iter().any(|d| !d.met) {
+    if inspection.requirements.iter().any(|d| !d.met) {
         exit = Exit::Found;
     }
     exit

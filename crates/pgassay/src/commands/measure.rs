@@ -5,10 +5,11 @@ use super::files::page_of_run;
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::sweep::load;
-use super::{check, inside, ordinary, record, report, second};
-use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
+use super::{check, inside, ordinary, record, second, show};
+use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::load::Pin;
 use crate::cli::measure::{self, Budget, Machine};
+use crate::cli::show::Format;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use anyhow::Context;
@@ -422,7 +423,7 @@ pub(super) fn conclude(
 ) -> anyhow::Result<()> {
     let written = page_of_run(dir, &pgassay_report::html(analysis));
     let format = if json { Format::Json } else { Format::Text };
-    let text = report::render(analysis, format, terminal, true);
+    let text = show::render(analysis, format, terminal, true)?;
     let printed = terminal.print(&text);
     terminal.announce(&format!("report: {}", written?.display()));
     printed

@@ -29,6 +29,7 @@ mod report;
 pub mod runs;
 mod second;
 pub mod shell;
+mod show;
 pub mod subject;
 mod sweep;
 pub mod targets;

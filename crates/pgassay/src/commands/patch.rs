@@ -10,16 +10,16 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 use anyhow::{Context, bail};
 use clap::Parser;
-use pgassay_analysis::compare::Compare;
-use pgassay_analysis::compare::model::Kind;
-use pgassay_analysis::stats::Verdict;
+use pgassay_analysis::compare::model::{Kind, Pair};
+use pgassay_analysis::compare::{Compare, signed};
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
+use pgassay_report::document::{Block, Cell, Column, Depth, Document, Fact, Section, Table};
+use pgassay_report::{TextStyle, number};
 use pgassay_server::pgbuild::maker::{Order, native_machine};
 use pgassay_server::pgbuild::{BuildRecord, Builder, Place, Source, Variant};
 use pgassay_sys::stop::Stop;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -287,84 +287,102 @@ fn written_out(plan: &PatchPlan, place: &Place) -> anyhow::Result<Vec<PathBuf>> 
 
 /// The result in plain ASCII, at most 76 columns wide.
 fn table(compare: &Compare, base: &BuildRecord, patched: &BuildRecord, plan: &PatchPlan) -> String {
-    let mut text = String::from("\n-- for a mailing list: plain text from here --\n\n");
-    for patch in &plan.patches {
-        let _ = writeln!(text, "patch     {}", ascii(&patch.name));
-    }
-    let commit = plan.base.as_deref().map_or(String::new(), |commit| {
-        format!(", commit {}", &commit[..commit.len().min(12)])
-    });
-    let _ = writeln!(text, "base      PostgreSQL {}{commit}", base.version);
-    let _ = writeln!(
-        text,
-        "built     {}; {}",
-        ascii(&base.compiler.banner),
-        base.flags_asked.join(" ")
-    );
-    let inexact: usize = patched
-        .patches
-        .iter()
-        .map(|patch| patch.inexact.len())
-        .sum();
-    if inexact > 0 {
-        let _ = writeln!(text, "note      {inexact} hunks were found at another line");
-    }
-    let workload = &compare.analysis.plan.workload.name;
-    let _ = writeln!(text, "workload  {}\n", ascii(workload));
-    let _ = writeln!(
-        text,
-        "{:>7} {:>11} {:>11} {:>8} {:>19} {:>6}  verdict",
-        "clients", "base tps", "patch tps", "change", "95 % interval", "pairs"
-    );
-    for result in &compare.results {
-        let ratio = &result.throughput.ratio;
-        let percent = |share: f64| format!("{:+.1} %", (share - 1.0) * 100.0);
-        let _ = writeln!(
-            text,
-            "{:>7} {:>11.0} {:>11.0} {:>8} {:>19} {:>6}  {}",
-            result.clients,
-            median(result.pairs.iter().map(|pair| pair.a_tps)),
-            median(result.pairs.iter().map(|pair| pair.b_tps)),
-            percent(ratio.estimate),
-            format!("{} .. {}", percent(ratio.low), percent(ratio.high)),
-            result.throughput.pairs,
-            word(result.throughput.verdict),
-        );
-    }
-    let code: Vec<_> = compare
-        .differences
-        .iter()
-        .filter(|difference| difference.kind == Kind::Code)
-        .collect();
-    if code.is_empty() {
-        text.push_str("\nAtomic instructions: no function differs.\n");
-    } else {
-        text.push_str("\nAtomic instructions that differ, base -> patched:\n");
-        for difference in code.iter().take(12) {
-            let _ = writeln!(
-                text,
-                "  {}: {} -> {}",
-                ascii(&difference.name),
-                ascii(&difference.a),
-                ascii(&difference.b)
-            );
-        }
-    }
-    let _ = writeln!(
-        text,
-        "\nPairs of interleaved slices in random order, by pgassay {}.",
-        env!("CARGO_PKG_VERSION")
-    );
-    text
+    let document = document(compare, base, patched, plan);
+    let style = TextStyle {
+        width: 76,
+        color: false,
+        unicode: false,
+    };
+    format!(
+        "\n-- for a mailing list: plain text from here --\n\n{}",
+        pgassay_report::text(&document, &style)
+    )
 }
 
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Faster => "faster",
-        Verdict::Slower => "slower",
-        Verdict::Equivalent => "same",
-        Verdict::Inconclusive => "open",
-        Verdict::NotComparable => "not comparable",
+fn document(
+    compare: &Compare,
+    base: &BuildRecord,
+    patched: &BuildRecord,
+    plan: &PatchPlan,
+) -> Document {
+    let patches = plan.patches.iter();
+    let mut facts: Vec<Fact> = patches.map(|p| Fact::new("patch", &p.name)).collect();
+    let commit = plan.base.as_deref().map_or(String::new(), |commit| {
+        format!("commit {}", &commit[..commit.len().min(12)])
+    });
+    facts.push(Fact::new("base", format!("PostgreSQL {}", base.version)).remark(commit));
+    facts.push(Fact::new("compiler", &base.compiler.banner));
+    facts.push(Fact::new("flags", base.flags_asked.join(" ")));
+    let inexact: usize = patched.patches.iter().map(|p| p.inexact.len()).sum();
+    if inexact > 0 {
+        facts.push(Fact::new(
+            "note",
+            format!("{inexact} hunks were found at another line"),
+        ));
+    }
+    let rows = compare.results.iter().map(|result| {
+        let tps = |pick: fn(&Pair) -> f64| {
+            let median = median(result.pairs.iter().map(pick));
+            Cell::plain(format!("{median:.0}"))
+        };
+        let ratio = &result.throughput.ratio;
+        vec![
+            Cell::plain(number::count(u64::from(result.clients))),
+            tps(|pair| pair.a_tps),
+            tps(|pair| pair.b_tps),
+            Cell::plain(signed(ratio.estimate)),
+            Cell::plain(format!("{} to {}", signed(ratio.low), signed(ratio.high))),
+            Cell::plain(number::count(result.throughput.pairs as u64)),
+            Cell::plain(result.throughput.verdict.to_string()),
+        ]
+    });
+    let columns = vec![
+        Column::figures("clients", "", 0),
+        Column::figures("base", "tps", 0),
+        Column::figures("patched", "tps", 0),
+        Column::figures("change", "", 0),
+        Column::figures("95 % interval", "", 0),
+        Column::figures("pairs", "", 0),
+        Column::words("verdict", 0),
+    ];
+    let caption = "Pairs of interleaved slices in random order.";
+    let mut blocks = vec![
+        Block::Facts(facts),
+        Block::Text(String::new()),
+        Block::Table(Table::new(caption, columns, rows)),
+        Block::Text(String::new()),
+    ];
+    let code = compare.differences.iter();
+    let code: Vec<Fact> = code
+        .filter(|difference| difference.kind == Kind::Code)
+        .take(12)
+        .map(|d| Fact::new(&d.name, format!("{} -> {}", d.a, d.b)))
+        .collect();
+    if code.is_empty() {
+        blocks.push(Block::Text(
+            "Atomic instructions: no function differs.".to_owned(),
+        ));
+    } else {
+        blocks.push(Block::Text(
+            "Atomic instructions that differ, base -> patched:".to_owned(),
+        ));
+        blocks.push(Block::Facts(code));
+    }
+    Document {
+        title: format!(
+            "{}: patched against base",
+            compare.analysis.plan.workload.name
+        ),
+        provenance: format!("Measured by pgassay {}", env!("CARGO_PKG_VERSION")),
+        alarms: Vec::new(),
+        headline: Vec::new(),
+        sections: vec![Section {
+            id: "patch",
+            title: "The patch",
+            depth: Depth::Summary,
+            blocks,
+        }],
+        notes: Vec::new(),
     }
 }
 
@@ -372,19 +390,6 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// Mailing lists and their archives are kind to ASCII.
-fn ascii(text: &str) -> String {
-    text.chars()
-        .map(|c| {
-            if c.is_ascii_graphic() || c == ' ' {
-                c
-            } else {
-                '?'
-            }
-        })
-        .collect()
 }
 
 #[cfg(test)]

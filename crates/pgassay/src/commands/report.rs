@@ -6,11 +6,13 @@ use pgassay_analysis::scattered::side_by_side;
 use pgassay_analysis::{Analysis, analyse};
 
 use super::files::to_file;
-use crate::cli::args::{Format, GlobalArgs, ReportArgs};
+use super::show::{deliver, render, style};
+use crate::cli::args::{GlobalArgs, ReportArgs};
+use crate::cli::show::Format;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir::{self, catalogue};
-use pgassay_report::Concluded;
+use pgassay_report::{Document, Report};
 
 /// Analyses the runs again, as they stand, and renders them.
 ///
@@ -22,23 +24,25 @@ pub fn report(
     terminal: &mut Terminal,
 ) -> anyhow::Result<Exit> {
     let root = rundir::root(global.runs.as_deref())?;
-    let format = if args.json { Format::Json } else { args.format };
+    let format = args.show.format();
     let runs = args
         .run
         .iter()
         .map(|name| rundir::read(&catalogue::find(&root, name)?))
         .collect::<anyhow::Result<Vec<RecordedRun>>>()?;
-    let to_terminal = args.output.is_none();
+    let to_terminal = args.show.output.is_none();
     let text = match kernels(&runs, format, terminal, to_terminal) {
         Some(text) => text,
         None => each(&runs, format, terminal, to_terminal)?,
     };
-    match &args.output {
-        None => terminal.print(&text)?,
-        Some(path) => {
-            to_file(path, "--output", &text)?;
-            terminal.announce(&format!("written: {}", path.display()));
-        }
+    deliver(&text, &args.show, terminal)?;
+    if let Some(path) = &args.show.html {
+        let page = match kernels(&runs, Format::Html, terminal, false) {
+            Some(page) => page,
+            None => each(&runs, Format::Html, terminal, false)?,
+        };
+        to_file(path, "--html", &page)?;
+        terminal.announce(&format!("written: {}", path.display()));
     }
     Ok(Exit::Done)
 }
@@ -56,9 +60,9 @@ fn kernels(
     let analyses: Vec<Analysis> = runs.iter().map(analyse).collect();
     let side = side_by_side(&analyses)?;
     Some(match format {
-        Format::Html => pgassay_report::kernels_html(&side),
-        Format::Markdown => pgassay_report::kernels_markdown(&side),
-        _ => pgassay_report::kernels_text(&side, &style(terminal, to_terminal)),
+        Format::Html => pgassay_report::html(&side),
+        Format::Markdown => pgassay_report::markdown(&side),
+        _ => pgassay_report::text(&side, &style(terminal, to_terminal)),
     })
 }
 
@@ -78,11 +82,11 @@ fn each(
         })
         .collect();
     if format == Format::Html && all.len() > 1 {
-        let all: Vec<Concluded> = all
+        let all: Vec<Document> = all
             .iter()
             .map(|one| match one {
-                Ok(compared) => Concluded::Compared(compared),
-                Err(analysis) => Concluded::Run(analysis),
+                Ok(compared) => compared.document(),
+                Err(analysis) => analysis.document(),
             })
             .collect();
         return Ok(pgassay_report::html_of_all(&all));
@@ -90,59 +94,9 @@ fn each(
     let mut text = String::new();
     for one in &all {
         text += &match one {
-            Ok(compared) => render_compare(compared, format, terminal, to_terminal)?,
-            Err(analysis) => render(analysis, format, terminal, to_terminal),
+            Ok(compared) => render(compared.as_ref(), format, terminal, to_terminal)?,
+            Err(analysis) => render(analysis.as_ref(), format, terminal, to_terminal)?,
         };
     }
     Ok(text)
-}
-
-/// One analysis in one format; colour and width only where it goes to the terminal.
-pub fn render(
-    analysis: &Analysis,
-    format: Format,
-    terminal: &Terminal,
-    to_terminal: bool,
-) -> String {
-    match format {
-        Format::Text => {
-            let style = style(terminal, to_terminal);
-            pgassay_report::text(analysis, &style)
-        }
-        Format::Html => pgassay_report::html(analysis),
-        Format::Json => pgassay_report::json(analysis),
-        Format::Markdown => pgassay_report::markdown(analysis),
-        Format::Csv => pgassay_report::csv(analysis),
-    }
-}
-
-/// How text is laid out where it goes.
-pub(super) fn style(terminal: &Terminal, to_terminal: bool) -> pgassay_report::TextStyle {
-    pgassay_report::TextStyle {
-        width: if to_terminal { terminal.width } else { 100 },
-        color: to_terminal && terminal.colour,
-        unicode: true,
-    }
-}
-
-/// One comparison in one format.
-///
-/// # Errors
-/// Never in practice; see [`pgassay_report::compare_json`].
-pub fn render_compare(
-    compare: &Compare,
-    format: Format,
-    terminal: &Terminal,
-    to_terminal: bool,
-) -> anyhow::Result<String> {
-    Ok(match format {
-        Format::Text => {
-            let style = style(terminal, to_terminal);
-            pgassay_report::compare_text(compare, &style)
-        }
-        Format::Html => pgassay_report::compare_html(compare),
-        Format::Json => pgassay_report::compare_json(compare)?,
-        Format::Markdown => pgassay_report::compare_markdown(compare),
-        Format::Csv => pgassay_report::compare_csv(compare),
-    })
 }

@@ -203,11 +203,11 @@ fn what_cannot_be_read_is_named_and_the_rest_done() {
 }
 
 #[test]
-fn text_and_markdown_tell_the_same() {
+fn text_markdown_and_html_tell_the_same() {
     let file = path("a64-gcc-outline.so");
     let plain = text(&inspect(&[&file]));
-    // Underscores are escaped there.
-    let markdown = text(&inspect(&["--markdown", &file])).replace('\\', "");
+    let markdown = text(&inspect(&["--format", "markdown", &file])).replace('\\', "");
+    let page = text(&inspect(&["--format", "html", &file]));
     for word in [
         "__aarch64_cas4_acq_rel",
         "outline: 30 calls",
@@ -216,6 +216,7 @@ fn text_and_markdown_tell_the_same() {
     ] {
         assert!(plain.contains(word), "{word} in {plain}");
         assert!(markdown.contains(word), "{word} in {markdown}");
+        assert!(page.contains(word), "{word} in {page}");
     }
     let narrow = Command::new(env!("CARGO_BIN_EXE_pgassay"))
         .args(["inspect", &file])
@@ -251,7 +252,7 @@ fn a_file_name_is_only_text() {
     std::fs::copy(path("a64-gcc-outline.so"), &odd).unwrap();
     let odd = odd.to_str().unwrap();
     let text = inspect(&[odd]);
-    let markdown = inspect(&["--markdown", odd]);
+    let markdown = inspect(&["--format", "markdown", odd]);
     std::fs::remove_dir_all(&dir).unwrap();
     for output in [&text, &markdown] {
         let shown = String::from_utf8(output.stdout.clone()).unwrap();

@@ -10,6 +10,8 @@ mod observed;
 mod pairs;
 mod verdict;
 
+pub use verdict::{change, ends, p_value};
+
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::compare::Compare;
@@ -17,67 +19,49 @@ use pgassay_analysis::compare::model::PointResult;
 use pgassay_analysis::warning::Warning;
 use pgassay_text::cell;
 
+use super::csv::figure;
 use super::document::{Block, Document, Notes, Section};
-use super::{TextStyle, csv, html, markdown, number, sections, text};
+use super::{Report, Rows, number, sections};
 
-/// The summary for a terminal.
-pub fn compare_text(compare: &Compare, style: &TextStyle) -> String {
-    text::render(&document(compare), style)
-}
+impl Report for Compare {
+    fn document(&self) -> Document {
+        document(self)
+    }
 
-/// One self-contained HTML file.
-pub fn compare_html(compare: &Compare) -> String {
-    html::render(&document(compare))
-}
-
-/// GitHub-flavoured markdown.
-pub fn compare_markdown(compare: &Compare) -> String {
-    markdown::render(&document(compare))
-}
-
-/// The document `pgassay/compare/1`, described by `docs/schema/compare-1.json`.
-///
-/// # Errors
-/// Never in practice: a comparison has string keys only.
-pub fn compare_json(compare: &Compare) -> serde_json::Result<String> {
-    Ok(serde_json::to_string_pretty(compare)? + "\n")
-}
-
-/// One row a pair (RFC 4180), those of the noise floor among them.
-pub fn compare_csv(compare: &Compare) -> String {
-    let mut rows = Vec::new();
-    for result in &compare.results {
-        let kinds = [("noise", &result.noise), ("pair", &result.pairs)];
-        for (kind, pairs) in kinds {
-            for pair in pairs {
-                rows.push([
-                    cell(&result.label),
-                    result.clients.to_string(),
-                    kind.to_owned(),
-                    pair.launch.to_string(),
-                    pair.round.to_string(),
-                    pair.a_first.to_string(),
-                    csv::figure(Some(pair.a_tps)),
-                    csv::figure(Some(pair.b_tps)),
-                    csv::figure(pair.a_server_cpu_us),
-                    csv::figure(pair.b_server_cpu_us),
-                ]);
+    /// One row a pair, those of the noise floor among them.
+    fn rows(&self) -> Option<Rows> {
+        let mut rows = Rows::new([
+            "arm",
+            "clients",
+            "kind",
+            "launch",
+            "round",
+            "a_first",
+            "a_tps",
+            "b_tps",
+            "a_server_cpu_us",
+            "b_server_cpu_us",
+        ]);
+        for result in &self.results {
+            for (kind, pairs) in [("noise", &result.noise), ("pair", &result.pairs)] {
+                for pair in pairs {
+                    rows.push(vec![
+                        cell(&result.label),
+                        result.clients.to_string(),
+                        kind.to_owned(),
+                        pair.launch.to_string(),
+                        pair.round.to_string(),
+                        pair.a_first.to_string(),
+                        figure(Some(pair.a_tps)),
+                        figure(Some(pair.b_tps)),
+                        figure(pair.a_server_cpu_us),
+                        figure(pair.b_server_cpu_us),
+                    ]);
+                }
             }
         }
+        Some(rows)
     }
-    let header = [
-        "arm",
-        "clients",
-        "kind",
-        "launch",
-        "round",
-        "a_first",
-        "a_tps",
-        "b_tps",
-        "a_server_cpu_us",
-        "b_server_cpu_us",
-    ];
-    csv::table(header, rows)
 }
 
 pub(super) fn document(compare: &Compare) -> Document {

@@ -3,10 +3,10 @@
 use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::PointResult;
 use pgassay_analysis::compare::signed;
-use pgassay_analysis::stats::{Comparison, Verdict};
+use pgassay_analysis::stats::Comparison;
 
 use super::{others, place};
-use crate::document::{Block, Cell, Column, Depth, Notes, Section, Table, Value};
+use crate::document::{Block, Cell, Column, Depth, Notes, Section, Table};
 use crate::number;
 
 /// Every arm against A at every client count.
@@ -74,27 +74,21 @@ fn row(compare: &Compare, result: &PointResult, several: bool, notes: &mut Notes
         row.push(Cell::plain(&result.label));
     }
     row.extend([
-        Cell::plain(verdict(comparison.verdict)).marked(marks),
-        Cell::plain(signed(comparison.ratio.estimate)),
+        Cell::plain(comparison.verdict.to_string()).marked(marks),
+        Cell::plain(change(comparison)),
         Cell::plain(ends(comparison)),
         notes.maybe(result.a_tps.as_ref(), &format!("A at {at}")),
         notes.maybe(result.b_tps.as_ref(), &format!("{} at {at}", result.label)),
-        Cell::plain(p(comparison)),
-        match &result.server_cpu {
-            Some(cpu) => Cell::plain(signed(cpu.ratio.estimate)),
-            None => missing(),
-        },
-        match &result.server_cpu {
-            Some(cpu) => Cell::plain(ends(cpu)),
-            None => missing(),
-        },
+        Cell::plain(p_value(comparison)),
+        Cell::plain_or_missing(result.server_cpu.as_ref().map(change)),
+        Cell::plain_or_missing(result.server_cpu.as_ref().map(ends)),
         Cell::plain(number::count(comparison.pairs as u64)),
-        comparison
-            .pair_spread()
-            .map_or_else(missing, |s| Cell::plain(percent(s))),
-        result.noise_floor().map_or_else(missing, |floor| {
-            Cell::plain(format!("±{}", percent(floor.floor)))
-        }),
+        Cell::plain_or_missing(comparison.pair_spread().map(percent)),
+        Cell::plain_or_missing(
+            result
+                .noise_floor()
+                .map(|floor| format!("±{}", percent(floor.floor))),
+        ),
     ]);
     row
 }
@@ -123,18 +117,13 @@ fn caption(compare: &Compare) -> String {
     )
 }
 
-/// A verdict as it stands in tables.
-pub fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Faster => "faster",
-        Verdict::Slower => "slower",
-        Verdict::Equivalent => "equivalent",
-        Verdict::Inconclusive => "inconclusive",
-        Verdict::NotComparable => "not comparable",
-    }
+/// The change of B against A.
+pub fn change(comparison: &Comparison) -> String {
+    signed(comparison.ratio.estimate)
 }
 
-fn ends(comparison: &Comparison) -> String {
+/// The interval of the change.
+pub fn ends(comparison: &Comparison) -> String {
     format!(
         "{} to {}",
         signed(comparison.ratio.low),
@@ -142,7 +131,8 @@ fn ends(comparison: &Comparison) -> String {
     )
 }
 
-fn p(comparison: &Comparison) -> String {
+/// The p value, by the family's correction where there is one.
+pub fn p_value(comparison: &Comparison) -> String {
     let p = comparison.p_family.unwrap_or(comparison.p);
     match p {
         p if p < 0.0001 => "<0.0001".to_owned(),
@@ -156,12 +146,5 @@ pub fn percent(share: f64) -> String {
     match 100.0 * share {
         p if p < 10.0 => format!("{p:.1} %"),
         p => format!("{p:.0} %"),
-    }
-}
-
-fn missing() -> Cell {
-    Cell {
-        value: Value::Missing,
-        marks: vec![],
     }
 }

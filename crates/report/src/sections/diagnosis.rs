@@ -6,13 +6,20 @@ use pgassay_analysis::profile::Summary;
 use pgassay_analysis::profile::difference::Difference;
 
 use super::findings::block;
+use crate::Report;
 use crate::document::{Block, Cell, Column, Depth, Document, Notes, Section, Table};
 
 /// Functions that the table of a profile lists.
 const FUNCTIONS: usize = 20;
 
+impl Report for Diagnosis {
+    fn document(&self) -> Document {
+        document(self)
+    }
+}
+
 /// A diagnosis as a document of its own.
-pub fn document(diagnosis: &Diagnosis) -> Document {
+fn document(diagnosis: &Diagnosis) -> Document {
     let mut sections = vec![findings(diagnosis)];
     sections.extend(diagnosis.profile.as_ref().map(profile));
     if let (Some(flame), Some(section)) = (&diagnosis.flame, sections.last_mut()) {

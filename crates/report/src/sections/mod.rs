@@ -31,7 +31,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis, RunInfo, RunState, TrialAnalysis};
 
 use super::document::{Block, Depth, Document, Dot, Interval, Notes, Section};
-use super::number;
+use super::{Report, Rows, csv, number};
 use pgassay_analysis::stats::Estimate;
 
 /// A section: what it says of an analysis, where it has something to say.
@@ -63,8 +63,18 @@ const SECTIONS: &[Make] = &[
     trials::section,
 ];
 
+impl Report for Analysis {
+    fn document(&self) -> Document {
+        document(self)
+    }
+
+    fn rows(&self) -> Option<Rows> {
+        Some(csv::trials(self))
+    }
+}
+
 /// The report on an analysis, ready for any format.
-pub fn document(analysis: &Analysis) -> Document {
+fn document(analysis: &Analysis) -> Document {
     let mut notes = Notes::default();
     notes.marks(&analysis.warnings, "");
     let mut sections: Vec<Section> = SECTIONS

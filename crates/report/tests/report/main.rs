@@ -105,8 +105,14 @@ fn html() {
 
 #[test]
 fn csv() {
-    check("two-arms.csv", &pgassay_report::csv(&fixture::two_arms()));
-    check("hostile.csv", &pgassay_report::csv(&fixture::hostile()));
+    check(
+        "two-arms.csv",
+        &pgassay_report::csv(&fixture::two_arms()).expect("trials are rows"),
+    );
+    check(
+        "hostile.csv",
+        &pgassay_report::csv(&fixture::hostile()).expect("trials are rows"),
+    );
 }
 
 #[test]
@@ -186,14 +192,15 @@ fn csv_has_one_row_a_trial() {
     let trials: usize = (analysis.arms.iter().flat_map(|a| &a.points))
         .map(|p| p.trials.len())
         .sum();
-    assert_eq!(pgassay_report::csv(&analysis).lines().count(), trials + 1);
+    let csv = pgassay_report::csv(&analysis).expect("trials are rows");
+    assert_eq!(csv.lines().count(), trials + 1);
 }
 
 /// Attack D17: cells began with `=`, and held control characters. A reader of CSV finds as many
 /// fields in every row as in the header.
 #[test]
 fn csv_holds_no_formula() {
-    let text = pgassay_report::csv(&fixture::hostile());
+    let text = pgassay_report::csv(&fixture::hostile()).expect("trials are rows");
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let columns = reader.headers().unwrap().len();
     let mut rows = 0;

@@ -1,6 +1,7 @@
 //! What must hold of every HTML report, whatever is in it.
 
 use super::{all, fixture};
+use pgassay_report::Report as _;
 
 /// All start tags of a page: name and attributes as written.
 fn tags(page: &str) -> Vec<(&str, &str)> {
@@ -126,11 +127,7 @@ fn ids_are_unique_and_references_resolve() {
 #[test]
 fn several_reports_share_a_page_and_no_name() {
     let (one, two) = (fixture::complete(), fixture::hostile());
-    let page = pgassay_report::html_of_all(&[
-        pgassay_report::Concluded::Run(&one),
-        pgassay_report::Concluded::Run(&two),
-        pgassay_report::Concluded::Run(&one),
-    ]);
+    let page = pgassay_report::html_of_all(&[one.document(), two.document(), one.document()]);
     resolves("several", &page);
     assert_eq!(page.matches("<html").count(), 1);
     assert_eq!(page.matches("<main").count(), 1);

@@ -9,12 +9,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use pgassay_inspect::archive::{self, Found, Kind, Limits, MAGIC_BYTES};
+use pgassay_inspect::inspection::Problem;
 use pgassay_inspect::{
     Binary, Error, MOST_LISTED, Options, Read, debug_wanted, inspect_elf, supplement_wanted,
 };
 use pgassay_sys::map::Mapped;
 
-use super::document::Problem;
 use super::live::{self, MappedFile};
 
 /// A file up to this long stays in memory while it is inspected.

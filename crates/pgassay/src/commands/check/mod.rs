@@ -87,7 +87,7 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         };
         terminal.print(&text)?;
         if let Some(path) = &args.html {
-            to_file(path, "--html", &pgassay_report::check::html(&report))?;
+            to_file(path, "--html", &pgassay_report::html(&report))?;
             terminal.announce(&format!("written: {}", path.display()));
         }
     }

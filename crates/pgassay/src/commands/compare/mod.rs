@@ -21,7 +21,7 @@ use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::plan::{Arm, WorkloadPlan};
 use pgassay_analysis::record::{EndState, EventKind, RunEnd, RunHeader};
 use pgassay_analysis::stats::sequential::Sequential;
-use pgassay_analysis::stats::{Direction, Rule, Verdict};
+use pgassay_analysis::stats::{Direction, Rule};
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Plan, host::HostSummary};
 
@@ -33,11 +33,13 @@ use super::files::page_of_run;
 use super::observing;
 use super::progress::minutes;
 use super::record;
+use super::show::show;
 use super::subject::explain;
-use crate::cli::args::{Format, GlobalArgs, MeasureArgs, TargetArgs};
+use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::clients::ClientList;
 use crate::cli::compare::CompareArgs;
 use crate::cli::measure::{self, Budget, Machine};
+use crate::cli::show::ShowArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::bench::Ended;
@@ -217,23 +219,13 @@ pub fn compare(
     let Some(concluded) = compare::conclude(&run) else {
         return Err(nothing_measured(ended, &end));
     };
-    conclude(&concluded, args.json, &dir, terminal)?;
+    conclude(&concluded, &args.show, &dir, terminal)?;
     let ended = ended.map_err(|error| in_part(error, &run.header.id))?;
     finished?;
     Ok(match ended {
-        Ended::Complete => exit_of(concluded.verdict),
+        Ended::Complete => concluded.verdict.into(),
         Ended::Interrupted | Ended::ServerDied(_) => Exit::Partial,
     })
-}
-
-/// The exit code that a verdict stands for.
-fn exit_of(verdict: Verdict) -> Exit {
-    match verdict {
-        Verdict::Faster | Verdict::Equivalent => Exit::Done,
-        Verdict::Slower => Exit::Found,
-        Verdict::Inconclusive => Exit::Inconclusive,
-        Verdict::NotComparable => Exit::NotComparable,
-    }
 }
 
 /// What was typed for each arm, checked as far as it goes without a server.
@@ -587,14 +579,12 @@ fn in_part(error: anyhow::Error, run: &str) -> anyhow::Error {
 /// Writes the report into the run and prints it.
 fn conclude(
     compare: &Compare,
-    json: bool,
+    args: &ShowArgs,
     dir: &std::path::Path,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
-    let written = page_of_run(dir, &pgassay_report::compare_html(compare));
-    let format = if json { Format::Json } else { Format::Text };
-    let text = super::report::render_compare(compare, format, terminal, true)?;
-    let printed = terminal.print(&text);
+    let written = page_of_run(dir, &pgassay_report::html(compare));
+    let printed = show(compare, args, terminal);
     terminal.announce(&format!("report: {}", written?.display()));
     printed
 }

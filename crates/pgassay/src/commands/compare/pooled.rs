@@ -1,18 +1,16 @@
 //! `pgassay compare --pool`: the same comparison from several runs, taken together.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, bail};
-use pgassay_analysis::compare::pooled::{PooledCompare, PooledPoint, Refusal, pool_runs};
-use pgassay_analysis::compare::{self, Compare, signed};
-use pgassay_analysis::stats::{Comparison, Verdict};
+use anyhow::bail;
+use pgassay_analysis::compare::pooled::{Refusal, pool_runs};
+use pgassay_analysis::compare::{self, Compare};
 
-use super::exit_of;
 use crate::cli::args::GlobalArgs;
 use crate::cli::compare::CompareArgs;
 use crate::commands::patch;
+use crate::commands::show::show;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir::{self, catalogue};
@@ -63,12 +61,8 @@ pub fn pool(
             ),
         }
     })?;
-    let printed = match args.json {
-        true => serde_json::to_string_pretty(&pooled).context("cannot serialize")? + "\n",
-        false => text(&pooled),
-    };
-    terminal.print(&printed)?;
-    Ok(exit_of(pooled.verdict))
+    show(&pooled, &args.show, terminal)?;
+    Ok(pooled.verdict.into())
 }
 
 /// A run by its name or directory, or the document that `compare --json` printed elsewhere; with the
@@ -98,83 +92,4 @@ fn read(root: &Path, name: &str) -> anyhow::Result<(Compare, Option<patch::Patch
         .then(|| patch::read_plan(&plan))
         .transpose()?;
     Ok((run, plan))
-}
-
-fn text(pooled: &PooledCompare) -> String {
-    let mut text = String::new();
-    for sentence in &pooled.headline {
-        let _ = writeln!(text, "{sentence}");
-    }
-    let _ = writeln!(text, "\n{}", pooled.workload);
-    for (label, typed) in super::LABELS.iter().zip(&pooled.targets) {
-        let _ = writeln!(
-            text,
-            "{label}  {} {}",
-            typed.target,
-            typed.settings.join(" ")
-        );
-    }
-    for point in &pooled.points {
-        table(&mut text, pooled, point);
-    }
-    text.push('\n');
-    for run in &pooled.runs {
-        let _ = writeln!(text, "{}  {}, {}", run.id, run.started, run.machine);
-    }
-    for warning in &pooled.warnings {
-        let _ = writeln!(text, "Note: {}", warning.text);
-    }
-    text
-}
-
-fn table(text: &mut String, pooled: &PooledCompare, point: &PooledPoint) {
-    let _ = writeln!(
-        text,
-        "\n{} at {} clients\n{:<34} {:>8} {:>20} {:>6} {:>8}  verdict",
-        point.label, point.clients, "run", "change", "95 % interval", "pairs", "CPU"
-    );
-    let cpu = |of: Option<&Comparison>| of.map_or("".to_owned(), |c| signed(c.ratio.estimate));
-    let mut row = |name: &str, c: &Comparison, cpu: String| {
-        let ends = format!("{} .. {}", signed(c.ratio.low), signed(c.ratio.high));
-        let _ = writeln!(
-            text,
-            "{name:<34} {:>8} {ends:>20} {:>6} {cpu:>8}  {}",
-            signed(c.ratio.estimate),
-            c.pairs,
-            word(c.verdict)
-        );
-    };
-    for (n, (run, by_itself)) in pooled.runs.iter().zip(&point.throughput.runs).enumerate() {
-        let cpu = cpu(point
-            .server_cpu
-            .as_ref()
-            .and_then(|pooled| pooled.runs.get(n)));
-        row(&run.id, by_itself, cpu);
-    }
-    let cpu = cpu(point.server_cpu.as_ref().map(|pooled| &pooled.together));
-    row("together", &point.throughput.together, cpu);
-    for warning in &point.throughput.together.ratio.warnings {
-        let _ = writeln!(text, "Note: {}", warning.text);
-    }
-    if let Some(agreement) = &point.throughput.agreement {
-        let _ = writeln!(
-            text,
-            "Agreement: Q = {:.2} with {} degrees of freedom, p = {:.3}; {:.0} % of what lies between \
-             the runs is not noise.",
-            agreement.q,
-            agreement.degrees,
-            agreement.p,
-            100.0 * agreement.between_share
-        );
-    }
-}
-
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Faster => "faster",
-        Verdict::Slower => "slower",
-        Verdict::Equivalent => "equivalent",
-        Verdict::Inconclusive => "inconclusive",
-        Verdict::NotComparable => "not comparable",
-    }
 }

@@ -4,10 +4,9 @@ use anyhow::bail;
 use pgassay_analysis::compare::recorded::compare_recorded;
 use pgassay_analysis::{Analysis, analyse};
 
-use super::exit_of;
-use crate::cli::args::{Format, GlobalArgs};
+use crate::cli::args::GlobalArgs;
 use crate::cli::compare::CompareArgs;
-use crate::commands::report::render_compare;
+use crate::commands::show::show;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir::{self, catalogue};
@@ -37,12 +36,6 @@ pub fn recorded(
     };
     let compare = compare_recorded(&read(a)?, &read(b)?, args.delta, args.run_spread)
         .map_err(|refusal| Failure::usage(refusal.to_string()))?;
-    let format = if args.json {
-        Format::Json
-    } else {
-        Format::Text
-    };
-    let text = render_compare(&compare, format, terminal, true)?;
-    terminal.print(&text)?;
-    Ok(exit_of(compare.verdict))
+    show(&compare, &args.show, terminal)?;
+    Ok(compare.verdict.into())
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use pgassay_analysis::analyse;
 use pgassay_analysis::diagnose::{self, Diagnosis, Evidence};
 use pgassay_analysis::observed::{SymbolTable, stacks};
@@ -12,8 +12,8 @@ use pgassay_analysis::profile::difference::difference;
 use pgassay_analysis::profile::{self, Profile, flame};
 use pgassay_analysis::record::RecordedRun;
 
-use super::files::to_file;
-use crate::cli::args::{Format, GlobalArgs};
+use super::show::show;
+use crate::cli::args::GlobalArgs;
 use crate::cli::diagnose::DiagnoseArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -44,15 +44,7 @@ pub fn diagnose(
         (None, Some(run)) => of_run(run, global, before)?,
         (None, None) => bail!(Failure::usage("neither a run nor a profile was named")),
     };
-    let format = if args.json { Format::Json } else { args.format };
-    let text = render(&diagnosis, format, terminal, args.output.is_none())?;
-    match &args.output {
-        None => terminal.print(&text)?,
-        Some(path) => {
-            to_file(path, "--output", &text)?;
-            terminal.announce(&format!("written: {}", path.display()));
-        }
-    }
+    show(&diagnosis, &args.show, terminal)?;
     Ok(Exit::Done)
 }
 
@@ -128,27 +120,6 @@ fn of_run(name: &str, global: &GlobalArgs, before: Option<&Profile>) -> anyhow::
         Err(_) => {}
     }
     Ok(diagnosis)
-}
-
-fn render(
-    diagnosis: &Diagnosis,
-    format: Format,
-    terminal: &Terminal,
-    to_terminal: bool,
-) -> anyhow::Result<String> {
-    Ok(match format {
-        Format::Text => {
-            let style = super::report::style(terminal, to_terminal);
-            pgassay_report::diagnosis_text(diagnosis, &style)
-        }
-        Format::Html => pgassay_report::diagnosis_html(diagnosis),
-        Format::Markdown => pgassay_report::diagnosis_markdown(diagnosis),
-        Format::Json => serde_json::to_string_pretty(diagnosis).context("cannot serialize")? + "\n",
-        Format::Csv => bail!(
-            Failure::usage("a diagnosis has no rows to write as CSV")
-                .with_remedy("use --format json")
-        ),
-    })
 }
 
 /// Reads a profile's text, whatever bytes it holds.

@@ -17,8 +17,7 @@ use super::fixture::Made;
 
 fn concluded(run: &RecordedRun) -> Compare {
     let compare = compare::conclude(run).expect("pairs were measured");
-    let json: Value =
-        serde_json::from_str(&pgassay_report::compare_json(&compare).expect("JSON")).expect("JSON");
+    let json: Value = serde_json::from_str(&pgassay_report::json(&compare)).expect("JSON");
     assert_schema(&json, "compare-1.json");
     compare
 }
@@ -319,28 +318,28 @@ fn every_format_shows_the_verdict_and_every_pair() {
         color: false,
         unicode: true,
     };
-    let text = pgassay_report::compare_text(&compare, &style);
+    let text = pgassay_report::text(&compare, &style);
     assert!(
         text.contains("B is slower than A") && text.contains("slower"),
         "{text}"
     );
     assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
     for width in [20, 40, 200] {
-        let narrow = pgassay_report::compare_text(&compare, &TextStyle { width, ..style });
+        let narrow = pgassay_report::text(&compare, &TextStyle { width, ..style });
         assert!(
             narrow.lines().all(|l| l.chars().count() <= width),
             "{width}: {narrow}"
         );
     }
-    let html = pgassay_report::compare_html(&compare);
+    let html = pgassay_report::html(&compare);
     assert!(html.contains("figure-pairs") && html.contains("figure-course-1-4"));
     assert!(
         html.contains("data-head=\"throughput, of A\""),
         "the verdict's rows are no lists on a phone"
     );
-    let markdown = pgassay_report::compare_markdown(&compare);
+    let markdown = pgassay_report::markdown(&compare);
     assert!(markdown.contains("slower"), "{markdown}");
-    let csv = pgassay_report::compare_csv(&compare);
+    let csv = pgassay_report::csv(&compare).expect("pairs are rows");
     // two points of 60 pairs and 12 noise pairs, and the header
     assert_eq!(csv.lines().count(), 1 + 2 * 72);
 }
@@ -395,7 +394,7 @@ fn what_observers_saw_of_the_arms_stands_side_by_side() {
         run.symbols.insert(arm, symbols);
     }
     let compare = concluded(&run);
-    let markdown = pgassay_report::compare_markdown(&compare);
+    let markdown = pgassay_report::markdown(&compare);
     let row = |name: &str| -> Vec<String> {
         let line = markdown
             .lines()
@@ -416,7 +415,7 @@ fn what_observers_saw_of_the_arms_stands_side_by_side() {
         (figure(3) - (figure(2) - figure(1))).abs() < 0.05,
         "{lock:?}"
     );
-    let html = pgassay_report::compare_html(&compare);
+    let html = pgassay_report::html(&compare);
     assert!(
         html.contains("against A") && html.contains("before 25.0 %"),
         "{html}"
@@ -427,7 +426,7 @@ fn what_observers_saw_of_the_arms_stands_side_by_side() {
             color: false,
             unicode: true,
         };
-        let text = pgassay_report::compare_text(&compare, &style);
+        let text = pgassay_report::text(&compare, &style);
         assert!(text.lines().all(|l| l.chars().count() <= width), "{text}");
     }
 }

@@ -60,10 +60,13 @@ fn a_step_down_is_found_dated_and_worse() {
     );
     let json = serde_json::to_value(&found).expect("JSON");
     assert_schema(&json, "history-1.json");
-    let html = pgassay_report::history_html(&found);
+    let html = pgassay_report::html(&found);
     assert!(html.contains("figure-course-tps-4"));
     assert_eq!(
-        pgassay_report::history_csv(&found).lines().count(),
+        pgassay_report::csv(&found)
+            .expect("runs are rows")
+            .lines()
+            .count(),
         1 + 2 * 14
     );
 }
@@ -99,7 +102,7 @@ fn two_recorded_runs_have_a_figure_and_no_verdict() {
     );
     let json: Value = serde_json::to_value(&one).expect("JSON");
     assert_schema(&json, "compare-1.json");
-    assert!(pgassay_report::compare_html(&one).contains("Not interleaved"));
+    assert!(pgassay_report::html(&one).contains("Not interleaved"));
     // equal runs are known to lie 1 % apart: 10 % are shown
     let known =
         compare_recorded(&[run(0, 1.0)], &[run(1, 0.9)], 0.01, Some(0.01)).expect("same work");

@@ -5,7 +5,7 @@
 //! 5.3): two digits of it where it begins with 100 to 354, else one. A figure
 //! never loses its first two digits and never shows more than five of its own.
 
-use pgassay_analysis::stats::Estimate;
+use crate::stats::Estimate;
 
 /// An estimate ready to be printed.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,78 +1,85 @@
-//! What the text and the markdown of an inspection say, in parts that each shapes in its own way.
+//! What an inspection says of files and of what was asked of them.
 
 use pgassay_inspect::Binary;
 use pgassay_inspect::cpu::{Evidence, Verdict};
-use pgassay_inspect::diff::Diff;
+use pgassay_inspect::diff::{Diff, Side};
+use pgassay_inspect::inspection::{Demand, Entry, Inspection, Problem};
 
-use super::document::{Demand, Document, Entry};
+use crate::Report;
+use crate::document::{Block, Cell, Column, Depth, Document, Fact, Section, Table};
 
-/// A part of the account.
-pub enum Block {
-    /// A heading.
-    Heading(String),
-    /// Names and values.
-    Facts(Vec<(String, String)>),
-    /// A table with its columns' names.
-    Table(Vec<&'static str>, Vec<Vec<String>>),
-    /// A sentence or a few.
-    Text(String),
-}
-
-/// Functions listed in a file's own section; JSON has all.
+/// Functions listed of a file; JSON has all.
 const FUNCTIONS_SHOWN: usize = 24;
-
 /// Ways of inlining named for one function.
 const INLINED_SHOWN: usize = 3;
+/// Files described one by one: beyond, servers only, and of those no more either.
+const FILES_SHOWN: usize = 4;
+/// Files named that do not meet a requirement.
+const UNMET_SHOWN: usize = 12;
+/// Files named that could not be read.
+const PROBLEMS_SHOWN: usize = 50;
 
-/// The whole account, part by part.
-pub fn blocks(document: &Document, addresses: bool) -> Vec<Block> {
-    let mut blocks = Vec::new();
-    if document.files.len() > 1 {
-        overview(&document.files, &mut blocks);
-    }
-    // In full: every server; of other files a handful.
-    let servers = document
-        .files
-        .iter()
-        .filter(|f| f.binary.postgres.is_some())
-        .count();
-    let few = document.files.len() <= 4;
-    for entry in &document.files {
-        if few || (servers > 0 && servers <= 4 && entry.binary.postgres.is_some()) {
-            file(entry, addresses, &mut blocks);
-        } else if addresses {
-            blocks.push(Block::Heading(entry.binary.path.clone()));
-            instructions(&entry.binary, &mut blocks);
-        }
-    }
-    if let Some(diff) = &document.diff {
-        difference(diff, &mut blocks);
-    }
-    if !document.requirements.is_empty() {
-        blocks.push(Block::Heading("Required".into()));
-        for demand in &document.requirements {
-            let state = match (demand.met, demand.files) {
-                (true, n) => format!("met by {n} file{}", plural(n)),
-                (false, 0) if demand.unread == 0 => "unmet: no file that it is about".into(),
-                (false, n) => unmet(demand, n),
-            };
-            let mut facts = vec![(demand.requirement.to_string(), state)];
-            for (path, why) in demand.unmet.iter().take(12) {
-                facts.push((String::new(), format!("{path}: {why}")));
+impl Report for Inspection {
+    fn document(&self) -> Document {
+        let mut sections = Vec::new();
+        let mut add = |id, title, blocks: Vec<Block>| {
+            if !blocks.is_empty() {
+                sections.push(Section {
+                    id,
+                    title,
+                    depth: Depth::Titled,
+                    blocks,
+                });
             }
-            blocks.push(Block::Facts(facts));
+        };
+        if self.files.len() > 1 {
+            add("overview", "All files", overview(&self.files));
+        }
+        add("files", "What was found", files(&self.files));
+        let changed = self.diff.as_ref().map(difference);
+        add("difference", "What differs", changed.unwrap_or_default());
+        let required = self.requirements.iter().map(required);
+        add("required", "Required", required.collect());
+        add("problems", "Not read", problems(&self.problems));
+        Document {
+            title: match self.files.as_slice() {
+                [one] => format!("Inspection of {}", one.binary.path),
+                several => format!("Inspection of {} files", several.len()),
+            },
+            provenance: format!("Inspected by pgassay {}", env!("CARGO_PKG_VERSION")),
+            alarms: Vec::new(),
+            headline: headline(self),
+            sections,
+            notes: Vec::new(),
         }
     }
-    if !document.problems.is_empty() {
-        blocks.push(Block::Heading("Not read".into()));
-        blocks.push(Block::Facts(
-            document
-                .problems
-                .iter()
-                .take(50)
-                .map(|p| (p.path.clone(), p.error.clone()))
-                .collect(),
-        ));
+}
+
+/// What was asked for and is not so; of one file what it does for its atomics.
+fn headline(inspection: &Inspection) -> Vec<String> {
+    let unmet = inspection.requirements.iter().filter(|d| !d.met);
+    let mut sentences: Vec<String> = unmet
+        .map(|d| format!("The requirement {} is not met.", d.requirement))
+        .collect();
+    if let [one] = inspection.files.as_slice() {
+        sentences.push(format!("Atomics: {}.", technique(&one.binary)));
+    }
+    sentences
+}
+
+/// In full: every server; of other files a handful.
+fn files(files: &[Entry]) -> Vec<Block> {
+    let is_server = |entry: &Entry| entry.binary.postgres.is_some();
+    let servers = files.iter().filter(|entry| is_server(entry)).count();
+    let few = files.len() <= FILES_SHOWN;
+    let mut blocks = Vec::new();
+    for entry in files {
+        if few || (servers <= FILES_SHOWN && is_server(entry)) {
+            file(entry, &mut blocks);
+        } else if let Some(table) = instructions(&entry.binary) {
+            blocks.push(Block::Heading(entry.binary.path.clone()));
+            blocks.push(Block::Table(table));
+        }
     }
     blocks
 }
@@ -90,6 +97,36 @@ fn unmet(demand: &Demand, files: usize) -> String {
     }
     let between = if failed > 0 { " " } else { ": " };
     format!("unmet{between}{}", parts.join("; "))
+}
+
+fn required(demand: &Demand) -> Block {
+    let state = match (demand.met, demand.files) {
+        (true, n) => format!("met by {n} file{}", plural(n)),
+        (false, 0) if demand.unread == 0 => "unmet: no file that it is about".into(),
+        (false, n) => unmet(demand, n),
+    };
+    let unmet = demand.unmet.iter().take(UNMET_SHOWN);
+    let unmet = unmet.map(|(path, why)| Fact::new("", format!("{path}: {why}")));
+    let facts = std::iter::once(Fact::new(demand.requirement, state)).chain(unmet);
+    Block::Facts(facts.collect())
+}
+
+fn problems(problems: &[Problem]) -> Vec<Block> {
+    if problems.is_empty() {
+        return Vec::new();
+    }
+    let shown = problems.iter().take(PROBLEMS_SHOWN);
+    let facts = shown.map(|p| Fact::new(&p.path, &p.error)).collect();
+    vec![Block::Facts(facts)]
+}
+
+/// A table of words, the first column's alone never broken.
+fn table(caption: impl Into<String>, columns: &[&str], rows: Vec<Vec<String>>) -> Block {
+    let columns = columns.iter().map(|head| Column::prose(head)).collect();
+    let rows = rows
+        .into_iter()
+        .map(|row| row.into_iter().map(Cell::plain).collect());
+    Block::Table(Table::new(caption, columns, rows))
 }
 
 fn plural(n: usize) -> &'static str {
@@ -125,8 +162,7 @@ pub fn technique(binary: &Binary) -> String {
     }
 }
 
-fn overview(files: &[Entry], blocks: &mut Vec<Block>) {
-    blocks.push(Block::Heading(format!("{} files", files.len())));
+fn overview(files: &[Entry]) -> Vec<Block> {
     let busy: Vec<&Entry> = files
         .iter()
         .filter(|f| f.binary.atomics.total() + f.binary.atomics.outline_calls() > 0)
@@ -149,20 +185,19 @@ fn overview(files: &[Entry], blocks: &mut Vec<Block>) {
             ]
         })
         .collect();
-    blocks.push(Block::Table(
-        vec!["file", "machine", "PostgreSQL", "atomics", "outside"],
-        rows,
-    ));
     let idle = files.len() - busy.len();
-    if idle > 0 {
-        blocks.push(Block::Text(format!(
-            "{idle} file{} without atomics",
-            plural(idle)
-        )));
-    }
+    let caption = match idle {
+        0 => String::new(),
+        n => format!("{n} more file{} without atomics.", plural(n)),
+    };
+    vec![table(
+        caption,
+        &["file", "machine", "PostgreSQL", "atomics", "outside"],
+        rows,
+    )]
 }
 
-fn file(entry: &Entry, addresses: bool, blocks: &mut Vec<Block>) {
+fn file(entry: &Entry, blocks: &mut Vec<Block>) {
     let binary = &entry.binary;
     blocks.push(Block::Heading(binary.path.clone()));
     blocks.push(Block::Facts(build(binary)));
@@ -173,20 +208,19 @@ fn file(entry: &Entry, addresses: bool, blocks: &mut Vec<Block>) {
             .iter()
             .map(|(c, n)| vec![c.name().to_string(), n.to_string()])
             .collect();
-        blocks.push(Block::Heading(format!("Atomics: {}", technique(binary))));
-        blocks.push(Block::Table(vec!["class", "instructions"], rows));
+        let caption = format!("Atomics: {}.", technique(binary));
+        blocks.push(table(caption, &["class", "instructions"], rows));
     }
     if let Some(outline) = &a.outline {
-        blocks.push(Block::Heading(format!(
-            "Outline helpers: {}, told by their shape; flag byte at {}",
+        let flags = outline.flag_addresses.iter();
+        let caption = format!(
+            "Outline helpers: {}, recognized by their shape; flag byte at {}.",
             outline.helpers.len(),
-            outline
-                .flag_addresses
-                .iter()
+            flags
                 .map(|f| format!("{f:#x}"))
                 .collect::<Vec<_>>()
                 .join(", ")
-        )));
+        );
         let rows = outline
             .helpers
             .iter()
@@ -204,8 +238,9 @@ fn file(entry: &Entry, addresses: bool, blocks: &mut Vec<Block>) {
                 ]
             })
             .collect();
-        blocks.push(Block::Table(
-            vec!["helper", "call sites", "address", "known by"],
+        blocks.push(table(
+            caption,
+            &["helper", "call sites", "address", "known by"],
             rows,
         ));
     }
@@ -217,7 +252,6 @@ fn file(entry: &Entry, addresses: bool, blocks: &mut Vec<Block>) {
         )));
     }
     if !binary.hot_paths.is_empty() {
-        blocks.push(Block::Heading("PostgreSQL's hot paths".into()));
         let rows = binary
             .hot_paths
             .iter()
@@ -229,17 +263,21 @@ fn file(entry: &Entry, addresses: bool, blocks: &mut Vec<Block>) {
                 ]
             })
             .collect();
-        blocks.push(Block::Table(vec!["path", "by", "detail"], rows));
+        blocks.push(table(
+            "PostgreSQL's hot paths.",
+            &["path", "by", "detail"],
+            rows,
+        ));
     }
     if let Some(process) = &binary.process {
-        let mut facts = vec![("process".to_string(), process.pid.to_string())];
+        let mut facts = vec![Fact::new("seen in process", process.pid.to_string())];
         if let Some(hwcap) = &process.hwcap {
             let lse = match process.hwcap_lse {
                 Some(true) => ": LSE",
                 Some(false) => ": no LSE",
                 None => "",
             };
-            facts.push(("HWCAP".into(), format!("{hwcap}{lse}")));
+            facts.push(Fact::new("HWCAP", format!("{hwcap}{lse}")));
         }
         for byte in &process.flag_bytes {
             let path = if byte.value == 0 {
@@ -247,8 +285,8 @@ fn file(entry: &Entry, addresses: bool, blocks: &mut Vec<Block>) {
             } else {
                 "LSE"
             };
-            facts.push((
-                "flag byte".into(),
+            facts.push(Fact::new(
+                "flag byte",
                 format!(
                     "{} at {:#x}: this process takes the path of {path}",
                     byte.value, byte.address
@@ -259,45 +297,37 @@ fn file(entry: &Entry, addresses: bool, blocks: &mut Vec<Block>) {
             process
                 .unavailable
                 .iter()
-                .map(|u| ("unavailable".to_string(), u.clone())),
+                .map(|u| Fact::new("unavailable", u)),
         );
-        blocks.push(Block::Heading("Seen in the process".into()));
         blocks.push(Block::Facts(facts));
     }
     for verdict in &entry.verdicts {
-        blocks.push(Block::Heading(format!("On {}", verdict.cpu)));
         blocks.push(Block::Facts(judged(verdict)));
     }
     for warning in &binary.warnings {
-        blocks.push(Block::Text(format!("warning: {warning}")));
+        blocks.push(Block::Text(format!("Warning: {warning}")));
     }
-    if addresses {
-        instructions(binary, blocks);
-    }
+    blocks.extend(instructions(binary).map(Block::Table));
 }
 
-fn judged(verdict: &Verdict) -> Vec<(String, String)> {
+fn judged(verdict: &Verdict) -> Vec<Fact> {
     let how = match verdict.evidence {
         Evidence::Observed => "seen in the process",
         Evidence::Inferred => "inferred",
     };
-    let mut facts = vec![("runs".to_string(), format!("{} ({how})", verdict.runs))];
+    let on = format!("on {}", verdict.cpu);
+    let mut facts = vec![Fact::new(on, &verdict.runs).remark(how)];
     if !verdict.cost.is_empty() {
-        facts.push(("costs".into(), verdict.cost.clone()));
+        facts.push(Fact::new("costs", &verdict.cost));
     }
-    facts.extend(
-        verdict
-            .advice
-            .iter()
-            .map(|a| ("to do".to_string(), a.clone())),
-    );
-    facts.push(("sources".into(), verdict.sources.join("; ")));
+    facts.extend(verdict.advice.iter().map(|a| Fact::new("to do", a)));
+    facts.push(Fact::new("sources", verdict.sources.join("; ")));
     facts
 }
 
-fn build(binary: &Binary) -> Vec<(String, String)> {
-    let mut facts: Vec<(String, String)> = Vec::new();
-    let mut fact = |name: &str, value: String| facts.push((name.to_string(), value));
+fn build(binary: &Binary) -> Vec<Fact> {
+    let mut facts: Vec<Fact> = Vec::new();
+    let mut fact = |name: &str, value: String| facts.push(Fact::new(name, value));
     let kind = serde_json::to_value(binary.kind)
         .ok()
         .and_then(|v| v.as_str().map(String::from));
@@ -414,15 +444,14 @@ fn functions(binary: &Binary, blocks: &mut Vec<Block>) {
         })
         .collect();
     let unnamed = busiest.iter().filter(|f| f.name.is_none()).count();
-    blocks.push(Block::Heading(format!(
-        "Functions with atomics: {}{}",
-        busiest.len(),
-        if unnamed > 0 {
-            format!(", {unnamed} of them stripped of their names")
-        } else {
-            String::new()
-        }
-    )));
+    let mut caption = format!("Functions with atomics: {}", busiest.len());
+    if unnamed > 0 {
+        caption += &format!(", {unnamed} of them stripped of their names");
+    }
+    if busiest.len() > FUNCTIONS_SHOWN {
+        let more = busiest.len() - FUNCTIONS_SHOWN;
+        caption += &format!("; {more} of them are in JSON only");
+    }
     let mut columns = vec!["function", "holds"];
     let mut rows: Vec<Vec<String>> = rows;
     if rows.iter().any(|row| !row[2].is_empty()) {
@@ -430,16 +459,11 @@ fn functions(binary: &Binary, blocks: &mut Vec<Block>) {
     } else {
         rows.iter_mut().for_each(|row| row.truncate(2));
     }
-    blocks.push(Block::Table(columns, rows));
-    if busiest.len() > FUNCTIONS_SHOWN {
-        blocks.push(Block::Text(format!(
-            "and {} more; --json lists all",
-            busiest.len() - FUNCTIONS_SHOWN
-        )));
-    }
+    blocks.push(table(caption + ".", &columns, rows));
 }
 
-fn instructions(binary: &Binary, blocks: &mut Vec<Block>) {
+/// Every atomic instruction, where addresses were asked for.
+fn instructions(binary: &Binary) -> Option<Table> {
     let functions = &binary.atomics.functions;
     let label = |f: Option<u32>, inlined: &[String]| {
         let function = f.and_then(|f| functions.get(f as usize));
@@ -481,62 +505,58 @@ fn instructions(binary: &Binary, blocks: &mut Vec<Block>) {
         }
     }
     rows.sort_by_key(|(address, _)| *address);
-    blocks.push(Block::Heading(
-        "Every atomic instruction and outline call".into(),
-    ));
-    blocks.push(Block::Table(
-        vec!["address", "class", "mnemonic", "bits", "function"],
-        rows.into_iter().map(|(_, row)| row).collect(),
-    ));
+    let heads = ["address", "class", "mnemonic", "bits", "function"];
+    let cells = rows
+        .into_iter()
+        .map(|(_, row)| row.into_iter().map(Cell::plain).collect::<Vec<Cell>>());
+    let table = Table::new(
+        "Every atomic instruction and outline call.",
+        heads.iter().map(|head| Column::prose(head)).collect(),
+        cells,
+    );
+    (!table.rows.is_empty()).then(|| table.folded())
 }
 
-fn difference(diff: &Diff, blocks: &mut Vec<Block>) {
-    blocks.push(Block::Heading(format!("From {} to {}", diff.a, diff.b)));
+fn difference(diff: &Diff) -> Vec<Block> {
+    let mut blocks = vec![Block::Text(format!("From {} to {}.", diff.a, diff.b))];
     if diff.is_empty() {
         blocks.push(Block::Text(
-            "no difference in atomics, hot paths or build facts".into(),
+            "No difference in atomics, hot paths or build facts.".into(),
         ));
-        return;
+        return blocks;
     }
-    if !diff.facts.is_empty() {
-        let rows = diff
-            .facts
-            .iter()
-            .map(|(what, a, b)| vec![what.clone(), a.clone(), b.clone()])
-            .collect();
-        blocks.push(Block::Table(vec!["fact", "first", "second"], rows));
-    }
-    if !diff.totals.is_empty() {
-        let rows = diff
-            .totals
-            .iter()
-            .map(|(what, (a, b))| vec![what.clone(), a.to_string(), b.to_string()])
-            .collect();
-        blocks.push(Block::Table(vec!["total", "first", "second"], rows));
-    }
-    let side = |s: &Option<pgassay_inspect::diff::Side>| match s {
-        None => "-".to_string(),
-        Some(s) => {
-            let counts = s.counts.iter().map(|(c, n)| format!("{n} {}", c.name()));
-            let calls = s
-                .outline_calls
-                .iter()
-                .map(|(h, n)| format!("{n} → {}", h.trim_start_matches("__aarch64_")));
-            counts.chain(calls).collect::<Vec<_>>().join(", ")
+    let mut add = |caption: &str, what: &str, rows: Vec<Vec<String>>| {
+        if !rows.is_empty() {
+            blocks.push(table(caption, &[what, "first", "second"], rows));
         }
     };
-    if !diff.functions.is_empty() {
-        let rows = diff
-            .functions
-            .iter()
-            .map(|f| vec![f.name.clone(), side(&f.a), side(&f.b)])
-            .collect();
-        blocks.push(Block::Table(vec!["function", "first", "second"], rows));
-    }
+    let facts = diff.facts.iter();
+    let facts = facts.map(|(what, a, b)| vec![what.clone(), a.clone(), b.clone()]);
+    add("How they were built.", "fact", facts.collect());
+    let totals = diff.totals.iter();
+    let totals = totals.map(|(what, (a, b))| vec![what.clone(), a.to_string(), b.to_string()]);
+    add("Atomics in the whole file.", "total", totals.collect());
+    let functions = diff.functions.iter();
+    let functions = functions.map(|f| vec![f.name.clone(), side(&f.a), side(&f.b)]);
+    add("Function by function.", "function", functions.collect());
     if diff.unnamed != (0, 0) {
         blocks.push(Block::Text(format!(
-            "functions without a name hold atomics too and can't be paired: {} in the first, {} in the second",
+            "Functions without a name hold atomics, too, and can't be paired: {} in the first, {} \
+             in the second.",
             diff.unnamed.0, diff.unnamed.1
         )));
     }
+    blocks
+}
+
+fn side(side: &Option<Side>) -> String {
+    let Some(side) = side else {
+        return "-".to_owned();
+    };
+    let counts = side.counts.iter().map(|(c, n)| format!("{n} {}", c.name()));
+    let calls = side
+        .outline_calls
+        .iter()
+        .map(|(h, n)| format!("{n} → {}", h.trim_start_matches("__aarch64_")));
+    counts.chain(calls).collect::<Vec<_>>().join(", ")
 }

@@ -1,0 +1,73 @@
+//! A result, shown as it was asked for.
+
+use pgassay_model::Failure;
+use pgassay_report::{Report, TextStyle};
+use serde::Serialize;
+
+use super::files::to_file;
+use crate::cli::show::{Format, ShowArgs};
+use crate::terminal::Terminal;
+
+/// Renders a result and prints it, or writes the files that were named.
+///
+/// # Errors
+/// Where a file can't be written, or the result has no rows for CSV.
+pub fn show(
+    result: &(impl Report + Serialize),
+    args: &ShowArgs,
+    terminal: &mut Terminal,
+) -> anyhow::Result<()> {
+    let text = render(result, args.format(), terminal, args.output.is_none())?;
+    deliver(&text, args, terminal)?;
+    if let Some(path) = &args.html {
+        to_file(path, "--html", &pgassay_report::html(result))?;
+        terminal.announce(&format!("written: {}", path.display()));
+    }
+    Ok(())
+}
+
+/// Prints a text, or writes it where it was asked for.
+///
+/// # Errors
+/// Where the file can't be written.
+pub fn deliver(text: &str, args: &ShowArgs, terminal: &mut Terminal) -> anyhow::Result<()> {
+    match &args.output {
+        None => terminal.print(text),
+        Some(path) => {
+            to_file(path, "--output", text)?;
+            terminal.announce(&format!("written: {}", path.display()));
+            Ok(())
+        }
+    }
+}
+
+/// One result in one format; colour and width only where it goes to the terminal.
+///
+/// # Errors
+/// Where CSV is asked for and the result has no rows.
+pub fn render(
+    result: &(impl Report + Serialize),
+    format: Format,
+    terminal: &Terminal,
+    to_terminal: bool,
+) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Text => pgassay_report::text(result, &style(terminal, to_terminal)),
+        Format::Html => pgassay_report::html(result),
+        Format::Json => pgassay_report::json(result),
+        Format::Markdown => pgassay_report::markdown(result),
+        Format::Csv => pgassay_report::csv(result).ok_or_else(|| {
+            Failure::usage("this result has no rows to write as CSV")
+                .with_remedy("use --format json")
+        })?,
+    })
+}
+
+/// How text is laid out where it goes.
+pub fn style(terminal: &Terminal, to_terminal: bool) -> TextStyle {
+    TextStyle {
+        width: if to_terminal { terminal.width } else { 100 },
+        color: to_terminal && terminal.colour,
+        unicode: true,
+    }
+}

@@ -1,0 +1,146 @@
+//! The same comparison from several runs, taken together.
+
+use pgassay_analysis::compare::pooled::{PooledCompare, PooledPoint};
+use pgassay_analysis::stats::Comparison;
+use pgassay_analysis::stats::pooled::Pooled;
+
+use crate::compare::{change, ends, p_value};
+use crate::csv::figure;
+use crate::document::{Block, Cell, Column, Depth, Document, Fact, Notes, Section, Table};
+use crate::{Report, Rows, number};
+use pgassay_text::cell;
+
+impl Report for PooledCompare {
+    fn document(&self) -> Document {
+        let mut notes = Notes::default();
+        notes.marks(&self.warnings, "");
+        let mut blocks = Vec::new();
+        for point in &self.points {
+            blocks.push(Block::Table(table(self, point, &mut notes)));
+            blocks.extend(agreement(&point.throughput).map(Block::Text));
+        }
+        let targets = ('A'..)
+            .zip(&self.targets)
+            .map(|(label, typed)| Fact::new(label, &typed.target).remark(typed.settings.join(" ")));
+        let runs = self
+            .runs
+            .iter()
+            .map(|run| Fact::new(&run.id, &run.machine).remark(&run.started));
+        let section = |id, title, blocks| Section {
+            id,
+            title,
+            depth: Depth::Titled,
+            blocks,
+        };
+        Document {
+            title: format!("{}: {} runs taken together", self.workload, self.runs.len()),
+            provenance: format!("Pooled by pgassay {}", env!("CARGO_PKG_VERSION")),
+            alarms: Vec::new(),
+            headline: self.headline.clone(),
+            sections: vec![
+                section("verdict", "Each run, and all together", blocks),
+                section(
+                    "targets",
+                    "What was compared",
+                    vec![Block::Facts(targets.collect())],
+                ),
+                section("runs", "The runs", vec![Block::Facts(runs.collect())]),
+            ],
+            notes: notes.into_notes(),
+        }
+    }
+
+    /// One row a point and run, and one for all runs together.
+    fn rows(&self) -> Option<Rows> {
+        let mut rows = Rows::new([
+            "arm",
+            "clients",
+            "run",
+            "ratio",
+            "low",
+            "high",
+            "pairs",
+            "cpu_ratio",
+            "verdict",
+        ]);
+        for point in &self.points {
+            for (run, throughput, cpu) in lines(self, point) {
+                rows.push(vec![
+                    cell(&point.label),
+                    point.clients.to_string(),
+                    cell(run),
+                    figure(Some(throughput.ratio.estimate)),
+                    figure(Some(throughput.ratio.low)),
+                    figure(Some(throughput.ratio.high)),
+                    throughput.pairs.to_string(),
+                    figure(cpu.map(|c| c.ratio.estimate)),
+                    throughput.verdict.to_string(),
+                ]);
+            }
+        }
+        Some(rows)
+    }
+}
+
+/// The runs by themselves and together: name, throughput, server CPU.
+fn lines<'a>(
+    pooled: &'a PooledCompare,
+    point: &'a PooledPoint,
+) -> Vec<(&'a str, &'a Comparison, Option<&'a Comparison>)> {
+    let cpu = point.server_cpu.as_ref();
+    let runs = pooled.runs.iter().zip(&point.throughput.runs).enumerate();
+    let mut lines: Vec<_> = runs
+        .map(|(n, (run, one))| (run.id.as_str(), one, cpu.and_then(|c| c.runs.get(n))))
+        .collect();
+    lines.push((
+        "together",
+        &point.throughput.together,
+        cpu.map(|c| &c.together),
+    ));
+    lines
+}
+
+fn table(pooled: &PooledCompare, point: &PooledPoint, notes: &mut Notes) -> Table {
+    let at = format!("{} at {} clients", point.label, point.clients);
+    let rows = lines(pooled, point)
+        .into_iter()
+        .map(|(run, throughput, cpu)| {
+            let about = format!("{at}, {run}");
+            let marks = notes.marks(&throughput.ratio.warnings, &about);
+            vec![
+                Cell::plain(run).marked(marks),
+                Cell::plain(throughput.verdict.to_string()),
+                Cell::plain(change(throughput)),
+                Cell::plain(ends(throughput)),
+                Cell::plain(p_value(throughput)),
+                Cell::plain(number::count(throughput.pairs as u64)),
+                Cell::plain_or_missing(cpu.map(change)),
+            ]
+        });
+    Table::new(
+        format!("{at}: throughput against A with the 95 % interval of the change."),
+        vec![
+            Column::prose("run"),
+            Column::words("verdict", 0),
+            Column::figures("change", "", 0),
+            Column::figures("interval", "", 0),
+            Column::figures("p", "", 0),
+            Column::figures("pairs", "", 0),
+            Column::figures("server CPU", "", 0),
+        ],
+        rows,
+    )
+}
+
+/// Whether the runs agree with one another.
+fn agreement(throughput: &Pooled) -> Option<String> {
+    let agreement = throughput.agreement.as_ref()?;
+    Some(format!(
+        "Agreement: Q = {:.2} with {} degrees of freedom, p = {:.3}; {:.0} % of what lies between \
+         the runs is not noise.",
+        agreement.q,
+        agreement.degrees,
+        agreement.p,
+        100.0 * agreement.between_share
+    ))
+}
