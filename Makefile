@@ -11,7 +11,7 @@ COMPARISONS ?= 40
 MINUTES ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: help assay build test deny bench soak fuzz corpus calibrate calibrate-real purity docs man install clean query-loop builds lab-page-size
+.PHONY: help assay build test deny bench soak fuzz attack corpus calibrate calibrate-real purity docs man install clean query-loop builds lab-page-size
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 16
@@ -52,6 +52,10 @@ soak: build ## run for an hour, check for memory growth and leftovers
 
 fuzz: ## fuzz each parser of untrusted input for a minute
 	scripts/fuzz.sh
+
+attack: build ## attack pgassay for an hour: hostile files, servers, signals, disks, users
+	@scripts/bootstrap.sh attack
+	python3 attack $(ARGS)
 
 corpus: build ## verify inspect against objdump on published packages and own builds
 	$(CARGO) --with scripts/corpus.sh

@@ -6,11 +6,12 @@
 #   scripts/bootstrap.sh assay [ARG...]  also a PostgreSQL server, and the headers of
 #                                        the server that `pgassay assay ARG...` launches
 #   scripts/bootstrap.sh test            also what the tests need
+#   scripts/bootstrap.sh attack          a PostgreSQL server and what `make attack` needs
 #
 # Packages come from apt, with sudo unless run as root. If there is no apt, it
 # lists what is missing and stops.
 set -euo pipefail
-purpose=${1:?missing argument: build, assay or test}
+purpose=${1:?missing argument: build, assay, test or attack}
 shift
 here=$(cd "$(dirname "$0")" && pwd)
 wanted_rust=$(sed -n 's/^rust-version *= *"\([0-9.]*\)".*/\1/p' "$here/../Cargo.toml")
@@ -267,6 +268,28 @@ if [ "$purpose" = test ]; then
         update_once
         install_server "${packages[@]}"
         # The tests start their own; disable the package's service.
+        if [[ " ${packages[*]} " = *" pgbouncer "* ]] && [ -d /run/systemd/system ]; then
+            as_root systemctl disable --now pgbouncer >&2
+        fi
+    fi
+fi
+
+# --- what only the attack runs -------------------------------------------------
+if [ "$purpose" = attack ]; then
+    bin=$(server_bin)
+    packages=()
+    have python3 || missing "Python, which the attack is written in" python3
+    have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing "PgBouncer, a pooler to connect through" pgbouncer
+    have git || missing "git, for hostile repositories" git
+    have zstd || missing "zstd, for hostile packages" zstd
+    have mkfs.ext4 || [ -x /usr/sbin/mkfs.ext4 ] || missing "mkfs.ext4, for full disks" e2fsprogs
+    have unshare || missing "unshare and prlimit, to attack apart from this machine" util-linux
+    if [[ $bin = /usr/lib/postgresql/*/bin ]]; then
+        [ -x "$bin/psql" ] || missing "psql" "postgresql-client-$(basename "$(dirname "$bin")")"
+    fi
+    if [ ${#packages[@]} -gt 0 ]; then
+        install_server "${packages[@]}"
+        # The attack starts its own; the package's service is not wanted.
         if [[ " ${packages[*]} " = *" pgbouncer "* ]] && [ -d /run/systemd/system ]; then
             as_root systemctl disable --now pgbouncer >&2
         fi
