@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
+use crate::metrics::{Measured, MetricId};
 use crate::stats::history::{ChangePoint, ChangeRule, History, change_points};
 use crate::stats::{Direction, Estimate};
 use crate::warning::Warning;
@@ -22,11 +23,11 @@ pub struct RunHistory {
     pub rule: ChangeRule,
     /// The runs, oldest first.
     pub runs: Vec<Entry>,
-    /// Runs that were given and did other work, or have no figure.
+    /// Runs that were given and did other work, or measured nothing.
     pub left_out: Vec<LeftOut>,
-    /// One entry for each figure and client count.
+    /// One entry for each metric and client count.
     pub series: Vec<Series>,
-    /// The latest change of any figure was for the worse.
+    /// The latest change of any metric was for the worse.
     pub worse: bool,
     /// The same in plain sentences.
     pub headline: Vec<String>,
@@ -54,38 +55,11 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// What is followed over the runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Figure {
-    /// Transactions a second.
-    ThroughputTps,
-    /// Server CPU time for each transaction, microseconds.
-    ServerCpuUsPerTransaction,
-}
-
-impl Figure {
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ThroughputTps => "throughput, tps",
-            Self::ServerCpuUsPerTransaction => "server CPU, µs/tx",
-        }
-    }
-
-    fn direction(self) -> Direction {
-        match self {
-            Self::ThroughputTps => Direction::HigherIsBetter,
-            Self::ServerCpuUsPerTransaction => Direction::LowerIsBetter,
-        }
-    }
-}
-
-/// One figure at one client count, over the runs.
+/// One metric at one client count, over the runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Which figure.
-    pub figure: Figure,
+    /// Which metric.
+    pub metric: MetricId,
     /// Clients.
     pub clients: u32,
     /// The runs' values, in their order; none where a run lacks it.
@@ -98,7 +72,7 @@ impl Series {
     /// The latest change, where it was for the worse.
     pub fn latest_worse(&self) -> Option<&ChangePoint> {
         let last = self.history.changes.last()?;
-        let worse = match self.figure.direction() {
+        let worse = match self.metric.better {
             Direction::HigherIsBetter => last.change < 0.0,
             Direction::LowerIsBetter => last.change > 0.0,
         };
@@ -106,9 +80,9 @@ impl Series {
     }
 }
 
-/// Follows the runs that did the same work as the latest of them. The first arm of
-/// each is taken.
-pub fn history(mut runs: Vec<Analysis>, rule: ChangeRule) -> RunHistory {
+/// Follows metrics over the runs that did the same work as the latest of them. The first
+/// arm of each is taken.
+pub fn history(mut runs: Vec<Analysis>, metrics: &[MetricId], rule: ChangeRule) -> RunHistory {
     runs.sort_by(|a, b| {
         a.run
             .started
@@ -137,8 +111,8 @@ pub fn history(mut runs: Vec<Analysis>, rule: ChangeRule) -> RunHistory {
     }
     let mut series = Vec::new();
     for clients in counts(&kept) {
-        for figure in [Figure::ThroughputTps, Figure::ServerCpuUsPerTransaction] {
-            series.extend(follow(&kept, figure, clients, rule));
+        for metric in metrics {
+            series.extend(follow(&kept, *metric, clients, rule));
         }
     }
     let mut warnings = Vec::new();
@@ -204,17 +178,10 @@ fn counts(runs: &[Analysis]) -> Vec<u32> {
     counts
 }
 
-fn follow(runs: &[Analysis], figure: Figure, clients: u32, rule: ChangeRule) -> Option<Series> {
+fn follow(runs: &[Analysis], metric: MetricId, clients: u32, rule: ChangeRule) -> Option<Series> {
     let values: Vec<Option<Estimate>> = runs
         .iter()
-        .map(|run| {
-            let mut points = run.arms.first()?.points.iter();
-            let point = points.find(|p| p.point.clients == clients)?;
-            match figure {
-                Figure::ThroughputTps => Some(point.throughput_tps.clone()),
-                Figure::ServerCpuUsPerTransaction => point.server_cpu_us_per_transaction.clone(),
-            }
-        })
+        .map(|run| metric.of(&Measured::at(run.arms.first()?, clients)?))
         .collect();
     let numbers: Vec<f64> = values
         .iter()
@@ -229,7 +196,7 @@ fn follow(runs: &[Analysis], figure: Figure, clients: u32, rule: ChangeRule) -> 
         history.warnings.retain(|w| w.id != "non-positive-values");
     }
     Some(Series {
-        figure,
+        metric,
         clients,
         values,
         history,
@@ -254,7 +221,7 @@ fn headline(work: &str, runs: &[Entry], series: &[Series], rule: ChangeRule) -> 
         let since = runs.get(change.index).map_or("?", |r| r.run.as_str());
         sentences.push(format!(
             "{} at {at} changed for the {direction}, by {:+.1} %, with run {since} (p {}).",
-            s.figure.name(),
+            s.metric.label(),
             100.0 * change.change,
             change.p
         ));

@@ -20,6 +20,7 @@ pub mod fit;
 pub mod history;
 pub mod host;
 pub mod latency;
+pub mod metrics;
 pub mod number;
 pub mod observed;
 pub mod pgio;

@@ -18,7 +18,7 @@ impl Report for RunHistory {
     /// One row a run and figure.
     fn rows(&self) -> Option<Rows> {
         let mut rows = Rows::new([
-            "run", "started", "figure", "clients", "estimate", "low", "high", "level",
+            "run", "started", "metric", "clients", "estimate", "low", "high", "level",
         ]);
         for series in &self.series {
             for (index, (run, value)) in self.runs.iter().zip(&series.values).enumerate() {
@@ -27,7 +27,7 @@ impl Report for RunHistory {
                 rows.push(vec![
                     cell(&run.run),
                     cell(&run.started),
-                    cell(series.figure.name()),
+                    cell(series.metric.id),
                     series.clients.to_string(),
                     figure(Some(value.estimate)),
                     figure(Some(value.low)),
@@ -71,8 +71,8 @@ fn document(history: &RunHistory) -> Document {
 
 fn name(series: &Followed) -> String {
     match series.clients {
-        1 => format!("{}, 1 client", series.figure.name()),
-        n => format!("{}, {n} clients", series.figure.name()),
+        1 => format!("{}, 1 client", series.metric.label()),
+        n => format!("{}, {n} clients", series.metric.label()),
     }
 }
 
@@ -110,7 +110,7 @@ fn changes(history: &RunHistory, notes: &mut Notes) -> Section {
                 history.rule.alpha
             ),
             columns: vec![
-                Column::words("figure", 0),
+                Column::words("metric", 0),
                 Column::words("runs", 0),
                 Column::figures("level", "", 0),
                 Column::figures("change", "", 0),
@@ -176,14 +176,7 @@ fn chart(history: &RunHistory, series: &Followed) -> Chart {
         })
         .collect();
     Chart {
-        id: format!(
-            "course-{}-{}",
-            match series.figure {
-                pgassay_analysis::history::Figure::ThroughputTps => "tps",
-                pgassay_analysis::history::Figure::ServerCpuUsPerTransaction => "cpu",
-            },
-            series.clients
-        ),
+        id: format!("course-{}-{}", series.metric.id, series.clients),
         title: name(series),
         alternative: format!("{} over the runs. {}.", name(series), spoken.join("; ")),
         caption:
@@ -196,7 +189,7 @@ fn chart(history: &RunHistory, series: &Followed) -> Chart {
             ticks: vec![],
         },
         y: Axis {
-            label: series.figure.name().to_owned(),
+            label: series.metric.label(),
             scale: Scale::FromZero,
             ticks: vec![],
         },

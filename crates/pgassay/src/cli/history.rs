@@ -1,6 +1,7 @@
 //! The flags of `pgassay history`.
 
 use clap::Args as ClapArgs;
+use pgassay_analysis::metrics::MetricId;
 
 use super::show::ShowArgs;
 
@@ -10,6 +11,7 @@ use super::show::ShowArgs;
 Examples:
   pgassay history ~/.local/state/pgassay/runs
   pgassay history ci-runs/ --magnitude 3% --format html --output history.html
+  pgassay history ci-runs/ --metric p99 --magnitude 10%
   pgassay history run-1 run-2 run-3 run-4 run-5 run-6 --json
 
 Exit codes: 0 no change, or the latest was for the better; 1 the latest change was for the worse")]
@@ -21,6 +23,11 @@ pub struct HistoryArgs {
     /// The smallest change that is reported
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = super::compare::percent)]
     pub magnitude: f64,
+    /// Metrics to follow (repeatable, comma-separated): throughput, server-cpu, p50, p90, p99,
+    /// p99.9, client-cpu, client-cpus, server-cpus, machine-cpus, steal, buffer-hits,
+    /// buffer-misses, device-reads, page-tables [default: throughput,server-cpu]
+    #[arg(long = "metric", value_name = "METRIC", value_delimiter = ',', value_parser = MetricId::find)]
+    pub metrics: Vec<MetricId>,
     /// How it is shown.
     #[command(flatten)]
     pub show: ShowArgs,

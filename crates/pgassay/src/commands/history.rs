@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use pgassay_analysis::history::history;
+use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::stats::ChangeRule;
 use pgassay_analysis::{Analysis, analyse};
 
@@ -45,7 +46,11 @@ pub fn history_of(
         magnitude: args.magnitude,
         ..ChangeRule::default()
     };
-    let followed = history(runs, rule);
+    let metrics = match args.metrics.as_slice() {
+        [] => &MetricId::usual(),
+        named => named,
+    };
+    let followed = history(runs, metrics, rule);
     show(&followed, &args.show, terminal)?;
     Ok(if followed.worse {
         Exit::Found

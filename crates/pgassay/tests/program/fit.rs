@@ -181,7 +181,11 @@ fn a_sweep_is_fitted_and_projected_to_twice_its_end() {
         text.contains("Contention: ") && text.contains("Throughput is highest near "),
         "{text}"
     );
-    assert_eq!(text.matches("nothing was measured there").count(), 1, "{text}");
+    assert_eq!(
+        text.matches("nothing was measured there").count(),
+        1,
+        "{text}"
+    );
 }
 
 #[test]

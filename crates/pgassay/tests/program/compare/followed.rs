@@ -1,7 +1,8 @@
 //! Histories of made-up runs, and runs recorded apart.
 
 use pgassay_analysis::compare::recorded::{Refusal, compare_recorded};
-use pgassay_analysis::history::{Figure, history};
+use pgassay_analysis::history::history;
+use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::stats::{ChangeRule, Verdict};
 use pgassay_analysis::{Analysis, analyse};
 use serde_json::Value;
@@ -40,12 +41,12 @@ fn a_step_down_is_found_dated_and_worse() {
     levels.extend([0.9; 6]);
     let mut all = runs(&levels);
     all.reverse(); // they are put in order by their start
-    let found = history(all, ChangeRule::default());
+    let found = history(all, &MetricId::usual(), ChangeRule::default());
     assert!(found.worse);
     let tps = found
         .series
         .iter()
-        .find(|s| s.figure == Figure::ThroughputTps)
+        .find(|s| s.metric.id == "throughput")
         .expect("throughput");
     assert_eq!(tps.history.changes.len(), 1, "{:?}", tps.history.changes);
     assert_eq!(tps.history.changes[0].index, 8);
@@ -61,7 +62,7 @@ fn a_step_down_is_found_dated_and_worse() {
     let json = serde_json::to_value(&found).expect("JSON");
     assert_schema(&json, "history-1.json");
     let html = pgassay_report::html(&found);
-    assert!(html.contains("figure-course-tps-4"));
+    assert!(html.contains("figure-course-throughput-4"));
     assert_eq!(
         pgassay_report::csv(&found)
             .expect("runs are rows")
@@ -71,11 +72,36 @@ fn a_step_down_is_found_dated_and_worse() {
     );
 }
 
+/// A history knew throughput and server CPU time only: a latency that doubled went unseen.
+#[test]
+fn any_metric_can_be_followed() {
+    let mut all = runs(&[1.0; 14]);
+    for run in &mut all[8..] {
+        let p99 = &mut run.arms[0].points[0].latency_us.p99;
+        p99.estimate *= 2.0;
+    }
+    let p99 = MetricId::find("p99").expect("it is a metric");
+    let found = history(all, &[p99], ChangeRule::default());
+    assert!(found.worse);
+    let [series] = found.series.as_slice() else {
+        panic!("one metric at one client count: {:?}", found.series);
+    };
+    assert_eq!(series.metric, p99);
+    assert_eq!(series.history.changes[0].index, 8);
+    assert!(
+        found.headline[0].starts_with("p99 latency, µs at 4 clients changed for the worse"),
+        "{:?}",
+        found.headline
+    );
+    let json = serde_json::to_value(&found).expect("JSON");
+    assert_schema(&json, "history-1.json");
+}
+
 #[test]
 fn a_level_history_and_other_work_are_told() {
     let mut all = runs(&[1.0; 10]);
     all[3].plan.workload.name = "tpcb-like".into();
-    let found = history(all, ChangeRule::default());
+    let found = history(all, &MetricId::usual(), ChangeRule::default());
     assert!(!found.worse);
     assert_eq!(found.runs.len(), 9);
     assert_eq!(found.left_out[0].run, "run-03");
@@ -88,7 +114,7 @@ fn a_level_history_and_other_work_are_told() {
     let mut levels = vec![1.0; 6];
     levels.extend([0.8; 6]);
     levels.extend([1.0; 6]);
-    assert!(!history(runs(&levels), ChangeRule::default()).worse);
+    assert!(!history(runs(&levels), &MetricId::usual(), ChangeRule::default()).worse);
 }
 
 #[test]
