@@ -15,6 +15,7 @@ use pgassay_analysis::warning::Warning;
 use pgassay_engine::bench::Ended;
 use pgassay_engine::bench::scattered_read::{self as bench, Bench, DROP_CACHES, Keep};
 use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::workload::pgbench_tables::SCHEMA;
 use pgassay_engine::workload::scattered_read::{self, Choice, FEWEST_BLOCKS, TABLE};
 use pgassay_engine::workload::{guest, setup};
 use pgassay_model::Failure;
@@ -196,10 +197,10 @@ fn executions(
     let version = session.value("SHOW server_version_num")?;
     let block = session.value("SHOW block_size")?;
     let blocks = session.value(&format!(
-        "SELECT pg_catalog.pg_relation_size('{TABLE}') / current_setting('block_size')::bigint"
+        "SELECT pg_catalog.pg_relation_size('{SCHEMA}.{TABLE}') / current_setting('block_size')::bigint"
     ))?;
     let path = session.value(&format!(
-        "SELECT pg_catalog.pg_relation_filepath('{TABLE}')"
+        "SELECT pg_catalog.pg_relation_filepath('{SCHEMA}.{TABLE}')"
     ))?;
     let number = |value: Option<String>| value.and_then(|v| v.parse::<u64>().ok());
     let block = number(block).unwrap_or(BLOCK);
