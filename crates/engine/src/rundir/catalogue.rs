@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::record::RunEnd;
 use serde::Serialize;
@@ -44,9 +44,10 @@ pub fn list(root: &Path) -> anyhow::Result<Vec<Entry>> {
     let entries = match fs::read_dir(root) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => {
-            return Err(e).with_context(|| format!("cannot list runs in {}", root.display()));
-        }
+        Err(e) => bail!(
+            Failure::usage(format!("cannot list runs in {}: {e}", root.display()))
+                .with_remedy("name a directory that you may read with --runs, or set PGASSAY_RUNS")
+        ),
     };
     let mut runs: Vec<Entry> = entries
         .flatten()
@@ -236,7 +237,11 @@ pub fn remove(dir: &Path) -> anyhow::Result<()> {
                 .with_remedy("stop it first, with Ctrl-C where it runs")
         );
     }
-    fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))
+    fs::remove_dir_all(dir).map_err(|e| {
+        Failure::usage(format!("cannot remove {}: {e}", dir.display()))
+            .with_remedy("remove it as the user who owns it")
+            .into()
+    })
 }
 
 fn size_of(dir: &Path) -> u64 {
@@ -256,6 +261,8 @@ fn size_of(dir: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pgassay_analysis::record::{FORMAT, RunHeader};
+    use pgassay_model::FailureKind;
 
     struct Dir(PathBuf);
 
@@ -273,6 +280,37 @@ mod tests {
         fn drop(&mut self) {
             drop(fs::remove_dir_all(&self.0));
         }
+    }
+
+    /// Attack, places: a directory of runs that may not be read was called a fault of pgassay (70).
+    #[test]
+    fn runs_that_cannot_be_listed_are_the_users_to_mend() {
+        let root = Dir::new("unreadable");
+        let file = root.0.join("file");
+        fs::write(&file, "").unwrap();
+        for error in [list(&file).map(drop), find(&file, "last").map(drop)] {
+            let error = error.unwrap_err();
+            let failure: &Failure = error.downcast_ref().expect("a failure with a remedy");
+            assert_eq!(failure.kind, FailureKind::Usage);
+        }
+    }
+
+    /// Attack, run-directories: a FIFO or a device among the files of a run was read without end.
+    #[test]
+    fn what_is_no_file_is_not_read() {
+        let root = Dir::new("device");
+        let header = RunHeader {
+            format: FORMAT,
+            ..RunHeader::default()
+        };
+        let text = serde_json::to_vec(&header).unwrap();
+        fs::write(root.0.join("run.json"), text).unwrap();
+        std::os::unix::fs::symlink("/dev/null", root.0.join("end.json")).unwrap();
+        let run = crate::rundir::read(&root.0).unwrap();
+        assert_eq!(run.damage, ["end.json cannot be read: it is not a file"]);
+        std::os::unix::fs::symlink("/dev/null", root.0.join("trials.jsonl")).unwrap();
+        let error = crate::rundir::read(&root.0).unwrap_err().to_string();
+        assert!(error.contains("it is not a file"), "{error}");
     }
 
     /// Attack D16: any tree with a file run.json was removed.

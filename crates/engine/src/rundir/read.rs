@@ -1,7 +1,7 @@
 //! Reading a run directory, whole or as a crash left it.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::bail;
@@ -13,6 +13,9 @@ use pgassay_model::Failure;
 
 /// Longest line that is taken for a trial: readings of 100,000 processes fit.
 const LONGEST_LINE: usize = 64 << 20;
+
+/// Largest document that is taken for a part of a run: a binary's with all its call sites fits.
+const LARGEST_DOCUMENT: u64 = 256 << 20;
 
 /// Reads a run. What a crash cut short is left out and named in `damage`.
 ///
@@ -75,7 +78,7 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
 /// Like [`read`].
 pub fn read_header(dir: &Path) -> anyhow::Result<RunHeader> {
     let path = dir.join("run.json");
-    let text = fs::read(&path).map_err(|e| {
+    let text = document(&path).map_err(|e| {
         Failure::usage(format!("{} is not a recorded run: {e}", dir.display()))
             .with_remedy("pgassay runs lists what there is")
     })?;
@@ -108,8 +111,31 @@ pub fn is_running(dir: &Path) -> bool {
     flock(&lock, FlockOperation::NonBlockingLockShared).is_err()
 }
 
+/// Opens a file of a run. What is no file has no end: a FIFO or a device, also behind a link.
+fn open(path: &Path) -> io::Result<File> {
+    // Looked at before it is opened, as opening a FIFO waits for its writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    File::open(path)
+}
+
+/// Reads a whole document of a run.
+fn document(path: &Path) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    if file.metadata()?.len() > LARGEST_DOCUMENT {
+        return Err(io::Error::other(format!(
+            "it has more than {} MiB",
+            LARGEST_DOCUMENT >> 20
+        )));
+    }
+    let mut text = Vec::new();
+    file.take(LARGEST_DOCUMENT).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 fn optional<T: DeserializeOwned>(dir: &Path, name: &str, damage: &mut Vec<String>) -> Option<T> {
-    let text = match fs::read(dir.join(name)) {
+    let text = match document(&dir.join(name)) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
         Err(e) => {
@@ -128,7 +154,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 }
 
 fn lines<T: DeserializeOwned>(path: &Path, damage: &mut Vec<String>) -> anyhow::Result<Vec<T>> {
-    let file = match File::open(path) {
+    let file = match open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => bail!(unreadable(path, &e)),

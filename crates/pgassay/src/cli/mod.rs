@@ -49,9 +49,11 @@ pub fn show(answer: &clap::Error, terminal: &mut Terminal) -> Exit {
     };
     match answer.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A closed pipe after --help is no error.
-            let _ = terminal.print(&text);
-            Exit::Done
+            // A closed pipe after --help is no error; a full disk is.
+            match terminal.print(&text) {
+                Ok(()) => Exit::Done,
+                Err(error) => crate::exit::report(&error, terminal),
+            }
         }
         _ => {
             terminal.complain(text.trim_start_matches("error: ").trim_end());
