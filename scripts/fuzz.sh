@@ -15,5 +15,10 @@ rustup run nightly cargo fuzz --version >/dev/null 2>&1 || {
 }
 for target in $(rustup run nightly cargo fuzz list); do
     echo "fuzzing $target for $seconds s"
-    rustup run nightly cargo fuzz run "$target" -- -max_total_time="$seconds"
+    # What is found is added to the first directory; the others are only read.
+    corpora=("corpus/$target")
+    mkdir -p "${corpora[0]}"
+    [ ! -d "seeds/$target" ] || corpora+=("seeds/$target")
+    [ "$target" != facts ] || corpora+=(../crates/analysis/tests/check/recorded)
+    rustup run nightly cargo fuzz run "$target" "${corpora[@]}" -- -max_total_time="$seconds"
 done
