@@ -27,8 +27,13 @@ impl Runs {
     /// The program with this directory for its runs and a scratch directory of its own,
     /// so that what it leaves behind can be told from what others do.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pgassay"));
+        self.command_by(env!("CARGO_BIN_EXE_pgassay"), &[], args)
+    }
+
+    fn command_by(&self, program: &str, before: &[&str], args: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
+            .args(before)
             .args(args)
             .env("PGASSAY_RUNS", &self.0)
             .env("COLUMNS", "100");
@@ -49,8 +54,14 @@ impl Runs {
         self.command(args).output().expect("the program starts")
     }
 
+    /// Starts the program with the default action for signals: one that is ignored at its start
+    /// stays ignored, and whoever runs the tests in the background may ignore some.
     pub fn start(&self, args: &[&str]) -> Child {
-        let mut command = self.command(args);
+        let defaults = [
+            "--default-signal=HUP,INT,TERM",
+            env!("CARGO_BIN_EXE_pgassay"),
+        ];
+        let mut command = self.command_by("env", &defaults, args);
         command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
