@@ -108,8 +108,12 @@ pub fn undone(session: &mut Session, error: anyhow::Error) -> anyhow::Error {
 /// Removes our schema on a new connection, unless another pgassay has begun here since ours broke.
 fn remove_again(connector: &Connector) -> anyhow::Result<bool> {
     let mut session = again(connector)?;
-    if session.value(TAKE_LOCK)?.as_deref() != Some("t") {
-        bail!(Failure::target("another pgassay measures in this database"));
+    let until = Instant::now() + PARTING;
+    while session.value(TAKE_LOCK)?.as_deref() != Some("t") {
+        if Instant::now() >= until {
+            bail!(Failure::target("another pgassay measures in this database"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
     remove_noted(&mut session)
 }
@@ -117,6 +121,10 @@ fn remove_again(connector: &Connector) -> anyhow::Result<bool> {
 /// Takes the lock that keeps a second pgassay out of a database until the session ends. The key is
 /// "pgassay" in ASCII, cut to 8 bytes.
 pub(super) const TAKE_LOCK: &str = "SELECT pg_catalog.pg_try_advisory_lock(31638865638023545)";
+
+/// How long the lock is waited for after a session of ours was ended: its process holds it until it
+/// has gone, which is after the client was told.
+const PARTING: Duration = Duration::from_secs(5);
 
 /// What becomes of a schema that could not be removed.
 const REMOVED_LATER: &str =
