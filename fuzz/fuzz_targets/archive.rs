@@ -7,7 +7,7 @@ use pgassay_inspect::{Options, inspect_elf};
 
 fuzz_target!(|data: &[u8]| {
     let limits =
-        Limits { depth: 6, entries: 200, entry_bytes: 1 << 20, total_bytes: 4 << 20, ratio: 1000 };
+        Limits { depth: 6, entries: 200, held_bytes: 1 << 20, total_bytes: 4 << 20, ratio: 1000 };
     let mut held = 0;
     walk("input", data, &limits, &mut |_, found| {
         if let Found::Elf(bytes) = found {
