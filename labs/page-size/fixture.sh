@@ -14,8 +14,8 @@ jq -c --slurpfile plan "$run/facts/scattered-read.json" --slurpfile host "$run/f
 		storage: $storage[0],
 		plan: $plan,
 		trials: [
-			inputs | select(.cold and ($plan.variants[.variant].id | IN($kept[]))) |
-			.explain.text |= (fromjson | tojson) |
+			inputs | select(.raw.scattered_read.cold and ($plan.variants[.slice.point].id | IN($kept[]))) |
+			.raw.scattered_read.explain.text |= (fromjson | tojson) |
 			.samples |= {"host.diskstats": .["host.diskstats"]}
-		] | group_by(.variant) | map(.[:2]) | add
-	}' "$run/scattered.jsonl"
+		] | group_by(.slice.point) | map(.[:2]) | add
+	}' "$run/trials.jsonl"

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::observed::waits::WaitRecord;
-use crate::record::{RecordedRun, Sample, ServerFacts, TrialRecord};
+use crate::record::{RecordedRun, Sample, ServerFacts, StageId, Trial};
 use crate::samples;
 use crate::server;
 use crate::stats::{Direction, Estimate, Rule, Verdict, compare_runs, median_of_sorted};
@@ -53,10 +53,9 @@ pub struct Checkpoints {
 /// What the windows of an arm show; none where the counters could not be read at both borders
 /// of any.
 pub fn analyse(run: &RecordedRun, arm: u32) -> Option<Checkpoints> {
-    let trials: Vec<&TrialRecord> = run
-        .trials
-        .iter()
-        .filter(|t| t.slice.arm == arm && t.cut_short.is_none() && t.window_ns > 0)
+    let trials: Vec<&Trial> = run
+        .trials_of(StageId::Load)
+        .filter(|t| t.slice.arm == arm && t.counts())
         .collect();
     let facts = run.servers.get(&arm);
     // Up to 14 a collector counts late: the checkpoint that we wrote before a trial may be among
@@ -64,7 +63,7 @@ pub fn analyse(run: &RecordedRun, arm: u32) -> Option<Checkpoints> {
     let late = facts
         .and_then(|f| f.version_num)
         .is_some_and(|v| v < 150_000);
-    let counted: Vec<(&TrialRecord, &Sample, Growth)> = trials
+    let counted: Vec<(&Trial, &Sample, Growth)> = trials
         .iter()
         .filter_map(|trial| {
             let sample = trial.samples.get(samples::PG_STAT_CHECKPOINTER)?;
@@ -138,7 +137,7 @@ struct Log {
 }
 
 impl Log {
-    fn of(trials: &[&TrialRecord], facts: Option<&ServerFacts>) -> Option<Self> {
+    fn of(trials: &[&Trial], facts: Option<&ServerFacts>) -> Option<Self> {
         let block = facts.and_then(server::block_size).unwrap_or(8192);
         let (mut bytes, mut transactions) = (None, 0);
         // Backends report these late, but all of a backend's together.
@@ -184,7 +183,7 @@ fn forced_after_bytes(facts: &ServerFacts) -> Option<u64> {
 
 /// By the trial's index in the schedule: looks that found the checkpointer at work, and all.
 /// None where it was never seen at rest nor at a wait, as for a role that is not shown it.
-fn looks(trials: &[&TrialRecord]) -> Option<BTreeMap<u32, (u64, u64)>> {
+fn looks(trials: &[&Trial]) -> Option<BTreeMap<u32, (u64, u64)>> {
     let mut seen = false;
     let mut looks = BTreeMap::new();
     for trial in trials {
@@ -223,8 +222,8 @@ fn checkpointer(record: &WaitRecord) -> (u64, u64, u64) {
 
 /// Throughput of windows with a checkpoint under way against those without, each as a ratio to
 /// the median of its own client count; none where one of the two kinds has too few.
-fn ratio(trials: &[&TrialRecord], looks: &BTreeMap<u32, (u64, u64)>) -> Option<Estimate> {
-    let rate = |t: &TrialRecord| t.transactions as f64 / t.window_ns as f64;
+fn ratio(trials: &[&Trial], looks: &BTreeMap<u32, (u64, u64)>) -> Option<Estimate> {
+    let rate = |t: &Trial| t.transactions as f64 / t.window_ns as f64;
     let mut by_point: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for trial in trials {
         by_point
@@ -269,7 +268,7 @@ pub(crate) mod tests {
 
     /// A trial of a second; `forced` checkpoints began in it and the checkpointer was at work in
     /// so many of its twenty looks.
-    pub(crate) fn trial(index: u32, transactions: u64, forced: u64, at_work: u32) -> TrialRecord {
+    pub(crate) fn trial(index: u32, transactions: u64, forced: u64, at_work: u32) -> Trial {
         let sample = |before: String, after: String| Sample {
             before: Reading::Text(before),
             after: Reading::Text(after),
@@ -305,7 +304,7 @@ pub(crate) mod tests {
             .into_iter()
             .filter(|(_, n)| *n > 0),
         );
-        TrialRecord {
+        Trial {
             slice: Slice {
                 index,
                 ..Slice::default()
@@ -323,7 +322,7 @@ pub(crate) mod tests {
                 waits: Some(record),
                 ..Observed::default()
             }),
-            ..TrialRecord::default()
+            ..Trial::default()
         }
     }
 
@@ -343,7 +342,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn run(trials: Vec<TrialRecord>) -> RecordedRun {
+    fn run(trials: Vec<Trial>) -> RecordedRun {
         let mut run = RecordedRun {
             trials,
             ..RecordedRun::default()
@@ -393,7 +392,7 @@ pub(crate) mod tests {
 
     #[test]
     fn throughput_with_and_without_a_checkpoint_is_told_apart() {
-        let windows = |of: fn(u32) -> u64| -> Vec<TrialRecord> {
+        let windows = |of: fn(u32) -> u64| -> Vec<Trial> {
             (0..16)
                 .map(|i| trial(i, of(i), 0, if i % 2 == 0 { 20 } else { 0 }))
                 .collect()

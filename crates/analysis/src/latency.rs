@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analyse::decode;
 use crate::plan::{Slice, WorkloadPlan};
-use crate::record::TrialRecord;
+use crate::record::Trial;
 
 /// Transactions that must lie beyond a percentile for it to be given.
 const BEYOND: f64 = 5.0;
@@ -121,14 +121,14 @@ pub struct Moment {
 }
 
 /// What the trials of one point hold.
-pub fn analyse(trials: &[&TrialRecord], workload: &WorkloadPlan) -> Option<LatencyDetail> {
+pub fn analyse(trials: &[&Trial], workload: &WorkloadPlan) -> Option<LatencyDetail> {
     let all = merged(trials.iter().map(|t| Some(t.latency.as_str())))?;
     let actual = merged(
         trials
             .iter()
             .map(|t| t.latency_from_actual_start.as_deref()),
     );
-    let sum = |of: fn(&TrialRecord) -> u64| trials.iter().map(|t| of(t)).sum();
+    let sum = |of: fn(&Trial) -> u64| trials.iter().map(|t| of(t)).sum();
     Some(LatencyDetail {
         curve: curve(&all),
         curve_from_actual_start: actual.as_ref().map(curve).unwrap_or_default(),
@@ -190,7 +190,7 @@ fn curve(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
         .collect()
 }
 
-fn scripts(trials: &[&TrialRecord], workload: &WorkloadPlan) -> Vec<ScriptLatency> {
+fn scripts(trials: &[&Trial], workload: &WorkloadPlan) -> Vec<ScriptLatency> {
     let most = trials.iter().map(|t| t.scripts.len()).max().unwrap_or(0);
     (0..most)
         .map(|at| {
@@ -225,8 +225,8 @@ fn scripts(trials: &[&TrialRecord], workload: &WorkloadPlan) -> Vec<ScriptLatenc
 
 /// The intervals of all trials in the order in which they ran, neighbours put together where there
 /// are too many.
-fn over_time(trials: &[&TrialRecord]) -> Vec<Moment> {
-    let mut ordered: Vec<&&TrialRecord> = trials.iter().collect();
+fn over_time(trials: &[&Trial]) -> Vec<Moment> {
+    let mut ordered: Vec<&&Trial> = trials.iter().collect();
     ordered.sort_by_key(|t| t.slice.index);
     let intervals: usize = ordered.iter().map(|t| t.interval_latency.len()).sum();
     let together = intervals.div_ceil(MOST_COLUMNS).max(1);
@@ -290,9 +290,9 @@ mod tests {
 
     /// One transaction a millisecond, of 200 µs, and one of 200 ms in the middle of the second
     /// interval.
-    fn stalled(index: u32) -> TrialRecord {
+    fn stalled(index: u32) -> Trial {
         let usual = std::iter::repeat_n(200_000, 1000);
-        TrialRecord {
+        Trial {
             slice: Slice {
                 index,
                 ..Slice::default()
@@ -307,14 +307,14 @@ mod tests {
                 recorded(std::iter::repeat_n(200_000, 500)),
             ],
             retries: 2,
-            ..TrialRecord::default()
+            ..Trial::default()
         }
     }
 
     #[test]
     fn a_stall_is_seen_at_its_size_and_in_its_place() {
         let trials = [stalled(3), stalled(1)];
-        let trials: Vec<&TrialRecord> = trials.iter().collect();
+        let trials: Vec<&Trial> = trials.iter().collect();
         let detail = analyse(&trials, &WorkloadPlan::default()).unwrap();
         assert_eq!((detail.all.count, detail.retries), (2002, 4));
         let near = |value: Option<f64>, expected: f64| {

@@ -11,6 +11,7 @@
 pub mod analyse;
 pub mod analysis;
 pub mod bottlenecks;
+pub mod ceiling;
 pub mod check;
 pub mod checkpoints;
 pub mod compare;
@@ -34,9 +35,11 @@ pub mod scattered;
 pub mod server;
 pub mod stats;
 pub mod storage;
+pub mod trial;
 pub mod warning;
 
 pub use analyse::analyse;
 pub use analysis::Analysis;
 pub use plan::Plan;
 pub use record::RecordedRun;
+pub use trial::Trial;

@@ -168,6 +168,9 @@ pub struct Point {
     pub clients: u32,
     /// Threads of pgassay that drive them.
     pub threads: u32,
+    /// Which of the load's variants, where it has several: a way of using a primitive, or of reading.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub variant: u32,
 }
 
 /// One trial of the schedule.
@@ -186,32 +189,16 @@ pub struct Slice {
 }
 
 impl Plan {
-    /// The slices in the order in which they run.
-    ///
-    /// Each round visits every point once in random order, and at each point
-    /// every arm once in random order: the trials that are compared with each
-    /// other lie next to each other in time.
+    /// The slices in the order in which they run: see [`schedule`].
     pub fn schedule(&self) -> Vec<Slice> {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
-        let mut slices = Vec::new();
-        let mut points: Vec<u32> = (0..self.points.len() as u32).collect();
-        let mut arms: Vec<u32> = (0..self.arms.len() as u32).collect();
-        for round in 0..self.trials {
-            points.shuffle(&mut rng);
-            for &point in &points {
-                arms.shuffle(&mut rng);
-                for &arm in &arms {
-                    let index = slices.len() as u32;
-                    slices.push(Slice {
-                        index,
-                        round,
-                        arm,
-                        point,
-                    });
-                }
-            }
-        }
-        slices
+        let groups = vec![0; self.points.len()];
+        schedule(
+            self.seed,
+            self.arms.len(),
+            &groups,
+            self.trials,
+            Order::Rounds,
+        )
     }
 
     /// Seconds that the load of all slices takes, without what lies between.
@@ -223,6 +210,104 @@ impl Plan {
     /// The largest number of clients of any point; 0 without points.
     pub fn max_clients(&self) -> u32 {
         self.points.iter().map(|p| p.clients).max().unwrap_or(0)
+    }
+}
+
+/// How the points of a schedule follow each other. Points of one group are such as are better
+/// measured together, as they need the same server or the same sessions beside them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Each round visits every point once, in random order, at each point every arm once in random
+    /// order: the trials that are compared with each other lie next to each other in time.
+    Rounds,
+    /// Within a round group by group; every other round from the last to the first, so that a group
+    /// is prepared half as often, and drift falls on all alike.
+    BackAndForth,
+    /// All rounds of a group before those of the next.
+    GroupByGroup,
+}
+
+/// The slices of a stage in the order in which they run; `groups` has a point's group each.
+pub fn schedule(seed: u64, arms: usize, groups: &[u32], trials: u32, order: Order) -> Vec<Slice> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let all: Vec<u32> = (0..groups.len() as u32).collect();
+    let mut slices = Vec::new();
+    match order {
+        Order::GroupByGroup => {
+            let mut seen = Vec::new();
+            for group in groups {
+                if seen.contains(group) {
+                    continue;
+                }
+                seen.push(*group);
+                let of_group = |point: &u32| groups[*point as usize] == *group;
+                let mut points: Vec<u32> = all.iter().copied().filter(of_group).collect();
+                for round in 0..trials {
+                    points.shuffle(&mut rng);
+                    add_round(&mut slices, round, &points, arms, &mut rng);
+                }
+            }
+        }
+        Order::Rounds | Order::BackAndForth => {
+            let mut points = all;
+            for round in 0..trials {
+                points.shuffle(&mut rng);
+                let mut now = points.clone();
+                if order == Order::BackAndForth {
+                    now.sort_by_key(|point| groups[*point as usize]);
+                    if round % 2 == 1 {
+                        now.reverse();
+                    }
+                }
+                add_round(&mut slices, round, &now, arms, &mut rng);
+            }
+        }
+    }
+    slices
+}
+
+/// A round beyond those of a schedule, from 0, with every point once, group by group.
+pub fn further_round(
+    seed: u64,
+    arms: usize,
+    groups: &[u32],
+    trials: u32,
+    further: u32,
+) -> Vec<Slice> {
+    let stream = (u64::from(further) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ stream);
+    let mut points: Vec<u32> = (0..groups.len() as u32).collect();
+    points.shuffle(&mut rng);
+    points.sort_by_key(|point| groups[*point as usize]);
+    let round = trials.saturating_add(further);
+    let mut slices = Vec::new();
+    add_round(&mut slices, round, &points, arms, &mut rng);
+    let before = (groups.len() * arms) as u32 * round;
+    for slice in &mut slices {
+        slice.index += before;
+    }
+    slices
+}
+
+fn add_round(
+    slices: &mut Vec<Slice>,
+    round: u32,
+    points: &[u32],
+    arms: usize,
+    rng: &mut Xoshiro256PlusPlus,
+) {
+    let mut arms: Vec<u32> = (0..arms as u32).collect();
+    for &point in points {
+        arms.shuffle(rng);
+        for &arm in &arms {
+            let index = slices.len() as u32;
+            slices.push(Slice {
+                index,
+                round,
+                arm,
+                point,
+            });
+        }
     }
 }
 
@@ -250,6 +335,7 @@ mod tests {
                 .map(|i| Point {
                     clients: 1 << i,
                     threads: 1,
+                    variant: 0,
                 })
                 .collect(),
             trials,
@@ -280,5 +366,30 @@ mod tests {
     fn the_seed_decides_the_order() {
         assert_eq!(plan(1, 4, 6, 1).schedule(), plan(1, 4, 6, 1).schedule());
         assert_ne!(plan(1, 4, 6, 1).schedule(), plan(1, 4, 6, 2).schedule());
+    }
+
+    #[test]
+    fn groups_stay_together_and_every_point_has_all_its_rounds() {
+        let groups = [1, 0, 1, 2];
+        for order in [Order::Rounds, Order::BackAndForth, Order::GroupByGroup] {
+            let slices = schedule(3, 1, &groups, 4, order);
+            let distinct: HashSet<_> = slices.iter().map(|s| (s.round, s.point)).collect();
+            assert_eq!((slices.len(), distinct.len()), (16, 16), "{order:?}");
+            assert!(slices.iter().enumerate().all(|(i, s)| s.index == i as u32));
+            let of_group = slices.iter().map(|s| groups[s.point as usize]);
+            let mut changes: Vec<u32> = of_group.collect();
+            changes.dedup();
+            match order {
+                Order::Rounds => {}
+                Order::BackAndForth => assert_eq!(changes, [0, 1, 2, 1, 0, 1, 2, 1, 0]),
+                Order::GroupByGroup => assert_eq!(changes, [1, 0, 2]),
+            }
+        }
+        let further = further_round(3, 1, &groups, 4, 1);
+        let points: HashSet<u32> = further.iter().map(|s| s.point).collect();
+        assert_eq!(
+            (points.len(), further[0].round, further[0].index),
+            (4, 5, 20)
+        );
     }
 }

@@ -9,15 +9,18 @@ pub mod code;
 mod record;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
 pub use record::{
-    Company, Compiled, PrimitiveTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen,
+    Company, Compiled, InServerTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen,
 };
 
 use crate::host::HostSummary;
+use crate::plan::Point;
 use crate::stats::{Estimate, summarize, summarize_positive};
+use crate::trial::{Raw, Trial};
 use crate::warning::Warning;
 
 /// The warning of an estimate from values that are all the same.
@@ -82,12 +85,37 @@ pub struct WaitShare {
     pub share: f64,
 }
 
+/// A trial inside the server.
+struct Called<'a> {
+    trial: &'a Trial,
+    raw: &'a InServerTrial,
+}
+
+impl Deref for Called<'_> {
+    type Target = InServerTrial;
+
+    fn deref(&self) -> &InServerTrial {
+        self.raw
+    }
+}
+
 /// What the primitives of a run say; variants without a trial are left out.
-pub fn analyse(
+pub fn analyse<'a>(
     plan: &PrimitivesPlan,
-    trials: &[PrimitiveTrial],
+    trials: impl IntoIterator<Item = &'a Trial>,
     host: &HostSummary,
 ) -> Vec<PrimitiveAnalysis> {
+    let at = plan.points();
+    let trials: Vec<(Point, Called)> = trials
+        .into_iter()
+        .filter_map(|trial| match &trial.raw {
+            Raw::InServer(raw) => {
+                let point = at.get(trial.slice.point as usize)?;
+                Some((*point, Called { trial, raw }))
+            }
+            _ => None,
+        })
+        .collect();
     (0u32..)
         .zip(&plan.variants)
         .filter_map(|(index, variant)| {
@@ -95,9 +123,10 @@ pub fn analyse(
                 .sessions
                 .iter()
                 .filter_map(|&sessions| {
-                    let of_point: Vec<&PrimitiveTrial> = trials
+                    let of_point: Vec<&Called> = trials
                         .iter()
-                        .filter(|t| t.variant == index && t.sessions.len() == sessions as usize)
+                        .filter(|(at, _)| at.variant == index && at.clients == sessions)
+                        .map(|(_, trial)| trial)
                         .collect();
                     point(sessions, &of_point, host)
                 })
@@ -123,8 +152,8 @@ pub fn at_once(sessions: u32, first: u32, cpus: Option<u32>) -> u32 {
     cpus.map_or(sessions, |cpus| sessions.min(cpus.max(first)))
 }
 
-fn point(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Option<PrimitivePoint> {
-    let over = |value: fn(&PrimitiveTrial) -> f64| -> Vec<f64> {
+fn point(sessions: u32, trials: &[&Called], host: &HostSummary) -> Option<PrimitivePoint> {
+    let over = |value: fn(&Called) -> f64| -> Vec<f64> {
         trials.iter().map(|trial| value(trial)).collect()
     };
     let share = |part: fn(&SessionOutcome) -> Option<u64>, per: f64| -> Option<Estimate> {
@@ -149,8 +178,7 @@ fn point(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Optio
         }))?,
         fairness: among_several.then(|| summarize(&over(fairness))).flatten(),
         server_cpu_ns_per_operation: summarize_positive(&over(|trial| {
-            let cpu: u64 = trial.sessions.iter().map(|s| s.cpu_ns).sum();
-            cpu as f64 / operations(trial)
+            trial.cpu_ns() as f64 / operations(trial)
         }))?,
         contended_share: among_several.then(|| share(|s| s.contended, 1.0)).flatten(),
         delays_per_thousand: among_several.then(|| share(|s| s.delays, 1000.0)).flatten(),
@@ -162,7 +190,9 @@ fn point(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Optio
             .collect::<Option<Vec<f64>>>()
             .and_then(|rates| summarize(&rates)),
         over_time: over_time(trials),
-        client_cpus: summarize(&over(|trial| trial.client_cpu_ns as f64 / window_ns(trial)))?,
+        client_cpus: summarize(&over(|trial| {
+            trial.trial.client_ns() as f64 / window_ns(trial)
+        }))?,
         share_of_ideal: 1.0,
         trials: over(rate),
         warnings: warnings(sessions, trials, host),
@@ -170,13 +200,12 @@ fn point(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Optio
 }
 
 /// From the release of all sessions to the end of the last.
-fn window_ns(trial: &PrimitiveTrial) -> f64 {
-    let ends = trial.sessions.iter().map(|s| s.late_ns + s.elapsed_ns);
-    ends.max().unwrap_or(0).max(1) as f64
+fn window_ns(trial: &Called) -> f64 {
+    trial.raw.window_ns().max(1) as f64
 }
 
 /// All looks of all trials together: a single trial has too few for shares.
-fn waits(trials: &[&PrimitiveTrial]) -> Vec<WaitShare> {
+fn waits(trials: &[&Called]) -> Vec<WaitShare> {
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
     for wait in trials.iter().flat_map(|trial| &trial.waits) {
         *seen.entry(&wait.event).or_default() += wait.seen;
@@ -194,11 +223,11 @@ fn waits(trials: &[&PrimitiveTrial]) -> Vec<WaitShare> {
 }
 
 /// The mean over trials of what all sessions did in each part of the time.
-fn over_time(trials: &[&PrimitiveTrial]) -> Vec<f64> {
+fn over_time(trials: &[&Called]) -> Vec<f64> {
     let parts = |s: &SessionOutcome| s.over_time.len();
     let all = || trials.iter().flat_map(|trial| &trial.sessions);
     let count = all().map(parts).min().unwrap_or(0);
-    let part_seconds = |trial: &&PrimitiveTrial| window_ns(trial) / 1e9 / count as f64;
+    let part_seconds = |trial: &&Called| window_ns(trial) / 1e9 / count as f64;
     let seconds: f64 = trials.iter().map(part_seconds).sum();
     (0..count)
         .map(|part| all().map(|s| s.over_time[part]).sum::<u64>() as f64 / seconds)
@@ -206,19 +235,17 @@ fn over_time(trials: &[&PrimitiveTrial]) -> Vec<f64> {
 }
 
 /// Never 0, to be divided by.
-fn operations(trial: &PrimitiveTrial) -> f64 {
-    let sum: u64 = trial.sessions.iter().map(|s| s.operations).sum();
-    sum.max(1) as f64
+fn operations(trial: &Called) -> f64 {
+    trial.raw.operations().max(1) as f64
 }
 
-fn rate(trial: &PrimitiveTrial) -> f64 {
-    let sum: u64 = trial.sessions.iter().map(|s| s.operations).sum();
-    sum as f64 / (window_ns(trial) / 1e9)
+fn rate(trial: &Called) -> f64 {
+    trial.raw.operations() as f64 / (window_ns(trial) / 1e9)
 }
 
 /// How far the slowest session got as a share of the fastest's way: all end at
 /// one instant, so one that got a CPU late has had less time.
-fn fairness(trial: &PrimitiveTrial) -> f64 {
+fn fairness(trial: &Called) -> f64 {
     let done = || trial.sessions.iter().map(|s| s.operations);
     match (done().min(), done().max()) {
         (Some(slowest), Some(fastest)) if fastest > 0 => slowest as f64 / fastest as f64,
@@ -226,7 +253,7 @@ fn fairness(trial: &PrimitiveTrial) -> f64 {
     }
 }
 
-fn warnings(sessions: u32, trials: &[&PrimitiveTrial], host: &HostSummary) -> Vec<Warning> {
+fn warnings(sessions: u32, trials: &[&Called], host: &HostSummary) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if let Some(cpus) = host.cpus.filter(|cpus| sessions > *cpus) {
         warnings.push(Warning::new(
@@ -321,6 +348,7 @@ fn millions(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Slice;
 
     fn plan(sessions: &[u32]) -> PrimitivesPlan {
         PrimitivesPlan {
@@ -345,36 +373,43 @@ mod tests {
     }
 
     /// `rates`: operations of each session in a window of a second.
-    fn trial(index: u32, rates: &[u64]) -> PrimitiveTrial {
-        PrimitiveTrial {
-            variant: 0,
-            index,
-            started: "2026-11-21T03:00:00.000Z".into(),
-            client_cpu_ns: 5_000_000,
-            waits: vec![
-                WaitSeen {
-                    event: String::new(),
-                    seen: 30,
-                },
-                WaitSeen {
-                    event: "LWLock:pgassay".into(),
-                    seen: 90,
-                },
-            ],
-            observed: None,
-            samples: Default::default(),
-            commits: None,
-            sessions: rates
-                .iter()
-                .map(|&operations| SessionOutcome {
-                    operations,
-                    elapsed_ns: 1_000_000_000,
-                    cpu_ns: 500_000_000,
-                    contended: Some(operations / 4),
-                    over_time: vec![operations / 4, operations / 4 * 3],
-                    ..SessionOutcome::default()
-                })
-                .collect(),
+    fn trial(point: u32, rates: &[u64]) -> Trial {
+        let sessions = rates.iter().map(|&operations| SessionOutcome {
+            operations,
+            elapsed_ns: 1_000_000_000,
+            cpu_ns: 500_000_000,
+            contended: Some(operations / 4),
+            over_time: vec![operations / 4, operations / 4 * 3],
+            ..SessionOutcome::default()
+        });
+        Trial {
+            slice: Slice {
+                point,
+                ..Slice::default()
+            },
+            client_user_ns: 5_000_000,
+            raw: Raw::InServer(InServerTrial {
+                sessions: sessions.collect(),
+                waits: vec![
+                    WaitSeen {
+                        event: String::new(),
+                        seen: 30,
+                    },
+                    WaitSeen {
+                        event: "LWLock:pgassay".into(),
+                        seen: 90,
+                    },
+                ],
+                commits: None,
+            }),
+            ..Trial::default()
+        }
+    }
+
+    fn sessions(trial: &mut Trial) -> &mut [SessionOutcome] {
+        match &mut trial.raw {
+            Raw::InServer(raw) => &mut raw.sessions,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -389,13 +424,8 @@ mod tests {
 
     #[test]
     fn rates_fairness_and_cost() {
-        let trials: Vec<PrimitiveTrial> = (0..6)
-            .flat_map(|i| {
-                [
-                    trial(2 * i, &[1_000_000]),
-                    trial(2 * i + 1, &[900_000, 300_000]),
-                ]
-            })
+        let trials: Vec<Trial> = (0..6)
+            .flat_map(|_| [trial(0, &[1_000_000]), trial(1, &[900_000, 300_000])])
             .collect();
         let analysed = analyse(&plan(&[1, 2, 4]), &trials, &HostSummary::default());
         let [one, two] = analysed[0].points.as_slice() else {
@@ -428,9 +458,9 @@ mod tests {
     #[test]
     fn a_late_session_shortens_nothing_but_its_own_time() {
         let mut late = trial(0, &[1_000_000, 500_000]);
-        late.sessions[1].late_ns = 500_000_000;
-        late.sessions[1].elapsed_ns = 500_000_000;
-        let analysed = analyse(&plan(&[2]), &[late], &HostSummary::default());
+        sessions(&mut late)[1].late_ns = 500_000_000;
+        sessions(&mut late)[1].elapsed_ns = 500_000_000;
+        let analysed = analyse(&plan(&[2]), [&late], &HostSummary::default());
         let point = &analysed[0].points[0];
         near(point.operations_per_second.estimate, 1_500_000.0);
         near(point.fairness.as_ref().unwrap().estimate, 0.5);
@@ -448,13 +478,13 @@ mod tests {
     #[test]
     fn misses_and_too_few_cpus_are_said() {
         let mut missed = trial(0, &[1000, 1000]);
-        missed.sessions[0].blocks_hit = 900;
-        missed.sessions[0].blocks_read = 100;
+        sessions(&mut missed)[0].blocks_hit = 900;
+        sessions(&mut missed)[0].blocks_read = 100;
         let host = HostSummary {
             cpus: Some(1),
             ..HostSummary::default()
         };
-        let analysed = analyse(&plan(&[2]), &[missed], &host);
+        let analysed = analyse(&plan(&[2]), [&missed], &host);
         let ids: Vec<&str> = analysed[0].points[0]
             .warnings
             .iter()

@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::observed::stacks::{self, StackRecord, SymbolTable};
+use crate::plan::{self, Order, Slice};
 use crate::profile::stage::{self, STAGES, Stage};
 use crate::stats::{Estimate, summarize_positive};
+use crate::trial::{Raw, Trial};
 
 /// One way of having a statement executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -58,11 +60,9 @@ impl Way {
     }
 }
 
-/// `facts/query-cost.json`: one session in several ways, sampled.
+/// `facts/query-cost.json`: what is known of the ways beside their trials.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueryCostRecord {
-    /// In the order in which they ran.
-    pub trials: Vec<WayTrial>,
     /// Names of the functions that were hit.
     pub symbols: SymbolTable,
     /// What callgrind counted, where it did.
@@ -76,19 +76,35 @@ pub struct QueryCostRecord {
     pub unavailable: Option<String>,
 }
 
+/// The slices of so many rounds, each with every one of [`WAYS`] once; every other one from the
+/// last to the first, so that drift falls on all alike.
+pub fn schedule(seed: u64, rounds: u32) -> Vec<Slice> {
+    let groups: Vec<u32> = (0..WAYS.len() as u32).collect();
+    plan::schedule(seed, 1, &groups, rounds, Order::BackAndForth)
+}
+
 /// One way for one stretch of time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WayTrial {
-    /// Which way.
-    pub way: Way,
-    /// Which round, from 0: each visits every way once.
-    pub round: u32,
-    /// Queries executed.
-    pub queries: u64,
-    /// CPU time of the server's processes meanwhile, in nanoseconds.
-    pub cpu_ns: u64,
-    /// CPU samples of the server's processes.
-    pub stacks: StackRecord,
+struct WayTrial<'a> {
+    way: Way,
+    round: u32,
+    queries: u64,
+    cpu_ns: u64,
+    stacks: &'a StackRecord,
+}
+
+impl<'a> WayTrial<'a> {
+    fn of(trial: &'a Trial) -> Option<Self> {
+        let Raw::QueryWay(stacks) = &trial.raw else {
+            return None;
+        };
+        Some(Self {
+            way: *WAYS.get(trial.slice.point as usize)?,
+            round: trial.slice.round,
+            queries: trial.transactions,
+            cpu_ns: trial.server_cpu_ns?,
+            stacks,
+        })
+    }
 }
 
 /// Instructions of one way in user mode, a longer session less a shorter one.
@@ -187,18 +203,24 @@ impl Seen {
     }
 }
 
-/// What the record says.
-pub fn analyse(record: &QueryCostRecord) -> QueryCost {
-    let seen: Vec<(&WayTrial, Seen)> = record
-        .trials
-        .iter()
+/// What the trials and the record say.
+pub fn analyse<'a>(
+    trials: impl IntoIterator<Item = &'a Trial>,
+    record: &QueryCostRecord,
+) -> QueryCost {
+    let seen: Vec<(WayTrial, Seen)> = trials
+        .into_iter()
+        .filter_map(WayTrial::of)
         .filter(|trial| trial.queries > 0)
-        .map(|trial| (trial, look(trial, &record.symbols)))
+        .map(|trial| {
+            let seen = look(&trial, &record.symbols);
+            (trial, seen)
+        })
         .collect();
     let ways: Vec<WayCost> = WAYS
         .iter()
         .filter_map(|way| {
-            let of_way: Vec<&(&WayTrial, Seen)> =
+            let of_way: Vec<&(WayTrial, Seen)> =
                 seen.iter().filter(|(trial, _)| trial.way == *way).collect();
             cost(*way, &of_way, record)
         })
@@ -249,7 +271,7 @@ pub fn analyse(record: &QueryCostRecord) -> QueryCost {
 
 fn look(trial: &WayTrial, symbols: &SymbolTable) -> Seen {
     let mut by_stage: BTreeMap<Stage, f64> = BTreeMap::new();
-    let profile = stacks::profile(std::iter::once(&trial.stacks), symbols);
+    let profile = stacks::profile(std::iter::once(trial.stacks), symbols);
     for (chain, weight) in profile.iter().flat_map(|profile| profile.stacks()) {
         *by_stage.entry(stage::of(&chain)).or_default() += weight;
     }
@@ -260,7 +282,7 @@ fn look(trial: &WayTrial, symbols: &SymbolTable) -> Seen {
     }
 }
 
-fn cost(way: Way, trials: &[&(&WayTrial, Seen)], record: &QueryCostRecord) -> Option<WayCost> {
+fn cost(way: Way, trials: &[&(WayTrial, Seen)], record: &QueryCostRecord) -> Option<WayCost> {
     let cpu: Vec<f64> = trials.iter().map(|(_, seen)| seen.cpu_us).collect();
     let executor: Vec<f64> = trials.iter().filter_map(|(_, s)| s.executor_us()).collect();
     let queries: u64 = trials.iter().map(|(trial, _)| trial.queries).sum();
@@ -315,20 +337,25 @@ mod tests {
         table
     }
 
-    fn trial(way: Way, round: u32, cpu_us: u64, executor: u32, protocol: u32) -> WayTrial {
-        WayTrial {
-            way,
-            round,
-            queries: 1000,
-            cpu_ns: cpu_us * 1_000_000,
-            stacks: StackRecord {
+    fn trial(way: Way, round: u32, cpu_us: u64, executor: u32, protocol: u32) -> Trial {
+        let place = WAYS.iter().position(|known| *known == way).unwrap();
+        Trial {
+            slice: Slice {
+                round,
+                point: place as u32,
+                ..Slice::default()
+            },
+            transactions: 1000,
+            server_cpu_ns: Some(cpu_us * 1_000_000),
+            raw: Raw::QueryWay(StackRecord {
                 frequency_hz: 499,
                 objects: vec!["id".into()],
                 frames: vec![(0, 0x110), (0, 0x210), (0, 0x310)],
                 chains: vec![vec![0, 2], vec![1, 2]],
                 seconds: vec![vec![(0, executor), (1, protocol)]],
                 ..StackRecord::default()
-            },
+            }),
+            ..Trial::default()
         }
     }
 
@@ -343,29 +370,29 @@ mod tests {
 
     #[test]
     fn time_is_divided_among_stages_and_executors_are_compared_by_round() {
-        let trials = (0..6)
+        let trials: Vec<Trial> = (0..6)
             .flat_map(|round| {
                 [
                     trial(Way::Prepared, round, 20, 100, 300),
                     trial(Way::Pipelined, round, 8, 150, 50),
                     trial(Way::QueryLoop, round, 6, 190, 10),
                     // One that did nothing says nothing.
-                    WayTrial {
-                        queries: 0,
+                    Trial {
+                        transactions: 0,
                         ..trial(Way::PlpgsqlLoop, round, 6, 190, 10)
                     },
                 ]
             })
             .collect();
-        let cost = analyse(&QueryCostRecord {
-            trials,
+        let record = QueryCostRecord {
             symbols: symbols(),
             counted: vec![
                 counted(Way::Pipelined, 18_000_000),
                 counted(Way::QueryLoop, 18_360_000),
             ],
             ..QueryCostRecord::default()
-        });
+        };
+        let cost = analyse(&trials, &record);
         let ways: Vec<Way> = cost.ways.iter().map(|cost| cost.way).collect();
         assert_eq!(ways, [Way::Prepared, Way::Pipelined, Way::QueryLoop]);
         let wire = cost.way(Way::Prepared).unwrap();
@@ -389,10 +416,11 @@ mod tests {
 
     #[test]
     fn nothing_measured_says_why() {
-        let cost = analyse(&QueryCostRecord {
+        let record = QueryCostRecord {
             unavailable: Some("perf_event_open: no".into()),
             ..QueryCostRecord::default()
-        });
+        };
+        let cost = analyse(&[], &record);
         assert!(cost.ways.is_empty() && cost.agreements.is_empty());
         assert_eq!(cost.unavailable.as_deref(), Some("perf_event_open: no"));
     }

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::Path;
 
 use pgassay_analysis::host::{self, HostSummary};
-use pgassay_analysis::record::Reading;
-use pgassay_analysis::scattered::{ScatteredPlan, ScatteredTrial, VariantAnalysis, analyse};
+use pgassay_analysis::record::{Reading, Trial};
+use pgassay_analysis::scattered::{ScatteredPlan, VariantAnalysis, analyse};
 use pgassay_analysis::storage::Storage;
 use serde::Deserialize;
 
@@ -18,7 +18,7 @@ struct Recorded {
     host: BTreeMap<String, Reading>,
     storage: Storage,
     plan: ScatteredPlan,
-    trials: Vec<ScatteredTrial>,
+    trials: Vec<Trial>,
 }
 
 /// Name, page size in KiB, architecture.

@@ -3,7 +3,8 @@
 //!
 //! This side acts on the world and has no opinions; what the trials mean is `pgassay-analysis`'s.
 
-pub mod bench;
 pub mod count;
+pub mod drivers;
 pub mod rundir;
+pub mod runner;
 pub mod workload;

@@ -22,7 +22,7 @@ use crate::observed;
 use crate::pgio;
 use crate::primitives;
 use crate::query_cost;
-use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts};
+use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts, StageId, Trial};
 use crate::samples;
 use crate::scattered;
 use crate::server;
@@ -58,16 +58,20 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
     let primitives_plan = run.primitives_plan.as_ref();
     let mut analysis = Analysis {
         primitives: primitives_plan
-            .map(|plan| primitives::analyse(plan, &run.primitives, &host))
+            .map(|plan| primitives::analyse(plan, run.trials_of(StageId::Primitives), &host))
             .unwrap_or_default(),
         primitives_compiled: primitives_plan.map(|plan| compiled(plan, run)),
-        query_cost: run.query_cost.as_ref().map(query_cost::analyse),
+        query_cost: run
+            .query_cost
+            .as_ref()
+            .map(|record| query_cost::analyse(run.trials_of(StageId::QueryCost), record)),
         check: audit(run),
         second: second(run),
         pgio: run.pgio_plan.as_ref().map(|plan| {
             // After a resume the counters belong to another server.
             let counters = run.pgio_counters.as_ref().filter(|_| !resumed(run));
-            pgio::analyse(plan, &run.pgio, counters, run.storage.get(&0))
+            let trials = run.trials_of(StageId::Pgio);
+            pgio::analyse(plan, trials, counters, run.storage.get(&0))
         }),
         scattered_read: scattered(run),
         schema: SCHEMA.to_owned(),
@@ -91,14 +95,15 @@ fn second(run: &RecordedRun) -> Option<Box<Analysis>> {
     let plan = run.second_plan.clone()?;
     let mut alone = run.clone();
     alone.header.plan = plan;
-    alone.trials = std::mem::take(&mut alone.second);
+    alone.trials.retain(|t| t.stage == StageId::WriteLoad);
+    for trial in &mut alone.trials {
+        trial.stage = StageId::Load;
+    }
     alone.second_plan = None;
     alone.check = None;
     alone.primitives_plan = None;
-    alone.primitives.clear();
     alone.query_cost = None;
     alone.scattered_plan = None;
-    alone.scattered.clear();
     // What happened is told once, with the first load.
     alone.events.clear();
     let mut analysis = analyse(&alone);
@@ -148,7 +153,7 @@ fn scattered(run: &RecordedRun) -> Option<ScatteredAnalysis> {
         .any(|s| s.name == "debug_io_direct" && server::reads_directly(&s.value));
     Some(ScatteredAnalysis {
         plan: plan.clone(),
-        variants: scattered::analyse(plan, &run.scattered, storage, direct),
+        variants: scattered::analyse(plan, run.trials_of(StageId::ScatteredRead), storage, direct),
         storage: storage.cloned(),
     })
 }
@@ -162,6 +167,13 @@ fn compiled(plan: &primitives::PrimitivesPlan, run: &RecordedRun) -> primitives:
         compiled.deviations.extend(found);
     }
     compiled
+}
+
+/// Whether a trial is one of those that were planned, rather than repeated to know them better.
+fn is_planned(trial: &Trial) -> bool {
+    let beside = [StageId::Ceiling, StageId::QueryCost].contains(&trial.stage);
+    let warm = scattered::execution(trial).is_some_and(|execution| !execution.cold);
+    trial.counts() && !beside && !warm
 }
 
 fn run_info(run: &RecordedRun) -> RunInfo {
@@ -186,11 +198,7 @@ fn run_info(run: &RecordedRun) -> RunInfo {
         state,
         reason,
         elapsed_seconds: run.end.as_ref().map(|end| end.elapsed_seconds),
-        trials_measured: (run.trials.iter().filter(|t| t.cut_short.is_none()).count()
-            + run.second.iter().filter(|t| t.cut_short.is_none()).count()
-            + run.primitives.len()
-            + run.pgio.len()
-            + run.scattered.iter().filter(|t| t.cold).count()) as u32,
+        trials_measured: run.trials.iter().filter(|t| is_planned(t)).count() as u32,
         trials_planned: (plan.arms.len() * plan.points.len()) as u32 * plan.trials
             + run
                 .second_plan
@@ -234,7 +242,11 @@ fn skipped_points(run: &RecordedRun) -> BTreeMap<u32, String> {
     run.events
         .iter()
         .filter_map(|event| match &event.what {
-            EventKind::PointSkipped { point, reason } => Some((*point, reason.clone())),
+            EventKind::PointSkipped {
+                stage,
+                point,
+                reason,
+            } if *stage == StageId::Load => Some((*point, reason.clone())),
             _ => None,
         })
         .collect()
@@ -259,8 +271,7 @@ fn commit_check(run: &RecordedRun, arm: u32) -> Option<CommitCheck> {
     let commits = |row| samples::counter(row, "xact_commit");
     Some(CommitCheck {
         client_transactions: run
-            .trials
-            .iter()
+            .trials_of(StageId::Load)
             .filter(|t| t.slice.arm == arm)
             .map(|t| t.transactions_sent)
             .sum(),
@@ -277,7 +288,7 @@ const OWN_COMMITS_A_SECOND: f64 = 40.0;
 /// Says so where the server committed more than the client and we did, or less than the client,
 /// by more than one in a hundred.
 fn commits_differ(run: &RecordedRun, arm: u32, check: &CommitCheck) -> Option<Warning> {
-    let trials = run.trials.iter().filter(|t| t.slice.arm == arm);
+    let trials = run.trials_of(StageId::Load).filter(|t| t.slice.arm == arm);
     let own: f64 = trials
         .map(|t| OWN_COMMITS_A_TRIAL + OWN_COMMITS_A_SECOND * t.window_ns as f64 / 1e9)
         .sum();
@@ -306,7 +317,11 @@ fn warnings(
     let mut warnings: Vec<Warning> = Vec::new();
     if let Some(plan) = &run.scattered_plan {
         let storage = run.storage.get(&0);
-        warnings.extend(scattered::bursts::warnings(plan, &run.scattered, storage));
+        warnings.extend(scattered::bursts::warnings(
+            plan,
+            run.trials_of(StageId::ScatteredRead),
+            storage,
+        ));
     }
     warnings.extend(stand_in(run));
     let elsewhere = |s: &&ServerFacts| {
@@ -360,6 +375,11 @@ fn warnings(
             ));
         }
     }
+    warnings.extend(
+        run.events
+            .iter()
+            .filter_map(|event| left_out(run, &event.what)),
+    );
     for event in &run.events {
         if let EventKind::Warned { warning } = &event.what
             && !warnings.contains(warning)
@@ -395,6 +415,36 @@ fn warnings(
     warnings
 }
 
+/// That a point of a stage other than the first load was left out.
+fn left_out(run: &RecordedRun, event: &EventKind) -> Option<Warning> {
+    let EventKind::PointSkipped {
+        stage,
+        point,
+        reason,
+    } = event
+    else {
+        return None;
+    };
+    let point = *point as usize;
+    match stage {
+        StageId::WriteLoad => {
+            let plan = run.second_plan.as_ref()?;
+            let clients = plan.points.get(point)?.clients;
+            let text = format!(
+                "{}: {clients} clients were not measured: {reason}",
+                plan.workload.name
+            );
+            Some(Warning::new("point-skipped", text))
+        }
+        StageId::ScatteredRead => {
+            let variant = run.scattered_plan.as_ref()?.variants.get(point)?;
+            let text = format!("\"{}\" was left out: {reason}.", variant.title);
+            Some(Warning::new("variant-left-out", text))
+        }
+        _ => None,
+    }
+}
+
 /// Where an archived build was measured, as nothing was installed.
 fn stand_in(run: &RecordedRun) -> Option<Warning> {
     let stood_in = |s: &&ServerFacts| matches!(s.origin, Origin::Launched { stand_in: true, .. });
@@ -421,7 +471,6 @@ fn stand_in(run: &RecordedRun) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::TrialRecord;
 
     #[test]
     fn an_archived_build_is_told_from_one_beside_an_installed_one() {
@@ -450,9 +499,9 @@ mod tests {
     #[test]
     fn commits_differ_by_more_than_our_own_questions() {
         let mut run = RecordedRun::default();
-        run.trials.push(TrialRecord {
+        run.trials.push(Trial {
             window_ns: 1_000_000_000,
-            ..TrialRecord::default()
+            ..Trial::default()
         });
         let said = |client_transactions, server_commits| {
             let check = CommitCheck {

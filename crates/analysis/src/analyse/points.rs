@@ -8,10 +8,11 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 
 use crate::analysis::{LatencyEstimates, PointAnalysis, TrialAnalysis};
+use crate::ceiling::Ceiling;
 use crate::latency;
 use crate::observed::Observed;
 use crate::plan::{Dials, Point};
-use crate::record::{Ceiling, CeilingPoint, ClientCalls, RecordedRun, TrialRecord};
+use crate::record::{ClientCalls, RecordedRun, StageId, Trial};
 use crate::samples;
 use crate::stats::estimate::{summarize, summarize_positive};
 use crate::stats::{Caveat, Estimate};
@@ -31,18 +32,18 @@ pub fn analyse(run: &RecordedRun, arm: u32, skipped: &BTreeMap<u32, String>) -> 
     let mut points: Vec<PointAnalysis> = (0u32..)
         .zip(&run.header.plan.points)
         .filter_map(|(index, point)| {
-            let trials: Vec<Trial> = run
-                .trials
-                .iter()
-                .filter(|t| t.slice.arm == arm && t.slice.point == index)
-                .filter(|t| t.cut_short.is_none() && t.window_ns > 0)
-                .filter_map(Trial::read)
+            let trials: Vec<ReadTrial> = run
+                .trials_of(StageId::Load)
+                .filter(|t| t.slice.arm == arm && t.slice.point == index && t.counts())
+                .filter_map(ReadTrial::read)
                 .collect();
             let mut analysis =
                 analyse_point(*point, &trials, run.header.plan.trials, skipped.get(&index))?;
-            let records: Vec<&TrialRecord> = trials.iter().map(|t| t.record).collect();
+            let records: Vec<&Trial> = trials.iter().map(|t| t.record).collect();
             analysis.detail = latency::analyse(&records, &run.header.plan.workload);
-            note_ceiling(&mut analysis, run.ceiling.as_ref());
+            let alone = run.trials_of(StageId::Ceiling);
+            let alone = alone.filter(|t| t.slice.point == index);
+            note_ceiling(&mut analysis, Ceiling::of(point, alone));
             note_schedule(&mut analysis, &run.header.plan.workload.dials);
             Some(analysis)
         })
@@ -52,16 +53,16 @@ pub fn analyse(run: &RecordedRun, arm: u32, skipped: &BTreeMap<u32, String>) -> 
 }
 
 /// A trial with its histogram and samples interpreted.
-struct Trial<'a> {
-    record: &'a TrialRecord,
+struct ReadTrial<'a> {
+    record: &'a Trial,
     latency: Histogram<u64>,
     seconds: f64,
     server_cpus: Option<f64>,
     host: Option<samples::HostCpu>,
 }
 
-impl<'a> Trial<'a> {
-    fn read(record: &'a TrialRecord) -> Option<Self> {
+impl<'a> ReadTrial<'a> {
+    fn read(record: &'a Trial) -> Option<Self> {
         let sample = |id: &str| record.samples.get(id);
         Some(Self {
             latency: decode(&record.latency)?,
@@ -86,8 +87,7 @@ impl<'a> Trial<'a> {
     }
 
     fn client_cpus(&self) -> f64 {
-        let ns = self.record.client_user_ns + self.record.client_system_ns;
-        ns as f64 / 1e9 / self.seconds
+        self.record.client_ns() as f64 / 1e9 / self.seconds
     }
 
     /// Microseconds of CPU for each transaction, from CPUs kept busy.
@@ -112,11 +112,11 @@ pub fn decode(text: &str) -> Option<Histogram<u64>> {
 }
 
 /// A figure of one trial.
-type Figure<'f> = &'f dyn Fn(&Trial) -> f64;
+type Figure<'f> = &'f dyn Fn(&ReadTrial) -> f64;
 
 fn analyse_point(
     point: Point,
-    trials: &[Trial],
+    trials: &[ReadTrial],
     planned: u32,
     skipped: Option<&String>,
 ) -> Option<PointAnalysis> {
@@ -124,7 +124,7 @@ fn analyse_point(
         summarize_positive(&trials.iter().map(value).collect::<Vec<_>>())
     };
     // An estimate over the trials that have the value; none where half of them lack it.
-    let where_seen = |value: &dyn Fn(&Trial) -> Option<f64>| -> Option<Estimate> {
+    let where_seen = |value: &dyn Fn(&ReadTrial) -> Option<f64>| -> Option<Estimate> {
         let seen: Vec<f64> = trials.iter().filter_map(value).collect();
         if seen.len() * 2 <= trials.len() {
             return None;
@@ -144,7 +144,7 @@ fn analyse_point(
             .retain(|caveat| *caveat != Caveat::IdenticalValues);
         Some(estimate)
     };
-    let user_cpus = |t: &Trial| t.record.client_user_ns as f64 / 1e9 / t.seconds;
+    let user_cpus = |t: &ReadTrial| t.record.client_user_ns as f64 / 1e9 / t.seconds;
     let latency = estimates(trials, &over)?;
     let mut failures: BTreeMap<String, u64> = BTreeMap::new();
     for (state, count) in trials.iter().flat_map(|t| &t.record.failures) {
@@ -160,7 +160,12 @@ fn analyse_point(
         server_cpu_us_per_transaction: where_seen(&|t| t.per_transaction_us(t.server_cpus?)),
         client_calls_per_transaction: calls.map(|(calls, done)| calls.sum() as f64 / done),
         client_gathered_share: calls.and_then(|(calls, _)| calls.gathered_share()),
-        client_cpus: summarize(&trials.iter().map(Trial::client_cpus).collect::<Vec<_>>())?,
+        client_cpus: summarize(
+            &trials
+                .iter()
+                .map(ReadTrial::client_cpus)
+                .collect::<Vec<_>>(),
+        )?,
         server_cpus: where_seen(&|t| t.server_cpus),
         machine_cpus: where_seen(&|t| Some(t.host?.busy / t.seconds)),
         steal_share: where_seen(&|t| {
@@ -179,12 +184,8 @@ fn analyse_point(
 }
 
 /// Compares a point with what the client can do at most.
-fn note_ceiling(point: &mut PointAnalysis, ceiling: Option<&Ceiling>) {
-    let found = ceiling
-        .into_iter()
-        .flat_map(|c| &c.points)
-        .find(|c| c.clients == point.point.clients);
-    let Some(most) = found.map(CeilingPoint::most_tps) else {
+fn note_ceiling(point: &mut PointAnalysis, ceiling: Option<Ceiling>) {
+    let Some(most) = ceiling.map(|ceiling| ceiling.most_tps()) else {
         return;
     };
     point.ceiling_tps = Some(most);
@@ -235,7 +236,7 @@ fn note_schedule(point: &mut PointAnalysis, dials: &Dials) {
 }
 
 fn estimates(
-    trials: &[Trial],
+    trials: &[ReadTrial],
     over: &dyn Fn(Figure) -> Option<Estimate>,
 ) -> Option<LatencyEstimates> {
     let count: u64 = trials.iter().map(|t| t.latency.len()).sum();
@@ -255,7 +256,7 @@ fn estimates(
     })
 }
 
-fn reduce(trial: &Trial) -> TrialAnalysis {
+fn reduce(trial: &ReadTrial) -> TrialAnalysis {
     TrialAnalysis {
         index: trial.record.slice.index,
         throughput_tps: trial.tps(),
@@ -271,7 +272,7 @@ fn reduce(trial: &Trial) -> TrialAnalysis {
 }
 
 /// The share of all CPU time that neither server nor client used; the median of the trials.
-fn others_share(trials: &[Trial]) -> Option<f64> {
+fn others_share(trials: &[ReadTrial]) -> Option<f64> {
     let mut shares: Vec<f64> = trials
         .iter()
         .filter_map(|t| {
@@ -285,7 +286,7 @@ fn others_share(trials: &[Trial]) -> Option<f64> {
 }
 
 /// The load threads' system calls of all trials, and the transactions that they were for.
-fn calls(trials: &[Trial]) -> Option<(ClientCalls, f64)> {
+fn calls(trials: &[ReadTrial]) -> Option<(ClientCalls, f64)> {
     let mut sum = ClientCalls::default();
     let mut done = 0;
     for record in trials.iter().map(|t| t.record) {
@@ -300,7 +301,7 @@ fn calls(trials: &[Trial]) -> Option<(ClientCalls, f64)> {
     (done > 0).then_some((sum, done as f64))
 }
 
-fn warnings(trials: &[Trial], planned: u32, skipped: Option<&String>) -> Vec<Warning> {
+fn warnings(trials: &[ReadTrial], planned: u32, skipped: Option<&String>) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if let Some(reason) = skipped {
         warnings.push(Warning::new(

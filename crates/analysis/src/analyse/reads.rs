@@ -6,6 +6,7 @@ use crate::samples;
 use crate::server;
 use crate::stats::{Estimate, summarize};
 use crate::storage::{ReadFigures, Seen, figures};
+use crate::trial::StageId;
 
 /// One trial's figures with what they are divided by.
 struct Window {
@@ -29,10 +30,8 @@ pub fn analyse(run: &RecordedRun, arm: u32) -> Option<ReadsAnalysis> {
         .zip(&run.header.plan.points)
         .filter_map(|(index, point)| {
             let windows: Vec<Window> = run
-                .trials
-                .iter()
-                .filter(|t| t.slice.arm == arm && t.slice.point == index)
-                .filter(|t| t.cut_short.is_none() && t.window_ns > 0)
+                .trials_of(StageId::Load)
+                .filter(|t| t.slice.arm == arm && t.slice.point == index && t.counts())
                 .map(|t| Window {
                     figures: figures(&t.samples, Some(storage), block_size),
                     commits: t

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::model::Pair;
 use super::plan::{ComparisonPlan, Phase};
-use crate::record::{RecordedRun, TrialRecord};
+use crate::record::{RecordedRun, Trial};
 use crate::samples;
 use crate::stats::paired::{self, Comparison, Unit};
 use crate::stats::{NoiseFloor, Rule, StatsError};
@@ -18,7 +18,7 @@ pub fn pairs(
     other: u32,
     point: u32,
 ) -> Vec<Pair> {
-    let mut rounds: BTreeMap<u32, [Option<&TrialRecord>; 2]> = BTreeMap::new();
+    let mut rounds: BTreeMap<u32, [Option<&Trial>; 2]> = BTreeMap::new();
     for trial in &run.trials {
         let slice = trial.slice;
         let whole = trial.cut_short.is_none() && trial.window_ns > 0;
@@ -50,11 +50,11 @@ pub fn pairs(
         .collect()
 }
 
-fn tps(trial: &TrialRecord) -> f64 {
+fn tps(trial: &Trial) -> f64 {
     trial.transactions as f64 / (trial.window_ns as f64 / 1e9)
 }
 
-fn server_cpu_us(trial: &TrialRecord) -> Option<f64> {
+fn server_cpu_us(trial: &Trial) -> Option<f64> {
     if let Some(ns) = trial.server_cpu_ns {
         return (trial.transactions > 0).then(|| ns as f64 / 1e3 / trial.transactions as f64);
     }

@@ -193,6 +193,7 @@ mod tests {
                 .map(|clients| Point {
                     clients,
                     threads: 1,
+                    variant: 0,
                 })
                 .to_vec(),
             trials: 1,

@@ -9,14 +9,11 @@ use super::cost::{self, CostAnalysis};
 use super::stacks::{self, SymbolTable};
 use super::waits::{self, WaitAnalysis};
 use super::{Observed, Unavailable};
-use crate::pgio::PgioTrial;
-use crate::plan::Plan;
-use crate::primitives::PrimitiveTrial;
 use crate::profile::flame::{self, Flame};
 use crate::profile::{Summary, summarise};
-use crate::record::{Reading, RecordedRun, Sample, TrialRecord};
+use crate::record::{Reading, RecordedRun, Sample, StageId, Trial};
 use crate::samples;
-use crate::scattered::ScatteredTrial;
+use crate::scattered;
 
 /// What observers saw of one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -96,52 +93,36 @@ struct Window<'r> {
 }
 
 impl<'r> Window<'r> {
-    fn of_trial(trial: &'r TrialRecord, plan: &Plan) -> Option<Self> {
-        let point = plan.points.get(trial.slice.point as usize)?;
+    fn of(trial: &'r Trial, run: &RecordedRun) -> Option<Self> {
+        let point = trial.slice.point as usize;
+        // Which load it was, on how many connections; and its length, where another clock tells better.
+        let (load, clients, window_ns) = match trial.stage {
+            StageId::Load => (None, run.header.plan.points.get(point)?.clients, None),
+            StageId::Pgio => {
+                let plan = run.pgio_plan.as_ref()?;
+                (None, plan.points().get(point)?.clients, None)
+            }
+            StageId::Primitives => {
+                let plan = run.primitives_plan.as_ref()?;
+                let at = *plan.points().get(point)?;
+                let title = plan.variants.get(at.variant as usize)?.title();
+                (Some(title), at.clients, None)
+            }
+            StageId::ScatteredRead => {
+                let title = &run.scattered_plan.as_ref()?.variants.get(point)?.title;
+                let cold = scattered::execution(trial)?.cold;
+                let cache = if cold { "cold" } else { "warm" };
+                // Whichever sampler stood nearest to the statement.
+                let window_ns = trial.samples.values().map(|s| s.elapsed_ns).min()?;
+                (Some(format!("{title}, {cache}")), 1, Some(window_ns))
+            }
+            _ => return None,
+        };
         Some(Self {
-            load: None,
-            clients: point.clients,
-            window_ns: trial.window_ns,
+            load,
+            clients,
+            window_ns: window_ns.unwrap_or(trial.window_ns),
             operations: trial.transactions,
-            samples: &trial.samples,
-            observed: trial.observed.as_ref(),
-        })
-    }
-
-    fn of_pgio(trial: &'r PgioTrial) -> Self {
-        Self {
-            load: None,
-            clients: trial.sessions.len() as u32,
-            window_ns: trial.window_ns,
-            operations: trial.sessions.iter().map(|s| s.selects + s.updates).sum(),
-            samples: &trial.samples,
-            observed: trial.observed.as_ref(),
-        }
-    }
-
-    fn of_primitive(trial: &'r PrimitiveTrial, run: &RecordedRun) -> Option<Self> {
-        let plan = run.primitives_plan.as_ref()?;
-        Some(Self {
-            load: Some(plan.variants.get(trial.variant as usize)?.title()),
-            clients: trial.sessions.len() as u32,
-            window_ns: trial.sessions.iter().map(|s| s.elapsed_ns).max()?,
-            operations: trial.sessions.iter().map(|s| s.operations).sum(),
-            samples: &trial.samples,
-            observed: trial.observed.as_ref(),
-        })
-    }
-
-    fn of_scattered(trial: &'r ScatteredTrial, run: &RecordedRun) -> Option<Self> {
-        let plan = run.scattered_plan.as_ref()?;
-        // Whichever sampler stood nearest to the statement.
-        let window_ns = trial.samples.values().map(|s| s.elapsed_ns).min()?;
-        let title = &plan.variants.get(trial.variant as usize)?.title;
-        let cache = if trial.cold { "cold" } else { "warm" };
-        Some(Self {
-            load: Some(format!("{title}, {cache}")),
-            clients: 1,
-            window_ns,
-            operations: 1,
             samples: &trial.samples,
             observed: trial.observed.as_ref(),
         })
@@ -150,19 +131,9 @@ impl<'r> Window<'r> {
 
 /// All windows of an arm, of whichever kind its load was.
 fn windows(run: &RecordedRun, arm: u32) -> Vec<Window<'_>> {
-    let plan = &run.header.plan;
-    let trials = run.trials.iter();
-    let trials = trials.filter(|t| t.slice.arm == arm && t.cut_short.is_none() && t.window_ns > 0);
-    let mut windows: Vec<Window> = trials.filter_map(|t| Window::of_trial(t, plan)).collect();
-    if arm == 0 {
-        windows.extend(run.pgio.iter().map(Window::of_pgio));
-        let primitives = run.primitives.iter();
-        windows.extend(primitives.filter_map(|t| Window::of_primitive(t, run)));
-        let scattered = run.scattered.iter();
-        windows.extend(scattered.filter_map(|t| Window::of_scattered(t, run)));
-    }
-    windows.retain(|w| w.observed.is_some());
-    windows
+    let of_arm = run.trials.iter().filter(|t| t.slice.arm == arm);
+    let seen = of_arm.filter(|t| t.counts() && t.observed.is_some());
+    seen.filter_map(|trial| Window::of(trial, run)).collect()
 }
 
 /// What the observers of an arm saw; none where none ran.

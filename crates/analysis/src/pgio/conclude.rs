@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{PgioCounters, PgioPlan, PgioSession, PgioTrial};
+use super::{PgioCounters, PgioPlan, PgioSession};
 use crate::samples;
 use crate::stats::history::{ChangeRule, change_points};
 use crate::stats::{Estimate, summarize, summarize_positive};
 use crate::storage::{ReadFigures, Storage, figures};
+use crate::trial::{Raw, Trial};
 use crate::warning::Warning;
 
 /// The counters of server and sessions may differ by this share unexplained.
@@ -112,21 +113,21 @@ pub struct Agreement {
 }
 
 /// The figures of one trial.
-struct Trial<'a> {
-    trial: &'a PgioTrial,
+struct ReadTrial<'a> {
+    trial: &'a Trial,
+    sessions: &'a [PgioSession],
     figures: ReadFigures,
     seconds: f64,
 }
 
-impl Trial<'_> {
+impl ReadTrial<'_> {
     fn sum(&self, value: fn(&PgioSession) -> u64) -> f64 {
-        self.trial.sessions.iter().map(value).sum::<u64>() as f64
+        self.sessions.iter().map(value).sum::<u64>() as f64
     }
 
     /// The sessions' own rates added: each has its own start and end.
     fn rate(&self, value: impl Fn(&PgioSession) -> u64) -> f64 {
-        self.trial
-            .sessions
+        self.sessions
             .iter()
             .filter(|s| s.elapsed_us > 0)
             .map(|s| value(s) as f64 * 1e6 / s.elapsed_us as f64)
@@ -139,18 +140,22 @@ fn logical(session: &PgioSession) -> u64 {
 }
 
 /// What the trials say.
-pub fn analyse(
+pub fn analyse<'a>(
     plan: &PgioPlan,
-    trials: &[PgioTrial],
+    trials: impl IntoIterator<Item = &'a Trial>,
     counters: Option<&PgioCounters>,
     storage: Option<&Storage>,
 ) -> PgioAnalysis {
-    let read: Vec<Trial> = trials
-        .iter()
-        .map(|trial| Trial {
-            figures: figures(&trial.samples, storage, plan.block_size_bytes),
-            seconds: trial.window_ns.max(1) as f64 / 1e9,
-            trial,
+    let read: Vec<ReadTrial> = trials
+        .into_iter()
+        .filter_map(|trial| match &trial.raw {
+            Raw::Pgio(sessions) => Some(ReadTrial {
+                figures: figures(&trial.samples, storage, plan.block_size_bytes),
+                seconds: trial.window_ns.max(1) as f64 / 1e9,
+                trial,
+                sessions,
+            }),
+            _ => None,
         })
         .collect();
     PgioAnalysis {
@@ -158,26 +163,26 @@ pub fn analyse(
             .sessions
             .iter()
             .filter_map(|&sessions| {
-                let of: Vec<&Trial> = read
+                let of: Vec<&ReadTrial> = read
                     .iter()
-                    .filter(|t| t.trial.sessions.len() == sessions as usize)
+                    .filter(|t| t.sessions.len() == sessions as usize)
                     .collect();
                 point(plan, sessions, &of)
             })
             .collect(),
-        agreement: agreement(plan, trials, counters),
+        agreement: agreement(plan, &read, counters),
         storage: storage.cloned(),
         counters: counters.cloned(),
-        sessions: trials.iter().flat_map(|t| t.sessions.clone()).collect(),
+        sessions: read.iter().flat_map(|t| t.sessions.to_vec()).collect(),
         plan: plan.clone(),
     }
 }
 
-fn point(plan: &PgioPlan, sessions: u32, trials: &[&Trial]) -> Option<PgioPoint> {
+fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPoint> {
     if trials.is_empty() {
         return None;
     }
-    let over = |value: &dyn Fn(&Trial) -> Option<f64>| -> Option<Estimate> {
+    let over = |value: &dyn Fn(&ReadTrial) -> Option<f64>| -> Option<Estimate> {
         let values: Vec<f64> = trials.iter().filter_map(|t| value(t)).collect();
         let mut estimate = summarize(&values)?;
         // Nothing read is what one hopes for, not a lack of resolution.
@@ -186,20 +191,20 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&Trial]) -> Option<PgioPoint>
         }
         Some(estimate)
     };
-    let positive = |value: &dyn Fn(&Trial) -> f64| -> Option<Estimate> {
+    let positive = |value: &dyn Fn(&ReadTrial) -> f64| -> Option<Estimate> {
         summarize_positive(&trials.iter().map(|t| value(t)).collect::<Vec<_>>())
     };
     let touched = move |s: &PgioSession| {
         s.selects * (plan.work_unit + 1) + s.updates * (plan.update_work_unit + 1)
     };
-    let cpu_seconds = |t: &Trial| -> Option<f64> {
+    let cpu_seconds = |t: &ReadTrial| -> Option<f64> {
         let sample = t.trial.samples.get(samples::SERVER_SCHEDSTAT)?;
         Some(samples::server_cpu_ns(sample)? as f64 / 1e9)
     };
     let mut failures: BTreeMap<String, u64> = BTreeMap::new();
     for (state, count) in trials
         .iter()
-        .flat_map(|t| &t.trial.sessions)
+        .flat_map(|t| t.sessions)
         .flat_map(|s| &s.failures)
     {
         *failures.entry(state.clone()).or_default() += count;
@@ -210,7 +215,7 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&Trial]) -> Option<PgioPoint>
         requests += device.requests;
     }
     let longest = |value: fn(&PgioSession) -> u64| {
-        let all = trials.iter().flat_map(|t| &t.trial.sessions).map(value);
+        let all = trials.iter().flat_map(|t| t.sessions).map(value);
         all.max().unwrap_or(0) as f64 / 1000.0
     };
     let updates = trials.iter().any(|t| t.sum(|s| s.updates) > 0.0);
@@ -249,7 +254,7 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&Trial]) -> Option<PgioPoint>
             let sample = t.trial.samples.get(samples::SERVER_PAGE_TABLES)?;
             Some(samples::page_table_bytes(sample)? as f64)
         }),
-        client_cpus: over(&|t| Some(t.trial.client_cpu_ns as f64 / 1e9 / t.seconds))?,
+        client_cpus: over(&|t| Some(t.trial.client_ns() as f64 / 1e9 / t.seconds))?,
         trials: trials.iter().map(|t| t.rate(logical)).collect(),
         warnings: warnings(trials, &failures, &steps),
         failures,
@@ -257,8 +262,8 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&Trial]) -> Option<PgioPoint>
     })
 }
 
-fn fairness(trial: &Trial) -> Option<f64> {
-    let rates = trial.trial.sessions.iter().map(|s| logical(s) as f64);
+fn fairness(trial: &ReadTrial) -> Option<f64> {
+    let rates = trial.sessions.iter().map(|s| logical(s) as f64);
     let (slowest, fastest) = rates.fold((f64::MAX, 0.0_f64), |(low, high), rate| {
         (low.min(rate), high.max(rate))
     });
@@ -298,7 +303,11 @@ pub fn is_stable(rates: &[f64]) -> bool {
         .is_none_or(|step| step.trial + STEADY <= rates.len())
 }
 
-fn warnings(trials: &[&Trial], failures: &BTreeMap<String, u64>, steps: &[Step]) -> Vec<Warning> {
+fn warnings(
+    trials: &[&ReadTrial],
+    failures: &BTreeMap<String, u64>,
+    steps: &[Step],
+) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for step in steps {
         warnings.push(
@@ -341,10 +350,10 @@ fn warnings(trials: &[&Trial], failures: &BTreeMap<String, u64>, steps: &[Step])
 
 fn agreement(
     plan: &PgioPlan,
-    trials: &[PgioTrial],
+    trials: &[ReadTrial],
     counters: Option<&PgioCounters>,
 ) -> Option<Agreement> {
-    let sessions = || trials.iter().flat_map(|t| &t.sessions);
+    let sessions = || trials.iter().flat_map(|t| t.sessions);
     let sessions_blocks: u64 = sessions().map(logical).sum();
     if sessions_blocks == 0 {
         return None;
@@ -463,7 +472,7 @@ mod tests {
         }
     }
 
-    fn trial(index: u32) -> PgioTrial {
+    fn trial() -> Trial {
         let session = |factor: u64| PgioSession {
             table: 1,
             selects: 90 * factor,
@@ -474,20 +483,17 @@ mod tests {
             elapsed_us: 500_000,
             ..PgioSession::default()
         };
-        PgioTrial {
-            index,
-            started: String::new(),
+        Trial {
             window_ns: 1_000_000_000,
-            sessions: vec![session(1), session(2)],
-            client_cpu_ns: 1_000_000,
-            observed: None,
-            samples: BTreeMap::new(),
+            raw: Raw::Pgio(vec![session(1), session(2)]),
+            client_user_ns: 1_000_000,
+            ..Trial::default()
         }
     }
 
     #[test]
     fn rates_are_those_of_the_sessions_own_time() {
-        let trials: Vec<PgioTrial> = (0..6).map(trial).collect();
+        let trials = vec![trial(); 6];
         let row = |n: u64| Reading::Text(format!("{{\"blks_hit\": {n}, \"blks_read\": 100}}"));
         let blocks = 6 * 3 * 23_430;
         let counters = PgioCounters {

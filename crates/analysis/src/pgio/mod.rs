@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::observed::Observed;
-use crate::record::{Reading, Sample};
+use crate::plan::{self, Order, Point, Slice};
+use crate::record::Reading;
 
 /// `facts/pgio.json`: what is measured, decided before the first trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,24 +53,28 @@ pub struct PgioPlan {
     pub seed: u64,
 }
 
-/// One line of `pgio.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PgioTrial {
-    /// Position in the order of trials, from 0.
-    pub index: u32,
-    /// When it started, UTC, RFC 3339.
-    pub started: String,
-    /// From the first session's start to the last one's end, in nanoseconds.
-    pub window_ns: u64,
-    /// What each session did.
-    pub sessions: Vec<PgioSession>,
-    /// CPU time of pgassay itself meanwhile, in nanoseconds.
-    pub client_cpu_ns: u64,
-    /// Readings by sampler id.
-    pub samples: BTreeMap<String, Sample>,
-    /// What observers saw beside it, where any ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed: Option<Observed>,
+impl PgioPlan {
+    /// One point a session count.
+    pub fn points(&self) -> Vec<Point> {
+        let points = self.sessions.iter().map(|&clients| Point {
+            clients,
+            threads: clients,
+            variant: 0,
+        });
+        points.collect()
+    }
+
+    /// The slices in the order in which they run.
+    pub fn schedule(&self) -> Vec<Slice> {
+        let groups = vec![0; self.sessions.len()];
+        plan::schedule(self.seed, 1, &groups, self.trials, Order::Rounds)
+    }
+
+    /// A round beyond the planned ones, from 0.
+    pub fn further_round(&self, further: u32) -> Vec<Slice> {
+        let groups = vec![0; self.sessions.len()];
+        plan::further_round(self.seed, 1, &groups, self.trials, further)
+    }
 }
 
 /// What one session did in a trial, by its own account.

@@ -1,12 +1,9 @@
 //! What is recorded of primitives: the plan, and one line a trial.
 
-use std::collections::BTreeMap;
-
 use pgassay_inspect::Binary;
 use serde::{Deserialize, Serialize};
 
-use crate::observed::Observed;
-use crate::record::Sample;
+use crate::plan::{self, Order, Point, Slice};
 
 /// `facts/primitives.json`: what is measured, decided before the first trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,6 +20,40 @@ pub struct PrimitivesPlan {
     pub seed: u64,
     /// How the functions were compiled.
     pub compiled: Compiled,
+}
+
+impl PrimitivesPlan {
+    /// Every variant at every session count.
+    pub fn points(&self) -> Vec<Point> {
+        (0..self.variants.len() as u32)
+            .flat_map(|variant| {
+                self.sessions.iter().map(move |&clients| Point {
+                    clients,
+                    threads: clients,
+                    variant,
+                })
+            })
+            .collect()
+    }
+
+    /// The slices in the order in which they run: those with the same sessions beside them together,
+    /// every other round from the last to the first, so that thousands of sessions are connected
+    /// half as often.
+    pub fn schedule(&self) -> Vec<Slice> {
+        let mut companies: Vec<Company> = self.variants.iter().map(|v| v.company).collect();
+        companies.sort_unstable();
+        companies.dedup();
+        let group = |point: &Point| {
+            let company = self.variants.get(point.variant as usize)?.company;
+            companies.iter().position(|known| *known == company)
+        };
+        let points = self.points();
+        let groups: Vec<u32> = points
+            .iter()
+            .map(|p| group(p).unwrap_or(0) as u32)
+            .collect();
+        plan::schedule(self.seed, 1, &groups, self.trials, Order::BackAndForth)
+    }
 }
 
 /// How the functions inside the server were compiled.
@@ -100,17 +131,9 @@ impl Variant {
     }
 }
 
-/// One line of `primitives.jsonl`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PrimitiveTrial {
-    /// Index into [`PrimitivesPlan::variants`].
-    pub variant: u32,
-    /// Position in the order in which the trials ran, from 0.
-    pub index: u32,
-    /// When it started, UTC, RFC 3339.
-    pub started: String,
-    /// CPU time of pgassay itself meanwhile, in nanoseconds.
-    pub client_cpu_ns: u64,
+/// What only a trial inside the server tells.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct InServerTrial {
     /// What each session did, by its slot.
     pub sessions: Vec<SessionOutcome>,
     /// What the sessions were seen waiting for; empty where nobody looked.
@@ -119,12 +142,24 @@ pub struct PrimitiveTrial {
     /// Transactions that the committing sessions beside it committed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commits: Option<u64>,
-    /// Readings by sampler id, where observers ran.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub samples: BTreeMap<String, Sample>,
-    /// What observers saw beside it, where any ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed: Option<Observed>,
+}
+
+impl InServerTrial {
+    /// From the release of all sessions to the end of the last, in nanoseconds.
+    pub fn window_ns(&self) -> u64 {
+        let ends = self.sessions.iter().map(|s| s.late_ns + s.elapsed_ns);
+        ends.max().unwrap_or(0)
+    }
+
+    /// Operations of all sessions.
+    pub fn operations(&self) -> u64 {
+        self.sessions.iter().map(|s| s.operations).sum()
+    }
+
+    /// CPU time of all sessions, in nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        self.sessions.iter().map(|s| s.cpu_ns).sum()
+    }
 }
 
 /// How often sessions were seen in one wait.

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Explained, ScatteredPlan, ScatteredTrial, ScatteredVariant};
+use super::{ExecutionRecord, Explained, ScatteredPlan, ScatteredVariant, execution};
 use crate::record::Reading;
 use crate::stats::{Estimate, summarize, summarize_positive};
 use crate::storage::{Storage, figures};
+use crate::trial::Trial;
 use crate::warning::Warning;
 
 /// A device that read this much more than it read for the server read for others.
@@ -90,16 +91,17 @@ pub struct Shares {
 
 /// What the executions say, one entry a variant that has any. `direct`: the
 /// server reads past the page cache wherever a variant does not say otherwise.
-pub fn analyse(
+pub fn analyse<'a>(
     plan: &ScatteredPlan,
-    trials: &[ScatteredTrial],
+    trials: impl IntoIterator<Item = &'a Trial>,
     storage: Option<&Storage>,
     direct: bool,
 ) -> Vec<VariantAnalysis> {
+    let trials: Vec<&Trial> = trials.into_iter().collect();
     (0u32..)
         .zip(&plan.variants)
         .filter_map(|(index, variant)| {
-            let of = trials.iter().filter(|t| t.variant == index);
+            let of = trials.iter().filter(|t| t.slice.point == index);
             let executions: Vec<Execution> = of
                 .filter_map(|trial| Execution::read(plan, trial, storage))
                 .collect();
@@ -114,7 +116,7 @@ pub fn analyse(
 
 /// One execution with everything read out of it.
 struct Execution<'a> {
-    trial: &'a ScatteredTrial,
+    trial: &'a ExecutionRecord,
     explained: Explained,
     /// Blocks read × block size: what the server asked for.
     asked: f64,
@@ -130,13 +132,10 @@ struct Execution<'a> {
 }
 
 impl<'a> Execution<'a> {
-    fn read(
-        plan: &ScatteredPlan,
-        trial: &'a ScatteredTrial,
-        storage: Option<&Storage>,
-    ) -> Option<Self> {
-        let explained = Explained::parse(trial.explain.text()?)?;
+    fn read(plan: &ScatteredPlan, trial: &'a Trial, storage: Option<&Storage>) -> Option<Self> {
         let figures = figures(&trial.samples, storage, plan.block_size_bytes);
+        let trial = execution(trial)?;
+        let explained = trial.explained()?;
         let page = plan.page_size_bytes as f64;
         let (before, after) = (trial.cached_before.pages(), trial.cached_after.pages());
         let wanted_bytes = (trial.wanted_blocks * plan.block_size_bytes).max(1) as f64;
@@ -420,6 +419,7 @@ mod tests {
     use super::*;
     use crate::record::Sample;
     use crate::storage::HOST_DISKSTATS;
+    use crate::trial::Raw;
     use std::collections::BTreeMap;
 
     fn plan(page: u64) -> ScatteredPlan {
@@ -449,29 +449,27 @@ mod tests {
     }
 
     /// 100 blocks of 1,000 are read; `sectors` by the device, `extra` pages beside the wanted.
-    fn trial(index: u32, page: u64, sectors: u64, extra: u64) -> ScatteredTrial {
+    fn trial(index: u32, page: u64, sectors: u64, extra: u64) -> Trial {
         let pages = 100 * (8192 / page).max(1);
         let line = |n: u64, s: u64| Reading::Text(format!("254 0 vda {n} 0 {s} 0 0 0 0 0 0 0 0"));
-        ScatteredTrial {
-            variant: 0,
-            index,
-            started: String::new(),
-            value: index,
-            cold: true,
-            explain: Reading::Text(
-                r#"[{"Plan": {"Node Type": "Bitmap Heap Scan", "Shared Hit Blocks": 3,
-                "Shared Read Blocks": 100}, "Execution Time": 5.0}]"#
-                    .into(),
-            ),
-            wanted_blocks: 100,
-            wanted_pages: pages,
-            cached_before: Residency::Pages { all: 0, wanted: 0 },
-            cached_after: Residency::Pages {
-                all: pages + extra,
-                wanted: pages,
-            },
-            processes_bytes: Reading::Text((sectors * 512).to_string()),
-            observed: None,
+        Trial {
+            raw: Raw::ScatteredRead(Box::new(ExecutionRecord {
+                value: index,
+                cold: true,
+                explain: Reading::Text(
+                    r#"[{"Plan": {"Node Type": "Bitmap Heap Scan", "Shared Hit Blocks": 3,
+                    "Shared Read Blocks": 100}, "Execution Time": 5.0}]"#
+                        .into(),
+                ),
+                wanted_blocks: 100,
+                wanted_pages: pages,
+                cached_before: Residency::Pages { all: 0, wanted: 0 },
+                cached_after: Residency::Pages {
+                    all: pages + extra,
+                    wanted: pages,
+                },
+                processes_bytes: Reading::Text((sectors * 512).to_string()),
+            })),
             samples: BTreeMap::from([(
                 HOST_DISKSTATS.to_owned(),
                 Sample {
@@ -480,6 +478,14 @@ mod tests {
                     elapsed_ns: 1,
                 },
             )]),
+            ..Trial::default()
+        }
+    }
+
+    fn raw(trial: &mut Trial) -> &mut ExecutionRecord {
+        match &mut trial.raw {
+            Raw::ScatteredRead(raw) => raw,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -509,7 +515,7 @@ mod tests {
         // The server's file system read 100 blocks; the disk under its loop device none.
         let mut trials: Vec<_> = (0..6).map(|i| trial(i, 4096, 0, 0)).collect();
         for trial in &mut trials {
-            trial.processes_bytes = Reading::Text((1600 * 512).to_string());
+            raw(trial).processes_bytes = Reading::Text((1600 * 512).to_string());
         }
         let found = analyse(&plan(4096), &trials, Some(&storage()), false);
         assert_eq!(found[0].amplification.as_ref().unwrap().estimate, 0.0);
@@ -524,7 +530,7 @@ mod tests {
         // 100 blocks as they are, nothing of them in the page cache.
         let mut trials: Vec<_> = (0..6).map(|i| trial(i, 65536, 1600, 0)).collect();
         for trial in &mut trials {
-            trial.cached_after = Residency::Pages { all: 0, wanted: 0 };
+            raw(trial).cached_after = Residency::Pages { all: 0, wanted: 0 };
         }
         let found = analyse(&direct, &trials, Some(&storage()), false);
         assert!(found[0].direct && found[0].warnings.is_empty(), "{found:?}");
@@ -554,7 +560,7 @@ mod tests {
         let mut trials: Vec<_> = (0..6).map(|i| trial(i, 4096, 2432, 100)).collect();
         // 16 sectors more for somebody else.
         for trial in &mut trials {
-            trial.processes_bytes = Reading::Text((2416 * 512).to_string());
+            raw(trial).processes_bytes = Reading::Text((2416 * 512).to_string());
         }
         let found = analyse(&plan(4096), &trials, Some(&storage()), false);
         let shares = found[0].shares.as_ref().unwrap();
@@ -570,12 +576,12 @@ mod tests {
     fn what_is_not_as_planned_is_said() {
         let mut trials: Vec<_> = (0..6).map(|i| trial(i, 4096, 1600, 0)).collect();
         for trial in &mut trials {
-            trial.wanted_blocks = 200;
-            trial.cached_before = Residency::Pages {
+            raw(trial).wanted_blocks = 200;
+            raw(trial).cached_before = Residency::Pages {
                 all: 50,
                 wanted: 50,
             };
-            trial.processes_bytes = Reading::Text("409600".into());
+            raw(trial).processes_bytes = Reading::Text("409600".into());
         }
         let mut plan = plan(4096);
         plan.variants[0].expected_node = Some("Index Scan".into());

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Explained, ScatteredPlan, ScatteredTrial};
+use super::{ScatteredPlan, execution};
 use crate::pgio;
 use crate::storage::{Storage, figures};
+use crate::trial::Trial;
 use crate::warning::Warning;
 
 /// A rate by itself says nothing to the search for steps; this is what the median stands for.
@@ -15,11 +16,9 @@ const LEVEL: f64 = 100e6;
 
 /// The rate at which the device read for a cold execution, in bytes a second, where both
 /// can be seen and it read anything.
-pub fn rate(trial: &ScatteredTrial, storage: Option<&Storage>, block_size: u64) -> Option<f64> {
-    if !trial.cold {
-        return None;
-    }
-    let seconds = Explained::parse(trial.explain.text()?)?.execution_ms / 1e3;
+pub fn rate(trial: &Trial, storage: Option<&Storage>, block_size: u64) -> Option<f64> {
+    let raw = execution(trial).filter(|raw| raw.cold)?;
+    let seconds = raw.explained()?.execution_ms / 1e3;
     let figures = figures(&trial.samples, storage, block_size);
     let bytes = figures.device.seen()?.bytes as f64;
     (bytes > 0.0 && seconds > 0.0).then(|| bytes / seconds)
@@ -32,14 +31,14 @@ pub fn is_stable(rates: &[(u32, f64)]) -> bool {
 }
 
 /// What changed, for the run as a whole.
-pub fn warnings(
+pub fn warnings<'a>(
     plan: &ScatteredPlan,
-    trials: &[ScatteredTrial],
+    trials: impl IntoIterator<Item = &'a Trial>,
     storage: Option<&Storage>,
 ) -> Vec<Warning> {
     let rates: Vec<(u32, f64)> = trials
-        .iter()
-        .filter_map(|t| Some((t.variant, rate(t, storage, plan.block_size_bytes)?)))
+        .into_iter()
+        .filter_map(|t| Some((t.slice.point, rate(t, storage, plan.block_size_bytes)?)))
         .collect();
     let steps = pgio::steps(&relative(&rates));
     steps

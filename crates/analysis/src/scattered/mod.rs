@@ -17,13 +17,12 @@ pub use explain::Explained;
 pub use headline::headline;
 pub use kernels::{OnKernel, SideBySide, side_by_side};
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use crate::observed::Observed;
-use crate::record::{Reading, Sample};
+use crate::plan::{self, Order, Point, Slice};
+use crate::record::Reading;
 use crate::server;
+use crate::trial::{Raw, Trial};
 
 /// `facts/scattered-read.json`: what is measured, decided before the first trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -90,15 +89,9 @@ pub enum Pattern {
     All,
 }
 
-/// One line of `scattered.jsonl`: one execution.
+/// What only an execution of a scattered read tells.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ScatteredTrial {
-    /// Index into [`ScatteredPlan::variants`].
-    pub variant: u32,
-    /// Position in the order of executions, from 0.
-    pub index: u32,
-    /// When it started, UTC, RFC 3339.
-    pub started: String,
+pub struct ExecutionRecord {
     /// The value whose rows were read.
     pub value: u32,
     /// The table was taken out of the page cache before.
@@ -116,11 +109,64 @@ pub struct ScatteredTrial {
     /// Bytes that devices read for the server's processes, followed while it
     /// ran: parallel workers end with the statement.
     pub processes_bytes: Reading,
-    /// Readings by sampler id.
-    pub samples: BTreeMap<String, Sample>,
-    /// What observers saw beside it, where any ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed: Option<Observed>,
+}
+
+impl ExecutionRecord {
+    /// What EXPLAIN said, read.
+    pub fn explained(&self) -> Option<Explained> {
+        Explained::parse(self.explain.text()?)
+    }
+}
+
+impl ScatteredPlan {
+    /// One point a way of reading.
+    pub fn points(&self) -> Vec<Point> {
+        let points = (0..self.variants.len() as u32).map(|variant| Point {
+            clients: 1,
+            threads: 1,
+            variant,
+        });
+        points.collect()
+    }
+
+    /// Variants that need the same server and device have the same number.
+    fn groups(&self) -> Vec<u32> {
+        let mut known = Vec::new();
+        let group = |variant: &ScatteredVariant| {
+            let needs = (variant.server_settings.clone(), variant.read_ahead_kb);
+            let place = known.iter().position(|known| *known == needs);
+            place.unwrap_or_else(|| {
+                known.push(needs);
+                known.len() - 1
+            }) as u32
+        };
+        self.variants.iter().map(group).collect()
+    }
+
+    /// The slices in the order in which they run: each starts the server again, or sets the
+    /// device's read-ahead, where it needs others than the one before.
+    pub fn schedule(&self) -> Vec<Slice> {
+        plan::schedule(
+            self.seed,
+            1,
+            &self.groups(),
+            self.trials,
+            Order::GroupByGroup,
+        )
+    }
+
+    /// A round beyond the planned ones, from 0.
+    pub fn further_round(&self, further: u32) -> Vec<Slice> {
+        plan::further_round(self.seed, 1, &self.groups(), self.trials, further)
+    }
+}
+
+/// The execution of a trial, where it is one.
+pub fn execution(trial: &Trial) -> Option<&ExecutionRecord> {
+    match &trial.raw {
+        Raw::ScatteredRead(raw) => Some(raw),
+        _ => None,
+    }
 }
 
 /// How much of the table is in the page cache, in pages of the kernel.

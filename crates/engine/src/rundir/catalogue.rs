@@ -75,8 +75,7 @@ pub fn describe(dir: &Path) -> anyhow::Result<Entry> {
         // No end and nobody at it: it was killed.
         None => RunState::Interrupted,
     };
-    let trials = fs::read(dir.join("trials.jsonl"))
-        .map_or(0, |text| text.iter().filter(|byte| **byte == b'\n').count());
+    let trials = fs::read(dir.join("trials.jsonl")).map_or(0, |text| count_of_load(&text));
     let plan = &header.plan;
     Ok(Entry {
         trials: (
@@ -92,6 +91,13 @@ pub fn describe(dir: &Path) -> anyhow::Result<Entry> {
         id: header.id,
         dir: dir.to_owned(),
     })
+}
+
+/// Whole lines of the run's own load.
+fn count_of_load(text: &[u8]) -> usize {
+    let lines = text.split_inclusive(|byte| *byte == b'\n');
+    let of_load = |line: &&[u8]| line.starts_with(b"{\"stage\":\"load\"") && line.ends_with(b"\n");
+    lines.filter(of_load).count()
 }
 
 /// A run that was killed before it wrote what it is: its name says when it began and what it

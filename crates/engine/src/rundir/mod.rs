@@ -3,9 +3,7 @@
 //! ```text
 //! RUN/run.json            the plan and how it was asked for; written first
 //! RUN/facts/*.json        host, servers, binaries
-//! RUN/trials.jsonl        one line a trial, appended
-//! RUN/primitives.jsonl    one line a trial of a primitive inside the server
-//! RUN/second.jsonl        one line a trial of the assay's second load; its plan is a fact
+//! RUN/trials.jsonl        one line a trial of whichever stage, appended
 //! RUN/events.jsonl        what happened beside the trials
 //! RUN/end.json            how it ended; absent from a killed run
 //! RUN/lock                held by the process that measures

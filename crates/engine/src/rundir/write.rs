@@ -1,15 +1,12 @@
 //! Writing a run directory, so that whatever happens the lines before stay whole.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use pgassay_analysis::primitives::PrimitiveTrial;
-use pgassay_analysis::record::{Event, EventKind, FORMAT, RunEnd, RunHeader, TrialRecord};
+use pgassay_analysis::record::{Event, EventKind, FORMAT, RunEnd, RunHeader, Trial};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 
@@ -22,9 +19,6 @@ pub struct RunWriter {
     dir: PathBuf,
     trials: Lines,
     events: Lines,
-    primitives: Lines,
-    second: Lines,
-    others: BTreeMap<&'static str, Lines>,
     _lock: File,
 }
 
@@ -88,9 +82,6 @@ impl RunWriter {
         Ok(Self {
             trials: Lines::open(&dir.join("trials.jsonl"))?,
             events: Lines::open(&dir.join("events.jsonl"))?,
-            primitives: Lines::open(&dir.join("primitives.jsonl"))?,
-            second: Lines::open(&dir.join("second.jsonl"))?,
-            others: BTreeMap::new(),
             _lock: lock,
             dir,
         })
@@ -113,36 +104,8 @@ impl RunWriter {
     ///
     /// # Errors
     /// Where it can't be written, as on a full disk; the lines before stay whole.
-    pub fn append_trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
+    pub fn append_trial(&mut self, trial: &Trial) -> anyhow::Result<()> {
         self.trials.append(trial)
-    }
-
-    /// Appends a trial of the second load.
-    ///
-    /// # Errors
-    /// Like [`Self::append_trial`].
-    pub fn append_second(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
-        self.second.append(trial)
-    }
-
-    /// Appends a trial of a primitive inside the server.
-    ///
-    /// # Errors
-    /// Like [`Self::append_trial`].
-    pub fn append_primitive(&mut self, trial: &PrimitiveTrial) -> anyhow::Result<()> {
-        self.primitives.append(trial)
-    }
-
-    /// Appends a line to a file of a workload's own, such as `scattered.jsonl`.
-    ///
-    /// # Errors
-    /// Like [`Self::append_trial`].
-    pub fn append_line(&mut self, file: &'static str, line: &impl Serialize) -> anyhow::Result<()> {
-        match self.others.entry(file) {
-            Entry::Occupied(lines) => lines.into_mut(),
-            Entry::Vacant(place) => place.insert(Lines::open(&self.dir.join(file))?),
-        }
-        .append(line)
     }
 
     /// Appends an event with the time of now.
@@ -170,11 +133,6 @@ impl RunWriter {
     pub fn finish(&mut self, end: &RunEnd) -> anyhow::Result<()> {
         self.trials.sync()?;
         self.events.sync()?;
-        self.primitives.sync()?;
-        self.second.sync()?;
-        for lines in self.others.values_mut() {
-            lines.sync()?;
-        }
         self.write_json("end.json", end)
     }
 

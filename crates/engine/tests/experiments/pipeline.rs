@@ -15,11 +15,13 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::plan::{Arm, Point, Slice, WorkloadPlan};
 use pgassay_analysis::record::{
-    EndState, EventKind, FORMAT, Reading, RunEnd, RunHeader, Sample, TrialRecord,
+    EndState, EventKind, FORMAT, Reading, RunEnd, RunHeader, Sample, StageId, Trial,
 };
 use pgassay_analysis::{Analysis, Plan, analyse, samples};
-use pgassay_engine::bench::{self, Arena, Ended, Journal, SliceFailure, Watcher};
 use pgassay_engine::rundir::{self, RunWriter, catalogue};
+use pgassay_engine::runner::{
+    self, Driver, Ended, Keep, Schedule, Sink, TrialFailure, Upcoming, Watcher,
+};
 use pgassay_sys::stop::Stop;
 
 fn plan() -> Plan {
@@ -39,6 +41,7 @@ fn plan() -> Plan {
             .map(|clients| Point {
                 clients,
                 threads: 1,
+                variant: 0,
             })
             .to_vec(),
         trials: 8,
@@ -50,23 +53,24 @@ fn plan() -> Plan {
 
 /// Plays a server of two CPUs: each transaction takes 100 µs, 80 of them CPU in the server.
 struct Played {
+    plan: Plan,
     /// What happens instead of the slice with this index.
-    accident: Option<(u32, fn() -> SliceFailure)>,
+    accident: Option<(u32, fn() -> TrialFailure)>,
 }
 
-impl Arena for Played {
-    fn run_slice(
+impl Driver for Played {
+    fn run(
         &mut self,
-        plan: &Plan,
         slice: Slice,
         _: &mut dyn Watcher,
-    ) -> Result<TrialRecord, SliceFailure> {
+        keep: Keep<'_>,
+    ) -> Result<(), TrialFailure> {
         if let Some((at, accident)) = self.accident
             && slice.index >= at
         {
             return Err(accident());
         }
-        let clients = u64::from(plan.points[slice.point as usize].clients);
+        let clients = u64::from(self.plan.points[slice.point as usize].clients);
         // Two CPUs: the third client brings nothing. The rounds spread by 1 %.
         let wobble = 1.0 + f64::from(slice.round % 3) / 100.0;
         let transactions = (10_000.0 * clients.min(2) as f64 * wobble) as u64;
@@ -107,8 +111,7 @@ impl Arena for Played {
                 },
             ),
         ]);
-        Ok(TrialRecord {
-            slice,
+        keep(Trial {
             started: "2026-11-21T03:00:00Z".into(),
             window_ns: 1_000_000_000,
             transactions,
@@ -122,15 +125,24 @@ impl Arena for Played {
             transactions_sent: transactions,
             samples,
             cut_short: None,
-            ..TrialRecord::default()
+            ..Trial::default()
         })
+        .map_err(TrialFailure::Other)
+    }
+
+    fn unit(&self) -> &'static str {
+        "tps"
+    }
+
+    fn describe(&self, slice: Slice) -> String {
+        format!("point {}", slice.point)
     }
 }
 
 struct Directory(RunWriter);
 
-impl Journal for Directory {
-    fn trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
+impl Sink for Directory {
+    fn trial(&mut self, trial: &Trial) -> anyhow::Result<()> {
         self.0.append_trial(trial)
     }
     fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
@@ -141,8 +153,8 @@ impl Journal for Directory {
 struct Unwatched;
 
 impl Watcher for Unwatched {
-    fn before(&mut self, _: &Plan, _: Slice, _: usize, _: usize) {}
-    fn after(&mut self, _: &Plan, _: &TrialRecord) {}
+    fn before(&mut self, _: Upcoming) {}
+    fn after(&mut self, _: &Trial) {}
 }
 
 /// A directory that goes with the test.
@@ -176,23 +188,38 @@ fn begin(scratch: &Scratch, plan: &Plan) -> (RunWriter, RunHeader) {
     (RunWriter::create(&scratch.0, &mut header).unwrap(), header)
 }
 
-fn go(
+fn go(writer: RunWriter, measured: &HashSet<u32>, played: Played) -> (RunWriter, Ended) {
+    go_in(writer, StageId::Load, measured, played)
+}
+
+fn go_in(
     writer: RunWriter,
-    plan: &Plan,
+    stage: StageId,
     measured: &HashSet<u32>,
-    mut arena: Played,
+    mut played: Played,
 ) -> (RunWriter, Ended) {
-    let mut journal = Directory(writer);
-    let ended = bench::run(
-        plan,
+    let mut sink = Directory(writer);
+    let schedule = Schedule {
+        stage,
+        slices: &played.plan.schedule(),
         measured,
-        &mut arena,
-        &mut journal,
+    };
+    let ended = runner::run(
+        &schedule,
+        &mut played,
+        &mut sink,
         &mut Unwatched,
         &Stop::new(),
     )
     .unwrap();
-    (journal.0, ended)
+    (sink.0, ended)
+}
+
+fn played(plan: &Plan) -> Played {
+    Played {
+        plan: plan.clone(),
+        accident: None,
+    }
 }
 
 fn end(state: EndState) -> RunEnd {
@@ -209,18 +236,6 @@ fn analysed(scratch: &Scratch) -> Analysis {
     analyse(&rundir::read(&catalogue::find(&scratch.0, "last").unwrap()).unwrap())
 }
 
-/// Keeps trials as those of the second load.
-struct Second(RunWriter);
-
-impl Journal for Second {
-    fn trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
-        self.0.append_second(trial)
-    }
-    fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
-        self.0.append_event(event)
-    }
-}
-
 #[test]
 fn a_second_load_is_concluded_beside_the_first() {
     let scratch = Scratch::new("second");
@@ -230,25 +245,17 @@ fn a_second_load_is_concluded_beside_the_first() {
     other.trials = 6;
     let (writer, _) = begin(&scratch, &first);
     writer.write_fact("second", &other).unwrap();
-    let (mut writer, _) = go(writer, &first, &HashSet::new(), Played { accident: None });
-    let stops: fn() -> SliceFailure = || SliceFailure::Interrupted;
+    let (mut writer, _) = go(writer, &HashSet::new(), played(&first));
+    let stops: fn() -> TrialFailure = || TrialFailure::Interrupted;
     // Once interrupted, once to its end: what is measured is not measured again.
     for (accident, measured) in [(Some((9, stops)), 9), (None, 18)] {
-        let before = rundir::read(writer.dir()).unwrap().second;
-        let before = before.iter().map(|t| t.slice.index).collect();
-        let mut journal = Second(writer);
-        let mut arena = Played { accident };
-        let stop = Stop::new();
-        bench::run(
-            &other,
-            &before,
-            &mut arena,
-            &mut journal,
-            &mut Unwatched,
-            &stop,
-        )
-        .unwrap();
-        writer = journal.0;
+        let before = rundir::read(writer.dir()).unwrap();
+        let before = before.measured(StageId::WriteLoad);
+        let part = Played {
+            accident,
+            ..played(&other)
+        };
+        (writer, _) = go_in(writer, StageId::WriteLoad, &before, part);
         let analysis = analyse(&rundir::read(writer.dir()).unwrap());
         assert_eq!(
             (analysis.run.trials_measured, analysis.run.trials_planned),
@@ -280,7 +287,7 @@ fn what_was_played_is_concluded() {
     let scratch = Scratch::new("whole");
     let plan = plan();
     let (writer, _) = begin(&scratch, &plan);
-    let (mut writer, ended) = go(writer, &plan, &HashSet::new(), Played { accident: None });
+    let (mut writer, ended) = go(writer, &HashSet::new(), played(&plan));
     assert!(matches!(ended, Ended::Complete));
     writer.finish(&end(EndState::Complete)).unwrap();
     drop(writer);
@@ -330,9 +337,10 @@ fn a_server_that_dies_leaves_what_was_measured_and_the_run_goes_on_later() {
     let plan = plan();
     let (writer, header) = begin(&scratch, &plan);
     let died = Played {
-        accident: Some((10, || SliceFailure::ServerDied("killed".into()))),
+        accident: Some((10, || TrialFailure::ServerDied("killed".into()))),
+        ..played(&plan)
     };
-    let (mut writer, ended) = go(writer, &plan, &HashSet::new(), died);
+    let (mut writer, ended) = go(writer, &HashSet::new(), died);
     assert!(matches!(ended, Ended::ServerDied(_)));
     let dir = writer.dir().to_owned();
     let mut died = end(EndState::ServerDied);
@@ -352,7 +360,7 @@ fn a_server_that_dies_leaves_what_was_measured_and_the_run_goes_on_later() {
         .map(|t| t.slice.index)
         .collect();
     let writer = RunWriter::reopen(&dir, &header).unwrap();
-    let (mut writer, ended) = go(writer, &plan, &measured, Played { accident: None });
+    let (mut writer, ended) = go(writer, &measured, played(&plan));
     assert!(matches!(ended, Ended::Complete));
     writer.finish(&end(EndState::Complete)).unwrap();
     drop(writer);
@@ -365,28 +373,37 @@ fn a_server_that_dies_leaves_what_was_measured_and_the_run_goes_on_later() {
 #[test]
 fn a_point_out_of_reach_is_left_out_and_said() {
     struct Narrow(Played);
-    impl Arena for Narrow {
-        fn run_slice(
+    impl Driver for Narrow {
+        fn run(
             &mut self,
-            plan: &Plan,
             slice: Slice,
             watcher: &mut dyn Watcher,
-        ) -> Result<TrialRecord, SliceFailure> {
-            if plan.points[slice.point as usize].clients > 2 {
-                return Err(SliceFailure::PointOutOfReach("only 3 connections".into()));
+            keep: Keep<'_>,
+        ) -> Result<(), TrialFailure> {
+            if self.0.plan.points[slice.point as usize].clients > 2 {
+                return Err(TrialFailure::PointOutOfReach("only 3 connections".into()));
             }
-            self.0.run_slice(plan, slice, watcher)
+            self.0.run(slice, watcher, keep)
+        }
+        fn unit(&self) -> &'static str {
+            self.0.unit()
+        }
+        fn describe(&self, slice: Slice) -> String {
+            self.0.describe(slice)
         }
     }
     let scratch = Scratch::new("narrow");
     let plan = plan();
     let (writer, _) = begin(&scratch, &plan);
     let mut journal = Directory(writer);
-    let mut arena = Narrow(Played { accident: None });
-    let ended = bench::run(
-        &plan,
-        &HashSet::new(),
-        &mut arena,
+    let schedule = Schedule {
+        stage: StageId::Load,
+        slices: &plan.schedule(),
+        measured: &HashSet::new(),
+    };
+    let ended = runner::run(
+        &schedule,
+        &mut Narrow(played(&plan)),
         &mut journal,
         &mut Unwatched,
         &Stop::new(),
@@ -410,9 +427,10 @@ fn a_killed_run_is_read_up_to_its_last_whole_line() {
     let plan = plan();
     let (writer, header) = begin(&scratch, &plan);
     let part = Played {
-        accident: Some((5, || SliceFailure::Interrupted)),
+        accident: Some((5, || TrialFailure::Interrupted)),
+        ..played(&plan)
     };
-    let (writer, _) = go(writer, &plan, &HashSet::new(), part);
+    let (writer, _) = go(writer, &HashSet::new(), part);
     let dir = writer.dir().to_owned();
     assert_eq!(
         catalogue::list(&scratch.0).unwrap()[0].state,

@@ -1,16 +1,20 @@
 //! Primitives inside a real server: compiled for it, called in several
 //! sessions, analysed.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 
 use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::primitives::{Company, Compiled, PrimitiveTrial, PrimitivesPlan, analyse};
+use pgassay_analysis::plan::Slice;
+use pgassay_analysis::primitives::{Company, Compiled, InServerTrial, PrimitivesPlan, analyse};
 use pgassay_analysis::profile::stage::Stage;
 use pgassay_analysis::query_cost::{self, QueryCostRecord, WAYS, Way};
-use pgassay_engine::bench::Ended;
-use pgassay_engine::bench::primitives::{Keep, Sessions, run};
-use pgassay_engine::bench::query_cost::QueryCosts;
+use pgassay_analysis::record::{EventKind, Raw, StageId, Trial};
+use pgassay_engine::drivers::Watched;
+use pgassay_engine::drivers::in_server::{InServer, InServerArm, Sessions};
+use pgassay_engine::drivers::query_ways::QueryWays;
+use pgassay_engine::runner::{self, Driver, Ended, Schedule, Sink, Upcoming, Watcher};
 use pgassay_engine::workload::inserver::{self, Call, Knobs, Statement};
 use pgassay_model::FailureKind;
 use pgassay_observe::{Observers, Scene};
@@ -98,18 +102,76 @@ impl Laboratory {
 }
 
 #[derive(Default)]
-struct Kept(Vec<PrimitiveTrial>);
+struct Kept(Vec<Trial>);
 
-impl Keep for Kept {
-    fn keep(&mut self, trial: PrimitiveTrial, done: usize, all: usize) -> anyhow::Result<()> {
-        assert!(done <= all);
-        self.0.push(trial);
-        Ok(())
+impl Kept {
+    fn raw(&self) -> impl Iterator<Item = (&Trial, &InServerTrial)> {
+        self.0.iter().map(|trial| match &trial.raw {
+            Raw::InServer(raw) => (trial, raw),
+            other => panic!("{other:?}"),
+        })
     }
 }
 
-fn unseen() -> Scene {
-    Scene::unseen("the test looks at the trials only")
+impl Sink for Kept {
+    fn trial(&mut self, trial: &Trial) -> anyhow::Result<()> {
+        self.0.push(trial.clone());
+        Ok(())
+    }
+    fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
+        panic!("{event:?}");
+    }
+}
+
+impl Watcher for Kept {
+    fn before(&mut self, upcoming: Upcoming) {
+        assert!(upcoming.done < upcoming.all);
+    }
+    fn after(&mut self, _: &Trial) {}
+}
+
+fn run_all(
+    stage: StageId,
+    slices: &[Slice],
+    driver: &mut dyn Driver,
+    kept: &mut Kept,
+) -> anyhow::Result<Ended> {
+    let schedule = Schedule {
+        stage,
+        slices,
+        measured: &HashSet::new(),
+    };
+    let mut unwatched = Kept::default();
+    runner::run(&schedule, driver, kept, &mut unwatched, &Stop::new())
+}
+
+/// Runs the plan's calls in sessions of one server, which stay connected.
+fn run<'c>(
+    laboratory: &Laboratory,
+    plan: &PrimitivesPlan,
+    calls: &'c [Call],
+    kept: &mut Kept,
+) -> anyhow::Result<InServer<'c>> {
+    let scene = Scene::unseen("the test looks at the trials only");
+    let mut driver = InServer {
+        calls,
+        points: plan.points(),
+        call_us: plan.call_us,
+        seed: plan.seed,
+        arms: vec![InServerArm {
+            label: None,
+            sessions: Sessions::new(laboratory.connector(), 1).unwrap(),
+            watched: Watched {
+                scene,
+                observers: Observers::default(),
+            },
+        }],
+        stop: Stop::new(),
+    };
+    let ended = run_all(StageId::Primitives, &plan.schedule(), &mut driver, kept)?;
+    assert!(matches!(ended, Ended::Complete), "{ended:?}");
+    driver.give_back()?;
+    Ok(driver)
 }
 
 #[test]
@@ -127,25 +189,15 @@ fn every_call_runs_in_several_sessions_and_is_analysed() {
     let mut control = laboratory.create(&calls);
     let plan = laboratory.plan(&calls, &[1, 3]);
     let mut kept = Kept::default();
-    let mut sessions = Sessions::new(laboratory.connector(), 1).unwrap();
-    let ended = run(
-        &plan,
-        &calls,
-        &mut sessions,
-        (&mut Observers::default(), &mut unseen()),
-        &mut kept,
-        &Stop::new(),
-    )
-    .unwrap();
-    assert!(matches!(ended, Ended::Complete), "{ended:?}");
+    let sessions = run(&laboratory, &plan, &calls, &mut kept).unwrap();
     assert_eq!(kept.0.len(), calls.len() * 2 * 2);
 
-    for trial in &kept.0 {
-        let call = &calls[trial.variant as usize];
+    let points = plan.points();
+    for (trial, raw) in kept.raw() {
+        let call = &calls[points[trial.slice.point as usize].variant as usize];
         // On a busy machine a session may get no CPU within its time.
-        let operations: u64 = trial.sessions.iter().map(|s| s.operations).sum();
-        assert!(operations > 0, "{}", call.primitive);
-        for session in trial.sessions.iter().filter(|s| s.operations > 0) {
+        assert!(trial.transactions > 0, "{}", call.primitive);
+        for session in raw.sessions.iter().filter(|s| s.operations > 0) {
             if call.primitive == "buffer-hit" {
                 // The server's own counters confirm the number.
                 let counted = (session.blocks_hit + session.blocks_read) as f64;
@@ -177,16 +229,9 @@ fn the_error_that_explains_the_others_is_told() {
     control
         .execute(&format!("DROP TABLE {}.hits", inserver::SCHEMA))
         .unwrap();
-    let mut sessions = Sessions::new(laboratory.connector(), 1).unwrap();
-    let error = run(
-        &plan,
-        &calls,
-        &mut sessions,
-        (&mut Observers::default(), &mut unseen()),
-        &mut Kept::default(),
-        &Stop::new(),
-    )
-    .unwrap_err();
+    let error = run(&laboratory, &plan, &calls, &mut Kept::default())
+        .err()
+        .unwrap();
     let text = format!("{error:#}");
     assert!(
         text.contains("buffer-hit") && text.contains("hits\" does not exist"),
@@ -194,21 +239,15 @@ fn the_error_that_explains_the_others_is_told() {
     );
     // More sessions than the server takes.
     let plan = laboratory.plan(&calls, &[500]);
-    let error = run(
-        &plan,
-        &calls,
-        &mut sessions,
-        (&mut Observers::default(), &mut unseen()),
-        &mut Kept::default(),
-        &Stop::new(),
-    )
-    .unwrap_err();
+    let error = run(&laboratory, &plan, &calls, &mut Kept::default())
+        .err()
+        .unwrap();
     let text = format!("{error:#}");
     assert!(
         text.contains("too many clients") || text.contains("connection"),
         "{text}"
     );
-    drop((sessions, control));
+    drop(control);
     laboratory.close();
 }
 
@@ -220,25 +259,24 @@ fn a_query_is_followed_over_the_wire_and_in_the_loops() {
     let control = laboratory.create(&calls);
     let conninfo = Conninfo::parse(&laboratory.cluster.conninfo()).unwrap();
     let postmaster = laboratory.cluster.pid();
-    match QueryCosts::open(&conninfo, postmaster, &Stop::new()).unwrap() {
+    match QueryWays::open(&conninfo, postmaster, 7, &Stop::new()).unwrap() {
         // Who may not sample is told why, and what would help.
         Err(why) => assert!(why.contains("perf_event"), "{why}"),
-        Ok(costs) => {
-            let mut record = QueryCostRecord::default();
-            let mut kept = 0;
-            let ended = costs
-                .run(&mut record, 1, 7, &mut |record| {
-                    kept = record.trials.len();
-                    Ok(())
-                })
-                .unwrap();
+        Ok(mut ways) => {
+            let mut kept = Kept::default();
+            let slices = query_cost::schedule(7, 1);
+            let ended = run_all(StageId::QueryCost, &slices, &mut ways, &mut kept).unwrap();
             assert!(matches!(ended, Ended::Complete), "{ended:?}");
-            assert_eq!(kept, WAYS.len());
-            for (trial, way) in record.trials.iter().zip(WAYS) {
-                assert_eq!(trial.way, *way);
-                assert!(trial.queries > 0 && trial.cpu_ns > 0, "{way:?}");
+            assert_eq!(kept.0.len(), WAYS.len());
+            for (trial, way) in kept.0.iter().zip(WAYS) {
+                assert!(trial.transactions > 0, "{way:?}");
+                assert!(trial.server_cpu_ns.unwrap() > 0, "{way:?}");
             }
-            let cost = query_cost::analyse(&record);
+            let record = QueryCostRecord {
+                symbols: ways.finish(),
+                ..QueryCostRecord::default()
+            };
+            let cost = query_cost::analyse(&kept.0, &record);
             assert_eq!(cost.ways.len(), WAYS.len());
             // However little CPU a busy machine left, the loop spends it on its queries.
             let inside = cost.way(Way::QueryLoop).unwrap();
@@ -284,30 +322,24 @@ fn own_statements_run_beside_others_that_are_seen_and_committing() {
     let mut control = laboratory.create_with(&calls, &knobs).unwrap();
     let plan = laboratory.plan(&calls, &[1]);
     let mut kept = Kept::default();
-    let mut sessions = Sessions::new(laboratory.connector(), 1).unwrap();
-    let ended = run(
-        &plan,
-        &calls,
-        &mut sessions,
-        (&mut Observers::default(), &mut unseen()),
-        &mut kept,
-        &Stop::new(),
-    )
-    .unwrap();
-    assert!(matches!(ended, Ended::Complete), "{ended:?}");
+    let sessions = run(&laboratory, &plan, &calls, &mut kept).unwrap();
 
-    let done: u64 = kept.0.iter().map(|t| t.sessions[0].operations).sum();
+    let done: u64 = kept.raw().map(|(_, raw)| raw.sessions[0].operations).sum();
     let updated = control.value("SELECT sum(n) FROM pgassay_inside.mine");
     let updated: u64 = updated.unwrap().unwrap().parse().unwrap();
     // Each call of the loop by SPI executes once more, to plan.
     assert_eq!(updated, done + u64::from(plan.trials));
-    for trial in &kept.0 {
-        assert!(trial.commits.unwrap() > 0, "{trial:?}");
-        let session = &trial.sessions[0];
+    for (_, raw) in kept.raw() {
+        assert!(raw.commits.unwrap() > 0, "{raw:?}");
+        let session = &raw.sessions[0];
         let over_time: u64 = session.over_time.iter().sum();
         assert_eq!(over_time, session.operations);
     }
-    let looks: u64 = kept.0.iter().flat_map(|t| &t.waits).map(|w| w.seen).sum();
+    let looks: u64 = kept
+        .raw()
+        .flat_map(|(_, raw)| &raw.waits)
+        .map(|w| w.seen)
+        .sum();
     assert!(looks > 0);
     let idle = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' \
                 AND backend_xid IS NOT NULL";

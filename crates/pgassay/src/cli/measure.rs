@@ -83,6 +83,7 @@ pub fn plan(
         .map(|clients| Point {
             clients,
             threads: threads.min(clients),
+            variant: 0,
         })
         .collect();
     let trials = flags.trials.unwrap_or(budget.trials);

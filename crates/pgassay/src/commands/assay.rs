@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use pgassay_analysis::Plan;
-use pgassay_analysis::record::RunHeader;
+use pgassay_analysis::record::{RunHeader, StageId};
 
 use super::measure::{Again, Request, measure};
 use super::{bytes, inside, recorded_scripts};
@@ -166,11 +166,11 @@ fn recorded(
     let dir = catalogue::find(&rundir::root(global.runs.as_deref())?, name)?;
     let run = rundir::read(&dir)?;
     let lacks = |plan: &Plan, trials: usize| trials < plan.schedule().len();
-    let unfinished = lacks(&run.header.plan, run.trials.len())
+    let unfinished = lacks(&run.header.plan, run.measured(StageId::Load).len())
         || run
             .second_plan
             .as_ref()
-            .is_some_and(|plan| lacks(plan, run.second.len()));
+            .is_some_and(|plan| lacks(plan, run.measured(StageId::WriteLoad).len()));
     let header = run.header;
     if to_resume && !unfinished {
         bail!(

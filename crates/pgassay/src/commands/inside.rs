@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use pgassay_analysis::analyse;
-use pgassay_analysis::primitives::{Compiled, PrimitiveTrial, PrimitivesPlan};
-use pgassay_analysis::record::EventKind;
+use pgassay_analysis::primitives::{Compiled, PrimitivesPlan};
+use pgassay_analysis::record::{EventKind, StageId};
 use pgassay_analysis::warning::Warning;
 
 use super::inspect_server;
@@ -14,17 +14,18 @@ use super::observing;
 use super::progress::{Progress, minutes};
 use super::query_cost;
 use super::record;
+use super::recorder::Recorder;
 use super::subject::{Subject, explain};
 use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure;
+use crate::cli::observe::ObserveArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_engine::bench::Ended;
-use pgassay_engine::bench::primitives::{self, Keep, Sessions};
+use pgassay_engine::drivers::in_server::{InServer, InServerArm, Sessions};
 use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_model::Failure;
-use pgassay_observe::Observers;
 use pgassay_observe::host;
 use pgassay_pgwire::{ConnectError, Connector, QueryError, Session};
 use pgassay_server::TargetSpec;
@@ -130,10 +131,9 @@ pub fn run(
         knobs: &knobs,
         extension: &extension,
     };
-    let mut observers = observing::typed(&args.measure.observe, &subject);
     let ended = sweep(
         &plan,
-        &mut observers,
+        &args.measure.observe,
         &loops,
         &mut subject,
         &mut writer,
@@ -315,8 +315,8 @@ pub(super) fn beside_a_load(
         knobs: &knobs,
         extension: &extension,
     };
-    let mut nobody = Observers::default();
-    sweep(&plan, &mut nobody, &loops, subject, writer, terminal, stop)
+    let nobody = ObserveArgs::default();
+    sweep(&plan, &nobody, &loops, subject, writer, terminal, stop)
 }
 
 /// What all calls together take.
@@ -334,7 +334,7 @@ struct Loops<'a> {
 
 fn sweep(
     plan: &PrimitivesPlan,
-    observers: &mut Observers,
+    observe: &ObserveArgs,
     loops: &Loops<'_>,
     subject: &mut Subject,
     writer: &mut RunWriter,
@@ -342,7 +342,7 @@ fn sweep(
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
     record::warn_of_settings(writer, subject)?;
-    let progress = Progress::new(terminal, 100);
+    let mut progress = Progress::new(terminal, 100);
     progress.say("making functions and tables");
     let session = subject.session()?;
     let shared_buffers = session.value(
@@ -359,40 +359,41 @@ fn sweep(
             .unwrap_or(128 << 20),
     )?;
     session.execute("CHECKPOINT")?;
-    let mut sessions = Sessions::new(Connector::new(&subject.conninfo), loops.knobs.arena_locks())?;
-    let mut keeper = Recorder {
-        writer,
-        progress: &progress,
-        plan,
+    let sessions = Sessions::new(Connector::new(&subject.conninfo), loops.knobs.arena_locks())?;
+    let mut driver = InServer {
+        calls: loops.calls,
+        points: plan.points(),
+        call_us: plan.call_us,
+        seed: plan.seed,
+        arms: vec![InServerArm {
+            label: None,
+            sessions,
+            watched: observing::typed(observe, subject),
+        }],
+        stop: stop.clone(),
     };
-    let beside = (&mut *observers, &mut subject.scene);
-    let ended = primitives::run(plan, loops.calls, &mut sessions, beside, &mut keeper, stop)
-        .map_err(|error| of_the_asker(error, loops.knobs));
-    if let Some(symbols) = observers.symbols() {
-        observing::write_symbols(writer, 0, &symbols)?;
+    let measured = rundir::read(writer.dir())?.measured(StageId::Primitives);
+    let schedule = Schedule {
+        stage: StageId::Primitives,
+        slices: &plan.schedule(),
+        measured: &measured,
+    };
+    let ended = runner::run(
+        &schedule,
+        &mut driver,
+        &mut Recorder::new(writer),
+        &mut progress,
+        stop,
+    );
+    let ended = match ended {
+        Ok(Ended::Complete) => driver.give_back().map(|()| Ended::Complete),
+        ended => ended,
+    };
+    observing::write_all_symbols(writer, &mut driver)?;
+    for arm in driver.arms {
+        subject.scene = arm.watched.scene;
     }
-    ended
-}
-
-/// The run directory and the progress bar as the bench sees them.
-struct Recorder<'a> {
-    writer: &'a mut RunWriter,
-    progress: &'a Progress,
-    plan: &'a PrimitivesPlan,
-}
-
-impl Keep for Recorder<'_> {
-    fn keep(&mut self, trial: PrimitiveTrial, done: usize, all: usize) -> anyhow::Result<()> {
-        self.progress.share(done as f64 / all as f64);
-        if let Some(variant) = self.plan.variants.get(trial.variant as usize) {
-            self.progress.say(format!(
-                "trial {done} of {all}: {} in {} sessions",
-                variant.title(),
-                trial.sessions.len()
-            ));
-        }
-        self.writer.append_primitive(&trial)
-    }
+    ended.map_err(|error| of_the_asker(error, loops.knobs))
 }
 
 fn shown(counts: &[u32]) -> String {

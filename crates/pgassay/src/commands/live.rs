@@ -45,9 +45,32 @@ pub struct Live {
     now: Option<Figures>,
     trend: VecDeque<f64>,
     failed: u64,
+    unit: Unit,
+}
+
+/// What a load is counted in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Unit(&'static str);
+
+/// Transactions over the wire, each of which has a latency, and of which each part of a window is told.
+const TRANSACTIONS: Unit = Unit("tps");
+
+impl Default for Unit {
+    fn default() -> Self {
+        TRANSACTIONS
+    }
 }
 
 impl Live {
+    /// What the load is counted in from here on.
+    pub fn count_in(&mut self, unit: &'static str) {
+        if self.unit != Unit(unit) {
+            self.unit = Unit(unit);
+            self.now = None;
+            self.trend.clear();
+        }
+    }
+
     /// A further part of the load is over.
     pub fn add(&mut self, passed: &Passed) {
         add(&mut self.gathered, passed);
@@ -59,7 +82,9 @@ impl Live {
 
     /// The window is over: what is left of it is shown as it is, and not mixed with the next.
     pub fn end_window(&mut self) {
-        if self.gathered.covered_ns >= LEAST {
+        // Of other loads a trial is told as a whole.
+        let least = if self.unit == TRANSACTIONS { LEAST } else { 1 };
+        if self.gathered.covered_ns >= least {
             self.show();
         }
         self.gathered = Passed::default();
@@ -78,6 +103,14 @@ impl Live {
     /// The last second in at most `width` columns; `None` before there is one.
     pub fn line(&self, width: usize) -> Option<String> {
         let Figures { tps, failed, .. } = self.now?;
+        if self.unit != TRANSACTIONS {
+            let said = format!("{} {}", rate(tps), self.unit.0);
+            let whole = format!("{said}  {}", self.columns());
+            let form = [whole, said]
+                .into_iter()
+                .find(|f| f.chars().count() <= width);
+            return form.or_else(|| Some(String::new()));
+        }
         let (mean, p99) = self
             .now
             .and_then(|figures| figures.latency_ms)
@@ -119,9 +152,14 @@ impl Live {
 
 /// The figures since the last line, for a pipe.
 #[derive(Debug, Default)]
-pub struct Since(Passed);
+pub struct Since(Passed, Unit);
 
 impl Since {
+    /// What the load is counted in from here on.
+    pub fn count_in(&mut self, unit: &'static str) {
+        self.1 = Unit(unit);
+    }
+
     /// A further part of the load is over.
     pub fn add(&mut self, passed: &Passed) {
         add(&mut self.0, passed);
@@ -137,6 +175,9 @@ impl Since {
             latency_ms,
             failed,
         } = Figures::of(&std::mem::take(&mut self.0));
+        if self.1 != TRANSACTIONS {
+            return Some(format!("{} {}", rate(tps), self.1.0));
+        }
         let latency = latency_ms.map_or(String::new(), |(mean, p99)| {
             format!("lat {mean:.3} ms, p99 {p99:.3} ms, ")
         });
@@ -149,6 +190,14 @@ fn add(sum: &mut Passed, more: &Passed) {
     sum.transactions += more.transactions;
     sum.failures += more.failures;
     Latency::add(&mut sum.latency, &more.latency);
+}
+
+/// A rate of any size: one execution a minute, or millions of operations a second.
+fn rate(per_second: f64) -> String {
+    match per_second {
+        n if n < 100.0 => format!("{n:.2}"),
+        n => format!("{n:.0}"),
+    }
 }
 
 /// Three digits, as far as there are so many.
@@ -240,5 +289,29 @@ mod tests {
         assert_eq!(since.take(), None);
         since.add(&passed(1.0, 0, 0, 0));
         assert_eq!(since.take().unwrap(), "0.0 tps, 0 failed");
+    }
+
+    #[test]
+    fn a_load_without_latencies_is_told_trial_by_trial_in_its_own_unit() {
+        let mut live = Live::default();
+        live.count_in("ops/s");
+        for operations in [1_000_000, 2_000_000] {
+            live.add(&Passed {
+                covered_ns: 250_000_000,
+                transactions: operations,
+                ..Passed::default()
+            });
+            live.end_window();
+        }
+        assert_eq!(live.line(80).unwrap(), "8000000 ops/s  ▄█");
+        assert_eq!(live.line(5).unwrap(), "");
+        let mut since = Since::default();
+        since.count_in("queries/s");
+        since.add(&Passed {
+            covered_ns: 4_000_000_000,
+            transactions: 1,
+            ..Passed::default()
+        });
+        assert_eq!(since.take().unwrap(), "0.25 queries/s");
     }
 }

@@ -15,18 +15,17 @@ use crate::terminal::Terminal;
 use anyhow::Context;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::plan::WorkloadPlan;
-use pgassay_analysis::record::{EventKind, Origin, RecordedRun, RunHeader, TrialRecord};
+use pgassay_analysis::record::{EventKind, Origin, RecordedRun, RunHeader, StageId};
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Analysis, Plan, analyse};
-use pgassay_engine::bench::Ended;
 use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::Ended;
 use pgassay_engine::workload::{guest, setup};
 use pgassay_model::Failure;
 use pgassay_observe::host;
 use pgassay_server::TargetSpec;
 use pgassay_sys::affinity;
 use pgassay_sys::stop::Stop;
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -267,11 +266,8 @@ fn left_out(run: &RecordedRun) -> Option<String> {
     let second = run.second_plan.iter();
     let planned =
         second.map(|plan| plan.schedule().len()).sum::<usize>() + run.header.plan.schedule().len();
-    let measured = |trials: &[TrialRecord]| {
-        let indexes = trials.iter().map(|trial| trial.slice.index);
-        indexes.collect::<HashSet<u32>>().len()
-    };
-    if measured(&run.trials) + measured(&run.second) >= planned {
+    let measured = |stage| run.measured(stage).len();
+    if measured(StageId::Load) + measured(StageId::WriteLoad) >= planned {
         return None;
     }
     let skipped = run.events.iter().find_map(|event| match &event.what {

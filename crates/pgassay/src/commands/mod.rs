@@ -25,6 +25,7 @@ pub mod progress;
 pub mod query_cost;
 mod record;
 mod recorded_scripts;
+mod recorder;
 mod report;
 pub mod runs;
 mod second;

@@ -5,8 +5,10 @@ use pgassay_analysis::observed::SymbolTable;
 
 use super::subject::Subject;
 use crate::cli::observe::{ObserveArgs, Observer};
+use pgassay_engine::drivers::Watched;
 use pgassay_engine::rundir::RunWriter;
-use pgassay_observe::{Choice, Observers};
+use pgassay_engine::runner::Driver;
+use pgassay_observe::{Choice, Scene};
 
 /// The observers that were typed, or these.
 pub fn choice(flags: &ObserveArgs, default: Choice) -> Choice {
@@ -17,11 +19,24 @@ pub fn choice(flags: &ObserveArgs, default: Choice) -> Choice {
     }
 }
 
-/// Those that were typed beside a load of its own kind, whose figures nothing may touch
-/// unasked: none by default.
-pub fn typed(flags: &ObserveArgs, subject: &Subject) -> Observers {
-    let choice = choice(flags, Choice::default());
-    Observers::start(choice, &subject.conninfo, &subject.scene)
+/// The server with those that were typed beside a load of its own kind, whose figures nothing may
+/// touch unasked: none by default. Its scene is the load's until it is given back.
+pub fn typed(flags: &ObserveArgs, subject: &mut Subject) -> Watched {
+    let scene = std::mem::replace(&mut subject.scene, Scene::unseen("the load has it"));
+    Watched::start(scene, choice(flags, Choice::default()), &subject.conninfo)
+}
+
+/// Writes down the names of the functions that the CPU samples of a driver hit. Ends sampling.
+///
+/// # Errors
+/// Where the run can't be written.
+pub fn write_all_symbols(writer: &mut RunWriter, driver: &mut dyn Driver) -> anyhow::Result<()> {
+    for (arm, symbols) in (0u32..).zip(driver.symbols()) {
+        if let Some(symbols) = symbols {
+            write_symbols(writer, arm, &symbols)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes down the names of the functions that CPU samples hit; a run that went on, or a

@@ -7,19 +7,19 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pgassay_analysis::Plan;
-use pgassay_analysis::plan::Slice;
-use pgassay_analysis::record::TrialRecord;
+use pgassay_analysis::record::Trial;
 
 use super::live::{Live, Since};
 use crate::terminal::{self, Aside, Terminal};
-use pgassay_engine::bench::Watcher;
+use pgassay_engine::runner::{Upcoming, Watcher};
 use pgassay_load::Passed;
 
 /// How often the figures on a terminal change.
 const EACH: Duration = Duration::from_secs(1);
 /// How often a pipe gets a line.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+/// What a slice takes beside its load.
+const BETWEEN: Duration = Duration::from_millis(60);
 /// Columns below which there is no room for a bar.
 const ROOM_FOR_BAR: usize = 60;
 
@@ -32,7 +32,7 @@ pub struct Progress {
     live: Live,
     started: Option<(Instant, usize)>,
     /// What runs and when all will be done.
-    trial: Option<(String, Instant)>,
+    trial: Option<(String, Option<Instant>)>,
     /// What was said, and since when the bar moves on it.
     said: RefCell<(String, Option<Instant>)>,
 }
@@ -120,9 +120,11 @@ impl Progress {
     }
 
     fn trial_in_words(&self) -> String {
-        self.trial.as_ref().map_or(String::new(), |(name, until)| {
-            format!("{name}, {} left", left(*until))
-        })
+        match &self.trial {
+            Some((name, Some(until))) => format!("{name}, {} left", left(*until)),
+            Some((name, None)) => name.clone(),
+            None => String::new(),
+        }
     }
 
     /// Takes the bar away.
@@ -138,24 +140,28 @@ impl Drop for Progress {
 }
 
 impl Watcher for Progress {
-    fn before(&mut self, plan: &Plan, slice: Slice, done: usize, all: usize) {
+    fn before(&mut self, upcoming: Upcoming) {
+        let Upcoming { done, all, .. } = upcoming;
         let now = Instant::now();
-        let (since, from) = *self.started.get_or_insert((now, done));
-        let load = Duration::from_millis(plan.warmup_ms + plan.window_ms);
+        // A schedule that begins anew, such as that of a further stage, has its own pace.
+        let (since, from) = match self.started {
+            Some((since, from)) if from <= done => (since, from),
+            _ => *self.started.insert((now, done)),
+        };
         // From what the slices of this run really took, once there are some.
         let each = match u32::try_from(done - from) {
-            Ok(slices) if slices > 0 => (now - since) / slices,
-            _ => load + Duration::from_millis(60),
+            Ok(slices) if slices > 0 => Some((now - since) / slices),
+            _ => upcoming.takes.map(|takes| takes + BETWEEN),
         };
-        let left = each * u32::try_from(all - done).unwrap_or(u32::MAX);
-        let clients = plan
-            .points
-            .get(slice.point as usize)
-            .map_or(0, |point| point.clients);
+        let left = u32::try_from(all - done).unwrap_or(u32::MAX);
         self.bar.set_length(all as u64);
         self.bar.set_position(done as u64);
-        let name = format!("trial {} of {all}, {clients} clients", done + 1);
-        self.trial = Some((name, now + left));
+        let name = format!("trial {} of {all}, {}", done + 1, upcoming.name);
+        self.trial = Some((name, each.map(|each| now + each * left)));
+        self.live.count_in(upcoming.unit);
+        if let Some(lines) = &mut self.lines {
+            lines.since.count_in(upcoming.unit);
+        }
         self.say(self.trial_in_words());
     }
 
@@ -171,9 +177,10 @@ impl Watcher for Progress {
             {
                 lines.last = Instant::now();
                 let text = match &self.trial {
-                    Some((name, until)) => {
+                    Some((name, Some(until))) => {
                         format!("progress: {name}: {figures}, {} left", left(*until))
                     }
+                    Some((name, None)) => format!("progress: {name}: {figures}"),
                     None => format!("progress: {figures}"),
                 };
                 lines.aside.line(&text);
@@ -189,7 +196,7 @@ impl Watcher for Progress {
         }
     }
 
-    fn after(&mut self, _plan: &Plan, _trial: &TrialRecord) {
+    fn after(&mut self, _: &Trial) {
         self.live.end_window();
         self.bar.inc(1);
     }

@@ -5,15 +5,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use pgassay_analysis::primitives::PrimitivesPlan;
-use pgassay_analysis::query_cost::{QueryCostRecord, WAYS, Way};
+use pgassay_analysis::query_cost::{self, QueryCostRecord, WAYS, Way};
+use pgassay_analysis::record::StageId;
 
 use super::progress::Progress;
+use super::recorder::Recorder;
 use super::subject::Subject;
 use crate::terminal::Terminal;
-use pgassay_engine::bench::Ended;
-use pgassay_engine::bench::query_cost::{QueryCosts, ROUNDS, WINDOW};
 use pgassay_engine::count::query_ways;
-use pgassay_engine::rundir::RunWriter;
+use pgassay_engine::drivers::query_ways::{QueryWays, ROUNDS, WINDOW};
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::inserver::Knobs;
 use pgassay_model::Failure;
 use pgassay_pgwire::Session;
@@ -66,24 +68,32 @@ pub fn measure(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
-    let progress = Progress::new(terminal, 100);
+    let mut progress = Progress::new(terminal, 100);
     let mut record = QueryCostRecord::default();
     let postmaster = subject.scene.postmaster.clone();
     let opened = match postmaster {
-        Ok(postmaster) => QueryCosts::open(&subject.conninfo, postmaster, stop)?,
+        Ok(postmaster) => QueryWays::open(&subject.conninfo, postmaster, plan.seed, stop)?,
         Err(why) => Err(why),
     };
     match opened {
         Err(why) => record.unavailable = Some(why),
-        Ok(costs) => {
-            let all = ROUNDS as usize * WAYS.len();
-            let mut keep = |record: &QueryCostRecord| {
-                let done = record.trials.len();
-                progress.share(done as f64 / all as f64);
-                progress.say(format!("a query's way: {done} of {all} windows"));
-                writer.write_fact("query-cost", record)
+        Ok(mut ways) => {
+            let measured = rundir::read(writer.dir())?.measured(StageId::QueryCost);
+            let schedule = Schedule {
+                stage: StageId::QueryCost,
+                slices: &query_cost::schedule(plan.seed, ROUNDS),
+                measured: &measured,
             };
-            match costs.run(&mut record, ROUNDS, plan.seed, &mut keep)? {
+            let ended = runner::run(
+                &schedule,
+                &mut ways,
+                &mut Recorder::new(writer),
+                &mut progress,
+                stop,
+            );
+            record.symbols = ways.finish();
+            writer.write_fact("query-cost", &record)?;
+            match ended? {
                 Ended::Complete => {}
                 ended => return Ok(ended),
             }

@@ -10,8 +10,8 @@ use pgassay_analysis::warning::Warning;
 use super::inspect_server;
 use super::subject::Subject;
 use crate::cli::args::TargetArgs;
-use pgassay_engine::bench::Ended;
 use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::Ended;
 use pgassay_observe::host;
 use pgassay_pgwire::Conninfo;
 

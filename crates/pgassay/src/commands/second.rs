@@ -4,14 +4,8 @@
 //! locks. In a server that pgassay did not launch it runs where --load allows load at all, and
 //! writes into pgassay's own tables only; what a write costs there nothing else would show.
 
-use std::collections::HashSet;
-
 use pgassay_analysis::Plan;
-use pgassay_analysis::record::{EventKind, TrialRecord};
-use pgassay_analysis::warning::Warning;
 
-use pgassay_engine::bench::Journal;
-use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::workload;
 
 /// What clients do in it.
@@ -38,53 +32,6 @@ pub fn plan(first: &Plan) -> anyhow::Result<Plan> {
     })
 }
 
-/// The trials of a run's second load that need not be measured again.
-///
-/// # Errors
-/// Where the run can't be read.
-pub fn measured(writer: &RunWriter) -> anyhow::Result<HashSet<u32>> {
-    let recorded = rundir::read(writer.dir())?;
-    let counted = recorded.second.iter().filter(|t| t.cut_short.is_none());
-    Ok(counted.map(|t| t.slice.index).collect())
-}
-
-/// The run directory as the bench sees it during the second load.
-pub struct Recorder<'a> {
-    /// The run.
-    pub writer: &'a mut RunWriter,
-    /// What is measured.
-    pub plan: &'a Plan,
-}
-
-impl Journal for Recorder<'_> {
-    fn trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
-        self.writer.append_second(trial)
-    }
-
-    fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
-        // Points are counted within a plan, and events belong to the first; so does the comparison
-        // of commits.
-        let event = match event {
-            EventKind::DatabaseAfter { .. } => return Ok(()),
-            EventKind::PointSkipped { point, reason } => {
-                let clients = self.plan.points.get(point as usize).map(|p| p.clients);
-                EventKind::Warned {
-                    warning: Warning::new(
-                        "point-skipped",
-                        format!(
-                            "{}: {} clients were not measured: {reason}",
-                            self.plan.workload.name,
-                            clients.unwrap_or_default()
-                        ),
-                    ),
-                }
-            }
-            other => other,
-        };
-        self.writer.append_event(event)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,6 +52,7 @@ mod tests {
             points: vec![Point {
                 clients: 2,
                 threads: 1,
+                variant: 0,
             }],
             trials: 20,
             warmup_ms: 100,

@@ -1,25 +1,26 @@
 //! The part of a measurement in which the server is under load: the tables are made, the plan's
 //! slices run, the tables removed.
 
-use super::measure::{Again, Request};
+use super::measure::Request;
 use super::progress::Progress;
+use super::recorder::Recorder;
 use super::subject::Subject;
-use super::{observing, record, second};
+use super::{observing, record};
 use crate::terminal::Terminal;
 use anyhow::Context;
-use pgassay_analysis::observed::SymbolTable;
-use pgassay_analysis::record::{EventKind, Origin, Reading, TrialRecord};
+use pgassay_analysis::record::{EventKind, Origin, Reading, StageId};
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Plan, samples};
-use pgassay_engine::bench::arena::{LiveArena, LiveArm};
-use pgassay_engine::bench::{self, Ended, Journal};
+use pgassay_engine::drivers::Watched;
+use pgassay_engine::drivers::ceiling::{self, Ceiling};
+use pgassay_engine::drivers::wire::{Wire, WireArm};
 use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::pgbench_tables::Made;
 use pgassay_engine::workload::setup;
 use pgassay_observe::{Choice, Scene};
 use pgassay_pgwire::Connector;
 use pgassay_sys::stop::Stop;
-use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -47,12 +48,11 @@ pub(super) fn load(
         &mut progress,
         stop,
     );
-    let ceiling = match &ended {
+    let ended = match ended {
         Ok(Ended::Complete) if request.ceiling => {
-            progress.say("measuring the client alone, against a peer that answers at once");
-            measure_ceiling(plan, writer, stop)
+            measure_ceiling(plan, writer, &mut progress, stop)
         }
-        _ => Ok(()),
+        ended => ended,
     };
     progress.clear();
     let removed = clean_up(subject, &made);
@@ -62,7 +62,7 @@ pub(super) fn load(
             Err(e) => terminal.warn(&setup::still_there(e)),
         }
     }
-    ceiling.and(ended)
+    ended
 }
 
 /// What is done between making the tables and removing them, however it ends.
@@ -88,41 +88,45 @@ fn loaded(
         );
         writer.append_event(EventKind::Warned { warning })?;
     }
-    let mut ended = first_sweep(request, plan, subject, writer, progress, stop);
-    if let Ok(Ended::Complete) = &ended {
-        verify(subject, plan, writer)?;
-        if let Some(second) = second {
-            let measured = second::measured(writer)?;
-            let mut journal = second::Recorder {
-                writer,
-                plan: second,
-            };
-            ended = sweep(
-                request,
-                second,
-                &measured,
-                subject,
-                &mut journal,
-                progress,
-                stop,
-            );
-            if let Ok(Ended::Complete) = &ended {
-                verify(subject, second, writer)?;
-            }
+    let stages = [(StageId::Load, Some(plan)), (StageId::WriteLoad, second)];
+    for (stage, plan) in stages {
+        let Some(plan) = plan else { continue };
+        match sweep(request, (stage, plan), subject, writer, progress, stop)? {
+            Ended::Complete => verify(subject, plan, writer)?,
+            ended => return Ok(ended),
         }
     }
-    ended
+    Ok(Ended::Complete)
 }
 
 /// Measures the client alone. The peer's socket is below /tmp, as its path must be short.
-fn measure_ceiling(plan: &Plan, writer: &RunWriter, stop: &Stop) -> anyhow::Result<()> {
+fn measure_ceiling(
+    plan: &Plan,
+    writer: &mut RunWriter,
+    progress: &mut Progress,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
     let directory = Path::new("/tmp").join(format!("pga-peer-{}", std::process::id()));
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-    let measured = bench::ceiling::measure(plan, &directory, stop);
+    let measured = rundir::read(writer.dir())?.measured(StageId::Ceiling);
+    let schedule = Schedule {
+        stage: StageId::Ceiling,
+        slices: &ceiling::schedule(plan),
+        measured: &measured,
+    };
+    let ended = Ceiling::open(plan, &directory, stop).and_then(|mut client| {
+        runner::run(
+            &schedule,
+            &mut client,
+            &mut Recorder::new(writer),
+            progress,
+            stop,
+        )
+    });
     // Whatever came of it, the socket's directory goes.
     let _ = std::fs::remove_dir_all(&directory);
-    writer.write_fact("ceiling", &measured?)
+    ended
 }
 
 /// A launched cluster goes as a whole; from a guest's host we take our tables away.
@@ -146,46 +150,19 @@ fn verify(subject: &mut Subject, plan: &Plan, writer: &mut RunWriter) -> anyhow:
     writer.append_event(EventKind::Warned { warning })
 }
 
-/// The sweep of the run's own plan, or what is left of it.
-fn first_sweep(
+/// Runs the slices of a stage that are not yet measured.
+fn sweep(
     request: &Request,
-    plan: &Plan,
+    (stage, plan): (StageId, &Plan),
     subject: &mut Subject,
     writer: &mut RunWriter,
     progress: &mut Progress,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
-    writer.append_event(EventKind::Launched { arm: 0 })?;
-    let measured = match &request.again {
-        Again::New | Again::Repeat(_) => HashSet::new(),
-        Again::Resume(dir, _) => rundir::read(dir)?
-            .trials
-            .iter()
-            .filter(|t| t.cut_short.is_none())
-            .map(|t| t.slice.index)
-            .collect(),
-    };
-    sweep(
-        request,
-        plan,
-        &measured,
-        subject,
-        &mut Recorder(writer),
-        progress,
-        stop,
-    )
-}
-
-/// Runs the slices of a plan that are not yet measured.
-fn sweep(
-    request: &Request,
-    plan: &Plan,
-    measured: &HashSet<u32>,
-    subject: &mut Subject,
-    journal: &mut dyn Journal,
-    progress: &mut Progress,
-    stop: &Stop,
-) -> anyhow::Result<Ended> {
+    if stage == StageId::Load {
+        writer.append_event(EventKind::Launched { arm: 0 })?;
+    }
+    let measured = rundir::read(writer.dir())?.measured(stage);
     if subject.cluster.is_some() {
         progress.say("writing a checkpoint");
         subject.session()?.execute("CHECKPOINT")?;
@@ -193,23 +170,33 @@ fn sweep(
     // The scene goes with the load and comes back after it.
     let scene = std::mem::replace(&mut subject.scene, Scene::unseen("the load has it"));
     let owned = subject.cluster.is_some();
-    let arm = LiveArm::new(plan, &subject.conninfo, scene, owned, stop)?
-        .observed_by(observers(request, owned), &subject.conninfo);
-    let mut arena = LiveArena {
-        arms: vec![arm],
+    let watched = Watched::start(scene, observers(request, owned), &subject.conninfo);
+    let mut driver = Wire {
+        arms: vec![WireArm::new(plan, &subject.conninfo, watched, owned, stop)?],
+        plan: plan.clone(),
+        checkpoints: false,
         stop: stop.clone(),
     };
-    let ended = bench::run(plan, measured, &mut arena, journal, progress, stop);
-    for (arm, symbols) in (0u32..).zip(arena.symbols()) {
-        if let Some(symbols) = symbols {
-            journal.symbols(arm, &symbols)?;
-        }
-    }
-    let arms = arena.close();
-    for (index, scene) in (0u32..).zip(arms) {
+    let schedule = Schedule {
+        stage,
+        slices: &plan.schedule(),
+        measured: &measured,
+    };
+    let ended = runner::run(
+        &schedule,
+        &mut driver,
+        &mut Recorder::new(writer),
+        progress,
+        stop,
+    );
+    observing::write_all_symbols(writer, &mut driver)?;
+    for scene in driver.close() {
         subject.scene = scene;
+    }
+    if stage == StageId::Load {
+        // The comparison of commits is of the first load alone.
         let row = settled_counters(&mut subject.scene);
-        journal.event(EventKind::DatabaseAfter { arm: index, row })?;
+        writer.append_event(EventKind::DatabaseAfter { arm: 0, row })?;
     }
     ended
 }
@@ -242,21 +229,4 @@ pub(super) fn settled_counters(scene: &mut Scene) -> Reading {
         }
     }
     row
-}
-
-/// The run directory as the bench sees it.
-struct Recorder<'a>(&'a mut RunWriter);
-
-impl Journal for Recorder<'_> {
-    fn trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
-        self.0.append_trial(trial)
-    }
-
-    fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
-        self.0.append_event(event)
-    }
-
-    fn symbols(&mut self, arm: u32, symbols: &SymbolTable) -> anyhow::Result<()> {
-        observing::write_symbols(self.0, arm, symbols)
-    }
 }

@@ -40,9 +40,9 @@ impl Place {
 
     /// Kills a run when its file has a line, and goes on with it.
     #[track_caller]
-    fn killed_and_resumed(&self, words: &[&str], file: &str) -> Value {
+    fn killed_and_resumed(&self, words: &[&str]) -> Value {
         let mut child = self.1.start(&self.line(words));
-        let dir = self.1.await_lines(file, 1);
+        let dir = self.1.await_trials(1);
         signal(child.id(), Signal::KILL);
         child.wait().unwrap();
         assert!(gone(child.id()));
@@ -289,7 +289,7 @@ fn killed_runs_go_on_where_they_were() {
     let place = Place::new("bytes-killed");
     let words = "pgio --tables 1 --size 8MB --clients 1,2 --time 0.1 --trials 40 --update-pct 10";
     let words: Vec<&str> = words.split(' ').collect();
-    let pgio = &place.killed_and_resumed(&words, "pgio.jsonl")["pgio"];
+    let pgio = &place.killed_and_resumed(&words)["pgio"];
     for point in pgio["points"].as_array().unwrap() {
         assert_eq!(point["trials"].as_array().unwrap().len(), 40, "{point}");
     }
@@ -298,7 +298,8 @@ fn killed_runs_go_on_where_they_were() {
     assert!(pgio["agreement"]["server_blocks"].is_null());
     let words = "scattered-read --size 8MB --trials 30 --only bitmap,sequential";
     let words: Vec<&str> = words.split(' ').collect();
-    let document = place.killed_and_resumed(&words, "scattered.jsonl");
+    let place = Place::new("scattered-killed");
+    let document = place.killed_and_resumed(&words);
     let scattered = &document["scattered_read"];
     assert_eq!(scattered["variants"].as_array().unwrap().len(), 2);
     for variant in scattered["variants"].as_array().unwrap() {

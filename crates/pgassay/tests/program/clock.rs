@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::runs::{Runs, postmasters_of, text};
-use pgassay_analysis::record::TrialRecord;
+use pgassay_analysis::record::Trial;
 use serde_json::Value;
 
 const TRIALS: usize = 16;
@@ -104,7 +104,7 @@ fn a_wall_clock_that_steps_changes_no_figure() {
     assert_eq!(ended.code(), Some(0), "{said}");
 
     let lines = fs::read_to_string(run.join("trials.jsonl")).unwrap();
-    let trials: Vec<TrialRecord> = lines
+    let trials: Vec<Trial> = lines
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();

@@ -14,7 +14,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay::{Exit, Stop, Terminal};
 use pgassay_analysis::Plan;
 use pgassay_analysis::plan::{Arm, Point, WorkloadPlan};
-use pgassay_analysis::record::{EndState, FORMAT, RunEnd, RunHeader, TrialRecord};
+use pgassay_analysis::record::{EndState, FORMAT, RunEnd, RunHeader, Trial};
 use pgassay_engine::rundir::RunWriter;
 use serde_json::Value;
 
@@ -59,6 +59,7 @@ fn record(root: &Path, clients: &[u32]) {
             .map(|n| Point {
                 clients: *n,
                 threads: 1,
+                variant: 0,
             })
             .collect(),
         trials: 6,
@@ -88,7 +89,7 @@ fn record(root: &Path, clients: &[u32]) {
         V2DeflateSerializer::new()
             .serialize(&latency, &mut bytes)
             .unwrap();
-        let trial = TrialRecord {
+        let trial = Trial {
             slice,
             started: "2026-11-21T03:00:00Z".into(),
             window_ns: 1_000_000_000,
@@ -103,7 +104,7 @@ fn record(root: &Path, clients: &[u32]) {
             transactions_sent: transactions,
             samples: BTreeMap::new(),
             cut_short: None,
-            ..TrialRecord::default()
+            ..Trial::default()
         };
         writer.append_trial(&trial).unwrap();
     }

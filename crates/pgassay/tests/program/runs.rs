@@ -71,22 +71,17 @@ impl Runs {
 
     /// Waits until the newest run has this many trials.
     pub fn await_trials(&self, trials: usize) -> PathBuf {
-        self.await_lines("trials.jsonl", trials)
-    }
-
-    /// The same for the trials of a workload with a file of its own.
-    pub fn await_lines(&self, file: &str, lines: usize) -> PathBuf {
         let until = Instant::now() + Duration::from_secs(180);
         while Instant::now() < until {
             for dir in fs::read_dir(&self.0).into_iter().flatten().flatten() {
-                let text = fs::read_to_string(dir.path().join(file)).unwrap_or_default();
-                if text.lines().count() >= lines {
+                let text = fs::read_to_string(dir.path().join("trials.jsonl")).unwrap_or_default();
+                if text.lines().count() >= trials {
                     return dir.path();
                 }
             }
             sleep(Duration::from_millis(20));
         }
-        panic!("no run got to {lines} lines of {file}");
+        panic!("no run got to {trials} trials");
     }
 }
 

@@ -13,13 +13,13 @@ use pgassay_analysis::checkpoints::Checkpoints;
 use pgassay_analysis::diagnose::causes;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::observed::stacks::{ObjectSymbols, StackRecord};
-use pgassay_analysis::plan::{Arm, Plan, Point, WorkloadPlan};
+use pgassay_analysis::plan::{Arm, Plan, Point, Slice, WorkloadPlan};
 use pgassay_analysis::primitives::{
-    Company, Compiled, PrimitiveTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen, analyse,
+    Company, Compiled, InServerTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen, analyse,
     headline as headline_of_primitives,
 };
-use pgassay_analysis::query_cost::{self, CountedWay, QueryCost, QueryCostRecord, Way, WayTrial};
-use pgassay_analysis::record::Reading;
+use pgassay_analysis::query_cost::{self, CountedWay, QueryCost, QueryCostRecord, WAYS, Way};
+use pgassay_analysis::record::{Raw, Reading, Trial};
 use pgassay_analysis::server::Setting;
 use pgassay_analysis::stats::{Estimate, summarize_positive};
 use pgassay_analysis::warning::Warning;
@@ -100,25 +100,25 @@ pub fn primitives() -> Analysis {
     let mut noise = Noise(3);
     let mut trials = Vec::new();
     for _round in 0..plan.trials {
-        for variant in 0..plan.variants.len() as u32 {
-            for &sessions in &plan.sessions {
-                let each = 2e6 / f64::from(sessions) * f64::from(variant + 1);
-                let outcomes = (0..sessions).map(|_| SessionOutcome {
-                    operations: (each * noise.around(0.02)) as u64,
-                    elapsed_ns: 250_000_000,
-                    cpu_ns: 240_000_000,
-                    contended: (variant < 2).then_some(1000),
-                    delays: (variant == 0).then_some(3),
-                    over_time: (0..10).map(|tenth| (each / 10.0) as u64 + tenth).collect(),
-                    ..SessionOutcome::default()
-                });
-                trials.push(PrimitiveTrial {
-                    samples: BTreeMap::new(),
-                    observed: None,
-                    variant,
-                    index: trials.len() as u32,
-                    started: "2026-11-21T03:15:01.000Z".to_owned(),
-                    client_cpu_ns: 400_000,
+        for (point, at) in (0u32..).zip(plan.points()) {
+            let (variant, sessions) = (at.variant, at.clients);
+            let each = 2e6 / f64::from(sessions) * f64::from(variant + 1);
+            let outcomes = (0..sessions).map(|_| SessionOutcome {
+                operations: (each * noise.around(0.02)) as u64,
+                elapsed_ns: 250_000_000,
+                cpu_ns: 240_000_000,
+                contended: (variant < 2).then_some(1000),
+                delays: (variant == 0).then_some(3),
+                over_time: (0..10).map(|tenth| (each / 10.0) as u64 + tenth).collect(),
+                ..SessionOutcome::default()
+            });
+            trials.push(Trial {
+                slice: Slice {
+                    point,
+                    ..Slice::default()
+                },
+                client_user_ns: 400_000,
+                raw: Raw::InServer(InServerTrial {
                     sessions: outcomes.collect(),
                     waits: [("", 90), ("LWLock:pgassay", 30 * u64::from(variant == 1))]
                         .into_iter()
@@ -129,8 +129,9 @@ pub fn primitives() -> Analysis {
                         })
                         .collect(),
                     commits: None,
-                });
-            }
+                }),
+                ..Trial::default()
+            });
         }
     }
     analysis.run.trials_measured = trials.len() as u32;
@@ -147,6 +148,7 @@ fn query_cost() -> QueryCost {
     let functions = [(0x100, 0x180, "ExecutorRun"), (0x200, 0x280, "secure_read")];
     let functions = functions.map(|(start, end, name)| (start, end, name.to_owned()));
     let mut record = QueryCostRecord::default();
+    let mut trials = Vec::new();
     record.symbols.objects.insert(
         "9d3a".to_owned(),
         ObjectSymbols {
@@ -160,19 +162,24 @@ fn query_cost() -> QueryCost {
             (Way::Pipelined, 8, 270, 180),
             (Way::QueryLoop, 5, 440, 10),
         ] {
-            record.trials.push(WayTrial {
-                way,
-                round,
-                queries: 100_000,
-                cpu_ns: 100_000 * (1000 * cpu_us + 10 * u64::from(round)),
-                stacks: StackRecord {
+            let place = WAYS.iter().position(|known| *known == way).expect("a way");
+            trials.push(Trial {
+                slice: Slice {
+                    round,
+                    point: place as u32,
+                    ..Slice::default()
+                },
+                transactions: 100_000,
+                server_cpu_ns: Some(100_000 * (1000 * cpu_us + 10 * u64::from(round))),
+                raw: Raw::QueryWay(StackRecord {
                     frequency_hz: 499,
                     objects: vec!["9d3a".to_owned()],
                     frames: vec![(0, 0x110), (0, 0x210)],
                     chains: vec![vec![0], vec![1]],
                     seconds: vec![vec![(0, executor + round), (1, protocol)]],
                     ..StackRecord::default()
-                },
+                }),
+                ..Trial::default()
             });
         }
     }
@@ -184,7 +191,7 @@ fn query_cost() -> QueryCost {
             executor,
         })
         .to_vec();
-    query_cost::analyse(&record)
+    query_cost::analyse(&trials, &record)
 }
 
 /// An interrupted assay with an audit: two findings of weight, one of none, and
@@ -419,6 +426,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
             .map(|&clients| Point {
                 clients,
                 threads: clients.min(2),
+                variant: 0,
             })
             .collect(),
         trials: rounds,

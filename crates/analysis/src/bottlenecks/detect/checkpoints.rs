@@ -154,9 +154,9 @@ mod tests {
     use crate::bottlenecks::{Basis, Confidence, Finding};
     use crate::checkpoints::tests::{server, trial};
     use crate::plan::{Arm, Plan, Point, WorkloadPlan};
-    use crate::record::{RecordedRun, TrialRecord};
+    use crate::record::{RecordedRun, Trial};
 
-    fn found(max_wal_size: &str, trials: Vec<TrialRecord>) -> Option<Finding> {
+    fn found(max_wal_size: &str, trials: Vec<Trial>) -> Option<Finding> {
         let mut run = RecordedRun::default();
         run.header.plan = Plan {
             workload: WorkloadPlan::default(),
@@ -168,6 +168,7 @@ mod tests {
             points: vec![Point {
                 clients: 8,
                 threads: 1,
+                variant: 0,
             }],
             trials: trials.len() as u32,
             warmup_ms: 0,
@@ -184,7 +185,7 @@ mod tests {
         findings.find(|f| f.id == "forced-checkpoints")
     }
 
-    fn windows(of: fn(u32) -> TrialRecord) -> Vec<TrialRecord> {
+    fn windows(of: fn(u32) -> Trial) -> Vec<Trial> {
         (0..12).map(of).collect()
     }
 

@@ -11,7 +11,7 @@ use crate::bottlenecks::Finding;
 use crate::observed::Observed;
 use crate::observed::waits::{WaitKey, WaitRecord};
 use crate::plan::{Arm, Plan, Point, Slice, WorkloadPlan};
-use crate::record::{RecordedRun, TrialRecord};
+use crate::record::{RecordedRun, Trial};
 
 const COUNTS: [u32; 5] = [1, 2, 4, 8, 16];
 
@@ -66,6 +66,7 @@ pub(in crate::bottlenecks) fn run(sigma: f64, share: fn(u32) -> f64) -> Recorded
             .map(|clients| Point {
                 clients,
                 threads: 1,
+                variant: 0,
             })
             .to_vec(),
         trials: 6,
@@ -79,7 +80,7 @@ pub(in crate::bottlenecks) fn run(sigma: f64, share: fn(u32) -> f64) -> Recorded
         for round in 0..6 {
             // One per cent of noise.
             let noise = 1.0 + 0.01 * (f64::from(round) - 2.5) / 2.5;
-            run.trials.push(TrialRecord {
+            run.trials.push(Trial {
                 slice: Slice {
                     index: point * 6 + round,
                     round,
@@ -90,7 +91,7 @@ pub(in crate::bottlenecks) fn run(sigma: f64, share: fn(u32) -> f64) -> Recorded
                 transactions: (tps * noise) as u64,
                 latency: latency(),
                 observed: Some(waiting(clients, share(clients))),
-                ..TrialRecord::default()
+                ..Trial::default()
             });
         }
     }

@@ -16,38 +16,15 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_analysis::record::Origin;
 use pgassay_analysis::{Analysis, analyse};
-use pgassay_engine::bench::Ended;
 use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::Ended;
 use pgassay_model::Failure;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 pub use resume::Interrupted;
-
-/// A run that waits for a steady device ends after this time.
-const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-
-/// Whether a run goes on until the device's rate stands still.
-struct Steady {
-    wanted: bool,
-    started: Instant,
-}
-
-impl Steady {
-    fn new(wanted: bool) -> Self {
-        Self {
-            wanted,
-            started: Instant::now(),
-        }
-    }
-
-    /// Whether there is still time to wait for it.
-    fn waits(&self) -> bool {
-        self.wanted && self.started.elapsed() < LONGEST_WAIT
-    }
-}
 
 /// Launches or visits the server; on one that was there `--load` is needed, and
 /// what a killed run of ours left is removed.

@@ -5,23 +5,24 @@ use std::time::Instant;
 
 use anyhow::Context;
 use pgassay_analysis::Analysis;
-use pgassay_analysis::pgio::{PgioCounters, PgioPlan, PgioTrial, is_stable, number_of};
-use pgassay_analysis::record::{EventKind, Origin, Sample};
-use pgassay_analysis::storage::{Storage, figures};
+use pgassay_analysis::pgio::{PgioCounters, PgioPlan, is_stable, number_of};
+use pgassay_analysis::record::{EventKind, Origin, StageId, Trial};
+use pgassay_analysis::storage::figures;
 use pgassay_analysis::warning::Warning;
 
-use super::{Interrupted, Steady, begin, check_room, end, open, pgio_output};
+use super::{Interrupted, begin, check_room, end, open, pgio_output};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::measure;
 use crate::commands::observing;
 use crate::commands::progress::{Progress, minutes};
+use crate::commands::recorder::{Recorder, Steady};
 use crate::commands::subject::Subject;
 use crate::commands::sweep::settled_counters;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_engine::bench::Ended;
-use pgassay_engine::bench::pgio::{self as bench, Bench, Keep};
+use pgassay_engine::drivers::pgio::{Pgio, PgioArm};
 use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::pgio::config::Config;
 use pgassay_engine::workload::pgio::{NAME, loops, tables};
 use pgassay_model::Failure;
@@ -117,7 +118,6 @@ pub fn run(
         seed,
         setup_seconds,
         text,
-        measured: interrupted.map_or_else(Vec::new, |i| i.run.pgio.clone()),
     };
     let ended = measure_all(
         args,
@@ -272,8 +272,6 @@ struct Shape {
     seed: u64,
     setup_seconds: f64,
     text: Option<String>,
-    /// Trials that an interrupted run has.
-    measured: Vec<PgioTrial>,
 }
 
 fn measure_all(
@@ -343,26 +341,57 @@ fn measure_all(
             all * plan.window_ms as f64 / 1000.0 * 1.02
         ))
     ));
-    let progress = Progress::new(terminal, 100);
+    let mut progress = Progress::new(terminal, 100);
     let before = settled_counters(&mut subject.scene);
     let storage = subject.scene.storage.clone();
-    let mut keeper = Recorder {
-        writer,
-        progress: &progress,
-        storage,
-        block_size: plan.block_size_bytes,
-        rates: Vec::new(),
-        steady: Steady::new(args.io.until_stable),
+    let block_size = plan.block_size_bytes;
+    let measured = rundir::read(writer.dir())?.measured(StageId::Pgio);
+    let schedule = Schedule {
+        stage: StageId::Pgio,
+        slices: &plan.schedule(),
+        measured: &measured,
     };
-    let connector = Connector::new(&subject.conninfo);
-    let mut observers = observing::typed(&args.measure.observe, subject);
-    let scene = &mut subject.scene;
-    let mut bench = Bench::new(connector, scene, &mut observers, config, version);
-    let ended = bench::run(&plan, &shape.measured, &mut bench, &mut keeper, stop);
+    let device_rate = |trial: &Trial| {
+        let figures = figures(&trial.samples, Some(&storage), block_size);
+        let seconds = trial.window_ns.max(1) as f64 / 1e9;
+        Some((0, figures.device.seen()?.bytes as f64 / seconds))
+    };
+    let steady = |rates: &[(u32, f64)]| {
+        let rates: Vec<f64> = rates.iter().map(|(_, rate)| *rate).collect();
+        is_stable(&rates)
+    };
+    let mut driver = Pgio {
+        plan: plan.clone(),
+        config: config.clone(),
+        arms: vec![PgioArm {
+            label: None,
+            connector: Connector::new(&subject.conninfo),
+            watched: observing::typed(&args.measure.observe, subject),
+            version,
+            sessions: Vec::new(),
+        }],
+        stop: stop.clone(),
+    };
+    let mut recorder = Recorder {
+        steady: args
+            .io
+            .until_stable
+            .then(|| Steady::new(device_rate, steady)),
+        ..Recorder::new(writer)
+    };
+    let ended = runner::run_until_steady(
+        &schedule,
+        &|further| plan.further_round(further),
+        &mut driver,
+        &mut recorder,
+        &mut progress,
+        stop,
+    );
+    drop(recorder);
+    observing::write_all_symbols(writer, &mut driver)?;
     // The sessions close, and report what they have not yet reported.
-    drop(bench);
-    if let Some(symbols) = observers.symbols() {
-        observing::write_symbols(writer, 0, &symbols)?;
+    for arm in driver.arms {
+        subject.scene = arm.watched.scene;
     }
     progress.say("waiting for the server's counters");
     let after = settled_counters(&mut subject.scene);
@@ -406,37 +435,4 @@ fn plans(session: &mut Session, config: &Config) -> anyhow::Result<(String, Stri
         .unwrap_or("no scan")
         .to_owned();
     Ok((literal, kept))
-}
-
-/// The run directory and the progress bar as the bench sees them.
-struct Recorder<'a> {
-    writer: &'a mut RunWriter,
-    progress: &'a Progress,
-    storage: Storage,
-    block_size: u64,
-    /// The device's bytes a second, trial by trial.
-    rates: Vec<f64>,
-    steady: Steady,
-}
-
-impl Keep for Recorder<'_> {
-    fn keep(&mut self, trial: PgioTrial, done: usize, all: usize) -> anyhow::Result<()> {
-        self.progress.share(done as f64 / all.max(1) as f64);
-        self.progress.say(format!(
-            "trial {} of {all}: {} sessions",
-            trial.index + 1,
-            trial.sessions.len()
-        ));
-        let samples: &std::collections::BTreeMap<String, Sample> = &trial.samples;
-        let figures = figures(samples, Some(&self.storage), self.block_size);
-        if let Some(device) = figures.device.seen() {
-            let seconds = trial.window_ns.max(1) as f64 / 1e9;
-            self.rates.push(device.bytes as f64 / seconds);
-        }
-        self.writer.append_line("pgio.jsonl", &trial)
-    }
-
-    fn again(&mut self) -> bool {
-        self.steady.waits() && !self.rates.is_empty() && !is_stable(&self.rates)
-    }
 }

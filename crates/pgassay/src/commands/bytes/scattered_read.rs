@@ -1,20 +1,20 @@
 //! `pgassay run scattered-read`: what the kernel reads where the server asks for
 //! scattered blocks.
 
-use super::{Interrupted, Steady, begin, check_room, end, open};
+use super::{Interrupted, begin, check_room, end, open};
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::commands::progress::Progress;
+use crate::commands::recorder::{Recorder, Steady};
 use crate::commands::subject::Subject;
 use crate::commands::{observing, sweep};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_analysis::record::{EventKind, Origin};
-use pgassay_analysis::scattered::{ScatteredPlan, ScatteredTrial, ScatteredVariant, bursts};
+use pgassay_analysis::record::{Origin, StageId, Trial};
+use pgassay_analysis::scattered::{ScatteredPlan, bursts};
 use pgassay_analysis::storage::Storage;
-use pgassay_analysis::warning::Warning;
-use pgassay_engine::bench::Ended;
-use pgassay_engine::bench::scattered_read::{self as bench, Bench, DROP_CACHES, Keep};
+use pgassay_engine::drivers::scattered_read::{DROP_CACHES, ScatteredArm, ScatteredRead};
 use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::pgbench_tables::SCHEMA;
 use pgassay_engine::workload::scattered_read::{self, Choice, FEWEST_BLOCKS, TABLE};
 use pgassay_engine::workload::{guest, setup};
@@ -24,6 +24,7 @@ use pgassay_observe::host;
 use pgassay_pgwire::Connector;
 use pgassay_server::ReadAhead;
 use pgassay_sys::stop::Stop;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -254,29 +255,57 @@ fn executions(
             })?)
         }
     };
-    let mut observers = observing::typed(&asked.args.measure.observe, subject);
-    let mut keeper = Recorder {
-        writer,
-        progress,
-        plan: &plan,
-        storage: subject.scene.storage.clone(),
-        rates: Vec::new(),
-        steady: Steady::new(io.until_stable),
+    let storage = subject.scene.storage.clone();
+    let device_rate = |trial: &Trial| {
+        let rate = bursts::rate(trial, Some(&storage), plan.block_size_bytes)?;
+        Some((trial.slice.point, rate))
     };
-    let mut bench = Bench {
-        connector: Connector::new(&subject.conninfo.with_options(setup::FIND_OURS)),
-        scene: &mut subject.scene,
-        observers: &mut observers,
-        cluster: subject.cluster.as_mut(),
-        files,
+    let measured = rundir::read(writer.dir())?.measured(StageId::ScatteredRead);
+    let schedule = Schedule {
+        stage: StageId::ScatteredRead,
+        slices: &plan.schedule(),
+        measured: &measured,
+    };
+    let mut driver = ScatteredRead {
+        plan: plan.clone(),
+        arms: vec![ScatteredArm {
+            label: None,
+            connector: Connector::new(&subject.conninfo.with_options(setup::FIND_OURS)),
+            watched: observing::typed(&asked.args.measure.observe, subject),
+            cluster: subject.cluster.take(),
+            files,
+            wanted: HashMap::new(),
+        }],
         read_ahead,
         drop_caches: io.drop_caches,
+        last: None,
+        stop: stop.clone(),
     };
-    let measured = asked.interrupted.map_or(&[][..], |i| &i.run.scattered);
-    let ended = bench::run(&plan, measured, &mut bench, &mut keeper, stop);
-    if let Some(symbols) = observers.symbols() {
-        observing::write_symbols(keeper.writer, 0, &symbols)?;
+    let mut recorder = Recorder {
+        steady: io
+            .until_stable
+            .then(|| Steady::new(device_rate, bursts::is_stable)),
+        ..Recorder::new(writer)
+    };
+    let ended = runner::run_until_steady(
+        &schedule,
+        &|further| plan.further_round(further),
+        &mut driver,
+        &mut recorder,
+        progress,
+        stop,
+    );
+    drop(recorder);
+    let ended = match ended {
+        Ok(Ended::Complete) => driver.give_back().map(|()| Ended::Complete),
+        ended => ended,
+    };
+    let symbols = observing::write_all_symbols(writer, &mut driver);
+    for arm in driver.arms {
+        subject.scene = arm.watched.scene;
+        subject.cluster = arm.cluster;
     }
+    symbols?;
     ended
 }
 
@@ -330,44 +359,4 @@ fn read_ahead_file(storage: &Storage) -> anyhow::Result<PathBuf> {
         .with_remedy("leave the flag out")
         .into()
     })
-}
-
-/// The run directory and the progress bar as the bench sees them.
-struct Recorder<'a> {
-    writer: &'a mut RunWriter,
-    progress: &'a Progress,
-    plan: &'a ScatteredPlan,
-    storage: Storage,
-    /// The device's bytes a second with the variant, execution by execution.
-    rates: Vec<(u32, f64)>,
-    steady: Steady,
-}
-
-impl Keep for Recorder<'_> {
-    fn keep(&mut self, trial: ScatteredTrial, done: usize, all: usize) -> anyhow::Result<()> {
-        self.progress.share(done as f64 / all as f64);
-        if let Some(variant) = self.plan.variants.get(trial.variant as usize) {
-            self.progress
-                .say(format!("execution {done} of {all}: {}", variant.title));
-        }
-        let rate = bursts::rate(&trial, Some(&self.storage), self.plan.block_size_bytes);
-        self.rates.extend(rate.map(|rate| (trial.variant, rate)));
-        self.writer.append_line("scattered.jsonl", &trial)
-    }
-
-    fn left_out(&mut self, variant: &ScatteredVariant, why: &str) -> anyhow::Result<()> {
-        let warning = Warning::new(
-            "variant-left-out",
-            format!(
-                "\"{}\" was left out: {}.",
-                variant.title,
-                why.replace('\n', " ")
-            ),
-        );
-        self.writer.append_event(EventKind::Warned { warning })
-    }
-
-    fn again(&mut self) -> bool {
-        self.steady.waits() && !self.rates.is_empty() && !bursts::is_stable(&self.rates)
-    }
 }

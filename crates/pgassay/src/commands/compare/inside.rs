@@ -2,20 +2,12 @@
 //! extension's functions, and what is counted are its operations.
 
 use anyhow::bail;
-use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::Typed;
-use pgassay_analysis::observed::SymbolTable;
-use pgassay_analysis::plan::{Slice, WorkloadPlan};
+use pgassay_analysis::plan::WorkloadPlan;
 use pgassay_analysis::primitives::Company;
-use pgassay_analysis::record::TrialRecord;
 
-use super::rounds::Arms;
-use pgassay_engine::bench::primitives::{Sessions, is_lost, own_cpu_ns};
-use pgassay_engine::bench::{Arena, SliceFailure, Watcher};
-use pgassay_engine::rundir;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_model::Failure;
-use pgassay_sys::stop::Stop;
 
 /// The newest server there could be: a version that lacks the call is found when it
 /// is made there.
@@ -89,75 +81,5 @@ pub fn add_settings(typed: &mut [Typed]) {
                 typed.settings.push(format!("{name}={value}"));
             }
         }
-    }
-}
-
-/// The sessions of all arms.
-pub struct Inside {
-    /// What they call.
-    pub call: Call,
-    /// One entry an arm.
-    pub arms: Vec<Sessions>,
-    /// The arms' names.
-    pub labels: Vec<String>,
-    /// Asked before each call.
-    pub stop: Stop,
-}
-
-impl Arms for Inside {
-    fn drop_last(&mut self) -> Option<SymbolTable> {
-        self.arms.pop();
-        None
-    }
-}
-
-impl Arena for Inside {
-    fn run_slice(
-        &mut self,
-        plan: &Plan,
-        slice: Slice,
-        _: &mut dyn Watcher,
-    ) -> Result<TrialRecord, SliceFailure> {
-        let missing =
-            |what: &str| SliceFailure::Other(anyhow::anyhow!("the plan has no such {what}"));
-        let count = plan
-            .points
-            .get(slice.point as usize)
-            .ok_or_else(|| missing("point"))?
-            .clients as usize;
-        let label = self.labels.get(slice.arm as usize).cloned();
-        let sessions = self
-            .arms
-            .get_mut(slice.arm as usize)
-            .ok_or_else(|| missing("arm"))?;
-        let started = rundir::now();
-        let cpu_before = own_cpu_ns();
-        let seed = plan.seed.wrapping_add(u64::from(slice.index) << 32);
-        let call_us = u32::try_from(plan.window_ms.saturating_mul(1000)).unwrap_or(u32::MAX);
-        let outcomes = sessions.trial(&self.call, count, seed, call_us);
-        if self.stop.asked() {
-            return Err(SliceFailure::Interrupted);
-        }
-        let seen = outcomes.map_err(|error| {
-            let label = label.unwrap_or_default();
-            match is_lost(&error) {
-                true => SliceFailure::ServerDied(format!("the server of {label} died: {error:#}")),
-                false => SliceFailure::Other(error.context(format!("{label} can't run this"))),
-            }
-        })?;
-        let outcomes = seen.sessions;
-        // From the release of all to the end of the last.
-        let window = outcomes.iter().map(|o| o.late_ns + o.elapsed_ns).max();
-        let operations = outcomes.iter().map(|o| o.operations).sum();
-        Ok(TrialRecord {
-            slice,
-            started,
-            window_ns: window.unwrap_or(0),
-            transactions: operations,
-            transactions_sent: operations,
-            client_user_ns: own_cpu_ns().saturating_sub(cpu_before),
-            server_cpu_ns: Some(outcomes.iter().map(|o| o.cpu_ns).sum()),
-            ..TrialRecord::default()
-        })
     }
 }

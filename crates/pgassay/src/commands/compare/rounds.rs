@@ -8,21 +8,22 @@ use pgassay_analysis::compare::plan::{ComparisonPlan, Phase, Typed};
 use pgassay_analysis::compare::{self};
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
-use pgassay_analysis::record::{EventKind, TrialRecord};
+use pgassay_analysis::record::{EventKind, StageId};
 use pgassay_analysis::stats::forecast::{difference_within_reach, more_in_launches};
 use pgassay_analysis::warning::Warning;
 
-use super::inside::Inside;
 use super::servers::{Servers, Surroundings};
 use super::{BETWEEN, FEWEST_OF_LAUNCH, FEWEST_PAIRS, POWER, about};
 use crate::commands::alone::Company;
 use crate::commands::inspect_server;
 use crate::commands::observing;
 use crate::commands::progress::Progress;
+use crate::commands::recorder::Recorder;
 use crate::terminal::Terminal;
-use pgassay_engine::bench::arena::LiveArena;
-use pgassay_engine::bench::{self, Arena, Ended, Journal, SliceFailure, Watcher};
+use pgassay_engine::drivers::in_server::InServer;
+use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::{self, Driver, Ended, Schedule};
 use pgassay_engine::workload::inserver::Call;
 use pgassay_observe::Choice;
 use pgassay_observe::host;
@@ -197,8 +198,7 @@ impl Measuring {
 
     fn measured(&self) -> anyhow::Result<HashSet<u32>> {
         let run = rundir::read(self.writer.dir())?;
-        let whole = run.trials.iter().filter(|t| t.cut_short.is_none());
-        Ok(whole.map(|t| t.slice.index).collect())
+        Ok(run.measured(StageId::Load))
     }
 
     /// One launch: fill, the noise floor, the pairs.
@@ -225,33 +225,36 @@ impl Measuring {
                 self.writer.write_fact(&format!("arm-{arm}"), &facts)?;
             }
         }
-        let labels = self.arms.iter().map(|(label, _)| label.clone()).collect();
-        let mut arena: Box<dyn Arms> = match self.call.clone() {
-            None => Box::new(Settled {
-                live: LiveArena {
-                    arms: servers.arms(&self.plan, self.observers, &self.stop)?,
-                    stop: self.stop.clone(),
-                },
-                labels,
-                writes: self.plan.workload.writes,
+        let labels: Vec<String> = self.arms.iter().map(|(label, _)| label.clone()).collect();
+        let calls: Vec<Call> = self.call.iter().cloned().collect();
+        let call_ms = self.plan.window_ms.saturating_mul(1000);
+        let mut driver: Box<dyn Driver> = match calls.is_empty() {
+            true => Box::new(Wire {
+                arms: servers.arms(&self.plan, &labels, self.observers, &self.stop)?,
+                // Else the checkpointer of the one would write while the other is measured.
+                checkpoints: self.plan.workload.writes,
+                plan: self.plan.clone(),
+                stop: self.stop.clone(),
             }),
-            Some(call) => Box::new(Inside {
-                call,
-                arms: servers.sessions()?,
-                labels,
+            false => Box::new(InServer {
+                calls: &calls,
+                points: self.plan.points.clone(),
+                call_us: u32::try_from(call_ms).unwrap_or(u32::MAX),
+                seed: self.plan.seed,
+                arms: servers.sessions(&labels, self.observers)?,
                 stop: self.stop.clone(),
             }),
         };
-        let arena = arena.as_mut();
+        let driver = driver.as_mut();
         let none = HashSet::new();
         let slices = self.each_once(servers.arms_up());
-        let ended = self.slices(&slices, &none, arena, false, &mut progress)?;
+        let ended = self.slices(&slices, &none, driver, false, &mut progress)?;
         let Ended::Complete = ended else {
             return Ok(ended);
         };
         let noise = self.comparison.slices(&self.plan, launch, Phase::Noise, 0);
         let begun = Instant::now();
-        let ended = self.slices(&noise, measured, arena, true, &mut progress)?;
+        let ended = self.slices(&noise, measured, driver, true, &mut progress)?;
         let Ended::Complete = ended else {
             return Ok(ended);
         };
@@ -268,14 +271,14 @@ impl Measuring {
         }
         if servers.arms_up() > self.comparison.compared(&self.plan) as usize {
             // A's like has done its part; its memory and wake-ups go.
-            let symbols = arena.drop_last();
+            let symbols = driver.drop_last();
             self.symbols(self.arms.len() - 1, symbols)?;
             servers.drop_last();
         }
         let mut progress = Progress::new(terminal, 100);
-        let ended = self.pairs(launch, measured, arena, &mut progress);
+        let ended = self.pairs(launch, measured, driver, &mut progress);
         progress.clear();
-        for (arm, symbols) in arena.symbols().into_iter().enumerate() {
+        for (arm, symbols) in driver.symbols().into_iter().enumerate() {
             self.symbols(arm, symbols)?;
         }
         ended
@@ -309,23 +312,20 @@ impl Measuring {
         &mut self,
         slices: &[Slice],
         measured: &HashSet<u32>,
-        arena: &mut dyn Arms,
+        driver: &mut dyn Driver,
         keep: bool,
         progress: &mut Progress,
     ) -> anyhow::Result<Ended> {
-        let mut recorder = Recorder {
-            writer: &mut self.writer,
-            keep,
-        };
-        bench::run_slices(
-            &self.plan,
+        let schedule = Schedule {
+            stage: StageId::Load,
             slices,
             measured,
-            arena,
-            &mut recorder,
-            progress,
-            &self.stop,
-        )
+        };
+        let mut recorder = Recorder {
+            keep,
+            ..Recorder::new(&mut self.writer)
+        };
+        runner::run(&schedule, driver, &mut recorder, progress, &self.stop)
     }
 
     /// The pairs of a launch; a sequential comparison stops at a look that allows it.
@@ -333,7 +333,7 @@ impl Measuring {
         &mut self,
         launch: u32,
         measured: &HashSet<u32>,
-        arena: &mut dyn Arms,
+        driver: &mut dyn Driver,
         progress: &mut Progress,
     ) -> anyhow::Result<Ended> {
         let pairs = self.comparison.pairs.unwrap_or(self.comparison.most_pairs);
@@ -341,14 +341,14 @@ impl Measuring {
             .comparison
             .slices(&self.plan, launch, Phase::Pairs, pairs);
         if self.comparison.looks.is_empty() {
-            return self.slices(&slices, measured, arena, true, progress);
+            return self.slices(&slices, measured, driver, true, progress);
         }
         let of_round = (self.comparison.compared(&self.plan) as usize) * self.plan.points.len();
         let mut from = 0;
         for look in self.comparison.looks.clone() {
             let to = (look as usize * of_round).min(slices.len());
             let part = &slices[from.min(to)..to];
-            match self.slices(part, measured, arena, true, progress)? {
+            match self.slices(part, measured, driver, true, progress)? {
                 Ended::Complete => {}
                 ended => return Ok(ended),
             }
@@ -446,80 +446,5 @@ impl Measuring {
             "{floor}: {at_most}{pairs} pairs{of_launches} follow, {time}, {promise}{unless}"
         ));
         Ok(())
-    }
-}
-
-/// What is loaded in turn: the clients of all arms, or their sessions inside.
-pub trait Arms: Arena {
-    /// Lets the last arm go, A's like, when it has done its part; the names of its functions.
-    fn drop_last(&mut self) -> Option<SymbolTable>;
-    /// The names of the functions that CPU samples hit, by arm. Ends sampling.
-    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
-        Vec::new()
-    }
-}
-
-impl Arms for Settled {
-    fn drop_last(&mut self) -> Option<SymbolTable> {
-        self.live.arms.pop()?.symbols()
-    }
-
-    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
-        self.live.symbols()
-    }
-}
-
-/// The servers of all arms; after a slice that wrote, what it left is written out.
-struct Settled {
-    live: LiveArena,
-    labels: Vec<String>,
-    writes: bool,
-}
-
-impl Arena for Settled {
-    fn run_slice(
-        &mut self,
-        plan: &Plan,
-        slice: Slice,
-        watcher: &mut dyn Watcher,
-    ) -> Result<TrialRecord, SliceFailure> {
-        let arm = slice.arm as usize;
-        let label = self.labels.get(arm).cloned().unwrap_or_default();
-        let trial = self
-            .live
-            .run_slice(plan, slice, watcher)
-            .map_err(|why| match why {
-                SliceFailure::ServerDied(why) => {
-                    SliceFailure::ServerDied(format!("the server of {label} died: {why}"))
-                }
-                SliceFailure::PointOutOfReach(why) => {
-                    SliceFailure::PointOutOfReach(format!("{label}: {why}"))
-                }
-                other => other,
-            })?;
-        if self.writes {
-            // Else the checkpointer of the one would write while the other is measured.
-            self.live.arms[arm].checkpoint();
-        }
-        Ok(trial)
-    }
-}
-
-/// The run directory as the bench sees it; what is not kept was only to warm up.
-struct Recorder<'a> {
-    writer: &'a mut RunWriter,
-    keep: bool,
-}
-
-impl Journal for Recorder<'_> {
-    fn trial(&mut self, trial: &TrialRecord) -> anyhow::Result<()> {
-        match self.keep {
-            true => self.writer.append_trial(trial),
-            false => Ok(()),
-        }
-    }
-
-    fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
-        self.writer.append_event(event)
     }
 }

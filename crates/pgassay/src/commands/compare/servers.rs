@@ -8,8 +8,9 @@ use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::{ArmFacts, Typed};
 use pgassay_analysis::plan::WorkloadPlan;
 use pgassay_analysis::record::{Origin, Reading};
-use pgassay_engine::bench::arena::LiveArm;
-use pgassay_engine::bench::primitives::Sessions;
+use pgassay_engine::drivers::Watched;
+use pgassay_engine::drivers::in_server::{InServerArm, Sessions};
+use pgassay_engine::drivers::wire::WireArm;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgbench_tables::{BYTES_PER_SCALE, Made};
 use pgassay_engine::workload::{self, setup};
@@ -220,15 +221,37 @@ impl Servers {
     ///
     /// # Errors
     /// Where a server can't be reached.
-    pub fn sessions(&mut self) -> anyhow::Result<Vec<Sessions>> {
+    pub fn sessions(
+        &mut self,
+        labels: &[String],
+        observers: Choice,
+    ) -> anyhow::Result<Vec<InServerArm>> {
         (0..self.of_arm.len())
             .map(|arm| {
-                Sessions::new(
-                    Connector::new(&self.subject(arm).conninfo),
-                    Knobs::default().arena_locks(),
-                )
+                Ok(InServerArm {
+                    label: labels.get(arm).cloned(),
+                    sessions: Sessions::new(
+                        Connector::new(&self.subject(arm).conninfo),
+                        Knobs::default().arena_locks(),
+                    )?,
+                    watched: self.watched(arm, observers)?,
+                })
             })
             .collect()
+    }
+
+    /// An arm's server as it is looked at beside its load. The subject keeps a session for itself,
+    /// to clean up with.
+    fn watched(&mut self, arm: usize, observers: Choice) -> anyhow::Result<Watched> {
+        let subject = self.subject(arm);
+        let session = pgassay_pgwire::connect(&subject.conninfo.with_options(setup::FIND_OURS))?;
+        let scene = Scene {
+            postmaster: subject.scene.postmaster.clone(),
+            session: Some(session),
+            storage: subject.scene.storage.clone(),
+            known: Default::default(),
+        };
+        Ok(Watched::start(scene, observers, &subject.conninfo))
     }
 
     /// What must not differ beyond the plan, as an arm's server has it.
@@ -262,33 +285,27 @@ impl Servers {
         self.subject(arm).settings_not_in_force()
     }
 
-    /// The load of each arm, connected to nothing yet. The scenes go with them.
+    /// The load of each arm, connected to nothing yet.
     ///
     /// # Errors
     /// Where a control session can't be had.
     pub fn arms(
         &mut self,
         plan: &Plan,
+        labels: &[String],
         observers: Choice,
         stop: &Stop,
-    ) -> anyhow::Result<Vec<LiveArm>> {
-        let mut arms = Vec::new();
-        for arm in 0..self.of_arm.len() {
-            let subject = self.subject(arm);
-            // The subject keeps a session for itself, to clean up with.
-            let session =
-                pgassay_pgwire::connect(&subject.conninfo.with_options(setup::FIND_OURS))?;
-            let scene = Scene {
-                postmaster: subject.scene.postmaster.clone(),
-                session: Some(session),
-                storage: subject.scene.storage.clone(),
-                known: Default::default(),
-            };
-            let owned = subject.cluster.is_some();
-            let live = LiveArm::new(plan, &subject.conninfo, scene, owned, stop)?;
-            arms.push(live.observed_by(observers, &subject.conninfo));
-        }
-        Ok(arms)
+    ) -> anyhow::Result<Vec<WireArm>> {
+        (0..self.of_arm.len())
+            .map(|arm| {
+                let watched = self.watched(arm, observers)?;
+                let subject = self.subject(arm);
+                let owned = subject.cluster.is_some();
+                let mut load = WireArm::new(plan, &subject.conninfo, watched, owned, stop)?;
+                load.label = labels.get(arm).cloned();
+                Ok(load)
+            })
+            .collect()
     }
 
     /// Stops the server of the last arm, if no other arm uses it.

@@ -9,7 +9,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay_analysis::compare::plan::{ArmFacts, ComparisonPlan, Phase, Typed};
 use pgassay_analysis::plan::{Arm, Plan, Point, Slice, WorkloadPlan};
 use pgassay_analysis::record::{
-    EndState, Origin, Reading, RecordedRun, RunEnd, RunHeader, Sample, ServerFacts, TrialRecord,
+    EndState, Origin, Reading, RecordedRun, RunEnd, RunHeader, Sample, ServerFacts, Trial,
 };
 use pgassay_analysis::stats::simulate::{self, normal};
 
@@ -79,6 +79,7 @@ impl Made {
                 .map(|clients| Point {
                     clients: *clients,
                     threads: 1,
+                    variant: 0,
                 })
                 .collect(),
             trials: self.pairs * self.launches,
@@ -145,7 +146,7 @@ impl Made {
         }
     }
 
-    fn trials(&self, plan: &Plan, comparison: &ComparisonPlan) -> Vec<TrialRecord> {
+    fn trials(&self, plan: &Plan, comparison: &ComparisonPlan) -> Vec<Trial> {
         let mut rng = simulate::rng(self.seed);
         let mut trials = Vec::new();
         let histogram = histogram();
@@ -189,7 +190,7 @@ fn histogram() -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
-fn trial(slice: Slice, tps: f64, cpu_us: f64, reads: f64, latency: &str) -> TrialRecord {
+fn trial(slice: Slice, tps: f64, cpu_us: f64, reads: f64, latency: &str) -> Trial {
     let window_ns = 200_000_000u64;
     let transactions = (tps * 0.2).round() as u64;
     let sample = |before: String, after: String| Sample {
@@ -204,7 +205,7 @@ fn trial(slice: Slice, tps: f64, cpu_us: f64, reads: f64, latency: &str) -> Tria
             commits * 4
         )
     };
-    TrialRecord {
+    Trial {
         slice,
         started: "2026-11-21T03:00:01Z".into(),
         window_ns,
@@ -227,7 +228,7 @@ fn trial(slice: Slice, tps: f64, cpu_us: f64, reads: f64, latency: &str) -> Tria
                 ),
             ),
         ]),
-        ..TrialRecord::default()
+        ..Trial::default()
     }
 }
 

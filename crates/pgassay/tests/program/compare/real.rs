@@ -144,6 +144,14 @@ fn launches_are_made_anew_and_a_primitive_is_compared_inside() {
     assert!(json["results"][0]["server_cpu"].is_object());
     let headline = json["headline"][0].as_str().expect("a sentence");
     assert!(headline.contains("2 sessions"), "{headline}");
+    // What waiting for the sessions takes is mostly the kernel's, and no user time.
+    let dir = runs.await_trials(1);
+    let trials = fs::read_to_string(dir.join("trials.jsonl")).expect("trials");
+    let system = trials.lines().map(|line| {
+        let trial: Value = serde_json::from_str(line).expect("JSON");
+        trial["client_system_ns"].as_u64().expect("a number")
+    });
+    assert!(system.sum::<u64>() > 0, "{trials}");
 }
 
 #[test]

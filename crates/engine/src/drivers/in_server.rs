@@ -1,21 +1,20 @@
-//! Measuring primitives inside the server: sessions called together, trial by
-//! trial, in a random order.
+//! Primitives inside the server: sessions that call one of the extension's functions, released
+//! together.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use pgassay_analysis::primitives::{
-    Company, PrimitiveTrial, PrimitivesPlan, SessionOutcome, WaitSeen,
-};
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_xoshiro::Xoshiro256PlusPlus;
+use pgassay_analysis::plan::{Point, Slice};
+use pgassay_analysis::primitives::{Company, InServerTrial};
+use pgassay_analysis::record::{Raw, Trial};
 
-use super::Ended;
+use super::own_cpu::OwnCpu;
+use super::{Watched, missing};
+use crate::runner::{Driver, Keep, TrialFailure, Watcher};
 use crate::workload::inserver::{self, Arena, Call};
+use pgassay_analysis::observed::SymbolTable;
 use pgassay_load::raise_descriptor_limit;
-use pgassay_observe::{Observers, Scene};
-use pgassay_pgwire::{Connector, QueryError, Session};
+use pgassay_pgwire::{Connector, Session};
 use pgassay_sys::stop::Stop;
 
 /// A call lasts a second at most; beyond this the server is lost.
@@ -37,16 +36,6 @@ pub struct Sessions {
     /// Locks that the shared memory holds.
     locks: u32,
     arena: Option<Arena>,
-}
-
-/// What a trial saw.
-pub struct Seen {
-    /// What each session did.
-    pub sessions: Vec<SessionOutcome>,
-    waits: Vec<WaitSeen>,
-    commits: Option<u64>,
-    /// CPU time of this process from sending the calls to having their rows.
-    client_cpu_ns: u64,
 }
 
 impl Sessions {
@@ -73,7 +62,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Where they can't be had.
-    pub fn resize(&mut self, load: usize, company: Company) -> anyhow::Result<i64> {
+    fn resize(&mut self, load: usize, company: Company) -> anyhow::Result<i64> {
         raise_descriptor_limit(load + company.sessions() as usize)?;
         let mut parted = false;
         for (sessions, count) in [
@@ -150,7 +139,7 @@ impl Sessions {
     ///
     /// # Errors
     /// Where something is, or the server is lost.
-    pub fn give_back(&mut self) -> anyhow::Result<()> {
+    fn give_back(&mut self) -> anyhow::Result<()> {
         match self.arena.take() {
             Some(arena) => arena.drop_in(&mut self.keeper),
             None => Ok(()),
@@ -161,19 +150,18 @@ impl Sessions {
     /// at what they wait for meanwhile, inside the server too.
     ///
     /// # Errors
-    /// Where a call fails; [`is_lost`] tells whether the server went.
-    pub fn trial(
+    /// Where a call fails.
+    fn trial(
         &mut self,
         call: &Call,
         count: usize,
         seed: u64,
         call_us: u32,
-    ) -> anyhow::Result<Seen> {
+    ) -> anyhow::Result<InServerTrial> {
         let handle = self.resize(count, call.company)?;
         if let Some(statement) = call.beforehand() {
             self.keeper.execute(&statement)?;
         }
-        let cpu_before = own_cpu_ns();
         let (keeper, committing) = (&mut self.keeper, &mut self.committing);
         std::thread::scope(|scope| {
             let spawn = || std::thread::Builder::new().stack_size(STACK);
@@ -201,14 +189,13 @@ impl Sessions {
             let sessions = first_cause(load.into_iter().map(joined).collect());
             let waits = joined(looking);
             let commits = first_cause(committing.into_iter().map(joined).collect());
-            Ok(Seen {
+            Ok(InServerTrial {
                 sessions: sessions?,
                 waits: waits?,
                 commits: match commits? {
                     commits if commits.is_empty() => None,
                     commits => Some(commits.iter().sum()),
                 },
-                client_cpu_ns: own_cpu_ns().saturating_sub(cpu_before),
             })
         })
     }
@@ -251,104 +238,139 @@ fn connect(connector: &Connector) -> anyhow::Result<Session> {
     Ok(session)
 }
 
-/// What is done with each trial as it comes.
-pub trait Keep {
-    /// Keeps a trial; `done` of `all` lie behind.
+/// One server's sessions.
+pub struct InServerArm {
+    /// The server's name, where there are several.
+    pub label: Option<String>,
+    /// They call.
+    pub sessions: Sessions,
+    /// How it is looked at beside them.
+    pub watched: Watched,
+}
+
+/// The sessions of all arms.
+pub struct InServer<'a> {
+    /// What they call, by the points' variants.
+    pub calls: &'a [Call],
+    /// What is measured.
+    pub points: Vec<Point>,
+    /// Length of a call, in microseconds.
+    pub call_us: u32,
+    /// Seed of the sessions' random numbers.
+    pub seed: u64,
+    /// One entry an arm.
+    pub arms: Vec<InServerArm>,
+    /// Asked before each call.
+    pub stop: Stop,
+}
+
+impl InServer<'_> {
+    fn call(&self, slice: Slice) -> Option<(&Call, usize)> {
+        let point = self.points.get(slice.point as usize)?;
+        let call = self.calls.get(point.variant as usize)?;
+        Some((call, point.clients as usize))
+    }
+
+    /// Gives the shared memory of all sessions back, and checks that nothing in it is held.
     ///
     /// # Errors
-    /// Where it can't be written; the run ends.
-    fn keep(&mut self, trial: PrimitiveTrial, done: usize, all: usize) -> anyhow::Result<()>;
+    /// Where something is, or a server is lost.
+    pub fn give_back(&mut self) -> anyhow::Result<()> {
+        let mut arms = self.arms.iter_mut();
+        arms.try_for_each(|arm| arm.sessions.give_back())
+    }
 }
 
-/// Runs all trials of the plan: each round visits every call at every count
-/// once, in random order, those with the same sessions beside them together.
-/// Every other round takes them from the last to the first, so that thousands of
-/// sessions are connected half as often, and drift falls on both alike.
-///
-/// # Errors
-/// Where a call fails for another reason than a server that died.
-pub fn run(
-    plan: &PrimitivesPlan,
-    calls: &[Call],
-    sessions: &mut Sessions,
-    (observers, scene): (&mut Observers, &mut Scene),
-    keep: &mut dyn Keep,
-    stop: &Stop,
-) -> anyhow::Result<Ended> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
-    let all = calls.len() * plan.sessions.len() * plan.trials as usize;
-    let mut index = 0;
-    for round in 0..plan.trials {
-        let mut order: Vec<(u32, u32)> = (0..calls.len() as u32)
-            .flat_map(|call| plan.sessions.iter().map(move |count| (call, *count)))
-            .collect();
-        order.shuffle(&mut rng);
-        order.sort_by_key(|(call, _)| calls[*call as usize].company);
-        if round % 2 == 1 {
-            order.reverse();
-        }
-        for (variant, count) in order {
-            if stop.asked() {
-                return Ok(Ended::Interrupted);
+impl Driver for InServer<'_> {
+    fn run(
+        &mut self,
+        slice: Slice,
+        _: &mut dyn Watcher,
+        keep: Keep<'_>,
+    ) -> Result<(), TrialFailure> {
+        let (call, count) = self.call(slice).ok_or_else(|| missing("point"))?;
+        let call = call.clone();
+        let arm = self
+            .arms
+            .get_mut(slice.arm as usize)
+            .ok_or_else(|| missing("arm"))?;
+        let started = jiff::Timestamp::now();
+        let seed = self.seed.wrapping_add(u64::from(slice.index) << 32);
+        match arm.trial(&call, count, seed, self.call_us) {
+            Ok(trial) => keep(Trial {
+                started: format!("{started:.3}"),
+                ..trial
+            })
+            .map_err(TrialFailure::Other),
+            Err(error) => {
+                let what = format!("{} in {count} sessions", call.variant().title());
+                let failure = TrialFailure::of(error.context(what), &self.stop);
+                Err(match &arm.label {
+                    Some(label) => failure.named(label),
+                    None => failure,
+                })
             }
-            let started = format!("{:.3}", jiff::Timestamp::now());
-            let call = &calls[variant as usize];
-            let seed = plan.seed.wrapping_add(u64::from(index) << 32);
-            let observed = observers.any();
-            let mut trial = || {
-                if observed {
-                    // All are connected before anybody looks.
-                    sessions.resize(count as usize, call.company)?;
-                    observers.begin(scene);
-                }
-                let seen = sessions.trial(call, count as usize, seed, plan.call_us);
-                let beside = match observed {
-                    true => observers.end(scene),
-                    false => Default::default(),
-                };
-                Ok((seen?, beside))
-            };
-            let (seen, (samples, observed)) = match trial() {
-                Ok(seen) => seen,
-                Err(_) if stop.asked() => return Ok(Ended::Interrupted),
-                Err(error) if is_lost(&error) => {
-                    return Ok(Ended::ServerDied(format!("{error:#}")));
-                }
-                Err(error) => {
-                    return Err(
-                        error.context(format!("{} in {count} sessions", call.variant().title()))
-                    );
-                }
-            };
-            let trial = PrimitiveTrial {
-                variant,
-                index,
-                started,
-                client_cpu_ns: seen.client_cpu_ns,
-                sessions: seen.sessions,
-                waits: seen.waits,
-                commits: seen.commits,
-                samples,
-                observed,
-            };
-            index += 1;
-            keep.keep(trial, index as usize, all)?;
         }
     }
-    sessions.give_back()?;
-    Ok(Ended::Complete)
+
+    fn unit(&self) -> &'static str {
+        "ops/s"
+    }
+
+    fn describe(&self, slice: Slice) -> String {
+        self.call(slice).map_or_else(String::new, |(call, count)| {
+            format!("{} in {count} sessions", call.variant().title())
+        })
+    }
+
+    fn takes(&self) -> Option<Duration> {
+        Some(Duration::from_micros(u64::from(self.call_us)))
+    }
+
+    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
+        let arms = self.arms.iter_mut();
+        arms.map(|arm| arm.watched.observers.symbols()).collect()
+    }
+
+    fn drop_last(&mut self) -> Option<SymbolTable> {
+        self.arms.pop()?.watched.observers.symbols()
+    }
 }
 
-/// Whether the connection went, rather than a statement failed.
-pub fn is_lost(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<QueryError>())
-        .any(QueryError::is_fatal)
-}
-
-/// CPU time of this process, in nanoseconds.
-pub fn own_cpu_ns() -> u64 {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
+impl InServerArm {
+    fn trial(
+        &mut self,
+        call: &Call,
+        count: usize,
+        seed: u64,
+        call_us: u32,
+    ) -> anyhow::Result<Trial> {
+        let Watched { scene, observers } = &mut self.watched;
+        let observed = observers.any();
+        if observed {
+            // All are connected before anybody looks.
+            self.sessions.resize(count, call.company)?;
+            observers.begin(scene);
+        }
+        let cpu = OwnCpu::now();
+        let raw = self.sessions.trial(call, count, seed, call_us);
+        let (client_user_ns, client_system_ns) = cpu.since();
+        let (samples, observed) = match observed {
+            true => observers.end(scene),
+            false => Default::default(),
+        };
+        let raw = raw?;
+        Ok(Trial {
+            window_ns: raw.window_ns(),
+            transactions: raw.operations(),
+            transactions_sent: raw.operations(),
+            client_user_ns,
+            client_system_ns,
+            server_cpu_ns: Some(raw.cpu_ns()),
+            samples,
+            observed,
+            raw: Raw::InServer(raw),
+            ..Trial::default()
+        })
+    }
 }

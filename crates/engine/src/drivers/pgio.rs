@@ -1,19 +1,19 @@
-//! PGIO's sessions: released together, each in its loop for the trial's time,
-//! trial by trial.
+//! PGIO's sessions: released together, each in its loop for the trial's time.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use pgassay_analysis::pgio::{PgioPlan, PgioSession, PgioTrial};
-use rand::SeedableRng;
-use rand::seq::SliceRandom;
-use rand_xoshiro::Xoshiro256PlusPlus;
+use pgassay_analysis::observed::SymbolTable;
+use pgassay_analysis::pgio::{PgioPlan, PgioSession};
+use pgassay_analysis::plan::Slice;
+use pgassay_analysis::record::{Raw, Trial};
 
-use super::Ended;
+use super::own_cpu::OwnCpu;
+use super::{Watched, missing};
+use crate::runner::{Driver, Keep, TrialFailure, Watcher};
 use crate::workload::pgio::config::Config;
 use crate::workload::pgio::loops::{self, LONGEST_CALL_US};
-use pgassay_observe::{Observers, Scene};
 use pgassay_pgwire::{Connector, QueryError, Session};
 use pgassay_sys::stop::Stop;
 
@@ -24,109 +24,90 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Calls that fail one after the other before a session gives up.
 const MOST_FAILURES: u32 = 100;
 
-/// What runs the trials.
-pub struct Bench<'a> {
+/// One server with its sessions.
+pub struct PgioArm {
+    /// The server's name, where there are several.
+    pub label: Option<String>,
     /// Opens sessions.
     pub connector: Connector,
-    /// What can be looked at.
-    pub scene: &'a mut Scene,
-    /// What looks at it beside the load.
-    pub observers: &'a mut Observers,
-    /// What a session does.
-    pub config: &'a Config,
+    /// How it is looked at beside them.
+    pub watched: Watched,
     /// `server_version_num`.
     pub version: u32,
-    sessions: Vec<Session>,
+    /// Those that are open.
+    pub sessions: Vec<Session>,
 }
 
-/// Where trials go, and who wants to see them.
-pub trait Keep {
-    /// Keeps a trial; `done` of `all` lie behind.
-    ///
-    /// # Errors
-    /// Where it can't be written; the run ends.
-    fn keep(&mut self, trial: PgioTrial, done: usize, all: usize) -> anyhow::Result<()>;
-    /// Asked when the planned trials are done: whether another round is wanted.
-    fn again(&mut self) -> bool;
+/// The sessions of all arms.
+pub struct Pgio {
+    /// What is measured.
+    pub plan: PgioPlan,
+    /// What a session does.
+    pub config: Config,
+    /// One entry an arm.
+    pub arms: Vec<PgioArm>,
+    /// Asked before each call.
+    pub stop: Stop,
 }
 
-/// Runs the trials: each round visits every session count once, in random order.
-/// Those that were `measured` before, by the same plan, are passed over.
-///
-/// # Errors
-/// Where a loop fails for another reason than a server that died.
-pub fn run(
-    plan: &PgioPlan,
-    measured: &[PgioTrial],
-    bench: &mut Bench,
-    keep: &mut dyn Keep,
-    stop: &Stop,
-) -> anyhow::Result<Ended> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(plan.seed);
-    let mut order = plan.sessions.clone();
-    let all = order.len() * plan.trials as usize;
-    let mut index = measured.len() as u32;
-    let mut round = 0;
-    let rounds_of = |count: u32| {
-        let of = measured
-            .iter()
-            .filter(|t| t.sessions.len() == count as usize);
-        of.count() as u32
-    };
-    while round < plan.trials || keep.again() {
-        order.shuffle(&mut rng);
-        for &count in &order {
-            if round < rounds_of(count) {
-                continue;
+impl Driver for Pgio {
+    fn run(
+        &mut self,
+        slice: Slice,
+        _: &mut dyn Watcher,
+        keep: Keep<'_>,
+    ) -> Result<(), TrialFailure> {
+        let count = self.plan.sessions.get(slice.point as usize);
+        let count = *count.ok_or_else(|| missing("point"))?;
+        let arm = self
+            .arms
+            .get_mut(slice.arm as usize)
+            .ok_or_else(|| missing("arm"))?;
+        let seen = arm.trial(&self.plan, &self.config, count, &self.stop);
+        let trial = seen.map_err(|error| {
+            let failure = TrialFailure::of(error.context(format!("{count} sessions")), &self.stop);
+            match &arm.label {
+                Some(label) => failure.named(label),
+                None => failure,
             }
-            if stop.asked() {
-                return Ok(Ended::Interrupted);
-            }
-            let trial = match bench.trial(plan, count, index, stop) {
-                Ok(trial) => trial,
-                Err(_) if stop.asked() => return Ok(Ended::Interrupted),
-                Err(error) if is_lost(&error) => {
-                    return Ok(Ended::ServerDied(format!("{error:#}")));
-                }
-                Err(error) => return Err(error.context(format!("{count} sessions"))),
-            };
-            index += 1;
-            if stop.asked() {
-                return Ok(Ended::Interrupted);
-            }
-            keep.keep(trial, (index as usize).min(all), all)?;
+        })?;
+        if self.stop.asked() {
+            return Err(TrialFailure::Interrupted);
         }
-        round += 1;
-    }
-    Ok(Ended::Complete)
-}
-
-impl<'a> Bench<'a> {
-    /// Without sessions yet.
-    pub fn new(
-        connector: Connector,
-        scene: &'a mut Scene,
-        observers: &'a mut Observers,
-        config: &'a Config,
-        version: u32,
-    ) -> Self {
-        Self {
-            connector,
-            scene,
-            observers,
-            config,
-            version,
-            sessions: Vec::new(),
-        }
+        keep(trial).map_err(TrialFailure::Other)
     }
 
+    fn unit(&self) -> &'static str {
+        "ops/s"
+    }
+
+    fn describe(&self, slice: Slice) -> String {
+        let count = self.plan.sessions.get(slice.point as usize);
+        format!("{} sessions", count.copied().unwrap_or(0))
+    }
+
+    fn takes(&self) -> Option<Duration> {
+        Some(Duration::from_millis(self.plan.window_ms))
+    }
+
+    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
+        let arms = self.arms.iter_mut();
+        arms.map(|arm| arm.watched.observers.symbols()).collect()
+    }
+
+    fn drop_last(&mut self) -> Option<SymbolTable> {
+        self.arms.pop()?.watched.observers.symbols()
+    }
+}
+
+impl PgioArm {
     fn trial(
         &mut self,
         plan: &PgioPlan,
+        config: &Config,
         count: u32,
-        index: u32,
         stop: &Stop,
-    ) -> anyhow::Result<PgioTrial> {
+    ) -> anyhow::Result<Trial> {
         self.sessions.truncate(count as usize);
         while self.sessions.len() < count as usize {
             let mut session = self.connector.connect().context("a session")?;
@@ -138,9 +119,10 @@ impl<'a> Bench<'a> {
             self.sessions.push(session);
         }
         let window = Duration::from_millis(plan.window_ms);
-        let (config, version) = (self.config, self.version);
-        self.observers.begin(self.scene);
-        let cpu_before = own_cpu_ns();
+        let version = self.version;
+        let Watched { scene, observers } = &mut self.watched;
+        observers.begin(scene);
+        let cpu = OwnCpu::now();
         let started_at = jiff::Timestamp::now();
         // The window begins with the sessions' release.
         let gate = Barrier::new(count as usize + 1);
@@ -171,16 +153,23 @@ impl<'a> Bench<'a> {
                 .collect();
             (results, start.elapsed().as_nanos() as u64)
         });
-        let client_cpu_ns = own_cpu_ns().saturating_sub(cpu_before);
-        let (samples, observed) = self.observers.end(self.scene);
-        Ok(PgioTrial {
-            index,
+        let (client_user_ns, client_system_ns) = cpu.since();
+        let (samples, observed) = observers.end(scene);
+        let sessions = results
+            .into_iter()
+            .collect::<anyhow::Result<Vec<PgioSession>>>()?;
+        let done = sessions.iter().map(|s| s.selects + s.updates).sum();
+        Ok(Trial {
             started: format!("{started_at:.3}"),
             window_ns,
-            sessions: results.into_iter().collect::<anyhow::Result<_>>()?,
-            client_cpu_ns,
+            transactions: done,
+            transactions_sent: done,
+            client_user_ns,
+            client_system_ns,
             samples,
             observed,
+            raw: Raw::Pgio(sessions),
+            ..Trial::default()
         })
     }
 }
@@ -239,18 +228,4 @@ fn in_session(
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-/// Whether the connection went, rather than a statement failed.
-fn is_lost(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<QueryError>())
-        .any(QueryError::is_fatal)
-}
-
-/// CPU time of this process, in nanoseconds.
-fn own_cpu_ns() -> u64 {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64
 }

@@ -1,4 +1,4 @@
-//! The real arena: target, load and observers meet here and nowhere else.
+//! Scripts over the wire, by the load engine.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,33 +6,35 @@ use std::time::{Duration, Instant};
 use pgassay_analysis::Plan;
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
-use pgassay_analysis::record::{ClientCalls, ScriptRecord, StatementRecord, TrialRecord};
+use pgassay_analysis::record::{ClientCalls, ScriptRecord, StatementRecord, Trial};
 
-use super::{Arena, SliceFailure, Watcher};
+use super::{Watched, missing};
+use crate::runner::{Driver, Keep, TrialFailure, Watcher, is_lost};
 use crate::workload::{self, setup};
 use pgassay_load::script::Value;
 use pgassay_load::{
     Edge, Engine, Gaps, Latency, Length, Options, Protocol, ResizeError, Schedule, SliceResult,
     SliceSpec, raise_descriptor_limit,
 };
-use pgassay_observe::{Choice, Observers, Scene};
-use pgassay_pgwire::{ConnectError, Connector, Conninfo, QueryError, Session};
+use pgassay_observe::Scene;
+use pgassay_pgwire::{ConnectError, Connector, Conninfo, Session};
 use pgassay_sys::stop::Stop;
 
 /// One server with its connections.
-pub struct LiveArm {
+pub struct WireArm {
+    /// The server's name, where there are several.
+    pub label: Option<String>,
     engine: Engine,
-    scene: Scene,
+    watched: Watched,
     /// Whether the server is ours to vacuum and to checkpoint.
     owned: bool,
     connector: Connector,
     idle: Vec<Session>,
-    observers: Observers,
     /// Whether the observers have read everything once.
     acquainted: bool,
 }
 
-impl LiveArm {
+impl WireArm {
     /// Prepares the clients of an arm; connects none yet. `owned` says that we launched the server.
     ///
     /// # Errors
@@ -40,7 +42,7 @@ impl LiveArm {
     pub fn new(
         plan: &Plan,
         conninfo: &Conninfo,
-        scene: Scene,
+        watched: Watched,
         owned: bool,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
@@ -51,31 +53,19 @@ impl LiveArm {
             .with_options(setup::FIND_OURS);
         let connector = Connector::new(&conninfo.with_application_name("pgassay idle"));
         Ok(Self {
+            label: None,
             engine: Engine::new(conninfo, program, options),
-            scene,
+            watched,
             owned,
             connector,
             idle: Vec::new(),
-            observers: Observers::default(),
             acquainted: false,
         })
     }
 
-    /// Has these observers run beside the load, in each window.
-    #[must_use]
-    pub fn observed_by(mut self, choice: Choice, conninfo: &Conninfo) -> Self {
-        self.observers = Observers::start(choice, conninfo, &self.scene);
-        self
-    }
-
-    /// The names of the functions that CPU samples hit. Ends sampling.
-    pub fn symbols(&mut self) -> Option<SymbolTable> {
-        self.observers.symbols()
-    }
-
     /// Opens the connections that do nothing, before the first trial; the load has `most` at
     /// most beside them.
-    fn open_idle(&mut self, wanted: u32, most: u32) -> Result<(), SliceFailure> {
+    fn open_idle(&mut self, wanted: u32, most: u32) -> Result<(), TrialFailure> {
         if wanted > 0 && self.idle.is_empty() {
             raise_descriptor_limit(wanted as usize + most as usize).map_err(no_connection)?;
         }
@@ -87,9 +77,9 @@ impl LiveArm {
                 );
                 match error {
                     ConnectError::TooManyConnections { .. } => {
-                        SliceFailure::PointOutOfReach(message)
+                        TrialFailure::PointOutOfReach(message)
                     }
-                    _ => SliceFailure::ServerDied(message),
+                    _ => TrialFailure::ServerDied(message),
                 }
             })?;
             self.idle.push(opened);
@@ -99,34 +89,28 @@ impl LiveArm {
 
     /// Brings a launched server into the state in which every trial of a writing workload begins;
     /// how long that took, where it was done.
-    fn settle(&mut self, statements: &[String]) -> Result<Option<Duration>, SliceFailure> {
+    fn settle(&mut self, statements: &[String]) -> Result<Option<Duration>, TrialFailure> {
         if !self.owned || statements.is_empty() {
             return Ok(None);
         }
-        let Some(session) = &mut self.scene.session else {
+        let Some(session) = &mut self.watched.scene.session else {
             return Ok(None);
         };
         let begin = Instant::now();
         match setup::settle(session, statements) {
             Ok(()) => Ok(Some(begin.elapsed())),
-            Err(error) => {
-                let lost = error
-                    .chain()
-                    .filter_map(|cause| cause.downcast_ref::<QueryError>())
-                    .any(QueryError::is_fatal);
-                Err(match lost {
-                    true => SliceFailure::ServerDied(format!("{error:#}")),
-                    false => SliceFailure::Other(error),
-                })
-            }
+            Err(error) => Err(match is_lost(&error) {
+                true => TrialFailure::ServerDied(format!("{error:#}")),
+                false => TrialFailure::Other(error),
+            }),
         }
     }
 
     /// Has a launched server write everything out, so that it stays silent while
     /// another is measured; how else it went the next trial will tell.
-    pub fn checkpoint(&mut self) {
+    fn checkpoint(&mut self) {
         if self.owned
-            && let Some(session) = &mut self.scene.session
+            && let Some(session) = &mut self.watched.scene.session
         {
             drop(session.execute("CHECKPOINT"));
         }
@@ -178,33 +162,31 @@ pub(super) fn slice_spec(plan: &Plan, index: u32) -> SliceSpec {
 }
 
 /// The servers of a plan, in the order of its arms.
-pub struct LiveArena {
+pub struct Wire {
+    /// What is measured.
+    pub plan: Plan,
     /// One entry an arm.
-    pub arms: Vec<LiveArm>,
+    pub arms: Vec<WireArm>,
+    /// Whether a server that we launched writes everything out after each of its slices, so that it
+    /// stays silent while another is measured.
+    pub checkpoints: bool,
     /// Asked between the steps of a slice.
     pub stop: Stop,
 }
 
-impl LiveArena {
+impl Wire {
     /// Closes all load connections and gives the scenes back.
     pub fn close(self) -> Vec<Scene> {
-        self.arms.into_iter().map(|arm| arm.scene).collect()
+        self.arms.into_iter().map(|arm| arm.watched.scene).collect()
     }
 
-    /// The names of the functions that CPU samples hit, by arm. Ends sampling.
-    pub fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
-        self.arms.iter_mut().map(LiveArm::symbols).collect()
-    }
-}
-
-impl Arena for LiveArena {
-    fn run_slice(
+    fn slice(
         &mut self,
-        plan: &Plan,
         slice: Slice,
         watcher: &mut dyn Watcher,
-    ) -> Result<TrialRecord, SliceFailure> {
-        let missing = |what| SliceFailure::Other(anyhow::anyhow!("the plan has no such {what}"));
+        keep: Keep<'_>,
+    ) -> Result<(), TrialFailure> {
+        let plan = &self.plan;
         let point = plan
             .points
             .get(slice.point as usize)
@@ -216,11 +198,12 @@ impl Arena for LiveArena {
         arm.open_idle(plan.workload.idle, plan.max_clients())?;
         let resized = arm.engine.resize(point.clients as usize);
         if self.stop.asked() {
-            return Err(SliceFailure::Interrupted);
+            return Err(TrialFailure::Interrupted);
         }
         resized.map_err(no_connection)?;
+        let Watched { scene, observers } = &mut arm.watched;
         if !std::mem::replace(&mut arm.acquainted, true) {
-            arm.observers.acquaint(&mut arm.scene);
+            observers.acquaint(scene);
         }
         let settled = arm.settle(&plan.workload.settle)?;
         let spec = SliceSpec {
@@ -229,7 +212,7 @@ impl Arena for LiveArena {
         };
         let started = jiff::Timestamp::now();
         let mut seen = None;
-        let (scene, observers) = (&mut arm.scene, &mut arm.observers);
+        let Watched { scene, observers } = &mut arm.watched;
         let result = arm.engine.run_slice(&spec, &mut |edge| match edge {
             Edge::Start => observers.begin(scene),
             Edge::End => seen = Some(observers.end(scene)),
@@ -237,21 +220,70 @@ impl Arena for LiveArena {
             Edge::Tick(_) => {}
         });
         if result.interrupted || self.stop.asked() {
-            return Err(SliceFailure::Interrupted);
+            return Err(TrialFailure::Interrupted);
         }
         if let Some(reason) = &result.died {
-            return Err(SliceFailure::ServerDied(reason.clone()));
+            return Err(TrialFailure::ServerDied(reason.clone()));
         }
         let (samples, observed) = seen.unwrap_or_default();
-        Ok(TrialRecord {
-            slice,
+        keep(Trial {
             started: format!("{started:.3}"),
             samples,
             interval_ns: interval(plan.window_ms).as_nanos() as u64,
             observed,
             settled_ms: settled.map(|took| took.as_secs_f64() * 1000.0),
-            ..record(slice, &result)
+            ..record(&result)
         })
+        .map_err(TrialFailure::Other)?;
+        if self.checkpoints {
+            arm.checkpoint();
+        }
+        Ok(())
+    }
+}
+
+impl Driver for Wire {
+    fn run(
+        &mut self,
+        slice: Slice,
+        watcher: &mut dyn Watcher,
+        keep: Keep<'_>,
+    ) -> Result<(), TrialFailure> {
+        self.slice(slice, watcher, keep).map_err(|failure| {
+            let arm = self.arms.get(slice.arm as usize);
+            match arm.and_then(|arm| arm.label.as_deref()) {
+                Some(label) => failure.named(label),
+                None => failure,
+            }
+        })
+    }
+
+    fn unit(&self) -> &'static str {
+        "tps"
+    }
+
+    fn describe(&self, slice: Slice) -> String {
+        let point = self.plan.points.get(slice.point as usize);
+        format!("{} clients", point.map_or(0, |point| point.clients))
+    }
+
+    fn takes(&self) -> Option<Duration> {
+        Some(Duration::from_millis(
+            self.plan.warmup_ms + self.plan.window_ms,
+        ))
+    }
+
+    fn follows(&self) -> bool {
+        true
+    }
+
+    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
+        let arms = self.arms.iter_mut();
+        arms.map(|arm| arm.watched.observers.symbols()).collect()
+    }
+
+    fn drop_last(&mut self) -> Option<SymbolTable> {
+        self.arms.pop()?.watched.observers.symbols()
     }
 }
 
@@ -265,18 +297,14 @@ fn protocol(name: &str) -> anyhow::Result<Protocol> {
 }
 
 /// The record of a slice.
-fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
-    TrialRecord {
-        server_cpu_ns: None,
-        slice,
-        started: String::new(),
+pub(super) fn record(result: &SliceResult) -> Trial {
+    Trial {
         window_ns: result.window_ns,
         transactions: result.transactions,
         failures: result.failures.clone(),
         latency: result.latency.to_base64(),
         latency_from_actual_start: result.latency_from_actual.as_ref().map(|l| l.to_base64()),
         intervals: result.intervals.iter().map(|i| i.transactions).collect(),
-        interval_ns: 0,
         interval_latency: result
             .intervals
             .iter()
@@ -290,10 +318,6 @@ fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
         busiest_thread_share: Some(result.busiest_thread_share()),
         client_calls: Some(client_calls(result)),
         transactions_sent: result.transactions_sent,
-        samples: Default::default(),
-        observed: None,
-        cut_short: None,
-        settled_ms: None,
         retries: result.retries,
         skipped: result.skipped,
         late: result.late,
@@ -301,6 +325,7 @@ fn record(slice: Slice, result: &SliceResult) -> TrialRecord {
         first: (result.first.count() > 0).then(|| result.first.to_base64()),
         connects: (result.connects.count() > 0).then(|| result.connects.to_base64()),
         scripts: script_records(result),
+        ..Trial::default()
     }
 }
 
@@ -353,17 +378,17 @@ fn milliseconds(ms: f64) -> Duration {
 }
 
 /// What connections that can't be had mean for the run.
-fn no_connection(error: ResizeError) -> SliceFailure {
+fn no_connection(error: ResizeError) -> TrialFailure {
     match &error {
-        ResizeError::Stopped { .. } => SliceFailure::Interrupted,
-        ResizeError::Descriptors { .. } => SliceFailure::PointOutOfReach(error.to_string()),
+        ResizeError::Stopped { .. } => TrialFailure::Interrupted,
+        ResizeError::Descriptors { .. } => TrialFailure::PointOutOfReach(error.to_string()),
         ResizeError::Connect { cause, .. }
             if matches!(**cause, ConnectError::TooManyConnections { .. }) =>
         {
-            SliceFailure::PointOutOfReach(error.to_string())
+            TrialFailure::PointOutOfReach(error.to_string())
         }
         ResizeError::Connect { .. } | ResizeError::Broken { .. } => {
-            SliceFailure::ServerDied(error.to_string())
+            TrialFailure::ServerDied(error.to_string())
         }
     }
 }

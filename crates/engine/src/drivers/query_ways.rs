@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::observed::stacks::StackRecord;
-use pgassay_analysis::query_cost::{IN_FLIGHT, QueryCostRecord, WAYS, Way, WayTrial};
+use pgassay_analysis::plan::Slice;
+use pgassay_analysis::query_cost::{IN_FLIGHT, WAYS, Way};
+use pgassay_analysis::record::{Raw, Trial};
 
-use super::Ended;
-use super::primitives::is_lost;
+use crate::runner::{Driver, Keep, TrialFailure, Watcher};
 use crate::workload::inserver::{self, Until};
 use pgassay_load::script::Program;
 use pgassay_load::{Edge, Engine, Length, Options, Protocol, SliceSpec};
@@ -26,20 +28,21 @@ pub const ROUNDS: u32 = 8;
 const WARM_UP: Duration = Duration::from_millis(100);
 
 /// The client's side of one way.
-enum Driver {
+enum Client {
     Wire(Box<Engine>),
     Inside(Box<Session>),
 }
 
-/// The ways of one server.
-pub struct QueryCosts {
+/// The ways of one server, which are the points of the stage.
+pub struct QueryWays {
     postmaster: u32,
     sampler: PerfSampler,
-    drivers: Vec<(Way, Driver)>,
+    clients: Vec<(Way, Client)>,
+    seed: u64,
     stop: Stop,
 }
 
-impl QueryCosts {
+impl QueryWays {
     /// Connects one session for each way; functions and table must exist.
     ///
     /// # Errors
@@ -47,100 +50,93 @@ impl QueryCosts {
     pub fn open(
         conninfo: &Conninfo,
         postmaster: u32,
+        seed: u64,
         stop: &Stop,
     ) -> anyhow::Result<Result<Self, String>> {
         let sampler = match PerfSampler::start_at(postmaster, FREQUENCY_HZ) {
             Ok(sampler) => sampler,
             Err(why) => return Ok(Err(why)),
         };
-        let drivers = WAYS
+        let clients = WAYS
             .iter()
-            .map(|way| Ok((*way, driver(*way, conninfo, stop)?)))
+            .map(|way| Ok((*way, client(*way, conninfo, stop)?)))
             .collect::<anyhow::Result<Vec<_>>>()?;
         Ok(Ok(Self {
             postmaster,
             sampler,
-            drivers,
+            clients,
+            seed,
             stop: stop.clone(),
         }))
     }
 
-    /// Runs all rounds; every other one visits the ways from the last to the first, so that
-    /// drift falls on all alike. What was measured is kept after each round.
-    ///
-    /// # Errors
-    /// Where a statement fails, or what was measured can't be kept.
-    pub fn run(
-        mut self,
-        record: &mut QueryCostRecord,
-        rounds: u32,
-        seed: u64,
-        keep: &mut dyn FnMut(&QueryCostRecord) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Ended> {
-        let mut ended = Ended::Complete;
-        'rounds: for round in 0..rounds {
-            let mut order: Vec<usize> = (0..self.drivers.len()).collect();
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for index in order {
-                if self.stop.asked() {
-                    ended = Ended::Interrupted;
-                    break 'rounds;
-                }
-                let seed = seed.wrapping_add(u64::from(round) << 32);
-                match self.trial(index, round, seed) {
-                    Ok(trial) => record.trials.push(trial),
-                    Err(_) if self.stop.asked() => {
-                        ended = Ended::Interrupted;
-                        break 'rounds;
-                    }
-                    Err(error) if is_lost(&error) => {
-                        ended = Ended::ServerDied(format!("{error:#}"));
-                        break 'rounds;
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            keep(record)?;
-        }
-        record.symbols = self.sampler.finish();
-        keep(record)?;
-        Ok(ended)
+    /// The names of the functions that were hit. Ends sampling.
+    pub fn finish(self) -> SymbolTable {
+        self.sampler.finish()
     }
 
-    fn trial(&mut self, index: usize, round: u32, seed: u64) -> anyhow::Result<WayTrial> {
-        let (way, driver) = self
-            .drivers
-            .get_mut(index)
+    fn trial(&mut self, slice: Slice) -> anyhow::Result<Trial> {
+        let seed = self.seed.wrapping_add(u64::from(slice.round) << 32);
+        let (way, client) = self
+            .clients
+            .get_mut(slice.point as usize)
             .context("there is no such way")?;
         let window = Window {
             postmaster: self.postmaster,
             sampler: &self.sampler,
         };
-        let (queries, (cpu_ns, stacks)) = match driver {
-            Driver::Wire(engine) => wire(engine, seed, &window)?,
-            Driver::Inside(session) => {
+        let started = jiff::Timestamp::now();
+        let (queries, window_ns, (cpu_ns, stacks)) = match client {
+            Client::Wire(engine) => wire(engine, seed, &window)?,
+            Client::Inside(session) => {
                 let until = Until::Microseconds(WINDOW.as_micros() as u32);
                 let call = inserver::alone(way_name(*way), seed, until)
                     .context("there is no such loop")?;
                 let before = window.begin();
                 let row = session.rows(&call);
                 let seen = window.end(before);
-                (inserver::outcome(&row?)?.operations, seen?)
+                let outcome = inserver::outcome(&row?)?;
+                (outcome.operations, outcome.elapsed_ns, seen?)
             }
         };
         let queries = match way {
             Way::Pipelined => queries * IN_FLIGHT,
             _ => queries,
         };
-        Ok(WayTrial {
-            way: *way,
-            round,
-            queries,
-            cpu_ns,
-            stacks,
+        Ok(Trial {
+            started: format!("{started:.3}"),
+            window_ns,
+            transactions: queries,
+            server_cpu_ns: Some(cpu_ns),
+            raw: Raw::QueryWay(stacks),
+            ..Trial::default()
         })
+    }
+}
+
+impl Driver for QueryWays {
+    fn run(
+        &mut self,
+        slice: Slice,
+        _: &mut dyn Watcher,
+        keep: Keep<'_>,
+    ) -> Result<(), TrialFailure> {
+        let trial = self.trial(slice);
+        let trial = trial.map_err(|error| TrialFailure::of(error, &self.stop))?;
+        keep(trial).map_err(TrialFailure::Other)
+    }
+
+    fn unit(&self) -> &'static str {
+        "queries/s"
+    }
+
+    fn describe(&self, slice: Slice) -> String {
+        let way = WAYS.get(slice.point as usize);
+        way.map_or_else(String::new, |way| format!("a query's way, {}", way.title()))
+    }
+
+    fn takes(&self) -> Option<Duration> {
+        Some(WARM_UP + WINDOW)
     }
 }
 
@@ -152,14 +148,14 @@ fn way_name(way: Way) -> &'static str {
     }
 }
 
-fn driver(way: Way, conninfo: &Conninfo, stop: &Stop) -> anyhow::Result<Driver> {
+fn client(way: Way, conninfo: &Conninfo, stop: &Stop) -> anyhow::Result<Client> {
     let protocol = match way {
         Way::Simple => Protocol::Simple,
         Way::Prepared | Way::Pipelined => Protocol::Prepared,
         Way::QueryLoop | Way::PlpgsqlLoop => {
             let mut session = Connector::new(conninfo).connect()?;
             session.execute(inserver::SEARCH_PATH)?;
-            return Ok(Driver::Inside(Box::new(session)));
+            return Ok(Client::Inside(Box::new(session)));
         }
     };
     let text = inserver::select_only(match way {
@@ -177,7 +173,7 @@ fn driver(way: Way, conninfo: &Conninfo, stop: &Stop) -> anyhow::Result<Driver> 
     };
     let mut engine = Engine::new(conninfo.clone(), program, options);
     engine.resize(1)?;
-    Ok(Driver::Wire(Box::new(engine)))
+    Ok(Client::Wire(Box::new(engine)))
 }
 
 /// What is read at the borders of a window.
@@ -201,12 +197,13 @@ impl Window<'_> {
     }
 }
 
-/// One window of a way over the wire: transactions, and what was seen of the server.
+/// One window of a way over the wire: transactions, its length in nanoseconds, and what was seen of
+/// the server.
 fn wire(
     engine: &mut Engine,
     seed: u64,
     window: &Window<'_>,
-) -> anyhow::Result<(u64, (u64, StackRecord))> {
+) -> anyhow::Result<(u64, u64, (u64, StackRecord))> {
     let spec = SliceSpec {
         warmup: WARM_UP,
         length: Length::Time(WINDOW),
@@ -226,5 +223,5 @@ fn wire(
         bail!("select-only beside the loops: {example}");
     }
     let seen = seen.context("the window of select-only beside the loops did not end")??;
-    Ok((result.transactions, seen))
+    Ok((result.transactions, result.window_ns, seen))
 }

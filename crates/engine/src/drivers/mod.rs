@@ -1,0 +1,35 @@
+//! What runs a slice of each kind of load.
+
+pub mod ceiling;
+pub mod in_server;
+mod own_cpu;
+pub mod pgio;
+pub mod query_ways;
+pub mod scattered_read;
+pub mod wire;
+
+use pgassay_observe::{Choice, Observers, Scene};
+use pgassay_pgwire::Conninfo;
+
+/// A server as it is looked at beside a load.
+pub struct Watched {
+    /// What can be looked at.
+    pub scene: Scene,
+    /// Who looks.
+    pub observers: Observers,
+}
+
+impl Watched {
+    /// Starts what was chosen; what can't be had is noted and left out.
+    pub fn start(scene: Scene, choice: Choice, conninfo: &Conninfo) -> Self {
+        Self {
+            observers: Observers::start(choice, conninfo, &scene),
+            scene,
+        }
+    }
+}
+
+/// As many things are wanted as an index says there are.
+fn missing(what: &str) -> crate::runner::TrialFailure {
+    crate::runner::TrialFailure::Other(anyhow::anyhow!("the plan has no such {what}"))
+}

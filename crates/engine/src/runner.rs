@@ -1,0 +1,292 @@
+//! The one loop that runs trials: the slices of a stage, in their order, into a sink.
+//!
+//! The runner decides the order and what a failure means; a [`Driver`] runs the slices. Each kind of
+//! load has a driver of its own (`drivers`); the tests' has a clock of its own, so that the whole
+//! pipeline runs without time.
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+use pgassay_analysis::observed::SymbolTable;
+use pgassay_analysis::plan::Slice;
+use pgassay_analysis::record::{EventKind, StageId, Trial};
+use pgassay_load::{Latency, Passed};
+use pgassay_pgwire::QueryError;
+use pgassay_sys::stop::Stop;
+
+/// Takes a trial; fails where it can't be written.
+pub type Keep<'k> = &'k mut dyn FnMut(Trial) -> anyhow::Result<()>;
+
+/// What can run a slice of load.
+pub trait Driver {
+    /// Runs one slice and gives its trial to `keep`, or several where the slice is repeated; the
+    /// watcher may look on. The runner adds which slice of which stage it was.
+    ///
+    /// # Errors
+    /// Why there is no trial; see [`TrialFailure`].
+    fn run(
+        &mut self,
+        slice: Slice,
+        watcher: &mut dyn Watcher,
+        keep: Keep<'_>,
+    ) -> Result<(), TrialFailure>;
+
+    /// What a slice is, in a few words for who looks on: `4 clients`.
+    fn describe(&self, slice: Slice) -> String;
+
+    /// What its work is counted in, for who looks on: `tps`.
+    fn unit(&self) -> &'static str;
+
+    /// How long a slice takes by its plan, where it tells.
+    fn takes(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether it tells the watcher of each part of a window as it passes. Of the others the runner
+    /// tells each trial as a whole.
+    fn follows(&self) -> bool {
+        false
+    }
+
+    /// The names of the functions that CPU samples hit, by arm. Ends sampling.
+    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
+        Vec::new()
+    }
+
+    /// Lets the last of several arms go, when it has done its part; the names of its functions.
+    fn drop_last(&mut self) -> Option<SymbolTable> {
+        None
+    }
+}
+
+/// Why a slice gave no trial.
+#[derive(Debug)]
+pub enum TrialFailure {
+    /// The point can't be measured here, as the server takes fewer connections than it needs: it is
+    /// left out.
+    PointOutOfReach(String),
+    /// Somebody asked for a stop.
+    Interrupted,
+    /// The server died or can't be reached any more.
+    ServerDied(String),
+    /// Anything else, which ends the run.
+    Other(anyhow::Error),
+}
+
+impl TrialFailure {
+    /// What an error within a slice means: when a stop was asked for, whatever fails fails of it.
+    pub fn of(error: anyhow::Error, stop: &Stop) -> Self {
+        if stop.asked() {
+            return Self::Interrupted;
+        }
+        match is_lost(&error) {
+            true => Self::ServerDied(format!("{error:#}")),
+            false => Self::Other(error),
+        }
+    }
+
+    /// The same with the server's name.
+    #[must_use]
+    pub fn named(self, server: &str) -> Self {
+        match self {
+            Self::ServerDied(why) => {
+                Self::ServerDied(format!("the server of {server} died: {why}"))
+            }
+            Self::PointOutOfReach(why) => Self::PointOutOfReach(format!("{server}: {why}")),
+            Self::Other(error) => Self::Other(error.context(format!("{server} can't run this"))),
+            Self::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+/// Whether the connection went, rather than a statement failed.
+pub fn is_lost(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<QueryError>())
+        .any(QueryError::is_fatal)
+}
+
+/// Where trials and events are written down as they come.
+pub trait Sink {
+    /// Keeps a trial.
+    ///
+    /// # Errors
+    /// Where it can't be written; the run ends.
+    fn trial(&mut self, trial: &Trial) -> anyhow::Result<()>;
+    /// Keeps an event.
+    ///
+    /// # Errors
+    /// Like [`Self::trial`].
+    fn event(&mut self, event: EventKind) -> anyhow::Result<()>;
+    /// Asked when the planned trials are done: whether a further round is wanted.
+    fn again(&mut self) -> bool {
+        false
+    }
+}
+
+/// A slice that is about to run.
+#[derive(Debug)]
+pub struct Upcoming {
+    /// What it is: `4 clients`.
+    pub name: String,
+    /// What its work is counted in: `tps`.
+    pub unit: &'static str,
+    /// How long it takes by its plan, where that is known.
+    pub takes: Option<Duration>,
+    /// How many slices lie behind.
+    pub done: usize,
+    /// How many there are in all.
+    pub all: usize,
+}
+
+/// Who wants to see the run go on.
+pub trait Watcher {
+    /// A slice is about to run.
+    fn before(&mut self, upcoming: Upcoming);
+    /// How often it wants to hear while a slice runs; `None` where nobody looks.
+    fn every(&self) -> Option<Duration> {
+        None
+    }
+    /// A further part of the slice's window is over.
+    fn during(&mut self, passed: &Passed) {
+        let _ = passed;
+    }
+    /// A slice has given this trial.
+    fn after(&mut self, trial: &Trial);
+}
+
+/// How the schedule ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// Every slice was run.
+    Complete,
+    /// Somebody asked for a stop.
+    Interrupted,
+    /// The server died.
+    ServerDied(String),
+}
+
+/// What is run: slices of one stage.
+pub struct Schedule<'a> {
+    /// Which stage of the run.
+    pub stage: StageId,
+    /// Its slices, in their order.
+    pub slices: &'a [Slice],
+    /// Those of them that need not be run, as they were before.
+    pub measured: &'a HashSet<u32>,
+}
+
+/// Runs the slices of the schedule that were not measured before, in their order.
+///
+/// # Errors
+/// Where a slice fails for a reason of our own, or the sink can't write.
+pub fn run(
+    schedule: &Schedule<'_>,
+    driver: &mut dyn Driver,
+    sink: &mut dyn Sink,
+    watcher: &mut dyn Watcher,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
+    let all = schedule.slices.len();
+    let behind = |slice: &Slice| schedule.measured.contains(&slice.index);
+    let mut done = schedule.slices.iter().filter(|slice| behind(slice)).count();
+    let mut out_of_reach: BTreeSet<u32> = BTreeSet::new();
+    for &slice in schedule.slices {
+        if behind(&slice) {
+            continue;
+        }
+        if stop.asked() {
+            return Ok(Ended::Interrupted);
+        }
+        if out_of_reach.contains(&slice.point) {
+            done += 1;
+            continue;
+        }
+        watcher.before(Upcoming {
+            name: driver.describe(slice),
+            unit: driver.unit(),
+            takes: driver.takes(),
+            done,
+            all,
+        });
+        match run_slice(schedule.stage, slice, driver, sink, watcher) {
+            Ok(()) => {}
+            Err(TrialFailure::PointOutOfReach(reason)) => {
+                out_of_reach.insert(slice.point);
+                sink.event(EventKind::PointSkipped {
+                    stage: schedule.stage,
+                    point: slice.point,
+                    reason,
+                })?;
+            }
+            Err(TrialFailure::Interrupted) => return Ok(Ended::Interrupted),
+            Err(TrialFailure::ServerDied(reason)) => return Ok(Ended::ServerDied(reason)),
+            Err(TrialFailure::Other(error)) => return Err(error),
+        }
+        done += 1;
+    }
+    Ok(Ended::Complete)
+}
+
+/// Runs the schedule, and after it further rounds as long as the sink asks for them; `further` gives
+/// the slices of each, from 0.
+///
+/// # Errors
+/// Like [`run`].
+pub fn run_until_steady(
+    schedule: &Schedule<'_>,
+    further: &dyn Fn(u32) -> Vec<Slice>,
+    driver: &mut dyn Driver,
+    sink: &mut dyn Sink,
+    watcher: &mut dyn Watcher,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
+    let mut ended = run(schedule, driver, sink, watcher, stop)?;
+    let mut rounds = 0..;
+    while let Ended::Complete = ended
+        && sink.again()
+        && let Some(round) = rounds.next()
+    {
+        let slices = further(round);
+        let more = Schedule {
+            slices: &slices,
+            ..*schedule
+        };
+        ended = run(&more, driver, sink, watcher, stop)?;
+    }
+    Ok(ended)
+}
+
+fn run_slice(
+    stage: StageId,
+    slice: Slice,
+    driver: &mut dyn Driver,
+    sink: &mut dyn Sink,
+    watcher: &mut dyn Watcher,
+) -> Result<(), TrialFailure> {
+    let follows = driver.follows();
+    let mut kept = Vec::new();
+    driver.run(slice, watcher, &mut |trial| {
+        let trial = Trial {
+            stage,
+            slice,
+            ..trial
+        };
+        sink.trial(&trial)?;
+        kept.push(trial);
+        Ok(())
+    })?;
+    for trial in kept {
+        if !follows {
+            watcher.during(&Passed {
+                covered_ns: trial.window_ns,
+                transactions: trial.transactions,
+                failures: trial.failures.values().sum(),
+                latency: Latency::new(),
+            });
+        }
+        watcher.after(&trial);
+    }
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The run directory as the runner sees it.
+
+use std::time::{Duration, Instant};
+
+use pgassay_analysis::record::{EventKind, Trial};
+use pgassay_engine::rundir::RunWriter;
+use pgassay_engine::runner::Sink;
+
+/// A run that waits for a steady device ends after this time.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
+/// Writes trials and events down.
+pub struct Recorder<'a> {
+    /// Where.
+    pub writer: &'a mut RunWriter,
+    /// Whether trials are kept; else they were only to warm up.
+    pub keep: bool,
+    /// Until when it goes on, where a device's rate is waited for.
+    pub steady: Option<Steady<'a>>,
+}
+
+impl<'a> Recorder<'a> {
+    /// Keeps everything, and asks for no more than what was planned.
+    pub fn new(writer: &'a mut RunWriter) -> Self {
+        Self {
+            writer,
+            keep: true,
+            steady: None,
+        }
+    }
+}
+
+impl Sink for Recorder<'_> {
+    fn trial(&mut self, trial: &Trial) -> anyhow::Result<()> {
+        if let Some(steady) = &mut self.steady {
+            steady.rates.extend((steady.rate)(trial));
+        }
+        match self.keep {
+            true => self.writer.append_trial(trial),
+            false => Ok(()),
+        }
+    }
+
+    fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
+        self.writer.append_event(event)
+    }
+
+    fn again(&mut self) -> bool {
+        self.steady.as_ref().is_some_and(|steady| {
+            let waits = steady.started.elapsed() < LONGEST_WAIT;
+            waits && !steady.rates.is_empty() && !(steady.is_stable)(&steady.rates)
+        })
+    }
+}
+
+/// The device's rate in a trial, with what was measured: rates of other points differ by nature.
+type DeviceRate<'a> = Box<dyn Fn(&Trial) -> Option<(u32, f64)> + 'a>;
+
+/// Waits until a device's rate stands still.
+pub struct Steady<'a> {
+    rate: DeviceRate<'a>,
+    is_stable: fn(&[(u32, f64)]) -> bool,
+    rates: Vec<(u32, f64)>,
+    started: Instant,
+}
+
+impl<'a> Steady<'a> {
+    /// From now on, for an hour at most.
+    pub fn new(
+        rate: impl Fn(&Trial) -> Option<(u32, f64)> + 'a,
+        is_stable: fn(&[(u32, f64)]) -> bool,
+    ) -> Self {
+        Self {
+            rate: Box::new(rate),
+            is_stable,
+            rates: Vec::new(),
+            started: Instant::now(),
+        }
+    }
+}
