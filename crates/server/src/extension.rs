@@ -17,13 +17,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use super::find::Installation;
+use super::packages::{self, Part};
 use super::scratch::Scratch;
 use super::version::Version;
 use super::{TargetError, account::Account, ask, unfinished};
 
 macro_rules! source {
     ($name:literal) => {
-        ($name, include_str!(concat!("../../../ext/", $name)))
+        ($name, include_str!(concat!("../ext/", $name)))
     };
 }
 
@@ -48,7 +49,7 @@ const SOURCES: &[(&str, &str)] = &[
 ];
 
 /// The SQL definitions, with `@SCHEMA@` and `@LIBRARY@` to be filled in.
-const DEFINITIONS: &str = include_str!("../../../ext/pgassay.sql.in");
+const DEFINITIONS: &str = include_str!("../ext/pgassay.sql.in");
 
 /// The first and the last major version that the sources are for.
 const SUPPORTED: (u32, u32) = (13, 19);
@@ -338,6 +339,18 @@ impl Compiler {
         }
         Err(no_compiler(recorded, "none was found"))
     }
+
+    /// Whether it finds the C library's headers, which are a package of their own.
+    fn knows_libc(&self) -> bool {
+        Command::new(&self.program)
+            .args(&self.arguments)
+            .args(["-E", "-include", "stdio.h", "-x", "c", "/dev/null"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    }
 }
 
 /// Whether a flag only asks for warnings; `-Wl,` and its like pass flags on.
@@ -386,21 +399,73 @@ fn first_lines(output: &Output, lines: usize) -> String {
     kept.join("\n")
 }
 
+/// The line that installs an installation's headers on this distribution.
+fn install_headers(installation: &Installation) -> String {
+    let of_pgdg = installation.bin_dir.starts_with("/usr/pgsql-")
+        || installation
+            .bin_dir
+            .parent()
+            .and_then(Path::file_name)
+            .is_some_and(|prefix| prefix.as_encoded_bytes().starts_with(b"pgsql-"));
+    packages::how(Part::Headers(&installation.version.major(), of_pgdg))
+}
+
 fn missing_headers(installation: &Installation, why: &str) -> TargetError {
     let major = installation.version.major();
     TargetError::NotFound(format!(
         "the functions inside the server need PostgreSQL {major}'s headers, and {why} ({}); \
-         install them (Debian and Ubuntu: apt-get install postgresql-server-dev-{major}; \
-         PGDG's RPMs: postgresql{major}-devel), or run a workload that needs none: select-only",
-        installation.bin_dir.display()
+         install them ({}), or run a workload that needs none: select-only",
+        installation.bin_dir.display(),
+        install_headers(installation)
     ))
 }
 
 fn no_compiler(wanted: &str, why: &str) -> TargetError {
     TargetError::NotFound(format!(
         "the functions inside the server need a C compiler ({wanted}): {why}; \
-         install one (Debian and Ubuntu: apt-get install gcc libc6-dev)"
+         install one ({})",
+        packages::how(Part::Compiler)
     ))
+}
+
+/// Something that compiling the extension needs and that is not here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lack {
+    /// What is missing.
+    pub why: String,
+    /// The line that installs it, for root; none if no package mends it.
+    pub install: Option<String>,
+}
+
+/// What [`Extension::compiled_for`] would find missing; compiles nothing of the extension.
+///
+/// # Errors
+/// The first thing that is missing. Otherwise the compiler's own words about its version.
+pub fn ready(installation: &Installation) -> Result<String, Lack> {
+    check_version(&installation.version).map_err(|error| Lack {
+        why: error.to_string(),
+        install: None,
+    })?;
+    let config = PgConfig::of(installation).map_err(|_| Lack {
+        why: format!(
+            "the server headers of PostgreSQL {} are not installed",
+            installation.version.major()
+        ),
+        install: Some(install_headers(installation)),
+    })?;
+    let lack = |why: String| Lack {
+        why,
+        install: Some(packages::how(Part::Compiler)),
+    };
+    let compiler = Compiler::find(&config.cc)
+        .map_err(|_| lack(format!("there is no C compiler ({} or another)", config.cc)))?;
+    if !compiler.knows_libc() {
+        return Err(lack(format!(
+            "{} does not find the C library's headers",
+            compiler.program
+        )));
+    }
+    Ok(compiler.banner)
 }
 
 /// Makes a directory that the server's user may enter.
@@ -459,7 +524,7 @@ mod tests {
 
     #[test]
     fn every_file_of_the_extension_is_here() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ext");
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("ext");
         let mut files: Vec<String> = fs::read_dir(dir)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -20,6 +20,7 @@ pub mod huge_pages;
 pub mod inspection;
 pub mod launch;
 pub mod leftover;
+pub mod packages;
 pub mod pgbuild;
 pub mod read_ahead;
 pub mod scratch;
