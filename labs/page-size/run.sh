@@ -98,7 +98,7 @@ program() {
 	variable=$(tr a-z- A-Z_ <<<"$triple")
 	(cd "$project" && env "CARGO_TARGET_${variable}_LINKER=$compiler" "CC_${triple//-/_}=$compiler" \
 		CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0 \
-		cargo build -p pgassay --bin pgassay --no-default-features --target "$triple" --target-dir "${CROSS_TARGET:-$out/build}")
+		cargo build -p pgassay --bin pgassay --target "$triple" --target-dir "${CROSS_TARGET:-$out/build}")
 	cp "${CROSS_TARGET:-$out/build}/$triple/debug/pgassay" "$work/root/usr/bin/pgassay"
 }
 

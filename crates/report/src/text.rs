@@ -435,7 +435,6 @@ fn shortened(text: &str) -> String {
 fn bare() -> Grid {
     let mut grid = Grid::new();
     grid.load_style(presets::NOTHING);
-    grid.force_no_tty();
     grid.set_content_arrangement(ContentArrangement::Disabled);
     grid
 }

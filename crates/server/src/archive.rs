@@ -15,26 +15,8 @@ use ring::digest::{SHA256, digest};
 use super::scratch::Scratch;
 use super::{Installation, TargetError, Version};
 
-#[cfg(feature = "archive")]
 mod fetch;
-
-/// What the program does where it was built without the download.
-#[cfg(not(feature = "archive"))]
-mod fetch {
-    use super::{AtomicBool, Path, StandIn, TargetError};
-
-    fn without() -> TargetError {
-        TargetError::NotFound("this pgassay was built without the feature `archive`".into())
-    }
-
-    pub(super) fn download(_: &StandIn, _: &AtomicBool) -> Result<Vec<u8>, TargetError> {
-        Err(without())
-    }
-
-    pub(super) fn unpack(_: &StandIn, _: &Vec<u8>, _: &Path, _: &Path) -> Result<(), TargetError> {
-        Err(without())
-    }
-}
+mod unpack;
 
 /// One archive: processor, the release as the archive counts it, its size in
 /// bytes, SHA-256 of the file as it is downloaded.
@@ -137,13 +119,22 @@ impl StandIn {
     }
 
     fn find_for(processor: &str, major: Option<&Version>) -> Option<Self> {
-        if !cfg!(feature = "archive") {
-            return None;
-        }
         PINNED.iter().map(|pinned| Self { pinned }).find(|it| {
             it.pinned.0 == processor
                 && major.is_none_or(|major| it.version().is_some_and(|v| v.same_major(major)))
         })
+    }
+
+    /// Where a Maven repository has it.
+    fn url(&self, repository: &str) -> String {
+        let processor = match self.pinned.0 {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64v8",
+            other => other,
+        };
+        let artifact = format!("embedded-postgres-binaries-linux-{processor}");
+        let release = self.pinned.1;
+        format!("{repository}/io/zonky/test/postgres/{artifact}/{release}/{artifact}-{release}.jar")
     }
 
     /// PostgreSQL's version: `18.6` for the archive's 18.6.0.
@@ -193,7 +184,7 @@ impl StandIn {
         let prefix = archives.join(format!("{}-{}", self.pinned.1, &self.pinned.3[..12]));
         if !prefix.is_dir() {
             let jar = self.bytes(&cache_dir(&archives), stop)?;
-            fetch::unpack(self, &jar, &archives, &prefix)?;
+            unpack::unpack(&self.description(), &jar, &archives, &prefix)?;
         }
         let mut installation = Installation::at(&prefix)?;
         "Maven Central".clone_into(&mut installation.found_by);
@@ -210,7 +201,7 @@ impl StandIn {
         {
             return Ok(bytes);
         }
-        let bytes = fetch::download(self, stop)?;
+        let bytes = fetch::download(&self.url(&fetch::repository()), self.pinned.2, stop)?;
         if !self.is_pinned(&bytes) {
             return Err(TargetError::NotFound(format!(
                 "{}: what was downloaded does not have the checksum that pgassay knows; nothing \
@@ -269,7 +260,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(feature = "archive")]
     fn the_newest_or_the_major_asked_for() {
         for processor in ["x86_64", "aarch64"] {
             let newest = StandIn::find_for(processor, None).unwrap();
@@ -308,9 +298,7 @@ mod tests {
         keep(&path, b"half an archive").unwrap();
         // A raised flag stops the download, which shows that it was begun.
         let error = it.bytes(&cache, &AtomicBool::new(true)).unwrap_err();
-        if cfg!(feature = "archive") {
-            assert!(matches!(error, TargetError::Interrupted), "{error}");
-        }
+        assert!(matches!(error, TargetError::Interrupted), "{error}");
         fs::remove_dir_all(&cache).unwrap();
     }
 }
