@@ -42,4 +42,5 @@ pub mod tally;
 )))]
 #[path = "no_tally.rs"]
 pub mod tally;
+pub mod tracing;
 pub mod trust;

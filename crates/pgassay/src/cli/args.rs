@@ -86,6 +86,8 @@ pub enum Command {
     Patch(super::patch::PatchArgs),
     /// List the PostgreSQL installations that a temporary server can be launched from
     Targets(TargetsArgs),
+    /// What works on this machine and what not, with the line that mends it
+    Doctor(super::doctor::DoctorArgs),
     /// Render recorded runs: text, html, json, markdown, csv
     Report(ReportArgs),
     /// Fit the scaling law to a recorded sweep over clients

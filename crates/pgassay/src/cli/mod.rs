@@ -6,6 +6,7 @@ pub mod check;
 pub mod clients;
 pub mod compare;
 pub mod diagnose;
+pub mod doctor;
 pub mod history;
 pub mod inside;
 pub mod io;

@@ -9,6 +9,7 @@ pub mod check;
 pub mod compare;
 pub mod counts;
 pub mod diagnose;
+pub mod doctor;
 mod files;
 pub mod fit;
 pub mod history;
@@ -64,6 +65,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Diagnose(args) => diagnose::diagnose(&args, &global, terminal),
         Command::Check(args) => check::check(&args, terminal, stop),
         Command::Collect(args) => check::collect(&args, terminal, stop),
+        Command::Doctor(args) => doctor::doctor(&args, &global, terminal, stop),
         Command::Fit(args) => fit::fit(&args, &global, terminal),
         Command::Runs(args) => runs::runs(&args, &global, terminal),
         Command::Completions(args) => shell::completions(&args, terminal),

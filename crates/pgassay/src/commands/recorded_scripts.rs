@@ -132,7 +132,7 @@ fn visible(text: &str) -> String {
 }
 
 /// A line that the user types; nothing after Ctrl-C.
-fn answer(stop: &Stop) -> anyhow::Result<String> {
+pub(super) fn answer(stop: &Stop) -> anyhow::Result<String> {
     let stdin = io::stdin();
     let glance = Timespec::try_from(GLANCE)?;
     loop {

@@ -9,6 +9,7 @@ mod check;
 mod clock;
 mod compare;
 mod diagnose_perf;
+mod doctor;
 mod fit;
 mod guest;
 mod inspect;
