@@ -130,7 +130,6 @@ fn let_others_read(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
     use std::path::PathBuf;
     use tar::{Builder, Header};
     use zip::write::SimpleFileOptions;
