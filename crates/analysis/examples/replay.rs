@@ -20,7 +20,7 @@ use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::Pair;
 use pgassay_analysis::stats::simulate::{Rng, rng};
 use pgassay_analysis::stats::{
-    Direction, NoiseFloor, Rule, Verdict, compare, compare_launches, forecast,
+    Direction, NoiseFloor, Rule, Verdict, compare_in_order, compare_launches, forecast,
 };
 use rand::RngExt as _;
 
@@ -150,7 +150,7 @@ fn replayed_launches(runs: &[&Compare], out: &mut String) {
     }
     let mut between: Vec<f64> = launches
         .iter()
-        .filter_map(|pairs| compare(pairs, rule(0.0)).ok())
+        .filter_map(|pairs| compare_in_order(pairs, rule(0.0)).ok())
         .map(|comparison| comparison.ratio.estimate.ln())
         .collect();
     between.sort_by(f64::total_cmp);
@@ -276,5 +276,5 @@ fn draw(
 }
 
 fn verdict(pairs: &[(f64, f64)], delta: f64) -> Option<Verdict> {
-    Some(compare(pairs, rule(delta)).ok()?.verdict)
+    Some(compare_in_order(pairs, rule(delta)).ok()?.verdict)
 }

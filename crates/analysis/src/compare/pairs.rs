@@ -97,7 +97,7 @@ pub fn compare(
     if launches > 1 {
         paired::compare_launches(&by_launch, rule)
     } else {
-        paired::compare(&by_launch.concat(), rule)
+        paired::compare_in_order(&by_launch.concat(), rule)
     }
 }
 

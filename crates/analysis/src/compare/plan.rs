@@ -79,6 +79,19 @@ pub enum Phase {
     Pairs,
 }
 
+/// In which order the servers of a launch are made, started and filled: the arms, drawn from the
+/// run's seed for each launch. What the first of them has over the next (fresh memory, an earlier
+/// autovacuum, the place of its files) then falls to either arm by a coin, as the test on launches
+/// takes for granted.
+pub fn order_of_making(seed: u64, launch: u32, arms: usize) -> Vec<usize> {
+    let stream = u64::from(launch) + 1;
+    let mut rng =
+        Xoshiro256PlusPlus::seed_from_u64(seed ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03));
+    let mut order: Vec<usize> = (0..arms).collect();
+    order.shuffle(&mut rng);
+    order
+}
+
 impl ComparisonPlan {
     /// The arm that is A's like: the last one, or B where the targets are equal.
     pub fn like_a(&self, plan: &Plan) -> u32 {
@@ -265,6 +278,21 @@ mod tests {
         let many = comparison.slices(&plan, 1, Phase::Pairs, 9);
         assert_eq!(few[..], many[..few.len()]);
         assert!((comparison.round_seconds(&plan, 0.05) - 1.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_order_in_which_servers_are_made_is_drawn_for_each_launch() {
+        let launches = 400;
+        let mut first = [0; 3];
+        for launch in 0..launches {
+            let order = order_of_making(7, launch, 3);
+            assert_eq!(order, order_of_making(7, launch, 3));
+            assert_eq!(order.iter().collect::<HashSet<_>>().len(), 3);
+            first[order[0]] += 1;
+        }
+        // a third each, within five standard deviations
+        assert!(first.iter().all(|n| (86..=181).contains(n)), "{first:?}");
+        assert!((0..20).any(|seed| order_of_making(seed, 0, 2) != order_of_making(seed, 1, 2)));
     }
 
     #[test]

@@ -59,13 +59,16 @@ caveats! {
         "neighbouring trials resemble each other: the interval is narrower than it should be";
     /// The difference lies within what A/A pairs show.
     BelowNoiseFloor, "below-noise-floor",
-        "the difference is within the noise floor that identical arms show here";
+        "the difference is within the noise floor that identical arms show here: it is not counted as one";
+    /// Neighbouring pairs resemble each other, and there are too few to take several as one.
+    PairsResemble, "pairs-resemble",
+        "neighbouring pairs resemble each other, and there are too few to take several as one observation: nothing is decided";
     /// No A/A pairs were measured.
     NoNoiseFloor, "no-noise-floor",
         "no pairs of identical arms were measured: the noise floor is not known";
     /// The A/A pairs themselves differ.
     NoiseFloorShifted, "noise-floor-shifted",
-        "identical arms were told apart: something other than the arms differs between them (1 in 20 by chance)";
+        "identical arms were told apart (1 in 20 by chance): the interval is widened by what they differ at least";
     /// Significant alone, not among its family.
     NotInFamily, "not-significant-in-family",
         "shown when looked at alone, but not once all points compared are taken together (Holm)";

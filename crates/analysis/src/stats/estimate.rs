@@ -161,6 +161,15 @@ fn serial_warnings(values: &[f64]) -> Vec<Caveat> {
     if (f64::abs(score) - 1.0) / sd > SERIAL_Z {
         warnings.push(Caveat::Drift);
     }
+    if lag_one_z(values) > SERIAL_Z {
+        warnings.push(Caveat::Autocorrelated);
+    }
+    warnings
+}
+
+/// The autocorrelation of the ranks at lag 1, in standard errors; its mean under independence is 0.
+fn lag_one_z(values: &[f64]) -> f64 {
+    let f = values.len() as f64;
     let ranks = mid_ranks(values);
     let mean = (f + 1.0) / 2.0;
     let all: f64 = ranks.iter().map(|r| (r - mean) * (r - mean)).sum();
@@ -169,10 +178,16 @@ fn serial_warnings(values: &[f64]) -> Vec<Caveat> {
         .map(|w| (w[0] - mean) * (w[1] - mean))
         .sum();
     // its mean under independence is −1/n
-    if all > 0.0 && (lagged / all + 1.0 / f) * f.sqrt() > SERIAL_Z {
-        warnings.push(Caveat::Autocorrelated);
+    match all > 0.0 {
+        true => (lagged / all + 1.0 / f) * f.sqrt(),
+        false => 0.0,
     }
-    warnings
+}
+
+/// Whether values in the order measured resemble their neighbours: a one-sided test at 5 %, so that
+/// it errs towards taking too much together. Below 8 values nothing can be seen.
+pub(crate) fn resemble_neighbours(values: &[f64]) -> bool {
+    values.len() >= 8 && lag_one_z(values) > 1.645
 }
 
 /// Ranks from 1, equal values sharing the mean of theirs.

@@ -38,8 +38,17 @@ pub fn forecast(floor: &NoiseFloor, delta: f64, power: f64) -> Option<Forecast> 
         power,
         pairs_difference: pairs_for_difference(floor.pair_spread, delta, power)?,
         pairs_equivalence: pairs_for_equivalence(floor.pair_spread, delta, power)?,
-        pairs_promised: pairs_for_difference(wider, delta, power)?,
+        pairs_promised: with_stretches(pairs_for_difference(wider, delta, power)?),
     })
+}
+
+/// The pairs that it takes where the interval also has to hold what their stretches say: a sixth
+/// more, by simulation, from as many pairs on as are cut into stretches.
+fn with_stretches(pairs: u64) -> u64 {
+    match pairs {
+        0..24 => pairs,
+        pairs => pairs + pairs / 6,
+    }
 }
 
 /// How many times as many pairs it takes in so many launches to show what pairs show on one,

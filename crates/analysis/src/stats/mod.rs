@@ -31,7 +31,7 @@ pub use estimate::{Estimate, FEWEST, LEVEL, relative_spread, summarize, summariz
 pub use forecast::{Forecast, forecast};
 pub use history::{ChangeRule, History, change_points};
 pub use noise_floor::NoiseFloor;
-pub use paired::{Comparison, compare, compare_launches};
+pub use paired::{Comparison, compare, compare_in_order, compare_launches};
 pub use pooled::{Pooled, pool};
 pub use scaling::{Scaling, ScalingPoint};
 pub use sequential::{Decision, Sequential};

@@ -1,7 +1,7 @@
 //! What identical arms show: the differences that this machine makes by itself.
 
 use super::estimate::Estimate;
-use super::paired::compare;
+use super::paired::{compare, compare_in_order};
 use super::verdict::{DEFAULT_DELTA, Direction, Rule, StatsError};
 use serde::{Deserialize, Serialize};
 
@@ -20,15 +20,16 @@ pub struct NoiseFloor {
 }
 
 impl NoiseFloor {
-    /// From pairs in which both arms are the same. Two or more pairs give a
-    /// figure; its warnings say what it is worth.
+    /// From pairs in which both arms are the same, in the order in which they were measured. Two or
+    /// more pairs give a figure; its warnings say what it is worth.
     pub fn from_pairs(pairs: &[(f64, f64)]) -> Result<Self, StatsError> {
         let rule = Rule::new(DEFAULT_DELTA, Direction::HigherIsBetter)?;
-        let same = compare(pairs, rule)?;
+        let spread = compare(pairs, rule)?.spread;
+        let same = compare_in_order(pairs, rule)?;
         let reach = same.ratio.low.ln().abs().max(same.ratio.high.ln().abs());
         Ok(Self {
             pairs: same.pairs,
-            pair_spread: same.spread.ok_or(StatsError::NoPairs)?,
+            pair_spread: spread.ok_or(StatsError::NoPairs)?,
             floor: reach.exp_m1(),
             ratio: same.ratio,
         })
@@ -37,6 +38,14 @@ impl NoiseFloor {
     /// Whether the identical arms were told apart at 95 %.
     pub fn shifted(&self) -> bool {
         self.ratio.n >= super::FEWEST && !self.ratio.holds(1.0)
+    }
+
+    /// The log-ratio by which identical arms differ at least, at 95 %; 0 unless they were told apart.
+    pub(crate) fn shown_apart(&self) -> f64 {
+        match self.shifted() {
+            true => self.ratio.low.ln().abs().min(self.ratio.high.ln().abs()),
+            false => 0.0,
+        }
     }
 
     /// The log-ratio that the floor would be at with another number of pairs.

@@ -115,6 +115,27 @@ impl Noise {
     }
 }
 
+/// Pairs of two servers that each have moods of their own: what a server does follows an AR(1)
+/// process (0.9 from one pair to the next, `mood` in size) besides the noise of its slices. The order
+/// within a pair does not change that, so neighbouring pairs resemble each other.
+pub fn moody(
+    count: usize,
+    (spread, mood): (f64, f64),
+    effect: f64,
+    rng: &mut Rng,
+) -> Vec<(f64, f64)> {
+    let mut moods = [normal(rng), normal(rng)];
+    (0..count)
+        .map(|_| {
+            let [a, b] = moods.map(|m| (mood * m + spread * normal(rng)).exp());
+            for m in &mut moods {
+                *m = 0.9 * *m + f64::sqrt(1.0 - 0.81) * normal(rng);
+            }
+            (1000.0 * a, 1000.0 * b * (1.0 + effect))
+        })
+        .collect()
+}
+
 /// Pairs of several launches, each arm of each launch with luck of its own that
 /// all its slices share.
 pub fn launches(

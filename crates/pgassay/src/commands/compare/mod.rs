@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use pgassay_analysis::compare::plan::{ComparisonPlan, Typed};
+use pgassay_analysis::compare::plan::{ComparisonPlan, Typed, order_of_making};
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::plan::{Arm, WorkloadPlan};
 use pgassay_analysis::record::{EndState, EventKind, RunEnd, RunHeader};
@@ -158,8 +158,14 @@ pub fn compare(
             .saturating_add(workload.idle)
             .saturating_add(BESIDE),
     };
+    let seed = match (&resume, args.seed) {
+        (Some(resumed), _) => resumed.header.plan.seed,
+        (None, Some(seed)) => seed,
+        (None, None) => rundir::random_seed()?,
+    };
     terminal.progress("making and starting the servers");
-    let mut servers = Servers::open(&arms, arms.len(), &around, stop)?;
+    let order = order_of_making(seed, 0, arms.len());
+    let mut servers = Servers::open(&arms, &order, &around, stop)?;
     for (index, (label, _)) in arms.iter().enumerate() {
         let shown = servers.subject(index).shown.clone();
         terminal.announce(&format!("{label}: {shown}"));
@@ -169,7 +175,7 @@ pub fn compare(
         Some(resumed) => (resumed.header.plan.clone(), resumed.comparison.clone()),
         None => {
             let guests = (0..arms.len()).any(|arm| servers.subject(arm).cluster.is_none());
-            let plan = plan(args, workload, &arms, &counts, &machine, &mut servers)?;
+            let plan = plan(args, seed, workload, &arms, &counts, &machine, &mut servers)?;
             let comparison = ComparisonPlan {
                 inside: call.is_some(),
                 ..comparison_plan(args, &plan, &typed, same, guests)?
@@ -305,6 +311,7 @@ fn refuse_guests(typed: &[Typed], name: &str) -> anyhow::Result<()> {
 
 fn plan(
     args: &CompareArgs,
+    seed: u64,
     workload: WorkloadPlan,
     arms: &[(String, Typed)],
     counts: &[u32],
@@ -331,7 +338,7 @@ fn plan(
         trials: Some(1),
         threads: args.threads,
         scale: args.scale,
-        seed: args.seed,
+        seed: Some(seed),
         observe: Default::default(),
     };
     let mut planned = Vec::new();
@@ -355,7 +362,6 @@ fn plan(
         shared_buffers: servers.shared_buffers()?,
         most_clients: u32::MAX,
     };
-    let seed = rundir::random_seed()?;
     let plan = measure::plan(workload, &flags, planned, &machine, Budget::RUN, seed)?;
     servers.refuse_full_disk(&plan.workload)?;
     Ok(plan)

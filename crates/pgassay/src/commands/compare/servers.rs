@@ -40,9 +40,9 @@ pub struct Surroundings {
     pub connections: u32,
 }
 
-/// The servers that are up, and which arm is on which.
+/// The servers that are up, in the order in which they were made, and which arm is on which.
 pub struct Servers {
-    servers: Vec<Server>,
+    servers: Vec<Option<Server>>,
     of_arm: Vec<usize>,
 }
 
@@ -52,29 +52,31 @@ struct Server {
 }
 
 impl Servers {
-    /// Opens a server for each of the first `count` arms; arms that name the same running server
-    /// share it. What a server gets of the machine depends on how many arms there are in all.
+    /// Opens a server for each of the arms in `order`, in that order; it holds each of the first
+    /// arms once. Arms that name the same running server share it. What a server gets of the
+    /// machine depends on how many arms there are in all.
     ///
     /// # Errors
     /// Where one can't be had, naming the arm; the others are stopped again.
     pub fn open(
         arms: &[(String, Typed)],
-        count: usize,
+        order: &[usize],
         around: &Surroundings,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
         let mut all = Self {
             servers: Vec::new(),
-            of_arm: Vec::new(),
+            of_arm: vec![usize::MAX; order.len()],
         };
         let share = around.memory_bytes / arms.len().max(1) as u64;
-        for (index, (label, typed)) in arms.iter().enumerate().take(count) {
+        for (step, &index) in order.iter().enumerate() {
+            let (label, typed) = &arms[index];
             let spec: TargetSpec = typed.target.parse().map_err(explain)?;
-            let shared = arms[..index].iter().position(|(_, t)| {
-                matches!(spec, TargetSpec::Server(_)) && t.target == typed.target
+            let shared = order[..step].iter().find(|earlier| {
+                matches!(spec, TargetSpec::Server(_)) && arms[**earlier].1.target == typed.target
             });
             if let Some(earlier) = shared {
-                all.of_arm.push(all.of_arm[earlier]);
+                all.of_arm[index] = all.of_arm[*earlier];
                 continue;
             }
             let flags = TargetArgs {
@@ -97,11 +99,11 @@ impl Servers {
                 }
                 setup::remove_noted(subject.session()?)?;
             }
-            all.of_arm.push(all.servers.len());
-            all.servers.push(Server {
+            all.of_arm[index] = all.servers.len();
+            all.servers.push(Some(Server {
                 subject,
                 made: None,
-            });
+            }));
         }
         Ok(all)
     }
@@ -114,7 +116,12 @@ impl Servers {
     /// The server of an arm.
     pub fn subject(&mut self, arm: usize) -> &mut Subject {
         let server = self.of_arm[arm];
-        &mut self.servers[server].subject
+        let server = self.servers[server].as_mut();
+        &mut server.expect("an arm that is up has a server").subject
+    }
+
+    fn up(&mut self) -> impl Iterator<Item = &mut Server> {
+        self.servers.iter_mut().flatten()
     }
 
     /// The largest shared_buffers of all, in bytes.
@@ -123,7 +130,7 @@ impl Servers {
     /// Where a session broke.
     pub fn shared_buffers(&mut self) -> anyhow::Result<u64> {
         let mut most = 0;
-        for server in &mut self.servers {
+        for server in self.up() {
             let bytes = server.subject.session()?.value(SHARED_BUFFERS)?;
             most = most.max(bytes.and_then(|b| b.parse().ok()).unwrap_or(0));
         }
@@ -135,7 +142,8 @@ impl Servers {
     /// # Errors
     /// With the bytes needed and those that are free.
     pub fn refuse_full_disk(&self, plan: &WorkloadPlan) -> anyhow::Result<()> {
-        let launched = || self.servers.iter().filter_map(|s| s.subject.data_dir());
+        let servers = || self.servers.iter().flatten();
+        let launched = || servers().filter_map(|s| s.subject.data_dir());
         let Some(dir) = launched().next() else {
             return Ok(());
         };
@@ -174,8 +182,8 @@ impl Servers {
         progress: &Progress,
         stop: &Stop,
     ) -> anyhow::Result<()> {
-        let count = self.servers.len();
-        for (index, server) in self.servers.iter_mut().enumerate() {
+        let count = self.servers.iter().flatten().count();
+        for (index, server) in self.up().enumerate() {
             progress.say(format!(
                 "filling the tables, server {} of {count}",
                 index + 1
@@ -196,7 +204,7 @@ impl Servers {
     /// # Errors
     /// Where they can't be compiled or loaded.
     pub fn fill_inside(&mut self, call: &Call, scratch: Option<&Path>) -> anyhow::Result<()> {
-        for server in &mut self.servers {
+        for server in self.up() {
             let subject = &mut server.subject;
             let Some(cluster) = &subject.cluster else {
                 anyhow::bail!("a launched target has a cluster");
@@ -312,15 +320,14 @@ impl Servers {
     pub fn drop_last(&mut self) {
         if let Some(server) = self.of_arm.pop()
             && !self.of_arm.contains(&server)
-            && server + 1 == self.servers.len()
         {
-            self.servers.pop();
+            self.servers[server] = None;
         }
     }
 
     /// The last lines of a dead server's log, where one died.
     pub fn last_words(&mut self) -> Option<String> {
-        self.servers.iter_mut().find_map(|server| {
+        self.up().find_map(|server| {
             let cluster = server.subject.cluster.as_mut()?;
             cluster.ended()?;
             Some(cluster.log_tail(20))
@@ -330,10 +337,8 @@ impl Servers {
     /// Why a server died, in its log's words, where one of them tells. One whose
     /// processes crashed may be up again by now.
     pub fn cause_of_death(&self) -> Option<String> {
-        let clusters = self
-            .servers
-            .iter()
-            .filter_map(|s| s.subject.cluster.as_ref());
+        let servers = self.servers.iter().flatten();
+        let clusters = servers.filter_map(|s| s.subject.cluster.as_ref());
         clusters
             .map(|cluster| cluster.log_tail(200))
             .find_map(|log| cause_in(&log))
@@ -344,7 +349,7 @@ impl Servers {
     /// # Errors
     /// Where something is in the way.
     pub fn clean_up(&mut self) -> anyhow::Result<()> {
-        for server in &mut self.servers {
+        for server in self.up() {
             let Some(made) = server.made.take() else {
                 continue;
             };

@@ -46,7 +46,7 @@ fn the_four_verdicts_are_reached_and_said() {
     assert_eq!(faster, Verdict::Faster);
     assert!(said.starts_with("B is faster than A"), "{said}");
     let (equivalent, said) = verdict(0.0, 0.01, 120);
-    assert_eq!(equivalent, Verdict::Equivalent);
+    assert_eq!(equivalent, Verdict::Equivalent, "{said}");
     assert!(said.starts_with("B is as fast as A within 1 %"), "{said}");
     let (inconclusive, said) = verdict(0.0, 0.08, 20);
     assert_eq!(inconclusive, Verdict::Inconclusive);
