@@ -21,6 +21,7 @@ use crate::scattered::{ScatteredPlan, VariantAnalysis};
 use crate::server::Setting;
 use crate::stats::Estimate;
 use crate::storage::Storage;
+use crate::trial::StageId;
 use crate::warning::Warning;
 
 /// Name and version of the serialized form.
@@ -33,7 +34,10 @@ pub struct Analysis {
     pub schema: String,
     /// Which run this is.
     pub run: RunInfo,
-    /// The plan as recorded.
+    /// Which kind of load the run's own is.
+    #[serde(default)]
+    pub stage: StageId,
+    /// Its plan, as recorded.
     pub plan: Plan,
     /// The result in a few plain sentences, the most important first.
     pub headline: Vec<String>,
@@ -144,8 +148,11 @@ impl From<EndState> for RunState {
 pub struct ArmAnalysis {
     /// Short name in tables.
     pub label: String,
-    /// The target as typed.
+    /// The server in words.
     pub target: String,
+    /// Settings that were asked for, in the order given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<(String, String)>,
     /// What the server is.
     pub server: Option<ServerSummary>,
     /// What inspect saw in its executable; the text says why there is none.

@@ -6,18 +6,70 @@
 //! from the recorded seed, so that drift of the machine falls on all alike
 //! (rules 1 and 2 of the project's statistics).
 
+use std::sync::LazyLock;
+
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use serde::{Deserialize, Serialize};
 
-/// A whole experiment, decided before it starts.
+use crate::pgio::PgioPlan;
+use crate::primitives::PrimitivesPlan;
+use crate::scattered::ScatteredPlan;
+use crate::trial::StageId;
+
+/// A whole experiment: servers, and the stages in which each of them is measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
-    /// What the clients do.
-    pub workload: WorkloadPlan,
+pub struct Experiment {
     /// What is measured: one server for an assay, several for a comparison.
     pub arms: Vec<Arm>,
+    /// In which stages, the run's own load first; none until it is known what there is to measure.
+    pub stages: Vec<Stage>,
+    /// The observers that were asked for by name; empty for the usual ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub observe: Vec<String>,
+}
+
+/// One kind of load, over its points.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// By which its trials know it.
+    pub id: StageId,
+    /// What runs its trials.
+    #[serde(default)]
+    pub driver: DriverConfig,
+    /// Its points, trials and windows.
+    #[serde(flatten)]
+    pub plan: Plan,
+}
+
+/// What runs the trials of a stage, and what it is to do beyond its plan.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DriverConfig {
+    /// Scripts over the wire, by the load engine.
+    #[default]
+    Wire,
+    /// The same scripts against a peer that answers at once.
+    Ceiling,
+    /// Sessions that call primitives inside the server.
+    InServer(Box<PrimitivesPlan>),
+    /// One statement in several ways.
+    QueryWays {
+        /// Whether instructions are counted as well.
+        instructions: bool,
+    },
+    /// PGIO's workload.
+    Pgio(PgioPlan),
+    /// Reads of scattered blocks.
+    ScatteredRead(ScatteredPlan),
+}
+
+/// The points of a stage, how often and how long each is measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What the clients do; of other loads its name alone.
+    pub workload: WorkloadPlan,
     /// Under which concurrency.
     pub points: Vec<Point>,
     /// Trials of each arm at each point.
@@ -151,12 +203,18 @@ fn is_zero(n: &u32) -> bool {
 }
 
 /// One server under measurement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
     /// Short name in tables: `A`, `B`, or the target itself.
     pub label: String,
-    /// The target as typed, without passwords.
+    /// The server in words.
     pub target: String,
+    /// The target as typed, without passwords; empty where none was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub typed: String,
+    /// Load on this running server was allowed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub load: bool,
     /// Settings asked for by `--set`, in the order given.
     pub settings: Vec<(String, String)>,
 }
@@ -182,28 +240,94 @@ pub struct Slice {
     pub index: u32,
     /// Which trial of its arm and point this is, from 0.
     pub round: u32,
-    /// Index into [`Plan::arms`].
+    /// Index into [`Experiment::arms`].
     pub arm: u32,
     /// Index into [`Plan::points`].
     pub point: u32,
 }
 
-impl Plan {
-    /// The slices in the order in which they run: see [`schedule`].
-    pub fn schedule(&self) -> Vec<Slice> {
-        let groups = vec![0; self.points.len()];
-        schedule(
-            self.seed,
-            self.arms.len(),
-            &groups,
-            self.trials,
-            Order::Rounds,
-        )
+impl Experiment {
+    /// Of one stage.
+    pub fn single(arms: Vec<Arm>, stage: Stage) -> Self {
+        Self {
+            arms,
+            stages: vec![stage],
+            observe: Vec::new(),
+        }
     }
 
-    /// Seconds that the load of all slices takes, without what lies between.
+    /// A stage, where the experiment has it.
+    pub fn stage(&self, id: StageId) -> Option<&Stage> {
+        self.stages.iter().find(|stage| stage.id == id)
+    }
+
+    /// The plan of the first stage, the run's own load; an empty one until it is known.
+    pub fn plan(&self) -> &Plan {
+        static UNKNOWN: LazyLock<Plan> = LazyLock::new(Plan::default);
+        self.stages.first().map_or(&UNKNOWN, |stage| &stage.plan)
+    }
+
+    /// The same, to be changed.
+    pub fn plan_mut(&mut self) -> Option<&mut Plan> {
+        self.stages.first_mut().map(|stage| &mut stage.plan)
+    }
+
+    /// The trials that are planned in all, but for those beside the load that are not sure to be had.
+    pub fn trials(&self) -> usize {
+        let planned = self.stages.iter().filter(|stage| stage.id.is_promised());
+        planned.map(|stage| stage.trials(self.arms.len())).sum()
+    }
+}
+
+impl Stage {
+    /// Scripts over the wire.
+    pub fn wire(id: StageId, plan: Plan) -> Self {
+        Self {
+            id,
+            driver: DriverConfig::Wire,
+            plan,
+        }
+    }
+
+    /// The slices in the order in which they run.
+    pub fn schedule(&self, arms: usize) -> Vec<Slice> {
+        let (groups, order) = self.groups();
+        schedule(self.plan.seed, arms, &groups, self.plan.trials, order)
+    }
+
+    /// A round beyond the planned ones, from 0.
+    pub fn further_round(&self, arms: usize, further: u32) -> Vec<Slice> {
+        let (groups, _) = self.groups();
+        further_round(self.plan.seed, arms, &groups, self.plan.trials, further)
+    }
+
+    /// How many trials there are in all.
+    pub fn trials(&self, arms: usize) -> usize {
+        arms * self.plan.points.len() * self.plan.trials as usize
+    }
+
+    /// Each point's group, and how groups follow each other.
+    fn groups(&self) -> (Vec<u32>, Order) {
+        let points = &self.plan.points;
+        let each = || (0..points.len() as u32).collect();
+        let by = |groups: Vec<u32>| {
+            let group = |point: &Point| groups.get(point.variant as usize).copied().unwrap_or(0);
+            points.iter().map(group).collect()
+        };
+        match &self.driver {
+            DriverConfig::Wire | DriverConfig::Pgio(_) => (vec![0; points.len()], Order::Rounds),
+            DriverConfig::Ceiling => (each(), Order::GroupByGroup),
+            DriverConfig::QueryWays { .. } => (each(), Order::BackAndForth),
+            DriverConfig::InServer(plan) => (by(plan.groups()), Order::BackAndForth),
+            DriverConfig::ScatteredRead(plan) => (by(plan.groups()), Order::GroupByGroup),
+        }
+    }
+}
+
+impl Plan {
+    /// Seconds that the load of all slices takes on one server, without what lies between.
     pub fn load_seconds(&self) -> f64 {
-        let slices = self.arms.len() * self.points.len() * self.trials as usize;
+        let slices = self.points.len() * self.trials as usize;
         slices as f64 * (self.warmup_ms + self.window_ms) as f64 / 1000.0
     }
 
@@ -216,7 +340,7 @@ impl Plan {
 /// How the points of a schedule follow each other. Points of one group are such as are better
 /// measured together, as they need the same server or the same sessions beside them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+enum Order {
     /// Each round visits every point once, in random order, at each point every arm once in random
     /// order: the trials that are compared with each other lie next to each other in time.
     Rounds,
@@ -228,7 +352,7 @@ pub enum Order {
 }
 
 /// The slices of a stage in the order in which they run; `groups` has a point's group each.
-pub fn schedule(seed: u64, arms: usize, groups: &[u32], trials: u32, order: Order) -> Vec<Slice> {
+fn schedule(seed: u64, arms: usize, groups: &[u32], trials: u32, order: Order) -> Vec<Slice> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let all: Vec<u32> = (0..groups.len() as u32).collect();
     let mut slices = Vec::new();
@@ -267,13 +391,7 @@ pub fn schedule(seed: u64, arms: usize, groups: &[u32], trials: u32, order: Orde
 }
 
 /// A round beyond those of a schedule, from 0, with every point once, group by group.
-pub fn further_round(
-    seed: u64,
-    arms: usize,
-    groups: &[u32],
-    trials: u32,
-    further: u32,
-) -> Vec<Slice> {
+fn further_round(seed: u64, arms: usize, groups: &[u32], trials: u32, further: u32) -> Vec<Slice> {
     let stream = (u64::from(further) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ stream);
     let mut points: Vec<u32> = (0..groups.len() as u32).collect();
@@ -316,21 +434,8 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn plan(arms: usize, points: usize, trials: u32, seed: u64) -> Plan {
-        Plan {
-            workload: WorkloadPlan {
-                name: "select-only".into(),
-                scale: 10,
-                protocol: "prepared".into(),
-                ..WorkloadPlan::default()
-            },
-            arms: (0..arms)
-                .map(|i| Arm {
-                    label: format!("{i}"),
-                    target: "temp".into(),
-                    settings: vec![],
-                })
-                .collect(),
+    fn stage(points: usize, trials: u32, seed: u64) -> Stage {
+        let plan = Plan {
             points: (0..points)
                 .map(|i| Point {
                     clients: 1 << i,
@@ -342,18 +447,20 @@ mod tests {
             warmup_ms: 100,
             window_ms: 900,
             seed,
-        }
+            ..Plan::default()
+        };
+        Stage::wire(StageId::Load, plan)
     }
 
     #[test]
     fn every_arm_meets_every_point_in_every_round() {
-        let plan = plan(2, 3, 5, 7);
-        let slices = plan.schedule();
-        assert_eq!(slices.len(), 30);
+        let stage = stage(3, 5, 7);
+        let slices = stage.schedule(2);
+        assert_eq!((slices.len(), stage.trials(2)), (30, 30));
         let distinct: HashSet<_> = slices.iter().map(|s| (s.round, s.arm, s.point)).collect();
         assert_eq!(distinct.len(), 30);
         assert!(slices.iter().enumerate().all(|(i, s)| s.index == i as u32));
-        assert_eq!(plan.load_seconds(), 30.0);
+        assert_eq!(stage.plan.load_seconds(), 15.0);
         // the arms of a pair are neighbours
         assert!(
             slices
@@ -364,8 +471,8 @@ mod tests {
 
     #[test]
     fn the_seed_decides_the_order() {
-        assert_eq!(plan(1, 4, 6, 1).schedule(), plan(1, 4, 6, 1).schedule());
-        assert_ne!(plan(1, 4, 6, 1).schedule(), plan(1, 4, 6, 2).schedule());
+        assert_eq!(stage(4, 6, 1).schedule(1), stage(4, 6, 1).schedule(1));
+        assert_ne!(stage(4, 6, 1).schedule(1), stage(4, 6, 2).schedule(1));
     }
 
     #[test]

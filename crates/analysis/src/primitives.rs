@@ -18,7 +18,7 @@ pub use record::{
 };
 
 use crate::host::HostSummary;
-use crate::plan::Point;
+use crate::plan::{Plan, Point};
 use crate::stats::{Estimate, summarize, summarize_positive};
 use crate::trial::{Raw, Trial};
 use crate::warning::Warning;
@@ -101,11 +101,15 @@ impl Deref for Called<'_> {
 
 /// What the primitives of a run say; variants without a trial are left out.
 pub fn analyse<'a>(
-    plan: &PrimitivesPlan,
+    primitives: &PrimitivesPlan,
+    plan: &Plan,
     trials: impl IntoIterator<Item = &'a Trial>,
     host: &HostSummary,
 ) -> Vec<PrimitiveAnalysis> {
-    let at = plan.points();
+    let at = &plan.points;
+    let mut sessions: Vec<u32> = at.iter().map(|point| point.clients).collect();
+    sessions.sort_unstable();
+    sessions.dedup();
     let trials: Vec<(Point, Called)> = trials
         .into_iter()
         .filter_map(|trial| match &trial.raw {
@@ -117,10 +121,9 @@ pub fn analyse<'a>(
         })
         .collect();
     (0u32..)
-        .zip(&plan.variants)
+        .zip(&primitives.variants)
         .filter_map(|(index, variant)| {
-            let mut points: Vec<PrimitivePoint> = plan
-                .sessions
+            let mut points: Vec<PrimitivePoint> = sessions
                 .iter()
                 .filter_map(|&sessions| {
                     let of_point: Vec<&Called> = trials
@@ -350,7 +353,16 @@ mod tests {
     use super::*;
     use crate::plan::Slice;
 
-    fn plan(sessions: &[u32]) -> PrimitivesPlan {
+    fn analysed(sessions: &[u32], trials: &[Trial], host: &HostSummary) -> Vec<PrimitiveAnalysis> {
+        let primitives = primitives();
+        let plan = Plan {
+            points: primitives.points(sessions),
+            ..Plan::default()
+        };
+        analyse(&primitives, &plan, trials, host)
+    }
+
+    fn primitives() -> PrimitivesPlan {
         PrimitivesPlan {
             variants: vec![Variant {
                 primitive: "lwlock".into(),
@@ -358,10 +370,7 @@ mod tests {
                 company: Company::default(),
                 operation: "one lock".into(),
             }],
-            sessions: sessions.to_vec(),
-            trials: 6,
-            call_us: 250_000,
-            seed: 1,
+            knobs: serde_json::Value::Null,
             compiled: Compiled {
                 library: "/x/pgassay.so".into(),
                 compiler: "cc".into(),
@@ -427,9 +436,9 @@ mod tests {
         let trials: Vec<Trial> = (0..6)
             .flat_map(|_| [trial(0, &[1_000_000]), trial(1, &[900_000, 300_000])])
             .collect();
-        let analysed = analyse(&plan(&[1, 2, 4]), &trials, &HostSummary::default());
-        let [one, two] = analysed[0].points.as_slice() else {
-            panic!("two counts have trials: {analysed:?}");
+        let found = analysed(&[1, 2, 4], &trials, &HostSummary::default());
+        let [one, two] = found[0].points.as_slice() else {
+            panic!("two counts have trials: {found:?}");
         };
         near(one.operations_per_second.estimate, 1_000_000.0);
         assert!(one.fairness.is_none());
@@ -445,7 +454,7 @@ mod tests {
         near(two.waits[0].share, 0.75);
         near(two.over_time[0], 600_000.0);
         near(two.over_time[1], 1_800_000.0);
-        let said = headline(&analysed);
+        let said = headline(&found);
         assert_eq!(
             said,
             [
@@ -460,8 +469,8 @@ mod tests {
         let mut late = trial(0, &[1_000_000, 500_000]);
         sessions(&mut late)[1].late_ns = 500_000_000;
         sessions(&mut late)[1].elapsed_ns = 500_000_000;
-        let analysed = analyse(&plan(&[2]), [&late], &HostSummary::default());
-        let point = &analysed[0].points[0];
+        let found = analysed(&[2], &[late], &HostSummary::default());
+        let point = &found[0].points[0];
         near(point.operations_per_second.estimate, 1_500_000.0);
         near(point.fairness.as_ref().unwrap().estimate, 0.5);
         assert!(point.warnings.iter().any(|w| w.id == "late-start"));
@@ -484,8 +493,8 @@ mod tests {
             cpus: Some(1),
             ..HostSummary::default()
         };
-        let analysed = analyse(&plan(&[2]), [&missed], &host);
-        let ids: Vec<&str> = analysed[0].points[0]
+        let found = analysed(&[2], &[missed], &host);
+        let ids: Vec<&str> = found[0].points[0]
             .warnings
             .iter()
             .map(|w| w.id.as_str())

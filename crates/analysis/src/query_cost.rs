@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::observed::stacks::{self, StackRecord, SymbolTable};
-use crate::plan::{self, Order, Slice};
+use crate::plan::{self, DriverConfig, Plan, Point};
 use crate::profile::stage::{self, STAGES, Stage};
 use crate::stats::{Estimate, summarize_positive};
-use crate::trial::{Raw, Trial};
+use crate::trial::{Raw, StageId, Trial};
 
 /// One way of having a statement executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,11 +76,24 @@ pub struct QueryCostRecord {
     pub unavailable: Option<String>,
 }
 
-/// The slices of so many rounds, each with every one of [`WAYS`] once; every other one from the
-/// last to the first, so that drift falls on all alike.
-pub fn schedule(seed: u64, rounds: u32) -> Vec<Slice> {
-    let groups: Vec<u32> = (0..WAYS.len() as u32).collect();
-    plan::schedule(seed, 1, &groups, rounds, Order::BackAndForth)
+/// So many rounds, each with every one of [`WAYS`] once.
+pub fn stage(seed: u64, rounds: u32, window_ms: u64, instructions: bool) -> plan::Stage {
+    let points = (0..WAYS.len() as u32).map(|variant| Point {
+        clients: 1,
+        threads: 1,
+        variant,
+    });
+    plan::Stage {
+        id: StageId::QueryCost,
+        driver: DriverConfig::QueryWays { instructions },
+        plan: Plan {
+            points: points.collect(),
+            trials: rounds,
+            window_ms,
+            seed,
+            ..Plan::default()
+        },
+    }
 }
 
 /// One way for one stretch of time.
@@ -318,6 +331,7 @@ fn cost(way: Way, trials: &[&(WayTrial, Seen)], record: &QueryCostRecord) -> Opt
 mod tests {
     use super::*;
     use crate::observed::stacks::ObjectSymbols;
+    use crate::plan::Slice;
 
     /// Functions at 0x100, 0x200, 0x300 of a server.
     fn symbols() -> SymbolTable {

@@ -12,11 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::check::Facts;
 use crate::compare::plan::{ArmFacts, ComparisonPlan};
 use crate::observed::SymbolTable;
-use crate::pgio::{PgioCounters, PgioPlan};
-use crate::plan::Plan;
-use crate::primitives::PrimitivesPlan;
+use crate::pgio::PgioCounters;
+use crate::plan::{Experiment, Plan, Stage};
 use crate::query_cost::QueryCostRecord;
-use crate::scattered::ScatteredPlan;
 use crate::storage::Storage;
 use crate::warning::Warning;
 
@@ -25,7 +23,7 @@ pub use crate::trial::{ClientCalls, Raw, ScriptRecord, StageId, StatementRecord,
 /// Version of the run directory's format that this program writes.
 pub const FORMAT: u32 = 1;
 
-/// `run.json`: written first, never changed.
+/// `run.json`: written first, and again where a stage is decided on later.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunHeader {
     /// Always `pgassay/run/1`.
@@ -42,8 +40,8 @@ pub struct RunHeader {
     pub pgassay_version: String,
     /// UTC, RFC 3339.
     pub started: String,
-    /// What was to be measured.
-    pub plan: Plan,
+    /// What is to be measured.
+    pub experiment: Experiment,
 }
 
 /// Something read from the outside: its text, or why there is none.
@@ -208,16 +206,8 @@ pub struct RecordedRun {
     pub comparison: Option<ComparisonPlan>,
     /// `facts/arm-N.json` by arm, likewise.
     pub arm_facts: BTreeMap<u32, ArmFacts>,
-    /// `facts/primitives.json`, where primitives inside the server were measured.
-    pub primitives_plan: Option<PrimitivesPlan>,
     /// `facts/query-cost.json`, where a query's way was sampled.
     pub query_cost: Option<QueryCostRecord>,
-    /// `facts/scattered-read.json`, where scattered reads were measured.
-    pub scattered_plan: Option<ScatteredPlan>,
-    /// `facts/second.json`: the plan of the assay's second load, where there is one.
-    pub second_plan: Option<Plan>,
-    /// `facts/pgio.json`, where PGIO was run.
-    pub pgio_plan: Option<PgioPlan>,
     /// `facts/pgio-counters.json`.
     pub pgio_counters: Option<PgioCounters>,
     /// All whole lines of `events.jsonl`.
@@ -231,9 +221,31 @@ pub struct RecordedRun {
 }
 
 impl RecordedRun {
+    /// The plan of the run's own load.
+    pub fn plan(&self) -> &Plan {
+        self.header.experiment.plan()
+    }
+
+    /// Which kind of load the run's own is.
+    pub fn main_stage(&self) -> StageId {
+        let first = self.header.experiment.stages.first();
+        first.map(|stage| stage.id).unwrap_or_default()
+    }
+
+    /// A stage of the experiment, where it has it.
+    pub fn stage(&self, id: StageId) -> Option<&Stage> {
+        self.header.experiment.stage(id)
+    }
+
     /// The trials of a stage, in the order in which they ran.
     pub fn trials_of(&self, stage: StageId) -> impl Iterator<Item = &Trial> {
         self.trials.iter().filter(move |trial| trial.stage == stage)
+    }
+
+    /// The same on one arm.
+    pub fn trials_on(&self, stage: StageId, arm: u32) -> impl Iterator<Item = &Trial> {
+        let of_stage = self.trials_of(stage);
+        of_stage.filter(move |trial| trial.slice.arm == arm)
     }
 
     /// The slices of a stage that need not be measured again.

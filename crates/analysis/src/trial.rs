@@ -35,6 +35,14 @@ pub enum StageId {
     ScatteredRead,
 }
 
+impl StageId {
+    /// Whether its trials count among those that a run promises: the others are beside its load, and
+    /// not sure to be had.
+    pub fn is_promised(self) -> bool {
+        !matches!(self, Self::Ceiling | Self::QueryCost)
+    }
+}
+
 /// One line of `trials.jsonl`: a slice of load and what was seen around it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {

@@ -3,6 +3,7 @@
 use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState};
 use crate::diagnose::{Cause, SeenBy};
 use crate::stats::Estimate;
+use crate::trial::StageId;
 
 /// Growth below this share counts as none when the end of scaling is named.
 const GROWTH: f64 = 1.05;
@@ -24,7 +25,7 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
         sentences.extend(second.headline.iter().cloned());
     }
     // Beside a load they are a section of their own, and the load is the result.
-    if analysis.plan.points.is_empty() {
+    if analysis.stage != StageId::Load || analysis.plan.points.is_empty() {
         sentences.extend(crate::primitives::headline(&analysis.primitives));
         if let Some(pgio) = &analysis.pgio {
             sentences.extend(crate::pgio::headline(pgio));

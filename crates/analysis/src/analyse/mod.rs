@@ -19,12 +19,13 @@ use crate::checkpoints;
 use crate::diagnose;
 use crate::host::{self, HostSummary};
 use crate::observed;
-use crate::pgio;
+use crate::pgio::{self, PgioAnalysis};
+use crate::plan::{DriverConfig, Stage};
 use crate::primitives;
 use crate::query_cost;
 use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts, StageId, Trial};
 use crate::samples;
-use crate::scattered;
+use crate::scattered::{self, ScatteredPlan};
 use crate::server;
 use crate::warning::Warning;
 
@@ -33,7 +34,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
     let host = host::summarise(&run.host);
     let skipped = skipped_points(run);
     let arms: Vec<ArmAnalysis> = (0u32..)
-        .zip(&run.header.plan.arms)
+        .zip(&run.header.experiment.arms)
         .map(|(index, arm)| {
             let binary = run
                 .binaries
@@ -43,6 +44,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
             ArmAnalysis {
                 label: arm.label.clone(),
                 target: arm.target.clone(),
+                settings: arm.settings.clone(),
                 server: run.servers.get(&index).map(summarise_server),
                 verdict: binary.as_ref().ok().map(|b| verdict(b, run, &host)),
                 binary,
@@ -55,30 +57,34 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
         })
         .collect();
     let info = run_info(run);
-    let primitives_plan = run.primitives_plan.as_ref();
+    let in_server = run.stage(StageId::Primitives).and_then(|stage| {
+        let DriverConfig::InServer(primitives) = &stage.driver else {
+            return None;
+        };
+        Some((primitives, &stage.plan))
+    });
     let mut analysis = Analysis {
-        primitives: primitives_plan
-            .map(|plan| primitives::analyse(plan, run.trials_of(StageId::Primitives), &host))
+        primitives: in_server
+            .map(|(primitives, plan)| {
+                let trials = run.trials_on(StageId::Primitives, 0);
+                primitives::analyse(primitives, plan, trials, &host)
+            })
             .unwrap_or_default(),
-        primitives_compiled: primitives_plan.map(|plan| compiled(plan, run)),
+        primitives_compiled: in_server.map(|(primitives, _)| compiled(primitives, run)),
         query_cost: run
             .query_cost
             .as_ref()
             .map(|record| query_cost::analyse(run.trials_of(StageId::QueryCost), record)),
         check: audit(run),
         second: second(run),
-        pgio: run.pgio_plan.as_ref().map(|plan| {
-            // After a resume the counters belong to another server.
-            let counters = run.pgio_counters.as_ref().filter(|_| !resumed(run));
-            let trials = run.trials_of(StageId::Pgio);
-            pgio::analyse(plan, trials, counters, run.storage.get(&0))
-        }),
+        pgio: pgio(run),
         scattered_read: scattered(run),
         schema: SCHEMA.to_owned(),
         headline: Vec::new(),
         warnings: warnings(run, &info, &arms, &skipped),
         run: info,
-        plan: run.header.plan.clone(),
+        stage: run.main_stage(),
+        plan: run.plan().clone(),
         host,
         arms,
         diagnosis: None,
@@ -92,18 +98,15 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
 
 /// The second load, as a run of its own that says nothing of machine and server.
 fn second(run: &RecordedRun) -> Option<Box<Analysis>> {
-    let plan = run.second_plan.clone()?;
+    let plan = run.stage(StageId::WriteLoad)?.plan.clone();
     let mut alone = run.clone();
-    alone.header.plan = plan;
+    alone.header.experiment.stages = vec![Stage::wire(StageId::Load, plan)];
     alone.trials.retain(|t| t.stage == StageId::WriteLoad);
     for trial in &mut alone.trials {
         trial.stage = StageId::Load;
     }
-    alone.second_plan = None;
     alone.check = None;
-    alone.primitives_plan = None;
     alone.query_cost = None;
-    alone.scattered_plan = None;
     // What happened is told once, with the first load.
     alone.events.clear();
     let mut analysis = analyse(&alone);
@@ -139,9 +142,36 @@ fn audit(run: &RecordedRun) -> Option<CheckReport> {
     Some(check::check(&facts))
 }
 
+/// PGIO's workload, where it was run.
+fn pgio(run: &RecordedRun) -> Option<PgioAnalysis> {
+    let stage = run.stage(StageId::Pgio)?;
+    let DriverConfig::Pgio(plan) = &stage.driver else {
+        return None;
+    };
+    // After a resume the counters belong to another server.
+    let counters = run.pgio_counters.as_ref().filter(|_| !resumed(run));
+    let trials = run.trials_on(StageId::Pgio, 0);
+    let storage = run.storage.get(&0);
+    Some(pgio::analyse(
+        plan,
+        &stage.plan.points,
+        trials,
+        counters,
+        storage,
+    ))
+}
+
+/// The plan of scattered reads, where there were any.
+fn scattered_plan(run: &RecordedRun) -> Option<&ScatteredPlan> {
+    match &run.stage(StageId::ScatteredRead)?.driver {
+        DriverConfig::ScatteredRead(plan) => Some(plan),
+        _ => None,
+    }
+}
+
 /// The scattered reads of a run, where one was recorded.
 fn scattered(run: &RecordedRun) -> Option<ScatteredAnalysis> {
-    let plan = run.scattered_plan.as_ref()?;
+    let plan = scattered_plan(run)?;
     let storage = run.storage.get(&0);
     let settings = run
         .servers
@@ -153,7 +183,12 @@ fn scattered(run: &RecordedRun) -> Option<ScatteredAnalysis> {
         .any(|s| s.name == "debug_io_direct" && server::reads_directly(&s.value));
     Some(ScatteredAnalysis {
         plan: plan.clone(),
-        variants: scattered::analyse(plan, run.trials_of(StageId::ScatteredRead), storage, direct),
+        variants: scattered::analyse(
+            plan,
+            run.trials_on(StageId::ScatteredRead, 0),
+            storage,
+            direct,
+        ),
         storage: storage.cloned(),
     })
 }
@@ -171,14 +206,12 @@ fn compiled(plan: &primitives::PrimitivesPlan, run: &RecordedRun) -> primitives:
 
 /// Whether a trial is one of those that were planned, rather than repeated to know them better.
 fn is_planned(trial: &Trial) -> bool {
-    let beside = [StageId::Ceiling, StageId::QueryCost].contains(&trial.stage);
     let warm = scattered::execution(trial).is_some_and(|execution| !execution.cold);
-    trial.counts() && !beside && !warm
+    trial.counts() && trial.stage.is_promised() && !warm
 }
 
 fn run_info(run: &RecordedRun) -> RunInfo {
     let header = &run.header;
-    let plan = &header.plan;
     let state = match &run.end {
         _ if run.running => RunState::Running,
         Some(end) => end.state.into(),
@@ -199,22 +232,7 @@ fn run_info(run: &RecordedRun) -> RunInfo {
         reason,
         elapsed_seconds: run.end.as_ref().map(|end| end.elapsed_seconds),
         trials_measured: run.trials.iter().filter(|t| is_planned(t)).count() as u32,
-        trials_planned: (plan.arms.len() * plan.points.len()) as u32 * plan.trials
-            + run
-                .second_plan
-                .as_ref()
-                .map_or(0, |second| second.schedule().len() as u32)
-            + run.primitives_plan.as_ref().map_or(0, |primitives| {
-                (primitives.variants.len() * primitives.sessions.len()) as u32 * primitives.trials
-            })
-            + run
-                .pgio_plan
-                .as_ref()
-                .map_or(0, |plan| plan.sessions.len() as u32 * plan.trials)
-            + run
-                .scattered_plan
-                .as_ref()
-                .map_or(0, |plan| plan.variants.len() as u32 * plan.trials),
+        trials_planned: header.experiment.trials() as u32,
         max_rss_bytes: run
             .end
             .as_ref()
@@ -315,11 +333,11 @@ fn warnings(
     skipped: &BTreeMap<u32, String>,
 ) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = Vec::new();
-    if let Some(plan) = &run.scattered_plan {
+    if let Some(plan) = scattered_plan(run) {
         let storage = run.storage.get(&0);
         warnings.extend(scattered::bursts::warnings(
             plan,
-            run.trials_of(StageId::ScatteredRead),
+            run.trials_on(StageId::ScatteredRead, 0),
             storage,
         ));
     }
@@ -368,7 +386,7 @@ fn warnings(
         });
     }
     for (point, reason) in skipped {
-        if let Some(point) = run.header.plan.points.get(*point as usize) {
+        if let Some(point) = run.plan().points.get(*point as usize) {
             warnings.push(Warning::new(
                 "point-skipped",
                 format!("{} clients were not measured: {reason}", point.clients),
@@ -428,7 +446,7 @@ fn left_out(run: &RecordedRun, event: &EventKind) -> Option<Warning> {
     let point = *point as usize;
     match stage {
         StageId::WriteLoad => {
-            let plan = run.second_plan.as_ref()?;
+            let plan = &run.stage(*stage)?.plan;
             let clients = plan.points.get(point)?.clients;
             let text = format!(
                 "{}: {clients} clients were not measured: {reason}",
@@ -437,7 +455,7 @@ fn left_out(run: &RecordedRun, event: &EventKind) -> Option<Warning> {
             Some(Warning::new("point-skipped", text))
         }
         StageId::ScatteredRead => {
-            let variant = run.scattered_plan.as_ref()?.variants.get(point)?;
+            let variant = scattered_plan(run)?.variants.get(point)?;
             let text = format!("\"{}\" was left out: {reason}.", variant.title);
             Some(Warning::new("variant-left-out", text))
         }

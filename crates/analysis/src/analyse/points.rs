@@ -30,7 +30,7 @@ const BUSY_THREAD: f64 = 0.9;
 /// All points of an arm that have at least one trial, by ascending clients.
 pub fn analyse(run: &RecordedRun, arm: u32, skipped: &BTreeMap<u32, String>) -> Vec<PointAnalysis> {
     let mut points: Vec<PointAnalysis> = (0u32..)
-        .zip(&run.header.plan.points)
+        .zip(&run.plan().points)
         .filter_map(|(index, point)| {
             let trials: Vec<ReadTrial> = run
                 .trials_of(StageId::Load)
@@ -38,13 +38,13 @@ pub fn analyse(run: &RecordedRun, arm: u32, skipped: &BTreeMap<u32, String>) -> 
                 .filter_map(ReadTrial::read)
                 .collect();
             let mut analysis =
-                analyse_point(*point, &trials, run.header.plan.trials, skipped.get(&index))?;
+                analyse_point(*point, &trials, run.plan().trials, skipped.get(&index))?;
             let records: Vec<&Trial> = trials.iter().map(|t| t.record).collect();
-            analysis.detail = latency::analyse(&records, &run.header.plan.workload);
+            analysis.detail = latency::analyse(&records, &run.plan().workload);
             let alone = run.trials_of(StageId::Ceiling);
             let alone = alone.filter(|t| t.slice.point == index);
             note_ceiling(&mut analysis, Ceiling::of(point, alone));
-            note_schedule(&mut analysis, &run.header.plan.workload.dials);
+            note_schedule(&mut analysis, &run.plan().workload.dials);
             Some(analysis)
         })
         .collect();

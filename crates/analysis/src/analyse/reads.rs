@@ -27,7 +27,7 @@ pub fn analyse(run: &RecordedRun, arm: u32) -> Option<ReadsAnalysis> {
         .unwrap_or(8192);
     let mut unseen: Vec<String> = Vec::new();
     let mut points: Vec<PointReads> = (0u32..)
-        .zip(&run.header.plan.points)
+        .zip(&run.plan().points)
         .filter_map(|(index, point)| {
             let windows: Vec<Window> = run
                 .trials_of(StageId::Load)

@@ -44,13 +44,13 @@ fn throughput_rule(delta: f64) -> Rule {
 pub fn conclude(run: &RecordedRun) -> Option<Compare> {
     let comparison = run.comparison.as_ref()?;
     let analysis = analyse(&of_pairs(run, comparison));
-    let plan = &run.header.plan;
-    let arms = comparison.compared(plan);
+    let plan = run.plan();
+    let arms = comparison.compared();
     let mut results = Vec::new();
     for arm in 1..arms {
         for (point, at) in (0u32..).zip(&plan.points) {
             let pairs = pairs::pairs(run, comparison, Phase::Pairs, arm, point);
-            let like = comparison.like_a(plan);
+            let like = comparison.like_a();
             let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
             let Ok(throughput) = throughput(run, comparison, &pairs) else {
                 continue;
@@ -65,7 +65,7 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
                 .and_then(|floor| forecast(&floor, comparison.delta, comparison.power));
             results.push(model::PointResult {
                 arm,
-                label: plan.arms[arm as usize].label.clone(),
+                label: run.header.experiment.arms[arm as usize].label.clone(),
                 clients: at.clients,
                 throughput: throughput.with_noise_floor(floor),
                 server_cpu: cpu.ok(),
@@ -119,8 +119,8 @@ pub fn may_stop(run: &RecordedRun) -> Result<bool, StatsError> {
 /// demanding point's.
 pub fn forecast_so_far(run: &RecordedRun) -> Option<Forecast> {
     let comparison = run.comparison.as_ref()?;
-    let plan = &run.header.plan;
-    let like = comparison.like_a(plan);
+    let plan = run.plan();
+    let like = comparison.like_a();
     (0..plan.points.len() as u32)
         .filter_map(|point| {
             let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
@@ -134,8 +134,8 @@ pub fn forecast_so_far(run: &RecordedRun) -> Option<Forecast> {
 /// largest of the points'.
 pub fn spread_so_far(run: &RecordedRun) -> Option<f64> {
     let comparison = run.comparison.as_ref()?;
-    let plan = &run.header.plan;
-    let like = comparison.like_a(plan);
+    let plan = run.plan();
+    let like = comparison.like_a();
     (0..plan.points.len() as u32)
         .filter_map(|point| {
             let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
@@ -146,11 +146,7 @@ pub fn spread_so_far(run: &RecordedRun) -> Option<f64> {
 
 fn sequential(run: &RecordedRun, comparison: &ComparisonPlan) -> Result<Sequential, StatsError> {
     let looks = comparison.looks.iter().map(|n| *n as usize).collect();
-    Sequential::new(
-        throughput_rule(comparison.delta),
-        looks,
-        run.header.plan.seed,
-    )
+    Sequential::new(throughput_rule(comparison.delta), looks, run.plan().seed)
 }
 
 fn throughput(
@@ -187,11 +183,10 @@ fn throughput(
 /// The run as if only the pairs of the compared arms had been measured.
 fn of_pairs(run: &RecordedRun, comparison: &ComparisonPlan) -> RecordedRun {
     let mut only = run.clone();
-    let arms = comparison.compared(&run.header.plan);
-    let plan = &mut only.header.plan;
-    plan.arms.truncate(arms as usize);
+    let arms = comparison.compared();
+    only.header.experiment.arms.truncate(arms as usize);
     let each = comparison.pairs.unwrap_or(comparison.most_pairs);
-    plan.trials = each.saturating_mul(comparison.launches);
+    let mut trials = each.saturating_mul(comparison.launches);
     // A sequential comparison that stopped at a look is whole.
     let complete = run
         .end
@@ -202,7 +197,10 @@ fn of_pairs(run: &RecordedRun, comparison: &ComparisonPlan) -> RecordedRun {
         let rounds = measured
             .filter(|round| comparison.phase_of(*round) == Phase::Pairs)
             .collect::<BTreeSet<u32>>();
-        plan.trials = rounds.len() as u32;
+        trials = rounds.len() as u32;
+    }
+    if let Some(plan) = only.header.experiment.plan_mut() {
+        plan.trials = trials;
     }
     only.trials.retain(|trial| {
         trial.slice.arm < arms && comparison.phase_of(trial.slice.round) == Phase::Pairs

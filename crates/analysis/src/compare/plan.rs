@@ -94,18 +94,18 @@ pub fn order_of_making(seed: u64, launch: u32, arms: usize) -> Vec<usize> {
 
 impl ComparisonPlan {
     /// The arm that is A's like: the last one, or B where the targets are equal.
-    pub fn like_a(&self, plan: &Plan) -> u32 {
-        (plan.arms.len() as u32).saturating_sub(1)
+    pub fn like_a(&self) -> u32 {
+        let compared = self.compared();
+        if self.same {
+            compared.saturating_sub(1)
+        } else {
+            compared
+        }
     }
 
     /// The arms that are compared, A first.
-    pub fn compared(&self, plan: &Plan) -> u32 {
-        let arms = plan.arms.len() as u32;
-        if self.same {
-            arms
-        } else {
-            arms.saturating_sub(1)
-        }
+    pub fn compared(&self) -> u32 {
+        self.typed.len() as u32
     }
 
     /// Rounds of A beside its like in a launch.
@@ -137,14 +137,14 @@ impl ComparisonPlan {
     /// The slices of one phase of one launch, in order. `pairs` rounds of pairs are
     /// the first of those that more would have.
     pub fn slices(&self, plan: &Plan, launch: u32, phase: Phase, pairs: u32) -> Vec<Slice> {
-        let compared: Vec<u32> = (0..self.compared(plan)).collect();
+        let compared: Vec<u32> = (0..self.compared()).collect();
         let (mut arms, rounds, first_round) = match phase {
-            Phase::Noise => (vec![0, self.like_a(plan)], self.noise_rounds_of(launch), 0),
+            Phase::Noise => (vec![0, self.like_a()], self.noise_rounds_of(launch), 0),
             Phase::Pairs => (compared, pairs.min(self.most_pairs), self.noise_rounds),
         };
         let mut points: Vec<u32> = (0..plan.points.len() as u32).collect();
         let of_noise = 2 * self.noise_rounds;
-        let of_pairs = self.compared(plan).saturating_mul(self.most_pairs);
+        let of_pairs = self.compared().saturating_mul(self.most_pairs);
         let of_launch = of_noise
             .saturating_add(of_pairs)
             .saturating_mul(points.len() as u32);
@@ -178,22 +178,17 @@ impl ComparisonPlan {
     /// Seconds that a round of pairs takes, with what lies between slices.
     pub fn round_seconds(&self, plan: &Plan, between: f64) -> f64 {
         let slice = (plan.warmup_ms + plan.window_ms) as f64 / 1000.0 + between;
-        plan.points.len() as f64 * f64::from(self.compared(plan)) * slice
+        plan.points.len() as f64 * f64::from(self.compared()) * slice
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Arm, Point, WorkloadPlan};
+    use crate::plan::{Point, WorkloadPlan};
     use std::collections::HashSet;
 
     fn plans(arms: usize, same: bool) -> (Plan, ComparisonPlan) {
-        let arm = |i: usize| Arm {
-            label: format!("{i}"),
-            target: "temp".into(),
-            settings: vec![],
-        };
         let plan = Plan {
             workload: WorkloadPlan {
                 name: "select-only".into(),
@@ -201,7 +196,6 @@ mod tests {
                 protocol: "prepared".into(),
                 ..WorkloadPlan::default()
             },
-            arms: (0..arms).map(arm).collect(),
             points: [1, 4]
                 .map(|clients| Point {
                     clients,
@@ -225,7 +219,13 @@ mod tests {
             looks: vec![],
             inside: false,
             same,
-            typed: vec![],
+            typed: vec![
+                Typed {
+                    target: "temp".into(),
+                    settings: vec![],
+                };
+                if same { arms } else { arms - 1 }
+            ],
         };
         (plan, comparison)
     }

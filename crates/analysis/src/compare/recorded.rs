@@ -136,14 +136,6 @@ pub fn compare_recorded(
             })
         })
         .collect();
-    analysis.plan.arms = first
-        .plan
-        .arms
-        .iter()
-        .take(1)
-        .chain(other.plan.arms.iter().take(1))
-        .cloned()
-        .collect();
     analysis.warnings.extend(other.warnings.iter().cloned());
     warnings.extend(analysis.warnings.iter().cloned());
     let mut compare = Compare {

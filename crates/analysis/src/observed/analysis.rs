@@ -9,6 +9,7 @@ use super::cost::{self, CostAnalysis};
 use super::stacks::{self, SymbolTable};
 use super::waits::{self, WaitAnalysis};
 use super::{Observed, Unavailable};
+use crate::plan::DriverConfig;
 use crate::profile::flame::{self, Flame};
 use crate::profile::{Summary, summarise};
 use crate::record::{Reading, RecordedRun, Sample, StageId, Trial};
@@ -95,29 +96,27 @@ struct Window<'r> {
 impl<'r> Window<'r> {
     fn of(trial: &'r Trial, run: &RecordedRun) -> Option<Self> {
         let point = trial.slice.point as usize;
-        // Which load it was, on how many connections; and its length, where another clock tells better.
-        let (load, clients, window_ns) = match trial.stage {
-            StageId::Load => (None, run.header.plan.points.get(point)?.clients, None),
-            StageId::Pgio => {
-                let plan = run.pgio_plan.as_ref()?;
-                (None, plan.points().get(point)?.clients, None)
+        // Which load it was; and its length, where another clock tells better.
+        let stage = run.stage(trial.stage)?;
+        let at = stage.plan.points.get(point)?;
+        let (load, window_ns) = match &stage.driver {
+            DriverConfig::Wire if trial.stage != StageId::Load => return None,
+            DriverConfig::Wire | DriverConfig::Pgio(_) => (None, None),
+            DriverConfig::InServer(plan) => {
+                let variant = plan.variants.get(at.variant as usize)?;
+                (Some(variant.title()), None)
             }
-            StageId::Primitives => {
-                let plan = run.primitives_plan.as_ref()?;
-                let at = *plan.points().get(point)?;
-                let title = plan.variants.get(at.variant as usize)?.title();
-                (Some(title), at.clients, None)
-            }
-            StageId::ScatteredRead => {
-                let title = &run.scattered_plan.as_ref()?.variants.get(point)?.title;
+            DriverConfig::ScatteredRead(plan) => {
+                let title = &plan.variants.get(at.variant as usize)?.title;
                 let cold = scattered::execution(trial)?.cold;
                 let cache = if cold { "cold" } else { "warm" };
                 // Whichever sampler stood nearest to the statement.
                 let window_ns = trial.samples.values().map(|s| s.elapsed_ns).min()?;
-                (Some(format!("{title}, {cache}")), 1, Some(window_ns))
+                (Some(format!("{title}, {cache}")), Some(window_ns))
             }
-            _ => return None,
+            DriverConfig::QueryWays { .. } | DriverConfig::Ceiling => return None,
         };
+        let clients = at.clients;
         Some(Self {
             load,
             clients,

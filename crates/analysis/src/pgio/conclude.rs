@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{PgioCounters, PgioPlan, PgioSession};
+use crate::plan::Point;
 use crate::samples;
 use crate::stats::history::{ChangeRule, change_points};
 use crate::stats::{Estimate, summarize, summarize_positive};
@@ -142,6 +143,7 @@ fn logical(session: &PgioSession) -> u64 {
 /// What the trials say.
 pub fn analyse<'a>(
     plan: &PgioPlan,
+    points: &[Point],
     trials: impl IntoIterator<Item = &'a Trial>,
     counters: Option<&PgioCounters>,
     storage: Option<&Storage>,
@@ -159,15 +161,11 @@ pub fn analyse<'a>(
         })
         .collect();
     PgioAnalysis {
-        points: plan
-            .sessions
-            .iter()
-            .filter_map(|&sessions| {
-                let of: Vec<&ReadTrial> = read
-                    .iter()
-                    .filter(|t| t.sessions.len() == sessions as usize)
-                    .collect();
-                point(plan, sessions, &of)
+        points: (0u32..)
+            .zip(points)
+            .filter_map(|(index, at)| {
+                let of = read.iter().filter(|t| t.trial.slice.point == index);
+                point(plan, at.clients, &of.collect::<Vec<_>>())
             })
             .collect(),
         agreement: agreement(plan, &read, counters),
@@ -450,6 +448,12 @@ mod tests {
     use super::*;
     use crate::record::Reading;
 
+    const TWO: Point = Point {
+        clients: 2,
+        threads: 2,
+        variant: 0,
+    };
+
     fn plan() -> PgioPlan {
         PgioPlan {
             tables: 1,
@@ -459,16 +463,14 @@ mod tests {
             update_work_unit: 8,
             update_pct: 10,
             classic: false,
-            sessions: vec![2],
-            trials: 6,
-            window_ms: 1000,
             block_size_bytes: 8192,
             plans: ("Bitmap Heap Scan".into(), "Bitmap Heap Scan".into()),
             config: None,
             connect_string: "pgio".into(),
             shared_buffers: "512MB".into(),
             setup_seconds: 1.0,
-            seed: 1,
+            until_stable: false,
+            keep_tables: false,
         }
     }
 
@@ -500,7 +502,7 @@ mod tests {
             before: row(1000),
             after: row(1000 + blocks + blocks / 1000),
         };
-        let found = analyse(&plan(), &trials, Some(&counters), None);
+        let found = analyse(&plan(), &[TWO], &trials, Some(&counters), None);
         let point = &found.points[0];
         let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-6, "{a}, not {b}");
         near(

@@ -10,10 +10,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{self, Order, Point, Slice};
 use crate::record::Reading;
 
-/// `facts/pgio.json`: what is measured, decided before the first trial.
+/// What a session of PGIO does, and over what.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PgioPlan {
     /// Tables.
@@ -30,12 +29,6 @@ pub struct PgioPlan {
     pub update_pct: u32,
     /// PGIO's own way: dynamic SQL in one transaction a trial.
     pub classic: bool,
-    /// Sessions in all, one entry a point, ascending.
-    pub sessions: Vec<u32>,
-    /// Trials of each.
-    pub trials: u32,
-    /// Length of a trial, in milliseconds.
-    pub window_ms: u64,
     /// The server's block size, in bytes.
     pub block_size_bytes: u64,
     /// How the planner reads a SELECT's range: with its values in the text, and
@@ -49,32 +42,12 @@ pub struct PgioPlan {
     pub shared_buffers: String,
     /// Seconds that set-up took, 0 where all tables were there.
     pub setup_seconds: f64,
-    /// Seed of the tables, the order and the sessions' random numbers.
-    pub seed: u64,
-}
-
-impl PgioPlan {
-    /// One point a session count.
-    pub fn points(&self) -> Vec<Point> {
-        let points = self.sessions.iter().map(|&clients| Point {
-            clients,
-            threads: clients,
-            variant: 0,
-        });
-        points.collect()
-    }
-
-    /// The slices in the order in which they run.
-    pub fn schedule(&self) -> Vec<Slice> {
-        let groups = vec![0; self.sessions.len()];
-        plan::schedule(self.seed, 1, &groups, self.trials, Order::Rounds)
-    }
-
-    /// A round beyond the planned ones, from 0.
-    pub fn further_round(&self, further: u32) -> Vec<Slice> {
-        let groups = vec![0; self.sessions.len()];
-        plan::further_round(self.seed, 1, &groups, self.trials, further)
-    }
+    /// It goes on until the device's rate stands still.
+    #[serde(default)]
+    pub until_stable: bool,
+    /// The tables stay.
+    #[serde(default)]
+    pub keep_tables: bool,
 }
 
 /// What one session did in a trial, by its own account.

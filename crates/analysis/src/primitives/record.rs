@@ -3,31 +3,26 @@
 use pgassay_inspect::Binary;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{self, Order, Point, Slice};
+use crate::plan::Point;
 
-/// `facts/primitives.json`: what is measured, decided before the first trial.
+/// What is called inside the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrimitivesPlan {
-    /// The primitives, each in one or several variants.
+    /// The primitives, each in one or several variants, which the points number.
     pub variants: Vec<Variant>,
-    /// Sessions at once, ascending.
-    pub sessions: Vec<u32>,
-    /// Trials of each variant at each count.
-    pub trials: u32,
-    /// Length of a call, in microseconds.
-    pub call_us: u32,
-    /// Seed of the order and of the sessions' random numbers.
-    pub seed: u64,
+    /// What was asked for beyond the usual, as the engine writes it down.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub knobs: serde_json::Value,
     /// How the functions were compiled.
     pub compiled: Compiled,
 }
 
 impl PrimitivesPlan {
     /// Every variant at every session count.
-    pub fn points(&self) -> Vec<Point> {
+    pub fn points(&self, sessions: &[u32]) -> Vec<Point> {
         (0..self.variants.len() as u32)
             .flat_map(|variant| {
-                self.sessions.iter().map(move |&clients| Point {
+                sessions.iter().map(move |&clients| Point {
                     clients,
                     threads: clients,
                     variant,
@@ -36,23 +31,16 @@ impl PrimitivesPlan {
             .collect()
     }
 
-    /// The slices in the order in which they run: those with the same sessions beside them together,
-    /// every other round from the last to the first, so that thousands of sessions are connected
-    /// half as often.
-    pub fn schedule(&self) -> Vec<Slice> {
+    /// Variants with the same sessions beside them have the same number, the fewest first.
+    pub(crate) fn groups(&self) -> Vec<u32> {
         let mut companies: Vec<Company> = self.variants.iter().map(|v| v.company).collect();
         companies.sort_unstable();
         companies.dedup();
-        let group = |point: &Point| {
-            let company = self.variants.get(point.variant as usize)?.company;
-            companies.iter().position(|known| *known == company)
+        let group = |variant: &Variant| {
+            let place = companies.iter().position(|known| *known == variant.company);
+            place.unwrap_or(0) as u32
         };
-        let points = self.points();
-        let groups: Vec<u32> = points
-            .iter()
-            .map(|p| group(p).unwrap_or(0) as u32)
-            .collect();
-        plan::schedule(self.seed, 1, &groups, self.trials, Order::BackAndForth)
+        self.variants.iter().map(group).collect()
     }
 }
 

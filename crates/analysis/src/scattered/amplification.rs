@@ -435,9 +435,9 @@ mod tests {
                 pattern: Pattern::EveryTenth,
                 ..ScatteredVariant::default()
             }],
-            trials: 6,
             eviction: "file advice".into(),
-            seed: 1,
+            drop_caches: false,
+            until_stable: false,
         }
     }
 

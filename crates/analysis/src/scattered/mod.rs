@@ -19,12 +19,12 @@ pub use kernels::{OnKernel, SideBySide, side_by_side};
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{self, Order, Point, Slice};
+use crate::plan::Point;
 use crate::record::Reading;
 use crate::server;
 use crate::trial::{Raw, Trial};
 
-/// `facts/scattered-read.json`: what is measured, decided before the first trial.
+/// What is read, and in which ways, which the points number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScatteredPlan {
     /// Rows of the table, one a block.
@@ -37,12 +37,14 @@ pub struct ScatteredPlan {
     pub page_size_bytes: u64,
     /// The ways of reading.
     pub variants: Vec<ScatteredVariant>,
-    /// Cold executions of each.
-    pub trials: u32,
     /// How the table was taken out of the page cache before a cold execution.
     pub eviction: String,
-    /// Seed of the order.
-    pub seed: u64,
+    /// All of the page cache is dropped, not the table's part alone.
+    #[serde(default)]
+    pub drop_caches: bool,
+    /// It goes on until the device's rate stands still.
+    #[serde(default)]
+    pub until_stable: bool,
 }
 
 /// One way of reading the table.
@@ -130,7 +132,7 @@ impl ScatteredPlan {
     }
 
     /// Variants that need the same server and device have the same number.
-    fn groups(&self) -> Vec<u32> {
+    pub(crate) fn groups(&self) -> Vec<u32> {
         let mut known = Vec::new();
         let group = |variant: &ScatteredVariant| {
             let needs = (variant.server_settings.clone(), variant.read_ahead_kb);
@@ -141,23 +143,6 @@ impl ScatteredPlan {
             }) as u32
         };
         self.variants.iter().map(group).collect()
-    }
-
-    /// The slices in the order in which they run: each starts the server again, or sets the
-    /// device's read-ahead, where it needs others than the one before.
-    pub fn schedule(&self) -> Vec<Slice> {
-        plan::schedule(
-            self.seed,
-            1,
-            &self.groups(),
-            self.trials,
-            Order::GroupByGroup,
-        )
-    }
-
-    /// A round beyond the planned ones, from 0.
-    pub fn further_round(&self, further: u32) -> Vec<Slice> {
-        plan::further_round(self.seed, 1, &self.groups(), self.trials, further)
     }
 }
 

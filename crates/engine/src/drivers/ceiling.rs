@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pgassay_analysis::Plan;
-use pgassay_analysis::plan::{self, Order, Slice};
+use pgassay_analysis::plan::{DriverConfig, Slice, Stage};
+use pgassay_analysis::trial::StageId;
 
 use super::missing;
 use super::wire::{engine_options, record, slice_spec};
 use crate::runner::{Driver, Keep, TrialFailure, Watcher};
 use crate::workload;
-use pgassay_load::{Engine, Length, Peer, Schedule, SliceSpec};
+use pgassay_load::{Engine, Peer, Schedule, SliceSpec};
 use pgassay_sys::stop::Stop;
 
 /// Trials at each client count.
@@ -32,10 +33,18 @@ pub struct Ceiling {
     stop: Stop,
 }
 
-/// The slices at the plan's client counts, count by count.
-pub fn schedule(plan: &Plan) -> Vec<Slice> {
-    let groups: Vec<u32> = (0..plan.points.len() as u32).collect();
-    plan::schedule(plan.seed, 1, &groups, TRIALS, Order::GroupByGroup)
+/// The stage in which the client of a plan is measured alone.
+pub fn stage(plan: &Plan) -> Stage {
+    Stage {
+        id: StageId::Ceiling,
+        driver: DriverConfig::Ceiling,
+        plan: Plan {
+            trials: TRIALS,
+            warmup_ms: WARMUP.as_millis() as u64,
+            window_ms: WINDOW.as_millis() as u64,
+            ..plan.clone()
+        },
+    }
 }
 
 impl Ceiling {
@@ -76,8 +85,6 @@ impl Driver for Ceiling {
         resized.map_err(|error| TrialFailure::Other(error.into()))?;
         let started = jiff::Timestamp::now();
         let spec = SliceSpec {
-            warmup: WARMUP,
-            length: Length::Time(WINDOW),
             schedule: Schedule::Closed,
             ..slice_spec(&self.plan, slice.round)
         };

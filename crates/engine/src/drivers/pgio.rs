@@ -4,6 +4,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use pgassay_analysis::Plan;
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::pgio::{PgioPlan, PgioSession};
 use pgassay_analysis::plan::Slice;
@@ -41,7 +42,9 @@ pub struct PgioArm {
 /// The sessions of all arms.
 pub struct Pgio {
     /// What is measured.
-    pub plan: PgioPlan,
+    pub plan: Plan,
+    /// What the sessions share.
+    pub pgio: PgioPlan,
     /// What a session does.
     pub config: Config,
     /// One entry an arm.
@@ -57,13 +60,13 @@ impl Driver for Pgio {
         _: &mut dyn Watcher,
         keep: Keep<'_>,
     ) -> Result<(), TrialFailure> {
-        let count = self.plan.sessions.get(slice.point as usize);
-        let count = *count.ok_or_else(|| missing("point"))?;
+        let point = self.plan.points.get(slice.point as usize);
+        let count = point.ok_or_else(|| missing("point"))?.clients;
         let arm = self
             .arms
             .get_mut(slice.arm as usize)
             .ok_or_else(|| missing("arm"))?;
-        let seen = arm.trial(&self.plan, &self.config, count, &self.stop);
+        let seen = arm.trial((&self.plan, &self.pgio), &self.config, count, &self.stop);
         let trial = seen.map_err(|error| {
             let failure = TrialFailure::of(error.context(format!("{count} sessions")), &self.stop);
             match &arm.label {
@@ -82,8 +85,8 @@ impl Driver for Pgio {
     }
 
     fn describe(&self, slice: Slice) -> String {
-        let count = self.plan.sessions.get(slice.point as usize);
-        format!("{} sessions", count.copied().unwrap_or(0))
+        let point = self.plan.points.get(slice.point as usize);
+        format!("{} sessions", point.map_or(0, |point| point.clients))
     }
 
     fn takes(&self) -> Option<Duration> {
@@ -103,7 +106,7 @@ impl Driver for Pgio {
 impl PgioArm {
     fn trial(
         &mut self,
-        plan: &PgioPlan,
+        (plan, pgio): (&Plan, &PgioPlan),
         config: &Config,
         count: u32,
         stop: &Stop,
@@ -131,12 +134,12 @@ impl PgioArm {
                 .zip(&mut self.sessions)
                 .map(|(slot, session)| {
                     let gate = &gate;
-                    let table = slot % plan.tables + 1;
+                    let table = slot % pgio.tables + 1;
                     std::thread::Builder::new()
                         .stack_size(STACK)
                         .spawn_scoped(scope, move || {
                             gate.wait();
-                            in_session(session, table, plan, config, version, window, stop)
+                            in_session(session, table, pgio, config, version, window, stop)
                         })
                 })
                 .collect();

@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::observed::stacks::StackRecord;
-use pgassay_analysis::plan::Slice;
-use pgassay_analysis::query_cost::{IN_FLIGHT, WAYS, Way};
+use pgassay_analysis::plan::{Slice, Stage};
+use pgassay_analysis::query_cost::{self, IN_FLIGHT, WAYS, Way};
 use pgassay_analysis::record::{Raw, Trial};
 
 use crate::runner::{Driver, Keep, TrialFailure, Watcher};
@@ -21,9 +21,9 @@ use pgassay_sys::stop::Stop;
 /// Samples a second of CPU time: a profiler's usual 99 would take minutes.
 pub const FREQUENCY_HZ: u32 = 499;
 /// How long each way runs in each round. A call inside the server lasts less than a second.
-pub const WINDOW: Duration = Duration::from_millis(900);
+const WINDOW: Duration = Duration::from_millis(900);
 /// Rounds, each with every way once: enough for an interval at 95 %.
-pub const ROUNDS: u32 = 8;
+const ROUNDS: u32 = 8;
 /// Load before the first window of a way over the wire, and before each.
 const WARM_UP: Duration = Duration::from_millis(100);
 
@@ -40,6 +40,11 @@ pub struct QueryWays {
     clients: Vec<(Way, Client)>,
     seed: u64,
     stop: Stop,
+}
+
+/// The stage in which a statement is followed in every way.
+pub fn stage(seed: u64, instructions: bool) -> Stage {
+    query_cost::stage(seed, ROUNDS, WINDOW.as_millis() as u64, instructions)
 }
 
 impl QueryWays {

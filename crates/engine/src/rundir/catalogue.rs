@@ -75,29 +75,24 @@ pub fn describe(dir: &Path) -> anyhow::Result<Entry> {
         // No end and nobody at it: it was killed.
         None => RunState::Interrupted,
     };
-    let trials = fs::read(dir.join("trials.jsonl")).map_or(0, |text| count_of_load(&text));
-    let plan = &header.plan;
+    let trials = fs::read(dir.join("trials.jsonl"))
+        .map_or(0, |text| text.iter().filter(|byte| **byte == b'\n').count());
     Ok(Entry {
-        trials: (
-            trials,
-            plan.arms.len() * plan.points.len() * plan.trials as usize,
-        ),
+        trials: (trials, header.experiment.trials()),
         size_bytes: size_of(dir),
         state,
         command: header.command,
-        workload: header.plan.workload.name,
-        targets: header.plan.arms.into_iter().map(|arm| arm.target).collect(),
+        workload: header.experiment.plan().workload.name.clone(),
+        targets: header
+            .experiment
+            .arms
+            .into_iter()
+            .map(|arm| arm.target)
+            .collect(),
         started: header.started,
         id: header.id,
         dir: dir.to_owned(),
     })
-}
-
-/// Whole lines of the run's own load.
-fn count_of_load(text: &[u8]) -> usize {
-    let lines = text.split_inclusive(|byte| *byte == b'\n');
-    let of_load = |line: &&[u8]| line.starts_with(b"{\"stage\":\"load\"") && line.ends_with(b"\n");
-    lines.filter(of_load).count()
 }
 
 /// A run that was killed before it wrote what it is: its name says when it began and what it

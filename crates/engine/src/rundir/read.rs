@@ -35,18 +35,14 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         events: lines(&dir.join("events.jsonl"), &mut damage)?,
         comparison: optional(dir, "facts/comparison.json", &mut damage),
         arm_facts: Default::default(),
-        primitives_plan: optional(dir, "facts/primitives.json", &mut damage),
         query_cost: optional(dir, "facts/query-cost.json", &mut damage),
-        second_plan: optional(dir, "facts/second.json", &mut damage),
-        scattered_plan: optional(dir, "facts/scattered-read.json", &mut damage),
-        pgio_plan: optional(dir, "facts/pgio.json", &mut damage),
         pgio_counters: optional(dir, "facts/pgio-counters.json", &mut damage),
         end: optional(dir, "end.json", &mut damage),
         running: is_running(dir),
         damage: Vec::new(),
         header,
     };
-    for arm in 0..run.header.plan.arms.len() as u32 {
+    for arm in 0..run.header.experiment.arms.len() as u32 {
         if let Some(facts) = optional(dir, &format!("facts/server-{arm}.json"), &mut damage) {
             run.servers.insert(arm, facts);
         }

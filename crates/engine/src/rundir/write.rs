@@ -30,7 +30,7 @@ impl RunWriter {
     pub fn create(root: &Path, header: &mut RunHeader) -> anyhow::Result<Self> {
         fs::create_dir_all(root).map_err(|e| cannot_write(root, &e))?;
         let dir = loop {
-            header.id = fresh_name(&header.plan.workload.name)?;
+            header.id = fresh_name(&header.experiment.plan().workload.name)?;
             let dir = root.join(&header.id);
             match fs::create_dir(&dir) {
                 Ok(()) => break dir,
@@ -85,6 +85,15 @@ impl RunWriter {
             _lock: lock,
             dir,
         })
+    }
+
+    /// Writes down what a run is to measure when more of it is known; other parts of its header
+    /// never change.
+    ///
+    /// # Errors
+    /// Where it can't be written.
+    pub fn write_header(&self, header: &RunHeader) -> anyhow::Result<()> {
+        self.write_json("run.json", header)
     }
 
     /// Where the run lies.

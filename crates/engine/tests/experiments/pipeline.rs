@@ -13,7 +13,7 @@ use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay_analysis::analysis::RunState;
-use pgassay_analysis::plan::{Arm, Point, Slice, WorkloadPlan};
+use pgassay_analysis::plan::{Arm, Experiment, Point, Slice, Stage, WorkloadPlan};
 use pgassay_analysis::record::{
     EndState, EventKind, FORMAT, Reading, RunEnd, RunHeader, Sample, StageId, Trial,
 };
@@ -32,11 +32,6 @@ fn plan() -> Plan {
             protocol: "prepared".into(),
             ..WorkloadPlan::default()
         },
-        arms: vec![Arm {
-            label: "temp".into(),
-            target: "temp".into(),
-            settings: vec![],
-        }],
         points: [1, 2, 4]
             .map(|clients| Point {
                 clients,
@@ -175,6 +170,11 @@ impl Drop for Scratch {
 }
 
 fn begin(scratch: &Scratch, plan: &Plan) -> (RunWriter, RunHeader) {
+    let arm = Arm {
+        label: "temp".into(),
+        target: "temp".into(),
+        ..Arm::default()
+    };
     let mut header = RunHeader {
         schema: "pgassay/run/1".into(),
         format: FORMAT,
@@ -183,7 +183,7 @@ fn begin(scratch: &Scratch, plan: &Plan) -> (RunWriter, RunHeader) {
         command_line: vec!["pgassay".into(), "assay".into()],
         pgassay_version: "0.0.0".into(),
         started: "2026-11-21T03:00:00Z".into(),
-        plan: plan.clone(),
+        experiment: Experiment::single(vec![arm], Stage::wire(StageId::Load, plan.clone())),
     };
     (RunWriter::create(&scratch.0, &mut header).unwrap(), header)
 }
@@ -201,7 +201,7 @@ fn go_in(
     let mut sink = Directory(writer);
     let schedule = Schedule {
         stage,
-        slices: &played.plan.schedule(),
+        slices: &Stage::wire(stage, played.plan.clone()).schedule(1),
         measured,
     };
     let ended = runner::run(
@@ -243,8 +243,10 @@ fn a_second_load_is_concluded_beside_the_first() {
     let mut other = plan();
     other.workload.name = "tpcb-like".into();
     other.trials = 6;
-    let (writer, _) = begin(&scratch, &first);
-    writer.write_fact("second", &other).unwrap();
+    let (writer, mut header) = begin(&scratch, &first);
+    let stages = &mut header.experiment.stages;
+    stages.push(Stage::wire(StageId::WriteLoad, other.clone()));
+    writer.write_header(&header).unwrap();
     let (mut writer, _) = go(writer, &HashSet::new(), played(&first));
     let stops: fn() -> TrialFailure = || TrialFailure::Interrupted;
     // Once interrupted, once to its end: what is measured is not measured again.
@@ -398,7 +400,7 @@ fn a_point_out_of_reach_is_left_out_and_said() {
     let mut journal = Directory(writer);
     let schedule = Schedule {
         stage: StageId::Load,
-        slices: &plan.schedule(),
+        slices: &Stage::wire(StageId::Load, plan.clone()).schedule(1),
         measured: &HashSet::new(),
     };
     let ended = runner::run(

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
 
+use pgassay_analysis::Plan;
 use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::plan::Slice;
+use pgassay_analysis::plan::{DriverConfig, Slice, Stage};
 use pgassay_analysis::primitives::{Company, Compiled, InServerTrial, PrimitivesPlan, analyse};
-use pgassay_analysis::profile::stage::Stage;
+use pgassay_analysis::profile::stage;
 use pgassay_analysis::query_cost::{self, QueryCostRecord, WAYS, Way};
 use pgassay_analysis::record::{EventKind, Raw, StageId, Trial};
 use pgassay_engine::drivers::Watched;
@@ -78,13 +79,10 @@ impl Laboratory {
         Ok(session)
     }
 
-    fn plan(&self, calls: &[Call], sessions: &[u32]) -> PrimitivesPlan {
-        PrimitivesPlan {
+    fn stage(&self, calls: &[Call], sessions: &[u32]) -> Stage {
+        let primitives = PrimitivesPlan {
             variants: calls.iter().map(Call::variant).collect(),
-            sessions: sessions.to_vec(),
-            trials: 2,
-            call_us: 100_000,
-            seed: 7,
+            knobs: serde_json::Value::Null,
             compiled: Compiled {
                 library: self.extension.library.display().to_string(),
                 compiler: self.extension.compiler.clone(),
@@ -92,6 +90,17 @@ impl Laboratory {
                 deviations: self.extension.deviations.clone(),
                 binary: None,
             },
+        };
+        Stage {
+            id: StageId::Primitives,
+            plan: Plan {
+                points: primitives.points(sessions),
+                trials: 2,
+                window_ms: 100,
+                seed: 7,
+                ..Plan::default()
+            },
+            driver: DriverConfig::InServer(Box::new(primitives)),
         }
     }
 
@@ -148,16 +157,16 @@ fn run_all(
 /// Runs the plan's calls in sessions of one server, which stay connected.
 fn run<'c>(
     laboratory: &Laboratory,
-    plan: &PrimitivesPlan,
+    stage: &Stage,
     calls: &'c [Call],
     kept: &mut Kept,
 ) -> anyhow::Result<InServer<'c>> {
     let scene = Scene::unseen("the test looks at the trials only");
     let mut driver = InServer {
         calls,
-        points: plan.points(),
-        call_us: plan.call_us,
-        seed: plan.seed,
+        points: stage.plan.points.clone(),
+        call_us: 100_000,
+        seed: stage.plan.seed,
         arms: vec![InServerArm {
             label: None,
             sessions: Sessions::new(laboratory.connector(), 1).unwrap(),
@@ -168,7 +177,7 @@ fn run<'c>(
         }],
         stop: Stop::new(),
     };
-    let ended = run_all(StageId::Primitives, &plan.schedule(), &mut driver, kept)?;
+    let ended = run_all(stage.id, &stage.schedule(1), &mut driver, kept)?;
     assert!(matches!(ended, Ended::Complete), "{ended:?}");
     driver.give_back()?;
     Ok(driver)
@@ -187,12 +196,12 @@ fn every_call_runs_in_several_sessions_and_is_analysed() {
         call.company.idle = call.company.idle.min(5);
     }
     let mut control = laboratory.create(&calls);
-    let plan = laboratory.plan(&calls, &[1, 3]);
+    let stage = laboratory.stage(&calls, &[1, 3]);
     let mut kept = Kept::default();
-    let sessions = run(&laboratory, &plan, &calls, &mut kept).unwrap();
+    let sessions = run(&laboratory, &stage, &calls, &mut kept).unwrap();
     assert_eq!(kept.0.len(), calls.len() * 2 * 2);
 
-    let points = plan.points();
+    let points = &stage.plan.points;
     for (trial, raw) in kept.raw() {
         let call = &calls[points[trial.slice.point as usize].variant as usize];
         // On a busy machine a session may get no CPU within its time.
@@ -209,7 +218,10 @@ fn every_call_runs_in_several_sessions_and_is_analysed() {
             }
         }
     }
-    let analysed = analyse(&plan, &kept.0, &HostSummary::default());
+    let DriverConfig::InServer(primitives) = &stage.driver else {
+        panic!("{stage:?}");
+    };
+    let analysed = analyse(primitives, &stage.plan, &kept.0, &HostSummary::default());
     assert_eq!(analysed.len(), calls.len());
     for primitive in &analysed {
         assert_eq!(primitive.points.len(), 2, "{}", primitive.variant.title());
@@ -225,11 +237,11 @@ fn the_error_that_explains_the_others_is_told() {
     let laboratory = Laboratory::open("primitives-error");
     let calls = inserver::calls("buffer-hit", installed().version.num(), &Knobs::default());
     let mut control = laboratory.create(&calls);
-    let plan = laboratory.plan(&calls, &[2]);
+    let stage = laboratory.stage(&calls, &[2]);
     control
         .execute(&format!("DROP TABLE {}.hits", inserver::SCHEMA))
         .unwrap();
-    let error = run(&laboratory, &plan, &calls, &mut Kept::default())
+    let error = run(&laboratory, &stage, &calls, &mut Kept::default())
         .err()
         .unwrap();
     let text = format!("{error:#}");
@@ -238,8 +250,8 @@ fn the_error_that_explains_the_others_is_told() {
         "{text}"
     );
     // More sessions than the server takes.
-    let plan = laboratory.plan(&calls, &[500]);
-    let error = run(&laboratory, &plan, &calls, &mut Kept::default())
+    let stage = laboratory.stage(&calls, &[500]);
+    let error = run(&laboratory, &stage, &calls, &mut Kept::default())
         .err()
         .unwrap();
     let text = format!("{error:#}");
@@ -264,7 +276,8 @@ fn a_query_is_followed_over_the_wire_and_in_the_loops() {
         Err(why) => assert!(why.contains("perf_event"), "{why}"),
         Ok(mut ways) => {
             let mut kept = Kept::default();
-            let slices = query_cost::schedule(7, 1);
+            let followed = query_cost::stage(7, 1, 900, false);
+            let slices = followed.schedule(1);
             let ended = run_all(StageId::QueryCost, &slices, &mut ways, &mut kept).unwrap();
             assert!(matches!(ended, Ended::Complete), "{ended:?}");
             assert_eq!(kept.0.len(), WAYS.len());
@@ -280,7 +293,10 @@ fn a_query_is_followed_over_the_wire_and_in_the_loops() {
             assert_eq!(cost.ways.len(), WAYS.len());
             // However little CPU a busy machine left, the loop spends it on its queries.
             let inside = cost.way(Way::QueryLoop).unwrap();
-            let untold = inside.stages.iter().find(|s| s.stage == Stage::Untold);
+            let untold = inside
+                .stages
+                .iter()
+                .find(|s| s.stage == stage::Stage::Untold);
             assert!(
                 inside.samples == 0 || untold.is_none_or(|s| s.share < 0.5),
                 "{inside:?}"
@@ -320,15 +336,15 @@ fn own_statements_run_beside_others_that_are_seen_and_committing() {
         .collect();
     assert_eq!(calls.len(), 2);
     let mut control = laboratory.create_with(&calls, &knobs).unwrap();
-    let plan = laboratory.plan(&calls, &[1]);
+    let stage = laboratory.stage(&calls, &[1]);
     let mut kept = Kept::default();
-    let sessions = run(&laboratory, &plan, &calls, &mut kept).unwrap();
+    let sessions = run(&laboratory, &stage, &calls, &mut kept).unwrap();
 
     let done: u64 = kept.raw().map(|(_, raw)| raw.sessions[0].operations).sum();
     let updated = control.value("SELECT sum(n) FROM pgassay_inside.mine");
     let updated: u64 = updated.unwrap().unwrap().parse().unwrap();
     // Each call of the loop by SPI executes once more, to plan.
-    assert_eq!(updated, done + u64::from(plan.trials));
+    assert_eq!(updated, done + u64::from(stage.plan.trials));
     for (_, raw) in kept.raw() {
         assert!(raw.commits.unwrap() > 0, "{raw:?}");
         let session = &raw.sessions[0];

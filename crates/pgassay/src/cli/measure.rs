@@ -1,7 +1,7 @@
 //! What the measuring flags mean on this machine: the plan.
 
 use pgassay_analysis::Plan;
-use pgassay_analysis::plan::{Arm, Point, WorkloadPlan};
+use pgassay_analysis::plan::{Point, WorkloadPlan};
 
 use super::args::MeasureArgs;
 use super::clients::doubling_up_to;
@@ -61,7 +61,7 @@ impl Budget {
 pub fn plan(
     workload: WorkloadPlan,
     flags: &MeasureArgs,
-    arms: Vec<Arm>,
+    arms: usize,
     machine: &Machine,
     budget: Budget,
     drawn_seed: u64,
@@ -87,11 +87,11 @@ pub fn plan(
         })
         .collect();
     let trials = flags.trials.unwrap_or(budget.trials);
-    let slices = arms.len() as f64 * points.len() as f64 * f64::from(trials);
+    let slices = arms as f64 * points.len() as f64 * f64::from(trials);
     // Given nothing, the budget is shared out; a window is never so short that
     // p99.9 of a thousand transactions a second would be one transaction.
     let all_clients: f64 = points.iter().map(|point| f64::from(point.clients)).sum();
-    let connecting = f64::from(trials) * arms.len() as f64 * all_clients * TO_CONNECT;
+    let connecting = f64::from(trials) * arms as f64 * all_clients * TO_CONNECT;
     let share = ((budget.load_seconds - connecting) / slices.max(1.0) - BETWEEN_SLICES).max(0.0);
     let warmup = flags.warmup.unwrap_or((share * 0.15).clamp(0.1, 0.5));
     let window = flags.time.unwrap_or((share - warmup).clamp(0.4, 5.0));
@@ -100,7 +100,6 @@ pub fn plan(
             scale: flags.scale.unwrap_or_else(|| default_scale(machine)),
             ..workload
         },
-        arms,
         points,
         trials,
         warmup_ms: (warmup * 1000.0).round() as u64,
@@ -145,13 +144,8 @@ mod tests {
         }
         let line = ["x"].iter().chain(flags);
         let flags = Only::try_parse_from(line).unwrap().measure;
-        let arm = Arm {
-            label: "A".into(),
-            target: "temp".into(),
-            settings: vec![],
-        };
         let workload = pgassay_engine::workload::find(&["select-only"]).unwrap();
-        plan(workload, &flags, vec![arm], machine, budget, 42).unwrap()
+        plan(workload, &flags, 1, machine, budget, 42).unwrap()
     }
 
     #[test]

@@ -37,13 +37,15 @@ impl ObserveArgs {
         }
     }
 
+    /// The names of those that were typed.
+    pub fn names(&self) -> Vec<String> {
+        let name = |observer: &Observer| Some(observer.to_possible_value()?.get_name().to_owned());
+        self.observe.iter().filter_map(name).collect()
+    }
+
     /// As typed, for a command that repeats; `None` where nothing was.
     pub fn words(&self) -> Option<String> {
-        let names: Vec<String> = self
-            .observe
-            .iter()
-            .filter_map(|observer| Some(observer.to_possible_value()?.get_name().to_owned()))
-            .collect();
+        let names = self.names();
         (!names.is_empty()).then(|| names.join(","))
     }
 }

@@ -3,13 +3,16 @@
 
 use std::time::{Duration, Instant};
 
+use pgassay_analysis::Plan;
 use pgassay_analysis::analyse;
+use pgassay_analysis::plan::{DriverConfig, Experiment, Stage};
 use pgassay_analysis::primitives::{Compiled, PrimitivesPlan};
 use pgassay_analysis::record::{EventKind, StageId};
 use pgassay_analysis::warning::Warning;
 
+use super::again::Again;
 use super::inspect_server;
-use super::measure::conclude;
+use super::measure::{Request, conclude};
 use super::observing;
 use super::progress::{Progress, minutes};
 use super::query_cost;
@@ -22,6 +25,7 @@ use crate::cli::observe::ObserveArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::drivers::in_server::{InServer, InServerArm, Sessions};
+use pgassay_engine::drivers::query_ways;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
@@ -40,48 +44,55 @@ const BETWEEN: f64 = 0.04;
 const LONGEST_CALL: f64 = 0.9;
 /// In an assay, after its load: seven loops at three counts in 15 seconds.
 const BESIDE_TRIALS: u32 = 6;
-const BESIDE_CALL_US: u32 = 80_000;
+const BESIDE_CALL_MS: u64 = 80;
 /// Connections beside the sessions: the control session, the keeper, a few to spare.
 const BESIDE: u32 = 6;
 
-/// Measures one workload inside the server.
+/// Measures one workload inside the server, or what an interrupted run of it has not measured.
 ///
 /// # Errors
 /// What kept it from measuring; what was measured before is kept.
 pub fn run(
     args: &RunArgs,
+    target: &TargetArgs,
+    again: &Again,
     global: &GlobalArgs,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let started = Instant::now();
-    let knobs = args.inside.knobs()?;
-    refuse_flags(args)?;
-    let beside_a_wire = query_cost::wanted(&args.workload, &knobs, args.inside.instructions)?;
-    let target = args.target.target.as_deref();
-    let spec: TargetSpec = target.unwrap_or("temp").parse().map_err(explain)?;
+    let asked = Asked::of(args, again)?;
+    let (workload, knobs) = (asked.workload.as_str(), &asked.knobs);
+    let spec: TargetSpec = target
+        .target
+        .as_deref()
+        .unwrap_or("temp")
+        .parse()
+        .map_err(explain)?;
     if !spec.is_launched() {
         return Err(Failure::usage(format!(
-            "{} loads a library into the server, which pgassay does only in a server of its own",
-            args.workload
+            "{workload} loads a library into the server, which pgassay does only in a server of its own"
         ))
         .with_remedy("name temp or an installation; on this server run select-only --load")
         .into());
     }
     let root = rundir::root(global.runs.as_deref())?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
-    let counts = measure::client_counts(&args.measure, machine.cpus.unwrap_or(1), u32::MAX);
+    let counts = match again.experiment() {
+        None => measure::client_counts(&args.measure, machine.cpus.unwrap_or(1), u32::MAX),
+        Some(experiment) => sessions(experiment.plan()),
+    };
     let most = counts.iter().max().copied().unwrap_or(1);
-    knobs.check(&args.workload, most)?;
+    knobs.check(workload, most)?;
 
     let progress = Progress::new(terminal, 100);
     progress.say("making and starting a throw-away PostgreSQL");
     let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
     let opened = Subject::open(
         &spec,
-        &args.target.with_defaults(&inserver::settings()),
+        &target.with_defaults(&inserver::settings()),
         memory.unwrap_or(1 << 30),
-        most.saturating_add(inserver::most_company(&args.workload, &knobs))
+        most.saturating_add(inserver::most_company(workload, knobs))
             .saturating_add(BESIDE),
         stop,
     );
@@ -93,68 +104,83 @@ pub fn run(
     };
     progress.say("compiling the functions for this server");
     let installation = cluster.installation().clone();
-    let extension = Extension::compiled_for(&installation, args.target.scratch.as_deref());
+    let extension = Extension::compiled_for(&installation, target.scratch.as_deref());
     progress.clear();
     let extension = extension.map_err(explain)?;
-    let calls = inserver::calls(&args.workload, installation.version.num(), &knobs);
-    let plan = plan(args, &calls, counts, &extension)?;
-
-    let mut line = record::command_line(&["run", &args.workload], &args.target);
+    let calls = inserver::calls(workload, installation.version.num(), knobs);
+    let experiment = match again.experiment() {
+        Some(experiment) => experiment.clone(),
+        None => {
+            let stage = stage(args, &asked, &calls, &counts, &extension)?;
+            let seed = stage.plan.seed;
+            let mut stages = vec![stage];
+            stages.extend(
+                asked
+                    .beside_a_wire
+                    .then(|| query_ways::stage(seed, args.inside.instructions)),
+            );
+            Experiment {
+                arms: vec![record::arm(target, &subject)],
+                stages,
+                observe: args.measure.observe.names(),
+            }
+        }
+    };
+    let plan = experiment.plan();
+    let mut line = record::command_line(&["run", workload], target);
     line.extend(args.inside.words());
-    let window_ms = u64::from(plan.call_us) / 1000;
-    let arm = record::arm(&args.target, &subject);
-    let whole = record::without_clients(&args.workload, arm, plan.trials, window_ms, plan.seed);
-    let mut writer = RunWriter::create(&root, &mut record::header("run", line, whole))?;
+    let mut header = record::header("run", line, experiment.clone());
+    let mut writer = again.open(&root, &mut header)?;
     record::write_facts(&mut writer, &mut subject)?;
-    writer.write_fact("primitives", &plan)?;
     terminal.announce(&format!(
-        "{}: {} trials of {:.2} s of {} at each of {} sessions: about {}",
-        args.workload,
+        "{workload}: {} trials of {:.2} s of {} at each of {} sessions: about {}",
         plan.trials,
-        f64::from(plan.call_us) / 1e6,
+        plan.window_ms as f64 / 1e3,
         match calls.len() {
             1 => "one loop".to_owned(),
             n => format!("{n} loops"),
         },
-        shown(&plan.sessions),
-        minutes(Duration::from_secs_f64(4.0 + seconds(&plan)))
+        shown(&counts),
+        minutes(Duration::from_secs_f64(4.0 + seconds(plan)))
     ));
-    if beside_a_wire {
+    let query_ways = experiment.stage(StageId::QueryCost);
+    if let Some(stage) = query_ways {
         terminal.announce(&format!(
             "then the same statement over the wire and in the loops, sampled: about {}",
-            minutes(query_cost::time())
+            minutes(Duration::from_secs_f64(stage.plan.load_seconds()))
         ));
     }
 
     let loops = Loops {
         calls: &calls,
-        knobs: &knobs,
+        knobs,
         extension: &extension,
     };
+    let observe = again.observe(&args.measure.observe);
+    let first = &experiment.stages[0];
     let ended = sweep(
-        &plan,
-        &args.measure.observe,
+        first,
+        &observe,
         &loops,
         &mut subject,
         &mut writer,
         terminal,
         stop,
     );
-    let ended = match ended {
-        Ok(Ended::Complete) if beside_a_wire => {
+    let ended = match (ended, query_ways) {
+        (Ok(Ended::Complete), Some(stage)) => {
             let prepare = |session: &mut Session| {
                 let definitions = extension.definitions(inserver::SCHEMA);
-                inserver::create(session, &definitions, &calls, &knobs, 0)
+                inserver::create(session, &definitions, &calls, knobs, 0)
             };
-            let count = query_cost::Counting {
+            let counting = query_cost::Counting {
                 installation: &installation,
-                scratch: args.target.scratch.as_deref(),
+                scratch: target.scratch.as_deref(),
                 prepare: &prepare,
             };
-            let count = args.inside.instructions.then_some(count);
-            query_cost::measure(&plan, count, &mut subject, &mut writer, terminal, stop)
+            query_cost::measure(stage, &counting, &mut subject, &mut writer, terminal, stop)
         }
-        ended => ended,
+        (ended, _) => ended,
     };
     writer.finish(&record::end_of(&ended, started))?;
     let dir = writer.dir().to_owned();
@@ -178,6 +204,46 @@ pub fn run(
         Ok(_) => Ok(Exit::Partial),
         Err(error) => Err(error),
     }
+}
+
+/// What is to be called.
+struct Asked {
+    workload: String,
+    knobs: Knobs,
+    /// Whether a query's way is looked at afterwards.
+    beside_a_wire: bool,
+}
+
+impl Asked {
+    fn of(args: &RunArgs, again: &Again) -> anyhow::Result<Self> {
+        if let Some(experiment) = again.experiment() {
+            let plan = experiment.stages.first().map(|stage| &stage.driver);
+            let Some(DriverConfig::InServer(plan)) = plan else {
+                anyhow::bail!("the recorded run is of another kind");
+            };
+            return Ok(Self {
+                workload: experiment.plan().workload.name.clone(),
+                knobs: serde_json::from_value(plan.knobs.clone()).unwrap_or_default(),
+                beside_a_wire: experiment.stage(StageId::QueryCost).is_some(),
+            });
+        }
+        let knobs = args.inside.knobs()?;
+        refuse_flags(args)?;
+        let counts = args.inside.instructions;
+        Ok(Self {
+            workload: args.workload.clone(),
+            beside_a_wire: query_cost::wanted(&args.workload, &knobs, counts)?,
+            knobs,
+        })
+    }
+}
+
+/// The session counts of a plan.
+fn sessions(plan: &Plan) -> Vec<u32> {
+    let mut counts: Vec<u32> = plan.points.iter().map(|point| point.clients).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    counts
 }
 
 /// Where something was asked for that the server refuses, such as more blocks
@@ -229,28 +295,50 @@ fn refuse_flags(args: &RunArgs) -> Result<(), Failure> {
     }
 }
 
-fn plan(
+fn stage(
     args: &RunArgs,
+    asked: &Asked,
     calls: &[Call],
-    sessions: Vec<u32>,
+    sessions: &[u32],
     extension: &Extension,
-) -> anyhow::Result<PrimitivesPlan> {
+) -> anyhow::Result<Stage> {
     let points = (calls.len() * sessions.len()) as f64;
     let call = args.measure.time.unwrap_or(0.25);
     let affordable = BUDGET / points / (call + BETWEEN);
-    Ok(PrimitivesPlan {
+    let trials = (affordable as u32).clamp(6, 20);
+    let seed = match args.measure.seed {
+        Some(seed) => seed,
+        None => rundir::random_seed()?,
+    };
+    let plan = record::without_clients(
+        &asked.workload,
+        args.measure.trials.unwrap_or(trials),
+        (call * 1e3).round() as u64,
+        seed,
+    );
+    in_server(plan, calls, sessions, &asked.knobs, extension)
+}
+
+/// The stage of a plan in which these are called.
+fn in_server(
+    plan: Plan,
+    calls: &[Call],
+    sessions: &[u32],
+    knobs: &Knobs,
+    extension: &Extension,
+) -> anyhow::Result<Stage> {
+    let primitives = PrimitivesPlan {
         variants: calls.iter().map(Call::variant).collect(),
-        sessions,
-        trials: args
-            .measure
-            .trials
-            .unwrap_or((affordable as u32).clamp(6, 20)),
-        call_us: (call * 1e6).round() as u32,
-        seed: match args.measure.seed {
-            Some(seed) => seed,
-            None => rundir::random_seed()?,
-        },
+        knobs: serde_json::to_value(knobs)?,
         compiled: compiled(extension),
+    };
+    Ok(Stage {
+        id: StageId::Primitives,
+        plan: Plan {
+            points: primitives.points(sessions),
+            ..plan
+        },
+        driver: DriverConfig::InServer(Box::new(primitives)),
     })
 }
 
@@ -264,31 +352,57 @@ fn compiled(extension: &Extension) -> Compiled {
     }
 }
 
-/// The four primitives in short, after the load of an assay: where the
-/// extension can't be had the run says why and is whole without it.
+/// The functions for the primitives after the load of an assay, with the server's version, or why they
+/// can't be had; none where no primitives are measured.
+pub(super) fn extension_beside_a_load(
+    request: &Request,
+    subject: &Subject,
+) -> Option<Result<(Extension, u32), String>> {
+    let wanted = match request.again.experiment() {
+        Some(experiment) => experiment.stage(StageId::Primitives).is_some(),
+        None => request.primitives,
+    };
+    let cluster = subject.cluster.as_ref().filter(|_| wanted)?;
+    let scratch = request.target.scratch.as_deref();
+    let installation = cluster.installation();
+    let compiled = Extension::compiled_for(installation, scratch);
+    let compiled = compiled.map(|extension| (extension, installation.version.num()));
+    Some(compiled.map_err(|error| error.to_string()))
+}
+
+/// The stage of the primitives that decide scaling, in short, after the load of an assay.
+///
+/// # Errors
+/// Where no seed can be drawn.
+pub(super) fn stage_beside_a_load(
+    (extension, version): &(Extension, u32),
+    cpus: u32,
+) -> anyhow::Result<Stage> {
+    let knobs = Knobs::default();
+    let calls = inserver::calls(inserver::ALL, *version, &knobs);
+    let mut sessions = vec![1, cpus, cpus.saturating_mul(2)];
+    sessions.dedup();
+    let seed = rundir::random_seed()?;
+    let plan = record::without_clients(inserver::ALL, BESIDE_TRIALS, BESIDE_CALL_MS, seed);
+    in_server(plan, &calls, &sessions, &knobs, extension)
+}
+
+/// Runs that stage: where the extension can't be had the run says why and is whole without it.
 ///
 /// # Errors
 /// Where the run directory can't be written, or the server is lost.
 pub(super) fn beside_a_load(
-    target: &TargetArgs,
-    cpus: u32,
+    extension: Option<Result<(Extension, u32), String>>,
+    experiment: &Experiment,
     subject: &mut Subject,
     writer: &mut RunWriter,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
-    let Some(cluster) = &subject.cluster else {
-        return Ok(Ended::Complete);
-    };
-    // A run that is gone on with may have them already.
-    if writer.dir().join("facts/primitives.json").exists() {
-        return Ok(Ended::Complete);
-    }
-    let version = cluster.installation().version;
-    let extension = match Extension::compiled_for(cluster.installation(), target.scratch.as_deref())
-    {
-        Ok(extension) => extension,
-        Err(error) => {
+    let (extension, version) = match extension {
+        None => return Ok(Ended::Complete),
+        Some(Ok(made)) => made,
+        Some(Err(error)) => {
             let warning = Warning::new(
                 "primitives-not-measured",
                 format!("The primitives inside the server were not measured: {error}."),
@@ -297,32 +411,23 @@ pub(super) fn beside_a_load(
             return Ok(Ended::Complete);
         }
     };
-    let knobs = Knobs::default();
-    let calls = inserver::calls(inserver::ALL, version.num(), &knobs);
-    let mut sessions = vec![1, cpus, cpus.saturating_mul(2)];
-    sessions.dedup();
-    let plan = PrimitivesPlan {
-        variants: calls.iter().map(Call::variant).collect(),
-        sessions,
-        trials: BESIDE_TRIALS,
-        call_us: BESIDE_CALL_US,
-        seed: rundir::random_seed()?,
-        compiled: compiled(&extension),
+    let Some(stage) = experiment.stage(StageId::Primitives) else {
+        return Ok(Ended::Complete);
     };
-    writer.write_fact("primitives", &plan)?;
+    let knobs = Knobs::default();
     let loops = Loops {
-        calls: &calls,
+        calls: &inserver::calls(inserver::ALL, version, &knobs),
         knobs: &knobs,
         extension: &extension,
     };
     let nobody = ObserveArgs::default();
-    sweep(&plan, &nobody, &loops, subject, writer, terminal, stop)
+    sweep(stage, &nobody, &loops, subject, writer, terminal, stop)
 }
 
 /// What all calls together take.
-fn seconds(plan: &PrimitivesPlan) -> f64 {
-    let trials = plan.variants.len() * plan.sessions.len() * plan.trials as usize;
-    trials as f64 * (f64::from(plan.call_us) / 1e6 + BETWEEN)
+fn seconds(plan: &Plan) -> f64 {
+    let trials = plan.points.len() * plan.trials as usize;
+    plan.load_seconds() + trials as f64 * BETWEEN
 }
 
 /// What is called in the server, from which library.
@@ -333,7 +438,7 @@ struct Loops<'a> {
 }
 
 fn sweep(
-    plan: &PrimitivesPlan,
+    stage: &Stage,
     observe: &ObserveArgs,
     loops: &Loops<'_>,
     subject: &mut Subject,
@@ -362,9 +467,9 @@ fn sweep(
     let sessions = Sessions::new(Connector::new(&subject.conninfo), loops.knobs.arena_locks())?;
     let mut driver = InServer {
         calls: loops.calls,
-        points: plan.points(),
-        call_us: plan.call_us,
-        seed: plan.seed,
+        points: stage.plan.points.clone(),
+        call_us: u32::try_from(stage.plan.window_ms * 1000).unwrap_or(u32::MAX),
+        seed: stage.plan.seed,
         arms: vec![InServerArm {
             label: None,
             sessions,
@@ -375,7 +480,7 @@ fn sweep(
     let measured = rundir::read(writer.dir())?.measured(StageId::Primitives);
     let schedule = Schedule {
         stage: StageId::Primitives,
-        slices: &plan.schedule(),
+        slices: &stage.schedule(1),
         measured: &measured,
     };
     let ended = runner::run(

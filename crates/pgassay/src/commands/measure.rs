@@ -1,5 +1,6 @@
 //! What `assay` and `run` share: open the server, write down what it is, load it, conclude.
 
+use super::again::Again;
 use super::alone::{self, Company};
 use super::files::page_of_run;
 use super::progress::{Progress, minutes};
@@ -14,19 +15,21 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 use anyhow::Context;
 use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::plan::WorkloadPlan;
-use pgassay_analysis::record::{EventKind, Origin, RecordedRun, RunHeader, StageId};
+use pgassay_analysis::plan::{Experiment, Stage, WorkloadPlan};
+use pgassay_analysis::record::{EventKind, Origin, RecordedRun, StageId};
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Analysis, Plan, analyse};
-use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::drivers::ceiling;
+use pgassay_engine::rundir;
 use pgassay_engine::runner::Ended;
 use pgassay_engine::workload::{guest, setup};
 use pgassay_model::Failure;
 use pgassay_observe::host;
 use pgassay_server::TargetSpec;
+use pgassay_server::extension::Extension;
 use pgassay_sys::affinity;
 use pgassay_sys::stop::Stop;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Connections beside the load: the control session and a few to spare.
@@ -46,7 +49,7 @@ pub struct Request<'a> {
     /// What the defaults add up to.
     pub budget: Budget,
     /// Whether a recorded run is gone on with, or repeated.
-    pub again: Again,
+    pub again: &'a Again,
     /// The workload as typed and the flags of the load, for the record of how to repeat it.
     pub typed: (String, Vec<String>),
     /// Whether client and server get CPUs of their own.
@@ -61,17 +64,6 @@ pub struct Request<'a> {
     pub may_only_look: bool,
     /// Results as JSON.
     pub json: bool,
-}
-
-/// Whether the run is a new one.
-#[derive(Debug)]
-pub enum Again {
-    /// A new plan.
-    New,
-    /// The run in this directory goes on.
-    Resume(PathBuf, RunHeader),
-    /// The plan of a recorded run is run once more.
-    Repeat(RunHeader),
 }
 
 /// Carries the request out, from the target to the report.
@@ -104,12 +96,12 @@ pub fn measure(
     let facts = host::facts(None);
     let machine = pgassay_analysis::host::summarise(&facts);
     let cpus = machine.cpus.unwrap_or(1);
-    let most = match &request.again {
-        Again::New => {
+    let most = match request.again.experiment() {
+        None => {
             let counts = measure::client_counts(request.measure, cpus, u32::MAX);
             counts.iter().max().copied().unwrap_or(1)
         }
-        Again::Resume(_, header) | Again::Repeat(header) => header.plan.max_clients(),
+        Some(experiment) => experiment.plan().max_clients(),
     };
     let connections = most
         .saturating_add(request.workload.idle)
@@ -153,14 +145,24 @@ pub fn measure(
             terminal.announce("removed the schema pgassay that a killed run had left");
         }
     }
-    let plan = match &request.again {
-        Again::Resume(_, header) | Again::Repeat(header) => header.plan.clone(),
-        Again::New => {
+    // Compiled before the load, so that it is known what there is to measure.
+    let extension = inside::extension_beside_a_load(request, &subject);
+    let experiment = match request.again.experiment() {
+        Some(experiment) => experiment.clone(),
+        None => {
             let mut plan = make_plan(request, &mut subject, &machine, most_clients, loads)?;
             plan.workload.dials.client_cpus = client_cpus;
-            plan
+            let arm = record::arm(request.target, &subject);
+            let primitives = extension.as_ref().and_then(|made| made.as_ref().ok());
+            let stages = stages(request, plan, primitives, cpus, loads)?;
+            Experiment {
+                arms: vec![arm],
+                stages,
+                observe: request.measure.observe.names(),
+            }
         }
     };
+    let plan = experiment.plan();
     if !plan.workload.dials.client_cpus.is_empty() {
         let server = match spec.is_launched() {
             true => format!("the server on {server_cpus:?}"),
@@ -169,11 +171,9 @@ pub fn measure(
         let ours = &plan.workload.dials.client_cpus;
         terminal.announce(&format!("load threads on CPUs {ours:?}, {server}"));
     }
-    let second = second_plan(request, &plan, loads)?;
-    let mut writer = open_run(request, &root, &plan)?;
-    if let Some(second) = &second {
-        writer.write_fact("second", second)?;
-    }
+    let line = command_line(request);
+    let mut header = record::header(request.command, line, experiment.clone());
+    let mut writer = request.again.open(&root, &mut header)?;
     if request.command == "assay" {
         // Before the counters of the load are read, since it asks the server, too.
         writer.write_fact("check", &check::gather::beside_a_run(&mut subject))?;
@@ -196,13 +196,23 @@ pub fn measure(
         writer.append_event(EventKind::Warned { warning })?;
     }
     let ended = if loads {
-        announce_load(request, &subject, &plan, second.as_ref(), terminal);
-        let plans = (&plan, second.as_ref());
-        match load(request, plans, &mut subject, &mut writer, terminal, stop) {
-            Ok(Ended::Complete) if request.primitives => {
-                let target = request.target;
-                inside::beside_a_load(target, cpus, &mut subject, &mut writer, terminal, stop)
-            }
+        announce_load(request, &subject, &experiment, terminal);
+        match load(
+            request,
+            &experiment,
+            &mut subject,
+            &mut writer,
+            terminal,
+            stop,
+        ) {
+            Ok(Ended::Complete) => inside::beside_a_load(
+                extension,
+                &experiment,
+                &mut subject,
+                &mut writer,
+                terminal,
+                stop,
+            ),
             ended => ended,
         }
     } else {
@@ -263,11 +273,10 @@ pub fn measure(
 
 /// Why a part of the schedule was left out although it was gone through; none where it was not.
 fn left_out(run: &RecordedRun) -> Option<String> {
-    let second = run.second_plan.iter();
-    let planned =
-        second.map(|plan| plan.schedule().len()).sum::<usize>() + run.header.plan.schedule().len();
-    let measured = |stage| run.measured(stage).len();
-    if measured(StageId::Load) + measured(StageId::WriteLoad) >= planned {
+    let stages = run.header.experiment.stages.iter();
+    let mut wire = stages.filter(|stage| [StageId::Load, StageId::WriteLoad].contains(&stage.id));
+    let whole = |stage: &Stage| run.measured(stage.id).len() >= stage.trials(1);
+    if wire.all(whole) {
         return None;
     }
     let skipped = run.events.iter().find_map(|event| match &event.what {
@@ -280,15 +289,13 @@ fn left_out(run: &RecordedRun) -> Option<String> {
 /// The CPUs of the client and of the server, where they are to be kept apart.
 fn pinned(request: &Request, cpus: u32) -> anyhow::Result<(Vec<usize>, Vec<usize>)> {
     let allowed = affinity::allowed_cpus().context("the CPUs that we may use")?;
-    let client = match (&request.again, &request.pin) {
-        (Again::Resume(_, header) | Again::Repeat(header), _) => {
-            header.plan.workload.dials.client_cpus.clone()
-        }
-        (Again::New, Some(pin)) => {
+    let client = match (request.again.experiment(), &request.pin) {
+        (Some(experiment), _) => experiment.plan().workload.dials.client_cpus.clone(),
+        (None, Some(pin)) => {
             let threads = request.measure.threads.unwrap_or(cpus.div_ceil(4)).max(1);
             pin.client_cpus(&allowed, threads as usize)?
         }
-        (Again::New, None) => Vec::new(),
+        (None, None) => Vec::new(),
     };
     if client.is_empty() {
         return Ok((client, Vec::new()));
@@ -309,7 +316,6 @@ fn make_plan(
         "SELECT setting::bigint * current_setting('block_size')::bigint \
          FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'",
     )?;
-    let arm = record::arm(request.target, subject);
     let machine = Machine {
         cpus: machine.cpus.unwrap_or(1),
         cache_bytes: machine.last_level_cache_total_bytes.unwrap_or(0),
@@ -321,7 +327,7 @@ fn make_plan(
     let mut plan = measure::plan(
         request.workload.clone(),
         request.measure,
-        vec![arm],
+        1,
         &machine,
         request.budget,
         rundir::random_seed()?,
@@ -332,37 +338,37 @@ fn make_plan(
     Ok(plan)
 }
 
-/// The plan of the second load, where there is to be one.
-fn second_plan(request: &Request, plan: &Plan, loads: bool) -> anyhow::Result<Option<Plan>> {
-    match &request.again {
-        Again::Resume(dir, _) => Ok(rundir::read(dir)?.second_plan),
-        _ if request.second && loads => Ok(Some(second::plan(plan)?)),
-        _ => Ok(None),
+/// The stages of a new run, the load first.
+fn stages(
+    request: &Request,
+    plan: Plan,
+    extension: Option<&(Extension, u32)>,
+    cpus: u32,
+    loads: bool,
+) -> anyhow::Result<Vec<Stage>> {
+    let mut further = Vec::new();
+    if request.second && loads {
+        further.push(Stage::wire(StageId::WriteLoad, second::plan(&plan)?));
     }
-}
-
-fn open_run(request: &Request, root: &Path, plan: &Plan) -> anyhow::Result<RunWriter> {
-    if let Again::Resume(dir, header) = &request.again {
-        let mut writer = RunWriter::reopen(dir, header)?;
-        writer.append_event(EventKind::Resumed)?;
-        return Ok(writer);
+    if request.ceiling {
+        further.push(ceiling::stage(&plan));
     }
-    let mut header = record::header(request.command, command_line(request), plan.clone());
-    RunWriter::create(root, &mut header)
+    if let Some(extension) = extension {
+        further.push(inside::stage_beside_a_load(extension, cpus)?);
+    }
+    further.insert(0, Stage::wire(StageId::Load, plan));
+    Ok(further)
 }
 
 /// The command that repeats the run.
 fn command_line(request: &Request) -> Vec<String> {
-    if let Again::Repeat(header) = &request.again {
-        return header.command_line.clone();
-    }
     let mut words = vec![request.command];
     if request.command == "run" {
         words.push(&request.typed.0);
     }
     let mut line = record::command_line(&words, request.target);
     line.extend(request.typed.1.iter().cloned());
-    if request.command == "assay" && !request.primitives {
+    if request.command == "assay" && !request.second {
         line.push("--quick".to_owned());
     }
     line
@@ -371,10 +377,12 @@ fn command_line(request: &Request) -> Vec<String> {
 fn announce_load(
     request: &Request,
     subject: &Subject,
-    plan: &Plan,
-    second: Option<&Plan>,
+    experiment: &Experiment,
     terminal: &mut Terminal,
 ) {
+    let plan = experiment.plan();
+    let second = experiment.stage(StageId::WriteLoad);
+    let second = second.map(|stage| &stage.plan);
     let seconds = plan.load_seconds();
     if subject.origin == Origin::Running {
         let mut workload = plan.workload.clone();

@@ -1,5 +1,6 @@
 //! The commands, one file each. They may join modules that otherwise keep apart.
 
+mod again;
 pub mod alone;
 pub mod assay;
 pub mod build;

@@ -2,10 +2,9 @@
 //! samples, and where it is asked for with counted instructions.
 
 use std::path::Path;
-use std::time::Duration;
 
-use pgassay_analysis::primitives::PrimitivesPlan;
-use pgassay_analysis::query_cost::{self, QueryCostRecord, WAYS, Way};
+use pgassay_analysis::plan::{DriverConfig, Stage};
+use pgassay_analysis::query_cost::{QueryCostRecord, Way};
 use pgassay_analysis::record::StageId;
 
 use super::progress::Progress;
@@ -13,7 +12,7 @@ use super::recorder::Recorder;
 use super::subject::Subject;
 use crate::terminal::Terminal;
 use pgassay_engine::count::query_ways;
-use pgassay_engine::drivers::query_ways::{QueryWays, ROUNDS, WINDOW};
+use pgassay_engine::drivers::query_ways::QueryWays;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::inserver::Knobs;
@@ -48,21 +47,14 @@ pub fn wanted(workload: &str, knobs: &Knobs, instructions: bool) -> Result<bool,
     Ok(wanted)
 }
 
-/// How long the samples take.
-pub fn time() -> Duration {
-    // The warm-up over the wire, and the end of a window.
-    let trial = WINDOW + Duration::from_millis(150);
-    trial * ROUNDS * WAYS.len() as u32
-}
-
 /// The statement over the wire and in both loops, one session at a time.
 ///
 /// # Errors
 /// Where a statement fails, or the run directory can't be written. That there is nothing to
 /// sample or to count with is recorded, and no error.
 pub fn measure(
-    plan: &PrimitivesPlan,
-    counting: Option<Counting<'_>>,
+    stage: &Stage,
+    counting: &Counting<'_>,
     subject: &mut Subject,
     writer: &mut RunWriter,
     terminal: &mut Terminal,
@@ -72,7 +64,7 @@ pub fn measure(
     let mut record = QueryCostRecord::default();
     let postmaster = subject.scene.postmaster.clone();
     let opened = match postmaster {
-        Ok(postmaster) => QueryWays::open(&subject.conninfo, postmaster, plan.seed, stop)?,
+        Ok(postmaster) => QueryWays::open(&subject.conninfo, postmaster, stage.plan.seed, stop)?,
         Err(why) => Err(why),
     };
     match opened {
@@ -81,7 +73,7 @@ pub fn measure(
             let measured = rundir::read(writer.dir())?.measured(StageId::QueryCost);
             let schedule = Schedule {
                 stage: StageId::QueryCost,
-                slices: &query_cost::schedule(plan.seed, ROUNDS),
+                slices: &stage.schedule(1),
                 measured: &measured,
             };
             let ended = runner::run(
@@ -99,14 +91,14 @@ pub fn measure(
             }
         }
     }
-    if let Some(counting) = counting {
+    if let DriverConfig::QueryWays { instructions: true } = stage.driver {
         progress.say("counting: starting a server under valgrind");
         let counted = query_ways::count(
             counting.installation,
             counting.scratch,
             stop,
             &mut |session| (counting.prepare)(session),
-            plan.seed,
+            stage.plan.seed,
             &mut |way: Way| progress.say(format!("counting: {}", way.title())),
         );
         match counted {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use pgassay_analysis::Plan;
-use pgassay_analysis::plan::{Arm, WorkloadPlan};
+use pgassay_analysis::plan::{Arm, Experiment, WorkloadPlan};
 use pgassay_analysis::record::{EndState, EventKind, FORMAT, RunEnd, RunHeader};
 use pgassay_analysis::warning::Warning;
 
@@ -16,7 +16,7 @@ use pgassay_observe::host;
 use pgassay_pgwire::Conninfo;
 
 /// The header of a new run; its name is given when its directory is made.
-pub fn header(command: &str, command_line: Vec<String>, plan: Plan) -> RunHeader {
+pub fn header(command: &str, command_line: Vec<String>, experiment: Experiment) -> RunHeader {
     RunHeader {
         schema: "pgassay/run/1".to_owned(),
         format: FORMAT,
@@ -25,7 +25,7 @@ pub fn header(command: &str, command_line: Vec<String>, plan: Plan) -> RunHeader
         command_line,
         pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: rundir::now(),
-        plan,
+        experiment,
     }
 }
 
@@ -35,10 +35,7 @@ pub fn command_line(words: &[&str], target: &TargetArgs) -> Vec<String> {
     let mut line = vec!["pgassay".to_owned()];
     line.extend(words.iter().map(|word| (*word).to_owned()));
     if let Some(target) = &target.target {
-        line.push(match Conninfo::parse(target) {
-            Ok(conninfo) if Conninfo::looks_like(target) => conninfo.redacted(),
-            _ => target.clone(),
-        });
+        line.push(shown(target));
     }
     for setting in &target.settings {
         line.extend(["--set".to_owned(), setting.clone()]);
@@ -49,14 +46,16 @@ pub fn command_line(words: &[&str], target: &TargetArgs) -> Vec<String> {
     line
 }
 
+/// A target for messages and records, without its password.
+pub fn shown(target: &str) -> String {
+    match Conninfo::parse(target) {
+        Ok(conninfo) if Conninfo::looks_like(target) => conninfo.redacted(),
+        _ => target.to_owned(),
+    }
+}
+
 /// The one arm of a run that compares nothing.
 pub fn arm(target: &TargetArgs, subject: &Subject) -> Arm {
-    let settings = subject.cluster.as_ref().map_or_else(Vec::new, |cluster| {
-        let settings = cluster.settings().iter();
-        settings
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect()
-    });
     Arm {
         label: target
             .target
@@ -64,12 +63,23 @@ pub fn arm(target: &TargetArgs, subject: &Subject) -> Arm {
             .map_or("temp", |_| "target")
             .to_owned(),
         target: subject.shown.clone(),
-        settings,
+        typed: target.target.as_deref().map(shown).unwrap_or_default(),
+        load: target.load,
+        settings: pairs(&target.settings),
     }
 }
 
-/// The plan of a run without load by clients: its points are the workload's own.
-pub fn without_clients(workload: &str, arm: Arm, trials: u32, window_ms: u64, seed: u64) -> Plan {
+/// Settings as typed, by name and value.
+pub fn pairs(settings: &[String]) -> Vec<(String, String)> {
+    let pair = |setting: &String| {
+        let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+        (name.trim().to_owned(), value.to_owned())
+    };
+    settings.iter().map(pair).collect()
+}
+
+/// The plan of a load that is no transactions of clients: its points are the workload's own.
+pub fn without_clients(workload: &str, trials: u32, window_ms: u64, seed: u64) -> Plan {
     Plan {
         workload: WorkloadPlan {
             name: workload.to_owned(),
@@ -77,12 +87,10 @@ pub fn without_clients(workload: &str, arm: Arm, trials: u32, window_ms: u64, se
             protocol: "simple".to_owned(),
             ..WorkloadPlan::default()
         },
-        arms: vec![arm],
-        points: Vec::new(),
         trials,
-        warmup_ms: 0,
         window_ms,
         seed,
+        ..Plan::default()
     }
 }
 

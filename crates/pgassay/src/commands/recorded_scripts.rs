@@ -168,7 +168,6 @@ mod tests {
             .collect();
         Plan {
             workload,
-            arms: Vec::new(),
             points: Vec::new(),
             trials: 1,
             warmup_ms: 0,

@@ -35,20 +35,14 @@ pub fn plan(first: &Plan) -> anyhow::Result<Plan> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_analysis::plan::{Arm, Point};
+    use pgassay_analysis::plan::Point;
 
     #[test]
     fn keeps_what_makes_the_two_comparable() {
         let mut select_only = workload::find(&["select-only"]).expect("registered");
         select_only.scale = 7;
-        let arm = Arm {
-            label: "temp".to_owned(),
-            target: "temp".to_owned(),
-            settings: Vec::new(),
-        };
         let first = Plan {
             workload: select_only,
-            arms: vec![arm],
             points: vec![Point {
                 clients: 2,
                 threads: 1,

@@ -8,11 +8,12 @@ use super::subject::Subject;
 use super::{observing, record};
 use crate::terminal::Terminal;
 use anyhow::Context;
+use pgassay_analysis::plan::{DriverConfig, Experiment, Stage};
 use pgassay_analysis::record::{EventKind, Origin, Reading, StageId};
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Plan, samples};
 use pgassay_engine::drivers::Watched;
-use pgassay_engine::drivers::ceiling::{self, Ceiling};
+use pgassay_engine::drivers::ceiling::Ceiling;
 use pgassay_engine::drivers::wire::{Wire, WireArm};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
@@ -27,12 +28,13 @@ use std::time::Duration;
 /// Makes the tables, runs the schedule, removes the tables.
 pub(super) fn load(
     request: &Request,
-    (plan, second): (&Plan, Option<&Plan>),
+    experiment: &Experiment,
     subject: &mut Subject,
     writer: &mut RunWriter,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
+    let plan = experiment.plan();
     record::warn_of_settings(writer, subject)?;
     let mut progress = Progress::new(terminal, 100);
     if request.command == "run" {
@@ -40,19 +42,10 @@ pub(super) fn load(
     }
     progress.say(format!("filling the tables, scale {}", plan.workload.scale));
     let made = subject.make_tables(&plan.workload, &mut |share| progress.share(share), stop)?;
-    let ended = loaded(
-        request,
-        (plan, second),
-        subject,
-        writer,
-        &mut progress,
-        stop,
-    );
-    let ended = match ended {
-        Ok(Ended::Complete) if request.ceiling => {
-            measure_ceiling(plan, writer, &mut progress, stop)
-        }
-        ended => ended,
+    let ended = loaded(request, experiment, subject, writer, &mut progress, stop);
+    let ended = match (ended, experiment.stage(StageId::Ceiling)) {
+        (Ok(Ended::Complete), Some(stage)) => measure_ceiling(stage, writer, &mut progress, stop),
+        (ended, _) => ended,
     };
     progress.clear();
     let removed = clean_up(subject, &made);
@@ -68,12 +61,13 @@ pub(super) fn load(
 /// What is done between making the tables and removing them, however it ends.
 fn loaded(
     request: &Request,
-    (plan, second): (&Plan, Option<&Plan>),
+    experiment: &Experiment,
     subject: &mut Subject,
     writer: &mut RunWriter,
     progress: &mut Progress,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
+    let plan = experiment.plan();
     if let Some(triggers) = setup::foreign_triggers(subject.session()?, &plan.workload)? {
         let warning = Warning::new(
             "foreign-triggers",
@@ -88,11 +82,12 @@ fn loaded(
         );
         writer.append_event(EventKind::Warned { warning })?;
     }
-    let stages = [(StageId::Load, Some(plan)), (StageId::WriteLoad, second)];
-    for (stage, plan) in stages {
-        let Some(plan) = plan else { continue };
-        match sweep(request, (stage, plan), subject, writer, progress, stop)? {
-            Ended::Complete => verify(subject, plan, writer)?,
+    for stage in &experiment.stages {
+        if stage.driver != DriverConfig::Wire {
+            continue;
+        }
+        match sweep(request, stage, subject, writer, progress, stop)? {
+            Ended::Complete => verify(subject, &stage.plan, writer)?,
             ended => return Ok(ended),
         }
     }
@@ -101,7 +96,7 @@ fn loaded(
 
 /// Measures the client alone. The peer's socket is below /tmp, as its path must be short.
 fn measure_ceiling(
-    plan: &Plan,
+    stage: &Stage,
     writer: &mut RunWriter,
     progress: &mut Progress,
     stop: &Stop,
@@ -109,13 +104,13 @@ fn measure_ceiling(
     let directory = Path::new("/tmp").join(format!("pga-peer-{}", std::process::id()));
     std::fs::create_dir_all(&directory)
         .with_context(|| format!("cannot make the directory {}", directory.display()))?;
-    let measured = rundir::read(writer.dir())?.measured(StageId::Ceiling);
+    let measured = rundir::read(writer.dir())?.measured(stage.id);
     let schedule = Schedule {
-        stage: StageId::Ceiling,
-        slices: &ceiling::schedule(plan),
+        stage: stage.id,
+        slices: &stage.schedule(1),
         measured: &measured,
     };
-    let ended = Ceiling::open(plan, &directory, stop).and_then(|mut client| {
+    let ended = Ceiling::open(&stage.plan, &directory, stop).and_then(|mut client| {
         runner::run(
             &schedule,
             &mut client,
@@ -153,16 +148,17 @@ fn verify(subject: &mut Subject, plan: &Plan, writer: &mut RunWriter) -> anyhow:
 /// Runs the slices of a stage that are not yet measured.
 fn sweep(
     request: &Request,
-    (stage, plan): (StageId, &Plan),
+    stage: &Stage,
     subject: &mut Subject,
     writer: &mut RunWriter,
     progress: &mut Progress,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
-    if stage == StageId::Load {
+    let plan = &stage.plan;
+    if stage.id == StageId::Load {
         writer.append_event(EventKind::Launched { arm: 0 })?;
     }
-    let measured = rundir::read(writer.dir())?.measured(stage);
+    let measured = rundir::read(writer.dir())?.measured(stage.id);
     if subject.cluster.is_some() {
         progress.say("writing a checkpoint");
         subject.session()?.execute("CHECKPOINT")?;
@@ -178,8 +174,8 @@ fn sweep(
         stop: stop.clone(),
     };
     let schedule = Schedule {
-        stage,
-        slices: &plan.schedule(),
+        stage: stage.id,
+        slices: &stage.schedule(1),
         measured: &measured,
     };
     let ended = runner::run(
@@ -193,7 +189,7 @@ fn sweep(
     for scene in driver.close() {
         subject.scene = scene;
     }
-    if stage == StageId::Load {
+    if stage.id == StageId::Load {
         // The comparison of commits is of the first load alone.
         let row = settled_counters(&mut subject.scene);
         writer.append_event(EventKind::DatabaseAfter { arm: 0, row })?;
@@ -208,7 +204,7 @@ fn observers(request: &Request, owned: bool) -> Choice {
         sched: true,
         perf: owned && request.command == "assay",
     };
-    observing::choice(&request.measure.observe, default)
+    observing::choice(&request.again.observe(&request.measure.observe), default)
 }
 
 /// `pg_stat_database` once it stands still: backends that ended report their last

@@ -13,8 +13,8 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay::{Exit, Stop, Terminal};
 use pgassay_analysis::Plan;
-use pgassay_analysis::plan::{Arm, Point, WorkloadPlan};
-use pgassay_analysis::record::{EndState, FORMAT, RunEnd, RunHeader, Trial};
+use pgassay_analysis::plan::{Arm, Experiment, Point, Stage, WorkloadPlan};
+use pgassay_analysis::record::{EndState, FORMAT, RunEnd, RunHeader, StageId, Trial};
 use pgassay_engine::rundir::RunWriter;
 use serde_json::Value;
 
@@ -49,11 +49,6 @@ fn record(root: &Path, clients: &[u32]) {
             protocol: "prepared".into(),
             ..WorkloadPlan::default()
         },
-        arms: vec![Arm {
-            label: "temp".into(),
-            target: "temp".into(),
-            settings: vec![],
-        }],
         points: clients
             .iter()
             .map(|n| Point {
@@ -67,6 +62,12 @@ fn record(root: &Path, clients: &[u32]) {
         window_ms: 1000,
         seed: 3,
     };
+    let stage = Stage::wire(StageId::Load, plan.clone());
+    let arm = Arm {
+        label: "temp".into(),
+        target: "temp".into(),
+        ..Arm::default()
+    };
     let mut header = RunHeader {
         schema: "pgassay/run/1".into(),
         format: FORMAT,
@@ -75,10 +76,10 @@ fn record(root: &Path, clients: &[u32]) {
         command_line: vec!["pgassay".into(), "run".into()],
         pgassay_version: "0.0.0".into(),
         started: "2026-11-21T03:00:00Z".into(),
-        plan: plan.clone(),
+        experiment: Experiment::single(vec![arm], stage.clone()),
     };
     let mut writer = RunWriter::create(root, &mut header).unwrap();
-    for slice in plan.schedule() {
+    for slice in stage.schedule(1) {
         let n = f64::from(plan.points[slice.point as usize].clients);
         // 1 % to both sides, another pattern at each point
         let wobble = 1.0 + f64::from((slice.round + slice.point) % 3) / 100.0 - 0.01;

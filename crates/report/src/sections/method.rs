@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::plan::Stage;
+use pgassay_analysis::trial::StageId;
 
 use crate::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use crate::{number, plain};
@@ -26,24 +28,24 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
 /// Workload and amount of evidence in one line.
 pub fn in_short(analysis: &Analysis) -> String {
     let plan = &analysis.plan;
-    let inside = plan.points.is_empty() && !analysis.primitives.is_empty();
+    let inside = analysis.stage == StageId::Primitives;
     let mut parts = if let Some(pgio) = &analysis.pgio {
         vec![format!(
             "{}: {} of {} trials of {} in {} tables, in random order from seed {}",
             plan.workload.name,
             number::count(u64::from(analysis.run.trials_measured)),
             number::count(u64::from(analysis.run.trials_planned)),
-            number::duration(pgio.plan.window_ms as f64 / 1e3),
+            number::duration(plan.window_ms as f64 / 1e3),
             pgio.plan.tables,
-            pgio.plan.seed
+            plan.seed
         )]
-    } else if let Some(scattered) = &analysis.scattered_read {
+    } else if analysis.scattered_read.is_some() {
         vec![format!(
             "{}: {} of {} cold executions, in random order from seed {}",
             plan.workload.name,
             number::count(u64::from(analysis.run.trials_measured)),
             number::count(u64::from(analysis.run.trials_planned)),
-            scattered.plan.seed
+            plan.seed
         )]
     } else if inside {
         in_short_inside(analysis)
@@ -112,14 +114,16 @@ fn facts(analysis: &Analysis) -> Vec<Fact> {
         .map(|p| number::count(u64::from(p.clients)))
         .collect();
     let threads: Vec<String> = plan.points.iter().map(|p| p.threads.to_string()).collect();
-    let mut facts = vec![
-        Fact::new("workload", &plan.workload.name),
-        Fact::new("scale", number::count(u64::from(plan.workload.scale)))
-            .remark("100,000 accounts each"),
-        Fact::new("protocol", &plan.workload.protocol),
-        Fact::new("clients", clients.join(", ")),
-        Fact::new("threads", threads.join(", ")).remark("of pgassay, at each client count"),
-    ];
+    let mut facts = vec![Fact::new("workload", &plan.workload.name)];
+    if analysis.stage == StageId::Load {
+        facts.extend([
+            Fact::new("scale", number::count(u64::from(plan.workload.scale)))
+                .remark("100,000 accounts each"),
+            Fact::new("protocol", &plan.workload.protocol),
+            Fact::new("clients", clients.join(", ")),
+            Fact::new("threads", threads.join(", ")).remark("of pgassay, at each client count"),
+        ]);
+    }
     facts.extend(system_calls(analysis));
     facts.extend([
         Fact::new(
@@ -135,13 +139,13 @@ fn facts(analysis: &Analysis) -> Vec<Fact> {
             .remark("before it, not counted"),
         Fact::new("seed", plan.seed.to_string()).remark("of the order and of the clients' keys"),
     ]);
-    for arm in plan.arms.iter().filter(|a| !a.settings.is_empty()) {
+    for arm in analysis.arms.iter().filter(|a| !a.settings.is_empty()) {
         let set: Vec<String> = arm
             .settings
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        let name = match plan.arms.len() {
+        let name = match analysis.arms.len() {
             1 => "settings asked for".to_owned(),
             _ => format!("settings asked for, {}", arm.label),
         };
@@ -180,15 +184,19 @@ fn system_calls(analysis: &Analysis) -> Option<Fact> {
 
 /// The schedule, one row a round.
 fn order(analysis: &Analysis) -> Option<Table> {
+    if analysis.stage != StageId::Load {
+        return None;
+    }
     let plan = &analysis.plan;
+    let stage = Stage::wire(analysis.stage, plan.clone());
     let mut rounds: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for slice in plan.schedule() {
+    for slice in stage.schedule(analysis.arms.len()) {
         let clients = plan.points.get(slice.point as usize)?.clients;
-        let arm = plan.arms.get(slice.arm as usize)?;
+        let arm = analysis.arms.get(slice.arm as usize)?;
         rounds
             .entry(slice.round)
             .or_default()
-            .push(match plan.arms.len() {
+            .push(match analysis.arms.len() {
                 1 => clients.to_string(),
                 _ => format!("{} {clients}", arm.label),
             });

@@ -13,13 +13,13 @@ use pgassay_analysis::checkpoints::Checkpoints;
 use pgassay_analysis::diagnose::causes;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::observed::stacks::{ObjectSymbols, StackRecord};
-use pgassay_analysis::plan::{Arm, Plan, Point, Slice, WorkloadPlan};
+use pgassay_analysis::plan::{Plan, Point, Slice, Stage, WorkloadPlan};
 use pgassay_analysis::primitives::{
     Company, Compiled, InServerTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen, analyse,
     headline as headline_of_primitives,
 };
 use pgassay_analysis::query_cost::{self, CountedWay, QueryCost, QueryCostRecord, WAYS, Way};
-use pgassay_analysis::record::{Raw, Reading, Trial};
+use pgassay_analysis::record::{Raw, Reading, StageId, Trial};
 use pgassay_analysis::server::Setting;
 use pgassay_analysis::stats::{Estimate, summarize_positive};
 use pgassay_analysis::warning::Warning;
@@ -72,7 +72,7 @@ pub fn primitives() -> Analysis {
     let mut analysis = assay(&[], 0);
     analysis.run.command = "run".to_owned();
     analysis.plan.workload.name = "primitives".to_owned();
-    let plan = PrimitivesPlan {
+    let primitives = PrimitivesPlan {
         variants: [
             ("spinlock", ""),
             ("lwlock", "shared"),
@@ -85,10 +85,7 @@ pub fn primitives() -> Analysis {
             operation: format!("One {primitive}, invented."),
         })
         .to_vec(),
-        sessions: vec![1, 2, 16],
-        trials: 6,
-        call_us: 250_000,
-        seed: 7,
+        knobs: serde_json::Value::Null,
         compiled: Compiled {
             library: "/var/tmp/pgassay-1000/extensions/15.18-0/pgassay.so".to_owned(),
             compiler: "gcc (Debian 12.2.0-14) 12.2.0".to_owned(),
@@ -99,8 +96,16 @@ pub fn primitives() -> Analysis {
     };
     let mut noise = Noise(3);
     let mut trials = Vec::new();
+    let plan = Plan {
+        workload: analysis.plan.workload.clone(),
+        points: primitives.points(&[1, 2, 16]),
+        trials: 6,
+        window_ms: 250,
+        seed: 7,
+        ..Plan::default()
+    };
     for _round in 0..plan.trials {
-        for (point, at) in (0u32..).zip(plan.points()) {
+        for (point, at) in (0u32..).zip(&plan.points) {
             let (variant, sessions) = (at.variant, at.clients);
             let each = 2e6 / f64::from(sessions) * f64::from(variant + 1);
             let outcomes = (0..sessions).map(|_| SessionOutcome {
@@ -136,9 +141,11 @@ pub fn primitives() -> Analysis {
     }
     analysis.run.trials_measured = trials.len() as u32;
     analysis.run.trials_planned = trials.len() as u32;
-    analysis.primitives = analyse(&plan, &trials, &analysis.host);
+    analysis.primitives = analyse(&primitives, &plan, &trials, &analysis.host);
     analysis.headline = headline_of_primitives(&analysis.primitives);
-    analysis.primitives_compiled = Some(plan.compiled);
+    analysis.primitives_compiled = Some(primitives.compiled);
+    analysis.plan = plan;
+    analysis.stage = StageId::Primitives;
     analysis.query_cost = Some(query_cost());
     analysis
 }
@@ -285,8 +292,8 @@ pub fn two_arms() -> Analysis {
     other.points[2].failures = vec![("40001".to_owned(), 1234), ("connection".to_owned(), 2)];
     analysis.arms[0].label = "A".to_owned();
     analysis.arms.push(other);
-    analysis.plan.arms = vec![plan_arm("A", "temp:15"), plan_arm("B", "temp:18")];
-    analysis.plan.arms[1].settings = vec![("io_method".to_owned(), "io_uring".to_owned())];
+    analysis.arms[0].settings = Vec::new();
+    analysis.arms[1].settings = vec![("io_method".to_owned(), "io_uring".to_owned())];
     analysis.run.command = "compare".to_owned();
     analysis
 }
@@ -420,7 +427,6 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
             protocol: "prepared".to_owned(),
             ..WorkloadPlan::default()
         },
-        arms: vec![plan_arm("temp:15", "temp:15")],
         points: clients
             .iter()
             .map(|&clients| Point {
@@ -434,8 +440,9 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         window_ms: 2000,
         seed: 42,
     };
+    let stage = Stage::wire(StageId::Load, plan.clone());
     let mut indices: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for slice in plan.schedule() {
+    for slice in stage.schedule(1) {
         indices.entry(slice.point).or_default().push(slice.index);
     }
     let mut noise = Noise(7);
@@ -468,6 +475,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
             checkpoints: None,
             label: "temp:15".to_owned(),
             target: "temp:15".to_owned(),
+            settings: vec![("shared_buffers".to_owned(), "8GB".to_owned())],
             server: Some(server()),
             binary: Ok(binary()),
             verdict: Some(verdict(
@@ -492,15 +500,8 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         causes: vec![],
         second: None,
         warnings: vec![],
+        stage: StageId::Load,
         plan,
-    }
-}
-
-fn plan_arm(label: &str, target: &str) -> Arm {
-    Arm {
-        label: label.to_owned(),
-        target: target.to_owned(),
-        settings: vec![("shared_buffers".to_owned(), "8GB".to_owned())],
     }
 }
 

@@ -153,18 +153,13 @@ mod tests {
     use crate::bottlenecks::detect::scaling_tests::latency;
     use crate::bottlenecks::{Basis, Confidence, Finding};
     use crate::checkpoints::tests::{server, trial};
-    use crate::plan::{Arm, Plan, Point, WorkloadPlan};
-    use crate::record::{RecordedRun, Trial};
+    use crate::plan::{Arm, Experiment, Plan, Point, Stage, WorkloadPlan};
+    use crate::record::{RecordedRun, StageId, Trial};
 
     fn found(max_wal_size: &str, trials: Vec<Trial>) -> Option<Finding> {
         let mut run = RecordedRun::default();
-        run.header.plan = Plan {
+        let plan = Plan {
             workload: WorkloadPlan::default(),
-            arms: vec![Arm {
-                label: "A".into(),
-                target: "temp".into(),
-                settings: Vec::new(),
-            }],
             points: vec![Point {
                 clients: 8,
                 threads: 1,
@@ -175,6 +170,12 @@ mod tests {
             window_ms: 1000,
             seed: 7,
         };
+        let arm = Arm {
+            label: "A".into(),
+            target: "temp".into(),
+            ..Arm::default()
+        };
+        run.header.experiment = Experiment::single(vec![arm], Stage::wire(StageId::Load, plan));
         run.trials = trials;
         for trial in &mut run.trials {
             trial.latency = latency();

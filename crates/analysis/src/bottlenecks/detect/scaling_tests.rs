@@ -10,8 +10,8 @@ use crate::analyse;
 use crate::bottlenecks::Finding;
 use crate::observed::Observed;
 use crate::observed::waits::{WaitKey, WaitRecord};
-use crate::plan::{Arm, Plan, Point, Slice, WorkloadPlan};
-use crate::record::{RecordedRun, Trial};
+use crate::plan::{Arm, Experiment, Plan, Point, Slice, Stage, WorkloadPlan};
+use crate::record::{RecordedRun, StageId, Trial};
 
 const COUNTS: [u32; 5] = [1, 2, 4, 8, 16];
 
@@ -55,13 +55,8 @@ fn waiting(clients: u32, share: f64) -> Observed {
 /// A sweep that follows the law with this sigma; `share` is the wait's at a client count.
 pub(in crate::bottlenecks) fn run(sigma: f64, share: fn(u32) -> f64) -> RecordedRun {
     let mut run = RecordedRun::default();
-    run.header.plan = Plan {
+    let plan = Plan {
         workload: WorkloadPlan::default(),
-        arms: vec![Arm {
-            label: "A".into(),
-            target: "temp".into(),
-            settings: Vec::new(),
-        }],
         points: COUNTS
             .map(|clients| Point {
                 clients,
@@ -74,6 +69,12 @@ pub(in crate::bottlenecks) fn run(sigma: f64, share: fn(u32) -> f64) -> Recorded
         window_ms: 1000,
         seed: 7,
     };
+    let arm = Arm {
+        label: "A".into(),
+        target: "temp".into(),
+        ..Arm::default()
+    };
+    run.header.experiment = Experiment::single(vec![arm], Stage::wire(StageId::Load, plan));
     for (point, clients) in (0u32..).zip(COUNTS) {
         let n = f64::from(clients);
         let tps = 10_000.0 * n / (1.0 + sigma * (n - 1.0));

@@ -7,6 +7,8 @@ use std::fmt::Write as _;
 use std::str::FromStr;
 
 use pgassay_analysis::primitives::Company;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::SCHEMA;
 use super::calls::Call;
@@ -21,7 +23,8 @@ const LWLOCK_WAIT_NS: u64 = 10_000_000;
 const LOCKS: u32 = 65_536;
 
 /// Everything that can be turned; the default turns nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Knobs {
     /// The statement of the query loops.
     pub statement: Option<Statement>,
@@ -44,7 +47,7 @@ pub struct Knobs {
 }
 
 /// A statement with parameters drawn anew for each execution.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statement {
     /// Its text, with $1, $2 … for the parameters.
     pub sql: String,
@@ -89,6 +92,19 @@ impl FromStr for Parameter {
     }
 }
 
+impl Serialize for Parameter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Parameter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
 impl std::fmt::Display for Parameter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}:{}", self.kind, self.low, self.high)
@@ -96,7 +112,8 @@ impl std::fmt::Display for Parameter {
 }
 
 /// Which blocks buffer-hit visits, in which order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Pattern {
     /// The first one or few, by all sessions.
     Hot,

@@ -3,18 +3,19 @@
 
 pub mod pgio;
 mod pgio_output;
-mod resume;
 pub mod scattered_read;
 
+use super::again::Again;
 use super::files::page_of_run;
 use super::measure::conclude;
 use super::progress::Progress;
 use super::record;
 use super::subject::{Subject, explain};
-use crate::cli::args::RunArgs;
+use crate::cli::args::{RunArgs, TargetArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_analysis::record::Origin;
+use pgassay_analysis::plan::{Experiment, Stage};
+use pgassay_analysis::record::{Origin, RunHeader};
 use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
@@ -24,25 +25,22 @@ use pgassay_sys::stop::Stop;
 use std::path::Path;
 use std::time::Instant;
 
-pub use resume::Interrupted;
-
 /// Launches or visits the server; on one that was there `--load` is needed, and
 /// what a killed run of ours left is removed.
 fn open(
-    args: &RunArgs,
+    asked: &TargetArgs,
     defaults: &[(&str, String)],
     connections: u32,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Subject> {
-    let spec: TargetSpec = args
-        .target
+    let spec: TargetSpec = asked
         .target
         .as_deref()
         .unwrap_or("temp")
         .parse()
         .map_err(explain)?;
-    if !spec.is_launched() && !args.target.load {
+    if !spec.is_launched() && !asked.load {
         return Err(
             Failure::usage("a running server is not loaded without --load")
                 .with_remedy("add --load, or measure a temp target")
@@ -55,8 +53,8 @@ fn open(
         false => "connecting",
     });
     let target = match spec.is_launched() {
-        true => args.target.with_defaults(defaults),
-        false => args.target.clone(),
+        true => asked.with_defaults(defaults),
+        false => asked.clone(),
     };
     let opened = Subject::open(&spec, &target, 1 << 30, connections, stop);
     progress.clear();
@@ -108,24 +106,30 @@ fn check_room(data_dir: Option<&Path>, bytes: u64, flag: &str) -> anyhow::Result
 /// down what is measured.
 fn begin(
     args: &RunArgs,
+    (target, again): (&TargetArgs, &Again),
     root: &Path,
     subject: &mut Subject,
-    (trials, window_ms, seed): (u32, u64, u64),
-    interrupted: Option<&Interrupted>,
-) -> anyhow::Result<RunWriter> {
-    let mut writer = match interrupted {
-        Some(interrupted) => interrupted.reopen()?,
-        None => {
-            let mut line = record::command_line(&["run", &args.workload], &args.target);
-            line.extend(args.io.words());
-            let arm = record::arm(&args.target, subject);
-            let plan = record::without_clients(&args.workload, arm, trials, window_ms, seed);
-            RunWriter::create(root, &mut record::header("run", line, plan))?
-        }
+    stage: Stage,
+) -> anyhow::Result<(RunWriter, RunHeader)> {
+    let experiment = match again.experiment() {
+        Some(experiment) => Experiment {
+            stages: vec![stage],
+            ..experiment.clone()
+        },
+        None => Experiment {
+            arms: vec![record::arm(target, subject)],
+            stages: vec![stage],
+            observe: args.measure.observe.names(),
+        },
     };
+    let workload = &experiment.plan().workload.name;
+    let mut line = record::command_line(&["run", workload], target);
+    line.extend(args.io.words());
+    let mut header = record::header("run", line, experiment);
+    let mut writer = again.open(root, &mut header)?;
     record::write_facts(&mut writer, subject)?;
     record::warn_of_settings(&mut writer, subject)?;
-    Ok(writer)
+    Ok((writer, header))
 }
 
 /// The report goes into the run also where something else is printed.

@@ -4,20 +4,23 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
-use pgassay_analysis::Analysis;
 use pgassay_analysis::pgio::{PgioCounters, PgioPlan, is_stable, number_of};
+use pgassay_analysis::plan::{DriverConfig, Point, Stage};
 use pgassay_analysis::record::{EventKind, Origin, StageId, Trial};
 use pgassay_analysis::storage::figures;
 use pgassay_analysis::warning::Warning;
+use pgassay_analysis::{Analysis, Plan};
 
-use super::{Interrupted, begin, check_room, end, open, pgio_output};
-use crate::cli::args::{GlobalArgs, RunArgs};
+use super::{begin, check_room, end, open, pgio_output};
+use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure;
-use crate::commands::observing;
+use crate::cli::observe::ObserveArgs;
+use crate::commands::again::Again;
 use crate::commands::progress::{Progress, minutes};
 use crate::commands::recorder::{Recorder, Steady};
 use crate::commands::subject::Subject;
 use crate::commands::sweep::settled_counters;
+use crate::commands::{observing, record};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::drivers::pgio::{Pgio, PgioArm};
@@ -41,21 +44,25 @@ const BESIDE: u32 = 4;
 /// What kept it from measuring; what was measured before is kept.
 pub fn run(
     args: &RunArgs,
-    interrupted: Option<&Interrupted>,
+    target: &TargetArgs,
+    again: &Again,
     global: &GlobalArgs,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let started = Instant::now();
-    args.io.check(NAME)?;
-    refuse_flags(args)?;
-    let planned = interrupted.and_then(|i| i.run.pgio_plan.as_ref());
+    let planned = planned(again)?;
     let (config, text) = match planned {
-        Some(plan) => (Config::of_plan(plan), plan.config.clone()),
-        None => configuration(args, terminal)?,
+        Some((pgio, _)) => (Config::of_plan(pgio), pgio.config.clone()),
+        None => {
+            args.io.check(NAME)?;
+            refuse_flags(args)?;
+            configuration(args, terminal)?
+        }
     };
+    let classic = planned.map_or(args.io.classic, |(pgio, _)| pgio.classic);
     let counts = match (planned, &args.measure.clients) {
-        (Some(plan), _) => plan.sessions.clone(),
+        (Some((_, plan)), _) => plan.points.iter().map(|point| point.clients).collect(),
         (None, Some(_)) => measure::client_counts(&args.measure, 1, u32::MAX),
         (None, None) => vec![config.sessions()],
     };
@@ -77,8 +84,14 @@ pub fn run(
         ("max_wal_senders", "0".to_owned()),
     ];
     let loaders = config.threads.max(cpus).min(config.tables);
-    let mut subject = open(args, &defaults, most.max(loaders) + BESIDE, terminal, stop)?;
-    if args.io.classic && subject.origin == Origin::Running && !stays_ours(&mut subject)? {
+    let mut subject = open(
+        target,
+        &defaults,
+        most.max(loaders) + BESIDE,
+        terminal,
+        stop,
+    )?;
+    if classic && subject.origin == Origin::Running && !stays_ours(&mut subject)? {
         return Err(Failure::usage(
             "--classic runs one statement for a whole trial, which servers before 14 go on with when \
              pgassay is killed",
@@ -88,7 +101,7 @@ pub fn run(
     }
     let mut progress = Progress::new(terminal, 100);
     let seed = match (planned, args.measure.seed) {
-        (Some(plan), _) => plan.seed,
+        (Some((_, plan)), _) => plan.seed,
         (None, Some(seed)) => seed,
         (None, None) => rundir::random_seed()?,
     };
@@ -105,30 +118,48 @@ pub fn run(
         ));
         return Ok(Exit::Done);
     }
-    let (trials, window_ms) = match planned {
-        Some(plan) => (plan.trials, plan.window_ms),
-        None => trials(args, &config),
+    let plan = match planned {
+        Some((_, plan)) => plan.clone(),
+        None => {
+            let (trials, window_ms) = trials(args, &config);
+            let points = counts.iter().map(|&clients| Point {
+                clients,
+                threads: clients,
+                variant: 0,
+            });
+            Plan {
+                points: points.collect(),
+                ..record::without_clients(NAME, trials, window_ms, seed)
+            }
+        }
     };
-    let shaped = (trials, window_ms, seed);
-    let mut writer = begin(args, &root, &mut subject, shaped, interrupted)?;
-    let shape = Shape {
-        counts,
-        trials,
-        window_ms,
-        seed,
+    let pgio = PgioPlan {
+        classic,
         setup_seconds,
-        text,
+        config: text,
+        until_stable: planned.map_or(args.io.until_stable, |(pgio, _)| pgio.until_stable),
+        keep_tables: planned.map_or(args.io.keep_tables, |(pgio, _)| pgio.keep_tables),
+        ..prepared(&config, classic, &mut subject)?
     };
+    let keep_tables = pgio.keep_tables;
+    let stage = Stage {
+        id: StageId::Pgio,
+        driver: DriverConfig::Pgio(pgio.clone()),
+        plan,
+    };
+    let begun = begin(args, (target, again), &root, &mut subject, stage.clone());
+    let (mut writer, _) = begun?;
+    let observe = again.observe(&args.measure.observe);
     let ended = measure_all(
-        args,
+        (&stage, &pgio),
         &config,
-        shape,
+        &observe,
         &mut subject,
         &mut writer,
         terminal,
         stop,
     );
-    if subject.cluster.is_none() && !args.io.keep_tables {
+    if subject.cluster.is_none() && !keep_tables {
         match subject.session().and_then(tables::remove) {
             Ok(()) => terminal.announce("removed PGIO's tables"),
             Err(e) => terminal.warn(&format!("PGIO's tables are still there: {e:#}")),
@@ -264,20 +295,49 @@ fn set_up(
     Ok(seconds)
 }
 
-/// What is decided before the first trial.
-struct Shape {
-    counts: Vec<u32>,
-    trials: u32,
-    window_ms: u64,
-    seed: u64,
-    setup_seconds: f64,
-    text: Option<String>,
+/// What a recorded run of it planned; none where the run is a new one.
+fn planned(again: &Again) -> anyhow::Result<Option<(&PgioPlan, &Plan)>> {
+    let Some(experiment) = again.experiment() else {
+        return Ok(None);
+    };
+    match experiment
+        .stage(StageId::Pgio)
+        .map(|stage| (&stage.driver, &stage.plan))
+    {
+        Some((DriverConfig::Pgio(pgio), plan)) => Ok(Some((pgio, plan))),
+        _ => anyhow::bail!("the recorded run is of another kind"),
+    }
+}
+
+/// Makes the loop, and asks the server for what is recorded of it.
+fn prepared(config: &Config, classic: bool, subject: &mut Subject) -> anyhow::Result<PgioPlan> {
+    let session = subject.session()?;
+    let number = |value: Option<String>| value.and_then(|v| v.parse::<u64>().ok());
+    let version = number(session.value("SHOW server_version_num")?).unwrap_or(0) as u32;
+    loops::create(session, config, classic, version)?;
+    Ok(PgioPlan {
+        tables: config.tables,
+        rows: config.rows,
+        scale: config.scale.clone(),
+        work_unit: config.work_unit,
+        update_work_unit: config.update_work_unit,
+        update_pct: config.update_pct,
+        classic,
+        block_size_bytes: number(session.value("SHOW block_size")?).unwrap_or(8192),
+        plans: plans(session, config)?,
+        config: None,
+        connect_string: config.connect_string.clone(),
+        shared_buffers: session.value("SHOW shared_buffers")?.unwrap_or_default(),
+        setup_seconds: 0.0,
+        until_stable: false,
+        keep_tables: false,
+    })
 }
 
 fn measure_all(
-    args: &RunArgs,
+    (stage, pgio): (&Stage, &PgioPlan),
     config: &Config,
-    shape: Shape,
+    observe: &ObserveArgs,
     subject: &mut Subject,
     writer: &mut RunWriter,
     terminal: &mut Terminal,
@@ -285,36 +345,16 @@ fn measure_all(
 ) -> anyhow::Result<Ended> {
     let launched = subject.cluster.is_some();
     let session = subject.session()?;
-    let number = |value: Option<String>| value.and_then(|v| v.parse::<u64>().ok());
-    let version = number(session.value("SHOW server_version_num")?).unwrap_or(0) as u32;
-    loops::create(session, config, args.io.classic, version)?;
-    let plan = PgioPlan {
-        tables: config.tables,
-        rows: config.rows,
-        scale: config.scale.clone(),
-        work_unit: config.work_unit,
-        update_work_unit: config.update_work_unit,
-        update_pct: config.update_pct,
-        classic: args.io.classic,
-        sessions: shape.counts,
-        trials: shape.trials,
-        window_ms: shape.window_ms,
-        block_size_bytes: number(session.value("SHOW block_size")?).unwrap_or(8192),
-        plans: plans(session, config)?,
-        config: shape.text,
-        connect_string: config.connect_string.clone(),
-        shared_buffers: session.value("SHOW shared_buffers")?.unwrap_or_default(),
-        setup_seconds: shape.setup_seconds,
-        seed: shape.seed,
-    };
-    writer.write_fact("pgio", &plan)?;
-    if plan.plans.0 != plan.plans.1 {
+    let version = session.value("SHOW server_version_num")?;
+    let version = version.and_then(|v| v.parse().ok()).unwrap_or(0);
+    let plan = &stage.plan;
+    if pgio.plans.0 != pgio.plans.1 {
         let warning = Warning::new(
             "plans-differ",
             format!(
                 "With its values in the text a range is read by a {}, with a plan that is kept by a {}: \
                  this run and --classic do not do the same work.",
-                plan.plans.0, plan.plans.1
+                pgio.plans.0, pgio.plans.1
             ),
         );
         writer.append_event(EventKind::Warned { warning })?;
@@ -322,33 +362,33 @@ fn measure_all(
     if launched {
         session.execute("CHECKPOINT")?;
     }
-    let all = plan.sessions.len() as f64 * f64::from(plan.trials);
+    let counts: Vec<u32> = plan.points.iter().map(|point| point.clients).collect();
     terminal.announce(&format!(
         "pgio: {} of {:.2} s in {} over {} of {}, {} % updates: about {}",
         number_of(plan.trials, "trial"),
         plan.window_ms as f64 / 1000.0,
-        match plan.sessions.as_slice() {
+        match counts.as_slice() {
             [one] => number_of(*one, "session"),
             several => {
                 let several: Vec<String> = several.iter().map(u32::to_string).collect();
                 format!("{} sessions", several.join(", "))
             }
         },
-        number_of(plan.tables, "table"),
-        plan.scale,
-        plan.update_pct,
+        number_of(pgio.tables, "table"),
+        pgio.scale,
+        pgio.update_pct,
         minutes(std::time::Duration::from_secs_f64(
-            all * plan.window_ms as f64 / 1000.0 * 1.02
+            plan.load_seconds() * 1.02
         ))
     ));
     let mut progress = Progress::new(terminal, 100);
     let before = settled_counters(&mut subject.scene);
     let storage = subject.scene.storage.clone();
-    let block_size = plan.block_size_bytes;
+    let block_size = pgio.block_size_bytes;
     let measured = rundir::read(writer.dir())?.measured(StageId::Pgio);
     let schedule = Schedule {
         stage: StageId::Pgio,
-        slices: &plan.schedule(),
+        slices: &stage.schedule(1),
         measured: &measured,
     };
     let device_rate = |trial: &Trial| {
@@ -362,26 +402,24 @@ fn measure_all(
     };
     let mut driver = Pgio {
         plan: plan.clone(),
+        pgio: pgio.clone(),
         config: config.clone(),
         arms: vec![PgioArm {
             label: None,
             connector: Connector::new(&subject.conninfo),
-            watched: observing::typed(&args.measure.observe, subject),
+            watched: observing::typed(observe, subject),
             version,
             sessions: Vec::new(),
         }],
         stop: stop.clone(),
     };
     let mut recorder = Recorder {
-        steady: args
-            .io
-            .until_stable
-            .then(|| Steady::new(device_rate, steady)),
+        steady: pgio.until_stable.then(|| Steady::new(device_rate, steady)),
         ..Recorder::new(writer)
     };
     let ended = runner::run_until_steady(
         &schedule,
-        &|further| plan.further_round(further),
+        &|further| stage.further_round(1, further),
         &mut driver,
         &mut recorder,
         &mut progress,

@@ -55,7 +55,8 @@ pub fn render(pgio: &PgioAnalysis, analysis: &Analysis) -> String {
         let misses = p.misses_per_second.estimate;
         (misses, p.logical_reads_per_second.estimate - misses)
     });
-    let seconds = plan.window_ms as f64 * f64::from(plan.trials) / 1000.0;
+    let each = &analysis.plan;
+    let seconds = each.window_ms as f64 * f64::from(each.trials) / 1000.0;
     let _ = writeln!(
         out,
         "DBNAME:  {name}. {} schemas, {threads} threads(each). Run time: {} seconds. RIOPS >{}< CACHE_HITS/s >{}<",

@@ -1,15 +1,20 @@
 //! `pgassay run scattered-read`: what the kernel reads where the server asks for
 //! scattered blocks.
 
-use super::{Interrupted, begin, check_room, end, open};
-use crate::cli::args::{GlobalArgs, RunArgs};
+use super::{begin, check_room, end, open};
+use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
+use crate::cli::io::IoArgs;
+use crate::cli::observe::ObserveArgs;
+use crate::commands::again::Again;
 use crate::commands::progress::Progress;
 use crate::commands::recorder::{Recorder, Steady};
 use crate::commands::subject::Subject;
-use crate::commands::{observing, sweep};
+use crate::commands::{observing, record, sweep};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_analysis::record::{Origin, StageId, Trial};
+use pgassay_analysis::Plan;
+use pgassay_analysis::plan::{DriverConfig, Stage};
+use pgassay_analysis::record::{Origin, RunHeader, StageId, Trial};
 use pgassay_analysis::scattered::{ScatteredPlan, bursts};
 use pgassay_analysis::storage::Storage;
 use pgassay_engine::drivers::scattered_read::{DROP_CACHES, ScatteredArm, ScatteredRead};
@@ -43,23 +48,27 @@ const CONNECTIONS: u32 = 6;
 /// What kept it from measuring; what was measured before is kept.
 pub fn run(
     args: &RunArgs,
-    interrupted: Option<&Interrupted>,
+    target: &TargetArgs,
+    again: &Again,
     global: &GlobalArgs,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let started = Instant::now();
-    args.io.check(scattered_read::NAME)?;
-    refuse_flags(args)?;
-    if args.io.drop_caches {
+    let planned = planned(again)?;
+    if planned.is_none() {
+        args.io.check(scattered_read::NAME)?;
+        refuse_flags(args)?;
+    }
+    let drop_caches = planned.map_or(args.io.drop_caches, |(scattered, _)| scattered.drop_caches);
+    if drop_caches {
         may_drop_caches()?;
     }
     let root = rundir::root(global.runs.as_deref())?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
-    let planned = interrupted.and_then(|i| i.run.scattered_plan.as_ref());
     let bytes = match planned {
-        Some(plan) => plan.rows * BLOCK,
+        Some((scattered, _)) => scattered.rows * BLOCK,
         None => args
             .io
             .size
@@ -77,23 +86,38 @@ pub fn run(
         ("wal_level", "minimal".to_owned()),
         ("max_wal_senders", "0".to_owned()),
     ];
-    let mut subject = open(args, &defaults, CONNECTIONS, terminal, stop)?;
+    let mut subject = open(target, &defaults, CONNECTIONS, terminal, stop)?;
     check_room(subject.data_dir().as_deref(), bytes, "--size")?;
     let (trials, seed) = match (planned, args.measure.seed) {
-        (Some(plan), _) => (plan.trials, plan.seed),
+        (Some((_, plan)), _) => (plan.trials, plan.seed),
         (None, Some(seed)) => (args.measure.trials.unwrap_or(TRIALS), seed),
         (None, None) => (
             args.measure.trials.unwrap_or(TRIALS),
             rundir::random_seed()?,
         ),
     };
-    let mut writer = begin(args, &root, &mut subject, (trials, 0, seed), interrupted)?;
+    // What lies in the table and how it is read is known when it is made.
+    let unknown = Stage {
+        id: StageId::ScatteredRead,
+        driver: DriverConfig::Wire,
+        plan: record::without_clients(scattered_read::NAME, trials, 0, seed),
+    };
+    let first = match planned {
+        Some((scattered, plan)) => Stage {
+            driver: DriverConfig::ScatteredRead(scattered.clone()),
+            plan: plan.clone(),
+            ..unknown
+        },
+        None => unknown,
+    };
+    let (mut writer, header) = begin(args, (target, again), &root, &mut subject, first)?;
     let asked = Asked {
-        args,
+        io: &args.io,
+        observe: again.observe(&args.measure.observe),
         rows: (bytes / BLOCK).max(FEWEST_BLOCKS),
-        trials,
-        seed,
-        interrupted,
+        drop_caches,
+        planned: planned.map(|(scattered, _)| scattered),
+        header,
     };
     let ended = measure(&asked, &mut subject, &mut writer, terminal, stop);
     end(
@@ -142,13 +166,27 @@ fn refuse_flags(args: &RunArgs) -> Result<(), Failure> {
     }
 }
 
+/// What a recorded run of it planned; none where the run is a new one.
+fn planned(again: &Again) -> anyhow::Result<Option<(&ScatteredPlan, &Plan)>> {
+    let Some(experiment) = again.experiment() else {
+        return Ok(None);
+    };
+    let stage = experiment.stage(StageId::ScatteredRead);
+    match stage.map(|stage| (&stage.driver, &stage.plan)) {
+        Some((DriverConfig::ScatteredRead(scattered), plan)) => Ok(Some((scattered, plan))),
+        _ => anyhow::bail!("the recorded run is of another kind"),
+    }
+}
+
 /// What is to be measured.
 struct Asked<'a> {
-    args: &'a RunArgs,
+    io: &'a IoArgs,
+    observe: ObserveArgs,
     rows: u64,
-    trials: u32,
-    seed: u64,
-    interrupted: Option<&'a Interrupted>,
+    drop_caches: bool,
+    /// What a recorded run planned.
+    planned: Option<&'a ScatteredPlan>,
+    header: RunHeader,
 }
 
 fn measure(
@@ -187,7 +225,7 @@ fn executions(
     progress: &mut Progress,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
-    let io = &asked.args.io;
+    let io = asked.io;
     progress.say("writing a checkpoint");
     let origin = subject.origin.clone();
     let session = subject.session()?;
@@ -217,19 +255,17 @@ fn executions(
             read_ahead_kb: io.read_ahead.clone(),
             only: io.only.clone(),
         }),
-        trials: asked.trials,
-        eviction: match (&files, io.drop_caches) {
+        eviction: match (&files, asked.drop_caches) {
             (Err(why), _) => format!("not possible: {why}"),
             (Ok(_), true) => "all of the page cache was dropped".to_owned(),
             (Ok(_), false) => "the table's file by POSIX_FADV_DONTNEED".to_owned(),
         },
-        seed: asked.seed,
+        drop_caches: asked.drop_caches,
+        until_stable: io.until_stable,
     };
-    if let Some(planned) = asked
-        .interrupted
-        .and_then(|i| i.run.scattered_plan.as_ref())
-    {
+    if let Some(planned) = asked.planned {
         plan.variants.clone_from(&planned.variants);
+        plan.until_stable = planned.until_stable;
     }
     if plan.variants.is_empty() {
         let all = scattered_read::variants(&Choice {
@@ -244,10 +280,18 @@ fn executions(
                 .into(),
         );
     }
-    writer.write_fact("scattered-read", &plan)?;
-    let read_ahead = match io.read_ahead.is_empty() {
-        true => None,
-        false => {
+    let mut header = asked.header.clone();
+    let stages = &mut header.experiment.stages;
+    let Some(stage) = stages.first_mut() else {
+        anyhow::bail!("the run has no stage");
+    };
+    stage.plan.points = plan.points();
+    stage.driver = DriverConfig::ScatteredRead(plan.clone());
+    let stage = stage.clone();
+    writer.write_header(&header)?;
+    let read_ahead = match plan.variants.iter().any(|v| v.read_ahead_kb.is_some()) {
+        false => None,
+        true => {
             let taken = ReadAhead::take(read_ahead_file(&subject.scene.storage)?);
             Some(taken.map_err(|e| {
                 Failure::usage(format!("--read-ahead: {e}"))
@@ -263,7 +307,7 @@ fn executions(
     let measured = rundir::read(writer.dir())?.measured(StageId::ScatteredRead);
     let schedule = Schedule {
         stage: StageId::ScatteredRead,
-        slices: &plan.schedule(),
+        slices: &stage.schedule(1),
         measured: &measured,
     };
     let mut driver = ScatteredRead {
@@ -271,25 +315,25 @@ fn executions(
         arms: vec![ScatteredArm {
             label: None,
             connector: Connector::new(&subject.conninfo.with_options(setup::FIND_OURS)),
-            watched: observing::typed(&asked.args.measure.observe, subject),
+            watched: observing::typed(&asked.observe, subject),
             cluster: subject.cluster.take(),
             files,
             wanted: HashMap::new(),
         }],
         read_ahead,
-        drop_caches: io.drop_caches,
+        drop_caches: asked.drop_caches,
         last: None,
         stop: stop.clone(),
     };
     let mut recorder = Recorder {
-        steady: io
+        steady: plan
             .until_stable
             .then(|| Steady::new(device_rate, bursts::is_stable)),
         ..Recorder::new(writer)
     };
     let ended = runner::run_until_steady(
         &schedule,
-        &|further| plan.further_round(further),
+        &|further| stage.further_round(1, further),
         &mut driver,
         &mut recorder,
         progress,

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use pgassay_analysis::compare::plan::{ComparisonPlan, Typed, order_of_making};
 use pgassay_analysis::compare::{self, Compare};
-use pgassay_analysis::plan::{Arm, WorkloadPlan};
-use pgassay_analysis::record::{EndState, EventKind, RunEnd, RunHeader};
+use pgassay_analysis::plan::{Arm, Experiment, Stage, WorkloadPlan};
+use pgassay_analysis::record::{EndState, EventKind, RunEnd, RunHeader, StageId};
 use pgassay_analysis::stats::sequential::Sequential;
 use pgassay_analysis::stats::{Direction, Rule};
 use pgassay_analysis::warning::Warning;
@@ -27,12 +27,12 @@ use pgassay_analysis::{Plan, host::HostSummary};
 
 use self::machine::Watch;
 use self::rounds::Measuring;
-use self::servers::{Servers, Surroundings, check_settings, shown};
+use self::servers::{Servers, Surroundings, check_settings};
 use super::alone;
 use super::files::page_of_run;
 use super::observing;
 use super::progress::minutes;
-use super::record;
+use super::record::{self, shown};
 use super::show::show;
 use super::subject::explain;
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
@@ -96,12 +96,12 @@ pub fn compare(
         None => typed(args)?,
     };
     let name = match &resume {
-        Some(resumed) => &resumed.header.plan.workload.name,
+        Some(resumed) => &resumed.header.experiment.plan().workload.name,
         None => &args.workload,
     };
     let call = inside::call(name)?;
     let workload = match (&resume, &call) {
-        (Some(resumed), _) => resumed.header.plan.workload.clone(),
+        (Some(resumed), _) => resumed.header.experiment.plan().workload.clone(),
         (None, Some(call)) => inside::workload(call),
         (None, None) => args.dials.workload(&args.workload)?,
     };
@@ -124,7 +124,8 @@ pub fn compare(
     let counts = match (&resume, &args.clients) {
         (Some(resumed), _) => resumed
             .header
-            .plan
+            .experiment
+            .plan()
             .points
             .iter()
             .map(|p| p.clients)
@@ -159,7 +160,7 @@ pub fn compare(
             .saturating_add(BESIDE),
     };
     let seed = match (&resume, args.seed) {
-        (Some(resumed), _) => resumed.header.plan.seed,
+        (Some(resumed), _) => resumed.header.experiment.plan().seed,
         (None, Some(seed)) => seed,
         (None, None) => rundir::random_seed()?,
     };
@@ -171,26 +172,44 @@ pub fn compare(
         terminal.announce(&format!("{label}: {shown}"));
     }
 
-    let (plan, comparison) = match &resume {
-        Some(resumed) => (resumed.header.plan.clone(), resumed.comparison.clone()),
+    let (experiment, comparison) = match &resume {
+        Some(resumed) => (
+            resumed.header.experiment.clone(),
+            resumed.comparison.clone(),
+        ),
         None => {
             let guests = (0..arms.len()).any(|arm| servers.subject(arm).cluster.is_none());
-            let plan = plan(args, seed, workload, &arms, &counts, &machine, &mut servers)?;
+            let plan = plan(
+                args,
+                seed,
+                workload,
+                arms.len(),
+                &counts,
+                &machine,
+                &mut servers,
+            )?;
             let comparison = ComparisonPlan {
                 inside: call.is_some(),
-                ..comparison_plan(args, &plan, &typed, same, guests)?
+                ..comparison_plan(args, (&plan, arms.len()), &typed, same, guests)?
             };
-            (plan, comparison)
+            let experiment = Experiment {
+                observe: args.observe.names(),
+                ..Experiment::single(
+                    described(&arms, &mut servers, args.load),
+                    Stage::wire(StageId::Load, plan),
+                )
+            };
+            (experiment, comparison)
         }
     };
     // Servers come and go; what was measured is kept in between, too.
     let kept = stop.defer();
-    let writer = open_run(args, &root, &plan, &comparison, resume.as_ref())?;
+    let writer = open_run(args, &root, &experiment, &comparison, resume.as_ref())?;
     let dir = writer.dir().to_owned();
     let company = alone::look();
     let mut measuring = Measuring {
         writer,
-        plan,
+        plan: experiment.plan().clone(),
         comparison,
         call,
         arms,
@@ -313,7 +332,7 @@ fn plan(
     args: &CompareArgs,
     seed: u64,
     workload: WorkloadPlan,
-    arms: &[(String, Typed)],
+    arms: usize,
     counts: &[u32],
     machine: &HostSummary,
     servers: &mut Servers,
@@ -341,35 +360,35 @@ fn plan(
         seed: Some(seed),
         observe: Default::default(),
     };
-    let mut planned = Vec::new();
-    for (index, (label, _)) in arms.iter().enumerate() {
-        let subject = servers.subject(index);
-        let settings = subject.cluster.as_ref().map_or_else(Vec::new, |cluster| {
-            let settings = cluster.settings().iter();
-            settings
-                .map(|(n, v)| (n.to_owned(), v.to_owned()))
-                .collect()
-        });
-        planned.push(Arm {
-            label: label.clone(),
-            target: subject.shown.clone(),
-            settings,
-        });
-    }
     let machine = Machine {
         cpus: machine.cpus.unwrap_or(1),
         cache_bytes: machine.last_level_cache_total_bytes.unwrap_or(0),
         shared_buffers: servers.shared_buffers()?,
         most_clients: u32::MAX,
     };
-    let plan = measure::plan(workload, &flags, planned, &machine, Budget::RUN, seed)?;
+    let plan = measure::plan(workload, &flags, arms, &machine, Budget::RUN, seed)?;
     servers.refuse_full_disk(&plan.workload)?;
     Ok(plan)
 }
 
+/// The arms as they are recorded.
+fn described(arms: &[(String, Typed)], servers: &mut Servers, load: bool) -> Vec<Arm> {
+    let each = arms.iter().enumerate().map(|(index, (label, typed))| {
+        let subject = servers.subject(index);
+        Arm {
+            label: label.clone(),
+            target: subject.shown.clone(),
+            typed: shown(&typed.target),
+            load,
+            settings: record::pairs(&typed.settings),
+        }
+    });
+    each.collect()
+}
+
 fn comparison_plan(
     args: &CompareArgs,
-    plan: &Plan,
+    (plan, arms): (&Plan, usize),
     typed: &[Typed],
     same: bool,
     guests: bool,
@@ -377,7 +396,7 @@ fn comparison_plan(
     let launches = match args.launches {
         Some(launches) => launches,
         None if args.pairs.is_some() || args.sequential || guests => 1,
-        None => launches_for(args.minutes * 60.0, starting_seconds(plan)),
+        None => launches_for(args.minutes * 60.0, starting_seconds(plan, arms)),
     };
     let mut comparison = ComparisonPlan {
         delta: args.delta,
@@ -417,8 +436,8 @@ fn comparison_plan(
 }
 
 /// What making, starting and filling the servers of a launch takes on an ordinary machine.
-fn starting_seconds(plan: &Plan) -> f64 {
-    plan.arms.len() as f64 * (1.0 + 0.1 * f64::from(plan.workload.scale))
+fn starting_seconds(plan: &Plan, arms: usize) -> f64 {
+    arms as f64 * (1.0 + 0.1 * f64::from(plan.workload.scale))
 }
 
 /// How often the servers are started where nobody said. Starts of one and the same server
@@ -468,7 +487,7 @@ impl Resumed {
 fn open_run(
     args: &CompareArgs,
     root: &std::path::Path,
-    plan: &Plan,
+    experiment: &Experiment,
     comparison: &ComparisonPlan,
     resume: Option<&Resumed>,
 ) -> anyhow::Result<RunWriter> {
@@ -485,9 +504,12 @@ fn open_run(
         }
         return Ok(writer);
     }
-    let mut plan = plan.clone();
-    plan.trials = comparison.most_pairs.saturating_mul(comparison.launches);
-    let mut header = record::header("compare", command_line(args, &plan, comparison), plan);
+    let mut experiment = experiment.clone();
+    if let Some(plan) = experiment.plan_mut() {
+        plan.trials = comparison.most_pairs.saturating_mul(comparison.launches);
+    }
+    let line = command_line(args, experiment.plan(), comparison);
+    let mut header = record::header("compare", line, experiment);
     let writer = RunWriter::create(root, &mut header)?;
     writer.write_fact("comparison", comparison)?;
     Ok(writer)

@@ -156,7 +156,7 @@ impl Measuring {
                 None => {
                     // A's like is for the noise floor alone.
                     let all = self.comparison.noise_rounds_of(launch) > 0;
-                    let compared = self.comparison.compared(&self.plan) as usize;
+                    let compared = self.comparison.compared() as usize;
                     let arms = if all { self.arms.len() } else { compared };
                     let order = order_of_making(self.plan.seed, launch, arms);
                     Servers::open(&self.arms, &order, &self.around, &self.stop)?
@@ -270,7 +270,7 @@ impl Measuring {
             let each = (run >= 4).then(|| begun.elapsed().as_secs_f64() / run as f64);
             self.decide(each, begun, terminal)?;
         }
-        if servers.arms_up() > self.comparison.compared(&self.plan) as usize {
+        if servers.arms_up() > self.comparison.compared() as usize {
             // A's like has done its part; its memory and wake-ups go.
             let symbols = driver.drop_last();
             self.symbols(self.arms.len() - 1, symbols)?;
@@ -344,7 +344,7 @@ impl Measuring {
         if self.comparison.looks.is_empty() {
             return self.slices(&slices, measured, driver, true, progress);
         }
-        let of_round = (self.comparison.compared(&self.plan) as usize) * self.plan.points.len();
+        let of_round = (self.comparison.compared() as usize) * self.plan.points.len();
         let mut from = 0;
         for look in self.comparison.looks.clone() {
             let to = (look as usize * of_round).min(slices.len());
@@ -374,7 +374,7 @@ impl Measuring {
         let Some(spread) = compare::spread_so_far(&run) else {
             return Ok(());
         };
-        let slices = self.comparison.compared(&self.plan) as f64 * self.plan.points.len() as f64;
+        let slices = self.comparison.compared() as f64 * self.plan.points.len() as f64;
         let round = slice.map_or_else(
             || self.comparison.round_seconds(&self.plan, BETWEEN),
             |each| each * slices,

@@ -2,6 +2,7 @@
 
 use crate::cli::args::TargetArgs;
 use crate::commands::progress::Progress;
+use crate::commands::record::shown;
 use crate::commands::subject::{Subject, explain};
 use anyhow::Context;
 use pgassay_analysis::Plan;
@@ -372,14 +373,6 @@ fn cause_in(log: &str) -> Option<String> {
         let tells = line.contains("PANIC:  ") || said.contains(" was terminated by signal ");
         tells.then(|| said.to_owned())
     })
-}
-
-/// A target for messages, without its password.
-pub fn shown(target: &str) -> String {
-    match pgassay_pgwire::Conninfo::parse(target) {
-        Ok(conninfo) if pgassay_pgwire::Conninfo::looks_like(target) => conninfo.redacted(),
-        _ => target.to_owned(),
-    }
 }
 
 /// Checks the settings of a flag before any server is started.

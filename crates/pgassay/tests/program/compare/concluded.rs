@@ -281,7 +281,7 @@ fn a_sequential_comparison_stops_at_a_look_and_between_looks_decides_nothing() {
     let of_pairs = |run: &RecordedRun, pairs: usize| {
         let mut part = run.clone();
         let comparison = part.comparison.clone().expect("a comparison");
-        let slices = comparison.slices(&part.header.plan, 0, Phase::Pairs, pairs as u32);
+        let slices = comparison.slices(part.plan(), 0, Phase::Pairs, pairs as u32);
         part.trials.retain(|t| {
             comparison.phase_of(t.slice.round) == Phase::Noise || slices.contains(&t.slice)
         });

@@ -7,9 +7,9 @@ use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay_analysis::compare::plan::{ArmFacts, ComparisonPlan, Phase, Typed};
-use pgassay_analysis::plan::{Arm, Plan, Point, Slice, WorkloadPlan};
+use pgassay_analysis::plan::{Arm, Experiment, Plan, Point, Slice, Stage, WorkloadPlan};
 use pgassay_analysis::record::{
-    EndState, Origin, Reading, RecordedRun, RunEnd, RunHeader, Sample, ServerFacts, Trial,
+    EndState, Origin, Reading, RecordedRun, RunEnd, RunHeader, Sample, ServerFacts, StageId, Trial,
 };
 use pgassay_analysis::stats::simulate::{self, normal};
 
@@ -66,13 +66,6 @@ impl Made {
                 protocol: "prepared".into(),
                 ..WorkloadPlan::default()
             },
-            arms: (0..arms)
-                .map(|i| Arm {
-                    label: label(i),
-                    target: "PostgreSQL 15".into(),
-                    settings: vec![],
-                })
-                .collect(),
             points: self
                 .clients
                 .iter()
@@ -87,6 +80,13 @@ impl Made {
             window_ms: 200,
             seed: self.seed,
         };
+        let arms: Vec<Arm> = (0..arms)
+            .map(|i| Arm {
+                label: label(i),
+                target: "PostgreSQL 15".into(),
+                ..Arm::default()
+            })
+            .collect();
         let comparison = ComparisonPlan {
             delta: 0.01,
             power: 0.9,
@@ -106,13 +106,13 @@ impl Made {
                 .collect(),
         };
         let trials = self.trials(&plan, &comparison);
-        let arms = 0..plan.arms.len() as u32;
+        let indexes = 0..arms.len() as u32;
         RecordedRun {
-            servers: arms
+            servers: indexes
                 .clone()
                 .map(|arm| (arm, server(&self.settings, arm)))
                 .collect(),
-            arm_facts: arms
+            arm_facts: indexes
                 .clone()
                 .map(|arm| {
                     let facts = ArmFacts {
@@ -122,7 +122,9 @@ impl Made {
                     (arm, facts)
                 })
                 .collect(),
-            binaries: arms.map(|arm| (arm, Err("made up".to_owned()))).collect(),
+            binaries: indexes
+                .map(|arm| (arm, Err("made up".to_owned())))
+                .collect(),
             header: RunHeader {
                 schema: "pgassay/run/1".into(),
                 format: 1,
@@ -131,7 +133,7 @@ impl Made {
                 command_line: vec!["pgassay".into(), "compare".into()],
                 pgassay_version: "0.0.0".into(),
                 started: "2026-11-21T03:00:00Z".into(),
-                plan,
+                experiment: Experiment::single(arms, Stage::wire(StageId::Load, plan)),
             },
             trials,
             comparison: Some(comparison),
@@ -151,11 +153,8 @@ impl Made {
         let mut trials = Vec::new();
         let histogram = histogram();
         for launch in 0..self.launches {
-            let luck: Vec<f64> = plan
-                .arms
-                .iter()
-                .map(|_| self.luck * normal(&mut rng))
-                .collect();
+            let arms = comparison.like_a() + 1;
+            let luck: Vec<f64> = (0..arms).map(|_| self.luck * normal(&mut rng)).collect();
             for phase in [Phase::Noise, Phase::Pairs] {
                 for slice in comparison.slices(plan, launch, phase, self.pairs) {
                     let arm = slice.arm as usize;

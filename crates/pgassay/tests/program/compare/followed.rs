@@ -23,7 +23,7 @@ fn run(index: usize, level: f64) -> Analysis {
     for trial in &mut run.trials {
         trial.slice.arm = 0;
     }
-    run.header.plan.arms.truncate(1);
+    run.header.experiment.arms.truncate(1);
     run.header.command = "run".into();
     run.header.id = format!("run-{index:02}");
     run.header.started = format!("2026-11-{:02}T03:00:00Z", index + 1);

@@ -1,0 +1,137 @@
+//! Going on with a recorded run, and running its plan once more: from what it recorded as its
+//! experiment, whatever the load was.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+use clap::ValueEnum;
+use pgassay_analysis::plan::{Experiment, Stage};
+use pgassay_analysis::record::{EndState, EventKind, RecordedRun, RunHeader};
+
+use crate::cli::args::{GlobalArgs, TargetArgs};
+use crate::cli::observe::{ObserveArgs, Observer};
+use pgassay_engine::rundir::{self, RunWriter, catalogue};
+use pgassay_model::Failure;
+
+/// Whether the run is a new one.
+#[derive(Debug)]
+pub enum Again {
+    /// A new experiment.
+    New,
+    /// The run in this directory goes on.
+    Resume(PathBuf, Box<RecordedRun>),
+    /// The experiment of a recorded run is run once more.
+    Repeat(Box<RecordedRun>),
+}
+
+impl Again {
+    /// What `--resume` or `--repeat` names.
+    ///
+    /// # Errors
+    /// Where there is no such run, nothing is left of it to do, or it was killed before anything was
+    /// planned.
+    pub fn find(
+        resume: Option<&str>,
+        repeat: Option<&str>,
+        global: &GlobalArgs,
+    ) -> anyhow::Result<Self> {
+        let Some(name) = resume.or(repeat) else {
+            return Ok(Self::New);
+        };
+        let dir = catalogue::find(&rundir::root(global.runs.as_deref())?, name)?;
+        let run = Box::new(rundir::read(&dir)?);
+        let id = &run.header.id;
+        if run.plan().points.is_empty() {
+            bail!(
+                Failure::usage(format!("nothing was planned to be measured in {id}"))
+                    .with_remedy("start it anew: pgassay run")
+            );
+        }
+        if resume.is_none() {
+            return Ok(Self::Repeat(run));
+        }
+        let complete = run.end.as_ref().map(|end| end.state) == Some(EndState::Complete);
+        if complete && is_whole(&run) {
+            bail!(
+                Failure::usage(format!("{id} is complete; nothing is left to do"))
+                    .with_remedy("pgassay report renders it")
+            );
+        }
+        Ok(Self::Resume(dir, run))
+    }
+
+    /// What was recorded, where the run is no new one.
+    pub fn recorded(&self) -> Option<&RecordedRun> {
+        match self {
+            Self::New => None,
+            Self::Resume(_, run) | Self::Repeat(run) => Some(run),
+        }
+    }
+
+    /// The experiment that was recorded.
+    pub fn experiment(&self) -> Option<&Experiment> {
+        self.recorded().map(|run| &run.header.experiment)
+    }
+
+    /// The target that was recorded, with what is typed now.
+    pub fn target(&self, typed: &TargetArgs) -> TargetArgs {
+        let mut target = typed.clone();
+        let arms = self.experiment().map(|experiment| &experiment.arms);
+        if let Some(arm) = arms.and_then(|arms| arms.first()) {
+            target.target = Some(arm.typed.clone()).filter(|typed| !typed.is_empty());
+            if target.settings.is_empty() {
+                let set = |(name, value): &(String, String)| format!("{name}={value}");
+                target.settings = arm.settings.iter().map(set).collect();
+            }
+            target.load |= arm.load;
+        }
+        target
+    }
+
+    /// The observers that were asked for then, unless others are now.
+    pub fn observe(&self, typed: &ObserveArgs) -> ObserveArgs {
+        match self.experiment() {
+            Some(experiment) if typed.observe.is_empty() => {
+                let names = experiment.observe.iter();
+                ObserveArgs {
+                    observe: names
+                        .filter_map(|name| Observer::from_str(name, false).ok())
+                        .collect(),
+                }
+            }
+            _ => typed.clone(),
+        }
+    }
+
+    /// The directory of the run: a new one with this header, or the one that goes on, whose header
+    /// is then its own.
+    ///
+    /// # Errors
+    /// Where it can't be made, or another process measures it.
+    pub fn open(&self, root: &Path, header: &mut RunHeader) -> anyhow::Result<RunWriter> {
+        match self {
+            Self::New => {}
+            // What is repeated is the experiment, and so is the command that repeats it.
+            Self::Repeat(run) => header.command_line.clone_from(&run.header.command_line),
+            Self::Resume(dir, run) => {
+                *header = run.header.clone();
+                let mut writer = RunWriter::reopen(dir, header)?;
+                writer.append_event(EventKind::Resumed)?;
+                return Ok(writer);
+            }
+        }
+        RunWriter::create(root, header)
+    }
+}
+
+/// Whether all that was promised was measured.
+fn is_whole(run: &RecordedRun) -> bool {
+    let arms = run.header.experiment.arms.len();
+    let stages = run.header.experiment.stages.iter();
+    let whole = |stage: &Stage| {
+        let measured = run.measured(stage.id);
+        let mut slices = stage.schedule(arms).into_iter();
+        slices.all(|slice| measured.contains(&slice.index))
+    };
+    stages.filter(|stage| stage.id.is_promised()).all(whole)
+}
