@@ -26,11 +26,7 @@ const FILES: &[&str] = &[
     "facts/storage-0.json",
     "facts/arm-0.json",
     "facts/symbols-0.json",
-    "facts/second.json",
     "facts/query-cost.json",
-    "facts/primitives.json",
-    "facts/scattered-read.json",
-    "facts/pgio.json",
     "facts/pgio-counters.json",
 ];
 

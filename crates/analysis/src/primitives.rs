@@ -371,13 +371,7 @@ mod tests {
                 operation: "one lock".into(),
             }],
             knobs: serde_json::Value::Null,
-            compiled: Compiled {
-                library: "/x/pgassay.so".into(),
-                compiler: "cc".into(),
-                flags: vec![],
-                deviations: vec![],
-                binary: None,
-            },
+            compiled: None,
         }
     }
 

@@ -36,11 +36,41 @@ pub enum StageId {
 }
 
 impl StageId {
+    /// How its work is spoken of.
+    pub fn work(self) -> Work {
+        let (units, unit, rate, who) = match self {
+            Self::Load | Self::WriteLoad | Self::Ceiling => {
+                ("transactions", "transaction", "tps", "client")
+            }
+            Self::Primitives | Self::Pgio => ("operations", "operation", "operations/s", "session"),
+            Self::QueryCost | Self::ScatteredRead => ("queries", "query", "queries/s", "session"),
+        };
+        Work {
+            units,
+            unit,
+            rate,
+            who,
+        }
+    }
+
     /// Whether its trials count among those that a run promises: the others are beside its load, and
     /// not sure to be had.
     pub fn is_promised(self) -> bool {
         !matches!(self, Self::Ceiling | Self::QueryCost)
     }
+}
+
+/// How the work of a stage is spoken of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// What is counted: `transactions`.
+    pub units: &'static str,
+    /// One of them: `transaction`.
+    pub unit: &'static str,
+    /// The same by the second: `tps`.
+    pub rate: &'static str,
+    /// Who does it: `client`.
+    pub who: &'static str,
 }
 
 /// One line of `trials.jsonl`: a slice of load and what was seen around it.

@@ -70,7 +70,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
                 primitives::analyse(primitives, plan, trials, &host)
             })
             .unwrap_or_default(),
-        primitives_compiled: in_server.map(|(primitives, _)| compiled(primitives, run)),
+        primitives_compiled: in_server.and_then(|(primitives, _)| compiled(primitives, run)),
         query_cost: run
             .query_cost
             .as_ref()
@@ -195,13 +195,13 @@ fn scattered(run: &RecordedRun) -> Option<ScatteredAnalysis> {
 
 /// How the functions inside the server were compiled, with what inspect finds
 /// different from the server.
-fn compiled(plan: &primitives::PrimitivesPlan, run: &RecordedRun) -> primitives::Compiled {
-    let mut compiled = plan.compiled.clone();
+fn compiled(plan: &primitives::PrimitivesPlan, run: &RecordedRun) -> Option<primitives::Compiled> {
+    let mut compiled = plan.compiled.clone()?;
     if let (Some(library), Some(Ok(server))) = (&compiled.binary, run.binaries.get(&0)) {
         let found = primitives::code::differences(library, server);
         compiled.deviations.extend(found);
     }
-    compiled
+    Some(compiled)
 }
 
 /// Whether a trial is one of those that were planned, rather than repeated to know them better.

@@ -36,10 +36,6 @@ pub struct ComparisonPlan {
     /// Numbers of pairs after which it may be stopped; empty for a fixed number.
     #[serde(default)]
     pub looks: Vec<u32>,
-    /// The load runs inside the server: what is counted is a primitive's operations,
-    /// in sessions instead of clients.
-    #[serde(default)]
-    pub inside: bool,
     /// The targets are equal: B is A's like, and the run shows the noise floor.
     pub same: bool,
     /// What was typed for each arm, without passwords, in the plan's order.
@@ -217,7 +213,6 @@ mod tests {
             pairs: None,
             most_pairs: 10,
             looks: vec![],
-            inside: false,
             same,
             typed: vec![
                 Typed {

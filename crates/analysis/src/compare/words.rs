@@ -5,6 +5,7 @@ use crate::stats::forecast::more_in_launches;
 use crate::stats::paired::Unit;
 use crate::stats::scaling_change::ScalingChange;
 use crate::stats::{Comparison, Estimate, Verdict};
+use crate::trial::Work;
 
 /// Warnings that the verdict itself must carry: they say that the machine, not the
 /// arms, may be what was measured.
@@ -25,20 +26,16 @@ const IN_THE_VERDICT: &[&str] = &[
 #[derive(Clone, Copy)]
 struct Names<'a> {
     workload: &'a str,
-    inside: bool,
+    work: Work,
 }
 
 impl Names<'_> {
     fn work(self) -> &'static str {
-        if self.inside {
-            "operations"
-        } else {
-            "transactions"
-        }
+        self.work.units
     }
 
     fn clients(self, n: u32) -> String {
-        let who = if self.inside { "session" } else { "client" };
+        let who = self.work.who;
         match n {
             1 => format!("1 {who}"),
             n => format!("{n} {who}s"),
@@ -50,7 +47,7 @@ impl Names<'_> {
 pub fn headline(compare: &Compare) -> Vec<String> {
     let workload = Names {
         workload: &compare.analysis.plan.workload.name,
-        inside: compare.plan.as_ref().is_some_and(|plan| plan.inside),
+        work: compare.analysis.stage.work(),
     };
     let mut sentences = match compare.results.as_slice() {
         [one] => vec![sentence(one, workload)],
@@ -261,7 +258,7 @@ fn cpu_sentence(result: &PointResult, names: Names) -> Option<String> {
     };
     Some(format!(
         "Server CPU time for each {} at {}: {} in {} against A ({} to {}){shown}.",
-        names.work().trim_end_matches('s'),
+        names.work.unit,
         names.clients(result.clients),
         signed(cpu.ratio.estimate),
         result.label,

@@ -13,8 +13,9 @@ pub struct PrimitivesPlan {
     /// What was asked for beyond the usual, as the engine writes it down.
     #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
     pub knobs: serde_json::Value,
-    /// How the functions were compiled.
-    pub compiled: Compiled,
+    /// How the functions were compiled; none where each of several servers has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compiled: Option<Compiled>,
 }
 
 impl PrimitivesPlan {

@@ -249,9 +249,9 @@ pub struct InServerArm {
 }
 
 /// The sessions of all arms.
-pub struct InServer<'a> {
+pub struct InServer {
     /// What they call, by the points' variants.
-    pub calls: &'a [Call],
+    pub calls: Vec<Call>,
     /// What is measured.
     pub points: Vec<Point>,
     /// Length of a call, in microseconds.
@@ -264,7 +264,7 @@ pub struct InServer<'a> {
     pub stop: Stop,
 }
 
-impl InServer<'_> {
+impl InServer {
     fn call(&self, slice: Slice) -> Option<(&Call, usize)> {
         let point = self.points.get(slice.point as usize)?;
         let call = self.calls.get(point.variant as usize)?;
@@ -281,7 +281,7 @@ impl InServer<'_> {
     }
 }
 
-impl Driver for InServer<'_> {
+impl Driver for InServer {
     fn run(
         &mut self,
         slice: Slice,

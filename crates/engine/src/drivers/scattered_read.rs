@@ -60,6 +60,8 @@ pub struct ScatteredRead {
     pub read_ahead: Option<ReadAhead>,
     /// All of the page cache is dropped, not the table's part alone.
     pub drop_caches: bool,
+    /// In the first round each execution is followed by warm ones.
+    pub warm: bool,
     /// What was read last: the round and the point, and the value.
     pub last: Option<((u32, u32), u32)>,
     /// Asked before each execution.
@@ -140,7 +142,7 @@ impl Driver for ScatteredRead {
             };
             last_ms = ms;
             // Warm executions once, in the first round: they repeat themselves.
-            if slice.round > 0 || stable {
+            if !self.warm || slice.round > 0 || stable {
                 break;
             }
         }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use pgassay_analysis::Plan;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::plan::{DriverConfig, Slice, Stage};
-use pgassay_analysis::primitives::{Company, Compiled, InServerTrial, PrimitivesPlan, analyse};
+use pgassay_analysis::primitives::{Company, InServerTrial, PrimitivesPlan, analyse};
 use pgassay_analysis::profile::stage;
 use pgassay_analysis::query_cost::{self, QueryCostRecord, WAYS, Way};
 use pgassay_analysis::record::{EventKind, Raw, StageId, Trial};
@@ -83,13 +83,7 @@ impl Laboratory {
         let primitives = PrimitivesPlan {
             variants: calls.iter().map(Call::variant).collect(),
             knobs: serde_json::Value::Null,
-            compiled: Compiled {
-                library: self.extension.library.display().to_string(),
-                compiler: self.extension.compiler.clone(),
-                flags: self.extension.flags.clone(),
-                deviations: self.extension.deviations.clone(),
-                binary: None,
-            },
+            compiled: None,
         };
         Stage {
             id: StageId::Primitives,
@@ -155,15 +149,15 @@ fn run_all(
 }
 
 /// Runs the plan's calls in sessions of one server, which stay connected.
-fn run<'c>(
+fn run(
     laboratory: &Laboratory,
     stage: &Stage,
-    calls: &'c [Call],
+    calls: &[Call],
     kept: &mut Kept,
-) -> anyhow::Result<InServer<'c>> {
+) -> anyhow::Result<InServer> {
     let scene = Scene::unseen("the test looks at the trials only");
     let mut driver = InServer {
-        calls,
+        calls: calls.to_vec(),
         points: stage.plan.points.clone(),
         call_us: 100_000,
         seed: stage.plan.seed,

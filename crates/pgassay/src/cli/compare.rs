@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 
 use super::clients::ClientList;
+use super::io::DataArgs;
 use super::load::LoadArgs;
 use super::observe::ObserveArgs;
 use super::show::ShowArgs;
@@ -18,6 +19,7 @@ Examples:
   pgassay compare /opt/pg-O0 /opt/pg-O2 --launches 20 --delta 2%
   pgassay compare temp:15 temp:17 --clients 1,2,4,8 --minutes 20
   pgassay compare temp:15 temp:17 --workload lwlock:shared --clients 2,8
+  pgassay compare temp:15 temp:17 --workload pgio --size 1GB --clients 8
   pgassay compare temp:15 build:mine --by instructions --delta 0.1%
   pgassay compare temp temp                 an A/A run: what this machine calls different by itself
   pgassay compare --recorded RUN-A RUN-B    two runs that were not interleaved
@@ -31,7 +33,8 @@ pub struct CompareArgs {
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
     /// What the clients do; or a primitive inside launched servers, such as spinlock, lwlock:shared,
-    /// buffer-hit:uniform, snapshot: then --clients are sessions
+    /// buffer-hit:uniform, snapshot; or pgio, scattered-read, scattered-read:sequential: then --clients
+    /// are sessions
     #[arg(
         long,
         short = 'w',
@@ -42,6 +45,9 @@ pub struct CompareArgs {
     /// How the clients behave.
     #[command(flatten)]
     pub dials: LoadArgs,
+    /// What pgio and scattered-read read.
+    #[command(flatten)]
+    pub data: DataArgs,
     /// What is compared: time, or counted instructions (one client, read-only; by the processor's
     /// counter where there is one, else under valgrind)
     #[arg(long, value_enum, default_value_t = By::Time, conflicts_with_all = ["resume", "recorded"])]

@@ -7,13 +7,74 @@ use clap::Args as ClapArgs;
 
 use pgassay_model::Failure;
 
+/// What `pgio` and `scattered-read` read, shared by the commands that load a server with them.
+#[derive(Debug, Clone, Default, ClapArgs)]
+#[command(next_help_heading = "pgio and scattered-read")]
+pub struct DataArgs {
+    /// scattered-read: size of the table, such as 4GB [default: by memory]; pgio: of each table
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub size: Option<u64>,
+    /// pgio: a pgio.conf as it is
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// pgio: tables, as NUM_SCHEMAS says in pgio.conf
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub tables: Option<u32>,
+    /// pgio: share of operations that update, 0 to 100, as UPDATE_PCT
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub update_pct: Option<u32>,
+}
+
+impl DataArgs {
+    /// The flags that were given.
+    fn given(&self) -> Vec<&'static str> {
+        [
+            ("--size", self.size.is_some()),
+            ("--config", self.config.is_some()),
+            ("--tables", self.tables.is_some()),
+            ("--update-pct", self.update_pct.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(flag, given)| given.then_some(flag))
+        .collect()
+    }
+
+    /// Refuses flags that say nothing about the workload.
+    ///
+    /// # Errors
+    /// The first of them, with the workloads that take it.
+    pub fn check(&self, workload: &str) -> Result<(), Failure> {
+        refuse_others(&self.given(), workload)
+    }
+
+    /// The words that say the same again.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut add = |flag: &str, value: Option<String>| {
+            words.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
+        };
+        add("--size", self.size.map(|size| size.to_string()));
+        let config = self.config.as_ref();
+        add(
+            "--config",
+            config.map(|config| config.display().to_string()),
+        );
+        add("--tables", self.tables.map(|tables| tables.to_string()));
+        add(
+            "--update-pct",
+            self.update_pct.map(|share| share.to_string()),
+        );
+        words
+    }
+}
+
 /// Flags of `pgio` and `scattered-read`.
 #[derive(Debug, Clone, Default, ClapArgs)]
 #[command(next_help_heading = "pgio and scattered-read")]
 pub struct IoArgs {
-    /// scattered-read: size of the table, such as 4GB [default: by memory]; pgio: of each table
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub size: Option<u64>,
+    /// What is read.
+    #[command(flatten)]
+    pub data: DataArgs,
     /// scattered-read: only these ways of reading, by name, comma-separated
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub only: Vec<String>,
@@ -24,21 +85,12 @@ pub struct IoArgs {
     /// scattered-read: drop all of the machine's page cache, not the table's part alone; needs root
     #[arg(long)]
     pub drop_caches: bool,
-    /// pgio: a pgio.conf as it is
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
     /// pgio: print PGIO's own lines instead of the report
     #[arg(long, conflicts_with = "json")]
     pub pgio_output: bool,
     /// pgio: PGIO's own way, one PL/pgSQL loop with dynamic SQL in one transaction
     #[arg(long)]
     pub classic: bool,
-    /// pgio: tables, as NUM_SCHEMAS says in pgio.conf
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub tables: Option<u32>,
-    /// pgio: share of operations that update, 0 to 100, as UPDATE_PCT
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub update_pct: Option<u32>,
     /// pgio: make the tables, or complete what is there, and leave them
     #[arg(long)]
     pub setup_only: bool,
@@ -74,15 +126,11 @@ impl IoArgs {
     /// The flags that were given.
     fn given(&self) -> Vec<&'static str> {
         [
-            ("--size", self.size.is_some()),
             ("--only", !self.only.is_empty()),
             ("--read-ahead", !self.read_ahead.is_empty()),
             ("--drop-caches", self.drop_caches),
-            ("--config", self.config.is_some()),
             ("--pgio-output", self.pgio_output),
             ("--classic", self.classic),
-            ("--tables", self.tables.is_some()),
-            ("--update-pct", self.update_pct.is_some()),
             ("--setup-only", self.setup_only),
             ("--keep-tables", self.keep_tables),
             ("--until-stable", self.until_stable),
@@ -97,53 +145,21 @@ impl IoArgs {
     /// # Errors
     /// The first of them, with the workloads that take it.
     pub fn check(&self, workload: &str) -> Result<(), Failure> {
-        let allowed: &[&str] = match workload {
-            "scattered-read" => OF_SCATTERED,
-            "pgio" => OF_PGIO,
-            _ => &[],
-        };
-        match self
-            .given()
-            .into_iter()
-            .find(|flag| !allowed.contains(flag))
-        {
-            None => Ok(()),
-            Some(flag) => {
-                let takes = match (OF_SCATTERED.contains(&flag), OF_PGIO.contains(&flag)) {
-                    (true, true) => "scattered-read and pgio take it",
-                    (true, false) => "scattered-read takes it",
-                    _ => "pgio takes it",
-                };
-                Err(
-                    Failure::usage(format!("{flag} has no meaning for {workload}"))
-                        .with_remedy(format!("leave it out; {takes}")),
-                )
-            }
-        }
+        let mut given = self.data.given();
+        given.extend(self.given());
+        refuse_others(&given, workload)
     }
 
     /// The words that say the same again.
     pub fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
+        let mut words = self.data.words();
         let mut add = |flag: &str, value: String| words.extend([flag.to_owned(), value]);
-        if let Some(size) = self.size {
-            add("--size", size.to_string());
-        }
         if !self.only.is_empty() {
             add("--only", self.only.join(","));
         }
         if !self.read_ahead.is_empty() {
             let all: Vec<String> = self.read_ahead.iter().map(u64::to_string).collect();
             add("--read-ahead", all.join(","));
-        }
-        if let Some(config) = &self.config {
-            add("--config", config.display().to_string());
-        }
-        if let Some(tables) = self.tables {
-            add("--tables", tables.to_string());
-        }
-        if let Some(share) = self.update_pct {
-            add("--update-pct", share.to_string());
         }
         for (flag, given) in [
             ("--drop-caches", self.drop_caches),
@@ -159,6 +175,26 @@ impl IoArgs {
         }
         words
     }
+}
+
+fn refuse_others(given: &[&'static str], workload: &str) -> Result<(), Failure> {
+    let allowed: &[&str] = match workload {
+        "scattered-read" => OF_SCATTERED,
+        "pgio" => OF_PGIO,
+        _ => &[],
+    };
+    let Some(flag) = given.iter().find(|flag| !allowed.contains(flag)) else {
+        return Ok(());
+    };
+    let takes = match (OF_SCATTERED.contains(flag), OF_PGIO.contains(flag)) {
+        (true, true) => "scattered-read and pgio take it",
+        (true, false) => "scattered-read takes it",
+        _ => "pgio takes it",
+    };
+    Err(
+        Failure::usage(format!("{flag} has no meaning for {workload}"))
+            .with_remedy(format!("leave it out; {takes}")),
+    )
 }
 
 /// `512MB`, `4GB`, `1T`; a bare number is bytes.

@@ -90,17 +90,7 @@ impl Again {
 
     /// The observers that were asked for then, unless others are now.
     pub fn observe(&self, typed: &ObserveArgs) -> ObserveArgs {
-        match self.experiment() {
-            Some(experiment) if typed.observe.is_empty() => {
-                let names = experiment.observe.iter();
-                ObserveArgs {
-                    observe: names
-                        .filter_map(|name| Observer::from_str(name, false).ok())
-                        .collect(),
-                }
-            }
-            _ => typed.clone(),
-        }
+        observe_as(self.experiment(), typed)
     }
 
     /// The directory of the run: a new one with this header, or the one that goes on, whose header
@@ -121,6 +111,21 @@ impl Again {
             }
         }
         RunWriter::create(root, header)
+    }
+}
+
+/// The observers that an experiment was to have, unless others are typed.
+pub fn observe_as(recorded: Option<&Experiment>, typed: &ObserveArgs) -> ObserveArgs {
+    match recorded {
+        Some(experiment) if typed.observe.is_empty() => {
+            let names = experiment.observe.iter();
+            ObserveArgs {
+                observe: names
+                    .filter_map(|name| Observer::from_str(name, false).ok())
+                    .collect(),
+            }
+        }
+        _ => typed.clone(),
     }
 }
 

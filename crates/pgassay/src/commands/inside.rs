@@ -330,7 +330,7 @@ fn in_server(
     let primitives = PrimitivesPlan {
         variants: calls.iter().map(Call::variant).collect(),
         knobs: serde_json::to_value(knobs)?,
-        compiled: compiled(extension),
+        compiled: Some(compiled(extension)),
     };
     Ok(Stage {
         id: StageId::Primitives,
@@ -466,7 +466,7 @@ fn sweep(
     session.execute("CHECKPOINT")?;
     let sessions = Sessions::new(Connector::new(&subject.conninfo), loops.knobs.arena_locks())?;
     let mut driver = InServer {
-        calls: loops.calls,
+        calls: loops.calls.to_vec(),
         points: stage.plan.points.clone(),
         call_us: u32::try_from(stage.plan.window_ms * 1000).unwrap_or(u32::MAX),
         seed: stage.plan.seed,

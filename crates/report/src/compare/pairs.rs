@@ -112,10 +112,7 @@ fn spread(compare: &Compare) -> Chart {
             100.0 * delta
         ),
         x: Axis {
-            label: match compare.plan.as_ref().is_some_and(|plan| plan.inside) {
-                true => "sessions".to_owned(),
-                false => "clients".to_owned(),
-            },
+            label: format!("{}s", compare.analysis.stage.work().who),
             scale: Scale::Log,
             ticks,
         },

@@ -12,12 +12,9 @@ use crate::number;
 /// Every arm against A at every client count.
 pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
     let several = others(&compare.analysis) > 1;
-    let inside = compare.plan.as_ref().is_some_and(|plan| plan.inside);
-    let (who, unit) = match inside {
-        true => ("sessions", "operations/s"),
-        false => ("clients", "tps"),
-    };
-    let mut columns = vec![Column::figures(who, "", 0)];
+    let work = compare.analysis.stage.work();
+    let unit = work.rate;
+    let mut columns = vec![Column::figures(&format!("{}s", work.who), "", 0)];
     if several {
         columns.push(Column::words("arm", 0));
     }

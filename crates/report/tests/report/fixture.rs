@@ -86,13 +86,13 @@ pub fn primitives() -> Analysis {
         })
         .to_vec(),
         knobs: serde_json::Value::Null,
-        compiled: Compiled {
+        compiled: Some(Compiled {
             library: "/var/tmp/pgassay-1000/extensions/15.18-0/pgassay.so".to_owned(),
             compiler: "gcc (Debian 12.2.0-14) 12.2.0".to_owned(),
             flags: vec!["-O2".to_owned(), "-fno-omit-frame-pointer".to_owned()],
             deviations: vec!["compiled by clang, as the server's own gcc is not here".to_owned()],
             binary: None,
-        },
+        }),
     };
     let mut noise = Noise(3);
     let mut trials = Vec::new();
@@ -143,7 +143,7 @@ pub fn primitives() -> Analysis {
     analysis.run.trials_planned = trials.len() as u32;
     analysis.primitives = analyse(&primitives, &plan, &trials, &analysis.host);
     analysis.headline = headline_of_primitives(&analysis.primitives);
-    analysis.primitives_compiled = Some(primitives.compiled);
+    analysis.primitives_compiled = primitives.compiled;
     analysis.plan = plan;
     analysis.stage = StageId::Primitives;
     analysis.query_cost = Some(query_cost());

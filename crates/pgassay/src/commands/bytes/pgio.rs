@@ -13,6 +13,7 @@ use pgassay_analysis::{Analysis, Plan};
 
 use super::{begin, check_room, end, open, pgio_output};
 use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
+use crate::cli::io::DataArgs;
 use crate::cli::measure;
 use crate::cli::observe::ObserveArgs;
 use crate::commands::again::Again;
@@ -57,7 +58,7 @@ pub fn run(
         None => {
             args.io.check(NAME)?;
             refuse_flags(args)?;
-            configuration(args, terminal)?
+            configuration(&args.io.data, terminal)?
         }
     };
     let classic = planned.map_or(args.io.classic, |(pgio, _)| pgio.classic);
@@ -71,18 +72,7 @@ pub fn run(
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let cpus = machine.cpus.unwrap_or(1);
     let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
-    let buffers = (config.bytes() / 8 * 9 + (64 << 20))
-        .min(memory.unwrap_or(1 << 30) / 4)
-        .max(128 << 20);
-    let defaults = [
-        ("shared_buffers", format!("{}kB", buffers / 1024)),
-        ("autovacuum", "off".to_owned()),
-        ("max_wal_size", "16GB".to_owned()),
-        ("checkpoint_timeout", "1h".to_owned()),
-        // The tables are made without WAL.
-        ("wal_level", "minimal".to_owned()),
-        ("max_wal_senders", "0".to_owned()),
-    ];
+    let defaults = settings(&config, memory.unwrap_or(1 << 30));
     let loaders = config.threads.max(cpus).min(config.tables);
     let mut subject = open(
         target,
@@ -180,6 +170,22 @@ pub fn run(
     )
 }
 
+/// Settings of a launched server: what keeps other work out of the figures.
+pub fn settings(config: &Config, memory_bytes: u64) -> Vec<(&'static str, String)> {
+    let buffers = (config.bytes() / 8 * 9 + (64 << 20))
+        .min(memory_bytes / 4)
+        .max(128 << 20);
+    vec![
+        ("shared_buffers", format!("{}kB", buffers / 1024)),
+        ("autovacuum", "off".to_owned()),
+        ("max_wal_size", "16GB".to_owned()),
+        ("checkpoint_timeout", "1h".to_owned()),
+        // The tables are made without WAL.
+        ("wal_level", "minimal".to_owned()),
+        ("max_wal_senders", "0".to_owned()),
+    ]
+}
+
 /// Flags that say nothing about it.
 fn refuse_flags(args: &RunArgs) -> Result<(), Failure> {
     let measure = &args.measure;
@@ -196,11 +202,11 @@ fn refuse_flags(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// What the file and the flags say together, and the file's text.
-fn configuration(
-    args: &RunArgs,
+pub fn configuration(
+    data: &DataArgs,
     terminal: &mut Terminal,
 ) -> anyhow::Result<(Config, Option<String>)> {
-    let (mut config, text) = match &args.io.config {
+    let (mut config, text) = match &data.config {
         None => (Config::default(), None),
         Some(path) => {
             let text = std::fs::read_to_string(path).map_err(|e| {
@@ -214,13 +220,13 @@ fn configuration(
             (config, Some(text))
         }
     };
-    if let Some(count) = args.io.tables {
+    if let Some(count) = data.tables {
         config.tables = count;
     }
-    if let Some(share) = args.io.update_pct {
+    if let Some(share) = data.update_pct {
         config.update_pct = share;
     }
-    if let Some(size) = args.io.size {
+    if let Some(size) = data.size {
         config.rows = size / 8192;
         config.scale = format!("{}", config.rows);
     }
@@ -316,6 +322,16 @@ fn prepared(config: &Config, classic: bool, subject: &mut Subject) -> anyhow::Re
     let version = number(session.value("SHOW server_version_num")?).unwrap_or(0) as u32;
     loops::create(session, config, classic, version)?;
     Ok(PgioPlan {
+        block_size_bytes: number(session.value("SHOW block_size")?).unwrap_or(8192),
+        plans: plans(session, config)?,
+        shared_buffers: session.value("SHOW shared_buffers")?.unwrap_or_default(),
+        ..described(config, classic)
+    })
+}
+
+/// The workload as far as it is known without a server.
+pub fn described(config: &Config, classic: bool) -> PgioPlan {
+    PgioPlan {
         tables: config.tables,
         rows: config.rows,
         scale: config.scale.clone(),
@@ -323,15 +339,15 @@ fn prepared(config: &Config, classic: bool, subject: &mut Subject) -> anyhow::Re
         update_work_unit: config.update_work_unit,
         update_pct: config.update_pct,
         classic,
-        block_size_bytes: number(session.value("SHOW block_size")?).unwrap_or(8192),
-        plans: plans(session, config)?,
+        block_size_bytes: 8192,
+        plans: Default::default(),
         config: None,
         connect_string: config.connect_string.clone(),
-        shared_buffers: session.value("SHOW shared_buffers")?.unwrap_or_default(),
+        shared_buffers: String::new(),
         setup_seconds: 0.0,
         until_stable: false,
         keep_tables: false,
-    })
+    }
 }
 
 fn measure_all(

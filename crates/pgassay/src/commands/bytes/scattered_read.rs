@@ -71,21 +71,11 @@ pub fn run(
         Some((scattered, _)) => scattered.rows * BLOCK,
         None => args
             .io
+            .data
             .size
             .unwrap_or(DEFAULT_BYTES.min(memory.unwrap_or(1 << 30) / 4)),
     };
-    // A tenth of the table is read at once: more than shared buffers hold.
-    let shared_buffers = (bytes / 16).clamp(1 << 20, 1 << 30);
-    let defaults = [
-        ("shared_buffers", format!("{}kB", shared_buffers / 1024)),
-        ("autovacuum", "off".to_owned()),
-        ("jit", "off".to_owned()),
-        ("checkpoint_timeout", "1h".to_owned()),
-        ("max_wal_size", "16GB".to_owned()),
-        // The table is made without WAL.
-        ("wal_level", "minimal".to_owned()),
-        ("max_wal_senders", "0".to_owned()),
-    ];
+    let defaults = settings(bytes);
     let mut subject = open(target, &defaults, CONNECTIONS, terminal, stop)?;
     check_room(subject.data_dir().as_deref(), bytes, "--size")?;
     let (trials, seed) = match (planned, args.measure.seed) {
@@ -132,6 +122,22 @@ pub fn run(
         },
         |_, _, _| Ok(()),
     )
+}
+
+/// Settings of a launched server for a table of that size: what keeps other work out of the figures.
+pub fn settings(bytes: u64) -> Vec<(&'static str, String)> {
+    // A tenth of the table is read at once: more than shared buffers hold.
+    let shared_buffers = (bytes / 16).clamp(1 << 20, 1 << 30);
+    vec![
+        ("shared_buffers", format!("{}kB", shared_buffers / 1024)),
+        ("autovacuum", "off".to_owned()),
+        ("jit", "off".to_owned()),
+        ("checkpoint_timeout", "1h".to_owned()),
+        ("max_wal_size", "16GB".to_owned()),
+        // The table is made without WAL.
+        ("wal_level", "minimal".to_owned()),
+        ("max_wal_senders", "0".to_owned()),
+    ]
 }
 
 /// Whether we may drop the page cache, before anything is made for it.
@@ -238,12 +244,9 @@ fn executions(
     let blocks = session.value(&format!(
         "SELECT pg_catalog.pg_relation_size('{SCHEMA}.{TABLE}') / current_setting('block_size')::bigint"
     ))?;
-    let path = session.value(&format!(
-        "SELECT pg_catalog.pg_relation_filepath('{SCHEMA}.{TABLE}')"
-    ))?;
     let number = |value: Option<String>| value.and_then(|v| v.parse::<u64>().ok());
     let block = number(block).unwrap_or(BLOCK);
-    let files = table_files(subject, path, block);
+    let files = files(subject)?;
     let mut plan = ScatteredPlan {
         rows: asked.rows,
         blocks: number(blocks).unwrap_or(asked.rows),
@@ -323,6 +326,7 @@ fn executions(
         read_ahead,
         drop_caches: asked.drop_caches,
         last: None,
+        warm: true,
         stop: stop.clone(),
     };
     let mut recorder = Recorder {
@@ -351,6 +355,20 @@ fn executions(
     }
     symbols?;
     ended
+}
+
+/// The table's files, or why they can't be seen.
+///
+/// # Errors
+/// Where the session broke.
+pub fn files(subject: &mut Subject) -> anyhow::Result<Result<TableFiles, String>> {
+    let session = subject.session()?;
+    let block = session.value("SHOW block_size")?;
+    let path = session.value(&format!(
+        "SELECT pg_catalog.pg_relation_filepath('{SCHEMA}.{TABLE}')"
+    ))?;
+    let block = block.and_then(|block| block.parse().ok()).unwrap_or(BLOCK);
+    Ok(table_files(subject, path, block))
 }
 
 /// The table's files as they are seen from here.

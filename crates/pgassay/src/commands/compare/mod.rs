@@ -5,7 +5,8 @@
 //! server like it: that is the noise floor, and from it follows how many pairs it
 //! takes. Then come the pairs.
 
-mod inside;
+mod io;
+mod load;
 mod machine;
 mod pooled;
 mod recorded;
@@ -18,16 +19,18 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use pgassay_analysis::compare::plan::{ComparisonPlan, Typed, order_of_making};
 use pgassay_analysis::compare::{self, Compare};
-use pgassay_analysis::plan::{Arm, Experiment, Stage, WorkloadPlan};
+use pgassay_analysis::plan::{Arm, Experiment, Stage};
 use pgassay_analysis::record::{EndState, EventKind, RunEnd, RunHeader, StageId};
 use pgassay_analysis::stats::sequential::Sequential;
 use pgassay_analysis::stats::{Direction, Rule};
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Plan, host::HostSummary};
 
+use self::load::{Load, add_settings};
 use self::machine::Watch;
 use self::rounds::Measuring;
 use self::servers::{Servers, Surroundings, check_settings};
+use super::again::observe_as;
 use super::alone;
 use super::files::page_of_run;
 use super::observing;
@@ -95,20 +98,19 @@ pub fn compare(
         Some(resumed) => resumed.comparison.typed.clone(),
         None => typed(args)?,
     };
-    let name = match &resume {
-        Some(resumed) => &resumed.header.experiment.plan().workload.name,
-        None => &args.workload,
+    let machine = pgassay_analysis::host::summarise(&host::facts(None));
+    let load = match &resume {
+        Some(resumed) => Load::recorded(&resumed.header.experiment)?,
+        None => {
+            let load = Load::new(args, &machine, terminal)?;
+            load.refuse_flags(args)?;
+            load
+        }
     };
-    let call = inside::call(name)?;
-    let workload = match (&resume, &call) {
-        (Some(resumed), _) => resumed.header.experiment.plan().workload.clone(),
-        (None, Some(call)) => inside::workload(call),
-        (None, None) => args.dials.workload(&args.workload)?,
-    };
-    if call.is_some() {
-        refuse_guests(&typed, name)?;
-        inside::add_settings(&mut typed);
+    if let Load::InServer(call) = &load {
+        refuse_guests(&typed, call.primitive)?;
     }
+    add_settings(&mut typed, &load.settings(&machine));
     let same = typed.windows(2).all(|pair| pair[0] == pair[1]);
     let mut arms: Vec<(String, Typed)> = LABELS
         .iter()
@@ -120,7 +122,6 @@ pub fn compare(
     }
     refuse_load(args, &arms)?;
 
-    let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let counts = match (&resume, &args.clients) {
         (Some(resumed), _) => resumed
             .header
@@ -131,7 +132,7 @@ pub fn compare(
             .map(|p| p.clients)
             .collect(),
         (None, Some(list)) => list.0.clone(),
-        (None, None) => vec![machine.cpus.unwrap_or(1).saturating_mul(2)],
+        (None, None) => load.usual_counts(machine.cpus.unwrap_or(1)),
     };
     if args.sequential && (counts.len() > 1 || typed.len() > 2) {
         bail!(
@@ -156,7 +157,7 @@ pub fn compare(
             .max()
             .copied()
             .unwrap_or(1)
-            .saturating_add(workload.idle)
+            .saturating_add(load.idle())
             .saturating_add(BESIDE),
     };
     let seed = match (&resume, args.seed) {
@@ -179,25 +180,20 @@ pub fn compare(
         ),
         None => {
             let guests = (0..arms.len()).any(|arm| servers.subject(arm).cluster.is_none());
-            let plan = plan(
-                args,
-                seed,
-                workload,
-                arms.len(),
-                &counts,
-                &machine,
-                &mut servers,
-            )?;
-            let comparison = ComparisonPlan {
-                inside: call.is_some(),
-                ..comparison_plan(args, (&plan, arms.len()), &typed, same, guests)?
+            let stage = match load.stage(args, &counts, seed) {
+                Some(stage) => stage,
+                None => {
+                    let arms = arms.len();
+                    let plan = plan(args, seed, &load, arms, &counts, &machine, &mut servers)?;
+                    Stage::wire(StageId::Load, plan)
+                }
             };
+            servers.refuse_full_disk(&stage)?;
+            let of = (&stage.plan, arms.len());
+            let comparison = comparison_plan(args, of, &typed, same, guests)?;
             let experiment = Experiment {
                 observe: args.observe.names(),
-                ..Experiment::single(
-                    described(&arms, &mut servers, args.load),
-                    Stage::wire(StageId::Load, plan),
-                )
+                ..Experiment::single(described(&arms, &mut servers, args.load), stage)
             };
             (experiment, comparison)
         }
@@ -209,14 +205,22 @@ pub fn compare(
     let company = alone::look();
     let mut measuring = Measuring {
         writer,
+        stage: experiment
+            .stages
+            .first()
+            .map(|stage| stage.id)
+            .unwrap_or_default(),
         plan: experiment.plan().clone(),
         comparison,
-        call,
+        load,
         arms,
         around,
         started,
         budget: Duration::from_secs_f64(args.minutes * 60.0),
-        observers: observing::choice(&args.observe, Choice::default()),
+        observers: observing::choice(
+            &observe_as(Some(&experiment), &args.observe),
+            Choice::default(),
+        ),
         stop: stop.clone(),
     };
     measuring.note_first(&mut servers, &company, terminal)?;
@@ -331,29 +335,20 @@ fn refuse_guests(typed: &[Typed], name: &str) -> anyhow::Result<()> {
 fn plan(
     args: &CompareArgs,
     seed: u64,
-    workload: WorkloadPlan,
+    load: &Load,
     arms: usize,
     counts: &[u32],
     machine: &HostSummary,
     servers: &mut Servers,
 ) -> anyhow::Result<Plan> {
-    let inside = inside::call(&workload.name)?.is_some();
-    if let (true, Some(time)) = (inside, args.time.filter(|time| *time > 0.9)) {
-        bail!(
-            Failure::usage(format!(
-                "--time {time}: a call inside the server lasts at most 0.9 s"
-            ))
-            .with_remedy("take more pairs with --pairs instead")
-        );
-    }
+    let Load::Wire(workload) = load else {
+        bail!("the plan of another load than clients over the wire");
+    };
+    let workload = (**workload).clone();
     let flags = MeasureArgs {
         clients: Some(ClientList(counts.to_vec())),
         time: args.time.or(Some(if workload.writes { 0.5 } else { 0.2 })),
-        // A loop inside has nothing to warm up that the slice before did not.
-        warmup: match inside {
-            true => Some(0.0),
-            false => args.warmup.or(Some(0.05)),
-        },
+        warmup: args.warmup.or(Some(0.05)),
         trials: Some(1),
         threads: args.threads,
         scale: args.scale,
@@ -366,9 +361,14 @@ fn plan(
         shared_buffers: servers.shared_buffers()?,
         most_clients: u32::MAX,
     };
-    let plan = measure::plan(workload, &flags, arms, &machine, Budget::RUN, seed)?;
-    servers.refuse_full_disk(&plan.workload)?;
-    Ok(plan)
+    Ok(measure::plan(
+        workload,
+        &flags,
+        arms,
+        &machine,
+        Budget::RUN,
+        seed,
+    )?)
 }
 
 /// The arms as they are recorded.
@@ -407,7 +407,6 @@ fn comparison_plan(
         pairs: args.pairs,
         most_pairs: args.pairs.unwrap_or(0),
         looks: Vec::new(),
-        inside: false,
         same,
         typed: typed
             .iter()
@@ -508,7 +507,7 @@ fn open_run(
     if let Some(plan) = experiment.plan_mut() {
         plan.trials = comparison.most_pairs.saturating_mul(comparison.launches);
     }
-    let line = command_line(args, experiment.plan(), comparison);
+    let line = command_line(args, &experiment, comparison);
     let mut header = record::header("compare", line, experiment);
     let writer = RunWriter::create(root, &mut header)?;
     writer.write_fact("comparison", comparison)?;
@@ -518,7 +517,12 @@ fn open_run(
 /// The command that repeats the comparison, from what is known rather than from
 /// argv, which may hold a password. Client counts and scale, whose defaults are
 /// the machine's, are told even where they were not typed.
-fn command_line(args: &CompareArgs, plan: &Plan, comparison: &ComparisonPlan) -> Vec<String> {
+fn command_line(
+    args: &CompareArgs,
+    experiment: &Experiment,
+    comparison: &ComparisonPlan,
+) -> Vec<String> {
+    let plan = experiment.plan();
     let mut line = vec!["pgassay".to_owned(), "compare".to_owned()];
     line.extend(comparison.typed.iter().map(|t| t.target.clone()));
     let mut flag = |name: &str, value: String| line.extend([format!("--{name}"), value]);
@@ -537,7 +541,11 @@ fn command_line(args: &CompareArgs, plan: &Plan, comparison: &ComparisonPlan) ->
     flag("delta", format!("{}%", args.delta * 100.0));
     let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
     flag("clients", counts.join(","));
-    if !comparison.inside {
+    if experiment
+        .stages
+        .iter()
+        .all(|stage| stage.id == StageId::Load)
+    {
         flag("scale", plan.workload.scale.to_string());
     }
     match args.pairs {
@@ -561,6 +569,7 @@ fn command_line(args: &CompareArgs, plan: &Plan, comparison: &ComparisonPlan) ->
         }
     }
     line.extend(args.dials.words());
+    line.extend(args.data.words());
     for (flag, given) in [
         ("--sequential", args.sequential),
         ("--load", args.load),

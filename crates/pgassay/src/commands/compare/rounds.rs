@@ -12,6 +12,8 @@ use pgassay_analysis::record::{EventKind, StageId};
 use pgassay_analysis::stats::forecast::{difference_within_reach, more_in_launches};
 use pgassay_analysis::warning::Warning;
 
+use super::io;
+use super::load::Load;
 use super::servers::{Servers, Surroundings};
 use super::{BETWEEN, FEWEST_OF_LAUNCH, FEWEST_PAIRS, POWER, about};
 use crate::commands::alone::Company;
@@ -21,10 +23,11 @@ use crate::commands::progress::Progress;
 use crate::commands::recorder::Recorder;
 use crate::terminal::Terminal;
 use pgassay_engine::drivers::in_server::InServer;
+use pgassay_engine::drivers::pgio::Pgio;
+use pgassay_engine::drivers::scattered_read::ScatteredRead;
 use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Driver, Ended, Schedule};
-use pgassay_engine::workload::inserver::Call;
 use pgassay_observe::Choice;
 use pgassay_observe::host;
 use pgassay_sys::stop::Stop;
@@ -37,8 +40,10 @@ pub struct Measuring {
     pub plan: Plan,
     /// Launches, pairs and δ.
     pub comparison: ComparisonPlan,
-    /// What sessions inside the servers call, where no clients load them.
-    pub call: Option<Call>,
+    /// What the servers are loaded with.
+    pub load: Load,
+    /// The stage of its trials.
+    pub stage: StageId,
     /// Every arm's label and target, A's like among them.
     pub arms: Vec<(String, Typed)>,
     /// What opening needs beside the targets.
@@ -184,22 +189,25 @@ impl Measuring {
     fn announce(&self, terminal: &mut Terminal) {
         let plan = &self.plan;
         let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
+        let who = match self.load {
+            Load::Wire(_) => format!("clients, scale {}", plan.workload.scale),
+            _ => "sessions".to_owned(),
+        };
+        let slices = match self.load {
+            Load::ScatteredRead(_) => "one execution a slice".to_owned(),
+            _ => format!("slices of {:.2} s", plan.window_ms as f64 / 1000.0),
+        };
         terminal.announce(&format!(
-            "{} at {} {}: slices of {:.2} s, first {} pairs of A beside its like",
+            "{} at {} {who}: {slices}, first {} pairs of A beside its like",
             plan.workload.name,
             counts.join(", "),
-            match self.call {
-                None => format!("clients, scale {}", plan.workload.scale),
-                Some(_) => "sessions".to_owned(),
-            },
-            plan.window_ms as f64 / 1000.0,
             self.comparison.noise_rounds,
         ));
     }
 
     fn measured(&self) -> anyhow::Result<HashSet<u32>> {
         let run = rundir::read(self.writer.dir())?;
-        Ok(run.measured(StageId::Load))
+        Ok(run.measured(self.stage))
     }
 
     /// One launch: fill, the noise floor, the pairs.
@@ -211,41 +219,26 @@ impl Measuring {
         terminal: &mut Terminal,
     ) -> anyhow::Result<Ended> {
         let mut progress = Progress::new(terminal, 100);
-        match &self.call {
-            None => servers.fill(&self.plan.workload, &progress, &self.stop)?,
-            Some(call) => {
+        let (plan, stop) = (&self.plan, &self.stop);
+        match &self.load {
+            Load::Wire(_) => servers.fill(&plan.workload, &progress, stop)?,
+            Load::InServer(call) => {
                 progress.say("compiling the functions for the servers");
                 servers.fill_inside(call, self.around.common.scratch.as_deref())?;
             }
+            Load::Pgio(config) => servers.fill_pgio(config, plan.seed, &progress, stop)?,
+            Load::ScatteredRead(_) => servers.fill_scattered(&plan.workload, &progress, stop)?,
         }
         for arm in 0..servers.arms_up() {
             self.writer
                 .append_event(EventKind::Launched { arm: arm as u32 })?;
-            if launch == 0 && self.call.is_none() {
+            if launch == 0 && matches!(self.load, Load::Wire(_)) {
                 let facts = servers.arm_facts(arm, &self.plan.workload)?;
                 self.writer.write_fact(&format!("arm-{arm}"), &facts)?;
             }
         }
         let labels: Vec<String> = self.arms.iter().map(|(label, _)| label.clone()).collect();
-        let calls: Vec<Call> = self.call.iter().cloned().collect();
-        let call_ms = self.plan.window_ms.saturating_mul(1000);
-        let mut driver: Box<dyn Driver> = match calls.is_empty() {
-            true => Box::new(Wire {
-                arms: servers.arms(&self.plan, &labels, self.observers, &self.stop)?,
-                // Else the checkpointer of the one would write while the other is measured.
-                checkpoints: self.plan.workload.writes,
-                plan: self.plan.clone(),
-                stop: self.stop.clone(),
-            }),
-            false => Box::new(InServer {
-                calls: &calls,
-                points: self.plan.points.clone(),
-                call_us: u32::try_from(call_ms).unwrap_or(u32::MAX),
-                seed: self.plan.seed,
-                arms: servers.sessions(&labels, self.observers)?,
-                stop: self.stop.clone(),
-            }),
-        };
+        let mut driver = self.driver(servers, &labels)?;
         let driver = driver.as_mut();
         let none = HashSet::new();
         let slices = self.each_once(servers.arms_up());
@@ -285,6 +278,44 @@ impl Measuring {
         ended
     }
 
+    /// What runs the slices of all arms.
+    fn driver(&self, servers: &mut Servers, labels: &[String]) -> anyhow::Result<Box<dyn Driver>> {
+        let (plan, stop) = (self.plan.clone(), self.stop.clone());
+        Ok(match &self.load {
+            Load::Wire(_) => Box::new(Wire {
+                arms: servers.arms(&plan, labels, self.observers, &stop)?,
+                // Else the checkpointer of the one would write while the other is measured.
+                checkpoints: plan.workload.writes,
+                plan,
+                stop,
+            }),
+            Load::InServer(call) => Box::new(InServer {
+                calls: vec![call.clone()],
+                call_us: u32::try_from(plan.window_ms.saturating_mul(1000)).unwrap_or(u32::MAX),
+                seed: plan.seed,
+                points: plan.points,
+                arms: servers.sessions(labels, self.observers)?,
+                stop,
+            }),
+            Load::Pgio(config) => Box::new(Pgio {
+                pgio: io::pgio_plan(config),
+                config: (**config).clone(),
+                arms: servers.pgio_arms(labels, self.observers)?,
+                plan,
+                stop,
+            }),
+            Load::ScatteredRead(scattered) => Box::new(ScatteredRead {
+                plan: scattered.plan.clone(),
+                arms: servers.scattered_arms(labels, self.observers)?,
+                read_ahead: None,
+                drop_caches: false,
+                warm: false,
+                last: None,
+                stop,
+            }),
+        })
+    }
+
     /// Writes down the names of the functions of an arm that CPU samples hit.
     fn symbols(&mut self, arm: usize, symbols: Option<SymbolTable>) -> anyhow::Result<()> {
         match symbols {
@@ -318,7 +349,7 @@ impl Measuring {
         progress: &mut Progress,
     ) -> anyhow::Result<Ended> {
         let schedule = Schedule {
-            stage: StageId::Load,
+            stage: self.stage,
             slices,
             measured,
         };

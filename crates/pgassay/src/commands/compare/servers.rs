@@ -7,13 +7,14 @@ use crate::commands::subject::{Subject, explain};
 use anyhow::Context;
 use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::{ArmFacts, Typed};
-use pgassay_analysis::plan::WorkloadPlan;
+use pgassay_analysis::plan::{DriverConfig, Stage, WorkloadPlan};
 use pgassay_analysis::record::{Origin, Reading};
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::in_server::{InServerArm, Sessions};
 use pgassay_engine::drivers::wire::WireArm;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgbench_tables::{BYTES_PER_SCALE, Made};
+use pgassay_engine::workload::pgio::tables;
 use pgassay_engine::workload::{self, setup};
 use pgassay_load::script::{Command, Part};
 use pgassay_model::Failure;
@@ -47,9 +48,14 @@ pub struct Servers {
     of_arm: Vec<usize>,
 }
 
-struct Server {
-    subject: Subject,
-    made: Option<Made>,
+/// One of them.
+pub struct Server {
+    /// It.
+    pub subject: Subject,
+    /// What was made in it.
+    pub made: Option<Made>,
+    /// It has PGIO's tables.
+    pub pgio: bool,
 }
 
 impl Servers {
@@ -104,6 +110,7 @@ impl Servers {
             all.servers.push(Some(Server {
                 subject,
                 made: None,
+                pgio: false,
             }));
         }
         Ok(all)
@@ -121,7 +128,8 @@ impl Servers {
         &mut server.expect("an arm that is up has a server").subject
     }
 
-    fn up(&mut self) -> impl Iterator<Item = &mut Server> {
+    /// The servers that are up, each once.
+    pub fn up(&mut self) -> impl Iterator<Item = &mut Server> {
         self.servers.iter_mut().flatten()
     }
 
@@ -142,7 +150,7 @@ impl Servers {
     ///
     /// # Errors
     /// With the bytes needed and those that are free.
-    pub fn refuse_full_disk(&self, plan: &WorkloadPlan) -> anyhow::Result<()> {
+    pub fn refuse_full_disk(&self, stage: &Stage) -> anyhow::Result<()> {
         let servers = || self.servers.iter().flatten();
         let launched = || servers().filter_map(|s| s.subject.data_dir());
         let Some(dir) = launched().next() else {
@@ -153,11 +161,13 @@ impl Servers {
         };
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         // As much WAL as data, and what a new cluster and its WAL segments take.
-        let scale = match plan.without_pgbench_tables && plan.setup.is_empty() {
-            true => 0,
-            false => u64::from(plan.scale),
+        let plan = &stage.plan.workload;
+        let bytes = match &stage.driver {
+            DriverConfig::Pgio(pgio) => u64::from(pgio.tables) * pgio.rows * 8192,
+            _ if plan.without_pgbench_tables && plan.setup.is_empty() => 0,
+            _ => u64::from(plan.scale) * BYTES_PER_SCALE,
         };
-        let each = 2 * scale * BYTES_PER_SCALE + (100 << 20);
+        let each = 2 * bytes + (100 << 20);
         let needed = each.saturating_mul(launched().count() as u64);
         if free < needed {
             return Err(Failure::target(format!(
@@ -166,7 +176,7 @@ impl Servers {
                 dir.display(),
                 free / 1_000_000
             ))
-            .with_remedy("choose another place with --scratch DIR, or a smaller --scale")
+            .with_remedy("choose another place with --scratch DIR, or a smaller --scale or --size")
             .into());
         }
         Ok(())
@@ -251,7 +261,7 @@ impl Servers {
 
     /// An arm's server as it is looked at beside its load. The subject keeps a session for itself,
     /// to clean up with.
-    fn watched(&mut self, arm: usize, observers: Choice) -> anyhow::Result<Watched> {
+    pub fn watched(&mut self, arm: usize, observers: Choice) -> anyhow::Result<Watched> {
         let subject = self.subject(arm);
         let session = pgassay_pgwire::connect(&subject.conninfo.with_options(setup::FIND_OURS))?;
         let scene = Scene {
@@ -351,12 +361,15 @@ impl Servers {
     /// Where something is in the way.
     pub fn clean_up(&mut self) -> anyhow::Result<()> {
         for server in self.up() {
-            let Some(made) = server.made.take() else {
-                continue;
-            };
             if server.subject.cluster.is_some() {
                 continue;
             }
+            if std::mem::take(&mut server.pgio) {
+                tables::remove(server.subject.session()?)?;
+            }
+            let Some(made) = server.made.take() else {
+                continue;
+            };
             let mut session = pgassay_pgwire::connect(&server.subject.conninfo)?;
             setup::remove(&mut session, &made)?;
         }

@@ -96,7 +96,6 @@ impl Made {
             pairs: Some(self.pairs),
             most_pairs: self.pairs,
             looks: vec![],
-            inside: false,
             same: self.same,
             typed: (0..compared)
                 .map(|i| Typed {

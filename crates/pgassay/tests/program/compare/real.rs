@@ -130,7 +130,7 @@ fn launches_are_made_anew_and_a_primitive_is_compared_inside() {
     assert!(said.contains("2 launches can't show anything"), "{said}");
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_schema(&json, "compare-1.json");
-    assert_eq!(json["plan"]["inside"], true);
+    assert_eq!(json["analysis"]["stage"], "primitives");
     let pairs = json["results"][0]["pairs"].as_array().expect("pairs");
     let launches: Vec<u64> = pairs.iter().filter_map(|p| p["launch"].as_u64()).collect();
     assert_eq!(launches, [0, 0, 0, 0, 1, 1, 1, 1]);
@@ -152,6 +152,93 @@ fn launches_are_made_anew_and_a_primitive_is_compared_inside() {
         trial["client_system_ns"].as_u64().expect("a number")
     });
     assert!(system.sum::<u64>() > 0, "{trials}");
+}
+
+/// Without clients and scale, which not every load has.
+fn compared(workload: &[&str], pairs: &str) -> Vec<String> {
+    let common = "compare temp temp --set-b work_mem=8MB --launches 1 --noise-pairs 2 --size 8MB";
+    let words = common.split(' ').chain(["--pairs", pairs, "--workload"]);
+    words
+        .chain(workload.iter().copied())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn pgio_and_scattered_reads_get_verdicts() {
+    for (workload, stage, work) in [
+        (
+            &["pgio", "--clients", "2", "--time", "0.1"][..],
+            "pgio",
+            "operation",
+        ),
+        (&["scattered-read:sequential"], "scattered-read", "query"),
+    ] {
+        let runs = Runs::new(stage);
+        let mut args = compared(workload, "6");
+        args.extend(["--observe", "sched", "--json"].map(str::to_owned));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = runs.run(&args);
+        let said = text(&output.stderr);
+        // Whichever it is: two equal servers may well differ over six pairs.
+        assert!(matches!(output.status.code(), Some(0 | 1 | 5)), "{said}");
+        let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_schema(&json, "compare-1.json");
+        let result = &json["results"][0];
+        let verdict = result["throughput"]["verdict"].as_str().expect("a word");
+        assert!(["faster", "slower", "equivalent", "inconclusive"].contains(&verdict));
+        assert_eq!(result["pairs"].as_array().map(Vec::len), Some(6));
+        assert_eq!(result["noise"].as_array().map(Vec::len), Some(2));
+        assert_eq!(json["analysis"]["stage"], stage);
+        let headline = json["headline"].to_string();
+        assert!(
+            headline.contains(work) || headline.contains("throughput"),
+            "{headline}"
+        );
+        for arm in json["analysis"]["arms"].as_array().expect("arms") {
+            assert!(
+                arm["observed"]["points"][0]["scheduling"].is_object(),
+                "{arm}"
+            );
+        }
+    }
+    let runs = Runs::new("no-way");
+    for (wrong, says) in [
+        (&["scattered-read:zigzag"][..], "scattered-read:sequential"),
+        (
+            &["scattered-read", "--clients", "4"],
+            "--clients does not apply",
+        ),
+        (&["pgio", "--scale", "4"], "--scale does not apply"),
+        (&["select-only"], "--size has no meaning for select-only"),
+    ] {
+        let args = compared(wrong, "6");
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = runs.run(&args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {said}");
+        assert!(said.contains(says), "{wrong:?}: {said}");
+    }
+}
+
+#[test]
+fn a_killed_comparison_of_pgio_is_gone_on_with() {
+    let runs = Runs::new("killed-pgio");
+    let args = compared(&["pgio", "--clients", "2", "--time", "0.1"], "20");
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let mut child = runs.start(&args);
+    let dir = runs.await_trials(4 + 6);
+    signal(child.id(), Signal::KILL);
+    child.wait().expect("it ended");
+    let output = runs.run(&["compare", "--resume", "last", "--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
+    assert_eq!(
+        json["results"][0]["pairs"].as_array().map(Vec::len),
+        Some(20)
+    );
+    let trials = fs::read_to_string(dir.join("trials.jsonl")).expect("trials");
+    assert_eq!(trials.lines().count(), 4 + 40);
 }
 
 #[test]

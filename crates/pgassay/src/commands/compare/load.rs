@@ -1,0 +1,309 @@
+//! What a comparison loads its servers with: clients over the wire, a primitive inside the servers,
+//! PGIO's sessions, or reads of scattered blocks.
+
+use anyhow::bail;
+use pgassay_analysis::Plan;
+use pgassay_analysis::compare::plan::Typed;
+use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::plan::{DriverConfig, Experiment, Point, Stage, WorkloadPlan};
+use pgassay_analysis::primitives::{Company, PrimitivesPlan};
+use pgassay_analysis::record::StageId;
+use pgassay_analysis::scattered::ScatteredVariant;
+
+use super::io::{self, Scattered};
+use crate::cli::compare::CompareArgs;
+use crate::commands::bytes::pgio::configuration;
+use crate::commands::record;
+use crate::terminal::Terminal;
+use pgassay_engine::workload::inserver::{self, Call, Knobs};
+use pgassay_engine::workload::pgio::{self, config::Config};
+use pgassay_engine::workload::scattered_read::{self, Choice};
+use pgassay_model::Failure;
+
+/// The newest server there could be: a version that lacks the call is found when it
+/// is made there.
+const ANY_VERSION: u32 = u32::MAX;
+/// Seconds of a slice of PGIO's where nothing was asked for.
+const PGIO_SECONDS: f64 = 1.0;
+/// What an execution of a scattered read is taken to last until one was measured, milliseconds.
+const EXECUTION_MS: u64 = 200;
+
+/// What the servers of all arms are loaded with.
+pub enum Load {
+    /// Clients over the wire.
+    Wire(Box<WorkloadPlan>),
+    /// Sessions that call a primitive.
+    InServer(Call),
+    /// PGIO's sessions.
+    Pgio(Box<Config>),
+    /// One way of reading scattered blocks.
+    ScatteredRead(Box<Scattered>),
+}
+
+impl Load {
+    /// What was asked for.
+    ///
+    /// # Errors
+    /// Where there is no such workload, or no such way of it, naming those that there are.
+    pub fn new(
+        args: &CompareArgs,
+        machine: &HostSummary,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<Self> {
+        let name = args.workload.as_str();
+        let (workload, way) = name.split_once(':').unwrap_or((name, ""));
+        args.data.check(workload)?;
+        Ok(match workload {
+            pgio::NAME => Self::Pgio(Box::new(configuration(&args.data, terminal)?.0)),
+            scattered_read::NAME => {
+                let variant = variant(way)?;
+                Self::ScatteredRead(Box::new(Scattered::new(args.data.size, machine, variant)))
+            }
+            _ => match call(name)? {
+                Some(call) => Self::InServer(call),
+                None => Self::Wire(Box::new(args.dials.workload(name)?)),
+            },
+        })
+    }
+
+    /// What a recorded comparison was of.
+    ///
+    /// # Errors
+    /// Where this program does not know it any more.
+    pub fn recorded(experiment: &Experiment) -> anyhow::Result<Self> {
+        let Some(stage) = experiment.stages.first() else {
+            bail!("the recorded comparison has no stage");
+        };
+        let workload = &stage.plan.workload;
+        Ok(match &stage.driver {
+            DriverConfig::Pgio(pgio) => Self::Pgio(Box::new(Config::of_plan(pgio))),
+            DriverConfig::ScatteredRead(plan) => {
+                Self::ScatteredRead(Box::new(Scattered { plan: plan.clone() }))
+            }
+            DriverConfig::InServer(_) => match call(&workload.name)? {
+                Some(call) => Self::InServer(call),
+                None => bail!("there is no primitive {}", workload.name),
+            },
+            _ => Self::Wire(Box::new(workload.clone())),
+        })
+    }
+
+    /// Settings for launched servers, under the user's own: what keeps other work out of the figures.
+    pub fn settings(&self, machine: &HostSummary) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Wire(_) => Vec::new(),
+            Self::InServer(_) => {
+                let settings = inserver::settings().into_iter();
+                settings
+                    .map(|(name, value)| (name, value.to_owned()))
+                    .collect()
+            }
+            Self::Pgio(config) => io::pgio_settings(config, machine),
+            Self::ScatteredRead(scattered) => scattered.settings(),
+        }
+    }
+
+    /// Connections that are open at once beside those of the points.
+    pub fn idle(&self) -> u32 {
+        match self {
+            Self::Wire(workload) => workload.idle,
+            _ => 0,
+        }
+    }
+
+    /// Sessions at each point where nothing was asked for.
+    pub fn usual_counts(&self, cpus: u32) -> Vec<u32> {
+        match self {
+            Self::Wire(_) | Self::InServer(_) => vec![cpus.saturating_mul(2)],
+            Self::Pgio(config) => vec![config.sessions()],
+            Self::ScatteredRead(_) => vec![1],
+        }
+    }
+
+    /// Refuses flags that say nothing about it.
+    ///
+    /// # Errors
+    /// Naming the first of them.
+    pub fn refuse_flags(&self, args: &CompareArgs) -> Result<(), Failure> {
+        let longest = match self {
+            Self::InServer(_) => args.time.filter(|time| *time > 0.9),
+            _ => None,
+        };
+        if let Some(time) = longest {
+            return Err(Failure::usage(format!(
+                "--time {time}: a call inside the server lasts at most 0.9 s"
+            ))
+            .with_remedy("take more pairs with --pairs instead"));
+        }
+        let io = matches!(self, Self::Pgio(_) | Self::ScatteredRead(_));
+        let one = matches!(self, Self::ScatteredRead(_));
+        let given = [
+            ("--scale", args.scale.is_some() && io),
+            ("--threads", args.threads.is_some() && io),
+            ("--warmup", args.warmup.is_some() && io),
+            ("--time", args.time.is_some() && one),
+            ("--clients", args.clients.is_some() && one),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((flag, _)) => Err(Failure::usage(format!(
+                "{flag} does not apply to {}",
+                args.workload
+            ))
+            .with_remedy("leave it out")),
+        }
+    }
+
+    /// The stage of a load whose plan the machine does not decide; none for clients over the wire.
+    pub fn stage(&self, args: &CompareArgs, counts: &[u32], seed: u64) -> Option<Stage> {
+        let points = |threads: bool| {
+            let point = move |&clients: &u32| Point {
+                clients,
+                threads: if threads { clients } else { 1 },
+                variant: 0,
+            };
+            counts.iter().map(point).collect()
+        };
+        match self {
+            Self::Wire(_) => None,
+            Self::InServer(call) => Some(Stage {
+                id: StageId::Primitives,
+                driver: DriverConfig::InServer(Box::new(PrimitivesPlan {
+                    variants: vec![call.variant()],
+                    knobs: serde_json::Value::Null,
+                    compiled: None,
+                })),
+                plan: Plan {
+                    workload: workload(call),
+                    points: points(true),
+                    trials: 1,
+                    // A loop inside has nothing to warm up that the slice before did not.
+                    warmup_ms: 0,
+                    window_ms: (args.time.unwrap_or(0.2) * 1e3).round() as u64,
+                    seed,
+                },
+            }),
+            Self::Pgio(config) => {
+                let window_ms = (args.time.unwrap_or(PGIO_SECONDS) * 1e3).round() as u64;
+                Some(Stage {
+                    id: StageId::Pgio,
+                    driver: DriverConfig::Pgio(io::pgio_plan(config)),
+                    plan: Plan {
+                        points: points(true),
+                        ..record::without_clients(pgio::NAME, 1, window_ms, seed)
+                    },
+                })
+            }
+            Self::ScatteredRead(scattered) => Some(Stage {
+                id: StageId::ScatteredRead,
+                driver: DriverConfig::ScatteredRead(scattered.plan.clone()),
+                plan: Plan {
+                    workload: WorkloadPlan {
+                        name: scattered.name(),
+                        ..scattered_read::plan(scattered.plan.rows)
+                    },
+                    points: points(false),
+                    trials: 1,
+                    warmup_ms: 0,
+                    window_ms: EXECUTION_MS,
+                    seed,
+                },
+            }),
+        }
+    }
+}
+
+/// The way of reading of that name; a bitmap scan where none was named. Only what needs no other
+/// server than the one that is up: to compare servers is what is asked for.
+fn variant(way: &str) -> anyhow::Result<ScatteredVariant> {
+    let wanted = if way.is_empty() { "bitmap" } else { way };
+    let mut known = scattered_read::variants(&Choice {
+        version: ANY_VERSION,
+        restarts: false,
+        ..Choice::default()
+    });
+    match known.iter().position(|variant| variant.id == wanted) {
+        Some(place) => Ok(known.swap_remove(place)),
+        None => {
+            let names: Vec<String> = known
+                .iter()
+                .map(|variant| format!("{}:{}", scattered_read::NAME, variant.id))
+                .collect();
+            bail!(
+                Failure::usage(format!("scattered-read has no way of reading `{way}`"))
+                    .with_remedy(format!("there are {}", names.join(", ")))
+            )
+        }
+    }
+}
+
+/// The call that a workload's name means: `lwlock`, or `lwlock:shared` where a
+/// primitive can be used in several ways; none where it is no workload inside the server.
+///
+/// # Errors
+/// Where the primitive has no such way, naming those that it has.
+fn call(name: &str) -> anyhow::Result<Option<Call>> {
+    let (primitive, variant) = name.split_once(':').unwrap_or((name, ""));
+    if primitive == inserver::ALL {
+        bail!(
+            Failure::usage("primitives are compared one by one")
+                .with_remedy("name one, such as --workload lwlock:shared or --workload spinlock")
+        );
+    }
+    let calls = inserver::calls(primitive, ANY_VERSION, &Knobs::default());
+    let Some(first) = calls.first() else {
+        return Ok(None);
+    };
+    if variant.is_empty() {
+        return Ok(Some(first.clone()));
+    }
+    let named = |call: &&Call| {
+        call.variant.replace(' ', "-") == variant && call.company == Company::default()
+    };
+    match calls.iter().find(named) {
+        Some(call) => Ok(Some(call.clone())),
+        None => {
+            let known: Vec<String> = calls
+                .iter()
+                .filter(|call| call.company == Company::default() && !call.variant.is_empty())
+                .map(|call| format!("{primitive}:{}", call.variant.replace(' ', "-")))
+                .collect();
+            bail!(
+                Failure::usage(format!("{primitive} can't be used in the way `{variant}`"))
+                    .with_remedy(match known.as_slice() {
+                        [] => format!("there is one way: {primitive}"),
+                        known => format!("there are {}", known.join(", ")),
+                    })
+            )
+        }
+    }
+}
+
+/// The workload as it is recorded.
+fn workload(call: &Call) -> WorkloadPlan {
+    let variant = match call.variant.as_str() {
+        "" => String::new(),
+        variant => format!(":{}", variant.replace(' ', "-")),
+    };
+    WorkloadPlan {
+        name: format!("{}{variant}", call.primitive),
+        protocol: "simple".to_owned(),
+        without_pgbench_tables: true,
+        ..WorkloadPlan::default()
+    }
+}
+
+/// The user's settings over the load's own.
+pub fn add_settings(typed: &mut [Typed], own: &[(&'static str, String)]) {
+    for typed in typed {
+        for (name, value) in own {
+            let set = |setting: &String| {
+                let known = setting.split('=').next().unwrap_or_default();
+                known.trim().eq_ignore_ascii_case(name)
+            };
+            if !typed.settings.iter().any(set) {
+                typed.settings.push(format!("{name}={value}"));
+            }
+        }
+    }
+}
