@@ -27,6 +27,8 @@ pub mod perf;
 pub mod private;
 pub mod resident;
 pub mod shrunk;
+#[cfg(target_arch = "x86_64")]
+pub mod step;
 pub mod stop;
 #[cfg(any(
     target_arch = "x86_64",

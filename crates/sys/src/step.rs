@@ -1,0 +1,619 @@
+//! One process, instruction by instruction (ptrace(2)).
+//!
+//! The process is seized, not attached to: it gets no signal by it, and it goes on when we end. But
+//! Linux leaves the processor's trap flag set in a process whose tracer is killed in the middle of
+//! a step: its next instruction raises SIGTRAP, and a server process that dies of a signal takes
+//! all sessions with it. So before the first step the process is given a handler for SIGTRAP that
+//! does nothing ([`Stepped::guard`]); the kernel clears the flag on the way into it. It is taken
+//! back when we let go.
+
+use std::io;
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use libc::{c_int, c_void, pid_t, user_regs_struct};
+
+/// General registers of a stopped process.
+#[derive(Debug, Clone, Copy)]
+pub struct Registers(user_regs_struct);
+
+/// A register by its number in x86-64 encodings: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 … r15.
+pub type Number = usize;
+
+/// rax, the number and the result of a system call.
+pub const RAX: Number = 0;
+/// rcx, the count of repeated string instructions.
+pub const RCX: Number = 1;
+/// rdx, the third argument.
+pub const RDX: Number = 2;
+/// rsp, the stack.
+pub const RSP: Number = 4;
+/// rsi, the second argument.
+pub const RSI: Number = 6;
+/// rdi, the first argument.
+pub const RDI: Number = 7;
+
+impl Registers {
+    /// The address of the next instruction.
+    pub fn rip(&self) -> u64 {
+        self.0.rip
+    }
+
+    /// The value of a general register.
+    pub fn get(&self, number: Number) -> u64 {
+        let r = &self.0;
+        match number & 15 {
+            0 => r.rax,
+            1 => r.rcx,
+            2 => r.rdx,
+            3 => r.rbx,
+            4 => r.rsp,
+            5 => r.rbp,
+            6 => r.rsi,
+            7 => r.rdi,
+            8 => r.r8,
+            9 => r.r9,
+            10 => r.r10,
+            11 => r.r11,
+            12 => r.r12,
+            13 => r.r13,
+            14 => r.r14,
+            _ => r.r15,
+        }
+    }
+
+    /// The bases of the segments fs and gs.
+    pub fn segment_bases(&self) -> (u64, u64) {
+        (self.0.fs_base, self.0.gs_base)
+    }
+
+    /// Whether it executes 64-bit code; a 32-bit program does not.
+    pub fn is_64_bit(&self) -> bool {
+        // The kernel's __USER_CS.
+        self.0.cs == 0x33
+    }
+}
+
+/// Why a process stands again after a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// The instruction is done.
+    Step,
+    /// A signal is about to be delivered; [`Stepped::go`] decides whether it is.
+    Signal(i32),
+    /// It stopped for another reason: job control, or because it was asked to.
+    Other,
+    /// It ended.
+    Ended,
+}
+
+/// A process in our hands. ptrace belongs to a thread: this can't be sent to another one.
+#[derive(Debug)]
+pub struct Stepped {
+    pid: pid_t,
+    /// Whether it stands, as far as we know.
+    stands: bool,
+    gone: bool,
+    /// The action for SIGTRAP that it had, and a place where it can make a system call.
+    guarded: Option<([u8; ACTION], u64)>,
+    /// A signal to be given back on letting go.
+    held: Vec<i32>,
+    _here: PhantomData<*const ()>,
+}
+
+/// Bytes of the kernel's struct sigaction: handler, flags, restorer, mask.
+const ACTION: usize = 32;
+/// SA_RESTORER, which x86-64 demands.
+const WITH_RESTORER: u64 = 0x0400_0000;
+/// How long a process may take to stop.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Below the stack pointer lies memory that a function may use without saying so (System V ABI).
+const RED_ZONE: u64 = 128;
+
+impl Stepped {
+    /// Seizes a process and stops it.
+    ///
+    /// # Errors
+    /// What the kernel says: EPERM where we may not, ESRCH where it is not there.
+    pub fn seize(pid: u32) -> io::Result<Self> {
+        let pid = pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+        request(libc::PTRACE_SEIZE, pid, 0, 0)?;
+        let mut stepped = Self {
+            pid,
+            stands: false,
+            gone: false,
+            guarded: None,
+            held: Vec::new(),
+            _here: PhantomData,
+        };
+        stepped.stop()?;
+        Ok(stepped)
+    }
+
+    /// Gives the process a handler for SIGTRAP that returns at once, so that it lives on if we are
+    /// killed. `ret` is the address of a `ret` instruction, `syscall` that of a `syscall`.
+    ///
+    /// # Errors
+    /// If the process makes no system calls any more, or the handler is refused.
+    pub fn guard(&mut self, ret: u64, syscall: u64) -> io::Result<()> {
+        // The way back from a handler is that of any handler that the C library has set.
+        let mut restorer = None;
+        for signal in [libc::SIGUSR1, libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            let action = self.action(signal, None, syscall)?;
+            if word(&action, 1) & WITH_RESTORER != 0 && word(&action, 2) != 0 {
+                restorer = Some(word(&action, 2));
+                break;
+            }
+        }
+        let restorer = restorer.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the process has no signal handler to learn from",
+            )
+        })?;
+        let mut action = [0; ACTION];
+        for (at, value) in [ret, WITH_RESTORER, restorer, 0].iter().enumerate() {
+            action[at * 8..at * 8 + 8].copy_from_slice(&value.to_ne_bytes());
+        }
+        let before = self.action(libc::SIGTRAP, Some(&action), syscall)?;
+        self.guarded = Some((before, syscall));
+        Ok(())
+    }
+
+    /// Has the process read, and set, what it does on a signal; returns what it did before.
+    fn action(
+        &mut self,
+        signal: i32,
+        new: Option<&[u8; ACTION]>,
+        syscall: u64,
+    ) -> io::Result<[u8; ACTION]> {
+        let saved = self.registers()?;
+        let place = (saved.get(RSP) - RED_ZONE - 4 * ACTION as u64) & !15;
+        let (given, answer) = (place, place + ACTION as u64);
+        let mut kept = [0; 2 * ACTION];
+        self.read(place, &mut kept)?;
+        if let Some(new) = new {
+            self.write(given, new)?;
+        }
+        let mut call = saved.0;
+        call.rip = syscall;
+        call.rax = libc::SYS_rt_sigaction as u64;
+        // Not within a system call: nothing is to be begun again.
+        call.orig_rax = u64::MAX;
+        call.rdi = signal as u64;
+        call.rsi = if new.is_some() { given } else { 0 };
+        call.rdx = answer;
+        call.r10 = 8;
+        self.set_registers(&Registers(call))?;
+        let done = self.step_from(syscall);
+        let result = self.registers().map(|registers| registers.0.rax);
+        let mut action = [0; ACTION];
+        let read = self.read(answer, &mut action);
+        // In every case it gets back what it had.
+        let restored = self
+            .write(place, &kept)
+            .and_then(|()| self.set_registers(&saved));
+        done?;
+        read?;
+        restored?;
+        match result? {
+            0 => Ok(action),
+            error => Err(io::Error::from_raw_os_error(
+                (error as i64).unsigned_abs() as i32
+            )),
+        }
+    }
+
+    /// A step away from `address`, in which signals wait. A process that was stopped within a step,
+    /// in a system call, has the trap of that step still ahead of it.
+    fn step_from(&mut self, address: u64) -> io::Result<()> {
+        loop {
+            self.go(0)?;
+            match self.wait()? {
+                Stopped::Step if self.registers()?.rip() != address => return Ok(()),
+                Stopped::Signal(signal) => self.hold(signal),
+                Stopped::Step | Stopped::Other => {}
+                Stopped::Ended => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            }
+        }
+    }
+
+    /// Keeps a signal back until the process is let go.
+    pub fn hold(&mut self, signal: i32) {
+        if !self.held.contains(&signal) {
+            self.held.push(signal);
+        }
+    }
+
+    /// Starts the next instruction, with a signal delivered before it or none (0).
+    ///
+    /// # Errors
+    /// ESRCH if the process ended.
+    pub fn go(&mut self, signal: i32) -> io::Result<()> {
+        request(libc::PTRACE_SINGLESTEP, self.pid, 0, signal as usize)?;
+        self.stands = false;
+        Ok(())
+    }
+
+    /// Waits until it stands again.
+    ///
+    /// # Errors
+    /// What waitpid gave.
+    pub fn wait(&mut self) -> io::Result<Stopped> {
+        loop {
+            if let Some(stopped) = self.look(0)? {
+                return Ok(stopped);
+            }
+        }
+    }
+
+    /// Whether it stands again by now.
+    ///
+    /// # Errors
+    /// What waitpid gave.
+    pub fn poll(&mut self) -> io::Result<Option<Stopped>> {
+        self.look(libc::WNOHANG)
+    }
+
+    fn look(&mut self, flags: c_int) -> io::Result<Option<Stopped>> {
+        let mut status = 0;
+        // SAFETY: waitpid writes one int, to which the pointer leads.
+        let pid = unsafe { libc::waitpid(self.pid, &raw mut status, flags | libc::__WALL) };
+        match pid {
+            0 => return Ok(None),
+            -1 => {
+                let error = io::Error::last_os_error();
+                return match error.kind() {
+                    io::ErrorKind::Interrupted => Ok(None),
+                    _ => Err(error),
+                };
+            }
+            _ => {}
+        }
+        if !libc::WIFSTOPPED(status) {
+            self.gone = true;
+            return Ok(Some(Stopped::Ended));
+        }
+        self.stands = true;
+        let event = status >> 16;
+        Ok(Some(match libc::WSTOPSIG(status) {
+            libc::SIGTRAP if event == 0 => self.trap_or_signal(),
+            // PTRACE_EVENT_STOP: asked to, or job control.
+            _ if event != 0 => Stopped::Other,
+            signal => Stopped::Signal(signal),
+        }))
+    }
+
+    /// A SIGTRAP by the trap flag, or one that somebody sent.
+    fn trap_or_signal(&self) -> Stopped {
+        // SAFETY: siginfo_t is plain data, for which zeros are a value.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let at = (&raw mut info) as usize;
+        let known = request(libc::PTRACE_GETSIGINFO, self.pid, 0, at);
+        // SI_USER and SI_TKILL have no positive code; traps have (sigaction(2)).
+        match known {
+            Ok(()) if info.si_code <= 0 => Stopped::Signal(libc::SIGTRAP),
+            _ => Stopped::Step,
+        }
+    }
+
+    /// Stops it where it is.
+    ///
+    /// # Errors
+    /// If it ended, or does not stop.
+    pub fn stop(&mut self) -> io::Result<()> {
+        if self.gone {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        if self.stands {
+            return Ok(());
+        }
+        request(libc::PTRACE_INTERRUPT, self.pid, 0, 0)?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.poll()? {
+                Some(Stopped::Ended) => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                Some(Stopped::Signal(signal)) => {
+                    self.hold(signal);
+                    return Ok(());
+                }
+                Some(_) => return Ok(()),
+                None if Instant::now() > until => {
+                    return Err(io::Error::from(io::ErrorKind::TimedOut));
+                }
+                None => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+    }
+
+    /// The registers of the standing process.
+    ///
+    /// # Errors
+    /// ESRCH if it ended or does not stand.
+    pub fn registers(&self) -> io::Result<Registers> {
+        // SAFETY: user_regs_struct is plain data, for which zeros are a value.
+        let mut registers: user_regs_struct = unsafe { std::mem::zeroed() };
+        let at = (&raw mut registers) as usize;
+        request(libc::PTRACE_GETREGS, self.pid, 0, at)?;
+        Ok(Registers(registers))
+    }
+
+    fn set_registers(&self, registers: &Registers) -> io::Result<()> {
+        let at = (&raw const registers.0) as usize;
+        request(libc::PTRACE_SETREGS, self.pid, 0, at)
+    }
+
+    /// Has the system call that it stands before end at once with EAGAIN, not made at all.
+    ///
+    /// # Errors
+    /// ESRCH if it ended.
+    pub fn refuse_call(&self) -> io::Result<()> {
+        let mut registers = self.registers()?.0;
+        registers.rax = (-i64::from(libc::EAGAIN)) as u64;
+        // Two bytes: 0f 05.
+        registers.rip += 2;
+        self.set_registers(&Registers(registers))
+    }
+
+    /// Has the function that it has just entered return 0 at once, having written `bytes` to
+    /// `address`.
+    ///
+    /// # Errors
+    /// ESRCH if it ended, EFAULT if there is no such memory.
+    pub fn return_from(&self, bytes: &[u8], address: u64) -> io::Result<()> {
+        let mut registers = self.registers()?.0;
+        let mut back = [0; 8];
+        self.read(registers.rsp, &mut back)?;
+        self.write(address, bytes)?;
+        registers.rip = u64::from_ne_bytes(back);
+        registers.rsp += 8;
+        registers.rax = 0;
+        self.set_registers(&Registers(registers))
+    }
+
+    /// Reads memory.
+    ///
+    /// # Errors
+    /// EFAULT where not all of it is there.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> io::Result<()> {
+        read(self.pid as u32, address, into)
+    }
+
+    fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        let (local, remote) = vectors(address, bytes.as_ptr().cast_mut().cast(), bytes.len());
+        // SAFETY: the kernel reads `bytes` through `local`, and writes to the other process only.
+        let done = unsafe {
+            libc::process_vm_writev(self.pid, &raw const local, 1, &raw const remote, 1, 0)
+        };
+        whole(done, bytes.len())
+    }
+
+    /// Lets go: the process continues where it stands, as it was before.
+    ///
+    /// # Errors
+    /// If it can't be stopped for it. A process that has ended is no error.
+    pub fn let_go(mut self) -> io::Result<()> {
+        self.release()
+    }
+
+    fn release(&mut self) -> io::Result<()> {
+        if self.gone {
+            return Ok(());
+        }
+        let released = self.stop().and_then(|()| {
+            if let Some((before, syscall)) = self.guarded.take() {
+                self.action(libc::SIGTRAP, Some(&before), syscall)?;
+            }
+            let first = self.held.first().copied().unwrap_or(0);
+            request(libc::PTRACE_DETACH, self.pid, 0, first as usize)
+        });
+        self.gone = true;
+        for signal in self.held.iter().skip(1) {
+            // SAFETY: kill touches no memory of ours.
+            unsafe { libc::kill(self.pid, *signal) };
+        }
+        match released {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Drop for Stepped {
+    fn drop(&mut self) {
+        self.release().ok();
+    }
+}
+
+/// Reads the memory of a process that we may trace.
+///
+/// # Errors
+/// EPERM where we may not, EFAULT where not all of it is there.
+pub fn read(pid: u32, address: u64, into: &mut [u8]) -> io::Result<()> {
+    let (local, remote) = vectors(address, into.as_mut_ptr().cast(), into.len());
+    // SAFETY: the kernel writes at most `into.len()` bytes to `into` through `local`.
+    let done = unsafe {
+        libc::process_vm_readv(pid as pid_t, &raw const local, 1, &raw const remote, 1, 0)
+    };
+    whole(done, into.len())
+}
+
+fn vectors(address: u64, local: *mut c_void, length: usize) -> (libc::iovec, libc::iovec) {
+    let iovec = |base, length| libc::iovec {
+        iov_base: base,
+        iov_len: length,
+    };
+    (iovec(local, length), iovec(address as *mut c_void, length))
+}
+
+fn whole(done: isize, wanted: usize) -> io::Result<()> {
+    match usize::try_from(done) {
+        Ok(done) if done == wanted => Ok(()),
+        Ok(_) => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+fn word(action: &[u8; ACTION], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&action[at * 8..at * 8 + 8]);
+    u64::from_ne_bytes(bytes)
+}
+
+fn request(what: libc::c_uint, pid: pid_t, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: only the requests of this module are made; of those only GETREGS and GETSIGINFO write
+    // to `data`, and their callers pass the address of a live structure of the right kind. SETREGS
+    // reads from one.
+    let done = unsafe { libc::ptrace(what, pid, address as *mut c_void, data as *mut c_void) };
+    match done {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    /// A process that has signal handlers and never rests.
+    fn busy() -> Child {
+        let child = Command::new("sh")
+            .args(["-c", "trap : USR1 TERM; while :; do :; done"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Until its handlers are set.
+        let until = Instant::now() + Duration::from_secs(20);
+        while caught(child.id()).is_none_or(|signals| signals & (1 << 9) == 0) {
+            assert!(Instant::now() < until, "no handler was set");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child
+    }
+
+    /// The signals that a process has handlers for, as bits; bit 0 is signal 1.
+    fn caught(pid: u32) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:"))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    }
+
+    fn is_running(pid: u32) -> bool {
+        std::fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") t "))
+    }
+
+    /// Addresses of a `ret` and of a `syscall` in the kernel's own code in the process.
+    fn places(pid: u32) -> (u64, u64) {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        let line = maps.lines().find(|line| line.ends_with("[vdso]")).unwrap();
+        let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        let (start, end) = (number(start), number(end));
+        let mut code = vec![0; (end - start) as usize];
+        read(pid, start, &mut code).unwrap();
+        let find = |bytes: &[u8]| {
+            let at = code.windows(bytes.len()).position(|window| window == bytes);
+            start + at.unwrap() as u64
+        };
+        (find(&[0xc3]), find(&[0x0f, 0x05]))
+    }
+
+    fn stepped(child: &Child) -> Stepped {
+        let mut stepped = Stepped::seize(child.id()).unwrap();
+        let (ret, syscall) = places(child.id());
+        stepped.guard(ret, syscall).unwrap();
+        stepped
+    }
+
+    const TRAPS: u64 = 1 << (libc::SIGTRAP - 1);
+
+    #[test]
+    fn a_process_is_stepped_and_let_go_as_it_was() {
+        let mut child = busy();
+        let before = caught(child.id()).unwrap();
+        let mut process = stepped(&child);
+        assert_eq!(caught(child.id()), Some(before | TRAPS));
+        let mut places = std::collections::BTreeSet::new();
+        for _ in 0..2000 {
+            process.go(0).unwrap();
+            assert_eq!(process.wait().unwrap(), Stopped::Step);
+            let registers = process.registers().unwrap();
+            assert!(registers.is_64_bit());
+            places.insert(registers.rip());
+        }
+        assert!(places.len() > 50, "{}", places.len());
+        process.let_go().unwrap();
+        assert_eq!(caught(child.id()), Some(before));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(is_running(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn one_that_ends_while_stepped_is_told() {
+        let mut child = busy();
+        let mut process = stepped(&child);
+        child.kill().unwrap();
+        let ended = (0..1000).any(|_| {
+            process.go(0).is_err()
+                || process
+                    .wait()
+                    .is_ok_and(|stopped| stopped == Stopped::Ended)
+        });
+        assert!(ended);
+        child.wait().ok();
+        let gone = Stepped::seize(u32::MAX >> 2).unwrap_err();
+        assert_eq!(gone.raw_os_error(), Some(libc::ESRCH));
+    }
+
+    /// The helper below, when the variable asks for it: steps until it is killed.
+    #[test]
+    fn helper_that_steps_and_is_killed() {
+        let Some(pid) = std::env::var_os("PGASSAY_SYS_STEPPED") else {
+            return;
+        };
+        let pid: u32 = pid.to_str().unwrap().parse().unwrap();
+        let mut process = Stepped::seize(pid).unwrap();
+        let (ret, syscall) = places(pid);
+        process.guard(ret, syscall).unwrap();
+        loop {
+            process.go(0).unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    /// Without the handler, the trap flag that is left kills the process with SIGTRAP.
+    #[test]
+    fn a_process_outlives_a_tracer_that_is_killed() {
+        for _ in 0..3 {
+            let mut child = busy();
+            let mut tracer = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "step::tests::helper_that_steps_and_is_killed"])
+                .env("PGASSAY_SYS_STEPPED", child.id().to_string())
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            let until = Instant::now() + Duration::from_secs(20);
+            while caught(child.id()).unwrap() & TRAPS == 0 {
+                assert!(Instant::now() < until, "it was never stepped");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::thread::sleep(Duration::from_millis(30));
+            tracer.kill().unwrap();
+            tracer.wait().unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(
+                child.try_wait().unwrap().is_none(),
+                "it died with its tracer"
+            );
+            assert!(is_running(child.id()));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
