@@ -76,6 +76,8 @@ pub enum Command {
     Collect(super::check::CollectArgs),
     /// Measure one workload over client counts
     Run(Box<RunArgs>),
+    /// Which shared cache lines a transaction takes, by name; and with more sessions
+    Lines(super::lines::LinesArgs),
     /// Is B really different from A: interleaved, with a verdict and an exit code
     Compare(Box<super::compare::CompareArgs>),
     /// Build PostgreSQL variants from source: flags, compilers, patches

@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod history;
 pub mod inside;
 pub mod io;
+pub mod lines;
 pub mod load;
 pub mod measure;
 pub mod observe;

@@ -17,6 +17,8 @@ pub mod history;
 pub mod inside;
 pub mod inspect;
 pub mod inspect_server;
+#[cfg_attr(not(target_arch = "x86_64"), path = "no_lines.rs")]
+pub mod lines;
 mod live;
 pub mod measure;
 mod observing;
@@ -63,6 +65,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Targets(args) => targets::targets(&args, terminal),
         Command::Report(args) => report::report(&args, &global, terminal),
         Command::Inspect(args) => inspect::inspect(&args, terminal),
+        Command::Lines(args) => lines::lines(&args, terminal, stop),
         Command::Diagnose(args) => diagnose::diagnose(&args, &global, terminal),
         Command::Check(args) => check::check(&args, terminal, stop),
         Command::Collect(args) => check::collect(&args, terminal, stop),

@@ -14,6 +14,8 @@ mod fit;
 mod guest;
 mod inspect;
 mod inspect_server;
+#[cfg(target_arch = "x86_64")]
+mod lines;
 mod live_view;
 mod observers;
 #[path = "../../../pgwire/tests/support/mod.rs"]

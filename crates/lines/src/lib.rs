@@ -1,0 +1,26 @@
+//! Which shared cache lines a transaction takes, by name.
+//!
+//! ```text
+//! a backend, stepped -> Recording (addresses) -> names -> Account -> report
+//!                                             -> replay -> transfers at N sessions
+//! ```
+//!
+//! [`record`] is the only part that touches a process; what follows is computed from its record and
+//! from what [`names`] read of the server's memory.
+
+pub mod account;
+pub mod code;
+pub mod difference;
+pub mod document;
+pub mod gathered;
+pub mod images;
+pub mod map;
+pub mod meetings;
+pub mod names;
+#[cfg(target_arch = "x86_64")]
+pub mod record;
+pub mod recording;
+pub mod replay;
+pub mod sequence;
+#[cfg(target_arch = "x86_64")]
+pub mod session;

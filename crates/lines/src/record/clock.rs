@@ -1,0 +1,121 @@
+//! The time of a session that is stepped: it passes by the instructions executed.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use object::{Object, ObjectSymbol};
+use pgassay_model::Failure;
+use pgassay_sys::step::{self, RDI, RSI, Registers};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::map::Map;
+
+/// Nanoseconds that an instruction takes in the session's own time.
+const INSTRUCTION_NS: u64 = 1;
+
+/// The code that the kernel maps into each process.
+pub(super) struct Vdso {
+    pub(super) range: Range<u64>,
+    clock_gettime: Option<u64>,
+    gettimeofday: Option<u64>,
+    pub(super) ret: u64,
+    pub(super) syscall: u64,
+}
+
+impl Vdso {
+    pub(super) fn read(pid: u32, map: &Map) -> Result<Self, Failure> {
+        let none = || {
+            Failure::target(format!(
+                "process {pid} has no vDSO, which is needed to step it"
+            ))
+        };
+        let part = map
+            .0
+            .iter()
+            .find(|part| part.path == "[vdso]")
+            .ok_or_else(none)?;
+        let length = part.range.end - part.range.start;
+        let mut bytes = vec![0; length.min(1 << 20) as usize];
+        step::read(pid, part.range.start, &mut bytes).map_err(|error| {
+            Failure::target(format!(
+                "the memory of process {pid} can't be read: {error}"
+            ))
+        })?;
+        let find = |what: &[u8]| {
+            let at = bytes.windows(what.len()).position(|window| window == what);
+            at.map(|at| part.range.start + at as u64)
+        };
+        let (mut clock_gettime, mut gettimeofday) = (None, None);
+        if let Ok(file) = object::File::parse(&*bytes) {
+            for symbol in file.dynamic_symbols() {
+                let address = Some(part.range.start + symbol.address());
+                match symbol.name() {
+                    Ok("__vdso_clock_gettime") => clock_gettime = address,
+                    Ok("__vdso_gettimeofday") => gettimeofday = address,
+                    _ => {}
+                }
+            }
+        }
+        Ok(Self {
+            range: part.range.clone(),
+            clock_gettime,
+            gettimeofday,
+            ret: find(&[0xc3]).ok_or_else(none)?,
+            syscall: find(&[0x0f, 0x05]).ok_or_else(none)?,
+        })
+    }
+}
+
+/// The session's own time.
+pub(super) struct Clock {
+    pub(super) vdso: Vdso,
+    realtime: u64,
+    monotonic: u64,
+    slept: u64,
+}
+
+impl Clock {
+    pub(super) fn new(vdso: Vdso) -> Self {
+        let now = |id| {
+            let time = clock_gettime(id);
+            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        };
+        Self {
+            vdso,
+            realtime: now(ClockId::Realtime),
+            monotonic: now(ClockId::Monotonic),
+            slept: 0,
+        }
+    }
+
+    /// The session was asleep in the kernel, where time passes as ever.
+    pub(super) fn slept(&mut self, time: Duration) {
+        self.slept += u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    }
+
+    /// What to write where, if a function that tells the time has just been entered.
+    pub(super) fn answer(
+        &self,
+        registers: &Registers,
+        instructions: u64,
+    ) -> Option<([u8; 16], u64)> {
+        let rip = Some(registers.rip());
+        let passed = instructions * INSTRUCTION_NS + self.slept;
+        let (address, ns, unit) = if rip == self.vdso.clock_gettime {
+            let start = match registers.get(RDI) {
+                0 => self.realtime,
+                1 => self.monotonic,
+                _ => return None,
+            };
+            (registers.get(RSI), start + passed, 1)
+        } else if rip == self.vdso.gettimeofday && registers.get(RSI) == 0 {
+            (registers.get(RDI), self.realtime + passed, 1000)
+        } else {
+            return None;
+        };
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&(ns / 1_000_000_000).to_ne_bytes());
+        bytes[8..].copy_from_slice(&(ns % 1_000_000_000 / unit).to_ne_bytes());
+        (address != 0).then_some((bytes, address))
+    }
+}

@@ -1,0 +1,461 @@
+//! A session's process, stepped through what its client has it do.
+//!
+//! The session behaves as it does unstepped, but for its speed. Two things would not: a client that
+//! answers while the server is being stepped is always too quick for it, so each read of the socket
+//! that was not waited for is told that nothing has come, and the server goes the way on which it
+//! waits; and a second would pass in each transaction, so time passes by the instructions executed,
+//! and timers ring when the session is let go.
+
+mod clock;
+mod refusal;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use pgassay_model::Failure;
+use pgassay_sys::step::{RAX, RCX, RDI, RDX, RSI, RSP, Registers, Stepped, Stopped};
+
+use self::clock::{Clock, Vdso};
+use self::refusal::{refusal, refuse_emulated};
+use crate::code::{Decode, Effect, Flow, LONGEST};
+use crate::map::Map;
+use crate::recording::{Access, Kind, Recording, Site};
+
+/// Callers kept with an access.
+const CALLERS: usize = 8;
+/// A session that waits so long after its client has ended has nothing left to do.
+const SETTLED: Duration = Duration::from_millis(20);
+/// Accesses that a recording may hold: some 3 GB.
+const MOST: usize = 100_000_000;
+
+/// Where the session stands to its client.
+#[derive(Debug, Default)]
+pub struct Signals {
+    /// Set here once the session waits for its client, under our eyes.
+    pub ready: AtomicBool,
+    /// Set by whoever drives the client, once it has all its answers.
+    pub done: AtomicBool,
+}
+
+/// Seizes the process `pid`, a session's, and records it from the first wait for its client to the
+/// one after the last answer. `stop` ends it early.
+///
+/// # Errors
+/// Where the process can't be stepped, with the remedy; where it ended; where it was stopped.
+pub fn record(pid: u32, signals: &Signals, stop: &AtomicBool) -> Result<Recording, Failure> {
+    refuse_emulated(pid)?;
+    let stepped = Stepped::seize(pid).map_err(|error| refusal(pid, &error))?;
+    let mut recorder = Recorder::new(pid, stepped)?;
+    let recorded = recorder.run(signals, stop);
+    let recording = std::mem::take(&mut recorder.recording);
+    let Recorder { stepped, .. } = recorder;
+    stepped
+        .let_go()
+        .map_err(|error| Failure::target(format!("the session's process {pid}: {error}")))?;
+    recorded.map(|()| recording)
+}
+
+struct Recorder {
+    pid: u32,
+    stepped: Stepped,
+    map: Map,
+    /// Shared mappings, and where each is recorded to begin.
+    shared: Vec<(Range<u64>, u64)>,
+    decode: Decode,
+    effects: HashMap<u64, Rc<Effect>>,
+    clock: Clock,
+    /// Stack pointers and return addresses of the calls that were seen.
+    calls: Vec<(u64, u64)>,
+    sites: HashMap<Site, u32>,
+    recording: Recording,
+    /// Whether the last system call waited for the client.
+    waited: bool,
+    counting: bool,
+}
+
+impl Recorder {
+    fn new(pid: u32, mut stepped: Stepped) -> Result<Self, Failure> {
+        let registers = stepped.registers().map_err(|error| refusal(pid, &error))?;
+        if !registers.is_64_bit() {
+            return Err(Failure::target(format!(
+                "process {pid} executes 32-bit code, which is not decoded"
+            )));
+        }
+        let map = read_map(pid)?;
+        let vdso = Vdso::read(pid, &map)?;
+        stepped.guard(vdso.ret, vdso.syscall).map_err(|error| {
+            Failure::target(format!(
+                "process {pid} can't be protected against an end of pgassay: {error}"
+            ))
+        })?;
+        let mut recorder = Self {
+            pid,
+            stepped,
+            map,
+            shared: Vec::new(),
+            decode: Decode::default(),
+            effects: HashMap::new(),
+            clock: Clock::new(vdso),
+            calls: Vec::new(),
+            sites: HashMap::new(),
+            recording: Recording::default(),
+            waited: false,
+            counting: false,
+        };
+        recorder.look_at_map();
+        Ok(recorder)
+    }
+
+    fn look_at_map(&mut self) {
+        self.shared = Vec::new();
+        for mapping in self.map.shared() {
+            let start = mapping.canonical();
+            if start != mapping.range.start {
+                let segments = &mut self.recording.segments;
+                segments.insert(start, mapping.path.clone());
+            }
+            self.shared.push((mapping.range, start));
+        }
+    }
+
+    fn failed(&self, error: &io::Error) -> Failure {
+        if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) {
+            return self.ended();
+        }
+        Failure::target(format!("stepping process {}: {error}", self.pid))
+    }
+
+    fn ended(&self) -> Failure {
+        Failure::target(format!(
+            "the session's process {} ended while it was stepped",
+            self.pid
+        ))
+        .with_remedy("look into the server's log for why")
+    }
+
+    fn run(&mut self, signals: &Signals, stop: &AtomicBool) -> Result<(), Failure> {
+        let mut began = Instant::now();
+        loop {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Failure::interrupted());
+            }
+            let registers = self.stepped.registers().map_err(|e| self.failed(&e))?;
+            if let Some((bytes, address)) =
+                self.clock.answer(&registers, self.recording.instructions)
+            {
+                let done = self.stepped.return_from(&bytes, address);
+                done.map_err(|e| self.failed(&e))?;
+                self.calls.pop();
+                continue;
+            }
+            let flow = self.before(&registers)?;
+            if flow == Flow::System {
+                let number = registers.get(RAX);
+                if is_wait(number) {
+                    if !self.counting {
+                        self.counting = true;
+                        began = Instant::now();
+                        self.recording = Recording::default();
+                        self.look_at_map();
+                        self.sites.clear();
+                        signals.ready.store(true, Ordering::Release);
+                    }
+                    self.recording.pauses.push(self.recording.accesses.len());
+                }
+                let reads = is_read_of_socket(number);
+                if reads && !std::mem::take(&mut self.waited) {
+                    self.stepped.refuse_call().map_err(|e| self.failed(&e))?;
+                    self.recording.instructions += 1;
+                    self.recording.system_calls += 1;
+                    continue;
+                }
+                self.waited = is_wait(number);
+                if self.system_call(number, signals, stop)? {
+                    self.recording.seconds = began.elapsed().as_secs_f64();
+                    return Ok(());
+                }
+            } else {
+                self.step()?;
+            }
+            self.recording.instructions += 1;
+        }
+    }
+
+    /// One instruction that does not wait.
+    fn step(&mut self) -> Result<(), Failure> {
+        let mut signal = 0;
+        loop {
+            self.stepped.go(signal).map_err(|e| self.failed(&e))?;
+            match self.stepped.wait().map_err(|e| self.failed(&e))? {
+                Stopped::Step => return Ok(()),
+                stopped => signal = self.stopped(stopped)?,
+            }
+        }
+    }
+
+    /// What to deliver after a stop that is not a step's.
+    fn stopped(&mut self, stopped: Stopped) -> Result<i32, Failure> {
+        match stopped {
+            Stopped::Ended => Err(self.ended()),
+            Stopped::Signal(signal) if signal == ALARM => {
+                self.stepped.hold(signal);
+                Ok(0)
+            }
+            Stopped::Signal(signal) => Ok(signal),
+            Stopped::Step | Stopped::Other => Ok(0),
+        }
+    }
+
+    /// A system call, which may wait. Whether it is the wait after the client's end.
+    fn system_call(
+        &mut self,
+        number: u64,
+        signals: &Signals,
+        stop: &AtomicBool,
+    ) -> Result<bool, Failure> {
+        self.recording.system_calls += 1;
+        let began = Instant::now();
+        self.stepped.go(0).map_err(|e| self.failed(&e))?;
+        let mut pause = Duration::from_micros(20);
+        let mut settled: Option<Instant> = None;
+        loop {
+            match self.stepped.poll().map_err(|e| self.failed(&e))? {
+                Some(Stopped::Step) => break,
+                Some(other) => {
+                    let signal = self.stopped(other)?;
+                    self.stepped.go(signal).map_err(|e| self.failed(&e))?;
+                }
+                None => {
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(Failure::interrupted());
+                    }
+                    if is_wait(number) && signals.done.load(Ordering::Acquire) {
+                        let since = *settled.get_or_insert_with(Instant::now);
+                        if since.elapsed() > SETTLED {
+                            return Ok(true);
+                        }
+                    }
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(1));
+                }
+            }
+        }
+        if is_wait(number) || sleeps(number) {
+            self.clock.slept(began.elapsed());
+        }
+        if changes_map(number) {
+            self.map = read_map(self.pid)?;
+            self.look_at_map();
+            self.effects.clear();
+        }
+        Ok(false)
+    }
+
+    /// Notes what the instruction ahead will do.
+    fn before(&mut self, registers: &Registers) -> Result<Flow, Failure> {
+        let rip = registers.rip();
+        let effect = match self.effects.get(&rip) {
+            Some(known) => Rc::clone(known),
+            None => {
+                let effect = Rc::new(self.fetch(rip)?);
+                let stays = self.map.at(rip).is_some_and(|part| part.is_file());
+                if stays || self.clock.vdso.range.contains(&rip) {
+                    self.effects.insert(rip, Rc::clone(&effect));
+                }
+                effect
+            }
+        };
+        let flow = effect.flow;
+        if self.counting {
+            self.note(&effect, registers);
+        }
+        let sp = registers.get(RSP);
+        match flow {
+            Flow::Call => {
+                self.calls.retain(|(at, _)| *at >= sp);
+                self.calls.push((sp.wrapping_sub(8), effect.next));
+            }
+            Flow::Return => {
+                while self.calls.last().is_some_and(|(at, _)| *at <= sp) {
+                    self.calls.pop();
+                }
+            }
+            Flow::System => {
+                if self.counting {
+                    self.note_call(registers);
+                }
+            }
+            Flow::On => {}
+        }
+        Ok(flow)
+    }
+
+    fn note(&mut self, effect: &Effect, registers: &Registers) {
+        self.recording.unresolved += u64::from(effect.unresolved);
+        if effect.operands.is_empty() || (effect.repeated && registers.get(RCX) == 0) {
+            return;
+        }
+        for operand in &effect.operands {
+            let address = operand.address(|n| registers.get(n), registers.segment_bases());
+            let Some(address) = self.shared(address) else {
+                continue;
+            };
+            if operand.loads {
+                self.access(registers.rip(), address, operand.size, Kind::Load);
+            }
+            if let Some(kind) = operand.stores {
+                self.access(registers.rip(), address, operand.size, kind);
+            }
+        }
+    }
+
+    /// Where an address in shared memory is recorded to lie.
+    fn shared(&self, address: u64) -> Option<u64> {
+        let (range, start) = self
+            .shared
+            .iter()
+            .find(|(range, _)| range.contains(&address))?;
+        Some(address - range.start + start)
+    }
+
+    fn access(&mut self, rip: u64, address: u64, size: u32, kind: Kind) {
+        let callers = self.calls.iter().rev().take(CALLERS);
+        let site = Site {
+            address: rip,
+            callers: callers.map(|(_, back)| *back).collect(),
+        };
+        let site = match self.sites.get(&site) {
+            Some(known) => *known,
+            None => {
+                let index = self.recording.sites.len() as u32;
+                self.recording.sites.push(site.clone());
+                self.sites.insert(site, index);
+                index
+            }
+        };
+        self.recording.accesses.push(Access {
+            step: self.recording.instructions,
+            address,
+            size,
+            kind,
+            site,
+        });
+    }
+
+    /// What a system call does to shared memory.
+    fn note_call(&mut self, registers: &Registers) {
+        let number = registers.get(RAX);
+        let (kind, vector) = match number {
+            0 | 17 | 45 => (Kind::KernelStore, false), // read, pread64, recvfrom
+            1 | 18 | 44 => (Kind::KernelLoad, false),  // write, pwrite64, sendto
+            19 | 295 | 327 => (Kind::KernelStore, true), // readv, preadv, preadv2
+            20 | 296 | 328 => (Kind::KernelLoad, true), // writev, pwritev, pwritev2
+            202 => {
+                // futex: the kernel looks at the word.
+                if let Some(word) = self.shared(registers.get(RDI)) {
+                    self.access(registers.rip(), word, 4, Kind::KernelLoad);
+                }
+                return;
+            }
+            426 => {
+                self.recording.unseen_calls += 1;
+                return;
+            }
+            _ => return,
+        };
+        let parts = if vector {
+            self.vector(registers.get(RSI), registers.get(RDX))
+        } else {
+            vec![(registers.get(RSI), registers.get(RDX))]
+        };
+        for (address, length) in parts {
+            if let Some(address) = self.shared(address).filter(|_| length > 0) {
+                let length = u32::try_from(length).unwrap_or(u32::MAX);
+                self.access(registers.rip(), address, length, kind);
+            }
+        }
+    }
+
+    /// The parts of a struct iovec array.
+    fn vector(&self, at: u64, count: u64) -> Vec<(u64, u64)> {
+        let mut bytes = vec![0; count.min(1024) as usize * 16];
+        if self.stepped.read(at, &mut bytes).is_err() {
+            return Vec::new();
+        }
+        let pairs = bytes.as_chunks::<16>().0.iter();
+        pairs
+            .map(|pair| (word(&pair[..8]), word(&pair[8..])))
+            .collect()
+    }
+
+    fn fetch(&mut self, rip: u64) -> Result<Effect, Failure> {
+        if self.recording.accesses.len() > MOST {
+            return Err(
+                Failure::usage("the transactions are too long to be recorded")
+                    .with_remedy("fewer --transactions"),
+            );
+        }
+        let mut bytes = [0; LONGEST];
+        let mut length = LONGEST;
+        // The last instruction of a part of memory may have nothing behind it.
+        while let Err(error) = self.stepped.read(rip, &mut bytes[..length]) {
+            length -= 1;
+            if length == 0 {
+                return Err(self.failed(&error));
+            }
+        }
+        self.decode
+            .effect(&bytes[..length], rip)
+            .ok_or_else(|| Failure::target(format!("the instruction at {rip:#x} can't be decoded")))
+    }
+}
+
+/// SIGALRM, by which the server's timers ring.
+const ALARM: i32 = 14;
+
+/// epoll_wait, epoll_pwait, epoll_pwait2, poll, ppoll.
+fn is_wait(number: u64) -> bool {
+    matches!(number, 232 | 281 | 441 | 7 | 271)
+}
+
+/// nanosleep, clock_nanosleep, select, pselect6.
+fn sleeps(number: u64) -> bool {
+    matches!(number, 35 | 230 | 23 | 270)
+}
+
+/// recvfrom, recvmsg. A session reads from its client by recv.
+fn is_read_of_socket(number: u64) -> bool {
+    matches!(number, 45 | 47)
+}
+
+/// mmap, munmap, mremap, mprotect, shmat, shmdt.
+fn changes_map(number: u64) -> bool {
+    matches!(number, 9 | 10 | 11 | 25 | 30 | 67)
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_ne_bytes)
+}
+
+fn read_map(pid: u32) -> Result<Map, Failure> {
+    let path = format!("/proc/{pid}/maps");
+    let text =
+        fs::read_to_string(&path).map_err(|error| Failure::target(format!("{path}: {error}")))?;
+    Ok(Map::parse(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_not_there() {
+        let error = record(u32::MAX >> 2, &Signals::default(), &AtomicBool::new(false));
+        assert!(error.unwrap_err().message.contains("not there"));
+    }
+}

@@ -1,0 +1,389 @@
+//! N sessions from a few: recorded transactions replayed in random interleavings through a model of
+//! coherent caches.
+//!
+//! Each session has a cache without limits. A line is held by one session alone, who may write it,
+//! or by any number that read it (MSI). A read of a line that the session does not hold, and a write
+//! of one that it does not hold alone, is a transfer: another processor's cache, or its permission,
+//! is asked. Sessions execute one instruction in a unit of time, transactions drawn at random from
+//! those recorded, each beginning at a random point of its first. Nothing waits: contention itself
+//! would add retries, which are not counted.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+
+use crate::sequence::Sequence;
+
+/// Sessions at most.
+pub const MOST: usize = 1024;
+/// Transactions of each session before counting, and counted.
+const WARMING: usize = 2;
+/// Counted transactions of all sessions together, at least.
+const COUNTED: usize = 64;
+/// Repetitions behind an interval.
+const REPETITIONS: u64 = 5;
+/// Student's t at 97.5 % for four degrees of freedom.
+const T: f64 = 2.776;
+/// Lines named at each number of sessions.
+const NAMED: usize = 8;
+
+/// Transfers at one number of sessions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Transfers {
+    /// Sessions.
+    pub sessions: usize,
+    /// Transfers a transaction, over the repetitions.
+    pub per_transaction: Interval,
+    /// The lines that are transferred most.
+    pub lines: Vec<LineTransfers>,
+}
+
+/// A mean with its interval of 95 %, of repetitions with different interleavings.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Interval {
+    /// The mean.
+    pub estimate: f64,
+    /// Its lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    fn of(values: &[f64]) -> Self {
+        let n = values.len().max(1) as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let half = T * (squares / (n - 1.0).max(1.0) / n).sqrt();
+        Self {
+            estimate: mean,
+            low: (mean - half).max(0.0),
+            high: mean + half,
+        }
+    }
+}
+
+/// A line's share in the transfers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LineTransfers {
+    /// Its name.
+    pub name: String,
+    /// Transfers a transaction.
+    pub per_transaction: Interval,
+}
+
+/// A step of a transaction that may need a line.
+#[derive(Debug, Clone, Copy)]
+struct Touch {
+    /// Instructions since the one before.
+    after: u64,
+    /// The line, where it is the same for all sessions; else the address in the recorded session.
+    address: u64,
+    /// Distance to the same part of the next session, and of how many there are.
+    own: Option<(u64, u64, u64)>,
+    writes: bool,
+    name: u32,
+}
+
+/// Recorded transactions, made ready to be replayed.
+pub struct Replay {
+    transactions: Vec<Vec<Touch>>,
+    names: Vec<String>,
+    line: u64,
+}
+
+impl Replay {
+    /// Prepares the transactions of several sessions for lines of `line` bytes.
+    pub fn new(sequences: &[Sequence], line: u64) -> Self {
+        let mut replay = Self {
+            transactions: Vec::new(),
+            names: Vec::new(),
+            line,
+        };
+        let mut names: HashMap<String, u32> = HashMap::new();
+        for sequence in sequences {
+            for window in sequence.boundaries.windows(2) {
+                let uses = &sequence.uses[window[0]..window[1]];
+                let mut before = uses.first().map_or(0, |first| first.step);
+                let mut touches = Vec::with_capacity(uses.len());
+                for one in uses {
+                    let name = sequence.name(one);
+                    let text = name.whole();
+                    let number = names.len() as u32;
+                    let index = *names.entry(text).or_insert(number);
+                    let own = name.own.map(|own| {
+                        let mine = (one.address - own.base) / own.stride.max(1);
+                        let start = one.address - mine * own.stride;
+                        (start, own.stride, own.shared_by.unwrap_or(u64::MAX))
+                    });
+                    let last = one.address + u64::from(one.size.max(1)) - 1;
+                    let mut address = one.address;
+                    loop {
+                        touches.push(Touch {
+                            after: one.step - before,
+                            address,
+                            own: own.map(|(start, stride, of)| {
+                                (start + (address - one.address), stride, of)
+                            }),
+                            writes: one.kind.owns(),
+                            name: index,
+                        });
+                        before = one.step;
+                        // One that crosses into further lines touches those, too.
+                        address = (address / line + 1) * line;
+                        if address > last {
+                            break;
+                        }
+                    }
+                }
+                replay.transactions.push(touches);
+            }
+        }
+        replay.names = vec![String::new(); names.len()];
+        for (name, index) in names {
+            replay.names[index as usize] = name;
+        }
+        replay
+    }
+
+    /// Whether there is anything to replay.
+    pub fn is_empty(&self) -> bool {
+        self.transactions.iter().all(Vec::is_empty)
+    }
+
+    /// Transfers at so many sessions, by a seed.
+    pub fn at(&self, sessions: usize, seed: u64) -> Transfers {
+        let sessions = sessions.clamp(1, MOST);
+        let runs: Vec<(f64, HashMap<u32, f64>)> = (0..REPETITIONS)
+            .map(|number| self.once(sessions, seed.wrapping_add(number)))
+            .collect();
+        let totals: Vec<f64> = runs.iter().map(|(total, _)| *total).collect();
+        let mut sums: HashMap<u32, f64> = HashMap::new();
+        for (_, lines) in &runs {
+            for (name, count) in lines {
+                *sums.entry(*name).or_default() += count;
+            }
+        }
+        let mut most: Vec<(u32, f64)> = sums.into_iter().collect();
+        most.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let lines = most.into_iter().take(NAMED).map(|(name, _)| {
+            let of = |run: &(f64, HashMap<u32, f64>)| run.1.get(&name).copied().unwrap_or(0.0);
+            LineTransfers {
+                name: self.names[name as usize].clone(),
+                per_transaction: Interval::of(&runs.iter().map(of).collect::<Vec<_>>()),
+            }
+        });
+        Transfers {
+            sessions,
+            per_transaction: Interval::of(&totals),
+            lines: lines.collect(),
+        }
+    }
+
+    /// One interleaving: transfers a transaction, in all and by name.
+    fn once(&self, sessions: usize, seed: u64) -> (f64, HashMap<u32, f64>) {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ (sessions as u64) << 32);
+        if self.is_empty() {
+            return (0.0, HashMap::new());
+        }
+        let counted = COUNTED.div_ceil(sessions).max(2);
+        let draw =
+            |random: &mut Xoshiro256PlusPlus| random.random_range(0..self.transactions.len());
+        let mut players: Vec<Player> = Vec::new();
+        let mut queue = BinaryHeap::new();
+        for number in 0..sessions {
+            let transaction = draw(&mut random);
+            let length = self.transactions[transaction].len();
+            let at = random.random_range(0..length.max(1));
+            let time = random.random_range(0..1000u64);
+            players.push(Player {
+                transaction,
+                at,
+                done: 0,
+            });
+            queue.push(Reverse((time, number)));
+        }
+        let mut lines: HashMap<u64, Held> = HashMap::new();
+        let mut by_name: HashMap<u32, u64> = HashMap::new();
+        let (mut transfers, mut finished) = (0u64, 0u64);
+        while let Some(Reverse((time, number))) = queue.pop() {
+            let player = &mut players[number];
+            let touches = &self.transactions[player.transaction];
+            let Some(touch) = touches.get(player.at) else {
+                player.done += 1;
+                finished += u64::from(player.done > WARMING && player.done <= WARMING + counted);
+                player.transaction = draw(&mut random);
+                player.at = 0;
+                // Those who are done play on until all are: the others would be alone.
+                let all = players
+                    .iter()
+                    .all(|player| player.done >= WARMING + counted);
+                if all {
+                    break;
+                }
+                queue.push(Reverse((time + 1, number)));
+                continue;
+            };
+            player.at += 1;
+            let counts = (WARMING..WARMING + counted).contains(&player.done);
+            let next = touches.get(player.at).map_or(1, |next| next.after.max(1));
+            let address = match touch.own {
+                Some((start, stride, of)) => start + (number as u64 % of) * stride,
+                None => touch.address,
+            };
+            let held = lines.entry(address / self.line).or_default();
+            if held.touch(number, touch.writes) && counts {
+                transfers += 1;
+                *by_name.entry(touch.name).or_default() += 1;
+            }
+            queue.push(Reverse((time + next, number)));
+        }
+        let all = finished.max(1) as f64;
+        let by_name = by_name
+            .into_iter()
+            .map(|(name, count)| (name, count as f64 / all));
+        (transfers as f64 / all, by_name.collect())
+    }
+}
+
+struct Player {
+    transaction: usize,
+    at: usize,
+    done: usize,
+}
+
+/// Who has a line.
+#[derive(Clone, Default)]
+struct Held {
+    readers: [u64; MOST / 64],
+    /// Held by one, who has written it or may.
+    alone: Option<u32>,
+    known: bool,
+}
+
+impl Held {
+    /// A session uses the line; whether another one's cache is asked.
+    fn touch(&mut self, session: usize, writes: bool) -> bool {
+        let (word, bit) = (session / 64, 1u64 << (session % 64));
+        let is_mine = self.alone == Some(session as u32);
+        let has = is_mine || self.readers[word] & bit != 0;
+        let known = std::mem::replace(&mut self.known, true);
+        if writes {
+            let others = self
+                .readers
+                .iter()
+                .enumerate()
+                .any(|(at, readers)| readers & !(if at == word { bit } else { 0 }) != 0);
+            let asks = known && !is_mine && (others || !has);
+            self.readers = [0; MOST / 64];
+            self.readers[word] = bit;
+            self.alone = Some(session as u32);
+            asks
+        } else {
+            if !has {
+                self.readers[word] |= bit;
+                self.alone = None;
+            }
+            known && !has
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::{Name, Own};
+    use crate::recording::Kind;
+    use crate::sequence::{CodeSite, Use};
+
+    /// A session that does these in each of its transactions.
+    fn sequence(uses: &[(u64, Kind, Option<Own>)]) -> Sequence {
+        let names = uses.iter().map(|(address, _, own)| Name {
+            own: *own,
+            ..Name::unknown(format!("{address}"))
+        });
+        Sequence {
+            names: names.collect(),
+            uses: uses
+                .iter()
+                .enumerate()
+                .map(|(at, (address, kind, _))| Use {
+                    step: at as u64 * 10,
+                    address: *address,
+                    size: 4,
+                    kind: *kind,
+                    name: at as u32,
+                    site: 0,
+                })
+                .collect(),
+            sites: vec![CodeSite::default()],
+            transactions: 1,
+            boundaries: vec![0, uses.len()],
+            ..Sequence::default()
+        }
+    }
+
+    fn transfers(uses: &[(u64, Kind, Option<Own>)], sessions: usize) -> f64 {
+        let replay = Replay::new(&[sequence(uses)], 64);
+        replay.at(sessions, 1).per_transaction.estimate
+    }
+
+    #[test]
+    fn a_hot_word_moves_each_time_and_a_private_one_never() {
+        let hot = [(6400, Kind::Atomic, None)];
+        assert_eq!(transfers(&hot, 1), 0.0);
+        let at_64 = transfers(&hot, 64);
+        assert!((0.9..=1.0).contains(&at_64), "{at_64}");
+        let own = Own {
+            base: 6400,
+            stride: 64,
+            shared_by: None,
+        };
+        assert_eq!(transfers(&[(6400, Kind::Store, Some(own))], 64), 0.0);
+        // Read by all, written by none.
+        assert_eq!(transfers(&[(6400, Kind::Load, None)], 64), 0.0);
+    }
+
+    #[test]
+    fn neighbours_on_a_line_share_it_falsely() {
+        let packed = Own {
+            base: 6400,
+            stride: 8,
+            shared_by: None,
+        };
+        let at_8 = transfers(&[(6400, Kind::Atomic, Some(packed))], 8);
+        assert!(at_8 > 0.5, "{at_8}");
+        // Of eight locks, each session has its own up to eight sessions.
+        let few = Own {
+            base: 6400,
+            stride: 128,
+            shared_by: Some(8),
+        };
+        assert_eq!(transfers(&[(6400, Kind::Atomic, Some(few))], 8), 0.0);
+        assert!(transfers(&[(6400, Kind::Atomic, Some(few))], 16) > 0.3);
+    }
+
+    #[test]
+    fn readers_beside_a_writer_lose_the_line() {
+        let uses = [(6400, Kind::Load, None), (6408, Kind::Store, None)];
+        let at_8 = transfers(&uses, 8);
+        assert!(at_8 > 0.9 && at_8 <= 2.0, "{at_8}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same() {
+        let uses = [
+            (6400, Kind::Load, None),
+            (6408, Kind::Store, None),
+            (9999, Kind::Atomic, None),
+        ];
+        let replay = Replay::new(&[sequence(&uses)], 64);
+        assert_eq!(replay.at(7, 3), replay.at(7, 3));
+        let transfers = replay.at(384, 3);
+        assert!(transfers.per_transaction.low <= transfers.per_transaction.high);
+        assert_eq!(transfers.lines.len(), 3);
+    }
+}

@@ -1,0 +1,173 @@
+//! A session of a server, recorded and named.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use pgassay_model::Failure;
+use pgassay_pgwire::{QueryError, Session};
+
+use crate::images::Images;
+use crate::map::Map;
+use crate::names::memory::Memory;
+use crate::names::relations::Relations;
+use crate::names::{self, Survey};
+use crate::record::{self, Signals};
+use crate::sequence::Sequence;
+
+/// What a server has to say before its sessions can be named.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Its version, in its own words.
+    pub version: String,
+    /// `server_version_num`.
+    pub version_num: u32,
+    /// Bytes of a block.
+    pub block_size: u64,
+    /// Its relations.
+    pub relations: Relations,
+}
+
+impl Server {
+    /// Asks a server.
+    ///
+    /// # Errors
+    /// Where the session breaks.
+    pub fn ask(session: &mut Session) -> Result<Self, QueryError> {
+        let version = session.value("SELECT pg_catalog.version()")?;
+        let number = session.value("SHOW server_version_num")?;
+        let block = session.value("SHOW block_size")?;
+        let parsed = |text: Option<String>| text.and_then(|text| text.parse().ok());
+        Ok(Self {
+            version: version.unwrap_or_default(),
+            version_num: parsed(number).unwrap_or(0) as u32,
+            block_size: parsed(block).unwrap_or(8192),
+            relations: Relations::ask(session)?,
+        })
+    }
+}
+
+/// A session's process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// Its number here.
+    pub pid: u32,
+    /// Its number as the server knows it: another one in a container.
+    pub own_pid: u32,
+}
+
+impl Process {
+    /// The child of a postmaster that the server knows by this number.
+    ///
+    /// # Errors
+    /// Where it can't be seen from here.
+    pub fn find(postmaster: u32, own_pid: u32) -> Result<Self, Failure> {
+        let path = format!("/proc/{postmaster}/task/{postmaster}/children");
+        let children = fs::read_to_string(&path)
+            .map_err(|error| Failure::target(format!("{path}: {error}")))?;
+        let pids = children
+            .split_ascii_whitespace()
+            .filter_map(|pid| pid.parse().ok());
+        for pid in pids {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            if innermost(&status) == Some(own_pid) {
+                return Ok(Self { pid, own_pid });
+            }
+        }
+        Err(Failure::target(format!(
+            "the session's process {own_pid} is not among the server's on this machine"
+        ))
+        .with_remedy("connect to the server itself, over its Unix socket: not through a pooler"))
+    }
+}
+
+/// The number of a process in the innermost namespace (proc_pid_status(5), NSpid).
+fn innermost(status: &str) -> Option<u32> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().last()?.parse().ok()
+}
+
+/// Records `transactions` transactions that `client` has the process execute. It is called once
+/// the process waits for its client, and returns when it has all answers.
+///
+/// # Errors
+/// Where the process can't be stepped, or what the client came to.
+pub fn step(
+    process: Process,
+    server: &Server,
+    transactions: u64,
+    stop: &AtomicBool,
+    client: &mut dyn FnMut() -> Result<(), Failure>,
+) -> Result<(Sequence, Vec<String>), Failure> {
+    let signals = Signals::default();
+    let (recording, answered) = thread::scope(|scope| {
+        // ptrace belongs to a thread; this one is the client's.
+        let recorder = scope.spawn(|| record::record(process.pid, &signals, stop));
+        let ready = || signals.ready.load(Ordering::Acquire);
+        while !ready() && !recorder.is_finished() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let answered = if ready() { client() } else { Ok(()) };
+        signals.done.store(true, Ordering::Release);
+        let recording = recorder
+            .join()
+            .unwrap_or_else(|_| Err(Failure::target("the recorder broke down")));
+        (recording, answered)
+    });
+    // A session that is ended fails on both sides; why is known here.
+    let recording = recording?;
+    answered?;
+    let path = format!("/proc/{}/maps", process.pid);
+    let gone = |error| Failure::target(format!("{path}: {error}"));
+    let map = Map::parse(&fs::read_to_string(&path).map_err(gone)?);
+    let program = fs::read_link(format!("/proc/{}/exe", process.pid)).map_err(gone)?;
+    let main = map
+        .shared()
+        .into_iter()
+        .find(|part| part.segment() == "main segment");
+    let main = main.map_or(0..0, |part| part.range);
+    let mut images = Images::new(process.pid, map);
+    let session = names::Session {
+        pid: process.own_pid,
+        version_num: server.version_num,
+        block_size: server.block_size,
+        variables: images.variables(&program.to_string_lossy()),
+        main: (main.start, main.end),
+        others: recording.segments.clone(),
+    };
+    let read =
+        |address: u64, into: &mut [u8]| pgassay_sys::step::read(process.pid, address, into).is_ok();
+    let survey = Survey::new(Memory::new(&read), session, server.relations.clone());
+    let sequence = Sequence::new(
+        &recording,
+        transactions,
+        &mut |address| survey.name(address),
+        &mut |address| {
+            let function = images.function(address);
+            (function.name, function.named)
+        },
+    );
+    Ok((sequence, survey.doubts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_process_in_its_container() {
+        let status = "Name:\tpostgres\nNStgid:\t4711\t12\nNSpid:\t4711\t12\n";
+        assert_eq!(innermost(status), Some(12));
+        assert_eq!(innermost("Name:\tpostgres\n"), None);
+    }
+
+    #[test]
+    fn only_children_of_the_server_are_stepped() {
+        let us = std::process::id();
+        let error = Process::find(us, us).unwrap_err();
+        assert!(error.remedy.unwrap().contains("Unix socket"));
+    }
+}

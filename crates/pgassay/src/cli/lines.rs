@@ -1,0 +1,84 @@
+//! The flags of `pgassay lines`.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+use super::show::ShowArgs;
+
+/// Arguments of `pgassay lines`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay lines                                 a select of PostgreSQL's own benchmark
+  pgassay lines temp:17 --workload tpcb-like
+  pgassay lines temp:15 temp:18 --stand-in      what a version adds and takes off
+  pgassay lines --workload mine.sql --html lines.html
+  pgassay lines 'host=/run/postgresql dbname=app' --load
+
+A session of the server is stepped, instruction by instruction: it is some 100,000 times slower
+meanwhile, and holds the locks that it takes for as long. Needs root, or to be the server's user.")]
+pub struct LinesArgs {
+    /// The server, or two to compare: temp (default), temp:17, an installation, build:NAME, or the
+    /// conninfo of a running server on this machine
+    #[arg(value_name = "TARGET", num_args = 0..=2)]
+    pub targets: Vec<String>,
+    /// What the session executes: select-only, simple-update, tpcb-like …, or FILE.sql
+    #[arg(
+        long,
+        short = 'w',
+        value_name = "WORKLOAD",
+        default_value = "select-only"
+    )]
+    pub workload: String,
+    /// Transactions of each recorded session
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub transactions: u32,
+    /// Sessions that are recorded, one after the other: two show what is shared falsely
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub sessions: u32,
+    /// Sessions at which transfers are computed: 1,2,8 or 1..64*2
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "1,2,4,8,16,32,64,128,256,384"
+    )]
+    pub at: super::clients::ClientList,
+    /// Bytes of a cache line [default: this machine's]
+    #[arg(long, value_name = "BYTES", value_parser = line)]
+    pub line_size: Option<u64>,
+    /// Scale of the pgbench tables, 100,000 rows each
+    #[arg(long, short = 's', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub scale: u32,
+    /// Seed of random numbers and of interleavings [default: drawn and reported]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// A setting for a launched server (repeatable)
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub settings: Vec<String>,
+    /// A setting for the first of two servers (repeatable)
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set_a: Vec<String>,
+    /// A setting for the second of two servers (repeatable)
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set_b: Vec<String>,
+    /// Allow load on a running server: says what it will create, and removes it afterwards
+    #[arg(long)]
+    pub load: bool,
+    /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Use the archived PostgreSQL from Maven Central where none is installed
+    #[arg(long)]
+    pub stand_in: bool,
+    /// How it is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+fn line(text: &str) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(bytes) if bytes.is_power_of_two() && (16..=256).contains(&bytes) => Ok(bytes),
+        _ => Err("16, 32, 64, 128 or 256 bytes".to_owned()),
+    }
+}

@@ -1,0 +1,261 @@
+//! `pgassay lines`: which shared cache lines a transaction takes.
+
+use anyhow::{Context, bail};
+use pgassay_analysis::plan::WorkloadPlan;
+use pgassay_engine::rundir;
+use pgassay_engine::workload::{self, guest, setup};
+use pgassay_lines::account::{Account, Subject as Of, account};
+use pgassay_lines::difference::Difference;
+use pgassay_lines::replay::Replay;
+use pgassay_lines::session::{self, Process, Server};
+use pgassay_load::script::Value;
+use pgassay_load::{Edge, Engine, Length, Options, SliceSpec};
+use pgassay_model::Failure;
+use pgassay_pgwire::Session;
+use pgassay_server::TargetSpec;
+use pgassay_sys::stop::Stop;
+use std::time::Duration;
+
+use super::progress::Progress;
+use super::show::show;
+use super::subject::{Subject, explain};
+use super::sweep::clean_up;
+use crate::cli::args::TargetArgs;
+use crate::cli::lines::LinesArgs;
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+
+/// Transactions before the session is stepped: caches of the session, hint bits, pages.
+const WARMING: u64 = 200;
+/// How long a slice waits for answers at its end: a stepped transaction may take that long.
+const DRAIN: Duration = Duration::from_secs(3600);
+
+/// Accounts for the lines of one server, or of two.
+///
+/// # Errors
+/// What kept it from recording.
+pub fn lines(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
+    let mut plan = workload::find(&[&args.workload])?;
+    plan.scale = args.scale;
+    let seed = match args.seed {
+        Some(seed) => seed,
+        None => rundir::random_seed()?,
+    };
+    match args.targets.as_slice() {
+        [a, b] => {
+            let a = record(Some(a), &args.set_a, &plan, seed, args, terminal, stop)?;
+            let b = record(Some(b), &args.set_b, &plan, seed, args, terminal, stop)?;
+            show(&Difference::of(a, b), &args.show, terminal)?;
+        }
+        targets => {
+            if let Some(flag) = [("--set-a", &args.set_a), ("--set-b", &args.set_b)]
+                .iter()
+                .find(|(_, settings)| !settings.is_empty())
+            {
+                bail!(
+                    Failure::usage(format!("{} is for one of two targets", flag.0))
+                        .with_remedy("--set, or name two targets")
+                );
+            }
+            let target = targets.first();
+            let account = record(target, &[], &plan, seed, args, terminal, stop)?;
+            show(&account, &args.show, terminal)?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The account of one server.
+#[allow(clippy::too_many_arguments)] // two targets differ in two of them
+fn record(
+    target: Option<&String>,
+    settings: &[String],
+    plan: &WorkloadPlan,
+    seed: u64,
+    args: &LinesArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Account> {
+    let spec: TargetSpec = target
+        .map_or("temp", String::as_str)
+        .parse()
+        .map_err(explain)?;
+    if !spec.is_launched() && !args.load {
+        bail!(
+            Failure::usage("lines puts a load on a running server, and steps a session of its own")
+                .with_remedy("add --load: it makes the schema pgassay, and removes it afterwards")
+        );
+    }
+    let flags = TargetArgs {
+        target: target.cloned(),
+        settings: args.settings.iter().chain(settings).cloned().collect(),
+        load: args.load,
+        scratch: args.scratch.clone(),
+        stand_in: args.stand_in,
+    };
+    // Launched for this: nothing else is to touch its memory.
+    let flags = match spec.is_launched() {
+        true => flags.with_defaults(&[("autovacuum", "off"), ("shared_buffers", "128MB")]),
+        false => flags,
+    };
+    let progress = Progress::new(terminal, 1000);
+    progress.say("opening the server");
+    let opened = Subject::open(&spec, &flags, 1 << 30, args.sessions + 4, stop);
+    progress.clear();
+    let mut subject = opened?;
+    terminal.announce(&format!("server: {}", subject.shown));
+    let postmaster = subject.scene.postmaster.clone().map_err(|why| {
+        Failure::target(format!("its sessions can't be stepped: {why}"))
+            .with_remedy("run pgassay on the server's machine, over its Unix socket")
+    })?;
+    if subject.cluster.is_none() {
+        subject.keep(stop);
+        let admission = subject.admit()?;
+        if setup::remove_noted(subject.session()?)? {
+            terminal.announce("removed the schema pgassay that a killed run had left");
+        }
+        if args.sessions > admission.most_clients {
+            bail!(
+                Failure::usage(format!(
+                    "{} sessions are more than half of the server's free connections",
+                    args.sessions
+                ))
+                .with_remedy(format!("--sessions {}", admission.most_clients))
+            );
+        }
+        let shown = subject.shown.clone();
+        terminal.announce(&guest::announcement(&shown, plan, args.sessions, 60.0));
+        terminal
+            .announce("a session of ours will be stepped; others wait for the locks that it holds");
+    }
+    subject.keep(stop);
+    progress.say(format!("filling the tables, scale {}", plan.scale));
+    let made = subject.make_tables(plan, &mut |share| progress.share(share), stop)?;
+    let recorded = recorded(&mut subject, postmaster, plan, seed, args, &progress, stop);
+    progress.clear();
+    let removed = clean_up(&mut subject, &made);
+    if let Err(error) = &removed {
+        terminal.warn(&setup::still_there(error));
+    }
+    recorded
+}
+
+/// What is done between making the tables and removing them.
+fn recorded(
+    subject: &mut Subject,
+    postmaster: u32,
+    plan: &WorkloadPlan,
+    seed: u64,
+    args: &LinesArgs,
+    progress: &Progress,
+    stop: &Stop,
+) -> anyhow::Result<Account> {
+    if subject.cluster.is_some() {
+        let session = subject.session()?;
+        // Hint bits and freezing are work that the first reader would do for all.
+        session.execute("VACUUM (FREEZE, ANALYZE)")?;
+        session.execute("CHECKPOINT")?;
+    }
+    if !plan.without_pgbench_tables {
+        setup::read_in(subject.session()?)?;
+    }
+    let mut conninfo = subject.conninfo.with_options(setup::FIND_OURS);
+    let mut doubts = Vec::new();
+    let mut sequences = Vec::new();
+    // Open until all are recorded: each has a place of its own in shared memory.
+    let mut engines = Vec::new();
+    for number in 0..args.sessions {
+        let name = format!("pgassay lines {}", number + 1);
+        conninfo = conninfo.with_application_name(&name);
+        let options = Options {
+            threads: Some(1),
+            variables: vec![("scale".to_owned(), Value::Int(i64::from(plan.scale)))],
+            stop: stop.flag().clone(),
+            drain: DRAIN,
+            ..Options::default()
+        };
+        let mut engine = Engine::new(conninfo.clone(), workload::program(plan)?, options);
+        engine.resize(1)?;
+        let own_pid = backend_of(subject.session()?, &name)?;
+        let process = Process::find(postmaster, own_pid)?;
+        let seed = seed.wrapping_add(u64::from(number));
+        execute(&mut engine, WARMING, !seed, stop)?;
+        let server = Server::ask(subject.session()?)?;
+        progress.say(format!(
+            "stepping session {} of {} through {} transactions",
+            number + 1,
+            args.sessions,
+            args.transactions
+        ));
+        progress.share(f64::from(number) / f64::from(args.sessions));
+        let transactions = u64::from(args.transactions);
+        let (sequence, found) =
+            session::step(process, &server, transactions, stop.flag(), &mut || {
+                execute(&mut engine, transactions, seed, stop)
+            })?;
+        doubts.extend(found);
+        sequences.push(sequence);
+        engines.push(engine);
+    }
+    doubts.sort();
+    doubts.dedup();
+    let server = Server::ask(subject.session()?)?;
+    drop(engines);
+    progress.say("replaying");
+    let line_bytes = args.line_size.or(line_of_this_machine()).unwrap_or(64);
+    let replay = Replay::new(&sequences, line_bytes);
+    let mut counts = args.at.0.clone();
+    counts.sort_unstable();
+    counts.dedup();
+    let transfers = counts
+        .iter()
+        .map(|sessions| replay.at(*sessions as usize, seed))
+        .collect();
+    let subject = Of {
+        target: subject.shown.clone(),
+        version: server.version,
+        workload: plan.name.clone(),
+        method: "Sessions of the server stepped by ptrace".to_owned(),
+        seed,
+        line_bytes,
+        doubts,
+    };
+    Ok(account(&sequences, subject, transfers))
+}
+
+/// Bytes of a cache line (sysfs-devices-system-cpu).
+fn line_of_this_machine() -> Option<u64> {
+    let path = "/sys/devices/system/cpu/cpu0/cache/index0/coherency_line_size";
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The process of our session of this name.
+fn backend_of(session: &mut Session, name: &str) -> anyhow::Result<u32> {
+    let question = format!(
+        "SELECT pid FROM pg_catalog.pg_stat_activity WHERE application_name = '{name}' \
+         AND pid <> pg_catalog.pg_backend_pid() ORDER BY backend_start DESC LIMIT 1"
+    );
+    let pid = session.value(&question)?.and_then(|pid| pid.parse().ok());
+    pid.context("the server does not list our session")
+}
+
+fn execute(engine: &mut Engine, transactions: u64, seed: u64, stop: &Stop) -> Result<(), Failure> {
+    let spec = SliceSpec {
+        length: Length::Transactions(transactions),
+        seed,
+        ..SliceSpec::default()
+    };
+    let result = engine.run_slice(&spec, &mut |_: Edge| {});
+    if stop.asked() {
+        return Err(Failure::interrupted());
+    }
+    if result.transactions == transactions {
+        return Ok(());
+    }
+    let example = result.failure_examples.values().next().cloned();
+    Err(Failure::target(format!(
+        "{} of {transactions} transactions ended well: {}",
+        result.transactions,
+        example.or(result.died).unwrap_or_default()
+    )))
+}

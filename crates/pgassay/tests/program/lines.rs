@@ -1,0 +1,369 @@
+//! `pgassay lines`: counts held against code whose accesses are known, and servers that must not
+//! notice more than a slow session.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgassay_lines::account::{Account, Subject, account};
+use pgassay_lines::sequence::Sequence;
+use pgassay_lines::session::{Process, Server as Said, step};
+use pgassay_pgwire::{Conninfo, Session, connect};
+use pgassay_server::extension::Extension;
+use pgassay_server::{Cluster, Installations, LaunchOptions};
+use serde_json::Value;
+
+use crate::pg_support::{OWNER, Server};
+use crate::runs::{Runs, Signal, signal, text};
+
+const SCHEMA: &str = "inside";
+
+/// A cluster with the extension's functions, and a session that keeps what they share.
+struct Inside {
+    cluster: Cluster,
+    keeper: Session,
+}
+
+impl Inside {
+    fn new() -> Self {
+        let installation = Installations::search().newest(None).unwrap().clone();
+        let mut options = LaunchOptions::default();
+        options.settings.set("autovacuum", "off");
+        let cluster = Cluster::launch(&installation, &options).unwrap();
+        let extension = Extension::compiled_for(&installation, None).unwrap();
+        let mut keeper = connect(&Conninfo::parse(&cluster.conninfo()).unwrap()).unwrap();
+        keeper.execute(&format!("CREATE SCHEMA {SCHEMA}")).unwrap();
+        keeper.execute(&extension.definitions(SCHEMA)).unwrap();
+        keeper
+            .execute(&format!("CREATE TABLE {SCHEMA}.t AS SELECT 1 AS a"))
+            .unwrap();
+        keeper
+            .execute(&format!("VACUUM (FREEZE) {SCHEMA}.t"))
+            .unwrap();
+        Self { cluster, keeper }
+    }
+
+    fn session(&self) -> Session {
+        connect(&Conninfo::parse(&self.cluster.conninfo()).unwrap()).unwrap()
+    }
+
+    fn arena(&mut self, sessions: u32) -> String {
+        let arena = format!("SELECT {SCHEMA}.arena_create({sessions}, 1)");
+        self.keeper.value(&arena).unwrap().unwrap()
+    }
+
+    /// A statement, recorded as one transaction after it was executed once.
+    fn record(&mut self, statement: &str) -> Sequence {
+        let mut session = self.session();
+        session.rows(statement).unwrap();
+        self.stepped(&mut session, statement)
+    }
+
+    fn stepped(&mut self, session: &mut Session, statement: &str) -> Sequence {
+        let said = Said::ask(&mut self.keeper).unwrap();
+        let own = session.backend_pid().unsigned_abs();
+        let process = Process::find(self.cluster.pid(), own).unwrap();
+        let stop = AtomicBool::new(false);
+        let (sequence, doubts) = step(process, &said, 1, &stop, &mut || {
+            session.rows(statement).unwrap();
+            Ok(())
+        })
+        .unwrap();
+        assert!(doubts.is_empty(), "{doubts:?}");
+        sequence
+    }
+}
+
+fn accounted(sequences: &[Sequence]) -> Account {
+    let subject = Subject {
+        line_bytes: 64,
+        ..Subject::default()
+    };
+    account(sequences, subject, Vec::new())
+}
+
+/// Loops of the extension, whose accesses are known from their sources.
+#[test]
+fn primitives_are_counted_exactly() {
+    let mut inside = Inside::new();
+    let arena = inside.arena(1);
+
+    let call = |function: &str, more: &str| {
+        format!("SELECT operations FROM {SCHEMA}.{function}({arena}, count => 100{more})")
+    };
+    // A shared lock: taken by one atomic, given back by another.
+    let shared = accounted(&[inside.record(&call("lwlock", ", exclusive_percent => 0"))]);
+    let lock = &shared.lines[0];
+    assert_eq!(
+        (lock.counts.atomics, lock.counts.stores),
+        (200.0, 0.0),
+        "{lock:?}"
+    );
+    assert_eq!(lock.takers.len(), 2, "{:?}", lock.takers);
+
+    // A spinlock: taken by an atomic, given back by a store.
+    let spin = accounted(&[inside.record(&call("spinlock", ""))]);
+    let lock = &spin.lines[0];
+    assert_eq!(
+        (lock.counts.atomics, lock.counts.stores),
+        (100.0, 100.0),
+        "{lock:?}"
+    );
+
+    // A pin and an unpin of one block, which has a name.
+    let hit = format!(
+        "SELECT operations FROM {SCHEMA}.buffer_hit({arena}, count => 100, rel => '{SCHEMA}.t', \
+         blocks => 1)"
+    );
+    let hit = accounted(&[inside.record(&hit)]);
+    let named = |what: &str| {
+        let line = hit.lines.iter().find(|line| line.name.contains(what));
+        line.unwrap_or_else(|| panic!("{what}: {:?}", hit.lines))
+    };
+    let descriptor = named("(inside.t, block 0)");
+    assert_eq!(descriptor.counts.atomics, 200.0, "{descriptor:?}");
+    assert_eq!(descriptor.counts.stores, 0.0);
+    assert_eq!(descriptor.takers.len(), 2, "{:?}", descriptor.takers);
+    // Each finds the block under the lock of its partition.
+    assert_eq!(named("LWLock BufferMapping").counts.atomics, 200.0);
+    assert!(hit.named_share > 0.5, "{:?}", hit.unnamed);
+}
+
+/// Words of two sessions on one line are told, words on lines of their own are not.
+#[test]
+fn false_sharing_is_told_and_padding_is_not() {
+    let mut inside = Inside::new();
+    let arena = inside.arena(2);
+    let meets = |inside: &mut Inside, placement: &str| {
+        let call = |slot: u32, count: u32| {
+            format!(
+                "SELECT operations FROM {SCHEMA}.atomics({arena}, {slot}, count => {count}, \
+                 operation => 'add64', placement => '{placement}')"
+            )
+        };
+        let record = |slot: u32, inside: &mut Inside| {
+            let mut session = inside.session();
+            // The gate opens for two: the other one comes again and again.
+            let done = AtomicBool::new(false);
+            let mut other = inside.session();
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Acquire) {
+                        other.rows(&call(1 - slot, 1)).ok();
+                    }
+                });
+                session.rows(&call(slot, 100)).ok();
+                let sequence = inside.stepped(&mut session, &call(slot, 100));
+                done.store(true, Ordering::Release);
+                sequence
+            })
+        };
+        let sequences = [record(0, inside), record(1, inside)];
+        let account = accounted(&sequences);
+        // The words are where each session makes all of its atomics.
+        let words = account
+            .lines
+            .iter()
+            .filter(|line| line.counts.atomics >= 50.0);
+        let words: Vec<String> = words.map(|line| line.address.clone()).collect();
+        assert!(!words.is_empty(), "{:?}", account.lines);
+        let falsely: Vec<&str> = account
+            .meetings
+            .iter()
+            .filter(|meeting| meeting.kind == "false-sharing")
+            .map(|meeting| meeting.address.as_str())
+            .collect();
+        words.iter().any(|word| falsely.contains(&word.as_str()))
+    };
+    assert!(meets(&mut inside, "packed"));
+    assert!(!meets(&mut inside, "padded"));
+}
+
+/// The account of a select: everything has a name, and the root of the key has its four atomics.
+#[test]
+fn a_select_is_accounted_for_and_the_same_twice() {
+    let runs = Runs::new("lines");
+    let args = ["lines", "-n", "2", "--seed", "7", "--json", "--at", "1,64"];
+    let account = || {
+        let output = runs.run(&args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let (first, second) = (account(), account());
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/lines-1.json");
+    let schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> = validator
+        .iter_errors(&first)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?}");
+
+    assert!(
+        first["named_share"].as_f64().unwrap() >= 0.95,
+        "{}",
+        first["unnamed"]
+    );
+    let lines = first["lines"].as_array().unwrap();
+    let root = lines.iter().find(|line| {
+        let name = line["name"].as_str().unwrap();
+        name.starts_with("descriptor") && name.contains("(root of pgbench_accounts_pkey, block 3)")
+    });
+    let root = root.unwrap_or_else(|| panic!("{lines:?}"));
+    assert_eq!(root["counts"]["atomics"], 4.0, "{root}");
+    let total = |account: &Value, what: &str| account["total"][what].as_f64().unwrap();
+    for what in ["loads", "stores", "atomics"] {
+        let (a, b) = (total(&first, what), total(&second, what));
+        assert!((a - b).abs() <= a * 0.001, "{what}: {a} and {b}");
+    }
+    // Alone, a session asks nobody; sixty-four ask each other.
+    let transfers = first["transfers"].as_array().unwrap();
+    assert_eq!(transfers[0]["per_transaction"]["estimate"], 0.0);
+    assert!(transfers[1]["per_transaction"]["low"].as_f64().unwrap() > 5.0);
+}
+
+/// A server of somebody else, with a session that goes on beside.
+struct Visit {
+    server: Server,
+    runs: Runs,
+}
+
+impl Visit {
+    fn to(name: &str) -> Self {
+        Self {
+            server: Server::start("local all all trust\n", &[], |_| {}),
+            runs: Runs::new(name),
+        }
+    }
+
+    fn start(&self) -> std::process::Child {
+        let dir = self.server.socket_dir.display();
+        let uri = format!(
+            "host={dir} port={} user={OWNER} dbname=postgres",
+            self.server.port
+        );
+        self.runs.start(&["lines", &uri, "--load", "-n", "1000"])
+    }
+
+    /// The process of the session that is stepped, once it is.
+    fn stepped(&self, session: &mut Session, child: &mut std::process::Child) -> u32 {
+        let until = Instant::now() + Duration::from_secs(120);
+        let question =
+            "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgassay lines%'";
+        loop {
+            let pid = session
+                .value(question)
+                .unwrap()
+                .and_then(|pid| pid.parse().ok());
+            if let Some(pid) = pid.filter(|pid| traced(*pid)) {
+                return pid;
+            }
+            if let Some(status) = child.try_wait().unwrap() {
+                let mut said = String::new();
+                child
+                    .stderr
+                    .take()
+                    .unwrap()
+                    .read_to_string(&mut said)
+                    .unwrap();
+                panic!("it ended ({status}): {said}");
+            }
+            assert!(Instant::now() < until, "nothing was stepped");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn assert_unharmed(&self, session: &mut Session) {
+        // A session that dies of a signal takes all others with it.
+        assert_eq!(session.value("SELECT 1").unwrap().as_deref(), Some("1"));
+        let log = self.server.log();
+        assert!(!log.contains("terminated by signal"), "{log}");
+    }
+}
+
+fn traced(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| {
+        line.strip_prefix("TracerPid:")
+            .is_some_and(|tracer| tracer.trim() != "0")
+    })
+}
+
+/// Killed or interrupted while it steps, pgassay leaves a server that goes on.
+#[test]
+fn a_server_outlives_what_ends_pgassay() {
+    let visit = Visit::to("lines-killed");
+    let mut session = connect(&visit.server.owner()).unwrap();
+    for kind in [Signal::KILL, Signal::INT] {
+        let mut child = visit.start();
+        let pid = visit.stepped(&mut session, &mut child);
+        thread::sleep(Duration::from_millis(100));
+        signal(child.id(), kind);
+        let status = child.wait().unwrap();
+        if kind == Signal::INT {
+            assert_eq!(status.code(), Some(130));
+        }
+        visit.assert_unharmed(&mut session);
+        // The session notices that its client is gone, and ends by itself.
+        let until = Instant::now() + Duration::from_secs(60);
+        while Path::new(&format!("/proc/{pid}")).exists() {
+            assert!(Instant::now() < until, "{kind:?}: the session stays");
+            thread::sleep(Duration::from_millis(20));
+        }
+        visit.assert_unharmed(&mut session);
+    }
+    // After Ctrl-C, nothing of ours is left.
+    let schemas = session.value("SELECT count(*) FROM pg_namespace WHERE nspname = 'pgassay'");
+    assert_eq!(schemas.unwrap().as_deref(), Some("0"));
+}
+
+/// The session is ended by somebody else while it is stepped: pgassay says so.
+#[test]
+fn a_session_that_ends_while_stepped() {
+    let visit = Visit::to("lines-ended");
+    let mut session = connect(&visit.server.owner()).unwrap();
+    let mut child = visit.start();
+    let pid = visit.stepped(&mut session, &mut child);
+    session
+        .execute(&format!("SELECT pg_terminate_backend({pid})"))
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("ended while it was stepped"), "{said}");
+    visit.assert_unharmed(&mut session);
+}
+
+/// What can't be stepped is refused with the remedy, before anything is made.
+#[test]
+fn what_can_not_be_stepped_is_refused() {
+    let runs = Runs::new("lines-refused");
+    let refused = |args: &[&str], code: i32, says: &str| {
+        let output = runs.run(args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(says), "{args:?}: {said}");
+    };
+    let server = Server::start(
+        "local all all trust\nhost all all 127.0.0.1/32 trust\n",
+        &[],
+        |_| {},
+    );
+    let socket = format!(
+        "host={} port={} user={OWNER} dbname=postgres",
+        server.socket_dir.display(),
+        server.port
+    );
+    refused(&["lines", &socket], 2, "--load");
+    let tcp = format!(
+        "host=127.0.0.1 port={} user={OWNER} dbname=postgres",
+        server.port
+    );
+    refused(&["lines", &tcp, "--load"], 3, "Unix socket");
+    refused(&["lines", "--line-size", "100"], 2, "128");
+    refused(&["lines", "--set-a", "a=b"], 2, "two targets");
+    refused(&["lines", "-w", "no-such"], 2, "no workload");
+}
