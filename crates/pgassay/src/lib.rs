@@ -1,7 +1,7 @@
 //! pgassay: the performance laboratory for PostgreSQL on every processor.
 //!
 //! ```text
-//! argv -> Args -> Plan -> bench(target, load, observers) -> raw records -> run directory
+//! argv -> Args -> Experiment -> runner(driver, watcher) -> trials -> run directory
 //! run directory -> analyse -> Analysis -> text | html | json | markdown
 //! ```
 //! [`run`] is the whole program; ARCHITECTURE.md is the map of its modules.
@@ -25,10 +25,12 @@ pub use terminal::Terminal;
 pub fn run(args: impl IntoIterator<Item = OsString>, terminal: &mut Terminal, stop: &Stop) -> Exit {
     let args: Vec<OsString> = args.into_iter().collect();
     terminal.conceal(Secrets::of(args.iter().map(|arg| arg.as_encoded_bytes())));
-    let args = match cli::parse(args) {
+    let typed = secrets::recorded(&args);
+    let mut args = match cli::parse(args) {
         Ok(args) => args,
         Err(answer) => return cli::show(&answer, terminal),
     };
+    args.global.typed = typed;
     terminal.set_verbosity(args.global.verbosity());
     match commands::dispatch(args, terminal, stop) {
         Ok(exit) => exit,

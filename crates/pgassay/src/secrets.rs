@@ -4,7 +4,10 @@
 //! This looks at single arguments before anybody knows what they mean, so that no command, spelling
 //! or mistake in either is left out. What looks like a password and is none is hidden too.
 
+use std::ffi::OsString;
 use std::ops::Range;
+
+use pgassay_pgwire::Conninfo;
 
 /// Stands for a password, of whatever length.
 const HIDDEN: &[u8] = b"***";
@@ -45,6 +48,25 @@ impl Secrets {
         }
         text
     }
+}
+
+/// The command line as it was typed, for a run's record: a connection string with a password stands
+/// without it, any other word with stars in its place.
+pub fn recorded(arguments: &[OsString]) -> Vec<String> {
+    let word = |argument: &OsString| {
+        let typed = argument.to_string_lossy().into_owned();
+        let mut bytes = typed.clone().into_bytes();
+        overwrite(&mut bytes);
+        if bytes == typed.as_bytes() {
+            return typed;
+        }
+        match Conninfo::parse(&typed) {
+            Ok(conninfo) if Conninfo::looks_like(&typed) => conninfo.redacted(),
+            _ => String::from_utf8_lossy(&bytes).trim_end().to_owned(),
+        }
+    };
+    let typed = arguments.iter().skip(1).map(word);
+    std::iter::once("pgassay".to_owned()).chain(typed).collect()
 }
 
 /// Overwrites the passwords in an argument, in its place: what follows moves up, and blanks fill it.
@@ -252,6 +274,31 @@ mod tests {
         ] {
             assert_eq!(shown(plain), plain);
         }
+    }
+
+    #[test]
+    fn a_command_line_is_recorded_as_typed_but_for_its_passwords() {
+        let typed = [
+            "/usr/bin/pgassay",
+            "run",
+            "select-only",
+            "postgres://u:geheim@h:5433/d",
+            "--set",
+            "work_mem=8 MB",
+            "--define",
+            "my_password=geheim",
+        ];
+        let line = recorded(&typed.map(OsString::from));
+        assert_eq!(line[..3], ["pgassay", "run", "select-only"]);
+        assert!(
+            line[3].starts_with("host=h port=5433 user=u dbname=d"),
+            "{line:?}"
+        );
+        assert_eq!(
+            line[4..],
+            ["--set", "work_mem=8 MB", "--define", "my_password=***"]
+        );
+        assert!(!line.join(" ").contains("geheim"), "{line:?}");
     }
 
     #[test]

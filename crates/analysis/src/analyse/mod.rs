@@ -375,13 +375,7 @@ fn warnings(
             RunState::Running => warning,
             _ => warning.with_remedy(format!(
                 "go on with: pgassay {} --resume {}",
-                // `run` has no flag of its own for it.
-                if info.command == "compare" {
-                    "compare"
-                } else {
-                    "assay"
-                },
-                info.id
+                info.command, info.id
             )),
         });
     }

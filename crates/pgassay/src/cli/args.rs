@@ -50,6 +50,9 @@ pub struct GlobalArgs {
     /// Directory of recorded runs [default: $PGASSAY_RUNS, or the XDG state directory]
     #[arg(long, global = true, value_name = "DIR")]
     pub runs: Option<PathBuf>,
+    /// The whole command line as typed, without passwords, for the record.
+    #[arg(skip)]
+    pub typed: Vec<String>,
 }
 
 impl GlobalArgs {

@@ -46,26 +46,6 @@ impl DataArgs {
     pub fn check(&self, workload: &str) -> Result<(), Failure> {
         refuse_others(&self.given(), workload)
     }
-
-    /// The words that say the same again.
-    pub fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        let mut add = |flag: &str, value: Option<String>| {
-            words.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
-        };
-        add("--size", self.size.map(|size| size.to_string()));
-        let config = self.config.as_ref();
-        add(
-            "--config",
-            config.map(|config| config.display().to_string()),
-        );
-        add("--tables", self.tables.map(|tables| tables.to_string()));
-        add(
-            "--update-pct",
-            self.update_pct.map(|share| share.to_string()),
-        );
-        words
-    }
 }
 
 /// Flags of `pgio` and `scattered-read`.
@@ -148,32 +128,6 @@ impl IoArgs {
         let mut given = self.data.given();
         given.extend(self.given());
         refuse_others(&given, workload)
-    }
-
-    /// The words that say the same again.
-    pub fn words(&self) -> Vec<String> {
-        let mut words = self.data.words();
-        let mut add = |flag: &str, value: String| words.extend([flag.to_owned(), value]);
-        if !self.only.is_empty() {
-            add("--only", self.only.join(","));
-        }
-        if !self.read_ahead.is_empty() {
-            let all: Vec<String> = self.read_ahead.iter().map(u64::to_string).collect();
-            add("--read-ahead", all.join(","));
-        }
-        for (flag, given) in [
-            ("--drop-caches", self.drop_caches),
-            ("--pgio-output", self.pgio_output),
-            ("--classic", self.classic),
-            ("--setup-only", self.setup_only),
-            ("--keep-tables", self.keep_tables),
-            ("--until-stable", self.until_stable),
-        ] {
-            if given {
-                words.push(flag.to_owned());
-            }
-        }
-        words
     }
 }
 

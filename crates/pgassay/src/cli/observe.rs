@@ -42,12 +42,6 @@ impl ObserveArgs {
         let name = |observer: &Observer| Some(observer.to_possible_value()?.get_name().to_owned());
         self.observe.iter().filter_map(name).collect()
     }
-
-    /// As typed, for a command that repeats; `None` where nothing was.
-    pub fn words(&self) -> Option<String> {
-        let names = self.names();
-        (!names.is_empty()).then(|| names.join(","))
-    }
 }
 
 #[cfg(test)]

@@ -127,9 +127,7 @@ pub fn run(
         }
     };
     let plan = experiment.plan();
-    let mut line = record::command_line(&["run", workload], target);
-    line.extend(args.inside.words());
-    let mut header = record::header("run", line, experiment.clone());
+    let mut header = record::header("run", global, experiment.clone());
     let mut writer = again.open(&root, &mut header)?;
     record::write_facts(&mut writer, &mut subject)?;
     terminal.announce(&format!(
@@ -373,16 +371,16 @@ pub(super) fn extension_beside_a_load(
 /// The stage of the primitives that decide scaling, in short, after the load of an assay.
 ///
 /// # Errors
-/// Where no seed can be drawn.
+/// Where what is recorded can't be written down.
 pub(super) fn stage_beside_a_load(
     (extension, version): &(Extension, u32),
     cpus: u32,
+    seed: u64,
 ) -> anyhow::Result<Stage> {
     let knobs = Knobs::default();
     let calls = inserver::calls(inserver::ALL, *version, &knobs);
     let mut sessions = vec![1, cpus, cpus.saturating_mul(2)];
     sessions.dedup();
-    let seed = rundir::random_seed()?;
     let plan = record::without_clients(inserver::ALL, BESIDE_TRIALS, BESIDE_CALL_MS, seed);
     in_server(plan, &calls, &sessions, &knobs, extension)
 }

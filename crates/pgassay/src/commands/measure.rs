@@ -50,8 +50,6 @@ pub struct Request<'a> {
     pub budget: Budget,
     /// Whether a recorded run is gone on with, or repeated.
     pub again: &'a Again,
-    /// The workload as typed and the flags of the load, for the record of how to repeat it.
-    pub typed: (String, Vec<String>),
     /// Whether client and server get CPUs of their own.
     pub pin: Option<Pin>,
     /// Whether the client is measured alone as well.
@@ -171,8 +169,7 @@ pub fn measure(
         let ours = &plan.workload.dials.client_cpus;
         terminal.announce(&format!("load threads on CPUs {ours:?}, {server}"));
     }
-    let line = command_line(request);
-    let mut header = record::header(request.command, line, experiment.clone());
+    let mut header = record::header(request.command, global, experiment.clone());
     let mut writer = request.again.open(&root, &mut header)?;
     if request.command == "assay" {
         // Before the counters of the load are read, since it asks the server, too.
@@ -354,24 +351,12 @@ fn stages(
         further.push(ceiling::stage(&plan));
     }
     if let Some(extension) = extension {
-        further.push(inside::stage_beside_a_load(extension, cpus)?);
+        // Another than those of the loads, and known from them.
+        let seed = plan.seed.wrapping_add(2);
+        further.push(inside::stage_beside_a_load(extension, cpus, seed)?);
     }
     further.insert(0, Stage::wire(StageId::Load, plan));
     Ok(further)
-}
-
-/// The command that repeats the run.
-fn command_line(request: &Request) -> Vec<String> {
-    let mut words = vec![request.command];
-    if request.command == "run" {
-        words.push(&request.typed.0);
-    }
-    let mut line = record::command_line(&words, request.target);
-    line.extend(request.typed.1.iter().cloned());
-    if request.command == "assay" && !request.second {
-        line.push("--quick".to_owned());
-    }
-    line
 }
 
 fn announce_load(

@@ -138,7 +138,12 @@ pub fn patch(
 
     let a = format!("build:{}", base.name);
     let b = format!("build:{}", patched.name);
-    let compare = compare_args(&a, &b, &flags)?;
+    let (compare, line) = compare_args(&a, &b, &flags)?;
+    // What is recorded of the comparison is how to make it again.
+    let global = &GlobalArgs {
+        typed: line,
+        ..global.clone()
+    };
     if compare.by != By::Time {
         return super::counts::compare(&compare, terminal, stop);
     }
@@ -186,8 +191,8 @@ fn with_preset(spec: &str) -> &str {
     }
 }
 
-/// compare's arguments, parsed by its own definition.
-fn compare_args(a: &str, b: &str, flags: &[String]) -> anyhow::Result<CompareArgs> {
+/// compare's arguments, parsed by its own definition, and the words.
+fn compare_args(a: &str, b: &str, flags: &[String]) -> anyhow::Result<(CompareArgs, Vec<String>)> {
     let mut line = vec!["pgassay".to_owned(), "compare".to_owned()];
     line.extend([a.to_owned(), b.to_owned()]);
     let sweeps = flags
@@ -199,11 +204,11 @@ fn compare_args(a: &str, b: &str, flags: &[String]) -> anyhow::Result<CompareArg
         line.push(format!("--clients=1..{}*2", 2 * cpus));
     }
     line.extend(flags.iter().cloned());
-    match Args::try_parse_from(line) {
+    match Args::try_parse_from(&line) {
         Ok(Args {
             command: Command::Compare(compare),
             ..
-        }) if compare.targets.len() == 2 => Ok(*compare),
+        }) if compare.targets.len() == 2 => Ok((*compare, line)),
         Ok(_) => bail!(Failure::usage(
             "what follows -- are flags of pgassay compare; the two targets are the builds"
         )),
@@ -399,11 +404,17 @@ mod tests {
     #[test]
     fn the_sweep_is_the_default_and_flags_are_compares_own() {
         let flags = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-        let plain = compare_args("build:x-base", "build:x-patched", &[]).unwrap();
+        let plain = compare_args("build:x-base", "build:x-patched", &[])
+            .unwrap()
+            .0;
         assert!(plain.clients.unwrap().0.len() >= 2);
-        let own = compare_args("a", "b", &flags(&["--clients", "3", "--launches", "6"])).unwrap();
+        let own = compare_args("a", "b", &flags(&["--clients", "3", "--launches", "6"]))
+            .unwrap()
+            .0;
         assert_eq!((own.clients.unwrap().0, own.launches), (vec![3], Some(6)));
-        let counts = compare_args("a", "b", &flags(&["--by", "instructions"])).unwrap();
+        let counts = compare_args("a", "b", &flags(&["--by", "instructions"]))
+            .unwrap()
+            .0;
         assert!(counts.clients.is_none());
         for wrong in [&["--no-such"][..], &["third"]] {
             let error = compare_args("a", "b", &flags(wrong)).unwrap_err();

@@ -9,41 +9,24 @@ use pgassay_analysis::warning::Warning;
 
 use super::inspect_server;
 use super::subject::Subject;
-use crate::cli::args::TargetArgs;
+use crate::cli::args::{GlobalArgs, TargetArgs};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
 use pgassay_observe::host;
 use pgassay_pgwire::Conninfo;
 
 /// The header of a new run; its name is given when its directory is made.
-pub fn header(command: &str, command_line: Vec<String>, experiment: Experiment) -> RunHeader {
+pub fn header(command: &str, global: &GlobalArgs, experiment: Experiment) -> RunHeader {
     RunHeader {
         schema: "pgassay/run/1".to_owned(),
         format: FORMAT,
         id: String::new(),
         command: command.to_owned(),
-        command_line,
+        command_line: global.typed.clone(),
         pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
         started: rundir::now(),
         experiment,
     }
-}
-
-/// The command that repeats a run, up to its own flags: from what is known rather than from argv,
-/// which may hold a password.
-pub fn command_line(words: &[&str], target: &TargetArgs) -> Vec<String> {
-    let mut line = vec!["pgassay".to_owned()];
-    line.extend(words.iter().map(|word| (*word).to_owned()));
-    if let Some(target) = &target.target {
-        line.push(shown(target));
-    }
-    for setting in &target.settings {
-        line.extend(["--set".to_owned(), setting.clone()]);
-    }
-    if target.load {
-        line.push("--load".to_owned());
-    }
-    line
 }
 
 /// A target for messages and records, without its password.

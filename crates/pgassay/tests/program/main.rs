@@ -1,6 +1,7 @@
 //! The program as a whole, each command from outside or in process, against a real PostgreSQL
 //! and over recorded runs. One binary, because each one links the whole program anew.
 
+mod again;
 mod architecture;
 mod assay;
 mod build;

@@ -1,5 +1,6 @@
 //! How it was compared, enough to do it again.
 
+use crate::sections::has_seed;
 use pgassay_analysis::compare::Compare;
 
 use crate::document::{Block, Depth, Fact, Section};
@@ -53,7 +54,7 @@ pub fn section(compare: &Compare) -> Section {
             .map(|s| Fact::new("duration", number::duration(s)).remark("of the whole command")),
     );
     let mut again = run.command_line.clone();
-    if compare.plan.is_some() {
+    if compare.plan.is_some() && !has_seed(&again) {
         again.extend(["--seed".to_owned(), plan.seed.to_string()]);
     }
     let report = ["pgassay", "report", &run.id, "--json"].map(str::to_owned);

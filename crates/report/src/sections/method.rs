@@ -223,13 +223,16 @@ fn order(analysis: &Analysis) -> Option<Table> {
     })
 }
 
+/// Whether a command line names a seed.
+pub(crate) fn has_seed(line: &[String]) -> bool {
+    let mut words = line.iter();
+    words.any(|word| word == "--seed" || word.starts_with("--seed="))
+}
+
 fn commands(analysis: &Analysis) -> Vec<String> {
     let run = &analysis.run;
     let mut again = run.command_line.clone();
-    if !again
-        .iter()
-        .any(|w| w == "--seed" || w.starts_with("--seed="))
-    {
+    if !has_seed(&again) {
         again.extend(["--seed".to_owned(), analysis.plan.seed.to_string()]);
     }
     let words = |words: &[&str]| -> Vec<String> { words.iter().map(|w| (*w).to_owned()).collect() };

@@ -25,6 +25,7 @@ mod summary;
 mod tails;
 mod trials;
 
+pub(crate) use method::has_seed;
 pub(super) use summary::machine;
 
 use pgassay_analysis::Analysis;

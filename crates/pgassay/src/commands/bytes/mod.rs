@@ -11,7 +11,7 @@ use super::measure::conclude;
 use super::progress::Progress;
 use super::record;
 use super::subject::{Subject, explain};
-use crate::cli::args::{RunArgs, TargetArgs};
+use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_analysis::plan::{Experiment, Stage};
@@ -105,7 +105,7 @@ fn check_room(data_dir: Option<&Path>, bytes: u64, flag: &str) -> anyhow::Result
 /// Makes the run directory, or takes up that of a run that was interrupted, and writes
 /// down what is measured.
 fn begin(
-    args: &RunArgs,
+    (args, global): (&RunArgs, &GlobalArgs),
     (target, again): (&TargetArgs, &Again),
     root: &Path,
     subject: &mut Subject,
@@ -122,10 +122,7 @@ fn begin(
             observe: args.measure.observe.names(),
         },
     };
-    let workload = &experiment.plan().workload.name;
-    let mut line = record::command_line(&["run", workload], target);
-    line.extend(args.io.words());
-    let mut header = record::header("run", line, experiment);
+    let mut header = record::header("run", global, experiment);
     let mut writer = again.open(root, &mut header)?;
     record::write_facts(&mut writer, subject)?;
     record::warn_of_settings(&mut writer, subject)?;

@@ -137,7 +137,13 @@ pub fn run(
         driver: DriverConfig::Pgio(pgio.clone()),
         plan,
     };
-    let begun = begin(args, (target, again), &root, &mut subject, stage.clone());
+    let begun = begin(
+        (args, global),
+        (target, again),
+        &root,
+        &mut subject,
+        stage.clone(),
+    );
     let (mut writer, _) = begun?;
     let observe = again.observe(&args.measure.observe);
     let ended = measure_all(

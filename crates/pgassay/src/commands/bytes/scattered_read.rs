@@ -100,7 +100,7 @@ pub fn run(
         },
         None => unknown,
     };
-    let (mut writer, header) = begin(args, (target, again), &root, &mut subject, first)?;
+    let (mut writer, header) = begin((args, global), (target, again), &root, &mut subject, first)?;
     let asked = Asked {
         io: &args.io,
         observe: again.observe(&args.measure.observe),

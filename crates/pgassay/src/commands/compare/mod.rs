@@ -200,7 +200,7 @@ pub fn compare(
     };
     // Servers come and go; what was measured is kept in between, too.
     let kept = stop.defer();
-    let writer = open_run(args, &root, &experiment, &comparison, resume.as_ref())?;
+    let writer = open_run(global, &root, &experiment, &comparison, resume.as_ref())?;
     let dir = writer.dir().to_owned();
     let company = alone::look();
     let mut measuring = Measuring {
@@ -484,7 +484,7 @@ impl Resumed {
 }
 
 fn open_run(
-    args: &CompareArgs,
+    global: &GlobalArgs,
     root: &std::path::Path,
     experiment: &Experiment,
     comparison: &ComparisonPlan,
@@ -507,79 +507,10 @@ fn open_run(
     if let Some(plan) = experiment.plan_mut() {
         plan.trials = comparison.most_pairs.saturating_mul(comparison.launches);
     }
-    let line = command_line(args, &experiment, comparison);
-    let mut header = record::header("compare", line, experiment);
+    let mut header = record::header("compare", global, experiment);
     let writer = RunWriter::create(root, &mut header)?;
     writer.write_fact("comparison", comparison)?;
     Ok(writer)
-}
-
-/// The command that repeats the comparison, from what is known rather than from
-/// argv, which may hold a password. Client counts and scale, whose defaults are
-/// the machine's, are told even where they were not typed.
-fn command_line(
-    args: &CompareArgs,
-    experiment: &Experiment,
-    comparison: &ComparisonPlan,
-) -> Vec<String> {
-    let plan = experiment.plan();
-    let mut line = vec!["pgassay".to_owned(), "compare".to_owned()];
-    line.extend(comparison.typed.iter().map(|t| t.target.clone()));
-    let mut flag = |name: &str, value: String| line.extend([format!("--{name}"), value]);
-    flag("workload", args.workload.clone());
-    let settings = [
-        ("set", &args.settings),
-        ("set-a", &args.set_a),
-        ("set-b", &args.set_b),
-        ("set-c", &args.set_c),
-    ];
-    for (name, typed) in settings {
-        for setting in typed {
-            flag(name, setting.clone());
-        }
-    }
-    flag("delta", format!("{}%", args.delta * 100.0));
-    let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
-    flag("clients", counts.join(","));
-    if experiment
-        .stages
-        .iter()
-        .all(|stage| stage.id == StageId::Load)
-    {
-        flag("scale", plan.workload.scale.to_string());
-    }
-    match args.pairs {
-        Some(pairs) => flag("pairs", pairs.to_string()),
-        None => flag("minutes", args.minutes.to_string()),
-    }
-    for (name, typed) in [
-        ("time", args.time.map(|seconds| seconds.to_string())),
-        ("warmup", args.warmup.map(|seconds| seconds.to_string())),
-        ("noise-pairs", args.noise_pairs.map(|n| n.to_string())),
-        ("threads", args.threads.map(|n| n.to_string())),
-        ("observe", args.observe.words()),
-        (
-            "launches",
-            (args.launches.is_some() || comparison.launches > 1)
-                .then(|| comparison.launches.to_string()),
-        ),
-    ] {
-        if let Some(value) = typed {
-            flag(name, value);
-        }
-    }
-    line.extend(args.dials.words());
-    line.extend(args.data.words());
-    for (flag, given) in [
-        ("--sequential", args.sequential),
-        ("--load", args.load),
-        ("--stand-in", args.stand_in),
-    ] {
-        if given {
-            line.push(flag.to_owned());
-        }
-    }
-    line
 }
 
 fn nothing_measured(ended: anyhow::Result<Ended>, end: &RunEnd) -> anyhow::Error {
