@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::account::Account;
 use super::find::Installation;
@@ -24,6 +24,8 @@ use pgassay_pgwire::{ConnectError, Conninfo};
 
 /// How often a state is looked at while waiting for it.
 const POLL: Duration = Duration::from_millis(10);
+/// How long initdb may take, which copies some 40 MB.
+const INITDB: Duration = Duration::from_secs(600);
 /// How long a fast shutdown, which writes a checkpoint, may take.
 const FAST: Duration = Duration::from_secs(10);
 /// How long an immediate shutdown may take.
@@ -226,16 +228,21 @@ impl Server {
     /// Wakes processes that somebody stopped: a stopped one takes no shutdown, and one whose
     /// postmaster is gone would stay for ever.
     fn go_on(&self) {
+        self.to_children(Signal::CONT);
+        kill_process(Pid::from_child(&self.child), Signal::CONT).ok();
+    }
+
+    /// Sends a signal to the server's other processes, each of which has a group of its own.
+    fn to_children(&self, signal: Signal) {
         let pid = self.child.id();
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
         let children = children.unwrap_or_default();
         let children = children.split_ascii_whitespace();
         for pid in children.filter_map(|pid| pid.parse().ok()) {
             if let Some(pid) = Pid::from_raw(pid) {
-                kill_process(pid, Signal::CONT).ok();
+                kill_process(pid, signal).ok();
             }
         }
-        kill_process(Pid::from_child(&self.child), Signal::CONT).ok();
     }
 
     /// Fast shutdown, then an immediate one, then SIGKILL.
@@ -248,6 +255,10 @@ impl Server {
         ] {
             if self.child.try_wait()?.is_some() {
                 return Ok(());
+            }
+            if signal == Signal::KILL {
+                // One that is busy would not see that its parent is gone.
+                self.to_children(signal);
             }
             // The child is not yet reaped, so its pid is nobody else's.
             kill_process(Pid::from_child(&self.child), signal).ok();
@@ -305,6 +316,8 @@ impl Launcher<'_> {
 
     /// Makes the data directory's contents.
     fn init(&self) -> Result<(), TargetError> {
+        // Into a file: nobody reads a pipe meanwhile, and whoever fills it waits for ever.
+        let (_, log) = self.open_log()?;
         let mut command = self.command("initdb");
         command
             .arg("--pgdata")
@@ -319,14 +332,24 @@ impl Launcher<'_> {
             // server's own fsync is untouched.
             .arg("-N")
             .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+            .stderr(log);
         let not_run = |error: io::Error| self.failed("initdb can't be run", &error.to_string());
         let mut child = pgassay_sys::bound::spawn(command, Signal::KILL).map_err(not_run)?;
+        let until = Instant::now() + INITDB;
         let status = loop {
-            if let Err(interrupted) = self.check_interrupt() {
-                child.kill().ok();
+            let ended = match Instant::now() < until {
+                true => self.check_interrupt(),
+                false => {
+                    let what = format!("initdb did not end within {} s", INITDB.as_secs());
+                    Err(self.failed(&what, &tail(&self.home.log(), 0, 20)))
+                }
+            };
+            if let Err(ended) = ended {
+                // The servers that it runs are of its group; they would go on to write where we
+                // are about to remove.
+                kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
                 child.wait().ok();
-                return Err(interrupted);
+                return Err(ended);
             }
             match child.try_wait().map_err(not_run)? {
                 Some(status) => break status,
@@ -336,13 +359,7 @@ impl Launcher<'_> {
         if status.success() {
             return Ok(());
         }
-        let mut said = String::new();
-        if let Some(stderr) = child.stderr.take() {
-            // What it said lies in the pipe; a process of its own may still hold the other end.
-            let mut bytes = vec![0; 64 * 1024];
-            let read = { stderr }.read(&mut bytes).unwrap_or(0);
-            said = String::from_utf8_lossy(&bytes[..read]).into_owned();
-        }
+        let said = tail(&self.home.log(), 0, 20);
         Err(self.failed(&format!("initdb failed ({status})"), said.trim()))
     }
 
@@ -369,16 +386,11 @@ impl Launcher<'_> {
 
     /// Starts the server and waits until it takes a connection.
     fn start(&self, settings: &Settings) -> Result<Server, TargetError> {
-        let log_path = self.home.log();
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&log_path)
-            .and_then(|log| Ok((log.metadata()?.len(), log.try_clone()?, log)))
-            .map_err(|error| TargetError::place(&log_path, "can't be opened", &error))?;
+        let (log_from, log) = self.open_log()?;
+        let copy = log.try_clone().map_err(|error| self.no_log(&error))?;
         let huge_pages = self.huge_pages(settings)?;
         let mut command = self.server(settings);
-        command.stdout(log.1).stderr(log.2);
+        command.stdout(copy).stderr(log);
         // On our death an immediate shutdown: nobody will want the data.
         let child = pgassay_sys::bound::spawn(command, Signal::QUIT)
             .map_err(|error| self.failed("the server can't be run", &error.to_string()))?;
@@ -387,8 +399,22 @@ impl Launcher<'_> {
             _huge_pages: huge_pages,
         };
         self.note_postmaster(&server)?;
-        self.wait_until_ready(&mut server, log.0)?;
+        self.wait_until_ready(&mut server, log_from)?;
         Ok(server)
+    }
+
+    /// The log, and its length so far.
+    fn open_log(&self) -> Result<(u64, File), TargetError> {
+        OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.home.log())
+            .and_then(|log| Ok((log.metadata()?.len(), log)))
+            .map_err(|error| self.no_log(&error))
+    }
+
+    fn no_log(&self, error: &io::Error) -> TargetError {
+        TargetError::place(self.home.log(), "can't be opened", error)
     }
 
     /// The server's command line.

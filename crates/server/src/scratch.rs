@@ -16,6 +16,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock, statfs};
 
@@ -25,6 +26,9 @@ use super::account::Account;
 /// What the path of a Unix socket can hold, in bytes (Linux, unix(7): 108 with
 /// the closing NUL).
 const SOCKET_PATH_MAX: usize = 107;
+
+/// How long what was killed may take until it writes no more.
+const SETTLING: Duration = Duration::from_secs(5);
 
 /// File systems that live in memory, by statfs(2)'s f_type (linux/magic.h).
 const IN_MEMORY: &[(u64, &str)] = &[(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
@@ -287,6 +291,27 @@ pub(super) fn socket_dir_of(id: &str) -> PathBuf {
 
 /// Removes a cluster's directories; none there is no error.
 pub(super) fn remove(dir: &Path, socket_dir: &Path) -> io::Result<()> {
+    once_settled(|| remove_once(dir, socket_dir))
+}
+
+/// Tries again where a directory is not empty after all: a server's last processes, killed a moment
+/// ago, may still complete what they were writing.
+fn once_settled(mut remove: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let until = Instant::now() + SETTLING;
+    loop {
+        match remove() {
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {
+                if Instant::now() >= until {
+                    return Err(error);
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done => return done,
+        }
+    }
+}
+
+fn remove_once(dir: &Path, socket_dir: &Path) -> io::Result<()> {
     let absent_is_fine = |result: io::Result<()>| match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         other => other,
@@ -396,6 +421,30 @@ mod tests {
         fs::write(home.data().join("x"), "x").unwrap();
         drop(home);
         assert!(!dir.exists() && !socket_dir.exists());
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    /// Attack D11: a process that is killed may still complete what it writes, into a directory that
+    /// is just being removed; that was left, without a word.
+    #[test]
+    fn a_directory_that_is_still_written_to_is_removed() {
+        let base = temporary("settling");
+        let (dir, written) = (base.join("abcdef"), base.join("abcdef/data"));
+        fs::create_dir_all(&written).unwrap();
+        let mut last_words = [written.join("a"), written.join("b")].into_iter();
+        once_settled(|| match last_words.next() {
+            Some(file) => fs::write(file, "").and_then(|()| fs::remove_dir(&written)),
+            None => remove_once(&dir, &base.join("no-socket")),
+        })
+        .unwrap();
+        assert!(last_words.next().is_none() && !dir.exists());
+        // Another reason is told at once.
+        let mut tries = 0;
+        let error = once_settled(|| {
+            tries += 1;
+            fs::remove_dir(&written)
+        });
+        assert_eq!((error.unwrap_err().kind(), tries), (ErrorKind::NotFound, 1));
         fs::remove_dir_all(&base).unwrap();
     }
 

@@ -2,11 +2,11 @@
 //! they or we end badly: nothing.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pgassay_model::FailureKind;
@@ -168,6 +168,70 @@ fn an_interrupt_and_a_panic_clean_up() {
     .unwrap_err();
     let (pid, socket_dir) = receive.recv().unwrap();
     assert!(!runs(pid) && !socket_dir.exists());
+    assert_eq!(clusters(&place), 0);
+    fs::remove_dir_all(&place).unwrap();
+}
+
+/// An installation below `place` whose initdb is a script, with the data directory as `$2`.
+fn with_initdb(place: &Path, script: &str) -> Installation {
+    let (bin, initdb) = (place.join("bin"), place.join("bin/initdb"));
+    fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink(installed().tool("postgres"), bin.join("postgres")).unwrap();
+    fs::write(&initdb, format!("#!/bin/sh\n{script}")).unwrap();
+    for path in [place, &bin, &initdb] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    Installation::at(&bin).unwrap()
+}
+
+/// Attack D11: a signal while initdb runs. What initdb had started went on to write, so that the
+/// removal of the data directory failed, and the cluster's directory stayed.
+#[test]
+fn an_interrupt_ends_what_initdb_has_started() {
+    let place = place("initdb");
+    let sleeps = with_initdb(&place, "sleep 600 &\necho $! > \"$2/child\"\nwait\n");
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut interrupted = options(&place, &[]);
+    interrupted.stop = Some(Arc::clone(&stop));
+    let launching = std::thread::spawn(move || Cluster::launch(&sleeps, &interrupted).unwrap_err());
+    let uid = rustix::process::geteuid().as_raw();
+    let mut child = 0;
+    wait_for("what initdb starts", || {
+        let clusters = fs::read_dir(place.join(format!("pgassay-{uid}/clusters")));
+        let noted = clusters.into_iter().flatten().flatten().find_map(|entry| {
+            let noted = fs::read_to_string(entry.path().join("data/child")).ok()?;
+            noted.strip_suffix('\n')?.parse().ok()
+        });
+        child = noted.unwrap_or(0);
+        child != 0
+    });
+    assert!(runs(child));
+    stop.store(true, Ordering::Relaxed);
+    let error = launching.join().unwrap();
+    assert!(matches!(error, TargetError::Interrupted), "{error}");
+    wait_for("the end of what initdb had started", || !runs(child));
+    assert_eq!(clusters(&place), 0);
+    fs::remove_dir_all(&place).unwrap();
+}
+
+/// Attack D11: where files are few, initdb's server complains without end. Nobody read that before
+/// it ended, so that it waited for ever, and pgassay for it.
+#[test]
+fn an_initdb_that_says_much_is_heard() {
+    let place = place("says");
+    let says = with_initdb(
+        &place,
+        "yes too many open files | head -c 1000000 >&2\necho last words >&2\nexit 1\n",
+    );
+    let options = options(&place, &[]);
+    let launching = std::thread::spawn(move || Cluster::launch(&says, &options).unwrap_err());
+    wait_for("initdb's end", || launching.is_finished());
+    let error = launching.join().unwrap().to_string();
+    assert!(error.contains("initdb failed"), "{error}");
+    assert!(
+        error.ends_with("too many open files\n  last words"),
+        "{error}"
+    );
     assert_eq!(clusters(&place), 0);
     fs::remove_dir_all(&place).unwrap();
 }
