@@ -72,12 +72,13 @@ pub fn markdown(report: &impl Report) -> String {
 
 /// The report as a JSON document, described by a schema in `docs/schema`.
 ///
-/// A figure that is not a number (nothing to divide by) becomes `null`.
+/// A figure that is not a number (nothing to divide by) becomes `null`. Control characters are
+/// escapes, so that no name steers the terminal that shows it.
 pub fn json(report: &impl Serialize) -> String {
     let mut text = serde_json::to_string_pretty(report)
         .expect("results have string keys only, so they always serialize");
     text.push('\n');
-    text
+    pgassay_text::json(&text)
 }
 
 /// The rows as comma-separated values (RFC 4180) with a header line; what was not seen

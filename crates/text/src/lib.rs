@@ -2,7 +2,7 @@
 //!
 //! Names of databases, roles, scripts, files and processes, and messages of servers are chosen by
 //! others. Whatever prints them passes them through here first: [`line()`] and [`lines()`] for a
-//! terminal, [`markdown()`] for markdown, [`cell()`] for a spreadsheet. HTML is escaped where it is
+//! terminal, [`markdown()`] for markdown, [`cell()`] for a spreadsheet, [`json()`] for JSON. HTML is escaped where it is
 //! made, after [`line()`]. Pure: no files, no clock, no environment.
 
 /// What stands for a character that is not shown.
@@ -65,6 +65,23 @@ pub fn markdown(text: &str) -> String {
     out
 }
 
+/// A JSON text that means the same, in which what a terminal would act on is an escape.
+///
+/// serde_json escapes C0 only. The others can stand in strings only, so that each may be replaced
+/// wherever it is.
+pub fn json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' | '\t' => out.push(c),
+            // All of them are below U+10000: no pair of escapes is needed.
+            c if is_unsafe(c) => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 /// One line that a spreadsheet takes for text: what would begin a formula gets an apostrophe in
 /// front. For names only; a figure may begin with a minus.
 pub fn cell(text: &str) -> String {
@@ -100,6 +117,16 @@ mod tests {
         assert_eq!(
             markdown("<script>[x](javascript:1)|`*_#~\\&"),
             r"&lt;script&gt;\[x\](javascript:1)\|\`\*\_\#\~\\&amp;"
+        );
+    }
+
+    /// Attack D17: JSON on a terminal held C1, DEL and turns of direction as they were.
+    #[test]
+    fn json_keeps_its_meaning_and_steers_nothing() {
+        let text = "{\n\t\"a\u{9b}2J\": \"b\u{7f}\u{202e}c\u{2028} é日\"}\n";
+        assert_eq!(
+            json(text),
+            "{\n\t\"a\\u009b2J\": \"b\\u007f\\u202ec\\u2028 é日\"}\n"
         );
     }
 

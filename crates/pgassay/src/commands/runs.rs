@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Context;
 use comfy_table::{ContentArrangement, Table, presets};
 use pgassay_analysis::analysis::RunState;
 use serde_json::json;
@@ -58,8 +57,7 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
 }
 
 fn print_json(terminal: &mut Terminal, value: &serde_json::Value) -> anyhow::Result<Exit> {
-    let text = serde_json::to_string_pretty(value).context("cannot serialize")?;
-    terminal.print(&(text + "\n"))?;
+    terminal.print(&pgassay_report::json(value))?;
     Ok(Exit::Done)
 }
 

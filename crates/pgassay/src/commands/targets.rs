@@ -37,7 +37,7 @@ pub fn targets(args: &TargetsArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
             .collect();
         let document =
             json!({"schema": "pgassay/targets/1", "targets": found, "unusable": unusable});
-        terminal.print(&format!("{document:#}\n"))?;
+        terminal.print(&pgassay_report::json(&document))?;
         return Ok(Exit::Done);
     }
     for (path, why) in &at_hand.unusable {

@@ -117,7 +117,7 @@ pub fn collect(args: &CollectArgs, terminal: &mut Terminal, stop: &Stop) -> anyh
             "there is one file to write, and several were named"
         ));
     };
-    let text = serde_json::to_string_pretty(facts).context("cannot serialize")? + "\n";
+    let text = pgassay_report::json(facts);
     let exit = match &facts.session_lost {
         None => Exit::Done,
         Some(why) => {
@@ -263,10 +263,9 @@ fn list() -> String {
 }
 
 fn json(report: &CheckReport, in_a_line: bool) -> anyhow::Result<String> {
-    let text = if in_a_line {
-        serde_json::to_string(report)
-    } else {
-        serde_json::to_string_pretty(report)
-    };
-    Ok(text.context("cannot serialize")? + "\n")
+    if !in_a_line {
+        return Ok(pgassay_report::json(report));
+    }
+    let text = serde_json::to_string(report).context("cannot serialize")?;
+    Ok(pgassay_text::json(&text) + "\n")
 }
