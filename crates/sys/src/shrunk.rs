@@ -37,3 +37,51 @@ extern "C" fn truncated(_: libc::c_int) {
         libc::_exit(EXIT);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::Mapped;
+    use std::fs::{self, File};
+    use std::path::Path;
+
+    /// What the test below has a process of its own do, as the signal ends it.
+    #[test]
+    fn helper_that_reads_what_is_cut() {
+        let Some(path) = std::env::var_os("PGASSAY_SHRUNK_HELPER") else {
+            return;
+        };
+        explain_truncated_files().unwrap();
+        let path = Path::new(&path);
+        let mapped = Mapped::open(path).unwrap();
+        File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_len(10)
+            .unwrap();
+        let sum: u64 = mapped.iter().map(|byte| u64::from(*byte)).sum();
+        unreachable!("the map's pages are gone, and yet they add up to {sum}");
+    }
+
+    /// Attack D19: a file truncated while it was inspected ended the program by SIGBUS, without a
+    /// word.
+    #[test]
+    fn a_file_that_is_cut_while_it_is_read_is_told() {
+        let path = std::env::temp_dir().join(format!("pgassay-shrunk-{}", std::process::id()));
+        fs::write(&path, vec![1; 1 << 20]).unwrap();
+        let done = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "shrunk::tests::helper_that_reads_what_is_cut",
+                "--nocapture",
+            ])
+            .env("PGASSAY_SHRUNK_HELPER", &path)
+            .output()
+            .unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!(done.status.code(), Some(EXIT), "{done:?}");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(said.contains("truncated while it was read"), "{said}");
+    }
+}

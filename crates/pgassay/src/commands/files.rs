@@ -39,3 +39,33 @@ pub(super) fn page_of_run(dir: &Path, page: &str) -> anyhow::Result<PathBuf> {
         .into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Attack D19: with a full disk under the report a cut one stayed, and the exit code was 0.
+    #[test]
+    fn a_report_that_is_not_written_makes_a_run_partial() {
+        let dir = std::env::temp_dir().join(format!("pgassay-test-page-{}", std::process::id()));
+        // It can't be put in a directory's place.
+        let page = dir.join("report.html");
+        std::fs::create_dir_all(page.join("full")).unwrap();
+        let error = page_of_run(&dir, "<html>").unwrap_err();
+        let failure = error.downcast_ref::<Failure>().unwrap();
+        assert_eq!(failure.kind, FailureKind::Partial);
+        assert!(
+            failure.message.contains("the run is recorded"),
+            "{failure:?}"
+        );
+        assert!(failure.remedy.as_ref().unwrap().contains("pgassay report"));
+        let left: Vec<_> = std::fs::read_dir(&dir).unwrap().flatten().collect();
+        assert!(left.len() == 1 && left[0].path() == page, "{left:?}");
+        std::fs::remove_dir(page.join("full")).unwrap();
+        std::fs::remove_dir(&page).unwrap();
+
+        assert_eq!(page_of_run(&dir, "<html>").unwrap(), page);
+        assert_eq!(std::fs::read(&page).unwrap(), b"<html>");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

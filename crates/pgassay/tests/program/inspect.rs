@@ -249,20 +249,61 @@ fn a_file_name_is_only_text() {
     let dir = std::env::temp_dir().join(format!("pgassay-test-inspect-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let odd = dir.join("<script>[x](javascript:1)|\u{1b}[2J\u{9b}\u{202e}.so");
-    std::fs::copy(path("a64-gcc-outline.so"), &odd).unwrap();
-    let odd = odd.to_str().unwrap();
-    let text = inspect(&[odd]);
-    let markdown = inspect(&["--format", "markdown", odd]);
-    std::fs::remove_dir_all(&dir).unwrap();
-    for output in [&text, &markdown] {
-        let shown = String::from_utf8(output.stdout.clone()).unwrap();
-        assert!(shown.contains("javascript:1"), "{shown}");
-        let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
-        assert!(!shown.contains(odd), "{shown:?}");
+    let whole = std::fs::read(path("a64-gcc-outline.so")).unwrap();
+    std::fs::write(&odd, &whole).unwrap();
+    // One that is named because it can't be read, and one that is read in part.
+    let damaged = dir.join("<img onerror=1>[y](javascript:2)\u{1b}\u{9b}\u{202e}.so");
+    std::fs::write(&damaged, &whole[..20]).unwrap();
+    let part = dir.join("<b>[z](javascript:3)\u{1b}\u{9b}\u{202e}.so");
+    std::fs::write(&part, &whole[..whole.len() / 2]).unwrap();
+    let all = [&odd, &damaged, &part].map(|path| path.to_str().unwrap());
+    for format in ["text", "markdown", "json", "html"] {
+        let output = inspect(&[&["--format", format][..], &all].concat());
+        let shown = String::from_utf8(output.stdout).unwrap();
+        for name in ["javascript:1", "javascript:2"] {
+            assert!(shown.contains(name), "{format}: {shown}");
+        }
+        let said = String::from_utf8(output.stderr).unwrap();
+        for text in [&shown, &said] {
+            let odd = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+            assert!(!text.contains(odd), "{format}: {text:?}");
+        }
+        if format == "markdown" || format == "html" {
+            for markup in ["<script>[", "<img", "<b>[", "[x](", "[y](", "[z]("] {
+                let found =
+                    shown.contains(markup) && !(format == "html" && markup.starts_with('['));
+                assert!(!found, "{format}: {markup} in {shown}");
+            }
+        }
     }
-    let markdown = String::from_utf8(markdown.stdout).unwrap();
-    assert!(
-        !markdown.contains("<script>") && !markdown.contains("[x]("),
-        "{markdown}"
-    );
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Attack D19: where no thread could be had the program panicked. The system refuses threads to
+/// ordinary users only, and counts all that a user has; root becomes one who has none.
+#[test]
+fn without_threads_it_is_slower_only() {
+    use std::os::unix::process::CommandExt;
+    let files = [
+        path("a64-gcc-outline.so"),
+        path("x86-gcc.so"),
+        path("s390x-gcc.so"),
+    ];
+    let words = [
+        &["inspect", "--json"][..],
+        &files.each_ref().map(String::as_str),
+    ]
+    .concat();
+    let mut limited = Command::new("prlimit");
+    limited
+        .args(["--nproc=1", "--"])
+        .arg(env!("CARGO_BIN_EXE_pgassay"));
+    if rustix::process::geteuid().is_root() {
+        limited.uid(65533).gid(65533);
+    }
+    let limited = limited.args(&words).output().unwrap();
+    let said = String::from_utf8_lossy(&limited.stderr);
+    assert!(limited.status.success(), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    assert_eq!(text(&limited), text(&inspect(&words[1..])));
 }
