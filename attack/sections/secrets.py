@@ -1,6 +1,8 @@
 """Passwords in the process list, in messages and in what is written."""
 
 import os
+import re
+import signal
 import socket
 import threading
 import time
@@ -41,6 +43,15 @@ def seen_in(pid):
     return False
 
 
+def has_begun(pid):
+    """Whether the program watches for SIGINT, which it does right after it has hidden passwords."""
+    try:
+        caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return False
+    return caught is not None and int(caught.group(1), 16) >> (signal.SIGINT - 1) & 1 == 1
+
+
 def run(section):
     lab, work = section.lab, section.work
     listener = socket.socket()
@@ -62,13 +73,13 @@ def run(section):
                 break
             target = spelling.format(s=SECRET, p=port)
             shown = []
-            # The program needs a moment before it can hide anything.
+            # The system shows a program's arguments before its first instruction.
             def look(process, elapsed):
-                if elapsed > 0.25 and not shown:
+                if not shown and has_begun(process.pid):
                     for pid, (parent, _, _) in ([(process.pid, (0, 0, 0))] + [x for x in lab.tree().items() if x[1][0] == process.pid]):
                         if seen_in(pid):
                             shown.append(pid)
-                if elapsed > (2.5 if "temp" in command else 0.5):
+                if has_begun(process.pid) and elapsed > (2.5 if "temp" in command else 0.5):
                     os.kill(process.pid, 2)
             words = [word.format(t=target) for word in command]
             section.try_(*words, *(scratch(lab) if "temp" in command else ()), act=look, timeout=20, secrets=[SECRET], servers=True,
