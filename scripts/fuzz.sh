@@ -1,24 +1,42 @@
 #!/bin/bash
-# Fuzzes each parser of untrusted input.
+# Fuzzes the parsers of untrusted input.
 #
-#   scripts/fuzz.sh [SECONDS]     per target (60)
+#   scripts/fuzz.sh [SECONDS [TARGET...]]     seconds for each target (60); all targets
 #
-# Needs a nightly Rust from rustup and cargo-fuzz; it prints how to install them
-# but installs neither. It stops at the first finding, kept in fuzz/artifacts/.
+# Needs cargo-fuzz, and rustup's nightly or else any Rust that builds the project, which
+# is then told to accept the sanitizer's flags (RUSTC_BOOTSTRAP). It prints how to install
+# what is missing. It stops at the first finding, which is kept in fuzz/artifacts/.
+#
+# What a target reads to begin with is in fuzz/seeds/ and in the tests' fixtures; what it
+# finds in addition goes to fuzz/corpus/, which is not committed.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 seconds=${1:-60}
+[ $# -eq 0 ] || shift
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
-rustup run nightly cargo fuzz --version >/dev/null 2>&1 || {
-    echo "fuzzing needs nightly Rust and cargo-fuzz: rustup toolchain install nightly && cargo install cargo-fuzz" >&2
+if rustup run nightly cargo --version >/dev/null 2>&1; then
+    fuzz() { rustup run nightly cargo fuzz "$@"; }
+else
+    export RUSTC_BOOTSTRAP=1
+    fuzz() { ../scripts/cargo.sh --with sh -c 'cd fuzz && exec cargo fuzz "$@"' sh "$@"; }
+fi
+if ! fuzz --version >/dev/null 2>&1; then
+    echo "fuzzing needs cargo-fuzz: cargo install --locked cargo-fuzz" >&2
     exit 3
-}
-for target in $(rustup run nightly cargo fuzz list); do
+fi
+[ $# -gt 0 ] || mapfile -t targets < <(fuzz list)
+[ $# -eq 0 ] || targets=("$@")
+for target in "${targets[@]}"; do
     echo "fuzzing $target for $seconds s"
     # What is found is added to the first directory; the others are only read.
     corpora=("corpus/$target")
     mkdir -p "${corpora[0]}"
     [ ! -d "seeds/$target" ] || corpora+=("seeds/$target")
-    [ "$target" != facts ] || corpora+=(../crates/analysis/tests/check/recorded)
-    rustup run nightly cargo fuzz run "$target" "${corpora[@]}" -- -max_total_time="$seconds"
+    case $target in
+    archive | elf) corpora+=(../crates/inspect/tests/fixtures) ;;
+    facts) corpora+=(../crates/analysis/tests/check/recorded) ;;
+    perf_text) corpora+=(../crates/analysis/tests/profiles) ;;
+    script) corpora+=(../crates/engine/workloads) ;;
+    esac
+    fuzz run "$target" "${corpora[@]}" -- -max_total_time="$seconds" -timeout=25
 done
