@@ -64,12 +64,20 @@ impl fmt::Display for Silence {
 /// # Errors
 /// If it can't be run or does not end in time.
 pub fn ask(program: &Path, argument: &str) -> Result<Answer, Silence> {
-    within(program, argument, LIMIT)
+    within(program, &[argument], LIMIT)
 }
 
-fn within(program: &Path, argument: &str, limit: Duration) -> Result<Answer, Silence> {
+/// The same with several arguments.
+///
+/// # Errors
+/// Like [`ask`].
+pub fn ask_all(program: &Path, arguments: &[&str]) -> Result<Answer, Silence> {
+    within(program, arguments, LIMIT)
+}
+
+fn within(program: &Path, arguments: &[&str], limit: Duration) -> Result<Answer, Silence> {
     let mut command = Command::new(program);
-    command.arg(argument).env_clear();
+    command.args(arguments).env_clear();
     for name in ["PATH", "LD_LIBRARY_PATH"] {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
@@ -270,7 +278,7 @@ mod tests {
             "sleep 1000 & echo $! $$ >{}; wait",
             pids.display()
         ));
-        let result = within(&path, "", Duration::from_secs(2));
+        let result = within(&path, &[], Duration::from_secs(2));
         assert!(matches!(result, Err(Silence::TooLate)));
         let pids = fs::read_to_string(pids).unwrap();
         for pid in pids.split_whitespace() {

@@ -342,14 +342,10 @@ impl Compiler {
 
     /// Whether it finds the C library's headers, which are a package of their own.
     fn knows_libc(&self) -> bool {
-        Command::new(&self.program)
-            .args(&self.arguments)
-            .args(["-E", "-include", "stdio.h", "-x", "c", "/dev/null"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+        let mut arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        arguments.extend(["-E", "-include", "stdio.h", "-x", "c", "/dev/null"]);
+        ask::ask_all(Path::new(&self.program), &arguments)
+            .is_ok_and(|answer| answer.status.success())
     }
 }
 
@@ -482,6 +478,27 @@ fn make_dir(path: &Path) -> Result<(), TargetError> {
 mod tests {
     use super::*;
     use pgassay_model::FailureKind;
+
+    /// Attack D5: the compiler that an installation names was tried as root, with root's
+    /// environment.
+    #[test]
+    fn the_compiler_is_tried_without_our_rights_and_environment() {
+        let dir = pgassay_sys::private::Directory::make(&std::env::temp_dir(), "pgassay-cc");
+        let dir = dir.unwrap();
+        let program = dir.path().join("cc");
+        let script = "#!/bin/sh\n[ $(id -u) != 0 ] && [ -z \"$CARGO_MANIFEST_DIR\" ]\n";
+        fs::write(&program, script).unwrap();
+        for path in [dir.path(), &program] {
+            fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        }
+        let compiler = Compiler {
+            program: program.to_str().unwrap().to_owned(),
+            arguments: Vec::new(),
+            banner: String::new(),
+            recorded: true,
+        };
+        assert!(compiler.knows_libc());
+    }
 
     #[test]
     fn warnings_go_and_instructions_stay() {
