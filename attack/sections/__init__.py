@@ -1,6 +1,6 @@
 """The sections in their order, and each one's share of the time."""
 
-from . import (archives, binaries, catalogue, clock, disks, facts, guest_kill, hostile_server, kill, limits, names, outputs,
+from . import (archives, binaries, catalogue, clock, disks, facts, guest_kill, hostile_server, hostile_tls, kill, limits, names, outputs,
                places, pooler, proxy, roles, run_directories, schemas, scripts, secrets, signals, standby, terminate, users)
 
 SECTIONS = {
@@ -18,6 +18,7 @@ SECTIONS = {
     "disks": (disks, 2),
     "clock": (clock, 1),
     "hostile-server": (hostile_server, 5),
+    "hostile-tls": (hostile_tls, 2),
     "proxy": (proxy, 4),
     "terminate": (terminate, 3),
     "signals": (signals, 3),

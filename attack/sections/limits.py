@@ -1,7 +1,8 @@
-"""Few files, little memory, no threads, small stacks and files; a thousand clients."""
+"""Few files, little memory, no threads, small stacks and files; thousands of clients."""
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 from common import SHORT, left_behind, scratch
@@ -17,27 +18,38 @@ LIMITS = ([f"--nofile={n}" for n in (4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 64)]
 ALLOWED = (6, 24, 25, 9)
 
 
-def pids_group(name, limit):
-    """A control group that holds so many processes, or None where we may not make one."""
-    for base, file in (("/sys/fs/cgroup/pids", "pids.max"), ("/sys/fs/cgroup", "pids.max")):
-        group = Path(base, name)
+def group(name, controller, limit):
+    """A control group with this limit on "pids" or "memory", or None where we may not make one."""
+    file = {"pids": "pids.max", "memory": "memory.limit_in_bytes"}[controller]
+    for base, file in ((f"/sys/fs/cgroup/{controller}", file), ("/sys/fs/cgroup", f"{controller}.max")):
+        place = Path(base, name)
         try:
-            group.mkdir()
+            place.mkdir()
         except OSError:
             continue
         try:
-            (group / file).write_text(str(limit))
-            return group
+            (place / file).write_text(str(limit))
+            return place
         except OSError:
-            group.rmdir()
+            place.rmdir()
     return None
+
+
+def remove(place):
+    """Once its last process is gone."""
+    for _ in range(100):
+        try:
+            place.rmdir()
+            return
+        except OSError:
+            time.sleep(0.1)
 
 
 def run(section):
     lab, work = section.lab, section.work
     elf, empty = lab.bin / "postgres", work / "empty"
     empty.mkdir()
-    with Server(lab, work / "server", settings={"max_connections": 1100}) as server:
+    with Server(lab, work / "server", settings={"max_connections": 2600}) as server:
         script = work / "s.sql"
         script.write_text("SELECT 1;\n")
         commands = (["inspect", elf, elf, "--json"], ["check", server.target()], ["check", "--host"],
@@ -54,21 +66,29 @@ def run(section):
                     section.lose(f"the schema was left under {limit}", " ".join(map(str, words)))
                     server.psql("DROP SCHEMA pgassay CASCADE")
         left_behind(section, "small limits")
-        for shutting in (1, 2, 3, 4, 6, 8, 12, 20):
-            group = pids_group(f"pgassay-attack-{os.getpid()}-{shutting}", shutting) if lab.root else None
-            if group is None:
-                section.note("no control group for processes: its part skipped")
-                break
-            way = ["sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh"]
-            for words in commands:
-                section.try_(*words, before=way, timeout=60, servers=True)
-            left_behind(section, f"pids.max {shutting}")
-            group.rmdir()
-        for clients in section.through((200, 1000)):
+        for controller, sizes in (("pids", (1, 2, 3, 4, 6, 8, 12, 20)), ("memory", [n << 20 for n in (4, 8, 16, 32, 64, 128, 256)])):
+            for size in section.through(sizes):
+                place = group(f"pgassay-attack-{os.getpid()}-{size}", controller, size) if lab.root else None
+                if place is None:
+                    section.note(f"no control group for {controller}: its part skipped")
+                    break
+                way = ["sh", "-c", f'echo $$ >{place}/cgroup.procs && exec "$@"', "sh"]
+                for words in commands:
+                    # The kernel ends whom it chooses of those who share too little memory.
+                    section.try_(*words, before=way, timeout=60, servers=True, signals=(9,) if controller == "memory" else ())
+                if controller == "memory":
+                    lab.strays_after()
+                    section.try_("run", script, server.target(), "--load", *SHORT, timeout=60, codes={0},
+                                 also=lambda _: ["the schema was left"] if server.schema_left() else [])
+                    section.try_("check", "temp", *scratch(lab), timeout=60, servers=True)
+                left_behind(section, f"{controller}.max {size}")
+                remove(place)
+        many = ["prlimit", "--nofile=10000", "--"]
+        for clients in section.through((200, 1000, 2500)):
             section.try_("pgbench", "-n", "-S", "-i", "-q", server.target(), timeout=60)
-            section.try_("pgbench", "-n", "-f", script, "-c", str(clients), "-T", "1", server.target(), timeout=90, peak_mib=256)
+            section.try_("pgbench", "-n", "-f", script, "-c", str(clients), "-T", "1", server.target(), before=many, timeout=90, peak_mib=256)
             section.try_("run", script, server.target(), "--load", "--clients", str(clients // 2 - 60), "--time", "1", "--trials", "1",
-                         "--scale", "1", timeout=90, peak_mib=512, codes={0, 3, 4})
+                         "--scale", "1", before=many, timeout=90, peak_mib=512, codes={0, 3, 4})
         section.try_("run", script, server.target(), "--load", "--clients", "100000", "--time", "1", "--trials", "1", timeout=60,
                      codes={2, 3, 4})
     shutil.rmtree(empty)
