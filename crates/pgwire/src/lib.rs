@@ -22,6 +22,7 @@ mod startup;
 mod tls;
 mod transport;
 mod verifier;
+mod words;
 
 pub use cancel::CancelKey;
 pub use connect::{Connector, connect};
@@ -35,3 +36,4 @@ pub use interrupt::end_waits_by;
 pub use secret::Secret;
 pub use session::{RawConnection, ResultSet, Session, TransactionStatus};
 pub use transport::{TlsTransport, Transport};
+pub use words::Saying;
