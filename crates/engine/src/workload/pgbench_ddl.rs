@@ -40,9 +40,11 @@ impl Ddl<'_> {
             "bid int NOT NULL, bbalance int, filler char(88)".to_owned(),
         ];
         let unlogged = if tables.unlogged { "UNLOGGED " } else { "" };
-        // From release 18 on a partitioned table, which has no storage of its own, can't be unlogged;
-        // before, it has to be for a foreign key of an unlogged one to refer to it.
-        let parent = if self.version < 180_000 { unlogged } else { "" };
+        // From release 18 on a partitioned table, which has no storage of its own, can't be unlogged.
+        // Foreign keys from it then need logged tables, so that, as in pgbench 18, only the partitions
+        // are unlogged. Before, it has to be unlogged for an unlogged one to refer to it.
+        let logged_parent = tables.partitions > 0 && self.version >= 180_000;
+        let whole = if logged_parent { "" } else { unlogged };
         let place = tablespace(tables.tablespace.as_deref(), "");
         let fill = format!(" WITH (fillfactor={})", tables.fillfactor.unwrap_or(100));
         let method = tables.partition_method.as_deref().unwrap_or("range");
@@ -52,10 +54,10 @@ impl Ddl<'_> {
             .map(|(table, columns)| {
                 let (kind, rest) = match *table {
                     "accounts" if tables.partitions > 0 => {
-                        (parent, format!(" PARTITION BY {method} (aid)"))
+                        (whole, format!(" PARTITION BY {method} (aid)"))
                     }
-                    "history" => (unlogged, place.clone()),
-                    _ => (unlogged, format!("{fill}{place}")),
+                    "history" => (whole, place.clone()),
+                    _ => (whole, format!("{fill}{place}")),
                 };
                 format!("CREATE {kind}TABLE {schema}pgbench_{table} ({columns}){rest}")
             })
@@ -171,6 +173,7 @@ mod tests {
             ..ddl
         };
         assert!(newer.create()[2].starts_with("CREATE TABLE s.pgbench_accounts (aid bigint"));
+        assert!(newer.create()[3].starts_with("CREATE TABLE s.pgbench_branches"));
         assert!(newer.create()[4].starts_with("CREATE UNLOGGED TABLE"));
         let hash = Tables {
             partition_method: Some("hash".to_owned()),
