@@ -3,13 +3,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pgassay_load::{Exchange, Fed, Wire, WireError};
+use pgassay_load::{Exchange, Fed, Keep, Wire, WireError};
 
 /// Feeds pieces and collects what came of them.
 fn play(pieces: &[&[u8]], requests: u8, capture: bool) -> (Vec<Exchange>, Option<WireError>) {
     let mut wire = Wire::default();
+    wire.hear_notices(capture);
     for _ in 0..requests {
-        wire.expect(capture);
+        wire.expect(if capture { Keep::Rows } else { Keep::Nothing });
     }
     let mut ended = Vec::new();
     for piece in pieces {
@@ -21,6 +22,11 @@ fn play(pieces: &[&[u8]], requests: u8, capture: bool) -> (Vec<Exchange>, Option
                     rest = &rest[used..];
                     let status = wire.status();
                     ended.push(wire.take(status));
+                }
+                Ok(Fed::Notice(used)) => {
+                    rest = &rest[used..];
+                    // Shown in full, wherever it says that the mistake is.
+                    wire.notice().expect("it was announced").in_full(Some("SELECT 1"));
                 }
                 Err(error) => return (ended, Some(error)),
             }

@@ -2,10 +2,11 @@
 
 use super::client::{self, Client, Phase, Prepared, Wait};
 use super::encode::{self, Protocol};
-use super::options::{Event, OnError, Says};
-use super::wire::{Captured, Exchange, Failure, TxStatus};
+use super::failure::Failure;
+use super::options::OnError;
+use super::wire::{Captured, Exchange, Keep, TxStatus};
 use super::worker::Worker;
-use crate::script::{Capture, Command, Var, valid_name};
+use crate::script::{Capture, Command, Sql, Var, valid_name};
 
 impl Worker<'_> {
     /// Lets a client run until it has to wait for something.
@@ -45,9 +46,9 @@ impl Worker<'_> {
         }
         let script = self.shared.program.choose(&mut self.choose);
         self.clients[i].script = script;
-        self.tell(Says::Everything, || {
+        self.step(i, || {
             let name = &self.shared.program.scripts()[script].name;
-            format!("client {} executing script \"{name}\"", self.clients[i].id)
+            format!("executing script \"{name}\"")
         });
         let limit = self
             .shared
@@ -126,9 +127,10 @@ impl Worker<'_> {
                 true
             }
             Err(reason) => {
-                self.say(&format!(
-                    "client {} aborted while establishing connection: {reason}",
-                    self.clients[i].id
+                self.say_why(&reason);
+                let id = self.clients[i].id;
+                self.say_why(&format!(
+                    "client {id} aborted while establishing connection"
                 ));
                 self.lose(i, &reason);
                 false
@@ -149,26 +151,68 @@ impl Worker<'_> {
             let now = self.now();
             self.clients[i].command_started = now;
         }
-        self.tell(Says::Everything, || {
-            let line = &shared.program.scripts()[script].lines[at];
-            let doing = match command {
-                Command::Sql(_) => "sending",
-                _ => "executing",
-            };
-            format!("client {} {doing} {line}", self.clients[i].id)
-        });
+        if !matches!(command, Command::Sql(_)) {
+            self.step(i, || {
+                let line = &shared.program.scripts()[script].lines[at];
+                format!("executing {}", told(command, line))
+            });
+        }
+        self.execute(i);
+    }
+
+    /// Runs the command at which the client is, of which the preparations may have been made.
+    fn execute(&mut self, i: usize) {
+        let shared = self.shared;
+        let (script, at) = (self.clients[i].script, self.clients[i].command);
+        let Some(command) = shared.program.scripts()[script].commands.get(at) else {
+            return; // it was there when it was begun
+        };
         match command {
             Command::Sql(sql) => {
+                if self.clients[i].in_pipeline
+                    && let Some(capture) = &sql.capture
+                {
+                    let name = capture.name();
+                    let why = format!("\\{name} is not allowed in pipeline mode");
+                    self.abort(i, name, None, &why);
+                    return;
+                }
+                if !self.clients[i].in_pipeline && self.prepare(i, script, at) {
+                    return;
+                }
+                self.step(i, || {
+                    let sending = match shared.options.protocol {
+                        Protocol::Prepared => shared.names[script][at].name.clone(),
+                        _ => self.sent_text(i, sql).unwrap_or_default(),
+                    };
+                    format!("sending {sending}")
+                });
                 if let Err(error) = self.statement(i, script, at) {
-                    self.abort(i, &format!("the statement can't be sent: {error}"));
+                    self.abort(
+                        i,
+                        "SQL",
+                        None,
+                        &format!("the statement can't be sent: {error}"),
+                    );
                     return;
                 }
                 let client = &mut self.clients[i];
                 if client.in_pipeline {
                     self.command_done(i);
                 } else {
-                    client.wire.expect(sql.capture.is_some());
+                    let keep = match (&sql.capture, sql.is_several) {
+                        (Some(_), _) => Keep::Rows,
+                        (None, true) => Keep::Count,
+                        (None, false) => Keep::Nothing,
+                    };
+                    client.wire.expect(keep);
                     client.phase = Phase::Waiting(Wait::Statement);
+                }
+            }
+            Command::SetMisnamed(name, expr) => {
+                if self.evaluate(i, expr).is_some() {
+                    let what = format!("set: invalid variable name: \"{name}\"");
+                    self.abort(i, "set", Some(&what), "assignment of meta-command failed");
                 }
             }
             Command::Set(slot, expr) => {
@@ -194,15 +238,17 @@ impl Worker<'_> {
             } => self.test(i, condition, *otherwise),
             // Reached from above, the conditional is over.
             Command::Elif { end, .. } | Command::Else { end } => {
-                self.clients[i].command = *end;
+                self.clients[i].command = *end + 1;
             }
             Command::Endif => self.command_done(i),
             Command::StartPipeline => {
+                let name = command.name();
                 if shared.options.protocol == Protocol::Simple {
-                    self.abort(i, "cannot use pipeline mode with the simple query protocol");
+                    let why = "cannot use pipeline mode with the simple query protocol";
+                    self.abort(i, name, None, why);
                 } else if self.clients[i].in_pipeline {
-                    self.abort(i, "already in pipeline mode");
-                } else {
+                    self.abort(i, name, None, "already in pipeline mode");
+                } else if !self.prepare_pipeline(i, script, at) {
                     self.clients[i].in_pipeline = true;
                     self.command_done(i);
                 }
@@ -212,7 +258,7 @@ impl Worker<'_> {
                     self.sync(i);
                     self.command_done(i);
                 } else {
-                    self.abort(i, "not in pipeline mode");
+                    self.abort(i, command.name(), None, "not in pipeline mode");
                 }
             }
             Command::EndPipeline => {
@@ -220,10 +266,78 @@ impl Worker<'_> {
                     self.sync(i);
                     self.clients[i].phase = Phase::Waiting(Wait::Pipeline);
                 } else {
-                    self.abort(i, "not in pipeline mode");
+                    self.abort(i, command.name(), None, "not in pipeline mode");
                 }
             }
         }
+    }
+
+    /// Prepares a statement in an exchange of its own, where that is wanted and not done yet; true
+    /// if the client waits for it.
+    fn prepare(&mut self, i: usize, script: usize, at: usize) -> bool {
+        let shared = self.shared;
+        if !shared.options.prepare_apart || shared.options.protocol != Protocol::Prepared {
+            return false;
+        }
+        let Command::Sql(sql) = &shared.program.scripts()[script].commands[at] else {
+            return false;
+        };
+        let statement = &shared.names[script][at];
+        let prepared = self.clients[i].prepared_at(statement.index);
+        match *prepared {
+            Prepared::Yes => return false,
+            Prepared::Failed => {
+                *prepared = Prepared::No;
+                return false;
+            }
+            Prepared::No | Prepared::Unknown => {}
+        }
+        self.step(i, || format!("preparing {}", statement.name));
+        if let Err(error) = encode::parse(&statement.name, sql, &mut self.out) {
+            self.abort(
+                i,
+                "SQL",
+                None,
+                &format!("the statement can't be sent: {error}"),
+            );
+            return true;
+        }
+        self.sync(i);
+        self.clients[i].phase = Phase::Waiting(Wait::Prepare { at });
+        true
+    }
+
+    /// The same for the statements of a pipeline, one after the other, before it begins.
+    fn prepare_pipeline(&mut self, i: usize, script: usize, at: usize) -> bool {
+        let shared = self.shared;
+        let commands = &shared.program.scripts()[script].commands;
+        for (place, command) in commands.iter().enumerate().skip(at + 1) {
+            match command {
+                Command::EndPipeline => break,
+                Command::Sql(_) if self.prepare(i, script, place) => return true,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// A statement was prepared, or was not.
+    fn prepared(&mut self, i: usize, at: usize, failure: Option<Box<Failure>>) {
+        let shared = self.shared;
+        let script = self.clients[i].script;
+        let index = shared.names[script][at].index;
+        let outcome = match &failure {
+            None => Prepared::Yes,
+            Some(_) => Prepared::Failed,
+        };
+        *self.clients[i].prepared_at(index) = outcome;
+        if let Some(failure) = failure
+            && let Command::Sql(sql) = &shared.program.scripts()[script].commands[at]
+        {
+            // As in pgbench, it is the execution that fails the transaction.
+            self.say_why(&failure.in_full(Some(&sql.parametrized)));
+        }
+        self.execute(i);
     }
 
     pub(super) fn command_done(&mut self, i: usize) {
@@ -258,15 +372,13 @@ impl Worker<'_> {
             Protocol::Prepared => {
                 let statement = &shared.names[script][at];
                 let place = statement.index;
-                if client.prepared.len() <= place {
-                    client.prepared.resize(place + 1, Prepared::No);
-                }
-                if client.prepared[place] != Prepared::Yes {
-                    if client.prepared[place] == Prepared::Unknown {
+                let prepared = client.prepared_at(place);
+                if *prepared != Prepared::Yes && !shared.options.prepare_apart {
+                    if *prepared == Prepared::Unknown {
                         encode::close(&statement.name, out)?;
                     }
                     encode::parse(&statement.name, sql, out)?;
-                    client.prepared[place] = Prepared::Yes;
+                    *prepared = Prepared::Yes;
                 }
                 statement.run.write(&sql.params, &client.vars, out)?;
             }
@@ -279,19 +391,18 @@ impl Worker<'_> {
 
     fn sync(&mut self, i: usize) {
         postgres_protocol::message::frontend::sync(&mut self.out);
-        self.clients[i].wire.expect(false);
+        self.clients[i].wire.expect(Keep::Nothing);
     }
 
     /// An exchange with the server has ended.
     pub(super) fn answered(&mut self, i: usize, exchange: Exchange) {
-        self.tell(Says::Everything, || {
-            format!("client {} receiving", self.clients[i].id)
-        });
+        self.step(i, || "receiving".to_owned());
         match self.clients[i].phase {
             Phase::Waiting(Wait::Statement) => match exchange.failure {
-                Some(failure) => self.failed(i, &failure),
+                Some(failure) => self.failed(i, &failure, exchange.ended),
                 None => self.statement_done(i, &exchange.captured),
             },
+            Phase::Waiting(Wait::Prepare { at }) => self.prepared(i, at, exchange.failure),
             Phase::Waiting(Wait::Pipeline) => {
                 let client = &mut self.clients[i];
                 if let Some(failure) = exchange.failure {
@@ -300,17 +411,17 @@ impl Worker<'_> {
                 if client.wire.expected() == 0 {
                     client.in_pipeline = false;
                     match client.pipeline_failure.take() {
-                        Some(failure) => self.failed(i, &failure),
+                        Some(failure) => self.failed(i, &failure, 0),
                         None => self.command_done(i),
                     }
                 }
             }
             Phase::Waiting(Wait::Rollback { retry }) => match exchange.failure {
                 Some(failure) => {
-                    self.remove(
-                        i,
-                        &format!("the transaction can't be rolled back: {failure}"),
-                    );
+                    let id = self.clients[i].id;
+                    let why = format!("the transaction can't be rolled back: {failure}");
+                    self.say_why(&format!("client {id} aborted: {why}"));
+                    self.remove(i, &why);
                 }
                 None => self.after_failure(i, retry),
             },
@@ -339,30 +450,45 @@ impl Worker<'_> {
         let command = &shared.program.scripts()[client.script].commands[client.command];
         if let Command::Sql(sql) = command
             && let Some(capture) = &sql.capture
-            && let Err(reason) = self.store(i, capture, captured)
+            && let Err(refused) = self.store(i, capture, captured)
         {
-            self.abort(i, &reason);
+            let Client {
+                id,
+                script,
+                command,
+                ..
+            } = &self.clients[i];
+            let place = format!("client {id} script {script} command {command}");
+            if let Some(what) = &refused.what {
+                self.say_why(what);
+            }
+            self.say_why(&format!("{place} query {}: {}", refused.query, refused.why));
+            self.give_up(i, &refused.why);
             return;
         }
         self.command_done(i);
     }
 
     /// Puts captured rows into variables.
-    fn store(&mut self, i: usize, capture: &Capture, results: &[Captured]) -> Result<(), String> {
+    fn store(
+        &mut self,
+        i: usize,
+        capture: &Capture,
+        results: &[Captured],
+    ) -> Result<(), NotStored> {
         let symbols = self.shared.program.symbols();
         let (prefix, gset) = match capture {
             Capture::Gset(prefix) => (prefix, true),
             Capture::Aset(prefix) => (prefix, false),
         };
-        for (number, result) in results.iter().enumerate() {
-            if gset && number + 1 < results.len() {
+        for (query, result) in results.iter().enumerate() {
+            if gset && query + 1 < results.len() {
                 continue;
             }
             if gset && (!result.has_rows || result.rows != 1) {
-                return Err(format!(
-                    "query {number}: expected one row, got {}",
-                    result.rows
-                ));
+                let why = format!("expected one row, got {}", result.rows);
+                let what = None;
+                return Err(NotStored { query, what, why });
             }
             if result.rows == 0 {
                 continue;
@@ -370,9 +496,10 @@ impl Worker<'_> {
             for (column, value) in result.columns.iter().zip(&result.last_row) {
                 let name = format!("{prefix}{column}");
                 if !valid_name(&name) {
-                    return Err(format!(
-                        "query {number}: error storing into variable {name}"
-                    ));
+                    let command = capture.name();
+                    let what = Some(format!("{command}: invalid variable name: \"{name}\""));
+                    let why = format!("error storing into variable {name}");
+                    return Err(NotStored { query, what, why });
                 }
                 // A name that no script uses needs no storing.
                 if let Some(slot) = symbols.find(&name) {
@@ -383,22 +510,54 @@ impl Worker<'_> {
             }
         }
         if gset && results.is_empty() {
-            return Err("no results".to_owned());
+            return Err(NotStored {
+                query: 0,
+                what: None,
+                why: "no results".to_owned(),
+            });
         }
         Ok(())
     }
 
-    /// A statement or a pipeline failed.
-    fn failed(&mut self, i: usize, failure: &Failure) {
+    /// The text that a statement's failure points into, where it is known.
+    fn sent_text(&self, i: usize, sql: &Sql) -> Option<String> {
+        match self.shared.options.protocol {
+            Protocol::Simple => {
+                let mut text = Vec::new();
+                encode::substitute(sql, &self.clients[i].vars, &mut text);
+                Some(String::from_utf8_lossy(&text).into_owned())
+            }
+            Protocol::Prepared if self.shared.options.prepare_apart => None,
+            Protocol::Extended | Protocol::Prepared => Some(sql.parametrized.clone()),
+        }
+    }
+
+    /// All that the server said about the failure of the command at which the client is.
+    fn failure_in_full(&self, i: usize, failure: &Failure) -> String {
+        let Client {
+            script, command, ..
+        } = self.clients[i];
+        let commands = &self.shared.program.scripts()[script].commands;
+        let statement = match commands.get(command) {
+            Some(Command::Sql(sql)) => self.sent_text(i, sql),
+            _ => None, // a pipeline
+        };
+        failure.in_full(statement.as_deref())
+    }
+
+    /// A statement or a pipeline failed, after `query` of its statements had ended.
+    fn failed(&mut self, i: usize, failure: &Failure, query: u32) {
         let now = self.now();
         let options = &self.shared.options;
         let client = &mut self.clients[i];
-        for prepared in &mut client.prepared {
-            *prepared = match *prepared {
-                Prepared::No => Prepared::No,
-                // Only what was sent in this exchange is in doubt, but the rest loses little.
-                _ => Prepared::Unknown,
-            };
+        if !options.prepare_apart {
+            for prepared in &mut client.prepared {
+                *prepared = match *prepared {
+                    Prepared::No => Prepared::No,
+                    // Only what was sent in this exchange is in doubt, but the rest loses little.
+                    _ => Prepared::Unknown,
+                };
+            }
         }
         client.in_pipeline = false;
         let repeatable = matches!(failure.code(), "40001" | "40P01");
@@ -407,28 +566,27 @@ impl Worker<'_> {
             .latency_limit
             .is_none_or(|limit| now.saturating_sub(client.intended) <= limit.as_nanos() as u64);
         let retry = repeatable && tries_left && in_time && !self.is_over();
-        let (script, command) = (self.clients[i].script, self.clients[i].command);
+        let Client {
+            id,
+            script,
+            command,
+            ..
+        } = self.clients[i];
         self.tally.command_failure(script, command, retry);
-        self.tell(Says::Errors, || {
-            let Client { id, tries, .. } = &self.clients[i];
-            let next = if retry { "repeats" } else { "ends" };
-            let most = match options.max_tries {
-                0 => String::new(),
-                most => format!("/{most}"),
-            };
-            format!(
-                "client {id} got an error in command {command} (SQL) of script {script}; {failure}\n\
-                 client {id} {next} the failed transaction (try {tries}{most})"
-            )
-        });
+        let stops = !repeatable && options.on_error == OnError::Abort;
+        if options.says.failures && !stops {
+            let error = self.failure_in_full(i, failure);
+            self.say(&format!(
+                "client {id} got an error in command {command} (SQL) of script {script}; {error}"
+            ));
+        }
         if !retry {
             self.count_failure(i, failure.code(), || failure.to_string());
-            if !repeatable && options.on_error == OnError::Abort {
-                let reason = format!(
-                    "client {} script {script} aborted in command {command} query 0: {failure}",
-                    self.clients[i].id
-                );
-                self.say(&reason);
+            if stops {
+                let error = self.failure_in_full(i, failure);
+                self.say_why(&format!(
+                    "client {id} script {script} aborted in command {command} query {query}: {error}"
+                ));
                 self.remove(i, &failure.to_string());
                 return;
             }
@@ -444,7 +602,7 @@ impl Worker<'_> {
     pub(super) fn rollback(&mut self, i: usize, retry: bool) {
         match postgres_protocol::message::frontend::query("ROLLBACK", &mut self.out) {
             Ok(()) => {
-                self.clients[i].wire.expect(false);
+                self.clients[i].wire.expect(Keep::Nothing);
                 self.clients[i].phase = Phase::Waiting(Wait::Rollback { retry });
             }
             Err(error) => self.remove(i, &error.to_string()),
@@ -453,6 +611,9 @@ impl Worker<'_> {
 
     fn after_failure(&mut self, i: usize, retry: bool) {
         let now = self.now();
+        if self.shared.options.says.failures {
+            self.say(&self.what_becomes(i, retry, now));
+        }
         let client = &mut self.clients[i];
         if retry {
             client.tries += 1;
@@ -469,16 +630,38 @@ impl Worker<'_> {
         }
     }
 
+    /// What becomes of a failed transaction, in pgbench's words.
+    fn what_becomes(&self, i: usize, retry: bool, now: u64) -> String {
+        let options = &self.shared.options;
+        let Client {
+            id,
+            tries,
+            intended,
+            ..
+        } = self.clients[i];
+        let next = match retry {
+            true => "repeats the transaction after the error",
+            false => "ends the failed transaction",
+        };
+        let most = match options.max_tries {
+            0 => String::new(),
+            most => format!("/{most}"),
+        };
+        let used = options.latency_limit.map_or(String::new(), |limit| {
+            let share = 100.0 * now.saturating_sub(intended) as f64 / limit.as_nanos() as f64;
+            format!(", {share:.3}% of the maximum time of tries was used")
+        });
+        format!("client {id} {next} (try {tries}{most}{used})")
+    }
+
     fn end_of_script(&mut self, i: usize) {
         if self.clients[i].in_pipeline {
-            self.abort(i, "end of script reached with pipeline open");
+            self.end_early(i, "end of script reached with pipeline open", false);
             return;
         }
         if self.clients[i].status != TxStatus::Idle {
-            self.abort(
-                i,
-                "end of script reached without completing the last transaction",
-            );
+            let why = "end of script reached without completing the last transaction";
+            self.end_early(i, why, true);
             return;
         }
         self.count_success(i);
@@ -491,27 +674,59 @@ impl Worker<'_> {
         }
     }
 
-    /// Stops the client: its script can't go on.
-    pub(super) fn abort(&mut self, i: usize, reason: &str) {
-        let client = &self.clients[i];
-        self.say(&format!(
-            "client {} aborted in command {} of script {}; {reason}",
-            client.id, client.command, client.script
+    /// Stops the client at the end of its script; pgbench counts a transaction whose block is open.
+    fn end_early(&mut self, i: usize, why: &str, counts: bool) {
+        self.say_why(&format!("client {} aborted: {why}", self.clients[i].id));
+        if counts {
+            self.count_success(i);
+            self.remove(i, why);
+        } else {
+            self.give_up(i, why);
+        }
+    }
+
+    /// Stops the client in the command `name`: its script can't go on. `what` is said before it.
+    pub(super) fn abort(&mut self, i: usize, name: &str, what: Option<&str>, why: &str) {
+        if let Some(what) = what {
+            self.say_why(what);
+        }
+        let Client {
+            id,
+            script,
+            command,
+            ..
+        } = self.clients[i];
+        self.say_why(&format!(
+            "client {id} aborted in command {command} ({name}) of script {script}; {why}"
         ));
-        self.count_failure(i, "script", || reason.to_owned());
-        self.remove(i, reason);
-    }
-
-    /// Says something that not everybody wants to hear.
-    fn tell(&self, kind: Says, message: impl FnOnce() -> String) {
-        if self.shared.options.says >= kind {
-            self.say(&message());
+        match what {
+            Some(what) => self.give_up(i, &format!("{why}: {what}")),
+            None => self.give_up(i, why),
         }
     }
 
-    pub(super) fn say(&self, message: &str) {
-        if let Some(listener) = &self.shared.options.listener {
-            listener(Event::Said(message));
-        }
+    fn give_up(&mut self, i: usize, why: &str) {
+        self.count_failure(i, "script", || why.to_owned());
+        self.remove(i, why);
     }
+}
+
+/// Why rows were not stored.
+struct NotStored {
+    /// Of which of the statements that were sent together.
+    query: usize,
+    /// What is said beforehand.
+    what: Option<String>,
+    why: String,
+}
+
+/// How pgbench shows a command that it executes.
+fn told(command: &Command, line: &str) -> String {
+    let shown = match command {
+        Command::Set(..) | Command::SetMisnamed(..) => 2,
+        Command::If { .. } | Command::Elif { .. } => 1,
+        _ => usize::MAX,
+    };
+    let words: Vec<&str> = line.split_whitespace().take(shown).collect();
+    words.join(" ")
 }

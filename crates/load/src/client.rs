@@ -2,7 +2,8 @@
 
 use std::io;
 
-use super::wire::{Failure, TxStatus, Wire};
+use super::failure::Failure;
+use super::wire::{TxStatus, Wire};
 use super::worker::Shared;
 use crate::script::{Random, Value, Var};
 use pgassay_pgwire::{Connector, RawConnection, Transport};
@@ -33,6 +34,11 @@ pub(super) enum Phase {
 pub(super) enum Wait {
     /// The end of a statement.
     Statement,
+    /// The end of a statement's preparation.
+    Prepare {
+        /// the statement's command
+        at: usize,
+    },
     /// The end of a pipeline.
     Pipeline,
     /// The end of the transaction block of a transaction that failed.
@@ -87,6 +93,8 @@ pub(super) enum Prepared {
     Yes,
     /// Something failed in the exchange that prepared it.
     Unknown,
+    /// The server refused it. It is executed once all the same.
+    Failed,
 }
 
 impl Client {
@@ -127,7 +135,9 @@ impl Client {
 
     /// Takes a new connection.
     pub fn attach(&mut self, connection: RawConnection) -> io::Result<()> {
+        let hears_notices = self.wire.hears_notices();
         self.wire = Wire::default();
+        self.wire.hear_notices(hears_notices);
         // What came with the greeting can only be asynchronous.
         self.wire
             .feed(&connection.unread)
@@ -141,6 +151,14 @@ impl Client {
         self.fresh = true;
         self.prepared.clear();
         Ok(())
+    }
+
+    /// Whether a statement is prepared, by its place among the statements.
+    pub fn prepared_at(&mut self, place: usize) -> &mut Prepared {
+        if self.prepared.len() <= place {
+            self.prepared.resize(place + 1, Prepared::No);
+        }
+        &mut self.prepared[place]
     }
 
     /// Says good-bye and closes the connection.
@@ -167,7 +185,9 @@ impl Drop for Client {
 
 /// Connects, and takes the connection out of its session.
 pub(super) fn connect(connector: &Connector) -> Result<RawConnection, String> {
-    let session = connector.connect().map_err(|error| error.to_string())?;
+    let session = connector
+        .connect()
+        .map_err(|error| error.in_libpqs_words())?;
     session.into_transport().map_err(|error| error.to_string())
 }
 

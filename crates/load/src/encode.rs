@@ -29,6 +29,13 @@ pub(super) fn simple(
     out: &mut BytesMut,
 ) -> io::Result<()> {
     text.clear();
+    substitute(sql, vars, text);
+    let query = std::str::from_utf8(text).map_err(io::Error::other)?;
+    frontend::query(query, out)
+}
+
+/// Appends a statement's text with its variables' values.
+pub(super) fn substitute(sql: &Sql, vars: &[Var], text: &mut Vec<u8>) {
     for part in &sql.parts {
         match part {
             Part::Text(piece) => text.put_slice(piece.as_bytes()),
@@ -43,8 +50,6 @@ pub(super) fn simple(
             }
         }
     }
-    let query = std::str::from_utf8(text).map_err(io::Error::other)?;
-    frontend::query(query, out)
 }
 
 /// Appends Parse; an empty name is the unnamed statement.

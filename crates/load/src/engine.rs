@@ -138,6 +138,8 @@ impl Engine {
         }
         for (id, client) in self.clients.iter_mut().enumerate() {
             client.id = id as u32;
+            let notices = self.shared.options.says.notices;
+            client.wire.hear_notices(notices);
         }
         Ok(())
     }
@@ -379,16 +381,16 @@ impl Engine {
 fn name_statements(program: &Program, protocol: Protocol) -> Vec<Vec<Statement>> {
     let mut index = 0;
     let mut statements = Vec::new();
-    for (number, script) in program.scripts().iter().enumerate() {
+    for script in program.scripts() {
         let mut of_script = Vec::new();
-        for (at, command) in script.commands.iter().enumerate() {
+        for command in &script.commands {
             let Command::Sql(sql) = command else {
                 of_script.push(Statement::default());
                 continue;
             };
-            // As pgbench 15 names them.
+            // As pgbench names them.
             let name = match protocol {
-                Protocol::Prepared => format!("P{number}_{at}"),
+                Protocol::Prepared => format!("P_{index}"),
                 _ => String::new(),
             };
             // A script with more parameters than the protocol takes has been refused.
@@ -498,6 +500,7 @@ impl Coordinator<'_> {
             sum.transactions += live.transactions.load(Ordering::Relaxed);
             sum.failures += live.failures.load(Ordering::Relaxed);
             sum.retries += live.retries.load(Ordering::Relaxed);
+            sum.retried += live.retried.load(Ordering::Relaxed);
             sum.skipped += live.skipped.load(Ordering::Relaxed);
             sum.latency_sum_ns += float(&live.latency);
             sum.latency_sum_squares += float(&live.latency_squares);

@@ -14,6 +14,7 @@ mod advance;
 mod client;
 mod encode;
 mod engine;
+mod failure;
 mod latency;
 mod live;
 mod meta;
@@ -21,6 +22,7 @@ mod options;
 mod outbox;
 mod peer;
 mod result;
+mod saying;
 mod schedule;
 pub mod script;
 mod socket;
@@ -31,14 +33,15 @@ mod worker;
 
 pub use encode::Protocol;
 pub use engine::{Engine, ResizeError, raise_descriptor_limit};
+pub use failure::Failure;
 pub use latency::Latency;
 pub use options::{
     Edge, Entry, Event, Journal, Journals, Length, Listener, OnError, Options, Outcome, Passed,
-    Progress, Says, SliceSpec,
+    Progress, Says, SliceSpec, Tone,
 };
 pub use peer::Peer;
 pub use result::{
     CONNECTION, Calls, CommandResult, Interval, Lost, ScriptResult, SliceResult, ThreadUse,
 };
 pub use schedule::{Gaps, Schedule};
-pub use wire::{Captured, Exchange, Failure, Fed, TxStatus, Wire, WireError};
+pub use wire::{Captured, Exchange, Fed, Keep, TxStatus, Wire, WireError};

@@ -13,6 +13,7 @@ pub(super) struct Live {
     pub transactions: AtomicU64,
     pub failures: AtomicU64,
     pub retries: AtomicU64,
+    pub retried: AtomicU64,
     pub skipped: AtomicU64,
     /// The sums are doubles, by their bits.
     pub latency: AtomicU64,

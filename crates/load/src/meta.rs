@@ -2,7 +2,7 @@
 
 use std::process::{Command as Process, Stdio};
 
-use super::options::Event;
+use super::options::{Event, Tone};
 use super::worker::Worker;
 use crate::script::{Command, Expr, Scope, ShellWord, SleepTime, Slot, Value, Var, leading_int};
 
@@ -19,9 +19,8 @@ impl Worker<'_> {
                     Value::Null => kind.to_owned(),
                     value => format!("{kind} {value}"),
                 };
-                listener(Event::Said(&format!(
-                    "debug(script={script},command={command}): {shown}"
-                )));
+                let text = format!("debug(script={script},command={command}): {shown}");
+                listener(Event::Said(Tone::Quoted, &text));
             }
         };
         let mut scope = Scope {
@@ -34,7 +33,9 @@ impl Worker<'_> {
         match expr.evaluate(&mut scope) {
             Ok(value) => Some(value),
             Err(error) => {
-                self.abort(i, &format!("evaluation of meta-command failed: {error}"));
+                let name = self.command_name(i);
+                let why = "evaluation of meta-command failed";
+                self.abort(i, name, Some(&error.to_string()), why);
                 None
             }
         }
@@ -61,6 +62,7 @@ impl Worker<'_> {
                     otherwise,
                     ..
                 }) => {
+                    self.step(i, || "executing \\elif".to_owned());
                     let Some(value) = self.evaluate(i, condition) else {
                         return;
                     };
@@ -89,12 +91,14 @@ impl Worker<'_> {
                 let number = leading_int(&text);
                 if !set {
                     let name = self.shared.program.symbols().names()[*slot as usize].clone();
-                    self.abort(i, &format!("sleep: undefined variable \"{name}\""));
+                    self.not_executed(i, &format!("sleep: undefined variable \"{name}\""));
                     return None;
                 }
                 if number == 0 && !text.starts_with(|c: char| c.is_ascii_digit()) {
-                    let message = format!("sleep: invalid sleep time \"{text}\"");
-                    self.abort(i, &message);
+                    let name = &self.shared.program.symbols().names()[*slot as usize];
+                    let what =
+                        format!("sleep: invalid sleep time \"{text}\" for variable \"{name}\"");
+                    self.not_executed(i, &what);
                     return None;
                 }
                 Some(number.saturating_mul(*unit))
@@ -105,6 +109,7 @@ impl Worker<'_> {
     /// Runs a shell command; the thread waits for it, as pgbench's does.
     pub fn shell(&mut self, i: usize, words: &[ShellWord], into: Option<Slot>) {
         let mut line = Vec::new();
+        let mut first = 0;
         for (n, word) in words.iter().enumerate() {
             if n > 0 {
                 line.push(b' ');
@@ -114,24 +119,35 @@ impl Worker<'_> {
                 ShellWord::Var(slot) => {
                     if !self.clients[i].vars[*slot as usize].write_text(&mut line) {
                         let name = &self.shared.program.symbols().names()[*slot as usize];
-                        let message = format!("shell: undefined variable \":{name}\"");
-                        self.abort(i, &message);
+                        let program = String::from_utf8_lossy(&line[..first]);
+                        let program = match n {
+                            0 => format!(":{name}"),
+                            _ => program.into_owned(),
+                        };
+                        let what = format!("{program}: undefined variable \":{name}\"");
+                        self.not_executed(i, &what);
                         return;
                     }
                 }
             }
+            if n == 0 {
+                first = line.len();
+            }
         }
+        let program = String::from_utf8_lossy(&line[..first]).into_owned();
         let line = String::from_utf8_lossy(&line).into_owned();
         let mut process = Process::new("/bin/sh");
         process.arg("-c").arg(&line).stdin(Stdio::null());
         let outcome = match into {
             None => match process.status() {
                 Ok(status) if status.success() => Ok(()),
-                Ok(status) => Err(format!("shell command failed ({status}): {line}")),
-                Err(error) => Err(format!("could not launch shell command: {error}")),
+                _ => Err("could not launch shell command".to_owned()),
             },
             Some(slot) => match process.stderr(Stdio::inherit()).output() {
-                Err(error) => Err(format!("could not launch shell command: {error}")),
+                Err(_) => Err("could not launch shell command".to_owned()),
+                Ok(output) if output.stdout.is_empty() => {
+                    Err("could not read result of shell command".to_owned())
+                }
                 Ok(output) => {
                     let text = String::from_utf8_lossy(&output.stdout);
                     let first = text.lines().next().unwrap_or("");
@@ -152,7 +168,19 @@ impl Worker<'_> {
         self.forget_now();
         match outcome {
             Ok(()) => self.command_done(i),
-            Err(reason) => self.abort(i, &reason),
+            Err(what) => self.not_executed(i, &format!("{program}: {what}")),
         }
+    }
+
+    /// What pgbench calls the command at which the client is.
+    fn command_name(&self, i: usize) -> &'static str {
+        let client = &self.clients[i];
+        let commands = &self.shared.program.scripts()[client.script].commands;
+        commands.get(client.command).map_or("", Command::name)
+    }
+
+    fn not_executed(&mut self, i: usize, what: &str) {
+        let name = self.command_name(i);
+        self.abort(i, name, Some(what), "execution of meta-command failed");
     }
 }

@@ -19,23 +19,33 @@ pub enum OnError {
     Abort,
 }
 
-/// What of themselves clients tell the listener; that a client stops, and `debug()`, always.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Says {
-    /// No more than that.
-    #[default]
-    Aborts,
+/// What of themselves clients tell the listener besides why they stop, which they always tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Says {
     /// Each failed statement, and what becomes of its transaction.
-    Errors,
-    /// Each script, command, message and answer as well.
-    Everything,
+    pub failures: bool,
+    /// Each script, command, message and answer.
+    pub steps: bool,
+    /// The server's notices and warnings.
+    pub notices: bool,
+}
+
+/// What kind of words a client says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// Why it can't go on.
+    Error,
+    /// What it does, and what became of it.
+    Info,
+    /// What a script's `debug()` or the server says: it is passed on as it is.
+    Quoted,
 }
 
 /// What happens to a client while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// It says something, in words for a person: a `debug()` value, a failure.
-    Said(&'a str),
+    /// It says something, in words for a person; pgbench's, where pgbench says it.
+    Said(Tone, &'a str),
     /// It stops for good: its script can't go on, or its connection is lost.
     Stopped {
         /// Its number.
@@ -81,6 +91,9 @@ pub struct Options {
     pub listener: Option<Listener>,
     /// What those are.
     pub says: Says,
+    /// Whether a statement is prepared in an exchange of its own, as pgbench does it, and not in
+    /// that of its first execution.
+    pub prepare_apart: bool,
     /// What hears of every transaction.
     pub journal: Option<Journals>,
     /// Whether clients whose answers came together send together, where the kernel allows it.
@@ -104,6 +117,7 @@ impl Default for Options {
             stop: Arc::new(AtomicBool::new(false)),
             listener: None,
             says: Says::default(),
+            prepare_apart: false,
             journal: None,
             gather: true,
         }
@@ -197,6 +211,8 @@ pub struct Progress {
     pub failures: u64,
     /// Retries.
     pub retries: u64,
+    /// Transactions that were retried.
+    pub retried: u64,
     /// Transactions that were skipped for being late.
     pub skipped: u64,
     /// Sum of the latencies from the intended start.

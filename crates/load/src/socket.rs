@@ -5,7 +5,7 @@ use std::io;
 use rustix::event::epoll;
 
 use super::outbox::LONGEST_GATHERED;
-use super::wire::Fed;
+use super::wire::{Fed, WireError};
 use super::worker::Worker;
 
 impl Worker<'_> {
@@ -148,7 +148,19 @@ impl Worker<'_> {
                         break;
                     }
                 }
+                Ok(Fed::Notice(used)) => {
+                    bytes = &bytes[used..];
+                    if let Some(notice) = self.clients[i].wire.notice() {
+                        self.pass_on(&notice.in_full(None));
+                    }
+                }
+                Err(WireError::Copy) => {
+                    self.say_why("COPY is not supported in pgbench, aborting");
+                    self.lose(i, &WireError::Copy.to_string());
+                    return;
+                }
                 Err(error) => {
+                    self.say_lost(i, &error.to_string());
                     self.lose(i, &error.to_string());
                     return;
                 }
@@ -159,8 +171,21 @@ impl Worker<'_> {
 
     fn end_of_stream(&mut self, i: usize, how: &str) {
         let reason = match self.clients[i].wire.pending_failure() {
-            Some(failure) => format!("{how}: {failure}"),
-            None => how.to_owned(),
+            Some(failure) => {
+                let client = &self.clients[i];
+                self.say_why(&format!(
+                    "client {} script {} aborted in command {} query 0: {}",
+                    client.id,
+                    client.script,
+                    client.command,
+                    failure.in_full(None)
+                ));
+                format!("{how}: {failure}")
+            }
+            None => {
+                self.say_lost(i, "perhaps the backend died while processing");
+                how.to_owned()
+            }
         };
         self.lose(i, &reason);
     }

@@ -10,8 +10,10 @@
 
 use bytes::{BufMut, BytesMut};
 use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::{ErrorFields, Message};
+use postgres_protocol::message::backend::Message;
 use thiserror::Error;
+
+use super::failure::Failure;
 
 /// The transaction status that ReadyForQuery tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,41 +25,6 @@ pub enum TxStatus {
     InBlock,
     /// Inside of one that has failed.
     Failed,
-}
-
-/// An error that the server reported.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failure {
-    /// The five characters.
-    pub sqlstate: [u8; 5],
-    /// ERROR, FATAL or PANIC.
-    pub severity: String,
-    /// The primary message.
-    pub message: String,
-}
-
-impl Failure {
-    /// The SQLSTATE as text.
-    pub fn code(&self) -> &str {
-        std::str::from_utf8(&self.sqlstate).unwrap_or("?????")
-    }
-
-    /// Whether the server ends the connection after it.
-    pub fn is_fatal(&self) -> bool {
-        self.severity == "FATAL" || self.severity == "PANIC"
-    }
-}
-
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{}: {} (SQLSTATE {})",
-            self.severity,
-            self.message,
-            self.code()
-        )
-    }
 }
 
 /// Why the conversation can't go on.
@@ -102,6 +69,8 @@ pub struct Exchange {
     pub status: TxStatus,
     /// The first error in it.
     pub failure: Option<Box<Failure>>,
+    /// How many statements had ended before the error, where they were counted.
+    pub ended: u32,
     /// The statements' results, where asked for.
     pub captured: Vec<Captured>,
 }
@@ -113,6 +82,20 @@ pub enum Fed {
     More,
     /// So many are used, and an exchange has ended.
     Ready(usize),
+    /// So many are used, and the server has said something that [`Wire::notice`] gives.
+    Notice(usize),
+}
+
+/// What is kept of an exchange besides its end and its first error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// How many statements have ended: which of several failed.
+    Count,
+    /// The columns and the last row of each statement.
+    Rows,
 }
 
 const HEADER: usize = 5;
@@ -133,17 +116,37 @@ pub struct Wire {
     /// The body of a message that is wanted, and only of that.
     body: Vec<u8>,
     expected: u32,
-    capturing: bool,
+    keep: Keep,
+    /// Whether notices are wanted.
+    hears_notices: bool,
     failure: Option<Box<Failure>>,
+    notice: Option<Box<Failure>>,
+    /// Statements that have ended in this exchange, where they are counted.
+    ended: u32,
     captured: Vec<Captured>,
     current: Option<Captured>,
 }
 
 impl Wire {
     /// Announces a request whose end the server marks by ReadyForQuery.
-    pub fn expect(&mut self, capturing: bool) {
+    pub fn expect(&mut self, keep: Keep) {
         self.expected += 1;
-        self.capturing = capturing;
+        self.keep = keep;
+    }
+
+    /// Sets whether notices are wanted; they are skipped otherwise.
+    pub fn hear_notices(&mut self, wanted: bool) {
+        self.hears_notices = wanted;
+    }
+
+    /// Whether notices are wanted.
+    pub(super) fn hears_notices(&self) -> bool {
+        self.hears_notices
+    }
+
+    /// The notice that has just come.
+    pub fn notice(&mut self) -> Option<Box<Failure>> {
+        self.notice.take()
     }
 
     /// How many ends are still to come.
@@ -188,6 +191,9 @@ impl Wire {
                     } else if self.finish(chunk)? {
                         return Ok(Fed::Ready(at));
                     }
+                    if self.notice.is_some() {
+                        return Ok(Fed::Notice(at));
+                    }
                 } else if self.remaining > 0 {
                     return Ok(Fed::More);
                 } else {
@@ -218,7 +224,7 @@ impl Wire {
     /// an answer. What is odd about a message is left for `begin` to find out.
     fn skip(&self, input: &[u8]) -> usize {
         let mut at = 0;
-        if self.capturing || self.expected == 0 {
+        if self.keep != Keep::Nothing || self.expected == 0 {
             return at;
         }
         while let Some([kind, length @ ..]) = input[at..].first_chunk::<HEADER>() {
@@ -240,6 +246,7 @@ impl Wire {
         Exchange {
             status,
             failure: self.failure.take(),
+            ended: std::mem::take(&mut self.ended),
             captured: std::mem::take(&mut self.captured),
         }
     }
@@ -256,7 +263,9 @@ impl Wire {
     fn wanted(&self) -> bool {
         match self.kind {
             b'Z' | b'E' => true,
-            b'T' | b'D' | b'C' | b'I' => self.capturing,
+            b'T' | b'D' => self.keep == Keep::Rows,
+            b'C' | b'I' => self.keep != Keep::Nothing,
+            b'N' => self.hears_notices,
             _ => false,
         }
     }
@@ -310,11 +319,19 @@ impl Wire {
                 return Ok(true);
             }
             b'E' => {
-                let failure = read_failure(body);
                 // The first error is the cause of those after it.
-                self.failure.get_or_insert(Box::new(failure));
+                self.failure
+                    .get_or_insert_with(|| Box::new(Failure::read(b'E', body)));
             }
-            _ => self.capture(body)?,
+            b'N' => self.notice = Some(Box::new(Failure::read(b'N', body))),
+            _ => {
+                if matches!(self.kind, b'C' | b'I') && self.failure.is_none() {
+                    self.ended += 1;
+                }
+                if self.keep == Keep::Rows {
+                    self.capture(body)?;
+                }
+            }
         }
         Ok(false)
     }
@@ -364,37 +381,6 @@ impl Wire {
     }
 }
 
-/// Reads an ErrorResponse; what does not parse is left out, for the error itself is what counts.
-fn read_failure(body: &[u8]) -> Failure {
-    let mut failure = Failure {
-        sqlstate: *b"XX000",
-        ..Failure::default()
-    };
-    let mut message = BytesMut::with_capacity(HEADER + body.len());
-    message.put_u8(b'E');
-    message.put_i32(body.len() as i32 + 4);
-    message.put_slice(body);
-    let Ok(Some(Message::ErrorResponse(response))) = Message::parse(&mut message) else {
-        return failure;
-    };
-    let mut fields: ErrorFields<'_> = response.fields();
-    while let Ok(Some(field)) = fields.next() {
-        let text = || String::from_utf8_lossy(field.value_bytes()).into_owned();
-        match field.type_() {
-            b'C' => {
-                if let Ok(code) = field.value_bytes().try_into() {
-                    failure.sqlstate = code;
-                }
-            }
-            b'V' => failure.severity = text(),
-            b'S' if failure.severity.is_empty() => failure.severity = text(),
-            b'M' => failure.message = text(),
-            _ => {}
-        }
-    }
-    failure
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -430,8 +416,8 @@ mod tests {
         let reply = [select_reply(), select_reply()].concat();
         for cut in 0..reply.len() {
             let mut wire = Wire::default();
-            wire.expect(true);
-            wire.expect(true);
+            wire.expect(Keep::Rows);
+            wire.expect(Keep::Rows);
             let mut done = Vec::new();
             for piece in [&reply[..cut], &reply[cut..]] {
                 let mut rest = piece;
@@ -457,7 +443,7 @@ mod tests {
         let error = message(b'E', b"SERROR\0VERROR\0C40001\0Mcould not serialize\0\0");
         let reply = [message(b'N', b"SNOTICE\0\0"), error, message(b'Z', b"E")].concat();
         let mut wire = Wire::default();
-        wire.expect(false);
+        wire.expect(Keep::Nothing);
         let mut ends = 0;
         for byte in &reply {
             if wire.feed(std::slice::from_ref(byte)).unwrap() == Fed::Ready(1) {
@@ -475,7 +461,7 @@ mod tests {
     #[test]
     fn rows_that_nobody_wants_are_not_kept() {
         let mut wire = Wire::default();
-        wire.expect(false);
+        wire.expect(Keep::Nothing);
         let big = message(b'D', &vec![7; 1 << 20]);
         for chunk in big.chunks(1000) {
             assert_eq!(wire.feed(chunk), Ok(Fed::More));
@@ -489,7 +475,7 @@ mod tests {
     fn garbage_is_found_out() {
         let fed = |bytes: &[u8]| {
             let mut wire = Wire::default();
-            wire.expect(false);
+            wire.expect(Keep::Nothing);
             wire.feed(bytes)
         };
         assert_eq!(fed(b"HTTP/1.1 400"), Err(WireError::Copy));
@@ -537,7 +523,7 @@ mod tests {
         ) -> (Vec<Exchange>, Option<WireError>) {
             let mut wire = Wire::default();
             for _ in 0..requests {
-                wire.expect(capture);
+                wire.expect(if capture { Keep::Rows } else { Keep::Nothing });
             }
             let mut ended = Vec::new();
             for piece in pieces {
@@ -549,6 +535,7 @@ mod tests {
                             rest = &rest[used..];
                             ended.push(wire.take(wire.status()));
                         }
+                        Ok(Fed::Notice(used)) => rest = &rest[used..],
                         Err(error) => return (ended, Some(error)),
                     }
                 }

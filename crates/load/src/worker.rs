@@ -446,8 +446,13 @@ impl<'a> Worker<'a> {
             let lag = ended.started.saturating_sub(ended.intended) as f64;
             Live::bump_sum(&self.live.lag, lag);
         }
+        self.count_live_retries(&ended);
+    }
+
+    fn count_live_retries(&self, ended: &Ended) {
         if ended.retries > 0 {
             Live::bump(&self.live.retries, u64::from(ended.retries));
+            Live::bump(&self.live.retried, 1);
         }
     }
 
@@ -458,6 +463,7 @@ impl<'a> Worker<'a> {
         self.tally.failure(&ended, code, example);
         self.enter(i, &ended, Outcome::Failed(code));
         Live::bump(&self.live.failures, 1);
+        self.count_live_retries(&ended);
     }
 
     /// Counts a start that was left out.

@@ -50,7 +50,7 @@ fn main() -> Result<()> {
         gather: std::env::var_os("NO_GATHER").is_none(),
         variables: vec![("scale".to_owned(), Value::Int(scale))],
         listener: Some(std::sync::Arc::new(|event: Event<'_>| {
-            if let Event::Said(line) = event {
+            if let Event::Said(_, line) = event {
                 let _ = writeln!(io::stderr(), "{line}");
             }
         })),

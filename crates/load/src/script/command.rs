@@ -3,7 +3,7 @@
 use super::expr::{Expr, Slot};
 use super::split::{Piece, split};
 use super::token::{is_name_byte, is_name_start, tokens};
-use super::{Mistake, Symbols, parser};
+use super::{Mistake, Place, Symbols, parser};
 
 /// One command. Numbers are places in the script's command list.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,6 +12,8 @@ pub enum Command {
     Sql(Box<Sql>),
     /// `\set name expression`
     Set(Slot, Expr),
+    /// `\set` of something that no variable can be called: pgbench finds out when it executes it.
+    SetMisnamed(String, Expr),
     /// `\sleep`
     Sleep(SleepTime),
     /// `\setshell name command …`
@@ -53,7 +55,7 @@ pub enum Command {
 /// An SQL command in the forms that the protocols need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sql {
-    /// As written, without the semicolon.
+    /// As written, with the semicolon that ends it.
     pub text: String,
     /// For the simple protocol: text and variables in turn.
     pub parts: Vec<Part>,
@@ -65,6 +67,8 @@ pub struct Sql {
     pub capture: Option<Capture>,
     /// The line on which it begins, from 1.
     pub line: usize,
+    /// Whether the text may hold several statements.
+    pub is_several: bool,
 }
 
 /// A piece of a statement for the simple protocol.
@@ -83,6 +87,16 @@ pub enum Capture {
     Gset(VarPrefix),
     /// `\aset`: the last row of each statement becomes variables.
     Aset(VarPrefix),
+}
+
+impl Capture {
+    /// The name of the command.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Capture::Gset(_) => "gset",
+            Capture::Aset(_) => "aset",
+        }
+    }
 }
 
 /// What stands before a column's name in its variable's name.
@@ -106,8 +120,30 @@ pub enum SleepTime {
     Var(Slot, i64),
 }
 
-/// pgbench's MAX_ARGS less the statement itself.
+/// How many words a backslash command has at most, its name included.
+const MAX_WORDS: usize = 256;
+/// How many parameters a statement has at most.
 const MAX_PARAMS: usize = 255;
+
+impl Command {
+    /// What pgbench calls the command in its messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Command::Sql(_) => "SQL",
+            Command::Set(..) | Command::SetMisnamed(..) => "set",
+            Command::Sleep(_) => "sleep",
+            Command::SetShell(..) => "setshell",
+            Command::Shell(_) => "shell",
+            Command::If { .. } => "if",
+            Command::Elif { .. } => "elif",
+            Command::Else { .. } => "else",
+            Command::Endif => "endif",
+            Command::StartPipeline => "startpipeline",
+            Command::SyncPipeline => "syncpipeline",
+            Command::EndPipeline => "endpipeline",
+        }
+    }
+}
 
 /// Whether a variable may have this name: ASCII letters, digits, underscores and anything beyond
 /// ASCII, not beginning with a digit.
@@ -116,31 +152,46 @@ pub fn valid_name(name: &str) -> bool {
     bytes.first().copied().is_some_and(is_name_start) && bytes.iter().copied().all(is_name_byte)
 }
 
-/// Compiles a script's text into its commands, with the line on which each begins.
-pub(super) fn compile(
-    text: &str,
-    symbols: &mut Symbols,
-) -> Result<(Vec<Command>, Vec<String>), Mistake> {
+/// A script's commands.
+pub(super) struct Compiled {
+    pub commands: Vec<Command>,
+    /// The line on which each begins.
+    pub lines: Vec<String>,
+    /// What pgbench refuses only when it executes the command.
+    pub deferred: Vec<Mistake>,
+}
+
+/// Compiles a script's text.
+pub(super) fn compile(text: &str, symbols: &mut Symbols) -> Result<Compiled, Mistake> {
     let mut compiler = Compiler {
         text,
         symbols,
         commands: Vec::new(),
+        deferred: Vec::new(),
         open: Vec::new(),
         in_pipeline: false,
         counted: 0,
         line: 1,
     };
     let mut lines = Vec::new();
+    let mut conditional = None;
     for piece in split(text) {
         let line = match piece {
             Piece::Sql { offset, text } => {
-                let line = first_line(&text, ";");
+                let line = first_line(&text);
                 compiler.sql(offset, text)?;
                 line
             }
             Piece::Backslash { offset, end } => {
-                compiler.backslash(offset, end)?;
-                first_line(&text[offset..end], "")
+                match compiler.backslash(offset, end) {
+                    // pgbench looks at conditionals when it has read everything else.
+                    Err(mistake) if mistake.is_conditional() => {
+                        conditional.get_or_insert(mistake);
+                        compiler.commands.push(Command::Endif);
+                    }
+                    other => other?,
+                }
+                first_line(&text[offset..end])
             }
         };
         // \gset belongs to the statement before it.
@@ -148,18 +199,26 @@ pub(super) fn compile(
             lines.push(line);
         }
     }
-    if let Some(open) = compiler.open.last() {
-        return Err(Mistake::new(open.offset, "\\if without matching \\endif"));
+    if let Some(mistake) = conditional {
+        return Err(mistake);
     }
-    Ok((compiler.commands, lines))
+    if let Some(open) = compiler.open.last() {
+        let number = compiler.commands.len() + 1;
+        return Err(
+            Mistake::new(open.offset, "\\if without matching \\endif").at(Place::Condition(number))
+        );
+    }
+    Ok(Compiled {
+        commands: compiler.commands,
+        lines,
+        deferred: compiler.deferred,
+    })
 }
 
-/// A command's first line; one that has no other ends as it ends in the script.
-fn first_line(text: &str, end: &str) -> String {
-    match text.trim_end().split_once('\n') {
-        Some((first, _)) => first.trim_end().to_owned(),
-        None => format!("{}{end}", text.trim_end()),
-    }
+/// A command's first line.
+fn first_line(text: &str) -> String {
+    let first = text.lines().next().unwrap_or("");
+    first.trim_end().to_owned()
 }
 
 /// An `\if` whose `\endif` has not come.
@@ -176,6 +235,7 @@ struct Compiler<'a> {
     text: &'a str,
     symbols: &'a mut Symbols,
     commands: Vec<Command>,
+    deferred: Vec<Mistake>,
     open: Vec<Open>,
     in_pipeline: bool,
     /// Bytes of the text whose line breaks are counted in `line`.
@@ -215,10 +275,11 @@ impl Compiler<'_> {
             at = colon + 1 + name_length;
             let slot = self.symbols.slot(&text[colon + 1..at]);
             if params.len() == MAX_PARAMS {
-                return Err(Mistake::new(
-                    offset,
-                    format!("statement has too many arguments (maximum is {MAX_PARAMS})"),
-                ));
+                let what = format!(
+                    "statement has too many arguments (maximum is {MAX_PARAMS}): {}",
+                    first_line(&text)
+                );
+                return Err(Mistake::new(offset, what).at(Place::Nowhere));
             }
             params.push(slot);
             if kept < colon {
@@ -234,6 +295,8 @@ impl Compiler<'_> {
             parametrized.push_str(&text[kept..]);
         }
         let line = self.line_at(offset);
+        let one = text.strip_suffix(';').unwrap_or(&text);
+        let is_several = one.contains(';');
         self.commands.push(Command::Sql(Box::new(Sql {
             text,
             parts,
@@ -241,6 +304,7 @@ impl Compiler<'_> {
             params,
             capture: None,
             line,
+            is_several,
         })));
         Ok(())
     }
@@ -257,30 +321,50 @@ impl Compiler<'_> {
     fn backslash(&mut self, offset: usize, end: usize) -> Result<(), Mistake> {
         let words = words(self.text, offset + 1, end);
         let Some((command, arguments)) = words.split_first() else {
-            return Err(Mistake::new(offset, "invalid command: a backslash alone"));
+            return Ok(()); // a backslash alone, which pgbench passes over
         };
+        // Of an expression pgbench reads the name's command only to its second word.
+        let shown = !(command.text.eq_ignore_ascii_case("set") && arguments.is_empty())
+            && words.len() <= MAX_WORDS;
+        self.command(offset, end, *command, arguments)
+            .map_err(|mistake| mistake.in_command(command.text, offset, end, shown))
+    }
+
+    fn command(
+        &mut self,
+        offset: usize,
+        end: usize,
+        command: Word<'_>,
+        arguments: &[Word<'_>],
+    ) -> Result<(), Mistake> {
         let none = || match arguments.first() {
-            Some(extra) => Err(Mistake::new(
-                extra.offset,
-                format!("unexpected argument ({}) in \\{}", extra.text, command.text),
-            )),
+            Some(extra) => Err(Mistake::new(extra.offset, "unexpected argument")),
             None => Ok(()),
         };
-        let missing =
-            |what: &str| Mistake::new(end, format!("missing {what} in \\{}", command.text));
-        match command.text.to_ascii_lowercase().as_str() {
+        let missing = |what: &str| Mistake::new(end, format!("missing {what}"));
+        let name = command.text.to_ascii_lowercase();
+        let has_expression = matches!(name.as_str(), "set" | "if" | "elif");
+        if let Some(extra) = arguments.get(MAX_WORDS - 1)
+            && !has_expression
+        {
+            return Err(Mistake::new(extra.offset, "too many arguments"));
+        }
+        match name.as_str() {
             "set" => {
                 let name = arguments.first().ok_or_else(|| missing("argument"))?;
-                let slot = self.variable(*name)?;
                 let start = name.offset + name.text.len();
-                if arguments.len() == 1 {
-                    return Err(missing("expression"));
-                }
                 let expr = self.expression(start, end)?;
-                self.commands.push(Command::Set(slot, expr));
+                let set = match self.variable(*name) {
+                    Ok(slot) => Command::Set(slot, expr),
+                    Err(misnamed) => {
+                        self.deferred.push(misnamed);
+                        Command::SetMisnamed(name.text.to_owned(), expr)
+                    }
+                };
+                self.commands.push(set);
             }
             "if" => {
-                let condition = self.condition(command, end)?;
+                let condition = self.condition(&command, end)?;
                 let test = self.commands.len();
                 self.open.push(Open {
                     offset,
@@ -294,7 +378,7 @@ impl Compiler<'_> {
                 });
             }
             "elif" => {
-                let condition = self.condition(command, end)?;
+                let condition = self.condition(&command, end)?;
                 let here = self.commands.len();
                 self.next_branch(offset, "elif", here)?;
                 self.commands.push(Command::Elif {
@@ -311,10 +395,11 @@ impl Compiler<'_> {
             }
             "endif" => {
                 none()?;
-                let Some(open) = self.open.pop() else {
-                    return Err(Mistake::new(offset, "unmatched \\endif"));
-                };
                 let here = self.commands.len();
+                let Some(open) = self.open.pop() else {
+                    return Err(Mistake::new(offset, "\\endif without matching \\if")
+                        .at(Place::Condition(here + 1)));
+                };
                 if !open.has_else {
                     self.set_otherwise(open.test, here);
                 }
@@ -327,14 +412,13 @@ impl Compiler<'_> {
                 self.commands.push(Command::Endif);
             }
             "sleep" => {
-                let time = self.sleep(arguments, end, command)?;
+                let time = self.sleep(arguments, end)?;
                 self.commands.push(Command::Sleep(time));
             }
             "setshell" => {
-                let name = arguments.first().ok_or_else(|| missing("argument"))?;
-                if arguments.len() < 2 {
-                    return Err(missing("shell command"));
-                }
+                let (Some(name), true) = (arguments.first(), arguments.len() >= 2) else {
+                    return Err(missing("argument"));
+                };
                 let slot = self.variable(*name)?;
                 let words = self.shell_words(&arguments[1..]);
                 self.commands.push(Command::SetShell(slot, words));
@@ -346,7 +430,7 @@ impl Compiler<'_> {
                 let words = self.shell_words(arguments);
                 self.commands.push(Command::Shell(words));
             }
-            "gset" | "aset" => self.capture(command, offset, arguments)?,
+            "gset" | "aset" => self.capture(&name, offset, arguments)?,
             "startpipeline" => {
                 none()?;
                 self.in_pipeline = true;
@@ -362,14 +446,8 @@ impl Compiler<'_> {
                 self.commands.push(Command::EndPipeline);
             }
             _ => {
-                return Err(Mistake::new(
-                    offset,
-                    format!(
-                        "invalid command \\{}: pgbench's scripts know \\set, \\if, \\elif, \\else, \\endif, \
-                         \\sleep, \\setshell, \\shell, \\gset, \\aset, \\startpipeline, \\syncpipeline \
-                         and \\endpipeline",
-                        command.text
-                    ),
+                return Err(Mistake::new(offset, "invalid command").hint(
+                    "scripts know \\set, \\if, \\elif, \\else, \\endif, \\sleep, \\setshell, \\shell, \\gset, \\aset, \\startpipeline, \\syncpipeline and \\endpipeline",
                 ));
             }
         }
@@ -378,20 +456,23 @@ impl Compiler<'_> {
 
     fn variable(&mut self, name: Word<'_>) -> Result<Slot, Mistake> {
         if !valid_name(name.text) {
-            return Err(Mistake::new(
-                name.offset,
-                format!(
-                    "invalid variable name: \"{}\" (letters, digits and _, not beginning with a digit)",
-                    name.text
-                ),
-            ));
+            let what = format!("invalid variable name: \"{}\"", name.text);
+            return Err(Mistake::new(name.offset, what)
+                .hint("letters, digits and _, not beginning with a digit"));
         }
         Ok(self.symbols.slot(name.text))
     }
 
     fn expression(&mut self, start: usize, end: usize) -> Result<Expr, Mistake> {
-        let tokens = tokens(self.text, start, end)?;
-        parser::compile(&tokens, end, self.symbols)
+        let tokens = tokens(self.text, start, end);
+        // pgbench has read the line's break, where there is one.
+        let last = match self.text.as_bytes().get(end) {
+            Some(b'\n') => end,
+            _ => end - 1,
+        };
+        let compiled = parser::compile(tokens, end, last, self.symbols)?;
+        self.deferred.extend(compiled.deferred);
+        Ok(compiled.expr)
     }
 
     fn condition(&mut self, command: &Word<'_>, end: usize) -> Result<Expr, Mistake> {
@@ -400,11 +481,13 @@ impl Compiler<'_> {
 
     /// At an `\elif` or `\else`: the test above it goes on here where it fails.
     fn next_branch(&mut self, offset: usize, name: &str, here: usize) -> Result<(), Mistake> {
+        let misplaced =
+            |what: String| Err(Mistake::new(offset, what).at(Place::Condition(here + 1)));
         let Some(open) = self.open.last_mut() else {
-            return Err(Mistake::new(offset, format!("unmatched \\{name}")));
+            return misplaced(format!("\\{name} without matching \\if"));
         };
         if open.has_else {
-            return Err(Mistake::new(offset, format!("\\{name} after \\else")));
+            return misplaced(format!("\\{name} after \\else"));
         }
         let test = open.test;
         open.test = here;
@@ -422,19 +505,9 @@ impl Compiler<'_> {
         }
     }
 
-    fn sleep(
-        &mut self,
-        arguments: &[Word<'_>],
-        end: usize,
-        command: &Word<'_>,
-    ) -> Result<SleepTime, Mistake> {
+    fn sleep(&mut self, arguments: &[Word<'_>], end: usize) -> Result<SleepTime, Mistake> {
         let (number, unit) = match arguments {
-            [] => {
-                return Err(Mistake::new(
-                    end,
-                    format!("missing argument in \\{}", command.text),
-                ));
-            }
+            [] => return Err(Mistake::new(end, "missing argument")),
             [number] => {
                 // "10ms" is a number and a unit.
                 let digits = number
@@ -461,7 +534,7 @@ impl Compiler<'_> {
             }
             [number, unit] => (*number, Some(*unit)),
             [_, _, extra, ..] => {
-                return Err(Mistake::new(extra.offset, "too many arguments in \\sleep"));
+                return Err(Mistake::new(extra.offset, "too many arguments").caret(extra.offset));
             }
         };
         let micros = match unit.map(|u| (u, u.text.to_ascii_lowercase())) {
@@ -470,13 +543,10 @@ impl Compiler<'_> {
             Some((_, unit)) if unit == "ms" => 1_000,
             Some((_, unit)) if unit == "s" => 1_000_000,
             Some((word, _)) => {
-                return Err(Mistake::new(
-                    word.offset,
-                    format!(
-                        "unrecognized time unit \"{}\", must be us, ms or s",
-                        word.text
-                    ),
-                ));
+                let what = "unrecognized time unit, must be us, ms or s";
+                return Err(Mistake::new(word.offset, what)
+                    .detail(word.text)
+                    .caret(word.offset));
             }
         };
         if let Some(name) = number.text.strip_prefix(':') {
@@ -501,46 +571,37 @@ impl Compiler<'_> {
 
     fn capture(
         &mut self,
-        command: &Word<'_>,
+        name: &str,
         offset: usize,
         arguments: &[Word<'_>],
     ) -> Result<(), Mistake> {
         if let Some(extra) = arguments.get(1) {
-            return Err(Mistake::new(
-                extra.offset,
-                format!("too many arguments in \\{}", command.text),
-            ));
+            return Err(Mistake::new(extra.offset, "too many arguments"));
         }
         let prefix = arguments
             .first()
             .map_or(String::new(), |word| word.text.to_owned());
         if !prefix.is_empty() && !valid_name(&prefix) {
             let at = arguments.first().map_or(offset, |word| word.offset);
-            return Err(Mistake::new(
-                at,
-                format!("invalid variable name: \"{prefix}\""),
-            ));
+            let what = format!("invalid variable name: \"{prefix}\"");
+            self.deferred.push(Mistake::new(at, what));
         }
-        let gset = command.text.eq_ignore_ascii_case("gset");
         if self.in_pipeline {
-            return Err(Mistake::new(
-                offset,
-                format!("\\{} is not allowed in pipeline mode", command.text),
-            ));
+            let what = format!("\\{name} is not allowed in pipeline mode");
+            self.deferred.push(Mistake::new(offset, what));
         }
         match self.commands.last_mut() {
             Some(Command::Sql(sql)) if sql.capture.is_none() => {
-                sql.capture = Some(if gset {
-                    Capture::Gset(prefix)
-                } else {
-                    Capture::Aset(prefix)
+                sql.capture = Some(match name {
+                    "gset" => Capture::Gset(prefix),
+                    _ => Capture::Aset(prefix),
                 });
                 Ok(())
             }
-            _ => Err(Mistake::new(
-                offset,
-                format!("\\{} must follow an SQL command", command.text),
-            )),
+            _ => {
+                let what = format!("\\{name} must follow an SQL command");
+                Err(Mistake::new(offset, what).at(Place::Script))
+            }
         }
     }
 }

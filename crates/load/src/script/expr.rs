@@ -72,6 +72,8 @@ pub(super) enum Op {
     JumpUnless(u32),
     /// Jumps.
     Jump(u32),
+    /// A function with more arguments than pgbench evaluates.
+    TooMany,
 }
 
 /// A compiled expression.
@@ -159,6 +161,7 @@ impl Expr {
                     }
                 }
                 Op::Jump(distance) => at += distance as usize,
+                Op::TooMany => return Err(EvalError::TooManyArguments),
             }
         }
         Ok(scope.stack.pop().unwrap_or(Value::Null))

@@ -10,6 +10,7 @@
 mod builtin;
 mod command;
 mod expr;
+mod mistake;
 mod parser;
 mod random;
 mod split;
@@ -18,7 +19,7 @@ mod value;
 
 use std::collections::HashMap;
 
-use thiserror::Error;
+use command::Compiled;
 
 pub use builtin::{BUILTINS, Builtin, find as find_builtin};
 pub(crate) use command::leading_int;
@@ -27,64 +28,8 @@ pub use expr::{Expr, Scope, Slot, Var};
 pub use random::Random;
 pub use value::{EvalError, Value};
 
-/// A mistake in a script, with its place.
-#[derive(Clone, Debug, Error, PartialEq)]
-#[error("{script}:{line}:{column}: {message}\n    {source_line}\n    {marker}")]
-pub struct ScriptError {
-    /// The script's name: its file, or a built-in's title.
-    pub script: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// Column in characters, from 1.
-    pub column: usize,
-    /// What is wrong.
-    pub message: String,
-    /// The line in which it is.
-    pub source_line: String,
-    /// A caret below the place.
-    pub marker: String,
-}
-
-/// A mistake at a byte of the text, before it is known which line that is.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Mistake {
-    offset: usize,
-    message: String,
-}
-
-impl Mistake {
-    fn new(offset: usize, message: impl Into<String>) -> Self {
-        Mistake {
-            offset,
-            message: message.into(),
-        }
-    }
-
-    fn locate(self, script: &str, text: &str) -> ScriptError {
-        let mut offset = self.offset.min(text.len());
-        while !text.is_char_boundary(offset) {
-            offset -= 1;
-        }
-        let before = &text[..offset];
-        let line_start = before.rfind('\n').map_or(0, |n| n + 1);
-        let line_end = text[offset..].find('\n').map_or(text.len(), |n| offset + n);
-        let source_line = text[line_start..line_end].trim_end_matches('\r');
-        // Tabs stay tabs, so that the caret stands where the terminal shows the character.
-        let marker: String = text[line_start..offset]
-            .chars()
-            .map(|c| if c == '\t' { '\t' } else { ' ' })
-            .chain(['^'])
-            .collect();
-        ScriptError {
-            script: script.to_owned(),
-            line: before.matches('\n').count() + 1,
-            column: text[line_start..offset].chars().count() + 1,
-            message: self.message,
-            source_line: source_line.to_owned(),
-            marker,
-        }
-    }
-}
+pub use mistake::ScriptError;
+pub(crate) use mistake::{Mistake, Place};
 
 /// The variables' names; a name's place is its slot.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -162,21 +107,59 @@ impl Program {
     }
 
     /// Compiles a script and adds it.
+    ///
+    /// # Errors
+    /// The first mistake, be it one that pgbench finds in the text or at the command's first
+    /// execution.
     pub fn add(&mut self, name: &str, text: &str, weight: u32) -> Result<(), ScriptError> {
+        let (compiled, symbols) = self.compile(name, text)?;
+        if let Some(mistake) = compiled.deferred.into_iter().next() {
+            return Err(mistake.locate(name, text));
+        }
+        self.put(name, weight, compiled.commands, compiled.lines, symbols);
+        Ok(())
+    }
+
+    /// Compiles a script and adds it in pgbench's way: a command that pgbench refuses when it is
+    /// executed stays in the program, and stops the client that comes to it.
+    ///
+    /// # Errors
+    /// The mistake that pgbench finds before the run.
+    pub fn add_deferring(
+        &mut self,
+        name: &str,
+        text: &str,
+        weight: u32,
+    ) -> Result<(), ScriptError> {
+        let (compiled, symbols) = self.compile(name, text)?;
+        self.put(name, weight, compiled.commands, compiled.lines, symbols);
+        Ok(())
+    }
+
+    fn compile(&self, name: &str, text: &str) -> Result<(Compiled, Symbols), ScriptError> {
         let located = |mistake: Mistake| mistake.locate(name, text);
         if self.scripts.len() == MAX_SCRIPTS {
-            return Err(located(Mistake::new(
-                0,
-                format!("at most {MAX_SCRIPTS} scripts can be run together"),
-            )));
+            let what = format!("at most {MAX_SCRIPTS} SQL scripts are allowed");
+            return Err(located(Mistake::new(0, what).at(Place::Nowhere)));
         }
-        let (commands, lines) = command::compile(text, &mut self.symbols).map_err(located)?;
-        if commands.is_empty() {
-            return Err(located(Mistake::new(
-                text.len(),
-                "empty command list: the script does nothing",
-            )));
+        let mut symbols = self.symbols.clone();
+        let compiled = command::compile(text, &mut symbols).map_err(located)?;
+        if compiled.commands.is_empty() {
+            let what = format!("empty command list for script \"{name}\"");
+            return Err(located(Mistake::new(text.len(), what).at(Place::Nowhere)));
         }
+        Ok((compiled, symbols))
+    }
+
+    fn put(
+        &mut self,
+        name: &str,
+        weight: u32,
+        commands: Vec<Command>,
+        lines: Vec<String>,
+        symbols: Symbols,
+    ) {
+        self.symbols = symbols;
         self.total_weight += u64::from(weight);
         self.scripts.push(Script {
             name: name.to_owned(),
@@ -184,7 +167,6 @@ impl Program {
             commands,
             lines,
         });
-        Ok(())
     }
 
     /// The scripts.

@@ -5,7 +5,7 @@
 //! operators, so `~1 + 2` is `~(1 + 2)`: that is how pgbench reads it.
 
 use super::expr::{Expr, Func, Op};
-use super::token::{Spanned, Token};
+use super::token::{Spanned, Token, Tokens};
 use super::value::Value;
 use super::{Mistake, Symbols};
 
@@ -13,7 +13,7 @@ use super::{Mistake, Symbols};
 /// symbols; nobody writes 200.
 const MAX_DEPTH: u32 = 200;
 /// How many arguments pgbench's evaluator takes.
-const MAX_ARGUMENTS: usize = 16;
+pub(super) const MAX_ARGUMENTS: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Level {
@@ -43,37 +43,64 @@ impl Level {
     }
 }
 
-/// Compiles the tokens of an expression that begins at byte `start` and ends at byte `end`.
+/// An expression compiled.
+pub(super) struct Compiled {
+    pub expr: Expr,
+    /// A mistake that pgbench finds only when it evaluates the expression.
+    pub deferred: Option<Mistake>,
+}
+
+/// Compiles the tokens of an expression that ends at byte `end`; `last` is the last byte that
+/// pgbench has read when it has come to the end.
 pub(super) fn compile(
-    tokens: &[Spanned<'_>],
+    tokens: Tokens<'_>,
     end: usize,
+    last: usize,
     symbols: &mut Symbols,
-) -> Result<Expr, Mistake> {
+) -> Result<Compiled, Mistake> {
     let mut parser = Parser {
-        tokens,
+        tokens: &tokens.found,
         at: 0,
         end,
+        last,
         depth: 0,
         code: Vec::new(),
+        deferred: None,
         symbols,
     };
-    parser.expression(Level::Or)?;
-    if parser.at < tokens.len() {
-        return Err(parser.unexpected("expected an operator or the end of the line"));
+    let parsed = parser.whole();
+    let at_the_end = parser.at >= tokens.found.len();
+    let (code, deferred) = (parser.code, parser.deferred);
+    match tokens.mistake {
+        // What is no token is met where the tokens end.
+        Some(mistake) if at_the_end => Err(mistake),
+        _ => parsed.map(|()| Compiled {
+            expr: Expr { code },
+            deferred,
+        }),
     }
-    Ok(Expr { code: parser.code })
 }
 
 struct Parser<'t, 's> {
     tokens: &'t [Spanned<'t>],
     at: usize,
     end: usize,
+    last: usize,
     depth: u32,
     code: Vec<Op>,
+    deferred: Option<Mistake>,
     symbols: &'s mut Symbols,
 }
 
 impl<'t> Parser<'t, '_> {
+    fn whole(&mut self) -> Result<(), Mistake> {
+        self.expression(Level::Or)?;
+        if self.at < self.tokens.len() {
+            return Err(self.unexpected("expected an operator or the end of the line"));
+        }
+        Ok(())
+    }
+
     fn peek(&self) -> Option<Token<'t>> {
         self.tokens.get(self.at).map(|t| t.token)
     }
@@ -97,11 +124,19 @@ impl<'t> Parser<'t, '_> {
     }
 
     fn unexpected(&self, wanted: &str) -> Mistake {
-        let message = match self.peek() {
-            Some(token) => format!("syntax error at {token}: {wanted}"),
-            None => format!("syntax error at the end: {wanted}"),
+        let (caret, hint) = match self.tokens.get(self.at) {
+            Some(found) => (found.end - 1, format!("{wanted}, not {}", found.token)),
+            None => (self.last, wanted.to_owned()),
         };
-        Mistake::new(self.offset(), message)
+        Mistake::new(self.offset(), "syntax error")
+            .hint(hint)
+            .caret(caret)
+    }
+
+    /// The last byte of the token before.
+    fn last_read(&self) -> usize {
+        let before = self.tokens.get(self.at.wrapping_sub(1));
+        before.map_or(self.last, |token| token.end - 1)
     }
 
     fn nested(&mut self, level: Level) -> Result<(), Mistake> {
@@ -270,10 +305,9 @@ impl<'t> Parser<'t, '_> {
             .iter()
             .find(|(known, ..)| known.eq_ignore_ascii_case(name))
         else {
-            return Err(Mistake::new(
-                name_offset,
-                format!("unexpected function name ({name})"),
-            ));
+            return Err(Mistake::new(name_offset, "unexpected function name")
+                .detail(name)
+                .caret(self.last_read()));
         };
         self.expect(Token::LeftParen, "expected ( after the function's name")?;
         let mut count = 0usize;
@@ -287,36 +321,31 @@ impl<'t> Parser<'t, '_> {
             count += 1;
         }
         self.expect(Token::RightParen, "expected , or )")?;
-        let fits = match arity {
-            Arity::Exactly(n) => count == n,
-            Arity::AtLeastOne => count >= 1,
-            Arity::Hash => count == 1 || count == 2,
-            Arity::Permute => count == 2 || count == 3,
+        let (fits, takes) = match arity {
+            Arity::Exactly(n) => (count == n, n.to_string()),
+            Arity::AtLeastOne => (count >= 1, String::new()),
+            Arity::Hash => (count == 1 || count == 2, "1 or 2".to_owned()),
+            Arity::Permute => (count == 2 || count == 3, "2 or 3".to_owned()),
         };
         if !fits {
-            let message = match arity {
-                Arity::AtLeastOne => format!("at least one argument expected ({known})"),
-                Arity::Exactly(n) => {
-                    format!("unexpected number of arguments ({known}): it takes {n}, not {count}")
-                }
-                Arity::Hash => {
-                    format!(
-                        "unexpected number of arguments ({known}): it takes 1 or 2, not {count}"
-                    )
-                }
-                Arity::Permute => {
-                    format!(
-                        "unexpected number of arguments ({known}): it takes 2 or 3, not {count}"
-                    )
-                }
+            let what = match arity {
+                Arity::AtLeastOne => "at least one argument expected",
+                _ => "unexpected number of arguments",
             };
-            return Err(Mistake::new(name_offset, message));
+            let mut mistake = Mistake::new(name_offset, what).detail(known);
+            if !takes.is_empty() {
+                mistake = mistake.hint(format!("it takes {takes}, not {count}"));
+            }
+            return Err(mistake.caret(self.last_read()));
         }
         if count > MAX_ARGUMENTS {
-            return Err(Mistake::new(
-                name_offset,
-                format!("too many function arguments, maximum is {MAX_ARGUMENTS}"),
-            ));
+            // pgbench finds out when it evaluates the function.
+            self.code.push(Op::TooMany);
+            self.deferred.get_or_insert_with(|| {
+                let what = format!("too many function arguments, maximum is {MAX_ARGUMENTS}");
+                Mistake::new(name_offset, what)
+            });
+            return Ok(());
         }
         // The optional seed is the variable default_seed.
         if (arity == Arity::Hash && count == 1) || (arity == Arity::Permute && count == 2) {

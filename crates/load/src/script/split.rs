@@ -10,7 +10,7 @@ use super::token::{is_name_byte, is_name_start};
 /// A piece of a script, by its bytes in the script's text.
 #[derive(Debug, PartialEq)]
 pub(super) enum Piece {
-    /// An SQL command without its semicolon.
+    /// An SQL command, with its semicolon where it has one.
     Sql {
         /// where its first word begins
         offset: usize,
@@ -89,7 +89,7 @@ impl Splitter<'_> {
             let rest = &self.bytes[self.at..];
             match byte {
                 b';' if self.sql.parens == 0 && self.sql.blocks == 0 => {
-                    self.at += 1;
+                    self.keep_or_skip(1);
                     self.finish_sql();
                 }
                 b'\\' if matches!(rest.get(1), Some(b';' | b':')) => {
@@ -287,8 +287,8 @@ mod tests {
                 "SELECT ';', \";\", $$;$$, $x$;$$;$x$, E'\\';', (1;2) /* ; /* ; */ ; */; SELECT 2 -- ;\n; "
             ),
             [
-                "SELECT ';', \";\", $$;$$, $x$;$$;$x$, E'\\';', (1;2) /* ; /* ; */ ; */",
-                "SELECT 2 -- ;\n"
+                "SELECT ';', \";\", $$;$$, $x$;$$;$x$, E'\\';', (1;2) /* ; /* ; */ ; */;",
+                "SELECT 2 -- ;\n;"
             ]
         );
     }
@@ -303,14 +303,17 @@ mod tests {
 
     #[test]
     fn escaped_semicolons_join_statements() {
-        assert_eq!(texts("SELECT 1\\; SELECT 2;"), ["SELECT 1; SELECT 2"]);
+        assert_eq!(texts("SELECT 1\\; SELECT 2;"), ["SELECT 1; SELECT 2;"]);
     }
 
     #[test]
     fn a_function_body_keeps_its_semicolons() {
         let body = "CREATE OR REPLACE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END";
-        assert_eq!(texts(&format!("{body}; SELECT 1")), [body, "SELECT 1"]);
-        assert_eq!(texts("BEGIN; END;"), ["BEGIN", "END"]);
+        assert_eq!(
+            texts(&format!("{body}; SELECT 1")),
+            [&format!("{body};"), "SELECT 1"]
+        );
+        assert_eq!(texts("BEGIN; END;"), ["BEGIN;", "END;"]);
     }
 
     #[test]

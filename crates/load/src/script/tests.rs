@@ -146,7 +146,7 @@ fn very_long_expressions_run_and_very_deep_ones_are_refused() {
 fn mistakes_have_a_place() {
     for (text, line, column, message) in [
         ("SELECT 1;\n\\set a 1 +\n", 2, 11, "expected a value"),
-        ("\\set a 1 2", 1, 10, "syntax error at 2"),
+        ("\\set a 1 2", 1, 10, "not 2"),
         ("\\set a 1 = 2 = 3", 1, 14, "do not chain"),
         ("\\set a foo(1)", 1, 8, "unexpected function name (foo)"),
         (
@@ -173,11 +173,11 @@ fn mistakes_have_a_place() {
         ("\\set a (1", 1, 10, "expected )"),
         ("\\set a case when 1 end", 1, 20, "expected THEN"),
         ("\\set a case 1 end", 1, 13, "expected WHEN"),
-        ("\\set a\n", 1, 7, "missing expression"),
+        ("\\set a\n", 1, 7, "expected a value"),
         ("\\set\n", 1, 5, "missing argument"),
         ("\\set 1a 2", 1, 6, "invalid variable name"),
         ("\\set a 1 +\\\n  \\\n  )\n", 3, 3, "expected a value"),
-        ("\\nosuch", 1, 1, "invalid command \\nosuch"),
+        ("\\nosuch", 1, 1, "invalid command in \\nosuch"),
         ("\\sleep", 1, 7, "missing argument"),
         ("\\sleep 1 week", 1, 10, "unrecognized time unit"),
         ("\\sleep 1 s s", 1, 12, "too many arguments"),
@@ -187,9 +187,9 @@ fn mistakes_have_a_place() {
             1,
             "\\if without matching \\endif",
         ),
-        ("\\endif", 1, 1, "unmatched \\endif"),
-        ("\\else", 1, 1, "unmatched \\else"),
-        ("\\elif true", 1, 1, "unmatched \\elif"),
+        ("\\endif", 1, 1, "\\endif without matching \\if"),
+        ("\\else", 1, 1, "\\else without matching \\if"),
+        ("\\elif true", 1, 1, "\\elif without matching \\if"),
         (
             "\\if true\n\\else\n\\else\n\\endif",
             3,
@@ -203,7 +203,7 @@ fn mistakes_have_a_place() {
             "\\elif after \\else",
         ),
         ("\\if\n\\endif", 1, 4, "expected a value"),
-        ("\\endif 1", 1, 8, "unexpected argument (1)"),
+        ("\\endif 1", 1, 8, "unexpected argument in \\endif"),
         ("\\gset", 1, 1, "must follow an SQL command"),
         (
             "SELECT 1 \\gset\n\\gset",
@@ -219,7 +219,7 @@ fn mistakes_have_a_place() {
             "not allowed in pipeline mode",
         ),
         ("\\shell", 1, 7, "missing command"),
-        ("\\setshell a", 1, 12, "missing shell command"),
+        ("\\setshell a", 1, 12, "missing argument in \\setshell"),
         ("-- nothing\n", 2, 1, "empty command list"),
         ("", 1, 1, "empty command list"),
         ("SELECT 'é'; \\set é§ 1 +", 1, 24, "expected a value"),
@@ -230,13 +230,85 @@ fn mistakes_have_a_place() {
     }
 }
 
+/// Each line: the script, and what pgbench 15 prints.
+#[test]
+fn mistakes_are_told_in_pgbenchs_words() {
+    for (text, told) in [
+        (
+            "\\set i 1 +\n",
+            "t.sql:1: syntax error in command \"set\"\n\\set i 1 +\n          ^ error found here",
+        ),
+        (
+            "select 1;\n\\set i noSuchFunction()",
+            "t.sql:2: unexpected function name (noSuchFunction) in command \"set\"\n\\set i noSuchFunction()\n                    ^ error found here",
+        ),
+        (
+            "\\if",
+            "t.sql:1: syntax error in command \"if\"\n\\if\n  ^ error found here",
+        ),
+        ("\\set", "t.sql:1: missing argument in command \"set\""),
+        (
+            "\\setshell var",
+            "t.sql:1: missing argument in command \"setshell\"\n\\setshell var",
+        ),
+        (
+            "\\set i greatest())",
+            "t.sql:1: at least one argument expected (greatest) in command \"set\"\n\\set i greatest())\n                ^ error found here",
+        ),
+        (
+            "\\set i 1 1 ;",
+            "t.sql:1: syntax error in command \"set\"\n\\set i 1 1 ;\n         ^ error found here",
+        ),
+        (
+            "\\sleep 1 week",
+            "t.sql:1: unrecognized time unit, must be us, ms or s (week) in command \"sleep\"\n\\sleep 1 week\n         ^ error found here",
+        ),
+        (
+            "\\nosuch",
+            "t.sql:1: invalid command in command \"nosuch\"\n\\nosuch",
+        ),
+        ("\\gset", "t.sql:1: \\gset must follow an SQL command"),
+        (
+            "\\if 1\n",
+            "condition error in script \"t.sql\" command 2: \\if without matching \\endif",
+        ),
+        (
+            "\\if 0\n\\else\n\\else\n\\endif",
+            "condition error in script \"t.sql\" command 3: \\else after \\else",
+        ),
+        ("", "empty command list for script \"t.sql\""),
+        (
+            &format!("\\shell echo {}", "arg ".repeat(255)),
+            "t.sql:1: too many arguments in command \"shell\"",
+        ),
+    ] {
+        let error = Program::new().add_deferring("t.sql", text, 1).unwrap_err();
+        assert_eq!(&*error.as_pgbench, told);
+    }
+}
+
+#[test]
+fn what_pgbench_refuses_when_it_executes_it_is_refused_before_or_kept() {
+    for text in [
+        "\\set . 1",
+        "\\set a least(0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16)",
+        "\\startpipeline\nselect 1 \\gset a\n\\endpipeline",
+        "select 1 \\gset 1a",
+    ] {
+        assert!(compile(text).is_err(), "{text}");
+        let mut program = Program::new();
+        program.add_deferring("t.sql", text, 1).unwrap();
+        assert_eq!(program.scripts().len(), 1);
+    }
+}
+
 #[test]
 fn a_mistake_in_the_hundredth_line_is_shown() {
     let text = "SELECT 1;\n".repeat(99) + "\\set x (1 + \n";
     let shown = compile(&text).unwrap_err().to_string();
     assert_eq!(
         shown,
-        "t.sql:100:13: syntax error at the end: expected a value\n    \\set x (1 + \n                ^"
+        "t.sql:100:13: syntax error in \\set: expected a value\n    \\set x (1 + \n                ^"
     );
 }
 
@@ -248,7 +320,7 @@ fn statements_take_variables_as_the_protocols_need_them() {
     };
     assert_eq!(
         sql.parametrized,
-        "SELECT $1::int, '$2', 'x'::text, :1, ::y WHERE z=$3"
+        "SELECT $1::int, '$2', 'x'::text, :1, ::y WHERE z=$3;"
     );
     let names: Vec<&str> = sql
         .params

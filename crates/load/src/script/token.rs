@@ -10,6 +10,8 @@ use super::value::underflows;
 pub(super) struct Spanned<'a> {
     pub token: Token<'a>,
     pub offset: usize,
+    /// One past its last byte.
+    pub end: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,8 +126,26 @@ pub(super) fn is_name_byte(byte: u8) -> bool {
     is_name_start(byte) || byte.is_ascii_digit()
 }
 
+/// The tokens of an expression, up to where the text is no token.
+pub(super) struct Tokens<'a> {
+    pub found: Vec<Spanned<'a>>,
+    /// Why there are no more, where that is not the end.
+    pub mistake: Option<Mistake>,
+}
+
 /// Splits `text[start..end]` into tokens.
-pub(super) fn tokens(text: &str, start: usize, end: usize) -> Result<Vec<Spanned<'_>>, Mistake> {
+pub(super) fn tokens(text: &str, start: usize, end: usize) -> Tokens<'_> {
+    let mut found = Vec::new();
+    let mistake = collect(text, start, end, &mut found).err();
+    Tokens { found, mistake }
+}
+
+fn collect<'a>(
+    text: &'a str,
+    start: usize,
+    end: usize,
+    found: &mut Vec<Spanned<'a>>,
+) -> Result<(), Mistake> {
     let bytes = &text.as_bytes()[..end];
     let run = |from: usize, accept: fn(u8) -> bool| {
         bytes[from..]
@@ -133,7 +153,6 @@ pub(super) fn tokens(text: &str, start: usize, end: usize) -> Result<Vec<Spanned
             .position(|b| !accept(*b))
             .map_or(end, |n| from + n)
     };
-    let mut found = Vec::new();
     let mut at = start;
     while at < end {
         let byte = bytes[at];
@@ -153,7 +172,9 @@ pub(super) fn tokens(text: &str, start: usize, end: usize) -> Result<Vec<Spanned
             }
             b'0'..=b'9' | b'.' if number_length(&bytes[at..]) > 0 => {
                 at += number_length(&bytes[at..]);
-                number(&text[offset..at]).map_err(|message| Mistake::new(offset, message))?
+                let digits = &text[offset..at];
+                let overflows = |what| Mistake::new(offset, what).detail(digits).caret(at - 1);
+                number(digits).map_err(overflows)?
             }
             _ if is_name_start(byte) => {
                 at = run(at, is_name_byte);
@@ -170,18 +191,21 @@ pub(super) fn tokens(text: &str, start: usize, end: usize) -> Result<Vec<Spanned
                     .find(|(symbol, _)| rest.starts_with(symbol.as_bytes()))
                 else {
                     let character = text[at..].chars().next().unwrap_or('?');
-                    return Err(Mistake::new(
-                        at,
-                        format!("unexpected character ({character})"),
-                    ));
+                    return Err(Mistake::new(at, "unexpected character")
+                        .detail(character)
+                        .caret(at));
                 };
                 at += symbol.len();
                 *token
             }
         };
-        found.push(Spanned { token, offset });
+        found.push(Spanned {
+            token,
+            offset,
+            end: at,
+        });
     }
-    Ok(found)
+    Ok(())
 }
 
 /// The bytes of the number at the start: digits, a fraction, an exponent that is complete.
@@ -217,7 +241,7 @@ fn number_length(bytes: &[u8]) -> usize {
     length
 }
 
-fn number(text: &str) -> Result<Token<'static>, String> {
+fn number(text: &str) -> Result<Token<'static>, &'static str> {
     if text.bytes().all(|b| b.is_ascii_digit()) {
         if text == "9223372036854775808" {
             return Ok(Token::IntLimit);
@@ -225,10 +249,10 @@ fn number(text: &str) -> Result<Token<'static>, String> {
         return text
             .parse()
             .map(Token::Int)
-            .map_err(|_| format!("bigint constant overflow ({text})"));
+            .map_err(|_| "bigint constant overflow");
     }
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && !underflows(text, value) => Ok(Token::Double(value)),
-        _ => Err(format!("double constant overflow ({text})")),
+        _ => Err("double constant overflow"),
     }
 }

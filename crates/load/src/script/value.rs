@@ -53,6 +53,12 @@ pub enum EvalError {
         /// its text
         text: String,
     },
+    /// A function with more arguments than can be evaluated.
+    #[error(
+        "too many function arguments, maximum is {}",
+        super::parser::MAX_ARGUMENTS
+    )]
+    TooManyArguments,
     /// A parameter outside of what the function takes.
     #[error("{0}")]
     Parameter(String),

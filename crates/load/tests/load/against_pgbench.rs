@@ -386,7 +386,7 @@ fn what_pgbench_refuses_is_refused() {
                 .join(" ")
         };
         let script = format!("\\set r {text}\n");
-        let ours = Program::new().add("t", &script, 1);
+        let ours = Program::new().add_deferring("t", &script, 1);
         let file = Script::new("soup", &script);
         // Whether it parses is decided before anybody connects.
         let output = Process::new(&tool)

@@ -22,6 +22,7 @@ mod observers;
 #[path = "../../../pgwire/tests/support/mod.rs"]
 mod pg_support;
 mod pgbench_command;
+mod pgbench_words;
 mod pooler;
 mod runs;
 mod secrets;

@@ -169,7 +169,7 @@ fn mistakes_end_with_pgbenchs_codes() {
             "{args:?}\n ours: {told}\n theirs: {}",
             String::from_utf8_lossy(&t.stderr)
         );
-        assert!(told.contains("error"), "{args:?}: {told}");
+        assert!(told.starts_with("pgbench: "), "{args:?}: {told}");
     }
     fs::remove_dir_all(&dir).unwrap();
 }
@@ -209,11 +209,15 @@ fn debug_tells_every_step_and_verbose_errors_every_failure() {
         &dir,
     );
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let told: Vec<&str> = said.lines().filter(|l| l.starts_with("client 0")).collect();
+    let told: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("pgbench: "))
+        .filter(|line| line.starts_with("client 0"))
+        .collect();
     let wanted = [
         "client 0 executing script \"steps.sql\"",
-        "client 0 executing \\set a 1 + 1",
-        "client 0 sending SELECT :a;",
+        "client 0 executing \\set a",
+        "client 0 sending SELECT 2;",
         "client 0 receiving",
     ];
     assert_eq!(told, wanted, "{said}");
@@ -234,8 +238,8 @@ fn debug_tells_every_step_and_verbose_errors_every_failure() {
     );
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     for part in [
-        "client 0 got an error in command 0 (SQL) of script 0; ERROR: clash",
-        "client 0 repeats the failed transaction (try 1/2)",
+        "client 0 got an error in command 0 (SQL) of script 0; ERROR:  clash",
+        "client 0 repeats the transaction after the error (try 1/2)",
         "client 0 ends the failed transaction (try 2/2)",
     ] {
         assert!(said.contains(part), "{part}: {said}");
@@ -243,39 +247,83 @@ fn debug_tells_every_step_and_verbose_errors_every_failure() {
     fs::remove_dir_all(&dir).unwrap();
 }
 
+/// The shapes of the lines in each of a directory's files.
+fn log_shapes(dir: &Path) -> Vec<(String, Vec<String>)> {
+    let mut files: Vec<(String, Vec<String>)> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_none_or(|kind| kind != "sql"))
+        .map(|path| {
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(text.is_empty() || text.ends_with('\n'), "{text:?}");
+            // To the letter: one space, no space at the end.
+            assert!(!text.contains("  ") && !text.contains(" \n"), "{text:?}");
+            let name = shape(&path.file_name().unwrap().to_string_lossy());
+            (name, text.lines().map(shape).collect())
+        })
+        .collect();
+    files.sort();
+    files
+}
+
 #[test]
 fn the_logs_have_pgbenchs_shape() {
     let bench = bench();
-    for (name, args) in [
-        ("plain", "-n -S -t 20 -c 2 -j 2 -l"),
-        ("paced", "-n -S -t 20 -l -R 200 --max-tries=2"),
-        ("prefixed", "-n -S -t 20 -l --log-prefix=mine"),
+    let clash = "SELECT 1;\nDO $$ BEGIN IF random() < 0.5 THEN \
+                 RAISE 'clash' USING ERRCODE = '40001'; END IF; END $$;\n";
+    let stops = "SELECT 1 / (:client_id - 1);\nSELECT 1;\n";
+    // Whether the number of lines is the same, too.
+    for (name, args, counted) in [
+        ("plain", "-n -S -t 20 -c 2 -j 2 -l", true),
+        ("paced", "-n -S -t 20 -l -R 200 --max-tries=2", true),
+        ("prefixed", "-n -S -t 20 -l --log-prefix=mine", true),
+        (
+            "several",
+            "-n -S -b simple-update -t 20 -c 3 -l -M prepared",
+            true,
+        ),
+        ("failing", "-n -f clash.sql -t 30 -l", false),
+        (
+            "detailed",
+            "-n -f clash.sql -t 30 -l --failures-detailed --max-tries=2",
+            false,
+        ),
+        ("skipping", "-n -f slow.sql -t 30 -l -R 1000 -L 1", false),
+        ("stopping", "-n -f stops.sql -t 5 -c 2 -l", true),
+        ("sampled", "-n -S -t 400 -l --sampling-rate=0.2", false),
+        ("summed", "-n -S -T 2 -l --aggregate-interval=1", false),
+        (
+            "summed-all",
+            "-n -f clash.sql -T 2 -l --aggregate-interval=1 -R 300 -L 100 --max-tries=2 --failures-detailed",
+            false,
+        ),
+        (
+            "summed-paced",
+            "-n -S -T 2 -l --aggregate-interval=1 -R 300",
+            false,
+        ),
     ] {
-        let mut shapes = Vec::new();
-        for ours_turn in [true, false] {
+        let [ours, theirs] = [ours(), theirs(&bench)].map(|command| {
             let dir = directory(name);
-            let command = if ours_turn { ours() } else { theirs(&bench) };
+            fs::write(dir.join("clash.sql"), clash).unwrap();
+            fs::write(dir.join("stops.sql"), stops).unwrap();
+            fs::write(dir.join("slow.sql"), "\\sleep 2 ms\n").unwrap();
             let args: Vec<&str> = args.split(' ').collect();
             let output = run(command, &bench, &args, &dir);
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-            let mut files: Vec<(String, Vec<String>)> = fs::read_dir(&dir)
-                .unwrap()
-                .map(|entry| {
-                    let path = entry.unwrap().path();
-                    let text = fs::read_to_string(&path).unwrap();
-                    let name = shape(&path.file_name().unwrap().to_string_lossy());
-                    (name, text.lines().map(shape).collect())
-                })
-                .collect();
-            files.sort();
-            shapes.push(files);
+            let expected = if name == "stopping" { 2 } else { 0 };
+            let code = output.status.code();
+            assert_eq!(code, Some(expected), "{name}: {output:?}");
+            let mut files = log_shapes(&dir);
+            if !counted {
+                for (_, lines) in &mut files {
+                    lines.sort();
+                    lines.dedup();
+                }
+            }
             fs::remove_dir_all(&dir).unwrap();
-        }
-        assert_eq!(shapes[0], shapes[1], "{name}");
+            files
+        });
+        assert_eq!(ours, theirs, "{name}");
     }
     // Aggregated: every transaction is in one line.
     let dir = directory("aggregated");
@@ -298,6 +346,39 @@ fn the_logs_have_pgbenchs_shape() {
         "{sum} {processed}"
     );
     assert!(text.lines().count() >= 2);
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Progress reports, a line each second.
+#[test]
+fn progress_has_pgbenchs_shape() {
+    let bench = bench();
+    let dir = directory("progress");
+    for args in [
+        "-n -S -T 2 -P 1",
+        "-n -S -T 2 -P 1 -R 200",
+        "-n -S -T 2 -P 1 -R 200 -L 500",
+        "-n -S -T 2 -P 1 --max-tries=2 --progress-timestamp",
+        "-n -S -T 2 -P 1 -R 200 -L 500 --max-tries=2",
+    ] {
+        let args: Vec<&str> = args.split(' ').collect();
+        let shapes = |command| {
+            let output = run(command, &bench, &args, &dir);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let mut lines: Vec<String> = said
+                .lines()
+                .filter(|line| line.starts_with("progress: "))
+                // To the letter but for the digits.
+                .map(|line| line.replace(|c: char| c.is_ascii_digit(), "").to_owned())
+                .map(|line| line.replace("..", "."))
+                .collect();
+            lines.dedup();
+            lines
+        };
+        let (ours, theirs) = (shapes(ours()), shapes(theirs(&bench)));
+        assert_eq!(ours, theirs, "{args:?}");
+        assert!(!ours.is_empty());
+    }
     fs::remove_dir_all(&dir).unwrap();
 }
 

@@ -1,246 +1,83 @@
-//! pgbench's own command line.
+//! pgbench's own command line: what was typed, checked in pgbench's order and refused in its words.
 
 use std::ffi::OsString;
+use std::str::FromStr;
 
-use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser};
 use pgassay_analysis::plan::Tables;
+use pgassay_load::Protocol;
+use pgassay_load::script::valid_name;
+
+use super::options::{For, Line, Typed, take_apart};
+use super::words::Refusal;
 
 /// What was typed, by pgbench's names (PostgreSQL 18).
-#[derive(Debug, Parser)]
-#[command(
-    name = "pgassay pgbench",
-    about = "pgbench's command line, scripts and summary, driven by pgassay's load engine",
-    disable_help_flag = true,
-    disable_version_flag = true,
-    // As getopt_long has it: the last of several holds, and a beginning that is one option's alone
-    // names it.
-    args_override_self = true,
-    infer_long_args = true,
-    max_term_width = 100,
-    after_help = "As pgbench does, -i drops existing pgbench_ tables before it makes new ones."
-)]
-#[allow(missing_docs)] // the help texts say it
+#[derive(Debug, Clone)]
+#[allow(missing_docs)] // the names are those of the options
 pub struct PgbenchArgs {
-    /// Make and fill the tables; DROPS existing pgbench_ tables
-    #[arg(
-        short = 'i',
-        long = "initialize",
-        help_heading = "Initialization options"
-    )]
     pub initialize: bool,
-    /// Steps: d drop, t tables, g data from here, G data in the server, v vacuum, p primary keys,
-    /// f foreign keys
-    #[arg(
-        short = 'I',
-        long = "init-steps",
-        value_name = "[dtgGvpf]+",
-        help_heading = "Initialization options"
-    )]
     pub init_steps: Option<String>,
-    /// Fill factor of the tables
-    #[arg(short = 'F', long, value_name = "NUM", value_parser = clap::value_parser!(u32).range(10..=100), help_heading = "Initialization options")]
     pub fillfactor: Option<u32>,
-    /// Scaling factor
-    #[arg(short = 's', long, value_name = "NUM", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Initialization options")]
     pub scale: Option<u32>,
-    /// Say less while filling
-    #[arg(short = 'q', long, help_heading = "Initialization options")]
     pub quiet: bool,
-    /// Make foreign keys between the tables
-    #[arg(long, help_heading = "Initialization options")]
     pub foreign_keys: bool,
-    /// Tablespace of the indexes
-    #[arg(
-        long,
-        value_name = "TABLESPACE",
-        help_heading = "Initialization options"
-    )]
     pub index_tablespace: Option<String>,
-    /// Tablespace of the tables
-    #[arg(
-        long,
-        value_name = "TABLESPACE",
-        help_heading = "Initialization options"
-    )]
     pub tablespace: Option<String>,
-    /// Partition pgbench_accounts: range or hash
-    #[arg(long, value_name = "METHOD", value_parser = ["range", "hash"], help_heading = "Initialization options")]
     pub partition_method: Option<String>,
-    /// Into so many partitions
-    #[arg(
-        long,
-        value_name = "NUM",
-        default_value_t = 0,
-        help_heading = "Initialization options"
-    )]
     pub partitions: u32,
-    /// Make the tables unlogged
-    #[arg(long, help_heading = "Initialization options")]
     pub unlogged_tables: bool,
-    /// Go on with an -i that was stopped while it filled the tables: drops nothing (not pgbench's)
-    #[arg(long, requires = "initialize", help_heading = "Initialization options")]
     pub resume: bool,
-
-    /// Add a built-in script, with a weight (default 1); "list" lists them
-    #[arg(short = 'b', long = "builtin", value_name = "NAME[@W]")]
-    pub builtins: Vec<String>,
-    /// Add a script, with a weight (default 1); - is standard input
-    #[arg(short = 'f', long = "file", value_name = "FILE[@W]")]
-    pub files: Vec<String>,
-    /// As -b simple-update
-    #[arg(short = 'N', long, action = ArgAction::Count)]
-    pub skip_some_updates: u8,
-    /// As -b select-only
-    #[arg(short = 'S', long, action = ArgAction::Count)]
-    pub select_only: u8,
-    /// Show a built-in script
-    #[arg(long, value_name = "NAME")]
-    pub show_script: Option<String>,
-
-    /// Clients
-    #[arg(short = 'c', long = "client", value_name = "NUM", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub clients: u32,
-    /// A connection for each transaction
-    #[arg(short = 'C', long)]
-    pub connect: bool,
-    /// Define a variable
-    #[arg(short = 'D', long = "define", value_name = "NAME=VALUE")]
-    pub defines: Vec<String>,
-    /// Load threads
-    #[arg(short = 'j', long, value_name = "NUM", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    pub jobs: u32,
-    /// Write each transaction to a log
-    #[arg(short = 'l', long)]
-    pub log: bool,
-    /// Count transactions that take more than NUM ms as late
-    #[arg(short = 'L', long, value_name = "NUM")]
-    pub latency_limit: Option<f64>,
-    /// simple, extended or prepared
-    #[arg(short = 'M', long, value_name = "PROTOCOL", default_value = "simple", value_parser = ["simple", "extended", "prepared"])]
-    pub protocol: String,
-    /// No VACUUM beforehand
-    #[arg(short = 'n', long)]
-    pub no_vacuum: bool,
-    /// Report progress every NUM seconds
-    #[arg(short = 'P', long, value_name = "NUM", value_parser = clap::value_parser!(u32).range(1..))]
-    pub progress: Option<u32>,
-    /// Report latencies by command
-    #[arg(short = 'r', long = "report-per-command", alias = "report-latencies")]
-    pub per_command: bool,
-    /// Transactions a second
-    #[arg(short = 'R', long, value_name = "NUM")]
-    pub rate: Option<f64>,
-    /// Transactions of each client (default 10)
-    #[arg(short = 't', long, value_name = "NUM", value_parser = clap::value_parser!(u64).range(1..))]
-    pub transactions: Option<u64>,
-    /// Seconds to run
-    #[arg(short = 'T', long, value_name = "NUM", value_parser = clap::value_parser!(u64).range(1..))]
-    pub time: Option<u64>,
-    /// VACUUM all tables beforehand
-    #[arg(short = 'v', long)]
-    pub vacuum_all: bool,
-    /// Aggregate the log over NUM seconds
-    #[arg(long, value_name = "NUM", value_parser = clap::value_parser!(u64).range(1..))]
-    pub aggregate_interval: Option<u64>,
-    /// Clients go on after an SQL error
-    #[arg(long)]
-    pub continue_on_error: bool,
-    /// End the run when a client stops
-    #[arg(long)]
-    pub exit_on_abort: bool,
-    /// Report failures by their kind
-    #[arg(long)]
-    pub failures_detailed: bool,
-    /// Prefix of the log's files
-    #[arg(long, value_name = "PREFIX")]
-    pub log_prefix: Option<String>,
-    /// How often a transaction is tried; 0 is without limit
-    #[arg(long, value_name = "NUM", default_value_t = 1)]
-    pub max_tries: u32,
-    /// Show progress with Unix time
-    #[arg(long)]
-    pub progress_timestamp: bool,
-    /// Seed: time, rand or a number
-    #[arg(long, value_name = "SEED")]
-    pub random_seed: Option<String>,
-    /// Share of the transactions that are logged
-    #[arg(long, value_name = "NUM")]
-    pub sampling_rate: Option<f64>,
-    /// Print the messages of all errors
-    #[arg(long)]
-    pub verbose_errors: bool,
-
-    /// Print debugging output
-    #[arg(long)]
-    pub debug: bool,
-    /// Database
-    #[arg(short = 'd', long, value_name = "DBNAME")]
-    pub dbname: Option<String>,
-    /// Server's host or socket directory
-    #[arg(short = 'h', long, value_name = "HOST")]
-    pub host: Option<String>,
-    /// Server's port
-    #[arg(short = 'p', long, value_name = "PORT")]
-    pub port: Option<String>,
-    /// User
-    #[arg(short = 'U', long, value_name = "NAME")]
-    pub username: Option<String>,
-    /// Database
-    #[arg(value_name = "DBNAME")]
-    pub database: Option<String>,
-    /// The scripts in the order in which they were typed
-    #[arg(skip)]
+    /// The scripts in the order in which they were typed.
     pub scripts: Vec<Source>,
-    /// Whether an option was typed that only a run has
-    #[arg(skip)]
-    pub for_runs: bool,
-    /// Whether one was typed that only -i has
-    #[arg(skip)]
-    pub for_tables: bool,
+    pub show_script: Option<String>,
+    pub clients: u32,
+    pub connect: bool,
+    pub defines: Vec<(String, String)>,
+    pub jobs: u32,
+    pub log: bool,
+    pub latency_limit: Option<f64>,
+    pub protocol: Protocol,
+    pub no_vacuum: bool,
+    pub progress: Option<u32>,
+    pub per_command: bool,
+    pub rate: Option<f64>,
+    pub transactions: Option<u64>,
+    pub time: Option<u64>,
+    pub vacuum_all: bool,
+    pub aggregate_interval: Option<u64>,
+    pub continue_on_error: bool,
+    pub exit_on_abort: bool,
+    pub failures_detailed: bool,
+    pub log_prefix: Option<String>,
+    pub max_tries: u32,
+    pub progress_timestamp: bool,
+    pub random_seed: Option<String>,
+    pub sampling_rate: Option<f64>,
+    pub verbose_errors: bool,
+    pub debug: bool,
+    pub dbname: Option<String>,
+    pub host: Option<String>,
+    pub port: Option<String>,
+    pub username: Option<String>,
+    /// What was asked for besides a run.
+    pub asks: Option<Asks>,
+    /// Whether an option was typed that only a run has.
+    for_runs: bool,
+    /// Whether one was typed that only -i has.
+    for_tables: bool,
 }
 
-/// The options that only a run has.
-const FOR_RUNS: [&str; 27] = [
-    "builtins",
-    "files",
-    "skip_some_updates",
-    "select_only",
-    "clients",
-    "connect",
-    "defines",
-    "jobs",
-    "log",
-    "latency_limit",
-    "protocol",
-    "progress",
-    "per_command",
-    "rate",
-    "transactions",
-    "time",
-    "vacuum_all",
-    "aggregate_interval",
-    "continue_on_error",
-    "exit_on_abort",
-    "failures_detailed",
-    "log_prefix",
-    "max_tries",
-    "progress_timestamp",
-    "random_seed",
-    "sampling_rate",
-    "verbose_errors",
-];
-/// The options that only -i has; -s and -n mean something to both.
-const FOR_TABLES: [&str; 9] = [
-    "init_steps",
-    "fillfactor",
-    "quiet",
-    "foreign_keys",
-    "index_tablespace",
-    "tablespace",
-    "partition_method",
-    "partitions",
-    "unlogged_tables",
-];
+/// A question that is answered without a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// `--help`
+    Help,
+    /// `--version`
+    Version,
+    /// `-b list`
+    Builtins,
+    /// `--show-script`
+    Script,
+}
 
 /// Where a script comes from; with its weight where one was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -251,57 +88,168 @@ pub enum Source {
     File(String),
 }
 
+impl Default for PgbenchArgs {
+    fn default() -> Self {
+        PgbenchArgs {
+            initialize: false,
+            init_steps: None,
+            fillfactor: None,
+            scale: None,
+            quiet: false,
+            foreign_keys: false,
+            index_tablespace: None,
+            tablespace: None,
+            partition_method: None,
+            partitions: 0,
+            unlogged_tables: false,
+            resume: false,
+            scripts: Vec::new(),
+            show_script: None,
+            clients: 1,
+            connect: false,
+            defines: Vec::new(),
+            jobs: 1,
+            log: false,
+            latency_limit: None,
+            protocol: Protocol::Simple,
+            no_vacuum: false,
+            progress: None,
+            per_command: false,
+            rate: None,
+            transactions: None,
+            time: None,
+            vacuum_all: false,
+            aggregate_interval: None,
+            continue_on_error: false,
+            exit_on_abort: false,
+            failures_detailed: false,
+            log_prefix: None,
+            max_tries: 1,
+            progress_timestamp: false,
+            random_seed: None,
+            sampling_rate: None,
+            verbose_errors: false,
+            debug: false,
+            dbname: None,
+            host: None,
+            port: None,
+            username: None,
+            asks: None,
+            for_runs: false,
+            for_tables: false,
+        }
+    }
+}
+
+/// Steps of `-i`.
+const STEPS: &str = "dtgGvpf";
+
 impl PgbenchArgs {
     /// Parses what stands after `pgassay pgbench`.
     ///
     /// # Errors
-    /// clap's answer: a mistake, or the text of `--help` and `--version`.
-    pub fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
-        let command = Self::command()
-            .version(concat!(
-                env!("CARGO_PKG_VERSION"),
-                " (command line of pgbench 18)"
-            ))
-            .arg(
-                Arg::new("help")
-                    .short('?')
-                    .long("help")
-                    .action(ArgAction::Help)
-                    .help("Show this help"),
-            )
-            .arg(
-                Arg::new("version")
-                    .short('V')
-                    .long("version")
-                    .action(ArgAction::Version)
-                    .help("Show the version"),
-            );
-        let name = OsString::from("pgassay pgbench");
-        let matches = command.try_get_matches_from(std::iter::once(&name).chain(words))?;
-        let mut args = Self::from_arg_matches(&matches)?;
-        let was_typed =
-            |id: &&str| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
-        args.for_runs = FOR_RUNS.iter().any(&was_typed);
-        args.for_tables = FOR_TABLES.iter().any(was_typed);
-        let mut typed: Vec<(usize, Source)> = Vec::new();
-        let places = |id: &str| matches.indices_of(id).into_iter().flatten();
-        for (place, name) in places("builtins").zip(&args.builtins) {
-            typed.push((place, Source::Builtin(name.clone())));
+    /// The first mistake, in pgbench's words.
+    pub fn parse_words(words: &[OsString]) -> Result<Self, Refusal> {
+        let Line { options, operands } = take_apart(words)?;
+        let mut args = PgbenchArgs::default();
+        for typed in options {
+            args.for_runs |= typed.option.used_for == For::Runs;
+            args.for_tables |= typed.option.used_for == For::Tables;
+            args.take(typed)?;
+            if args.asks.is_some() {
+                return Ok(args);
+            }
         }
-        for (place, name) in places("files").zip(&args.files) {
-            typed.push((place, Source::File(name.clone())));
+        let mut operands = operands.into_iter();
+        if let Some(database) = operands.next() {
+            match args.dbname {
+                None => args.dbname = Some(database),
+                Some(_) => return Err(too_many(&database)),
+            }
         }
-        for (id, count, name) in [
-            ("select_only", args.select_only, "select-only"),
-            ("skip_some_updates", args.skip_some_updates, "simple-update"),
-        ] {
-            let place = places(id).next().unwrap_or(0);
-            let source = Source::Builtin(name.to_owned());
-            typed.extend((0..count).map(|_| (place, source.clone())));
+        if let Some(extra) = operands.next() {
+            return Err(too_many(&extra));
         }
-        typed.sort_by_key(|(place, _)| *place);
-        args.scripts = typed.into_iter().map(|(_, source)| source).collect();
         Ok(args)
+    }
+
+    fn take(&mut self, typed: Typed) -> Result<(), Refusal> {
+        let Typed { option, value } = typed;
+        match option.long {
+            "initialize" => self.initialize = true,
+            "init-steps" => self.init_steps = Some(steps(value)?),
+            "fillfactor" => {
+                self.fillfactor = Some(number(&value, "-F/--fillfactor", 10, 100)?);
+            }
+            "scale" => self.scale = Some(number(&value, "-s/--scale", 1, MOST)?),
+            "quiet" => self.quiet = true,
+            "foreign-keys" => self.foreign_keys = true,
+            "index-tablespace" => self.index_tablespace = Some(value),
+            "tablespace" => self.tablespace = Some(value),
+            "partition-method" => self.partition_method = Some(method(value)?),
+            "partitions" => self.partitions = number(&value, "--partitions", 0, MOST)?,
+            "unlogged-tables" => self.unlogged_tables = true,
+            "resume" => self.resume = true,
+            "builtin" if value == "list" => self.asks = Some(Asks::Builtins),
+            "builtin" => self.scripts.push(Source::Builtin(value)),
+            "file" => self.scripts.push(Source::File(value)),
+            "skip-some-updates" => {
+                let source = Source::Builtin("simple-update".to_owned());
+                self.scripts.push(source);
+            }
+            "select-only" => {
+                let source = Source::Builtin("select-only".to_owned());
+                self.scripts.push(source);
+            }
+            "show-script" => {
+                self.show_script = Some(value);
+                self.asks = Some(Asks::Script);
+            }
+            // By its name in releases 15 and 16, of which that of the others is a beginning.
+            "client" => self.clients = number(&value, "-c/--clients", 1, MOST)?,
+            "connect" => self.connect = true,
+            "define" => self.defines.push(definition(&value)?),
+            "jobs" => self.jobs = number(&value, "-j/--jobs", 1, MOST)?,
+            "log" => self.log = true,
+            "latency-limit" => {
+                self.latency_limit = Some(positive(&value, "latency limit", f64::MAX)?)
+            }
+            "protocol" => self.protocol = protocol(&value)?,
+            "no-vacuum" => self.no_vacuum = true,
+            "progress" => self.progress = Some(number(&value, "-P/--progress", 1, MOST)?),
+            "report-per-command" | "report-latencies" => self.per_command = true,
+            "rate" => self.rate = Some(positive(&value, "rate limit", f64::MAX)?),
+            "transactions" => {
+                self.transactions = Some(number(&value, "-t/--transactions", 1, MOST)?.into());
+            }
+            "time" => self.time = Some(number(&value, "-T/--time", 1, MOST)?.into()),
+            "vacuum-all" => self.vacuum_all = true,
+            "aggregate-interval" => {
+                let seconds = number(&value, "--aggregate-interval", 1, MOST)?;
+                self.aggregate_interval = Some(seconds.into());
+            }
+            "continue-on-error" => self.continue_on_error = true,
+            "exit-on-abort" => self.exit_on_abort = true,
+            "failures-detailed" => self.failures_detailed = true,
+            "log-prefix" => self.log_prefix = Some(value),
+            "max-tries" => {
+                self.max_tries = value.parse().map_err(|_| {
+                    Refusal::error(format!("invalid number of maximum tries: \"{value}\""))
+                })?;
+            }
+            "progress-timestamp" => self.progress_timestamp = true,
+            "random-seed" => self.random_seed = Some(value),
+            "sampling-rate" => self.sampling_rate = Some(positive(&value, "sampling rate", 1.0)?),
+            "verbose-errors" => self.verbose_errors = true,
+            "debug" => self.debug = true,
+            "dbname" => self.dbname = Some(value),
+            "host" => self.host = Some(value),
+            "port" => self.port = Some(value),
+            "username" => self.username = Some(value),
+            "help" => self.asks = Some(Asks::Help),
+            _ => self.asks = Some(Asks::Version),
+        }
+        Ok(())
     }
 
     /// How the tables are to be made.
@@ -319,7 +267,7 @@ impl PgbenchArgs {
 
     /// The connection string that the connection's options mean together.
     pub fn conninfo(&self) -> String {
-        let database = self.database.as_deref().or(self.dbname.as_deref());
+        let database = self.dbname.as_deref();
         if let Some(uri) =
             database.filter(|d| d.starts_with("postgres://") || d.starts_with("postgresql://"))
         {
@@ -347,20 +295,10 @@ impl PgbenchArgs {
 
     /// Combinations that mean nothing, as pgbench refuses them.
     pub fn contradiction(&self) -> Option<String> {
-        if let (Some(time), Some(interval)) = (self.time, self.aggregate_interval) {
-            if interval > time {
-                return Some(format!(
-                    "number of seconds for aggregation ({interval}) must not be higher than test duration ({time})"
-                ));
-            }
-            if time % interval != 0 {
-                return Some(format!(
-                    "duration ({time}) must be a multiple of aggregation interval ({interval})"
-                ));
-            }
-        }
         let text = if self.initialize && self.for_runs {
             "some of the specified options cannot be used in initialization (-i) mode"
+        } else if self.partition_method.is_some() && self.partitions == 0 {
+            "--partition-method requires greater than zero --partitions"
         } else if !self.initialize && self.for_tables {
             "some of the specified options cannot be used in benchmarking mode"
         } else if self.transactions.is_some() && self.time.is_some() {
@@ -373,27 +311,112 @@ impl PgbenchArgs {
             "log aggregation is allowed only when actually logging transactions"
         } else if self.log_prefix.is_some() && !self.log {
             "log file prefix (--log-prefix) is allowed only when logging transactions (-l)"
-        } else if self.max_tries == 0 && self.time.is_none() && self.latency_limit.is_none() {
-            "an unlimited number of transaction tries can only be used with --latency-limit or a duration (-T)"
-        } else if self.rate.is_some_and(|rate| rate.is_nan() || rate <= 0.0) {
-            "invalid rate limit: -R takes a number greater than zero"
-        } else if self
-            .latency_limit
-            .is_some_and(|limit| limit.is_nan() || limit <= 0.0)
-        {
-            "invalid latency limit: -L takes milliseconds greater than zero"
-        } else if self
-            .sampling_rate
-            .is_some_and(|rate| !(rate > 0.0 && rate <= 1.0))
-        {
-            "invalid sampling rate: --sampling-rate takes a number above 0 and up to 1"
+        } else if let Some(mismatch) = self.interval_mismatch() {
+            return Some(mismatch);
         } else if self.progress_timestamp && self.progress.is_none() {
             "--progress-timestamp is allowed only under --progress"
-        } else if self.partition_method.is_some() && self.partitions == 0 {
-            "--partition-method requires greater than zero --partitions"
+        } else if self.max_tries == 0 && self.time.is_none() && self.latency_limit.is_none() {
+            "an unlimited number of transaction tries can only be used with --latency-limit or a duration (-T)"
         } else {
             return None;
         };
         Some(text.to_owned())
+    }
+
+    fn interval_mismatch(&self) -> Option<String> {
+        let (time, interval) = self.time.zip(self.aggregate_interval)?;
+        if interval > time {
+            return Some(format!(
+                "number of seconds for aggregation ({interval}) must not be higher than test duration ({time})"
+            ));
+        }
+        (time % interval != 0).then(|| {
+            format!("duration ({time}) must be a multiple of aggregation interval ({interval})")
+        })
+    }
+}
+
+/// The largest number that pgbench takes.
+const MOST: u32 = i32::MAX as u32;
+
+fn too_many(first: &str) -> Refusal {
+    Refusal::error(format!(
+        "too many command-line arguments (first is \"{first}\")"
+    ))
+    .hint("Try \"pgbench --help\" for more information.")
+}
+
+fn number(text: &str, option: &str, least: u32, most: u32) -> Result<u32, Refusal> {
+    let digits = text.trim();
+    let digits = digits.strip_prefix(['-', '+']).unwrap_or(digits);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Refusal::error(format!(
+            "invalid value \"{text}\" for option {option}"
+        )));
+    }
+    let value = i64::from_str(text.trim()).ok();
+    value
+        .and_then(|value| u32::try_from(value).ok())
+        .filter(|value| (least..=most).contains(value))
+        .ok_or_else(|| Refusal::error(format!("{option} must be in range {least}..{most}")))
+}
+
+fn positive(text: &str, what: &str, most: f64) -> Result<f64, Refusal> {
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|value: &f64| *value > 0.0 && *value <= most)
+        .ok_or_else(|| Refusal::error(format!("invalid {what}: \"{text}\"")))
+}
+
+fn steps(text: String) -> Result<String, Refusal> {
+    if text.trim().is_empty() {
+        return Err(Refusal::error("no initialization steps specified"));
+    }
+    match text.chars().find(|c| *c != ' ' && !STEPS.contains(*c)) {
+        Some(odd) => Err(
+            Refusal::error(format!("unrecognized initialization step \"{odd}\""))
+                .detail(format!("Allowed step characters are: \"{STEPS}\".")),
+        ),
+        None => Ok(text),
+    }
+}
+
+fn method(text: String) -> Result<String, Refusal> {
+    let known = ["range", "hash"]
+        .iter()
+        .find(|known| known.eq_ignore_ascii_case(&text));
+    match known {
+        Some(known) => Ok((*known).to_owned()),
+        None => Err(Refusal::error(format!(
+            "invalid partition method, expecting \"range\" or \"hash\", got: \"{text}\""
+        ))),
+    }
+}
+
+fn protocol(text: &str) -> Result<Protocol, Refusal> {
+    match text {
+        "simple" => Ok(Protocol::Simple),
+        "extended" => Ok(Protocol::Extended),
+        "prepared" => Ok(Protocol::Prepared),
+        _ => Err(Refusal::error(format!(
+            "invalid query mode (-M): \"{text}\""
+        ))),
+    }
+}
+
+fn definition(text: &str) -> Result<(String, String), Refusal> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+            if !valid_name(name) {
+                return Err(Refusal::error(format!(
+                    "option: invalid variable name: \"{name}\""
+                )));
+            }
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err(Refusal::error(format!(
+            "invalid variable definition: \"{text}\""
+        ))),
     }
 }

@@ -18,7 +18,8 @@ struct Format {
     lag: bool,
     retries: bool,
     detailed: bool,
-    limit: bool,
+    /// Whether transactions count as failed whose client goes on after any error of SQL.
+    any_failure: bool,
     sampling: Option<f64>,
     interval: Option<u64>,
 }
@@ -37,7 +38,7 @@ pub fn journals(
         lag: args.rate.is_some(),
         retries: args.max_tries != 1,
         detailed: args.failures_detailed,
-        limit: args.latency_limit.is_some(),
+        any_failure: args.continue_on_error,
         sampling: args.sampling_rate,
         interval: args.aggregate_interval,
     };
@@ -149,20 +150,22 @@ impl Log {
 
     fn flush_sum(&mut self) {
         let sum = std::mem::take(&mut self.sum);
-        let mut text = format!("{} {} {}", sum.second, sum.count, sum.latency.text());
-        if self.format.detailed {
-            text += &format!(" {} {}", sum.serialization, sum.deadlock);
-        } else {
-            text += &format!(" {}", sum.failures);
-        }
-        if self.format.lag {
-            text += &format!(" {}", sum.lag.text());
-            if self.format.limit {
-                text += &format!(" {}", sum.skipped);
-            }
-        }
-        if self.format.retries {
-            text += &format!(" {} {}", sum.retried, sum.retries);
+        // Since release 15 the fields are the same whatever the options.
+        let mut text = format!(
+            "{} {} {} {} {} {} {} {} {}",
+            sum.second,
+            sum.count,
+            sum.latency.text(),
+            sum.lag.text(),
+            sum.skipped,
+            sum.retried,
+            sum.retries,
+            sum.serialization,
+            sum.deadlock
+        );
+        if self.format.any_failure {
+            let others = sum.failures - sum.serialization - sum.deadlock;
+            text += &format!(" {others}");
         }
         self.line(&text);
     }
@@ -202,6 +205,17 @@ fn micros(nanoseconds: u64) -> f64 {
 
 impl Journal for Log {
     fn ended(&mut self, entry: &Entry<'_>) {
+        if let Outcome::Failed(code) = entry.outcome {
+            // What makes a client stop is no failed transaction to pgbench.
+            let stops = match code {
+                "40001" | "40P01" => false,
+                "connection" | "script" => true,
+                _ => !self.format.any_failure,
+            };
+            if stops {
+                return;
+            }
+        }
         let at = self.epoch + Duration::from_nanos(entry.at_ns);
         if let Some(length) = self.format.interval {
             self.add(entry, at, length);

@@ -2,27 +2,30 @@
 //! engine, so that an existing wrapper switches by changing one word.
 
 mod args;
+mod help;
 mod init;
 mod journal;
+mod options;
 mod summary;
+mod words;
 
 use std::ffi::OsString;
 use std::io::Read as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, anyhow, bail};
-use clap::error::ErrorKind;
+use anyhow::{Result, bail};
 
+use args::Asks;
 pub use args::{PgbenchArgs, Source};
+use words::{Refusal, complain, failed_query, inform, warn};
 
 use crate::exit::Exit;
-use crate::terminal::Terminal;
-use pgassay_load::script::{BUILTINS, Program, Value, find_builtin, valid_name};
+use crate::terminal::{ClosedPipe, Terminal};
+use pgassay_load::script::{BUILTINS, Builtin, Program, Value, find_builtin};
 use pgassay_load::{
-    Edge, Engine, Event, Gaps, Length, OnError, Options, Progress, Protocol, Says, Schedule,
-    SliceSpec,
+    Edge, Engine, Event, Gaps, Length, OnError, Options, Progress, Says, Schedule, SliceSpec, Tone,
 };
 use pgassay_pgwire::{Conninfo, Session, connect};
 use pgassay_sys::stop::Stop;
@@ -37,83 +40,115 @@ const INCOMPLETE: Exit = Exit::Usage;
 /// # Errors
 /// Only where the terminal can't be written to: other errors are told here, with pgbench's codes.
 pub fn pgbench(words: &[OsString], terminal: &mut Terminal, stop: &Stop) -> Result<Exit> {
-    let args = match PgbenchArgs::parse_words(words) {
-        Ok(args) => args,
-        Err(answer) => {
-            let text = answer.render().to_string();
-            if matches!(
-                answer.kind(),
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-            ) {
-                terminal.print(&text)?;
-                return Ok(Exit::Done);
-            }
-            terminal.complain(text.trim_start_matches("error: ").trim_end());
-            return Ok(NOT_BEGUN);
-        }
+    let outcome = match PgbenchArgs::parse_words(words) {
+        Ok(args) => match args.asks {
+            Some(asks) => answer(asks, &args, terminal),
+            None => run(&args, terminal, stop),
+        },
+        Err(refusal) => Err(refusal.into()),
     };
-    match run(&args, terminal, stop) {
+    match outcome {
         Ok(exit) => Ok(exit),
-        Err(error) if error.is::<crate::terminal::ClosedPipe>() => Err(error),
+        Err(error) if error.is::<ClosedPipe>() => Err(error),
         Err(error) => {
-            terminal.complain(&format!("{error:#}"));
+            words::tell(&error, terminal);
             Ok(NOT_BEGUN)
         }
     }
 }
 
-fn run(args: &PgbenchArgs, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> {
-    if args.builtins.iter().any(|name| name == "list") {
-        // Where pgbench writes it, too: standard output is for results.
-        terminal.announce("Available builtin scripts:");
-        for builtin in BUILTINS {
-            terminal.announce(&format!("  {:>13}: {}", builtin.name, builtin.title));
+/// What needs neither server nor run.
+fn answer(asks: Asks, args: &PgbenchArgs, terminal: &mut Terminal) -> Result<Exit> {
+    match asks {
+        Asks::Help => terminal.print(help::HELP)?,
+        Asks::Version => terminal.print(&help::version())?,
+        // Where pgbench writes them, too: standard output is for results.
+        Asks::Builtins => terminal.announce(&builtins()),
+        Asks::Script => {
+            let builtin = named(args.show_script.as_deref().unwrap_or_default())?;
+            terminal.announce(&format!(
+                "-- {}: {}\n{}",
+                builtin.name, builtin.title, builtin.text
+            ));
         }
-        return Ok(Exit::Done);
     }
-    if let Some(name) = &args.show_script {
-        let builtin = find_builtin(name).map_err(|error| anyhow!(error))?;
-        terminal.announce(&format!(
-            "-- {}: {}\n{}",
-            builtin.name, builtin.title, builtin.text
-        ));
-        return Ok(Exit::Done);
+    Ok(Exit::Done)
+}
+
+fn builtins() -> String {
+    let mut text = "Available builtin scripts:\n".to_owned();
+    for builtin in BUILTINS {
+        text += &format!("  {:>13}: {}\n", builtin.name, builtin.title);
     }
+    text
+}
+
+/// The built-in script that `name` begins.
+fn named(name: &str) -> Result<&'static Builtin, Refusal> {
+    let count = BUILTINS
+        .iter()
+        .filter(|builtin| builtin.name.starts_with(name))
+        .count();
+    let refuse = |what| Refusal::error(what).line(builtins());
+    find_builtin(name).map_err(|_| match count {
+        0 => refuse(format!("no builtin script found for name \"{name}\"")),
+        _ => refuse(format!(
+            "ambiguous builtin name: {count} builtin scripts found for prefix \"{name}\""
+        )),
+    })
+}
+
+fn run(args: &PgbenchArgs, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> {
+    let seed = seed(args)?;
+    if args.random_seed.is_some() {
+        inform(terminal, &format!("setting random seed to {seed}"));
+    }
+    let (program, has_builtin) = scripts(args)?;
     if let Some(contradiction) = args.contradiction() {
-        bail!(contradiction);
+        bail!(Refusal::error(contradiction));
     }
-    let conninfo = Conninfo::parse(&args.conninfo())?;
+    let conninfo = Conninfo::parse(&args.conninfo()).map_err(Refusal::error)?;
     for warning in &conninfo.warnings {
-        terminal.warn(warning);
+        warn(terminal, warning);
     }
     if args.initialize {
         let mut session = connect(&conninfo)?;
         init::initialize(args, &mut session, terminal, stop)?;
         return Ok(Exit::Done);
     }
-    let seed = seed(args)?;
-    if args.random_seed.is_some() {
-        terminal.announce(&format!("setting random seed to {seed}"));
+    if args.debug {
+        inform(terminal, &what_for(args, &conninfo));
     }
-    let (program, has_builtin) = scripts(args)?;
-    let variables = defined(args)?;
     let mut session = connect(&conninfo)?;
-    let scale = scale(args, has_builtin, &mut session, terminal)?;
+    let scale = scale(args, has_builtin, &conninfo, &mut session, terminal)?;
     if has_builtin && !args.no_vacuum {
         vacuum(args, &mut session, terminal);
     }
     drop(session);
-    measure(
-        &Job {
-            args,
-            conninfo,
-            program,
-            variables,
-            scale,
-            seed,
-        },
-        terminal,
-        stop,
+    let job = Job {
+        args,
+        conninfo,
+        program,
+        scale,
+        seed,
+    };
+    measure(&job, terminal, stop)
+}
+
+/// The first line of `--debug`.
+fn what_for(args: &PgbenchArgs, conninfo: &Conninfo) -> String {
+    let host = args.host.clone().or_else(|| std::env::var("PGHOST").ok());
+    let port = args.port.clone().or_else(|| std::env::var("PGPORT").ok());
+    let length = match args.time {
+        Some(seconds) => format!("duration: {seconds}"),
+        None => format!("nxacts: {}", args.transactions.unwrap_or(10)),
+    };
+    format!(
+        "pghost: {} pgport: {} nclients: {} {length} dbName: {}",
+        host.unwrap_or_default(),
+        port.unwrap_or_default(),
+        args.clients,
+        conninfo.dbname
     )
 }
 
@@ -125,93 +160,109 @@ fn scripts(args: &PgbenchArgs) -> Result<(Program, bool)> {
     } else {
         &args.scripts
     };
-    let mut wanted: Vec<(String, String, u32)> = Vec::new();
+    let mut program = Program::new();
     for source in sources {
         match source {
             Source::Builtin(typed) => {
                 let (name, weight) = weighted(typed)?;
-                let found = find_builtin(name).map_err(|error| anyhow!(error))?;
-                wanted.push((found.title.to_owned(), found.text.to_owned(), weight));
+                let found = named(name)?;
+                program
+                    .add_deferring(found.title, found.text, weight)
+                    .map_err(Refusal::from)?;
             }
             Source::File(typed) => {
                 let (path, weight) = weighted(typed)?;
-                let mut text = String::new();
-                if path == "-" {
-                    std::io::stdin()
-                        .read_to_string(&mut text)
-                        .context("standard input")?;
-                } else {
-                    text = std::fs::read_to_string(path)
-                        .with_context(|| format!("could not open file \"{path}\""))?;
-                }
-                wanted.push((path.to_owned(), text, weight));
+                let text = read_script(path)?;
+                program
+                    .add_deferring(path, &text, weight)
+                    .map_err(Refusal::from)?;
             }
         }
     }
-    let has_builtin = sources.iter().any(|s| matches!(s, Source::Builtin(_)));
-    let mut program = Program::new();
-    for (name, text, weight) in wanted {
-        program.add(&name, &text, weight)?;
-    }
     if program.total_weight() == 0 {
-        bail!("total script weight must not be zero");
+        bail!(Refusal::error("total script weight must not be zero"));
     }
+    let has_builtin = sources.iter().any(|s| matches!(s, Source::Builtin(_)));
     Ok((program, has_builtin))
 }
 
-/// Splits `name@weight`.
-fn weighted(typed: &str) -> Result<(&str, u32)> {
-    match typed.rsplit_once('@') {
-        None => Ok((typed, 1)),
-        Some((name, weight)) => {
-            let weight = weight
-                .parse()
-                .map_err(|_| anyhow!("invalid weight specification: \"@{weight}\""))?;
-            if name.is_empty() {
-                bail!("empty script name: \"{typed}\"");
-            }
-            Ok((name, weight))
-        }
-    }
+fn read_script(path: &str) -> Result<String, Refusal> {
+    let mut text = String::new();
+    let read = match path {
+        "-" => std::io::stdin().read_to_string(&mut text).map(drop),
+        _ => std::fs::read_to_string(path).map(|read| text = read),
+    };
+    read.map(|()| text).map_err(|error| {
+        let why = error.to_string();
+        let why = why.split(" (os error").next().unwrap_or_default();
+        let doing = match error.kind() {
+            std::io::ErrorKind::InvalidData => "read",
+            _ => "open",
+        };
+        Refusal::error(format!("could not {doing} file \"{path}\": {why}"))
+    })
 }
 
-fn defined(args: &PgbenchArgs) -> Result<Vec<(String, String)>> {
-    let mut variables = Vec::new();
-    for typed in &args.defines {
-        let Some((name, value)) = typed
-            .split_once('=')
-            .filter(|(name, value)| valid_name(name) && !value.is_empty())
-        else {
-            bail!("invalid variable definition: \"{typed}\"; -D takes NAME=VALUE");
-        };
-        variables.push((name.to_owned(), value.to_owned()));
+/// Splits `name@weight`.
+fn weighted(typed: &str) -> Result<(&str, u32), Refusal> {
+    let Some((name, weight)) = typed.rsplit_once('@') else {
+        return Ok((typed, 1));
+    };
+    let digits = weight.strip_prefix(['-', '+']).unwrap_or(weight);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Refusal::error(format!(
+            "invalid weight specification: @{weight}"
+        )));
     }
-    Ok(variables)
+    let parsed = weight.parse().ok().and_then(|n: i32| u32::try_from(n).ok());
+    let Some(weight) = parsed else {
+        return Err(Refusal::error(format!(
+            "weight specification out of range (0 .. {}): {weight}",
+            i32::MAX
+        )));
+    };
+    Ok((name, weight))
 }
 
 /// The scale that scripts see: with a built-in script that of the tables, else that of -s.
 fn scale(
     args: &PgbenchArgs,
     has_builtin: bool,
+    conninfo: &Conninfo,
     session: &mut Session,
     terminal: &mut Terminal,
 ) -> Result<i64> {
     if !has_builtin {
         return Ok(i64::from(args.scale.unwrap_or(1)));
     }
-    let branches = session.value("select count(*) from pgbench_branches").context(
-        "could not count number of branches; perhaps you need to do initialization (\"pgassay pgbench -i\") in this database",
-    )?;
-    let scale: i64 = branches.as_deref().unwrap_or("").parse().unwrap_or(0);
+    let statement = "select count(*) from pgbench_branches";
+    let branches = session.value(statement).map_err(|error| {
+        let why = failed_query(&error, Some(statement));
+        let refusal = Refusal::error(format!("could not count number of branches: {why}"));
+        match error.sqlstate() {
+            // undefined_table
+            Some("42P01") => refusal.hint(format!(
+                "Perhaps you need to do initialization (\"pgbench -i\") in database \"{}\".",
+                conninfo.dbname
+            )),
+            _ => refusal,
+        }
+    })?;
+    let branches = branches.unwrap_or_default();
+    let scale = branches.parse().unwrap_or(0);
     if scale < 1 {
         bail!(
-            "the table pgbench_branches is empty: initialize the database with \"pgassay pgbench -i\""
+            Refusal::error(format!(
+                "invalid count(*) from pgbench_branches: \"{branches}\""
+            ))
+            .hint("Initialize the database with \"pgbench -i\".")
         );
     }
-    if args.scale.is_some_and(|typed| i64::from(typed) != scale) {
-        terminal.warn(&format!(
-            "scale option ignored, using count from pgbench_branches table ({scale})"
-        ));
+    if args.scale.is_some() {
+        warn(
+            terminal,
+            &format!("scale option ignored, using count from pgbench_branches table ({scale})"),
+        );
     }
     Ok(scale)
 }
@@ -226,9 +277,11 @@ fn vacuum(args: &PgbenchArgs, session: &mut Session, terminal: &mut Terminal) {
         for statement in statements {
             // pgbench goes on as well: another's tables need not be ours to vacuum.
             if let Err(error) = session.execute(statement) {
-                terminal.warn(&format!(
-                    "{error} (ignoring this error and continuing anyway)"
-                ));
+                complain(terminal, &failed_query(&error, Some(statement)));
+                terminal.announce("pgbench: detail: (ignoring this error and continuing anyway)");
+            }
+            for notice in session.take_notices() {
+                terminal.announce(&notice.in_libpqs_words(None));
             }
         }
         terminal.announce(&format!("starting vacuum{what}...end."));
@@ -239,15 +292,21 @@ fn vacuum(args: &PgbenchArgs, session: &mut Session, terminal: &mut Terminal) {
     }
 }
 
-fn seed(args: &PgbenchArgs) -> Result<u64> {
+fn seed(args: &PgbenchArgs) -> Result<u64, Refusal> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     match args.random_seed.as_deref() {
         None | Some("time" | "rand") => Ok(now.as_nanos() as u64),
-        Some(text) => text.parse::<i64>().map(|n| n as u64).or_else(|_| text.parse()).map_err(|_| {
-            anyhow!("unrecognized random seed option \"{text}\": expecting an unsigned integer, \"time\" or \"rand\"")
-        }),
+        Some(text) => text
+            .parse::<i64>()
+            .map(|n| n as u64)
+            .or_else(|_| text.parse())
+            .map_err(|_| {
+                Refusal::error(format!("unrecognized random seed option \"{text}\""))
+                    .detail("Expecting an unsigned integer, \"time\" or \"rand\".")
+                    .and_error("error while setting random seed from --random-seed option")
+            }),
     }
 }
 
@@ -256,7 +315,6 @@ struct Job<'a> {
     args: &'a PgbenchArgs,
     conninfo: Conninfo,
     program: Program,
-    variables: Vec<(String, String)>,
     scale: i64,
     seed: u64,
 }
@@ -265,33 +323,36 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
     let args = job.args;
     let (say, said) = mpsc::channel::<String>();
     let log_failure = journal::LogFailure::default();
-    let aborting = Arc::new(AtomicBool::new(false));
+    // The first client that stopped, where that is to end the run.
+    let aborting: Arc<Mutex<Option<u32>>> = Arc::default();
     let listener = {
         let (say, aborting) = (Mutex::new(say), aborting.clone());
         let (stop, exit_on_abort) = (stop.flag().clone(), args.exit_on_abort);
         move |event: Event<'_>| match event {
-            Event::Stopped { .. } if exit_on_abort => {
-                aborting.store(true, Ordering::Relaxed);
+            Event::Stopped { client, .. } if exit_on_abort => {
+                let mut first = aborting.lock().unwrap_or_else(PoisonError::into_inner);
+                first.get_or_insert(client);
                 stop.store(true, Ordering::Relaxed);
             }
             Event::Stopped { .. } => {}
-            Event::Said(line) => {
+            Event::Said(tone, text) => {
+                let line = match tone {
+                    Tone::Error => format!("pgbench: error: {text}"),
+                    Tone::Info => format!("pgbench: {text}"),
+                    Tone::Quoted => text.to_owned(),
+                };
                 let say = say.lock().unwrap_or_else(PoisonError::into_inner);
                 // Nobody listens any more once the run is over.
-                let _ = say.send(line.to_owned());
+                let _ = say.send(line);
             }
         }
     };
     let threads = args.jobs.min(args.clients) as usize;
     let options = Options {
-        protocol: match args.protocol.as_str() {
-            "extended" => Protocol::Extended,
-            "prepared" => Protocol::Prepared,
-            _ => Protocol::Simple,
-        },
+        protocol: args.protocol,
         threads: Some(threads),
         variables: vec![("scale".to_owned(), Value::Int(job.scale))],
-        texts: job.variables.clone(),
+        texts: args.defines.clone(),
         on_error: if args.continue_on_error {
             OnError::Continue
         } else {
@@ -303,13 +364,12 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
             .map(|ms| Duration::from_secs_f64(ms / 1e3)),
         reconnect: args.connect,
         per_statement: args.per_command,
-        says: if args.debug {
-            Says::Everything
-        } else if args.verbose_errors {
-            Says::Errors
-        } else {
-            Says::Aborts
+        says: Says {
+            failures: args.verbose_errors,
+            steps: args.debug,
+            notices: true,
         },
+        prepare_apart: true,
         drain: Duration::from_secs(3600),
         cpus: Vec::new(),
         stop: stop.flag().clone(),
@@ -374,25 +434,41 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
         .unwrap_or_else(PoisonError::into_inner)
         .take()
     {
-        bail!(failure);
+        bail!(Refusal::error(failure));
     }
-    if result.lost_count > 0 || aborting.load(Ordering::Relaxed) {
-        for lost in &result.lost {
-            terminal.detail(&format!("client {} stopped: {}", lost.client, lost.reason));
-        }
-        if let Some(first) = result.lost.first() {
-            terminal.complain(&format!(
-                "client {} stopped: {}",
-                first.client, first.reason
-            ));
-        }
-        terminal.complain("Run was aborted; the above results are incomplete.");
+    let first = *aborting.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(client) = first {
+        let thread = thread_of(client as usize, args.clients as usize, threads);
+        complain(
+            terminal,
+            &format!("Run was aborted due to an error in thread {thread}"),
+        );
+        return Ok(INCOMPLETE);
+    }
+    if result.lost_count > 0 {
+        complain(
+            terminal,
+            "Run was aborted; the above results are incomplete.",
+        );
         return Ok(INCOMPLETE);
     }
     if result.interrupted {
         return Ok(Exit::Interrupted);
     }
     Ok(Exit::Done)
+}
+
+/// The thread that has a client: each takes its share of those that are left.
+fn thread_of(client: usize, clients: usize, threads: usize) -> usize {
+    let mut first = 0;
+    for thread in 0..threads {
+        let left = threads - thread;
+        first += (clients - first).div_ceil(left);
+        if client < first {
+            return thread;
+        }
+    }
+    threads.saturating_sub(1)
 }
 
 fn progress_line(args: &PgbenchArgs, last: &Progress, now: &Progress) -> String {
@@ -427,7 +503,11 @@ fn progress_line(args: &PgbenchArgs, last: &Progress, now: &Progress) -> String 
         }
     }
     if args.max_tries != 1 {
-        line += &format!(", {} retries", now.retries - last.retries);
+        line += &format!(
+            ", {} retried, {} retries",
+            now.retried - last.retried,
+            now.retries - last.retries
+        );
     }
     line
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::args::PgbenchArgs;
 use pgassay_load::script::Program;
-use pgassay_load::{Latency, SliceResult};
+use pgassay_load::{Latency, Protocol, SliceResult};
 
 /// What the summary needs besides the result.
 pub struct Frame<'a> {
@@ -54,7 +54,12 @@ pub fn summary(frame: &Frame<'_>, result: &SliceResult) -> String {
     let _ = writeln!(out, "pgbench (by pgassay {version})");
     let _ = writeln!(out, "transaction type: {title}");
     let _ = writeln!(out, "scaling factor: {}", frame.scale);
-    let _ = writeln!(out, "query mode: {}", args.protocol);
+    let mode = match args.protocol {
+        Protocol::Simple => "simple",
+        Protocol::Extended => "extended",
+        Protocol::Prepared => "prepared",
+    };
+    let _ = writeln!(out, "query mode: {mode}");
     let _ = writeln!(out, "number of clients: {}", args.clients);
     let _ = writeln!(out, "number of threads: {}", frame.threads);
     if args.max_tries > 0 {
