@@ -57,6 +57,10 @@ attack: build ## attack pgassay for an hour: hostile files, servers, signals, di
 	@scripts/bootstrap.sh attack
 	python3 attack $(ARGS)
 
+.PHONY: pgbench-tests
+pgbench-tests: build ## run PostgreSQL's own tests of pgbench (13, 15, 17, 18) on pgassay pgbench
+	scripts/pgbench-tests.sh $(PROGRAM)
+
 corpus: build ## verify inspect against objdump on published packages and own builds
 	$(CARGO) --with scripts/corpus.sh
 
