@@ -56,6 +56,14 @@ pub fn options(session: &mut Session) -> anyhow::Result<Option<&'static str>> {
         .then_some("-c client_connection_check_interval=1s -c idle_session_timeout=0"))
 }
 
+/// Whether commits wait for a standby that is not there. Roles without the right to see how a standby
+/// takes part see that there is one.
+const NO_SYNCHRONOUS_STANDBY: &str = "SELECT \
+     pg_catalog.current_setting('synchronous_standby_names') <> '' \
+     AND pg_catalog.current_setting('synchronous_commit') NOT IN ('off', 'local') \
+     AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_replication \
+         WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum'))";
+
 /// Checks that load is harmless here, and takes the lock that keeps a second
 /// pgassay out until the session ends.
 ///
@@ -80,6 +88,18 @@ pub fn admit(session: &mut Session) -> anyhow::Result<Admission> {
                 "the publication {name} is FOR ALL TABLES: our tables would be replicated"
             ))
             .with_remedy("use a database without such a publication")
+        );
+    }
+    if yes(session.value(NO_SYNCHRONOUS_STANDBY)?) {
+        bail!(
+            Failure::target(
+                "every commit waits for a synchronous standby, and none is connected \
+                 (synchronous_standby_names): ours would wait for ever"
+            )
+            .with_remedy(
+                "start the standby, or have the server not wait for it: ALTER SYSTEM SET \
+                 synchronous_standby_names = ''; SELECT pg_reload_conf(); or leave out --load"
+            )
         );
     }
     if !yes(session.value(setup::TAKE_LOCK)?) {

@@ -8,7 +8,8 @@ use pgassay_analysis::plan::WorkloadPlan;
 
 use super::pgbench_tables::{self, Made, SCHEMA};
 use pgassay_model::{Failure, FailureKind};
-use pgassay_pgwire::{ConnectError, Connector, QueryError, Session};
+
+use pgassay_pgwire::{ConnectError, Connector, Conninfo, QueryError, Session};
 use pgassay_sys::stop::Stop;
 
 /// What is said where the connection broke.
@@ -25,8 +26,37 @@ pub const VACUUM_OURS: &str = "VACUUM";
 /// a transaction, never by a plain SET: behind a pooler others would inherit it.
 pub const FIND_OURS: &str = "-c search_path=pgassay";
 
-/// The same for one transaction.
-const FIND_OURS_HERE: &str = "SET LOCAL search_path = pgassay";
+/// Our tables come first for one transaction, and whatever the session found before comes after.
+const FIND_OURS_FIRST: &str = "SELECT pg_catalog.set_config('search_path', \
+     'pgassay, ' || pg_catalog.current_setting('search_path'), true)";
+
+/// The option with which a session finds our tables first, and then those that the user's own
+/// sessions find: scripts may name either.
+///
+/// # Errors
+/// Where the server can't be asked what its sessions find.
+pub fn find_ours_first(conninfo: &Conninfo) -> anyhow::Result<String> {
+    let mut session = pgassay_pgwire::connect(conninfo)?;
+    let found = session.value("SHOW search_path")?.unwrap_or_default();
+    let path = match found.trim().is_empty() {
+        true => SCHEMA.to_owned(),
+        false => format!("{SCHEMA}, {found}"),
+    };
+    Ok(format!("-c search_path={}", escaped(&path)))
+}
+
+/// A value among the options of a start-up message, where blanks separate and a backslash escapes.
+fn escaped(value: &str) -> String {
+    let special = |c: char| c.is_ascii_whitespace() || c == '\\';
+    let mut text = String::with_capacity(value.len());
+    for c in value.chars() {
+        if special(c) {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text
+}
 
 /// Makes our schema and in it what the workload needs; `progress` is told the share done, 0 to 1.
 ///
@@ -204,7 +234,7 @@ fn fill(
     if stop.asked() {
         bail!(Failure::interrupted());
     }
-    session.execute(&format!("BEGIN; {FIND_OURS_HERE}"))?;
+    session.execute(&format!("BEGIN; {FIND_OURS_FIRST}"))?;
     for statement in &plan.setup {
         let statement = statement.replace(":scale", &plan.scale.to_string());
         session
@@ -321,7 +351,7 @@ pub fn verify(session: &mut Session, plan: &WorkloadPlan) -> anyhow::Result<Opti
         return Ok(None);
     };
     // No statement of ours outlasts a second in a server of somebody else; in our own there is time.
-    session.execute(&format!("BEGIN; {FIND_OURS_HERE}"))?;
+    session.execute(&format!("BEGIN; {FIND_OURS_FIRST}"))?;
     let answer = session.value(question);
     if !answer.as_ref().is_err_and(QueryError::is_fatal) {
         session.execute("ROLLBACK")?;

@@ -302,3 +302,62 @@ fn points_that_are_left_out_make_a_run_partial() {
     assert_eq!(exit, Some(4), "{said}");
     assert_eq!(visit.schemas(), "", "{said}");
 }
+
+/// A script finds the tables that the user's own sessions find, in whatever schema.
+#[test]
+fn a_script_finds_the_users_tables() {
+    let visit = Visit::to("guest-script", &[]);
+    visit.server.run(
+        "CREATE SCHEMA \"odd schema\"; CREATE TABLE \"odd schema\".mine AS SELECT 1 AS n; \
+         CREATE TABLE public.theirs AS SELECT 1 AS n; \
+         CREATE ROLE visitor LOGIN; ALTER ROLE visitor SET search_path = \"odd schema\", public; \
+         GRANT CREATE ON DATABASE postgres TO visitor; \
+         GRANT USAGE ON SCHEMA \"odd schema\" TO visitor; \
+         GRANT SELECT ON \"odd schema\".mine, public.theirs TO visitor",
+    );
+    std::fs::create_dir_all(&visit.runs.0).expect("a directory");
+    let script = visit.runs.0.join("mine.sql");
+    let statement = "SELECT m.n FROM mine m, theirs t, pgbench_branches b WHERE b.bid = 1;\n";
+    std::fs::write(&script, statement).expect("a script");
+    let uri = visit.uri().replace(OWNER, "visitor");
+    let script = script.to_str().expect("a name");
+    let args = ["run", script, &uri, "--load", "--json"];
+    let output = visit.runs.run(&[&args[..], SHORT].concat());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let point = &json["arms"][0]["points"][0];
+    let tps = point["throughput_tps"]["estimate"].as_f64();
+    assert!(tps.is_some_and(|tps| tps > 0.0), "{point}");
+    assert_eq!(
+        point["failures"].as_array().map(Vec::len),
+        Some(0),
+        "{point}"
+    );
+    assert_eq!(visit.schemas(), "", "{said}");
+}
+
+/// The first CREATE would have waited for ever.
+#[test]
+fn a_server_that_waits_for_a_lost_standby_is_not_loaded() {
+    let visit = Visit::to("guest-standby", &[]);
+    visit
+        .server
+        .run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    visit.server.run("SELECT pg_reload_conf()");
+    // the postmaster hands it to sessions that begin after it has read it
+    let in_force = || {
+        let mut session = connect(&visit.server.owner()).expect("connect");
+        let value = session.value("SHOW synchronous_standby_names");
+        value.expect("query").as_deref() == Some("nobody")
+    };
+    let soon = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        in_force()
+    });
+    assert!(soon, "the setting is not in force");
+    let (exit, said) = visit.load(&[]);
+    assert_eq!(exit, Some(3), "{said}");
+    assert!(said.contains("synchronous_standby_names"), "{said}");
+    assert_eq!(visit.schemas(), "", "{said}");
+}
