@@ -355,6 +355,7 @@ enum Order {
 fn schedule(seed: u64, arms: usize, groups: &[u32], trials: u32, order: Order) -> Vec<Slice> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let all: Vec<u32> = (0..groups.len() as u32).collect();
+    let mut arms: Vec<u32> = (0..arms as u32).collect();
     let mut slices = Vec::new();
     match order {
         Order::GroupByGroup => {
@@ -368,7 +369,7 @@ fn schedule(seed: u64, arms: usize, groups: &[u32], trials: u32, order: Order) -
                 let mut points: Vec<u32> = all.iter().copied().filter(of_group).collect();
                 for round in 0..trials {
                     points.shuffle(&mut rng);
-                    add_round(&mut slices, round, &points, arms, &mut rng);
+                    add_round(&mut slices, round, &points, &mut arms, &mut rng);
                 }
             }
         }
@@ -383,7 +384,7 @@ fn schedule(seed: u64, arms: usize, groups: &[u32], trials: u32, order: Order) -
                         now.reverse();
                     }
                 }
-                add_round(&mut slices, round, &now, arms, &mut rng);
+                add_round(&mut slices, round, &now, &mut arms, &mut rng);
             }
         }
     }
@@ -398,9 +399,10 @@ fn further_round(seed: u64, arms: usize, groups: &[u32], trials: u32, further: u
     points.shuffle(&mut rng);
     points.sort_by_key(|point| groups[*point as usize]);
     let round = trials.saturating_add(further);
-    let mut slices = Vec::new();
-    add_round(&mut slices, round, &points, arms, &mut rng);
     let before = (groups.len() * arms) as u32 * round;
+    let mut arms: Vec<u32> = (0..arms as u32).collect();
+    let mut slices = Vec::new();
+    add_round(&mut slices, round, &points, &mut arms, &mut rng);
     for slice in &mut slices {
         slice.index += before;
     }
@@ -411,13 +413,12 @@ fn add_round(
     slices: &mut Vec<Slice>,
     round: u32,
     points: &[u32],
-    arms: usize,
+    arms: &mut [u32],
     rng: &mut Xoshiro256PlusPlus,
 ) {
-    let mut arms: Vec<u32> = (0..arms as u32).collect();
     for &point in points {
         arms.shuffle(rng);
-        for &arm in &arms {
+        for &arm in &*arms {
             let index = slices.len() as u32;
             slices.push(Slice {
                 index,

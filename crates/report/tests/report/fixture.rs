@@ -292,7 +292,6 @@ pub fn two_arms() -> Analysis {
     other.points[2].failures = vec![("40001".to_owned(), 1234), ("connection".to_owned(), 2)];
     analysis.arms[0].label = "A".to_owned();
     analysis.arms.push(other);
-    analysis.arms[0].settings = Vec::new();
     analysis.arms[1].settings = vec![("io_method".to_owned(), "io_uring".to_owned())];
     analysis.run.command = "compare".to_owned();
     analysis
