@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{Analysis, ArmAnalysis};
+use crate::analysis::Analysis;
+use crate::curves::{self, Curve, CurvePoint};
 use crate::stats::Estimate;
 use crate::stats::scaling::{self, REACH, Scaling, ScalingPoint};
 
@@ -20,14 +21,14 @@ pub struct Fit {
     pub workload: String,
     /// CPUs of the machine; counts beyond are left out.
     pub cpus: Option<u32>,
-    /// One entry an arm.
+    /// One entry an arm; of loads inside the server, one a variant.
     pub arms: Vec<ArmFit>,
 }
 
 /// The fit of one arm, or why there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmFit {
-    /// Short name of the arm.
+    /// Short name of the arm, or which variant of the load.
     pub label: String,
     /// The coefficients.
     pub scaling: Option<Scaling>,
@@ -59,45 +60,53 @@ pub fn fit(analysis: &Analysis) -> Fit {
         run: analysis.run.id.clone(),
         workload: analysis.plan.workload.name.clone(),
         cpus: analysis.host.cpus,
-        arms: analysis
-            .arms
+        arms: curves::of(analysis)
             .iter()
-            .map(|arm| fit_arm(arm, analysis.host.cpus, analysis.plan.seed))
+            .map(|curve| {
+                let arm = analysis.arms.get(curve.arm).map(|arm| arm.label.clone());
+                let label = curve.load.clone().or(arm).unwrap_or_default();
+                fit_curve(label, curve, analysis.host.cpus, analysis.plan.seed)
+            })
             .collect(),
     }
 }
 
-/// The scaling law over an arm's client counts, or why there is none.
-pub(crate) fn scaling(
-    arm: &ArmAnalysis,
+/// The scaling law over the client counts of the first arm, or why there is none.
+pub(crate) fn scaling(analysis: &Analysis) -> Result<Scaling, scaling::Refusal> {
+    let curves = curves::of(analysis);
+    let first = curves.first().map_or(&[][..], |curve| &curve.points);
+    of_points(first, analysis.host.cpus, analysis.plan.seed)
+}
+
+fn of_points(
+    points: &[CurvePoint],
     cpus: Option<u32>,
     seed: u64,
 ) -> Result<Scaling, scaling::Refusal> {
-    let sweep: Vec<ScalingPoint> = arm
-        .points
+    let sweep: Vec<ScalingPoint> = points
         .iter()
         .map(|point| ScalingPoint {
-            n: point.point.clients,
-            throughput: point.trials.iter().map(|t| t.throughput_tps).collect(),
-            client_bound: point.warnings.iter().any(|w| w.id == "client-bound"),
+            n: point.clients,
+            throughput: point.trials.clone(),
+            client_bound: point.client_bound,
         })
         .collect();
     scaling::fit(&sweep, cpus, seed)
 }
 
-fn fit_arm(arm: &ArmAnalysis, cpus: Option<u32>, seed: u64) -> ArmFit {
-    let (scaling, refused) = match self::scaling(arm, cpus, seed) {
+fn fit_curve(label: String, curve: &Curve, cpus: Option<u32>, seed: u64) -> ArmFit {
+    let (scaling, refused) = match of_points(&curve.points, cpus, seed) {
         Ok(scaling) => (Some(scaling), None),
         Err(refusal) => (None, Some(refusal.to_string())),
     };
     let at = |clients: u32| scaling.as_ref()?.predict(f64::from(clients)).ok();
-    let mut points: Vec<FitPoint> = arm
+    let mut points: Vec<FitPoint> = curve
         .points
         .iter()
         .map(|point| FitPoint {
-            clients: point.point.clients,
-            measured_tps: Some(point.throughput_tps.clone()),
-            fitted_tps: at(point.point.clients),
+            clients: point.clients,
+            measured_tps: Some(point.throughput.clone()),
+            fitted_tps: at(point.clients),
         })
         .collect();
     if let Some(largest) = scaling.as_ref().and_then(|s| s.fitted.last()) {
@@ -112,7 +121,7 @@ fn fit_arm(arm: &ArmAnalysis, cpus: Option<u32>, seed: u64) -> ArmFit {
         }
     }
     ArmFit {
-        label: arm.label.clone(),
+        label,
         words: scaling.as_ref().map(words).unwrap_or_default(),
         scaling,
         refused,

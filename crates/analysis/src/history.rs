@@ -4,9 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
-use crate::metrics::{Measured, MetricId};
+use crate::curves::{self, Curve};
+use crate::metrics::MetricId;
 use crate::stats::history::{ChangePoint, ChangeRule, History, change_points};
 use crate::stats::{Direction, Estimate};
+use crate::trial::StageId;
 use crate::warning::Warning;
 
 /// Name and version of the serialized form.
@@ -60,7 +62,10 @@ pub struct LeftOut {
 pub struct Series {
     /// Which metric.
     pub metric: MetricId,
-    /// Clients.
+    /// Which variant of the load; none where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<String>,
+    /// Clients, or sessions.
     pub clients: u32,
     /// The runs' values, in their order; none where a run lacks it.
     pub values: Vec<Option<Estimate>>,
@@ -93,7 +98,7 @@ pub fn history(mut runs: Vec<Analysis>, metrics: &[MetricId], rule: ChangeRule) 
     let mut left_out = Vec::new();
     let mut kept = Vec::new();
     for run in runs {
-        let measured = run.arms.first().is_some_and(|arm| !arm.points.is_empty());
+        let measured = !curves::of(&run).is_empty();
         let why = if work(&run) != wanted {
             Some(format!("it ran {}", work(&run)))
         } else if !measured {
@@ -110,11 +115,13 @@ pub fn history(mut runs: Vec<Analysis>, metrics: &[MetricId], rule: ChangeRule) 
         }
     }
     let mut series = Vec::new();
-    for clients in counts(&kept) {
+    let curves: Vec<Vec<Curve>> = kept.iter().map(curves::of).collect();
+    for (load, clients) in places(&curves) {
         for metric in metrics {
-            series.extend(follow(&kept, *metric, clients, rule));
+            series.extend(follow(&curves, *metric, (load.clone(), clients), rule));
         }
     }
+    drop(curves);
     let mut warnings = Vec::new();
     let hosts = kept
         .windows(2)
@@ -162,27 +169,39 @@ fn entry(run: &Analysis) -> Entry {
 
 fn work(run: &Analysis) -> String {
     let workload = &run.plan.workload;
+    if run.stage != StageId::Load {
+        return workload.name.clone();
+    }
     format!(
         "{} at scale {}, {} protocol",
         workload.name, workload.scale, workload.protocol
     )
 }
 
-fn counts(runs: &[Analysis]) -> Vec<u32> {
-    let arms = runs.iter().filter_map(|run| run.arms.first());
-    let mut counts: Vec<u32> = arms
-        .flat_map(|arm| arm.points.iter().map(|p| p.point.clients))
+/// The curves of the first arm of each run: which loads, at which counts.
+fn places(runs: &[Vec<Curve>]) -> Vec<(Option<String>, u32)> {
+    let curves = runs.iter().flatten().filter(|curve| curve.arm == 0);
+    let mut places: Vec<(Option<String>, u32)> = curves
+        .flat_map(|curve| curve.points.iter().map(|p| (curve.load.clone(), p.clients)))
         .collect();
-    counts.sort_unstable();
-    counts.dedup();
-    counts
+    places.sort_unstable();
+    places.dedup();
+    places
 }
 
-fn follow(runs: &[Analysis], metric: MetricId, clients: u32, rule: ChangeRule) -> Option<Series> {
-    let values: Vec<Option<Estimate>> = runs
-        .iter()
-        .map(|run| metric.of(&Measured::at(run.arms.first()?, clients)?))
-        .collect();
+fn follow(
+    runs: &[Vec<Curve>],
+    metric: MetricId,
+    (load, clients): (Option<String>, u32),
+    rule: ChangeRule,
+) -> Option<Series> {
+    let at = |curves: &Vec<Curve>| {
+        let mut curves = curves.iter();
+        let curve = curves.find(|curve| curve.arm == 0 && curve.load == load)?;
+        let point = curve.points.iter().find(|point| point.clients == clients)?;
+        point.metric(&metric)
+    };
+    let values: Vec<Option<Estimate>> = runs.iter().map(at).collect();
     let numbers: Vec<f64> = values
         .iter()
         .map(|v| v.as_ref().map_or(f64::NAN, |e| e.estimate))
@@ -197,6 +216,7 @@ fn follow(runs: &[Analysis], metric: MetricId, clients: u32, rule: ChangeRule) -
     }
     Some(Series {
         metric,
+        load,
         clients,
         values,
         history,
@@ -220,7 +240,10 @@ fn headline(work: &str, runs: &[Entry], series: &[Series], rule: ChangeRule) -> 
         };
         let since = runs.get(change.index).map_or("?", |r| r.run.as_str());
         sentences.push(format!(
-            "{} at {at} changed for the {direction}, by {:+.1} %, with run {since} (p {}).",
+            "{}{} at {at} changed for the {direction}, by {:+.1} %, with run {since} (p {}).",
+            s.load
+                .as_ref()
+                .map_or_else(String::new, |load| format!("{load}: ")),
             s.metric.label(),
             100.0 * change.change,
             change.p

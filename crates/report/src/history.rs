@@ -18,7 +18,7 @@ impl Report for RunHistory {
     /// One row a run and figure.
     fn rows(&self) -> Option<Rows> {
         let mut rows = Rows::new([
-            "run", "started", "metric", "clients", "estimate", "low", "high", "level",
+            "run", "started", "load", "metric", "clients", "estimate", "low", "high", "level",
         ]);
         for series in &self.series {
             for (index, (run, value)) in self.runs.iter().zip(&series.values).enumerate() {
@@ -27,6 +27,7 @@ impl Report for RunHistory {
                 rows.push(vec![
                     cell(&run.run),
                     cell(&run.started),
+                    cell(series.load.as_deref().unwrap_or_default()),
                     cell(series.metric.id),
                     series.clients.to_string(),
                     figure(Some(value.estimate)),
@@ -70,9 +71,23 @@ fn document(history: &RunHistory) -> Document {
 }
 
 fn name(series: &Followed) -> String {
+    let load = series.load.as_ref();
+    let load = load.map_or_else(String::new, |load| format!("{load}: "));
     match series.clients {
-        1 => format!("{}, 1 client", series.metric.label()),
-        n => format!("{}, {n} clients", series.metric.label()),
+        1 => format!("{load}{}, 1 client", series.metric.label()),
+        n => format!("{load}{}, {n} clients", series.metric.label()),
+    }
+}
+
+/// The load in an id.
+fn of_load(series: &Followed) -> String {
+    let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let load = series.load.iter().flat_map(|load| load.chars());
+    let load: String = load.map(word).collect();
+    if load.is_empty() {
+        load
+    } else {
+        format!("-{load}")
     }
 }
 
@@ -176,7 +191,12 @@ fn chart(history: &RunHistory, series: &Followed) -> Chart {
         })
         .collect();
     Chart {
-        id: format!("course-{}-{}", series.metric.id, series.clients),
+        id: format!(
+            "course-{}-{}{}",
+            series.metric.id,
+            series.clients,
+            of_load(series)
+        ),
         title: name(series),
         alternative: format!("{} over the runs. {}.", name(series), spoken.join("; ")),
         caption:

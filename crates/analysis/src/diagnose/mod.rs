@@ -70,7 +70,7 @@ pub fn of_run(analysis: &Analysis) -> Option<Diagnosis> {
         .observed
         .as_ref()
         .and_then(|o| o.points.iter().find(|p| p.clients == point.point.clients));
-    let scaling = fit::scaling(arm, analysis.host.cpus, analysis.plan.seed);
+    let scaling = fit::scaling(analysis);
     let evidence = Evidence {
         version: arm.server.as_ref().and_then(|s| s.version_num),
         profile: observed.and_then(|o| o.profile.as_ref()),

@@ -66,18 +66,8 @@ pub fn plan(
     budget: Budget,
     drawn_seed: u64,
 ) -> Result<Plan, Failure> {
-    let counts = match &flags.clients {
-        Some(list) => list.0.clone(),
-        None => {
-            let most = machine
-                .cpus
-                .saturating_mul(4)
-                .min(machine.most_clients)
-                .max(1);
-            doubling_up_to(most)
-        }
-    };
-    let threads = flags.threads.unwrap_or(machine.cpus.div_ceil(4)).max(1);
+    let counts = client_counts(flags, machine.cpus, machine.most_clients);
+    let threads = threads(flags, machine.cpus);
     let points: Vec<Point> = counts
         .into_iter()
         .map(|clients| Point {
@@ -114,6 +104,11 @@ pub fn client_counts(flags: &MeasureArgs, cpus: u32, most_clients: u32) -> Vec<u
         Some(list) => list.0.clone(),
         None => doubling_up_to(cpus.saturating_mul(4).min(most_clients).max(1)),
     }
+}
+
+/// The threads asked for, else a quarter of the CPUs.
+pub fn threads(flags: &MeasureArgs, cpus: u32) -> u32 {
+    flags.threads.unwrap_or(cpus.div_ceil(4)).max(1)
 }
 
 /// The smallest scale whose data is four times the last-level cache, if it fits

@@ -289,7 +289,7 @@ fn pinned(request: &Request, cpus: u32) -> anyhow::Result<(Vec<usize>, Vec<usize
     let client = match (request.again.experiment(), &request.pin) {
         (Some(experiment), _) => experiment.plan().workload.dials.client_cpus.clone(),
         (None, Some(pin)) => {
-            let threads = request.measure.threads.unwrap_or(cpus.div_ceil(4)).max(1);
+            let threads = measure::threads(request.measure, cpus);
             pin.client_cpus(&allowed, threads as usize)?
         }
         (None, None) => Vec::new(),

@@ -59,6 +59,15 @@ impl Place {
     }
 
     #[track_caller]
+    fn followed(&self, runs: &[&str]) -> Value {
+        let mut words = vec!["history", "--json"];
+        words.extend(runs);
+        let output = self.1.run(&words);
+        let history = serde_json::from_slice(&output.stdout);
+        history.unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)))
+    }
+
+    #[track_caller]
     fn document(&self, words: &[&str]) -> Value {
         let mut all = words.to_vec();
         all.push("--json");
@@ -294,6 +303,8 @@ fn killed_runs_go_on_where_they_were() {
         assert_eq!(point["trials"].as_array().unwrap().len(), 40, "{point}");
     }
     assert_eq!(pgio["plan"]["update_pct"], 10);
+    let history = place.followed(&["last"]);
+    assert_eq!(history["series"].as_array().unwrap().len(), 4, "{history}");
     // The counters are of two servers.
     assert!(pgio["agreement"]["server_blocks"].is_null());
     let words = "scattered-read --size 8MB --trials 30 --only bitmap,sequential";
@@ -305,6 +316,8 @@ fn killed_runs_go_on_where_they_were() {
     for variant in scattered["variants"].as_array().unwrap() {
         assert_eq!(variant["cold"]["execution_ms"]["n"], 30, "{variant}");
     }
+    let history = place.followed(&["last"]);
+    assert_eq!(history["series"].as_array().unwrap().len(), 2, "{history}");
 }
 
 #[test]
@@ -326,6 +339,27 @@ fn a_primitive_goes_on_where_it_was_killed_and_is_run_again() {
     assert_ne!(again["run"]["id"], document["run"]["id"]);
     assert_eq!(again["plan"], document["plan"]);
     assert_eq!(again["run"]["trials_measured"], 120);
+
+    let ids = [&document, &again].map(|run| run["run"]["id"].as_str().unwrap());
+    let history = place.followed(&ids);
+    let series = history["series"].as_array().unwrap();
+    // Throughput and server CPU time at each of two counts.
+    assert_eq!(
+        (history["runs"].as_array().unwrap().len(), series.len()),
+        (2, 4)
+    );
+    assert!(
+        series
+            .iter()
+            .all(|s| s["load"].as_str().unwrap().starts_with("lwlock"))
+    );
+    let fit = place.1.run(&["fit", ids[0], "--json"]);
+    let fit: Value = serde_json::from_slice(&fit.stdout).unwrap();
+    let measured = fit["arms"][0]["points"].as_array().unwrap();
+    assert!(
+        measured.len() == 2 && measured[1]["measured_tps"].is_object(),
+        "{fit}"
+    );
 }
 
 #[test]
