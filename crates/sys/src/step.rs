@@ -127,7 +127,24 @@ impl Stepped {
             _here: PhantomData,
         };
         stepped.stop()?;
+        stepped.begin_call_again()?;
         Ok(stepped)
+    }
+
+    /// Where stopping it broke a system call off that the kernel would begin again on its own, has it
+    /// stand before that call: the kernel would begin and finish it within the first step, and for a
+    /// wait without end that step would never be over.
+    fn begin_call_again(&self) -> io::Result<()> {
+        let mut registers = self.registers()?.0;
+        let broken_off = matches!(-(registers.rax as i64), 512..=514 | 516);
+        if !broken_off || registers.orig_rax as i64 == -1 {
+            return Ok(());
+        }
+        registers.rax = registers.orig_rax;
+        registers.orig_rax = u64::MAX;
+        // Two bytes: 0f 05.
+        registers.rip -= 2;
+        self.set_registers(&Registers(registers))
     }
 
     /// Gives the process a handler for SIGTRAP that returns at once, so that it lives on if we are
