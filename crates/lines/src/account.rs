@@ -39,6 +39,9 @@ pub struct Account {
     pub line_bytes: u64,
     /// Instructions in user mode, a transaction.
     pub instructions: f64,
+    /// Microseconds of CPU time of a transaction in the server, measured over others that were not
+    /// stepped; none where it could not be read.
+    pub cpu_us: Option<f64>,
     /// Instructions stepped in a second.
     pub steps_per_second: f64,
     /// All accesses to shared memory, a transaction.
@@ -138,6 +141,8 @@ pub struct Subject {
     pub seed: u64,
     /// Bytes of a line, a power of two.
     pub line_bytes: u64,
+    /// Microseconds of CPU time of an unstepped transaction.
+    pub cpu_us: Option<f64>,
     /// What could not be believed.
     pub doubts: Vec<String>,
 }
@@ -248,6 +253,7 @@ pub fn account(sequences: &[Sequence], subject: Subject, transfers: Vec<Transfer
         seed: subject.seed,
         line_bytes: line,
         instructions: instructions as f64 / transactions_all.max(1) as f64,
+        cpu_us: subject.cpu_us,
         steps_per_second: if seconds > 0.0 {
             instructions as f64 / seconds
         } else {

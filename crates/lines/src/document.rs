@@ -394,6 +394,12 @@ fn facts(account: &Account) -> Vec<Fact> {
             format!("{:.2} % of the accesses", account.named_share * 100.0),
         ),
     ];
+    if let Some(cpu_us) = account.cpu_us {
+        facts.push(
+            Fact::new("CPU time", format!("{cpu_us:.1} µs a transaction"))
+                .remark("in the server, over transactions that were not stepped"),
+        );
+    }
     for share in account.unnamed.iter().take(5) {
         let value = format!("{:.2} % of the accesses", share.share * 100.0);
         facts.push(Fact::new("without a name", value).remark(&share.name));

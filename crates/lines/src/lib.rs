@@ -24,3 +24,4 @@ pub mod replay;
 pub mod sequence;
 #[cfg(target_arch = "x86_64")]
 pub mod session;
+pub mod walls;

@@ -37,8 +37,10 @@ pub struct Transfers {
     pub sessions: usize,
     /// Transfers a transaction, over the repetitions.
     pub per_transaction: Interval,
-    /// The lines that are transferred most.
+    /// The memory that is transferred most.
     pub lines: Vec<LineTransfers>,
+    /// Single lines by how often they go to another owner, the most first.
+    pub owners: Vec<LineOwners>,
 }
 
 /// A mean with its interval of 95 %, of repetitions with different interleavings.
@@ -73,6 +75,15 @@ pub struct LineTransfers {
     pub name: String,
     /// Transfers a transaction.
     pub per_transaction: Interval,
+}
+
+/// How often a line goes to another owner.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LineOwners {
+    /// Its name.
+    pub name: String,
+    /// Transfers a transaction after which the line is written.
+    pub owned: Interval,
 }
 
 /// A step of a transaction that may need a line.
@@ -157,37 +168,37 @@ impl Replay {
     /// Transfers at so many sessions, by a seed.
     pub fn at(&self, sessions: usize, seed: u64) -> Transfers {
         let sessions = sessions.clamp(1, MOST);
-        let runs: Vec<(f64, HashMap<u32, f64>)> = (0..REPETITIONS)
+        let runs: Vec<Run> = (0..REPETITIONS)
             .map(|number| self.once(sessions, seed.wrapping_add(number)))
             .collect();
-        let totals: Vec<f64> = runs.iter().map(|(total, _)| *total).collect();
-        let mut sums: HashMap<u32, f64> = HashMap::new();
-        for (_, lines) in &runs {
-            for (name, count) in lines {
-                *sums.entry(*name).or_default() += count;
-            }
-        }
-        let mut most: Vec<(u32, f64)> = sums.into_iter().collect();
-        most.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        let lines = most.into_iter().take(NAMED).map(|(name, _)| {
-            let of = |run: &(f64, HashMap<u32, f64>)| run.1.get(&name).copied().unwrap_or(0.0);
-            LineTransfers {
-                name: self.names[name as usize].clone(),
-                per_transaction: Interval::of(&runs.iter().map(of).collect::<Vec<_>>()),
-            }
+        let totals: Vec<f64> = runs.iter().map(|run| run.total).collect();
+        let by_name = most(runs.iter().map(|run| &run.by_name));
+        let lines = by_name.into_iter().map(|(name, counts)| LineTransfers {
+            name: self.names[name as usize].clone(),
+            per_transaction: Interval::of(&counts),
+        });
+        let owners = most(runs.iter().map(|run| &run.owned));
+        let owners = owners.into_iter().map(|(line, counts)| LineOwners {
+            name: runs
+                .iter()
+                .find_map(|run| run.names.get(&line))
+                .map(|name| self.names[*name as usize].clone())
+                .unwrap_or_default(),
+            owned: Interval::of(&counts),
         });
         Transfers {
             sessions,
             per_transaction: Interval::of(&totals),
             lines: lines.collect(),
+            owners: owners.collect(),
         }
     }
 
-    /// One interleaving: transfers a transaction, in all and by name.
-    fn once(&self, sessions: usize, seed: u64) -> (f64, HashMap<u32, f64>) {
+    /// One interleaving.
+    fn once(&self, sessions: usize, seed: u64) -> Run {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ (sessions as u64) << 32);
         if self.is_empty() {
-            return (0.0, HashMap::new());
+            return Run::default();
         }
         let counted = COUNTED.div_ceil(sessions).max(2);
         let draw =
@@ -207,7 +218,7 @@ impl Replay {
             queue.push(Reverse((time, number)));
         }
         let mut lines: HashMap<u64, Held> = HashMap::new();
-        let mut by_name: HashMap<u32, u64> = HashMap::new();
+        let mut run = Run::default();
         let (mut transfers, mut finished) = (0u64, 0u64);
         while let Some(Reverse((time, number))) = queue.pop() {
             let player = &mut players[number];
@@ -234,19 +245,59 @@ impl Replay {
                 Some((start, stride, of)) => start + (number as u64 % of) * stride,
                 None => touch.address,
             };
-            let held = lines.entry(address / self.line).or_default();
+            let line = address / self.line;
+            let held = lines.entry(line).or_default();
             if held.touch(number, touch.writes) && counts {
                 transfers += 1;
-                *by_name.entry(touch.name).or_default() += 1;
+                *run.by_name.entry(touch.name).or_default() += 1.0;
+                let common = touch.own.is_none_or(|(_, _, of)| of != u64::MAX);
+                if touch.writes && common {
+                    *run.owned.entry(line).or_default() += 1.0;
+                    run.names.entry(line).or_insert(touch.name);
+                }
             }
             queue.push(Reverse((time + next, number)));
         }
         let all = finished.max(1) as f64;
-        let by_name = by_name
-            .into_iter()
-            .map(|(name, count)| (name, count as f64 / all));
-        (transfers as f64 / all, by_name.collect())
+        run.total = transfers as f64 / all;
+        for count in run.by_name.values_mut().chain(run.owned.values_mut()) {
+            *count /= all;
+        }
+        run
     }
+}
+
+/// What an interleaving came to, a transaction.
+#[derive(Default)]
+struct Run {
+    total: f64,
+    by_name: HashMap<u32, f64>,
+    /// By line.
+    owned: HashMap<u64, f64>,
+    names: HashMap<u64, u32>,
+}
+
+/// The keys with the largest sums, and their counts in each run.
+fn most<'a, K: Copy + Ord + std::hash::Hash + 'a>(
+    runs: impl Iterator<Item = &'a HashMap<K, f64>> + Clone,
+) -> Vec<(K, Vec<f64>)> {
+    let mut sums: HashMap<K, f64> = HashMap::new();
+    for run in runs.clone() {
+        for (key, count) in run {
+            *sums.entry(*key).or_default() += count;
+        }
+    }
+    let mut sums: Vec<(K, f64)> = sums.into_iter().collect();
+    sums.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    sums.truncate(NAMED);
+    let counts = |key| {
+        runs.clone()
+            .map(|run| run.get(&key).copied().unwrap_or(0.0))
+            .collect()
+    };
+    sums.into_iter()
+        .map(|(key, _)| (key, counts(key)))
+        .collect()
 }
 
 struct Player {
@@ -337,6 +388,8 @@ mod tests {
         assert_eq!(transfers(&hot, 1), 0.0);
         let at_64 = transfers(&hot, 64);
         assert!((0.9..=1.0).contains(&at_64), "{at_64}");
+        let owners = Replay::new(&[sequence(&hot)], 64).at(64, 1).owners;
+        assert!((owners[0].owned.estimate - at_64).abs() < 1e-9 && owners[0].name == "6400");
         let own = Own {
             base: 6400,
             stride: 64,

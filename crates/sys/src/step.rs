@@ -418,11 +418,13 @@ impl Stepped {
             return Ok(());
         }
         let released = self.stop().and_then(|()| {
-            if let Some((before, syscall)) = self.guarded.take() {
-                self.action(libc::SIGTRAP, Some(&before), syscall)?;
-            }
+            let restored = match self.guarded.take() {
+                Some((before, syscall)) => self.action(libc::SIGTRAP, Some(&before), syscall),
+                None => Ok([0; ACTION]),
+            };
+            // Let go in every case: with the handler left, no harm is done.
             let first = self.held.first().copied().unwrap_or(0);
-            request(libc::PTRACE_DETACH, self.pid, 0, first as usize)
+            request(libc::PTRACE_DETACH, self.pid, 0, first as usize).and(restored.map(|_| ()))
         });
         self.gone = true;
         for signal in self.held.iter().skip(1) {

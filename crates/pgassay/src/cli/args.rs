@@ -80,7 +80,10 @@ pub enum Command {
     /// Measure one workload over client counts
     Run(Box<RunArgs>),
     /// Which shared cache lines a transaction takes, by name; and with more sessions
+    #[command(after_help = super::lines::EXAMPLES)]
     Lines(super::lines::LinesArgs),
+    /// Which cache line stops a workload on more processors: bounds
+    Walls(super::walls::WallsArgs),
     /// Is B really different from A: interleaved, with a verdict and an exit code
     Compare(Box<super::compare::CompareArgs>),
     /// Build PostgreSQL variants from source: flags, compilers, patches

@@ -6,9 +6,8 @@ use clap::Args as ClapArgs;
 
 use super::show::ShowArgs;
 
-/// Arguments of `pgassay lines`.
-#[derive(Debug, ClapArgs)]
-#[command(after_help = "\
+/// What stands below the help of `pgassay lines`, not below that of commands with its flags.
+pub const EXAMPLES: &str = "\
 Examples:
   pgassay lines                                 a select of PostgreSQL's own benchmark
   pgassay lines temp:17 --workload tpcb-like
@@ -17,7 +16,10 @@ Examples:
   pgassay lines 'host=/run/postgresql dbname=app' --load
 
 A session of the server is stepped, instruction by instruction: it is some 100,000 times slower
-meanwhile, and holds the locks that it takes for as long. Needs root, or to be the server's user.")]
+meanwhile, and holds the locks that it takes for as long. Needs root, or to be the server's user.";
+
+/// Arguments of `pgassay lines`.
+#[derive(Debug, ClapArgs)]
 pub struct LinesArgs {
     /// The server, or two to compare: temp (default), temp:17, an installation, build:NAME, or the
     /// conninfo of a running server on this machine

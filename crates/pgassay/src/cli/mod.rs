@@ -17,6 +17,7 @@ pub mod observe;
 pub mod patch;
 pub mod show;
 pub mod tables;
+pub mod walls;
 
 use std::ffi::OsString;
 

@@ -27,6 +27,8 @@ use crate::terminal::Terminal;
 
 /// Transactions before the session is stepped: caches of the session, hint bits, pages.
 const WARMING: u64 = 200;
+/// Transactions over which CPU time is measured.
+const TIMED: u64 = 2000;
 /// How long a slice waits for answers at its end: a stepped transaction may take that long.
 const DRAIN: Duration = Duration::from_secs(3600);
 
@@ -35,12 +37,7 @@ const DRAIN: Duration = Duration::from_secs(3600);
 /// # Errors
 /// What kept it from recording.
 pub fn lines(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
-    let mut plan = workload::find(&[&args.workload])?;
-    plan.scale = args.scale;
-    let seed = match args.seed {
-        Some(seed) => seed,
-        None => rundir::random_seed()?,
-    };
+    let (plan, seed) = asked(args)?;
     match args.targets.as_slice() {
         [a, b] => {
             let a = record(Some(a), &args.set_a, &plan, seed, args, terminal, stop)?;
@@ -63,6 +60,26 @@ pub fn lines(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         }
     }
     Ok(Exit::Done)
+}
+
+/// The account of one server, for what is made of it.
+///
+/// # Errors
+/// As for [`lines`].
+pub fn one(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Account> {
+    let (plan, seed) = asked(args)?;
+    record(args.targets.first(), &[], &plan, seed, args, terminal, stop)
+}
+
+/// What is executed, and from which seed.
+fn asked(args: &LinesArgs) -> anyhow::Result<(WorkloadPlan, u64)> {
+    let mut plan = workload::find(&[&args.workload])?;
+    plan.scale = args.scale;
+    let seed = match args.seed {
+        Some(seed) => seed,
+        None => rundir::random_seed()?,
+    };
+    Ok((plan, seed))
 }
 
 /// The account of one server.
@@ -162,6 +179,7 @@ fn recorded(
     let mut conninfo = subject.conninfo.with_options(setup::FIND_OURS);
     let mut doubts = Vec::new();
     let mut sequences = Vec::new();
+    let mut cpu_us = None;
     // Open until all are recorded: each has a place of its own in shared memory.
     let mut engines = Vec::new();
     for number in 0..args.sessions {
@@ -180,6 +198,12 @@ fn recorded(
         let process = Process::find(postmaster, own_pid)?;
         let seed = seed.wrapping_add(u64::from(number));
         execute(&mut engine, WARMING, !seed, stop)?;
+        if number == 0 {
+            let before = cpu_ns(process.pid);
+            execute(&mut engine, TIMED, !seed, stop)?;
+            let both = before.zip(cpu_ns(process.pid));
+            cpu_us = both.map(|(a, b)| b.saturating_sub(a) as f64 / TIMED as f64 / 1e3);
+        }
         let server = Server::ask(subject.session()?)?;
         progress.say(format!(
             "stepping session {} of {} through {} transactions",
@@ -218,9 +242,16 @@ fn recorded(
         method: "Sessions of the server stepped by ptrace".to_owned(),
         seed,
         line_bytes,
+        cpu_us,
         doubts,
     };
     Ok(account(&sequences, subject, transfers))
+}
+
+/// CPU time of a process in nanoseconds (/proc/PID/schedstat).
+fn cpu_ns(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Bytes of a cache line (sysfs-devices-system-cpu).

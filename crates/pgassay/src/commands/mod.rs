@@ -38,6 +38,7 @@ mod show;
 pub mod subject;
 mod sweep;
 pub mod targets;
+pub mod walls;
 
 use crate::cli::Args;
 use crate::cli::args::Command;
@@ -66,6 +67,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Report(args) => report::report(&args, &global, terminal),
         Command::Inspect(args) => inspect::inspect(&args, terminal),
         Command::Lines(args) => lines::lines(&args, terminal, stop),
+        Command::Walls(args) => walls::walls(&args, terminal, stop),
         Command::Diagnose(args) => diagnose::diagnose(&args, &global, terminal),
         Command::Check(args) => check::check(&args, terminal, stop),
         Command::Collect(args) => check::collect(&args, terminal, stop),

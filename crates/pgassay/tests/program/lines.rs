@@ -367,3 +367,68 @@ fn what_can_not_be_stepped_is_refused() {
     refused(&["lines", "--set-a", "a=b"], 2, "two targets");
     refused(&["lines", "-w", "no-such"], 2, "no workload");
 }
+
+/// Bounds by the lines: the root of the key allows less the more sessions there are.
+#[test]
+fn walls_are_bounds_by_lines() {
+    let runs = Runs::new("walls");
+    let args = [
+        "walls",
+        "--cpu",
+        "graviton2",
+        "-n",
+        "2",
+        "--at",
+        "1,64,192",
+        "--json",
+    ];
+    let output = runs.run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let walls: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/walls-1.json");
+    let schema: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let errors: Vec<String> = validator
+        .iter_errors(&walls)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    assert!(
+        walls["cpu_us"].as_f64().unwrap() > 1.0,
+        "{}",
+        walls["cpu_us"]
+    );
+    let bounds = walls["bounds"].as_array().unwrap();
+    assert!(
+        bounds[0]["lines"].as_array().unwrap().is_empty(),
+        "{}",
+        bounds[0]
+    );
+    let first = &bounds[2]["lines"][0];
+    assert!(
+        first["name"]
+            .as_str()
+            .unwrap()
+            .contains("root of pgbench_accounts_pkey"),
+        "{first}"
+    );
+    // Four atomics at 47 ns each.
+    let owned = first["owned"]["estimate"].as_f64().unwrap();
+    assert!((2.0..=4.0).contains(&owned), "{first}");
+    let tps = first["tps"]["estimate"].as_f64().unwrap();
+    assert!((tps - 1e9 / (owned * 47.0)).abs() < 1.0, "{first}");
+
+    let listed = runs.run(&["walls", "--list-cpus"]);
+    assert!(
+        text(&listed.stdout).contains("graviton2"),
+        "{}",
+        text(&listed.stderr)
+    );
+    for wrong in [
+        &["walls"][..],
+        &["walls", "--cpu", "z80"],
+        &["walls", "--transfer-ns", "-1"],
+    ] {
+        assert_eq!(runs.run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}

@@ -1,0 +1,398 @@
+//! Where a line stops a workload: a bound on throughput that needs no fit.
+//!
+//! A line that each transaction must own V times, after another processor did, is handed on V times
+//! a transaction, one after the other; so no more than 1 / (V × c) transactions a second go through
+//! it, where c is the time of one transfer. Reads are left out: several processors can read at once.
+//! That no more are possible does not say that so many are: what a processor does while it has the
+//! line, retries and sleeping come on top.
+
+use pgassay_model::Failure;
+use pgassay_report::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
+use pgassay_report::{Document, Report, Rows};
+use serde::Serialize;
+
+use crate::account::Account;
+use crate::replay::Interval;
+
+/// The document's schema.
+pub const SCHEMA: &str = "pgassay/walls/1";
+/// Lines that are told.
+const SHOWN: usize = 6;
+/// Published times of a transfer.
+const MAPS: &str = include_str!("../maps.csv");
+
+/// How long a line takes from one processor to another.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Map {
+    /// The processor, as it is named on the command line.
+    pub name: String,
+    /// The same in full.
+    pub title: String,
+    /// Nanoseconds between processors that are near each other, where that was published.
+    pub near_ns: Option<f64>,
+    /// Between two processors of one socket, typically.
+    pub typical_ns: f64,
+    /// Between sockets or far parts of one, where that was published.
+    pub far_ns: Option<f64>,
+    /// Where it was published.
+    pub source: String,
+}
+
+/// The published maps.
+pub fn maps() -> Vec<Map> {
+    MAPS.lines().filter_map(|line| map(line).ok()).collect()
+}
+
+/// The map of a processor.
+///
+/// # Errors
+/// If there is none of this name.
+pub fn published(name: &str) -> Result<Map, Failure> {
+    let all = maps();
+    let known: Vec<&str> = all.iter().map(|map| map.name.as_str()).collect();
+    let failure = Failure::usage(format!("no times of transfers are known for `{name}`"))
+        .with_remedy(format!("one of {}; or --transfer-ns", known.join(", ")));
+    all.iter()
+        .find(|map| map.name == name)
+        .cloned()
+        .ok_or(failure)
+}
+
+fn map(line: &str) -> Result<Map, ()> {
+    let fields: Vec<&str> = line.splitn(6, ',').collect();
+    let [name, title, near, typical, far, source] = fields.as_slice() else {
+        return Err(());
+    };
+    let number = |text: &str| text.parse::<f64>().ok();
+    Ok(Map {
+        name: (*name).to_owned(),
+        title: (*title).to_owned(),
+        near_ns: number(near),
+        typical_ns: number(typical).ok_or(())?,
+        far_ns: number(far),
+        source: (*source).to_owned(),
+    })
+}
+
+/// Where the lines of a workload stop it on one processor.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Walls {
+    /// `pgassay/walls/1`.
+    pub schema: String,
+    /// What was executed.
+    pub workload: String,
+    /// The server that was recorded, and its version.
+    pub target: String,
+    /// Its version.
+    pub version: String,
+    /// The processor's times.
+    pub map: Map,
+    /// Microseconds of CPU time of a transaction in the server, unstepped; where it is known.
+    pub cpu_us: Option<f64>,
+    /// What the lines allow at each number of sessions.
+    pub bounds: Vec<Bound>,
+}
+
+/// What the lines allow at a number of sessions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Bound {
+    /// Sessions, each on a processor of its own.
+    pub sessions: usize,
+    /// Transactions a second that the processors' time allows: sessions / CPU time.
+    pub processors_tps: Option<f64>,
+    /// The lines, the narrowest first.
+    pub lines: Vec<Wall>,
+}
+
+/// A line as a wall.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Wall {
+    /// The line.
+    pub name: String,
+    /// Times a transaction that it goes to another owner.
+    pub owned: Interval,
+    /// Transactions a second at most, at the typical time of a transfer.
+    pub tps: Interval,
+    /// The same at the time between near processors, which no placement can better.
+    pub near_tps: Option<f64>,
+}
+
+impl Walls {
+    /// The walls of an account on a processor.
+    pub fn of(account: &Account, map: Map, cpu_us: Option<f64>) -> Self {
+        let bounds = account.transfers.iter().map(|at| {
+            let lines = at.owners.iter().filter(|line| line.owned.estimate > 0.0);
+            let lines = lines.take(SHOWN).map(|line| {
+                let tps = |owned: f64, ns: f64| 1e9 / (owned * ns);
+                Wall {
+                    name: line.name.clone(),
+                    owned: line.owned,
+                    tps: Interval {
+                        estimate: tps(line.owned.estimate, map.typical_ns),
+                        low: tps(line.owned.high, map.typical_ns),
+                        high: tps(line.owned.low.max(1e-9), map.typical_ns),
+                    },
+                    near_tps: map.near_ns.map(|ns| tps(line.owned.estimate, ns)),
+                }
+            });
+            Bound {
+                sessions: at.sessions,
+                processors_tps: cpu_us.map(|us| at.sessions as f64 * 1e6 / us),
+                lines: lines.collect(),
+            }
+        });
+        Self {
+            schema: SCHEMA.to_owned(),
+            workload: account.workload.clone(),
+            target: account.target.clone(),
+            version: account.version.clone(),
+            bounds: bounds.collect(),
+            map,
+            cpu_us,
+        }
+    }
+
+    /// The fewest sessions at which a line allows less than the processors' time does.
+    pub fn first(&self) -> Option<&Bound> {
+        self.bounds.iter().find(|bound| {
+            let line = bound.lines.first().map(|wall| wall.tps.estimate);
+            line.zip(bound.processors_tps)
+                .is_some_and(|(line, all)| line < all)
+        })
+    }
+}
+
+fn tps(value: f64) -> String {
+    match value {
+        value if value >= 1e6 => format!("{:.2} M", value / 1e6),
+        value if value >= 1e4 => format!("{:.0} k", value / 1e3),
+        value => format!("{value:.0}"),
+    }
+}
+
+impl Report for Walls {
+    fn document(&self) -> Document {
+        let map = &self.map;
+        let facts = vec![
+            Fact::new("processor", &map.title).remark(&map.source),
+            Fact::new("a transfer", format!("{} ns", map.typical_ns)).remark(
+                match (map.near_ns, map.far_ns) {
+                    (Some(near), Some(far)) => format!("{near} near, {far} far"),
+                    (Some(near), None) => format!("{near} near"),
+                    (None, Some(far)) => format!("{far} far"),
+                    (None, None) => String::new(),
+                },
+            ),
+            Fact::new("server", &self.target).remark(&self.version),
+        ];
+        Document {
+            title: format!("{}: where a cache line stops it", self.workload),
+            provenance: format!(
+                "Bounds, not predictions; pgassay {}",
+                env!("CARGO_PKG_VERSION")
+            ),
+            alarms: Vec::new(),
+            headline: headline(self),
+            sections: vec![Section {
+                id: "walls",
+                title: "Bounds",
+                depth: Depth::Summary,
+                blocks: vec![
+                    Block::Facts(facts),
+                    Block::Table(over_sessions(self)),
+                    Block::Table(lines(self)),
+                ],
+            }],
+            notes: Notes::default().into_notes(),
+        }
+    }
+
+    /// One row for each line at each number of sessions.
+    fn rows(&self) -> Option<Rows> {
+        let mut rows = Rows::new(["sessions", "line", "owned", "tps_at_most", "processors_tps"]);
+        for bound in &self.bounds {
+            for wall in &bound.lines {
+                rows.push(vec![
+                    bound.sessions.to_string(),
+                    wall.name.clone(),
+                    format!("{:.4}", wall.owned.estimate),
+                    format!("{:.0}", wall.tps.estimate),
+                    bound
+                        .processors_tps
+                        .map_or(String::new(), |tps| format!("{tps:.0}")),
+                ]);
+            }
+        }
+        Some(rows)
+    }
+}
+
+fn headline(walls: &Walls) -> Vec<String> {
+    let mut said = Vec::new();
+    match (walls.first(), walls.bounds.last()) {
+        (Some(bound), _) => {
+            if let Some(wall) = bound.lines.first() {
+                said.push(format!(
+                    "From {} sessions on or earlier, each on a processor of its own, {} allows fewer \
+                     transactions than the processors have time for: at most {} a second.",
+                    bound.sessions,
+                    wall.name,
+                    tps(wall.tps.estimate)
+                ));
+            }
+        }
+        (None, Some(last)) if last.processors_tps.is_some() => said.push(format!(
+            "Up to {} sessions, no line allows fewer transactions than the processors have time for.",
+            last.sessions
+        )),
+        _ => {}
+    }
+    if let Some([first, second, ..]) = walls.bounds.last().map(|bound| bound.lines.as_slice()) {
+        said.push(format!(
+            "At {} sessions, {} allows at most {} transactions a second; without it, {} would allow {}.",
+            walls.bounds.last().map_or(0, |bound| bound.sessions),
+            first.name,
+            tps(first.tps.estimate),
+            second.name,
+            tps(second.tps.estimate)
+        ));
+    }
+    said.push(
+        "A server may stop well below these bounds: work under a lock, retries and sleeping are not in \
+         them."
+            .to_owned(),
+    );
+    said
+}
+
+fn over_sessions(walls: &Walls) -> Table {
+    let columns = vec![
+        Column::figures("sessions", "", 0),
+        Column::figures("processors allow", "1/s", 0),
+        Column::figures("the line allows", "1/s", 0),
+        Column::prose("the narrowest line"),
+        Column::figures("owned", "", 1),
+    ];
+    let rows = walls.bounds.iter().map(|bound| {
+        let wall = bound.lines.first();
+        vec![
+            Cell::plain(bound.sessions.to_string()),
+            Cell::plain_or_missing(bound.processors_tps.map(tps)),
+            Cell::plain_or_missing(wall.map(|wall| tps(wall.tps.estimate))),
+            Cell::plain_or_missing(wall.map(|wall| wall.name.clone())),
+            Cell::plain_or_missing(wall.map(|wall| format!("{:.2}", wall.owned.estimate))),
+        ]
+    });
+    Table::new(
+        "Transactions a second at most: by the CPU time of a transaction as it was measured where it was \
+         recorded, and by the line that goes to another owner most often (times a transaction, by the model \
+         of coherent caches) at the typical time of a transfer.",
+        columns,
+        rows,
+    )
+}
+
+fn lines(walls: &Walls) -> Table {
+    let columns = vec![
+        Column::prose("line"),
+        Column::figures("owned", "", 0),
+        Column::figures("at most", "1/s", 0),
+        Column::figures("low", "1/s", 1),
+        Column::figures("high", "1/s", 1),
+        Column::figures("if all are near", "1/s", 1),
+    ];
+    let last = walls.bounds.last();
+    let rows = last.into_iter().flat_map(|bound| &bound.lines).map(|wall| {
+        vec![
+            Cell::plain(wall.name.clone()),
+            Cell::plain(format!("{:.2}", wall.owned.estimate)),
+            Cell::plain(tps(wall.tps.estimate)),
+            Cell::plain(tps(wall.tps.low)),
+            Cell::plain(tps(wall.tps.high)),
+            Cell::plain_or_missing(wall.near_tps.map(tps)),
+        ]
+    });
+    let sessions = last.map_or(0, |bound| bound.sessions);
+    Table::new(
+        format!("The lines at {sessions} sessions, with the interval over interleavings."),
+        columns,
+        rows,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::{Subject, account};
+    use crate::replay::{LineOwners, Transfers};
+
+    fn walls(cpu_us: Option<f64>) -> Walls {
+        let even = |value| Interval {
+            estimate: value,
+            low: value,
+            high: value,
+        };
+        let at = |sessions, owned: &[(&str, f64)]| Transfers {
+            sessions,
+            per_transaction: even(0.0),
+            lines: Vec::new(),
+            owners: owned
+                .iter()
+                .map(|(name, owned)| LineOwners {
+                    name: (*name).to_owned(),
+                    owned: even(*owned),
+                })
+                .collect(),
+        };
+        let transfers = vec![
+            at(1, &[]),
+            at(64, &[("root", 2.0), ("lock", 1.0)]),
+            at(192, &[("root", 4.0), ("lock", 2.0)]),
+        ];
+        let account = account(&[], Subject::default(), transfers);
+        Walls::of(&account, published("graviton2").unwrap(), cpu_us)
+    }
+
+    #[test]
+    fn a_bound_is_the_time_of_its_transfers() {
+        let walls = walls(Some(22.0));
+        assert!(walls.bounds[0].lines.is_empty());
+        // Four transfers of 47 ns: the field's own example, 5.3 million a second.
+        let root = &walls.bounds[2].lines[0];
+        assert!((root.tps.estimate - 5.319e6).abs() < 1e3, "{root:?}");
+        // 192 processors with 22 µs each have time for 8.7 million; 64 for 2.9.
+        assert_eq!(walls.first().unwrap().sessions, 192);
+        assert!(walls.bounds[1].processors_tps.unwrap() < 3e6);
+    }
+
+    #[test]
+    fn without_cpu_time_there_is_no_first_wall() {
+        let walls = walls(None);
+        assert!(walls.first().is_none());
+        let text = pgassay_report::markdown(&walls);
+        assert!(text.contains("root allows at most 5.32 M"), "{text}");
+        assert!(!text.contains("no line allows fewer"), "{text}");
+    }
+
+    #[test]
+    fn every_published_map_is_whole() {
+        let all = maps();
+        assert_eq!(
+            all.len(),
+            MAPS.lines().filter(|line| !line.starts_with('#')).count()
+        );
+        for map in &all {
+            assert!(map.typical_ns > 10.0 && !map.source.is_empty(), "{map:?}");
+            assert!(
+                map.near_ns.is_none_or(|near| near <= map.typical_ns),
+                "{map:?}"
+            );
+            assert!(
+                map.far_ns.is_none_or(|far| far >= map.typical_ns),
+                "{map:?}"
+            );
+        }
+        let error = published("z80").unwrap_err();
+        assert!(error.remedy.unwrap().contains("graviton2"));
+    }
+}

@@ -1,0 +1,40 @@
+//! The flags of `pgassay walls`.
+
+use clap::Args as ClapArgs;
+
+use super::lines::LinesArgs;
+
+/// Arguments of `pgassay walls`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay walls --cpu graviton2
+  pgassay walls temp:18 --stand-in --cpu epyc7r13 --at 64,128,192
+  pgassay walls --workload tpcb-like --transfer-ns 60
+  pgassay walls --list-cpus
+
+A session is stepped as by `pgassay lines`; the flags are the same.")]
+pub struct WallsArgs {
+    /// The processor whose published times of a transfer are used; see --list-cpus
+    #[arg(long, value_name = "CPU", required_unless_present_any = ["transfer_ns", "list_cpus"])]
+    pub cpu: Option<String>,
+    /// Nanoseconds that a cache line takes from one processor to another, as measured there
+    #[arg(long, value_name = "NS", conflicts_with = "cpu", value_parser = nanoseconds)]
+    pub transfer_ns: Option<f64>,
+    /// Microseconds of CPU time of a transaction on that processor [default: as measured here]
+    #[arg(long, value_name = "US", value_parser = nanoseconds)]
+    pub cpu_us: Option<f64>,
+    /// List the processors that --cpu knows, with the sources
+    #[arg(long)]
+    pub list_cpus: bool,
+    /// What is recorded.
+    #[command(flatten)]
+    pub lines: LinesArgs,
+}
+
+fn nanoseconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 && value < 1e9 => Ok(value),
+        _ => Err("a number above 0".to_owned()),
+    }
+}

@@ -1,0 +1,61 @@
+//! `pgassay walls`: where a cache line stops a workload on more processors.
+
+use anyhow::bail;
+use pgassay_lines::walls::{self, Map, Walls};
+use pgassay_model::Failure;
+use pgassay_sys::stop::Stop;
+
+use super::lines;
+use super::show::show;
+use crate::cli::walls::WallsArgs;
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+
+/// Records a session, and says what its lines allow.
+///
+/// # Errors
+/// What kept it from recording; a processor of which nothing is known.
+pub fn walls(args: &WallsArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
+    if args.list_cpus {
+        let shown = walls::maps().iter().map(line).collect::<String>();
+        terminal.print(&shown)?;
+        return Ok(Exit::Done);
+    }
+    let map = match (&args.cpu, args.transfer_ns) {
+        (Some(cpu), _) => walls::published(cpu)?,
+        (None, Some(ns)) => Map {
+            name: "given".to_owned(),
+            title: "as given".to_owned(),
+            near_ns: None,
+            typical_ns: ns,
+            far_ns: None,
+            source: "--transfer-ns".to_owned(),
+        },
+        (None, None) => bail!(Failure::usage("walls needs --cpu or --transfer-ns")),
+    };
+    if args.lines.targets.len() > 1 {
+        bail!(Failure::usage("walls takes one target").with_remedy("lines A B holds two together"));
+    }
+    let account = lines::one(&args.lines, terminal, stop)?;
+    let cpu_us = args.cpu_us.or(account.cpu_us);
+    show(
+        &Walls::of(&account, map, cpu_us),
+        &args.lines.show,
+        terminal,
+    )?;
+    Ok(Exit::Done)
+}
+
+fn line(map: &Map) -> String {
+    let part =
+        |what: &str, ns: Option<f64>| ns.map_or(String::new(), |ns| format!(", {ns} {what}"));
+    format!(
+        "{:<12} {} ns{}{}  {} ({})\n",
+        map.name,
+        map.typical_ns,
+        part("near", map.near_ns),
+        part("far", map.far_ns),
+        map.title,
+        map.source
+    )
+}
