@@ -33,6 +33,18 @@ const SETTLING: Duration = Duration::from_secs(5);
 /// File systems that live in memory, by statfs(2)'s f_type (linux/magic.h).
 const IN_MEMORY: &[(u64, &str)] = &[(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs")];
 
+/// The kind of a file system that lives in memory; none for one that does not.
+///
+/// # Errors
+/// If the path can't be examined.
+pub fn memory_kind(path: &Path) -> std::io::Result<Option<&'static str>> {
+    // f_type's width and sign differ between architectures; the magic
+    // numbers have 32 bits.
+    let magic = u64::from(statfs(path)?.f_type as u32);
+    let known = IN_MEMORY.iter().find(|(number, _)| *number == magic);
+    Ok(known.map(|(_, name)| *name))
+}
+
 /// The scratch directory's path where no other was asked for.
 pub fn default_root() -> PathBuf {
     root_under(Path::new("/var/tmp"))
@@ -129,13 +141,10 @@ impl Scratch {
     /// # Errors
     /// Names the file system and the remedy.
     pub fn refuse_memory(&self) -> Result<(), TargetError> {
-        let stat = statfs(&self.root)
-            .map_err(|error| TargetError::place(&self.root, "can't be examined", &error.into()))?;
-        // f_type's width and sign differ between architectures; the magic
-        // numbers have 32 bits.
-        let magic = u64::from(stat.f_type as u32);
-        match IN_MEMORY.iter().find(|(number, _)| *number == magic) {
-            Some((_, name)) => {
+        let kind = memory_kind(&self.root)
+            .map_err(|error| TargetError::place(&self.root, "can't be examined", &error))?;
+        match kind {
+            Some(name) => {
                 // Ours, made a moment ago; what holds anything stays.
                 if fs::remove_dir(self.clusters()).is_ok() {
                     fs::remove_dir(&self.root).ok();

@@ -47,10 +47,20 @@ fn perf() -> Finding {
     };
     let open = |whose| Ring::open(0, whose, options).map(drop);
     let own = Whose::Process(std::process::id());
-    perf_by(open(Whose::Everybody), open(own), paranoid())
+    perf_by(
+        open(Whose::Everybody),
+        open(own),
+        paranoid(),
+        rustix::process::geteuid().is_root(),
+    )
 }
 
-fn perf_by(everybody: io::Result<()>, own: io::Result<()>, paranoid: Option<i32>) -> Finding {
+fn perf_by(
+    everybody: io::Result<()>,
+    own: io::Result<()>,
+    paranoid: Option<i32>,
+    root: bool,
+) -> Finding {
     const ID: &str = "perf";
     let refusal = match (everybody, own) {
         (Ok(()), _) => return Finding::ok(ID, "CPU samples of all processes and the kernel"),
@@ -61,7 +71,7 @@ fn perf_by(everybody: io::Result<()>, own: io::Result<()>, paranoid: Option<i32>
                     ID,
                     State::Limited,
                     "this build takes CPU samples by the program perf, which is not here",
-                    "--observe cpu, and the causes that only CPU samples show",
+                    "--observe perf, and the causes that only CPU samples show",
                 ),
             };
         }
@@ -78,11 +88,14 @@ fn perf_by(everybody: io::Result<()>, own: io::Result<()>, paranoid: Option<i32>
         ID,
         State::Limited,
         format!("no CPU samples: {refusal}; {level}"),
-        "--observe cpu, and the causes that only CPU samples show",
+        "--observe perf, and the causes that only CPU samples show",
     )
     .advised(CONTAINER);
     match paranoid {
-        Some(level) if level > 1 => finding.fixed_by("sysctl -w kernel.perf_event_paranoid=1"),
+        // Root is refused by something else.
+        Some(level) if level > 1 && !root => {
+            finding.fixed_by("sysctl -w kernel.perf_event_paranoid=1")
+        }
         _ => finding,
     }
 }
@@ -134,7 +147,11 @@ fn huge_pages_by(meminfo: &str, root: bool) -> Finding {
         of_meminfo(meminfo, "Hugepagesize:"),
         of_meminfo(meminfo, "MemTotal:"),
     ) else {
-        return Finding::lacking(ID, State::Optional, "this kernel has none", USE);
+        let (state, why) = match meminfo.is_empty() {
+            true => (State::Unknown, "/proc/meminfo can't be read"),
+            false => (State::Optional, "this kernel has none"),
+        };
+        return Finding::lacking(ID, state, why, USE);
     };
     let needed = huge_pages::estimated_pages(default_shared_buffers(memory_kb * 1024), page_kb);
     if free >= needed {
@@ -338,16 +355,16 @@ mod tests {
 
     #[test]
     fn perf_names_the_setting_only_if_it_is_the_cause() {
-        let finding = perf_by(refused(), refused(), Some(3));
+        let finding = perf_by(refused(), refused(), Some(3), false);
         assert_eq!(finding.state, State::Limited);
         assert_eq!(
             finding.fix.as_deref(),
             Some("sysctl -w kernel.perf_event_paranoid=1")
         );
-        let finding = perf_by(refused(), refused(), Some(-1));
+        let finding = perf_by(refused(), refused(), Some(3), true);
         assert!(finding.fix.is_none() && finding.advice.unwrap().contains("seccomp"));
-        assert_eq!(perf_by(refused(), Ok(()), Some(1)).state, State::Ok);
-        assert_eq!(perf_by(Ok(()), refused(), None).state, State::Ok);
+        assert_eq!(perf_by(refused(), Ok(()), Some(1), false).state, State::Ok);
+        assert_eq!(perf_by(Ok(()), refused(), None, true).state, State::Ok);
     }
 
     #[test]
@@ -371,6 +388,7 @@ mod tests {
             Some("sysctl -w vm.nr_hugepages=566")
         );
         assert_eq!(huge_pages_by(meminfo, true).state, State::Ok);
+        assert_eq!(huge_pages_by("", true).state, State::Unknown);
         let enough = meminfo.replace("    10", "   600");
         assert_eq!(huge_pages_by(&enough, false).state, State::Ok);
         assert_eq!(

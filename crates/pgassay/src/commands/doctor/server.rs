@@ -140,6 +140,15 @@ fn place(root: &Path) -> Finding {
         return Finding::lacking(ID, State::Broken, why, "nothing can be launched")
             .advised(ELSEWHERE);
     }
+    if let Ok(Some(kind)) = scratch::memory_kind(existing(root)) {
+        return Finding::lacking(
+            ID,
+            State::Broken,
+            format!("{} is on {kind}, in memory", existing(root).display()),
+            "no cluster is made there: it would measure no disk and take the server's own memory",
+        )
+        .advised(ELSEWHERE);
+    }
     let stat = statvfs(existing(root));
     let flags = stat.map_or(StatVfsMountFlags::empty(), |stat| stat.f_flag);
     if flags.contains(StatVfsMountFlags::NOEXEC) {
