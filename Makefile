@@ -11,7 +11,7 @@ COMPARISONS ?= 40
 MINUTES ?= 2
 
 .DELETE_ON_ERROR:
-.PHONY: help assay build test deny bench soak fuzz attack corpus calibrate calibrate-real purity docs man install clean query-loop builds lab-page-size
+.PHONY: help assay build test deny bench soak fuzz attack corpus calibrate calibrate-real purity docs man install clean query-loop builds lab-page-size vendor version
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | expand -t 16
@@ -100,6 +100,12 @@ install: man ## install below PREFIX (/usr/local)
 	install -D -m 644 target/man/pgassay.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pgassay
 	install -D -m 644 target/man/pgassay.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pgassay
 	install -D -m 644 target/man/pgassay.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/pgassay.fish
+
+vendor: ## sources with all crates into dist/, to build without a network
+	scripts/vendor.sh
+
+version: ## set the version everywhere: make version VERSION=0.2.0
+	scripts/version.sh "$(VERSION)"
 
 clean: ## remove build output
 	$(CARGO) clean
