@@ -92,7 +92,10 @@ fn pgio(analysis: &Analysis) -> Option<Curve<'_>> {
         clients: point.sessions,
         throughput: point.logical_reads_per_second.clone(),
         trials: point.trials.clone(),
-        server_cpu_us: point.logical_reads_per_cpu_second.as_ref().map(inverse),
+        server_cpu_us: point
+            .logical_reads_per_cpu_second
+            .as_ref()
+            .map(|rate| inverse(rate, 1e6)),
         client_bound: false,
         wire: None,
     });
@@ -113,8 +116,7 @@ fn scattered(analysis: &Analysis) -> Vec<Curve<'_>> {
             arm: 0,
             points: vec![CurvePoint {
                 clients: 1,
-                // A second's worth of milliseconds.
-                throughput: scaled(&inverse(&cold.execution_ms), 1e-3),
+                throughput: inverse(&cold.execution_ms, 1e3),
                 trials: Vec::new(),
                 server_cpu_us: None,
                 client_bound: false,
@@ -134,12 +136,13 @@ fn scaled(estimate: &Estimate, factor: f64) -> Estimate {
     }
 }
 
-/// A million by it: of a rate by the second, microseconds.
-fn inverse(estimate: &Estimate) -> Estimate {
+/// `whole` divided by it: from milliseconds a rate per second with 1e3, from a rate per second
+/// microseconds with 1e6.
+fn inverse(estimate: &Estimate, whole: f64) -> Estimate {
     Estimate {
-        estimate: 1e6 / estimate.estimate,
-        low: 1e6 / estimate.high,
-        high: 1e6 / estimate.low,
+        estimate: whole / estimate.estimate,
+        low: whole / estimate.high,
+        high: whole / estimate.low,
         ..estimate.clone()
     }
 }

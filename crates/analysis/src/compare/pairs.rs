@@ -7,7 +7,7 @@ use super::plan::{ComparisonPlan, Phase};
 use crate::record::{RecordedRun, Trial};
 use crate::samples;
 use crate::stats::paired::{self, Comparison, Unit};
-use crate::stats::{NoiseFloor, Rule, StatsError};
+use crate::stats::{NoiseFloor, Rule, StatsError, compare_in_order, compare_launches};
 
 /// The pairs of `other` beside A at one point, in the order of measurement. A
 /// round in which either is missing gives none.
@@ -95,9 +95,9 @@ pub fn compare(
 ) -> Result<Comparison, StatsError> {
     let by_launch = by_launch(pairs, figure);
     if launches > 1 {
-        paired::compare_launches(&by_launch, rule)
+        compare_launches(&by_launch, rule)
     } else {
-        paired::compare_in_order(&by_launch.concat(), rule)
+        compare_in_order(&by_launch.concat(), rule)
     }
 }
 

@@ -79,7 +79,7 @@ pub enum Phase {
 /// run's seed for each launch. What the first of them has over the next (fresh memory, an earlier
 /// autovacuum, the place of its files) then falls to either arm by a coin, as the test on launches
 /// takes for granted.
-pub fn order_of_making(seed: u64, launch: u32, arms: usize) -> Vec<usize> {
+pub fn launch_order(seed: u64, launch: u32, arms: usize) -> Vec<usize> {
     let stream = u64::from(launch) + 1;
     let mut rng =
         Xoshiro256PlusPlus::seed_from_u64(seed ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03));
@@ -280,14 +280,14 @@ mod tests {
         let launches = 400;
         let mut first = [0; 3];
         for launch in 0..launches {
-            let order = order_of_making(7, launch, 3);
-            assert_eq!(order, order_of_making(7, launch, 3));
+            let order = launch_order(7, launch, 3);
+            assert_eq!(order, launch_order(7, launch, 3));
             assert_eq!(order.iter().collect::<HashSet<_>>().len(), 3);
             first[order[0]] += 1;
         }
         // a third each, within five standard deviations
         assert!(first.iter().all(|n| (86..=181).contains(n)), "{first:?}");
-        assert!((0..20).any(|seed| order_of_making(seed, 0, 2) != order_of_making(seed, 1, 2)));
+        assert!((0..20).any(|seed| launch_order(seed, 0, 2) != launch_order(seed, 1, 2)));
     }
 
     #[test]

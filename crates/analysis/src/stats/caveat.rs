@@ -54,21 +54,21 @@ caveats! {
     /// Trials rise or fall with time.
     Drift, "drift",
         "the trials drift with time: the interval describes these trials, not the next ones";
-    /// Neighbouring trials resemble each other.
+    /// Neighbouring trials are correlated.
     Autocorrelated, "autocorrelated",
-        "neighbouring trials resemble each other: the interval is narrower than it should be";
+        "neighbouring trials are correlated: the interval is narrower than it should be";
     /// The difference lies within what A/A pairs show.
     BelowNoiseFloor, "below-noise-floor",
-        "the difference is within the noise floor that identical arms show here: it is not counted as one";
-    /// Neighbouring pairs resemble each other, and there are too few to take several as one.
-    PairsResemble, "pairs-resemble",
-        "neighbouring pairs resemble each other, and there are too few to take several as one observation: nothing is decided";
+        "the difference is within the noise floor of identical arms, so it decides nothing";
+    /// Neighbouring pairs are correlated, and there are too few to block them.
+    AutocorrelatedPairs, "pairs-autocorrelated",
+        "neighbouring pairs are correlated, and there are too few to form blocks of them: nothing is decided";
     /// No A/A pairs were measured.
     NoNoiseFloor, "no-noise-floor",
         "no pairs of identical arms were measured: the noise floor is not known";
     /// The A/A pairs themselves differ.
     NoiseFloorShifted, "noise-floor-shifted",
-        "identical arms were told apart (1 in 20 by chance): the interval is widened by what they differ at least";
+        "identical arms were told apart (1 in 20 by chance): the interval is widened by the least difference between them";
     /// Significant alone, not among its family.
     NotInFamily, "not-significant-in-family",
         "shown when looked at alone, but not once all points compared are taken together (Holm)";

@@ -184,9 +184,9 @@ fn lag_one_z(values: &[f64]) -> f64 {
     }
 }
 
-/// Whether values in the order measured resemble their neighbours: a one-sided test at 5 %, so that
-/// it errs towards taking too much together. Below 8 values nothing can be seen.
-pub(crate) fn resemble_neighbours(values: &[f64]) -> bool {
+/// Whether values in the order measured are positively correlated with their neighbours: a one-sided
+/// test at 5 %, so that it errs towards blocking too much. Below 8 values nothing can be seen.
+pub(crate) fn is_autocorrelated(values: &[f64]) -> bool {
     values.len() >= 8 && lag_one_z(values) > 1.645
 }
 

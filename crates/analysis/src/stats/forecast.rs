@@ -38,13 +38,13 @@ pub fn forecast(floor: &NoiseFloor, delta: f64, power: f64) -> Option<Forecast> 
         power,
         pairs_difference: pairs_for_difference(floor.pair_spread, delta, power)?,
         pairs_equivalence: pairs_for_equivalence(floor.pair_spread, delta, power)?,
-        pairs_promised: with_stretches(pairs_for_difference(wider, delta, power)?),
+        pairs_promised: for_blocks(pairs_for_difference(wider, delta, power)?),
     })
 }
 
-/// The pairs that it takes where the interval also has to hold what their stretches say: a sixth
-/// more, by simulation, from as many pairs on as are cut into stretches.
-fn with_stretches(pairs: u64) -> u64 {
+/// The pairs that it takes because the interval includes the t interval of blocks: a sixth more, by
+/// simulation, from 24 pairs on, where blocks begin to be formed.
+fn for_blocks(pairs: u64) -> u64 {
     match pairs {
         0..24 => pairs,
         pairs => pairs + pairs / 6,
@@ -119,7 +119,8 @@ fn pairs(spread: f64, shift: f64, z_test: f64, z_power: f64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::paired::{compare, compare_launches};
+    use super::super::launches::compare_launches;
+    use super::super::paired::compare;
     use super::super::simulate::{self, Noise, normal, rng};
     use super::super::verdict::{Direction, Rule, Verdict};
     use super::*;

@@ -5,11 +5,13 @@
 //! and what they cost are explained for users in docs/statistics.md; how often
 //! they err is simulated by the example `calibrate`.
 
+mod blocks;
 pub mod caveat;
 pub mod estimate;
 pub mod family;
 pub mod forecast;
 pub mod history;
+mod launches;
 pub mod noise_floor;
 #[cfg(test)]
 mod oracles;
@@ -26,12 +28,14 @@ pub mod simulate;
 pub mod unpaired;
 pub mod verdict;
 
+pub use blocks::compare_in_order;
 pub use caveat::Caveat;
 pub use estimate::{Estimate, FEWEST, LEVEL, relative_spread, summarize, summarize_positive};
 pub use forecast::{Forecast, forecast};
 pub use history::{ChangeRule, History, change_points};
+pub use launches::compare_launches;
 pub use noise_floor::NoiseFloor;
-pub use paired::{Comparison, compare, compare_in_order, compare_launches};
+pub use paired::{Comparison, compare};
 pub use pooled::{Pooled, pool};
 pub use scaling::{Scaling, ScalingPoint};
 pub use sequential::{Decision, Sequential};

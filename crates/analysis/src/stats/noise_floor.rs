@@ -1,7 +1,8 @@
 //! What identical arms show: the differences that this machine makes by itself.
 
+use super::blocks::compare_in_order;
 use super::estimate::Estimate;
-use super::paired::{compare, compare_in_order};
+use super::paired::compare;
 use super::verdict::{DEFAULT_DELTA, Direction, Rule, StatsError};
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +41,8 @@ impl NoiseFloor {
         self.ratio.n >= super::FEWEST && !self.ratio.holds(1.0)
     }
 
-    /// The log-ratio by which identical arms differ at least, at 95 %; 0 unless they were told apart.
-    pub(crate) fn shown_apart(&self) -> f64 {
+    /// The log-ratio by which identical arms differ at least: the end of their 95 % interval that is nearer to 0, or 0 if it contains 0.
+    pub(crate) fn least_difference(&self) -> f64 {
         match self.shifted() {
             true => self.ratio.low.ln().abs().min(self.ratio.high.ln().abs()),
             false => 0.0,

@@ -8,7 +8,7 @@
 //! A mean would let one wild pair hide eleven clear ones; ranks do not.
 
 use super::caveat::{Caveat, add};
-use super::estimate::{Estimate, FEWEST, LEVEL, pseudo_median, resemble_neighbours};
+use super::estimate::{Estimate, FEWEST, LEVEL, pseudo_median};
 use super::noise_floor::NoiseFloor;
 use super::order::{Walsh, sorted_finite};
 use super::rank_null::RankNull;
@@ -98,10 +98,10 @@ impl Comparison {
         self.launch_spread.map(|s| s.within).or(self.spread)
     }
 
-    /// Holds the result against the noise floor. Where identical arms were told apart, the
-    /// intervals are widened by what at least lay between them; a difference that does not reach the floor,
-    /// scaled to as many of its units as were compared, is inconclusive. The floor only ever takes
-    /// a verdict away.
+    /// Holds the result against the noise floor, which can only take a verdict away: a report must not
+    /// call a difference shown that its own identical arms show, too. If they differ, the intervals are
+    /// widened by the least difference between them; a difference below the floor, scaled to as many of
+    /// its units as were compared, is inconclusive.
     pub fn with_noise_floor(mut self, floor: Option<(NoiseFloor, Unit)>) -> Self {
         match &floor {
             None => self.warn(Caveat::NoNoiseFloor),
@@ -116,7 +116,7 @@ impl Comparison {
                         (Unit::Pair, Unit::Launch) => (self.ratio.n as f64).sqrt(),
                         _ => 1.0,
                     };
-                    self.widen(floor.shown_apart() / averaged);
+                    self.widen(floor.least_difference() / averaged);
                     self.warn(Caveat::NoiseFloorShifted);
                 }
                 let decided = matches!(self.verdict, Verdict::Faster | Verdict::Slower);
@@ -132,7 +132,7 @@ impl Comparison {
 
     /// Moves both ends of both intervals outwards by a log-ratio; a verdict that no longer follows
     /// from them becomes inconclusive.
-    fn widen(&mut self, by: f64) {
+    pub(crate) fn widen(&mut self, by: f64) {
         self.ratio.low *= (-by).exp();
         self.ratio.high *= by.exp();
         self.equivalence_interval.low *= (-by).exp();
@@ -167,145 +167,6 @@ pub fn compare(pairs: &[(f64, f64)], rule: Rule) -> Result<Comparison, StatsErro
     let mut warnings = Vec::new();
     let logs = log_ratios(pairs, &mut warnings);
     let mut comparison = compare_logs(&logs, rule, Unit::Pair, (LEVEL, EQUIVALENCE_LEVEL))?;
-    for warning in warnings {
-        comparison.warn(warning);
-    }
-    Ok(comparison)
-}
-
-/// The stretches into which the pairs of one launch are cut.
-const BLOCKS: usize = 8;
-
-/// Like [`compare`], for pairs in the order in which they were measured, whose neighbours may
-/// resemble each other: a server is slow for some seconds, whichever of the two is measured first,
-/// and the order within a pair does not undo that.
-///
-/// Where neighbours visibly do, so many of them are taken as one observation, by their
-/// pseudo-median, that they no longer do; with fewer than 12 such observations the verdict is
-/// inconclusive. Where it is not visible, the intervals also hold what Student's t says of 8
-/// successive stretches, since a resemblance too weak to be seen can still matter to their mean.
-///
-/// # Errors
-/// As [`compare`].
-pub fn compare_in_order(pairs: &[(f64, f64)], rule: Rule) -> Result<Comparison, StatsError> {
-    let mut warnings = Vec::new();
-    let logs = log_ratios(pairs, &mut warnings);
-    let taken = |together: usize| -> Vec<f64> {
-        let centre = |block: &[f64]| Walsh(&sorted_finite(block).0).median();
-        match together {
-            1 => logs.clone(),
-            _ => logs.chunks_exact(together).map(centre).collect(),
-        }
-    };
-    let mut together = 1;
-    while resemble_neighbours(&taken(together)) {
-        together *= 2;
-    }
-    if together > 1 {
-        // Between blocks as long as the resemblance lasts, some of it is left.
-        together *= 2;
-    }
-    let blocks = taken(together);
-    let enough = together == 1 || blocks.len() >= 2 * FEWEST;
-    let blocks = if enough { blocks } else { taken(1) };
-    let mut comparison = compare_logs(&blocks, rule, Unit::Pair, (LEVEL, EQUIVALENCE_LEVEL))?;
-    comparison.pairs = logs.len();
-    if logs.len() >= 3 * BLOCKS {
-        let bounds = |block: usize| block * logs.len() / BLOCKS;
-        let centre =
-            |block| Walsh(&sorted_finite(&logs[bounds(block)..bounds(block + 1)]).0).median();
-        also_by_t(
-            &mut comparison,
-            &(0..BLOCKS).map(centre).collect::<Vec<f64>>(),
-        );
-    }
-    if !enough {
-        comparison.verdict = Verdict::Inconclusive;
-        comparison.warn(Caveat::PairsResemble);
-    } else if together > 1 {
-        comparison.warn(Warning::new(
-            "pairs-taken-together",
-            format!(
-                "neighbouring pairs resemble each other: {together} of them count as one \
-                 observation"
-            ),
-        ));
-    }
-    for warning in warnings {
-        comparison.warn(warning);
-    }
-    Ok(comparison)
-}
-
-/// The most launches at which the interval also has to hold what Student's t says.
-const FEW_LAUNCHES: usize = 12;
-
-/// With few launches the signed-rank test decides by signs alone: it cannot tell seven launches
-/// that all lie a little to one side from seven that lie far. Student's t weighs how far. Both must
-/// agree: each interval reaches as far as the further of the two.
-fn also_by_t(comparison: &mut Comparison, centres: &[f64]) {
-    let n = centres.len();
-    if !(FEWEST..=FEW_LAUNCHES).contains(&n) {
-        return;
-    }
-    let count = n as f64;
-    let mean = centres.iter().sum::<f64>() / count;
-    let squares: f64 = centres.iter().map(|v| (v - mean) * (v - mean)).sum();
-    let error = (squares / (count - 1.0) / count).sqrt();
-    let Ok(t) = StudentsT::new(0.0, 1.0, count - 1.0) else {
-        return;
-    };
-    let reach = |level: f64| error * t.inverse_cdf(0.5 + level / 2.0);
-    let hull = |low: &mut f64, high: &mut f64, reach: f64| {
-        *low = low.min((mean - reach).exp());
-        *high = high.max((mean + reach).exp());
-    };
-    let wide = &mut comparison.ratio;
-    hull(&mut wide.low, &mut wide.high, reach(LEVEL));
-    let narrow = &mut comparison.equivalence_interval;
-    hull(&mut narrow.low, &mut narrow.high, reach(EQUIVALENCE_LEVEL));
-    if error > 0.0 {
-        comparison.p = comparison.p.max(2.0 * t.cdf(-(mean / error).abs()));
-    }
-    comparison.widen(0.0);
-}
-
-/// Compares by launches: each entry holds the pairs of one launch of A beside one
-/// launch of B. What a launch is lucky or unlucky with (memory layout, the page
-/// allocator, the place of its processes) is the same in all its pairs, so the
-/// pairs of one launch are one observation, and the interval is over launches.
-pub fn compare_launches(
-    launches: &[Vec<(f64, f64)>],
-    rule: Rule,
-) -> Result<Comparison, StatsError> {
-    let mut warnings = Vec::new();
-    let mut centres = Vec::new();
-    let (mut within, mut degrees, mut inherited) = (0.0, 0.0, 0.0);
-    for launch in launches {
-        let (logs, _) = sorted_finite(&log_ratios(launch, &mut warnings));
-        if logs.is_empty() {
-            continue;
-        }
-        centres.push(Walsh(&logs).median());
-        let n = logs.len() as f64;
-        let mean = logs.iter().sum::<f64>() / n;
-        within += logs.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>();
-        degrees += n - 1.0;
-        inherited += 1.0 / n;
-    }
-    let mut comparison = compare_logs(&centres, rule, Unit::Launch, (LEVEL, EQUIVALENCE_LEVEL))?;
-    also_by_t(&mut comparison, &centres);
-    comparison.pairs = launches.iter().map(Vec::len).sum();
-    let n = centres.len() as f64;
-    if n >= 2.0 && degrees > 0.0 {
-        let mean = centres.iter().sum::<f64>() / n;
-        let seen = centres.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / (n - 1.0);
-        let within = within / degrees;
-        comparison.launch_spread = Some(LaunchSpread {
-            between: (seen - within * inherited / n).max(0.0).sqrt(),
-            within: within.sqrt(),
-        });
-    }
     for warning in warnings {
         comparison.warn(warning);
     }
@@ -424,6 +285,7 @@ pub(crate) fn standard_error(spread: f64, n: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::launches::compare_launches;
     use super::super::simulate::{self, Noise};
     use super::super::verdict::Direction;
     use super::*;
@@ -533,7 +395,7 @@ mod tests {
         assert!(shifted.shifted());
         let by_5 = |b: f64| (0..40).map(move |i| (100.0, b + f64::from(i % 4) / 10.0));
         // 4 % more where equal servers lie 5 % apart, and 20 % more
-        let by = shifted.shown_apart().exp();
+        let by = shifted.least_difference().exp();
         assert!((1.04..1.055).contains(&by), "{by}");
         for (b, verdict) in [
             (104.0, Verdict::Inconclusive),
@@ -550,94 +412,6 @@ mod tests {
             assert!((alone.ratio.low / got.ratio.low - by).abs() < 1e-9);
             assert!((got.ratio.high / alone.ratio.high - by).abs() < 1e-9);
         }
-    }
-
-    #[test]
-    fn pairs_that_resemble_their_neighbours_are_taken_together() {
-        let mut rng = simulate::rng(11);
-        let runs = 400;
-        let (mut alone, mut together) = (0, 0);
-        let differs = |v: Verdict| u32::from(matches!(v, Verdict::Faster | Verdict::Slower));
-        for _ in 0..runs {
-            let pairs = simulate::moody(120, (0.02, 0.03), 0.0, &mut rng);
-            alone += differs(compare(&pairs, rule(0.0)).expect("pairs").verdict);
-            let got = compare_in_order(&pairs, rule(0.0)).expect("pairs");
-            together += differs(got.verdict);
-            assert_eq!(got.pairs, 120);
-        }
-        assert!(alone * 4 > runs, "only {alone} of {runs}: then why?");
-        assert!(together * 12 <= runs, "{together} of {runs}");
-        // independent pairs lose little by it
-        let found = (0..runs).filter(|_| {
-            let pairs = Noise::Independent.pairs(60, 0.03, 0.03, &mut rng);
-            let got = compare_in_order(&pairs, rule(0.0)).expect("pairs");
-            got.verdict == Verdict::Faster
-        });
-        assert!(found.count() as u32 * 20 > runs * 19);
-        let few = simulate::moody(40, (0.0001, 0.3), 0.0, &mut rng);
-        let got = compare_in_order(&few, rule(0.0)).expect("pairs");
-        assert_eq!(got.verdict, Verdict::Inconclusive);
-        assert!(has(&got, Caveat::PairsResemble));
-    }
-
-    #[test]
-    fn few_launches_must_also_lie_far_enough_to_one_side() {
-        // seven launches on the same side decide by signs, p = 1/64, however near to nothing
-        let launch = |by: f64| vec![(100.0, 100.0 * (1.0 + by)); 10];
-        let near: Vec<_> = [0.0004, 0.0005, 0.0003, 0.03, 0.0002, 0.04, 0.0001]
-            .map(launch)
-            .to_vec();
-        let got = compare_launches(&near, rule(0.0001)).expect("launches");
-        assert_eq!(got.verdict, Verdict::Inconclusive, "{got:?}");
-        assert!(got.p > 0.05 && got.ratio.holds(1.0));
-        let clear: Vec<_> = [0.04, 0.05, 0.03, 0.06, 0.04, 0.05, 0.045]
-            .map(launch)
-            .to_vec();
-        let got = compare_launches(&clear, rule(0.01)).expect("launches");
-        assert_eq!(got.verdict, Verdict::Faster);
-        assert!(got.p < 0.016 && got.ratio.low > 1.03, "{got:?}");
-    }
-
-    #[test]
-    fn launches_are_the_unit_where_they_differ() {
-        let mut rng = simulate::rng(3);
-        let runs = 400;
-        let (mut by_pairs, mut by_launches) = (0, 0);
-        for _ in 0..runs {
-            let measured =
-                simulate::launches(Noise::Independent, (8, 10), (0.02, 0.02), 0.0, &mut rng);
-            let differs = |v: Verdict| matches!(v, Verdict::Faster | Verdict::Slower);
-            let pooled = compare(&measured.concat(), rule(0.001)).expect("pairs");
-            by_pairs += u32::from(differs(pooled.verdict));
-            let launches = compare_launches(&measured, rule(0.001)).expect("launches");
-            by_launches += u32::from(differs(launches.verdict));
-            assert_eq!((launches.ratio.n, launches.pairs), (8, 80));
-        }
-        assert!(by_launches * 20 <= runs, "{by_launches} of {runs}");
-        assert!(
-            by_pairs * 4 > runs,
-            "only {by_pairs} of {runs}: then why launches?"
-        );
-    }
-
-    #[test]
-    fn the_spread_of_launches_is_told_from_that_of_pairs() {
-        let mut rng = simulate::rng(4);
-        let measured =
-            simulate::launches(Noise::Independent, (200, 20), (0.03, 0.02), 0.0, &mut rng);
-        let got = compare_launches(&measured, rule(0.01)).expect("launches");
-        let spread = got.launch_spread.expect("many launches");
-        assert!(
-            (spread.between / (0.02 * 2f64.sqrt()) - 1.0).abs() < 0.15,
-            "{spread:?}"
-        );
-        assert!(
-            (spread.within / (0.03 * 2f64.sqrt()) - 1.0).abs() < 0.05,
-            "{spread:?}"
-        );
-        let few = compare_launches(&measured[..5], rule(0.01)).expect("launches");
-        assert_eq!(few.verdict, Verdict::Inconclusive);
-        assert!(has(&few, Caveat::TooFewLaunches));
     }
 
     fn some_pairs() -> impl Strategy<Value = Vec<(f64, f64)>> {

@@ -12,14 +12,16 @@
 //! independent coin flips, because the order within each pair was drawn. At least
 //! 10,000 seeded draws of them give the share of equal arms that would have been
 //! stopped; the observed signs are one more draw among them, so over seeds the rate
-//! of false alarms is at most 5 % whatever the noise does. That noise drifts or
-//! comes in bursts changes the sizes and not the signs.
+//! of false alarms is at most 5 % whatever noise both servers share. That it drifts or
+//! comes in bursts changes the sizes and not the signs. Noise of one server alone that
+//! lasts longer than a pair makes neighbouring signs dependent: where that is seen,
+//! nothing is decided.
 //!
 //! Equivalence is decided at each look by two one-sided tests at the part of 5 %
 //! that is spent there; the parts add up, which needs no assumption at all.
 
 use super::caveat::Caveat;
-use super::estimate::{FEWEST, LEVEL, mid_ranks};
+use super::estimate::{FEWEST, LEVEL, is_autocorrelated, mid_ranks};
 use super::paired::{Comparison, Unit, compare_logs, log_ratios};
 use super::rank_null::{RankNull, normal_cdf, normal_quantile};
 use super::simulate;
@@ -119,6 +121,11 @@ impl Sequential {
             comparison.verdict = Verdict::Inconclusive; // only where values are tied
         }
         let is_last = look + 1 == self.looks.len();
+        if is_autocorrelated(&logs) {
+            // Then the signs are no independent flips, on which the boundaries rest.
+            comparison.verdict = Verdict::Inconclusive;
+            comparison.warn(Caveat::AutocorrelatedPairs);
+        }
         if comparison.verdict == Verdict::Inconclusive && !is_last {
             return Ok(Decision::Continue {
                 until: self.looks[look + 1],
@@ -250,7 +257,9 @@ mod tests {
     #[test]
     fn nothing_is_decided_between_looks_and_the_last_one_ends_it() {
         let plan = plan(&[12, 24], 0.01);
-        let clear: Vec<_> = (0..30).map(|i| (100.0, 150.0 + f64::from(i))).collect();
+        let clear: Vec<_> = (0..30)
+            .map(|i| (100.0, 150.0 + f64::from(i * 7 % 30)))
+            .collect();
         assert_eq!(
             plan.decide(&clear[..11]),
             Ok(Decision::Continue { until: 12 })
@@ -296,6 +305,27 @@ mod tests {
             }) => {
                 assert_eq!(comparison.verdict, Verdict::Inconclusive);
                 assert!((0.03..0.0501).contains(&p_needed), "{p_needed}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn correlated_pairs_decide_nothing_however_clear() {
+        let plan = plan(&[12, 24], 0.01);
+        let rising: Vec<_> = (0..24).map(|i| (100.0, 150.0 + f64::from(i))).collect();
+        assert_eq!(
+            plan.decide(&rising[..12]),
+            Ok(Decision::Continue { until: 24 })
+        );
+        match plan.decide(&rising) {
+            Ok(Decision::Stop { comparison, .. }) => {
+                assert_eq!(comparison.verdict, Verdict::Inconclusive);
+                let warnings = &comparison.ratio.warnings;
+                assert!(
+                    warnings.contains(&Caveat::AutocorrelatedPairs.into()),
+                    "{warnings:?}"
+                );
             }
             other => panic!("{other:?}"),
         }

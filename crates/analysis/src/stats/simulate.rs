@@ -115,21 +115,21 @@ impl Noise {
     }
 }
 
-/// Pairs of two servers that each have moods of their own: what a server does follows an AR(1)
-/// process (0.9 from one pair to the next, `mood` in size) besides the noise of its slices. The order
-/// within a pair does not change that, so neighbouring pairs resemble each other.
-pub fn moody(
+/// Pairs of two servers that wander independently: the throughput of each follows an AR(1) process
+/// (coefficient 0.9 from one pair to the next, standard deviation `wander`) besides the noise of its
+/// slices. The order within a pair does not change that, so neighbouring pairs are correlated.
+pub fn wandering_servers(
     count: usize,
-    (spread, mood): (f64, f64),
+    (spread, wander): (f64, f64),
     effect: f64,
     rng: &mut Rng,
 ) -> Vec<(f64, f64)> {
-    let mut moods = [normal(rng), normal(rng)];
+    let mut states = [normal(rng), normal(rng)];
     (0..count)
         .map(|_| {
-            let [a, b] = moods.map(|m| (mood * m + spread * normal(rng)).exp());
-            for m in &mut moods {
-                *m = 0.9 * *m + f64::sqrt(1.0 - 0.81) * normal(rng);
+            let [a, b] = states.map(|state| (wander * state + spread * normal(rng)).exp());
+            for state in &mut states {
+                *state = 0.9 * *state + f64::sqrt(1.0 - 0.81) * normal(rng);
             }
             (1000.0 * a, 1000.0 * b * (1.0 + effect))
         })

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use pgassay_analysis::compare::plan::{ComparisonPlan, Typed, order_of_making};
+use pgassay_analysis::compare::plan::{ComparisonPlan, Typed, launch_order};
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::plan::{Arm, Experiment, Stage};
 use pgassay_analysis::record::{EndState, EventKind, RunEnd, RunHeader, StageId};
@@ -166,7 +166,7 @@ pub fn compare(
         (None, None) => rundir::random_seed()?,
     };
     terminal.progress("making and starting the servers");
-    let order = order_of_making(seed, 0, arms.len());
+    let order = launch_order(seed, 0, arms.len());
     let mut servers = Servers::open(&arms, &order, &around, stop)?;
     for (index, (label, _)) in arms.iter().enumerate() {
         let shown = servers.subject(index).shown.clone();

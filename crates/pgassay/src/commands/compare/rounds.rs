@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use pgassay_analysis::Plan;
-use pgassay_analysis::compare::plan::{ComparisonPlan, Phase, Typed, order_of_making};
+use pgassay_analysis::compare::plan::{ComparisonPlan, Phase, Typed, launch_order};
 use pgassay_analysis::compare::{self};
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
@@ -163,7 +163,7 @@ impl Measuring {
                     let all = self.comparison.noise_rounds_of(launch) > 0;
                     let compared = self.comparison.compared() as usize;
                     let arms = if all { self.arms.len() } else { compared };
-                    let order = order_of_making(self.plan.seed, launch, arms);
+                    let order = launch_order(self.plan.seed, launch, arms);
                     Servers::open(&self.arms, &order, &self.around, &self.stop)?
                 }
             };
