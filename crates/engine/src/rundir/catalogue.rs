@@ -9,7 +9,7 @@ use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::record::RunEnd;
 use serde::Serialize;
 
-use super::read::{is_running, read_header};
+use super::read::{count_lines, document, is_running, read_header};
 use pgassay_model::Failure;
 
 /// One run in the list.
@@ -66,7 +66,7 @@ pub fn describe(dir: &Path) -> anyhow::Result<Entry> {
         Ok(header) => header,
         Err(error) => return unwritten(dir).ok_or(error),
     };
-    let end: Option<RunEnd> = fs::read(dir.join("end.json"))
+    let end: Option<RunEnd> = document(&dir.join("end.json"))
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok());
     let state = match end {
@@ -75,8 +75,7 @@ pub fn describe(dir: &Path) -> anyhow::Result<Entry> {
         // No end and nobody at it: it was killed.
         None => RunState::Interrupted,
     };
-    let trials = fs::read(dir.join("trials.jsonl"))
-        .map_or(0, |text| text.iter().filter(|byte| **byte == b'\n').count());
+    let trials = count_lines(&dir.join("trials.jsonl"));
     Ok(Entry {
         trials: (trials, header.experiment.trials()),
         size_bytes: size_of(dir),
@@ -139,7 +138,7 @@ fn holds_a_run_only(dir: &Path) -> bool {
 }
 
 /// A name in a run's directory that no run has; one that can't be read is foreign, too.
-fn foreign_in(dir: &Path, top: bool) -> Option<PathBuf> {
+pub(super) fn foreign_in(dir: &Path, top: bool) -> Option<PathBuf> {
     let Ok(entries) = fs::read_dir(dir) else {
         return Some(dir.to_owned());
     };
@@ -261,6 +260,7 @@ fn size_of(dir: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::RunWriter;
     use super::*;
     use pgassay_analysis::record::{FORMAT, RunHeader};
     use pgassay_model::FailureKind;
@@ -312,6 +312,46 @@ mod tests {
         std::os::unix::fs::symlink("/dev/null", root.0.join("trials.jsonl")).unwrap();
         let error = crate::rundir::read(&root.0).unwrap_err().to_string();
         assert!(error.contains("it is not a file"), "{error}");
+    }
+
+    /// Attack, run-directories: the list of runs read a link to /dev/zero until memory was full.
+    #[test]
+    fn the_list_reads_files_only() {
+        let root = Dir::new("endless");
+        let dir = root.0.join("20261121T031500Z-select-only-k3f9");
+        fs::create_dir(&dir).unwrap();
+        let header = RunHeader {
+            format: FORMAT,
+            ..RunHeader::default()
+        };
+        fs::write(dir.join("run.json"), serde_json::to_vec(&header).unwrap()).unwrap();
+        fs::write(dir.join("trials.jsonl"), "{}\n{}\n{").unwrap();
+        assert_eq!(list(&root.0).unwrap()[0].trials.0, 2);
+        for name in ["trials.jsonl", "end.json", "lock"] {
+            drop(fs::remove_file(dir.join(name)));
+            std::os::unix::fs::symlink("/dev/zero", dir.join(name)).unwrap();
+        }
+        assert_eq!(list(&root.0).unwrap()[0].trials.0, 0);
+    }
+
+    /// A run directory of somebody else may lead to files of ours.
+    #[test]
+    fn a_run_with_links_is_not_written() {
+        let root = Dir::new("links");
+        let header = RunHeader {
+            format: FORMAT,
+            ..RunHeader::default()
+        };
+        let precious = root.0.join("precious");
+        fs::write(&precious, "precious").unwrap();
+        for name in ["trials.jsonl", "run.json", "lock", "report.html", "facts"] {
+            let dir = root.0.join(format!("run-{name}"));
+            fs::create_dir(&dir).unwrap();
+            std::os::unix::fs::symlink(&precious, dir.join(name)).unwrap();
+            let error = RunWriter::reopen(&dir, &header).unwrap_err().to_string();
+            assert!(error.contains("is not part of a run"), "{error}");
+        }
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
     }
 
     /// Attack D16: any tree with a file run.json was removed.

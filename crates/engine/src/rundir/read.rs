@@ -96,14 +96,14 @@ pub fn read_header(dir: &Path) -> anyhow::Result<RunHeader> {
 
 /// Whether another process measures this run now.
 pub fn is_running(dir: &Path) -> bool {
-    let Ok(lock) = File::open(dir.join("lock")) else {
+    let Ok(lock) = open(&dir.join("lock")) else {
         return false;
     };
     flock(&lock, FlockOperation::NonBlockingLockShared).is_err()
 }
 
 /// Opens a file of a run. What is no file has no end: a FIFO or a device, also behind a link.
-fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open(path: &Path) -> io::Result<File> {
     // Looked at before it is opened, as opening a FIFO waits for its writer.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));
@@ -112,7 +112,7 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Reads a whole document of a run.
-fn document(path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn document(path: &Path) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     if file.metadata()?.len() > LARGEST_DOCUMENT {
         return Err(io::Error::other(format!(
@@ -123,6 +123,25 @@ fn document(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     file.take(LARGEST_DOCUMENT).read_to_end(&mut text)?;
     Ok(text)
+}
+
+/// How many whole lines a file of a run has; 0 if it cannot be read.
+pub(super) fn count_lines(path: &Path) -> usize {
+    let Ok(file) = open(path) else {
+        return 0;
+    };
+    let mut reader = BufReader::with_capacity(1 << 16, file);
+    let mut lines = 0;
+    // The file may be as large as its maker liked: it is never held as a whole.
+    while let Ok(block) = reader.fill_buf() {
+        let length = block.len();
+        if length == 0 {
+            break;
+        }
+        lines += block.iter().filter(|byte| **byte == b'\n').count();
+        reader.consume(length);
+    }
+    lines
 }
 
 fn optional<T: DeserializeOwned>(dir: &Path, name: &str, damage: &mut Vec<String>) -> Option<T> {

@@ -1,15 +1,17 @@
 //! Writing a run directory, so that whatever happens the lines before stay whole.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use pgassay_analysis::record::{Event, EventKind, FORMAT, RunEnd, RunHeader, Trial};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Serialize;
 
+use super::catalogue::foreign_in;
 use super::{cannot_write, now, replace_file};
 use pgassay_model::Failure;
 
@@ -54,6 +56,17 @@ impl RunWriter {
                 "{} was written by a newer pgassay",
                 header.id
             )));
+        }
+        // Links in a directory that came from somebody else would have us write elsewhere.
+        if let Some(foreign) = foreign_in(dir, true) {
+            bail!(
+                Failure::usage(format!(
+                    "{} cannot be resumed: {} is not part of a run",
+                    dir.display(),
+                    foreign.display()
+                ))
+                .with_remedy("move that away")
+            );
         }
         let writer = Self::open(dir.to_owned())?;
         match fs::remove_file(dir.join("end.json")) {
@@ -152,6 +165,23 @@ impl RunWriter {
     }
 }
 
+/// The length of a file without what follows its last newline.
+fn end_of_last_line(file: &File) -> io::Result<u64> {
+    const BLOCK: u64 = 1 << 16;
+    let mut end = file.metadata()?.len();
+    let mut block = Vec::new();
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK);
+        block.resize((end - start) as usize, 0);
+        file.read_exact_at(&mut block, start)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
 /// A file of JSON lines that only grows by whole lines.
 #[derive(Debug)]
 struct Lines {
@@ -169,13 +199,9 @@ impl Lines {
                 .write(true)
                 .create(true)
                 .truncate(false)
+                .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
                 .open(path)?;
-            let mut text = Vec::new();
-            file.read_to_end(&mut text)?;
-            let whole = text
-                .iter()
-                .rposition(|b| *b == b'\n')
-                .map_or(0, |at| at + 1) as u64;
+            let whole = end_of_last_line(&file)?;
             file.set_len(whole)?;
             file.seek(SeekFrom::Start(whole))?;
             Ok((file, whole))
