@@ -69,6 +69,13 @@ pub fn recorded(arguments: &[OsString]) -> Vec<String> {
     std::iter::once("pgassay".to_owned()).chain(typed).collect()
 }
 
+/// An argument as it may be shown, also where it is no message.
+pub fn shown(argument: &str) -> String {
+    let mut bytes = argument.as_bytes().to_vec();
+    overwrite(&mut bytes);
+    String::from_utf8_lossy(&bytes).trim_end().to_owned()
+}
+
 /// Overwrites the passwords in an argument, in its place: what follows moves up, and blanks fill it.
 pub fn overwrite(argument: &mut [u8]) {
     let mut hidden: Vec<Range<usize>> = user_passwords(argument).into_iter().collect();
@@ -115,7 +122,7 @@ struct Pair {
     /// Where the keyword begins.
     keyword: usize,
     value: Range<usize>,
-    /// The keyword is one of libpq's, and not one that was meant to be or that resembles it.
+    /// The keyword means a password, and does not only hold the word, as `password_encryption`.
     certain: bool,
 }
 
@@ -129,7 +136,9 @@ fn keyword_passwords(text: &[u8]) -> Vec<Pair> {
         let word = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'%');
         let keyword = before.iter().rposition(|b| !word(b)).map_or(0, |at| at + 1);
         let name = decoded(&before[keyword..]).to_ascii_lowercase();
-        let certain = name.ends_with("password") || name.ends_with("client_secret");
+        let certain = ["password", "pasword", "passwd", "pass", "pwd", "secret"]
+            .iter()
+            .any(|end| name.ends_with(end));
         let meant = ["pass", "pasw", "pwd", "secret"]
             .iter()
             .any(|part| name.contains(part))
@@ -219,16 +228,6 @@ fn decoded(keyword: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn shown(argument: &str) -> String {
-        let mut bytes = argument.as_bytes().to_vec();
-        overwrite(&mut bytes);
-        assert_eq!(bytes.len(), argument.len());
-        String::from_utf8(bytes)
-            .expect("text")
-            .trim_end()
-            .to_owned()
-    }
-
     #[test]
     fn only_the_password_is_overwritten() {
         let cases = [
@@ -303,11 +302,20 @@ mod tests {
 
     #[test]
     fn messages_are_shown_without_passwords() {
-        let arguments = ["postgress://u:a@h/d", "host=h password=b"];
+        let arguments = [
+            "postgress://u:a@h/d",
+            "host=h password=b",
+            "host=h passwd=c",
+            "password_encryption=md5",
+        ];
         let secrets = Secrets::of(arguments.map(str::as_bytes));
         assert_eq!(
-            secrets.hide("a bad target 'postgress://u:a@h/d', or password=b"),
-            "a bad target 'postgress://u:***@h/d', or password=***"
+            secrets.hide("a bad target 'postgress://u:a@h/d', or password=b or passwd=c"),
+            "a bad target 'postgress://u:***@h/d', or password=*** or passwd=***"
+        );
+        assert_eq!(
+            secrets.hide("password_encryption=md5 is old"),
+            "password_encryption=md5 is old"
         );
     }
 }

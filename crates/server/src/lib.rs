@@ -13,6 +13,7 @@
 pub mod account;
 pub mod archive;
 pub mod ask;
+pub mod clock;
 pub mod error;
 pub mod extension;
 pub mod find;

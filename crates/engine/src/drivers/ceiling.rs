@@ -16,6 +16,7 @@ use super::wire::{engine_options, record, slice_spec};
 use crate::runner::{Driver, Keep, TrialFailure, Watcher};
 use crate::workload;
 use pgassay_load::{Engine, Peer, Schedule, SliceSpec};
+use pgassay_server::clock;
 use pgassay_sys::stop::Stop;
 
 /// Trials at each client count.
@@ -83,7 +84,7 @@ impl Driver for Ceiling {
             .ok_or_else(|| missing("point"))?;
         let resized = self.engine.resize(point.clients as usize);
         resized.map_err(|error| TrialFailure::Other(error.into()))?;
-        let started = jiff::Timestamp::now();
+        let started = clock::now();
         let spec = SliceSpec {
             schedule: Schedule::Closed,
             ..slice_spec(&self.plan, slice.round)

@@ -15,6 +15,7 @@ use crate::workload::inserver::{self, Arena, Call};
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_load::raise_descriptor_limit;
 use pgassay_pgwire::{Connector, Session};
+use pgassay_server::clock;
 use pgassay_sys::stop::Stop;
 
 /// A call lasts a second at most; beyond this the server is lost.
@@ -294,7 +295,7 @@ impl Driver for InServer {
             .arms
             .get_mut(slice.arm as usize)
             .ok_or_else(|| missing("arm"))?;
-        let started = jiff::Timestamp::now();
+        let started = clock::now();
         let seed = self.seed.wrapping_add(u64::from(slice.index) << 32);
         match arm.trial(&call, count, seed, self.call_us) {
             Ok(trial) => keep(Trial {

@@ -16,6 +16,7 @@ use crate::runner::{Driver, Keep, TrialFailure, Watcher};
 use crate::workload::pgio::config::Config;
 use crate::workload::pgio::loops::{self, LONGEST_CALL_US};
 use pgassay_pgwire::{Connector, QueryError, Session};
+use pgassay_server::clock;
 use pgassay_sys::stop::Stop;
 
 /// Threads only send a statement and wait for its row.
@@ -126,7 +127,7 @@ impl PgioArm {
         let Watched { scene, observers } = &mut self.watched;
         observers.begin(scene);
         let cpu = OwnCpu::now();
-        let started_at = jiff::Timestamp::now();
+        let started_at = clock::now();
         // The window begins with the sessions' release.
         let gate = Barrier::new(count as usize + 1);
         let (results, window_ns) = std::thread::scope(|scope| {

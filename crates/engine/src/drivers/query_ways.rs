@@ -16,6 +16,7 @@ use pgassay_load::script::Program;
 use pgassay_load::{Edge, Engine, Length, Options, Protocol, SliceSpec};
 use pgassay_observe::perf::PerfSampler;
 use pgassay_pgwire::{Connector, Conninfo, Session};
+use pgassay_server::clock;
 use pgassay_sys::stop::Stop;
 
 /// Samples a second of CPU time: a profiler's usual 99 would take minutes.
@@ -90,7 +91,7 @@ impl QueryWays {
             postmaster: self.postmaster,
             sampler: &self.sampler,
         };
-        let started = jiff::Timestamp::now();
+        let started = clock::now();
         let (queries, window_ns, (cpu_ns, stacks)) = match client {
             Client::Wire(engine) => wire(engine, seed, &window)?,
             Client::Inside(session) => {

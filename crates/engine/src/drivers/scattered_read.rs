@@ -21,6 +21,7 @@ use crate::workload::scattered_read::{self, VALUES};
 use pgassay_observe::cache::{TableFiles, WantedPages};
 use pgassay_observe::follow::Follow;
 use pgassay_pgwire::{Connector, Session};
+use pgassay_server::clock;
 use pgassay_server::settings::Settings;
 use pgassay_server::{Cluster, ReadAhead};
 use pgassay_sys::stop::Stop;
@@ -248,7 +249,7 @@ impl ScatteredArm {
             files.evict()?;
         }
         let cached_before = residency(&self.files);
-        let started = jiff::Timestamp::now();
+        let started = clock::now();
         let Watched { scene, observers } = &mut self.watched;
         let follow = Follow::start(&scene.postmaster);
         observers.begin(scene);

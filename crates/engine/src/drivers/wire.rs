@@ -18,6 +18,7 @@ use pgassay_load::{
 };
 use pgassay_observe::Scene;
 use pgassay_pgwire::{ConnectError, Connector, Conninfo, Session};
+use pgassay_server::clock;
 use pgassay_sys::stop::Stop;
 
 /// One server with its connections.
@@ -210,7 +211,7 @@ impl Wire {
             follow: watcher.every(),
             ..slice_spec(plan, slice.index)
         };
-        let started = jiff::Timestamp::now();
+        let started = clock::now();
         let mut seen = None;
         let Watched { scene, observers } = &mut arm.watched;
         let result = arm.engine.run_slice(&spec, &mut |edge| match edge {

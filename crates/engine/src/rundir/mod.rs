@@ -27,6 +27,7 @@ use anyhow::Context;
 use pgassay_sys::output::WriteCause;
 
 use pgassay_model::{Failure, FailureKind};
+use pgassay_server::clock;
 
 /// The directory that holds all runs.
 ///
@@ -85,7 +86,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> anyhow::Error {
 
 /// The time now, UTC, RFC 3339 with milliseconds.
 pub fn now() -> String {
-    let now = jiff::Timestamp::now();
+    let now = clock::now();
     format!("{now:.3}")
 }
 

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::catalogue::foreign_in;
 use super::{cannot_write, now, replace_file};
 use pgassay_model::Failure;
+use pgassay_server::clock;
 
 /// A run being measured. The lock on its directory is held until this is dropped.
 #[derive(Debug)]
@@ -251,9 +252,7 @@ fn fresh_name(workload: &str) -> anyhow::Result<String> {
         .iter()
         .map(|b| char::from(letters[usize::from(b % 32)]))
         .collect();
-    let time = jiff::Timestamp::now()
-        .strftime("%Y%m%dT%H%M%SZ")
-        .to_string();
+    let time = clock::now().strftime("%Y%m%dT%H%M%SZ").to_string();
     let workload: String = workload
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })

@@ -4,6 +4,7 @@ use crate::cli::args::InspectArgs;
 use crate::commands::show::show;
 use crate::commands::subject::explain;
 use crate::exit::Exit;
+use crate::secrets;
 use crate::terminal::Terminal;
 use anyhow::bail;
 use pgassay_inspect::cpu::{self, Features};
@@ -248,7 +249,8 @@ fn resolve(input: &str, problems: &mut Vec<Problem>) -> anyhow::Result<Vec<Sourc
         || input.contains('=');
     if !looks_like_target {
         problems.push(Problem {
-            path: input.to_string(),
+            // It may have been meant to be a connection string.
+            path: secrets::shown(input),
             error: "no such file, process or target".into(),
             named: true,
         });

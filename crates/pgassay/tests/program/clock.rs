@@ -20,8 +20,8 @@ struct Stepped {
 }
 
 impl Stepped {
-    fn new() -> Self {
-        let name = format!("pgassay-test-stepped-{}", std::process::id());
+    fn new(which: &str) -> Self {
+        let name = format!("pgassay-test-stepped-{}-{which}", std::process::id());
         let dir = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(dir.join("bin")).unwrap();
@@ -76,7 +76,7 @@ impl Drop for Stepped {
 #[test]
 fn a_wall_clock_that_steps_changes_no_figure() {
     let runs = Runs::new("clock");
-    let clock = Stepped::new();
+    let clock = Stepped::new("steps");
     let answer = clock.dir.join("answer.json");
     let (trials, bin) = (TRIALS.to_string(), clock.dir.join("bin"));
     let mut child = runs
@@ -166,4 +166,26 @@ fn a_wall_clock_that_steps_changes_no_figure() {
         .filter(|w| !known.contains(&w["id"].as_str().unwrap()))
         .collect();
     assert!(odd.is_empty(), "{odd:?}");
+}
+
+/// Attack, clock: a date that cannot be written was a panic.
+#[test]
+fn a_clock_beyond_all_dates_is_borne() {
+    let runs = Runs::new("clock-beyond");
+    let clock = Stepped::new("beyond");
+    for seconds in [1 << 45, -(1 << 40)] {
+        clock.set(seconds);
+        let collected = runs
+            .command(&["collect", "--host"])
+            .env("LD_PRELOAD", clock.dir.join("stepped.so"))
+            .env("STEPPED_CLOCK", clock.dir.join("seconds"))
+            .output()
+            .unwrap();
+        assert_eq!(
+            collected.status.code(),
+            Some(0),
+            "{}",
+            text(&collected.stderr)
+        );
+    }
 }

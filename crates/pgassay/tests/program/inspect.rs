@@ -281,6 +281,21 @@ fn a_file_name_is_only_text() {
 
 /// Attack D19: where no thread could be had the program panicked. The system refuses threads to
 /// ordinary users only, and counts all that a user has; root becomes one who has none.
+/// Attack, limits: the command line alone overflowed a small stack.
+#[test]
+fn a_small_stack_is_enough() {
+    let file = path("x86-gcc.so");
+    let limited = Command::new("prlimit")
+        .args(["--stack=65536", "--"])
+        .arg(env!("CARGO_BIN_EXE_pgassay"))
+        .args(["inspect", "--json", &file])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&limited.stderr);
+    assert!(limited.status.success(), "{said}");
+    assert_eq!(text(&limited), text(&inspect(&["--json", &file])));
+}
+
 #[test]
 fn without_threads_it_is_slower_only() {
     use std::os::unix::process::CommandExt;

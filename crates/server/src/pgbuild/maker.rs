@@ -1,5 +1,6 @@
 //! From a source and a variant to an installation with its record.
 
+use crate::clock;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -490,5 +491,5 @@ pub fn native_machine() -> Machine {
 }
 
 fn now() -> String {
-    format!("{:.3}", jiff::Timestamp::now())
+    format!("{:.3}", clock::now())
 }

@@ -72,6 +72,9 @@ impl Source {
     /// Where it is none of the kinds, or is a tree configured in place, with the remedy.
     pub fn find(given: &str, git_ref: Option<&str>, place: &Place) -> anyhow::Result<Self> {
         let remote = given.contains("://") || given.starts_with("git@");
+        if remote {
+            refuse_url(given)?;
+        }
         let path = PathBuf::from(given);
         if !remote
             && let Err(error) = fs::metadata(std::path::absolute(&path)?)
@@ -328,6 +331,34 @@ fn clone(url: &str, place: &Place) -> anyhow::Result<PathBuf> {
         ))
     })?;
     Ok(dir)
+}
+
+/// Refuses what git would show to all users of the machine in the arguments of its processes.
+fn refuse_url(url: &str) -> anyhow::Result<()> {
+    let named = without_password(url);
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    if matches!(scheme, "postgres" | "postgresql") {
+        bail!(
+            Failure::usage("a connection string names a server, and no sources").with_remedy(
+                "name a directory, a tarball or a git repository with PostgreSQL's sources"
+            )
+        );
+    }
+    let host_end = rest.find('/').unwrap_or(rest.len());
+    let user = rest[..host_end].rfind('@').map_or("", |at| &rest[..at]);
+    if !scheme.is_empty() && user.contains(':') {
+        bail!(
+            Failure::usage(format!(
+                "{named}: with the password in its URL, all users of this machine could read it \
+                 while git runs"
+            ))
+            .with_remedy(
+                "leave the password to git's credential helper (git help credentials), or clone \
+                 the repository and name the directory"
+            )
+        );
+    }
+    Ok(())
 }
 
 /// A URL without the user and password in it, for records and messages.
@@ -604,6 +635,22 @@ mod tests {
             without_password("https://me:secret@host/x.git"),
             "https://host/x.git"
         );
+        for refused in [
+            "https://me:geheim@host/x.git",
+            "postgres://u:geheim@127.0.0.1:5432/d",
+            "postgresql://127.0.0.1/d?user=u&password=geheim",
+        ] {
+            let error = refuse_url(refused).unwrap_err().to_string();
+            assert!(!error.contains("geheim"), "{error}");
+        }
+        for taken in [
+            "https://me@host/x.git",
+            "https://host/x.git",
+            "git@host:x",
+            "file:///a:b@c/d",
+        ] {
+            refuse_url(taken).unwrap();
+        }
         assert_eq!(without_password("git@host:x"), "git@host:x");
         assert_eq!(without_password("file:///a@b/c"), "file:///a@b/c");
     }
