@@ -21,6 +21,9 @@ pub const SERVER_SWITCHES: &str = "server.switches";
 /// Sampler: a line `ROLE<tab>PID PID …` for every kind of process of the server, by
 /// pg_stat_activity; sessions of pgassay's own go by their application name.
 pub const SERVER_ROLES: &str = "server.roles";
+/// Sampler: the CPU time in ticks that all children of the server's first process had used when
+/// they ended, user and system together (proc_pid_stat(5): cutime, cstime).
+pub const SERVER_ENDED: &str = "server.ended";
 /// Sampler: /proc/pressure/io.
 pub const HOST_PRESSURE_IO: &str = "host.pressure_io";
 /// Sampler: /proc/pressure/memory.

@@ -3,6 +3,7 @@
 //! Read at the borders of a window, where `sched` is observed. Only the lines that
 //! are interpreted are kept: /proc/vmstat has 150 more, and a run reads it often.
 
+use pgassay_analysis::observed::budget::OBSERVER;
 use pgassay_analysis::record::Reading;
 use pgassay_analysis::samples;
 
@@ -15,6 +16,12 @@ pub const SAMPLERS: &[Sampler] = &[
         unit: "processes",
         explanation: "what each of the server's processes is, without names of users",
         read: roles,
+    },
+    Sampler {
+        id: samples::SERVER_ENDED,
+        unit: "ticks",
+        explanation: "CPU time of processes of the server that have ended",
+        read: ended,
     },
     Sampler {
         id: samples::SERVER_SWITCHES,
@@ -51,6 +58,19 @@ fn switches(scene: &mut Scene) -> Reading {
     })
 }
 
+/// What the first process' children had used of the CPUs when they ended, in ticks.
+fn ended(scene: &mut Scene) -> Reading {
+    let read = scene.postmaster.clone().and_then(|pid| {
+        let path = format!("/proc/{pid}/stat");
+        let stat = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+        server::childrens_ticks(&stat).ok_or_else(|| format!("{path} does not hold cutime, cstime"))
+    });
+    match read {
+        Ok(ticks) => Reading::Text(ticks.to_string()),
+        Err(why) => Reading::Unavailable(why),
+    }
+}
+
 /// What each process of the server is, by its own account: `ROLE\tPID PID …`, a line a
 /// role. Sessions of ours go by what they are for, everybody else's by kind: no user's,
 /// database's or application's name is kept.
@@ -67,7 +87,7 @@ fn roles(scene: &mut Scene) -> Reading {
     let sql = format!(
         "BEGIN; SELECT pg_catalog.string_agg(role || E'\\t' || pids, E'\\n') FROM (SELECT role, \
          pg_catalog.string_agg(pid::text, ' ') AS pids FROM (SELECT pid, CASE WHEN \
-         application_name LIKE 'pgassay%' THEN application_name ELSE {kind} END AS role \
+         pid = pg_catalog.pg_backend_pid() THEN '{OBSERVER}' WHEN application_name LIKE 'pgassay%' THEN application_name ELSE {kind} END AS role \
          FROM pg_catalog.pg_stat_get_activity(NULL)) a GROUP BY role) r; ROLLBACK"
     );
     let results = match session.query(&sql) {

@@ -245,9 +245,26 @@ pub(super) fn parent_of(pid: u32) -> Option<u32> {
     after_name.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// CPU time in ticks that a process' children had used when they ended, user and system
+/// together, by the text of its /proc/PID/stat.
+pub(super) fn childrens_ticks(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    // The state is field 3, cutime 16 and cstime 17 (proc_pid_stat(5)).
+    let mut fields = after_name.split_ascii_whitespace().skip(13);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_ended_children_used_stands_behind_any_name() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 9 99 0 0 11 12 130 14 20 0 1 0 5";
+        assert_eq!(childrens_ticks(stat), Some(144));
+        assert_eq!(childrens_ticks("7 (x) S 1"), None);
+    }
 
     #[test]
     fn a_process_that_is_gone_is_passed_over() {

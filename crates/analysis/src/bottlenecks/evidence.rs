@@ -2,7 +2,7 @@
 
 use crate::analysis::{ArmAnalysis, PointAnalysis};
 use crate::host::HostSummary;
-use crate::observed::{PointObserved, WaitAnalysis};
+use crate::observed::{Budget, PointObserved, WaitAnalysis};
 use crate::profile::Summary;
 use crate::stats::scaling::Scaling;
 
@@ -18,8 +18,12 @@ pub struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// The part of the time of sessions in a statement in which they ran, or were ready to.
+    /// The part of the sessions' time in which they ran, or were ready to: of the budget. Without
+    /// one, of the time of sessions in a statement by samples, which see too few of them.
     pub fn running(&self) -> Option<f64> {
+        if let Some(budget) = self.run?.budget() {
+            return Some(budget.running());
+        }
         let waits = self.run?.waits()?;
         (waits.active_sessions > 0.0).then(|| waits.running_sessions / waits.active_sessions)
     }
@@ -53,6 +57,11 @@ impl<'a> RunEvidence<'a> {
         self.observed?.waits.as_ref()
     }
 
+    /// Where the sessions' time went.
+    pub fn budget(&self) -> Option<&'a Budget> {
+        self.observed?.budget.as_ref()
+    }
+
     /// The value of one of the server's settings.
     pub(super) fn setting(&self, name: &str) -> Option<&'a str> {
         let settings = &self.arm.server.as_ref()?.settings;
@@ -61,7 +70,7 @@ impl<'a> RunEvidence<'a> {
     }
 
     /// `8 clients`: how many there were.
-    pub(super) fn clients(&self) -> String {
+    pub(crate) fn clients(&self) -> String {
         clients(self.point.point.clients)
     }
 }

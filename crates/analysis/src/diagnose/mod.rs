@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
 use crate::fit;
+use crate::observed::{Budget, WaitAnalysis};
 use crate::profile::Summary;
 use crate::profile::difference::Difference;
 use crate::profile::flame::Flame;
@@ -99,30 +100,14 @@ fn time(evidence: &Evidence) -> Vec<String> {
     let Some(run) = &evidence.run else {
         return sentences;
     };
-    if let Some(waits) = run.waits() {
-        let mut parts = vec![format!(
-            "{:.2} ran or waited for a CPU",
-            waits.running_sessions
-        )];
-        let events = waits.events.iter().filter(|e| e.sessions >= 0.005).take(3);
-        parts.extend(events.map(|e| format!("{:.2} waited at {}", e.sessions, e.name())));
-        sentences.push(format!(
-            "With {} {:.2} sessions were in a statement on average: {}.",
-            match run.point.point.clients {
-                1 => "1 client".to_owned(),
-                n => format!("{n} clients"),
-            },
-            waits.active_sessions,
-            parts.join(", "),
-        ));
+    match (run.budget(), run.waits()) {
+        (Some(budget), _) => sentences.push(spent(run, budget)),
+        (None, Some(waits)) => sentences.push(sampled(run, waits)),
+        (None, None) => {}
     }
     if let (Some(machine), Some(cpus)) = (&run.point.machine_cpus, run.host.cpus) {
-        let queue = run.observed.and_then(|o| o.scheduling.run_queue);
-        let queue = queue.map_or(String::new(), |q| {
-            format!("; {q:.2} server processes waited for one")
-        });
         sentences.push(format!(
-            "Of {cpus} CPUs {:.2} were busy, {:.2} of them with the load's client{queue}.",
+            "Of {cpus} CPUs {:.2} were busy, {:.2} of them with the load's client.",
             machine.estimate, run.point.client_cpus.estimate,
         ));
     }
@@ -141,6 +126,66 @@ fn time(evidence: &Evidence) -> Vec<String> {
     sentences
 }
 
+/// Wait events that the sentence names.
+const NAMED: usize = 3;
+/// Parts of a session below this are left out.
+const SLIGHT: f64 = 0.005;
+
+/// The time budget in a sentence: every session is in one of its parts.
+fn spent(run: &RunEvidence, budget: &Budget) -> String {
+    let mut parts = vec![
+        format!("{:.2} ran on a CPU", budget.on_cpu),
+        format!("{:.2} waited for one", budget.ready),
+    ];
+    match &budget.off {
+        None => parts.push(format!("{:.2} were off the CPU", budget.off_cpu)),
+        Some(off) => {
+            let shown = off.waits.iter().filter(|w| w.sessions >= SLIGHT);
+            let named: Vec<_> = shown.take(NAMED).collect();
+            parts.extend(
+                named
+                    .iter()
+                    .map(|w| format!("{:.2} waited at {}", w.sessions, w.name())),
+            );
+            let all: f64 = off.waits.iter().map(|w| w.sessions).sum();
+            let others = all - named.iter().map(|w| w.sessions).sum::<f64>();
+            let rest = [
+                (others, "waited at other events"),
+                (off.unnamed, "were off the CPU at no wait event"),
+                (off.client, "waited for the client within a transaction"),
+                (off.idle, "waited for the client's next transaction"),
+                (off.hidden, "hid what they did"),
+            ];
+            let rest = rest.iter().filter(|(sessions, _)| *sessions >= SLIGHT);
+            parts.extend(rest.map(|(sessions, what)| format!("{sessions:.2} {what}")));
+        }
+    }
+    format!(
+        "With {}, of {:.2} sessions on average {}.",
+        run.clients(),
+        budget.sessions,
+        parts.join(", ")
+    )
+}
+
+/// The same by samples of wait events alone, which can't tell who ran.
+fn sampled(run: &RunEvidence, waits: &WaitAnalysis) -> String {
+    let mut parts = vec![format!(
+        "{:.2} at no wait event, which ran or waited for a CPU",
+        waits.running_sessions
+    )];
+    let events = waits.events.iter().filter(|e| e.sessions >= SLIGHT);
+    let events = events.take(NAMED);
+    parts.extend(events.map(|e| format!("{:.2} at {}", e.sessions, e.name())));
+    format!(
+        "With {} {:.2} sessions were seen in a statement on average: {}. Where CPUs are scarce \
+         this sees too few of those that ran.",
+        run.clients(),
+        waits.active_sessions,
+        parts.join(", ")
+    )
+}
+
 fn not_seen(evidence: &Evidence) -> Vec<String> {
     let mut missing = Vec::new();
     if evidence.version.is_none() {
@@ -151,6 +196,11 @@ fn not_seen(evidence: &Evidence) -> Vec<String> {
         );
     }
     if let Some(run) = &evidence.run {
+        if let Some(why) = run.observed.and_then(|o| o.no_budget.as_ref()) {
+            missing.push(format!(
+                "how long sessions ran, waited for a CPU, and waited for something else: {why}"
+            ));
+        }
         match run.waits() {
             None => missing.push("wait events: none were sampled (--observe waits)".to_owned()),
             Some(waits) if waits.hidden_sessions > 0.5 => missing.push(format!(

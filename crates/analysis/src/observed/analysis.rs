@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::backends::{self, Backends};
+use super::budget::{self, Budget};
 use super::cost::{self, CostAnalysis};
 use super::stacks::{self, SymbolTable};
 use super::waits::{self, WaitAnalysis};
@@ -49,6 +50,12 @@ pub struct PointObserved {
     /// What sessions were doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<WaitAnalysis>,
+    /// Where the sessions' time went; none where it could not be accounted for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// Why there is no budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_budget: Option<String>,
     /// How the kernel scheduled the server.
     pub scheduling: Scheduling,
     /// What each of its processes got of the CPUs.
@@ -219,10 +226,14 @@ fn analyse_point(
         .filter(|w| w.observed.is_some_and(|o| o.waits.is_some()))
         .map(|w| w.window_ns as f64 / 1e9)
         .sum();
+    let waits = waits::analyse(observed().filter_map(|o| o.waits.as_ref()), seconds);
+    let budget = budget::analyse(windows.iter().map(|w| w.samples), waits.as_ref());
     PointObserved {
         load: load.map(str::to_owned),
         clients,
-        waits: waits::analyse(observed().filter_map(|o| o.waits.as_ref()), seconds),
+        no_budget: budget.as_ref().err().cloned(),
+        budget: budget.ok(),
+        waits,
         scheduling: scheduling(windows),
         backends: backends::analyse(windows.iter().map(|w| w.samples)),
         profile: stacks::profile(observed().filter_map(|o| o.stacks.as_ref()), symbols)

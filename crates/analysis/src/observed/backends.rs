@@ -230,7 +230,7 @@ fn first_pid(text: &str) -> Option<u32> {
 }
 
 /// Roles by process, as the server told them last.
-fn roles_of(sample: &Sample) -> HashMap<u32, String> {
+pub(super) fn roles_of(sample: &Sample) -> HashMap<u32, String> {
     let mut roles = HashMap::new();
     for text in [sample.before.text(), sample.after.text()]
         .into_iter()

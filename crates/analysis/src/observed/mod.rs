@@ -6,6 +6,7 @@
 
 pub mod analysis;
 pub mod backends;
+pub mod budget;
 pub mod cost;
 pub mod stacks;
 pub mod waits;
@@ -13,6 +14,7 @@ pub mod waits;
 use serde::{Deserialize, Serialize};
 
 pub use analysis::{ArmObserved, PointObserved};
+pub use budget::Budget;
 pub use cost::CostAnalysis;
 pub use stacks::{StackRecord, SymbolTable};
 pub use waits::{WaitAnalysis, WaitRecord};

@@ -4,6 +4,7 @@
 mod again;
 mod architecture;
 mod assay;
+mod budget;
 mod build;
 mod bytes;
 mod check;

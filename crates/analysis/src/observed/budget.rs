@@ -1,0 +1,464 @@
+//! The time budget: where every second of every session went, over the windows of a point.
+//!
+//! The kernel accounts for each process in nanoseconds: how long it ran, and how long it was
+//! ready and waited for a CPU (/proc/PID/schedstat). What is left of the wall clock it was off
+//! the CPU. These three are exact and add up to the sessions. Samples only divide them further:
+//! wait events divide the time off the CPU, CPU samples the time on it.
+//!
+//! Samples of wait events can't tell a session that waits from one that has been woken and waits
+//! for a CPU: its old event, or `idle`, stands in the view until it runs again. Where they claim
+//! more time off the CPU than there was, what they claim is scaled down to it, and each wait has
+//! bounds: all of the excess could be its own, or none.
+//!
+//! All times are in sessions: seconds of session time for each second of the windows.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use super::backends;
+use super::waits::WaitAnalysis;
+use crate::record::{Reading, Sample};
+use crate::samples;
+
+/// Kinds of processes that work for clients, as the sampler of roles names them.
+const SESSIONS: &[&str] = &[
+    "client backend",
+    "parallel worker",
+    "pgassay load",
+    "pgassay idle",
+];
+/// Our own session that reads counters; recorded by this name since it is told from sessions of
+/// ours that carry load, which are [`OURS`].
+pub const OBSERVER: &str = "pgassay observer";
+/// Sessions of ours without a name of their own: loads inside the server.
+const OURS: &str = "pgassay";
+/// Ticks a second in /proc/PID/stat, for user space.
+const TICK_NS: u64 = 10_000_000;
+
+/// Where the time of a server's sessions went, on average over the windows of a point.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Budget {
+    /// Sessions that there were. The next three add up to it.
+    pub sessions: f64,
+    /// Of them on a CPU: exact.
+    pub on_cpu: f64,
+    /// Ready, and waiting for a CPU: exact.
+    pub ready: f64,
+    /// Neither: exact.
+    pub off_cpu: f64,
+    /// What they did off the CPU, by samples of wait events; none where none were taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<OffCpu>,
+    /// CPUs that the server's other processes kept busy: exact.
+    pub others_on_cpu: f64,
+    /// CPUs that processes kept busy which ended within the windows: parallel workers, short
+    /// sessions. Of these only CPU time is known; none where it was not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_on_cpu: Option<f64>,
+}
+
+/// Time off the CPU by what it was spent on; the parts add up to [`Budget::off_cpu`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OffCpu {
+    /// Waits within a statement, the longest first; those for the client are not among them.
+    pub waits: Vec<Wait>,
+    /// Waiting for the client within a transaction: between its statements, or for its data.
+    pub client: f64,
+    /// Between transactions: nothing to do.
+    pub idle: f64,
+    /// In a statement, off the CPU, and at no wait event: a page fault, a file that the server
+    /// reads without saying so, a sleep.
+    pub unnamed: f64,
+    /// Sessions whose state the server does not show to us.
+    pub hidden: f64,
+    /// What samples claimed beyond the time off the CPU: sessions that were woken already and
+    /// waited for a CPU.
+    pub excess: f64,
+}
+
+/// Time at one wait event.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    /// `wait_event_type`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `wait_event`.
+    pub event: String,
+    /// Sessions there.
+    pub sessions: f64,
+    /// At least, if all of the excess is its own.
+    pub least: f64,
+    /// At most, if none is.
+    pub most: f64,
+}
+
+impl Wait {
+    /// `LWLock:WALWrite`, as PostgreSQL's documentation writes it.
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.kind, self.event)
+    }
+}
+
+impl Budget {
+    /// Sessions between start and end of their transactions: what shares are shares of.
+    pub fn in_transactions(&self) -> f64 {
+        let idle = self.off.as_ref().map_or(0.0, |off| off.idle + off.hidden);
+        (self.sessions - idle).max(0.0)
+    }
+
+    /// A part of the budget as its share, 0 to 1; 0 where there was no transaction.
+    pub fn share(&self, sessions: f64) -> f64 {
+        let all = self.in_transactions();
+        if all > 0.0 {
+            (sessions / all).clamp(0.0, 1.0)
+        } else {
+            0.0
+        }
+    }
+
+    /// The share in which sessions ran or were ready to.
+    pub fn running(&self) -> f64 {
+        self.share(self.on_cpu + self.ready)
+    }
+
+    /// Sessions at the events that `pick` picks by type and name; none without samples.
+    pub fn at(&self, pick: impl Fn(&str, &str) -> bool) -> Option<f64> {
+        let waits = self.off.as_ref()?.waits.iter();
+        Some(
+            waits
+                .filter(|w| pick(&w.kind, &w.event))
+                .map(|w| w.sessions)
+                .sum(),
+        )
+    }
+}
+
+/// What the kernel accounted for in the windows of a point, summed up.
+#[derive(Debug, Default)]
+struct Sums {
+    seconds: f64,
+    session_seconds: f64,
+    run_ns: u64,
+    ready_ns: u64,
+    others_run_ns: u64,
+    ended_ns: Option<u64>,
+}
+
+/// The budget of a point, from the readings at the borders of its windows and its wait samples.
+///
+/// # Errors
+/// Why there is none: what is lacking, and what would supply it.
+pub fn analyse<'r>(
+    windows: impl Iterator<Item = &'r BTreeMap<String, Sample>>,
+    waits: Option<&WaitAnalysis>,
+) -> Result<Budget, String> {
+    let mut sums = Sums::default();
+    let mut lacking = None;
+    for window in windows {
+        if let Err(why) = sums.add(window) {
+            lacking = Some(why);
+        }
+    }
+    if sums.seconds <= 0.0 {
+        return Err(lacking.unwrap_or_else(|| "nothing was read".to_owned()));
+    }
+    if sums.session_seconds <= 0.0 {
+        return Err(
+            "no session was there from beginning to end of a window: each was opened anew"
+                .to_owned(),
+        );
+    }
+    let each_second = |seconds: f64| seconds / sums.seconds;
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let sessions = each_second(sums.session_seconds);
+    let on_cpu = each_second(seconds(sums.run_ns));
+    let ready = each_second(seconds(sums.ready_ns));
+    let off_cpu = (sessions - on_cpu - ready).max(0.0);
+    Ok(Budget {
+        sessions,
+        on_cpu,
+        ready,
+        off_cpu,
+        off: waits.and_then(|waits| divide(waits, sessions, off_cpu)),
+        others_on_cpu: each_second(seconds(sums.others_run_ns)),
+        ended_on_cpu: sums.ended_ns.map(|ns| each_second(seconds(ns))),
+    })
+}
+
+impl Sums {
+    fn add(&mut self, window: &BTreeMap<String, Sample>) -> Result<(), String> {
+        let times = window
+            .get(samples::SERVER_SCHEDSTAT)
+            .ok_or("the CPU time of the server's processes was not read")?;
+        for reading in [&times.before, &times.after] {
+            if let Reading::Unavailable(why) = reading {
+                return Err(why.clone());
+            }
+        }
+        let roles = window.get(samples::SERVER_ROLES).ok_or(
+            "the server's processes were not told apart, which the observer sched does \
+             (--observe sched)",
+        )?;
+        if let Reading::Unavailable(why) = &roles.after {
+            return Err(why.clone());
+        }
+        let roles = backends::roles_of(roles);
+        let told = roles.values().any(|role| role == OBSERVER);
+        let is_session = |pid: &u32| {
+            roles
+                .get(pid)
+                .is_some_and(|role| SESSIONS.contains(&role.as_str()) || (told && role == OURS))
+        };
+        let read = |reading: &Reading| samples::fields(reading.text().unwrap_or_default());
+        let (before, after) = (read(&times.before), read(&times.after));
+        if after.values().all(|fields| fields.iter().all(|n| *n == 0)) {
+            return Err(
+                "the kernel keeps no account of the time that processes run and wait \
+                 (/proc/PID/schedstat is all 0; CONFIG_SCHED_INFO)"
+                    .to_owned(),
+            );
+        }
+        let elapsed = times.elapsed_ns as f64 / 1e9;
+        self.seconds += elapsed;
+        for (pid, now) in &after {
+            let [run, ready, ..] = now.as_slice() else {
+                continue;
+            };
+            let then = before.get(pid).map(Vec::as_slice);
+            let grown = |at: usize, now: u64| {
+                let then = then.and_then(|then| then.get(at)).copied();
+                now.saturating_sub(then.unwrap_or(0))
+            };
+            let (run, ready) = (grown(0, *run), grown(1, *ready));
+            if !is_session(pid) {
+                self.others_run_ns += run;
+                continue;
+            }
+            self.run_ns += run;
+            self.ready_ns += ready;
+            // One that came within the window was there at least while it ran and was ready to.
+            self.session_seconds += match then {
+                Some(_) => elapsed,
+                None => (run + ready) as f64 / 1e9,
+            };
+        }
+        if let Some(ended) = window.get(samples::SERVER_ENDED).and_then(ended_ns) {
+            let known = run_before(&before, &after);
+            *self.ended_ns.get_or_insert(0) += ended.saturating_sub(known);
+        }
+        Ok(())
+    }
+}
+
+/// CPU time that the postmaster's children had used in all when they ended, growth in
+/// nanoseconds.
+fn ended_ns(sample: &Sample) -> Option<u64> {
+    let ticks = |reading: &Reading| reading.text()?.trim().parse::<u64>().ok();
+    let grown = ticks(&sample.after)?.checked_sub(ticks(&sample.before)?)?;
+    Some(grown * TICK_NS)
+}
+
+/// What processes that ended within a window had used before it.
+fn run_before(before: &HashMap<u32, Vec<u64>>, after: &HashMap<u32, Vec<u64>>) -> u64 {
+    let ended = before.iter().filter(|(pid, _)| !after.contains_key(pid));
+    ended.filter_map(|(_, fields)| fields.first()).sum()
+}
+
+/// Divides the time off the CPU by what samples show of it.
+fn divide(waits: &WaitAnalysis, sessions: f64, off_cpu: f64) -> Option<OffCpu> {
+    let idle_in_transaction = waits.idle_in_transaction_sessions;
+    let idle = (waits.idle_sessions - idle_in_transaction).max(0.0);
+    let seen = waits.active_sessions + waits.idle_sessions + waits.hidden_sessions;
+    if seen <= 0.0 {
+        return None;
+    }
+    // Sessions that came and went are in one and not in the other.
+    let whole = sessions / seen;
+    let claimed = whole * (seen - waits.running_sessions);
+    let scale = if claimed > off_cpu {
+        off_cpu / claimed
+    } else {
+        1.0
+    };
+    let excess = (claimed - off_cpu).max(0.0);
+    let part = |sampled: f64| whole * sampled * scale;
+    let of_client = |kind: &str| kind == "Client";
+    let mut parts: Vec<Wait> = waits
+        .events
+        .iter()
+        .filter(|e| !of_client(&e.kind))
+        .map(|e| Wait {
+            kind: e.kind.clone(),
+            event: e.event.clone(),
+            sessions: part(e.sessions),
+            least: (whole * e.sessions - excess).max(0.0),
+            most: (whole * e.sessions).min(off_cpu),
+        })
+        .collect();
+    parts.sort_by(|a, b| b.sessions.total_cmp(&a.sessions));
+    Some(OffCpu {
+        waits: parts,
+        client: part(idle_in_transaction + waits.at(|e| of_client(&e.kind))),
+        idle: part(idle),
+        unnamed: (off_cpu - claimed).max(0.0),
+        hidden: part(waits.hidden_sessions),
+        excess,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observed::waits::WaitEvent;
+
+    fn sample(before: &str, after: &str, seconds: u64) -> Sample {
+        Sample {
+            before: Reading::Text(before.into()),
+            after: Reading::Text(after.into()),
+            elapsed_ns: seconds * 1_000_000_000,
+        }
+    }
+
+    const ROLES: &str = "pgassay load\t10 11\npgassay observer\t12\ncheckpointer\t13\n";
+
+    fn window(before: &str, after: &str) -> BTreeMap<String, Sample> {
+        BTreeMap::from([
+            (
+                samples::SERVER_SCHEDSTAT.to_owned(),
+                sample(before, after, 2),
+            ),
+            (samples::SERVER_ROLES.to_owned(), sample("", ROLES, 2)),
+        ])
+    }
+
+    fn two_sessions() -> BTreeMap<String, Sample> {
+        window(
+            "1 0 0 1\n10 5 5 1\n11 0 0 1\n12 0 0 1\n13 0 0 1\n",
+            "1 0 0 1\n10 1000000005 500000005 9\n11 600000000 1400000000 1\n\
+             12 700000000 0 1\n13 200000000 0 1\n",
+        )
+    }
+
+    fn seen(idle: f64, running: f64, events: &[(&str, &str, f64)]) -> WaitAnalysis {
+        let waiting: f64 = events.iter().map(|e| e.2).sum();
+        WaitAnalysis {
+            samples: 50,
+            active_sessions: running + waiting,
+            running_sessions: running,
+            idle_sessions: idle,
+            events: events
+                .iter()
+                .map(|(kind, event, sessions)| WaitEvent {
+                    backend: String::new(),
+                    kind: (*kind).into(),
+                    event: (*event).into(),
+                    sessions: *sessions,
+                })
+                .collect(),
+            ..WaitAnalysis::default()
+        }
+    }
+
+    #[test]
+    fn the_three_parts_add_up_to_the_sessions() {
+        let one = two_sessions();
+        let budget = analyse([&one, &one].into_iter(), None).unwrap();
+        assert_eq!(budget.sessions, 2.0);
+        assert!((budget.on_cpu - 0.8).abs() < 1e-9);
+        assert!((budget.ready - 0.95).abs() < 1e-9);
+        assert!((budget.off_cpu - 0.25).abs() < 1e-9);
+        // Our own session is none of the load's, nor is the checkpointer.
+        assert!((budget.others_on_cpu - 0.45).abs() < 1e-9);
+        assert_eq!(budget.off, None);
+        assert_eq!(budget.ended_on_cpu, None);
+    }
+
+    #[test]
+    fn samples_divide_the_time_off_the_cpu_and_nothing_else() {
+        // Samples have three quarters of the time at a lock, of which a session that was woken
+        // and waits for a CPU is a part: there was a quarter session off the CPU, not 1.5.
+        let one = two_sessions();
+        let waits = seen(0.4, 0.1, &[("LWLock", "WALWrite", 1.5)]);
+        let budget = analyse([&one].into_iter(), Some(&waits)).unwrap();
+        let off = budget.off.as_ref().unwrap();
+        let sum = off.idle + off.client + off.unnamed + off.hidden + off.waits[0].sessions;
+        assert!((sum - budget.off_cpu).abs() < 1e-9, "{off:?}");
+        assert!((off.waits[0].sessions - 0.25 * 1.5 / 1.9).abs() < 1e-9);
+        assert_eq!(off.waits[0].least, 0.0);
+        assert_eq!(off.waits[0].most, 0.25);
+        assert!((off.excess - 1.65).abs() < 1e-9);
+        assert!(budget.running() > 0.87, "{}", budget.running());
+    }
+
+    #[test]
+    fn off_the_cpu_at_no_event_is_a_part_of_its_own() {
+        let idle = window(
+            "10 0 0 1\n11 0 0 1\n",
+            "10 100000000 0 2\n11 100000000 0 2\n",
+        );
+        let waits = seen(
+            0.5,
+            0.6,
+            &[("IO", "DataFileRead", 0.7), ("Client", "ClientRead", 0.2)],
+        );
+        let budget = analyse([&idle].into_iter(), Some(&waits)).unwrap();
+        let off = budget.off.as_ref().unwrap();
+        assert!((off.unnamed - 0.5).abs() < 1e-9, "{off:?}");
+        assert!((off.client - 0.2).abs() < 1e-9);
+        assert_eq!(off.waits.len(), 1);
+        assert_eq!((off.waits[0].least, off.waits[0].most), (0.7, 0.7));
+        assert!((budget.in_transactions() - 1.5).abs() < 1e-9);
+        assert!((budget.share(0.75) - 0.5).abs() < 1e-9);
+        assert_eq!(budget.at(|kind, _| kind == "IO"), Some(0.7));
+    }
+
+    #[test]
+    fn processes_that_come_and_go_count_with_what_is_known_of_them() {
+        let mut one = window(
+            "10 0 0 1\n20 30000000 0 1\n",
+            "10 1000000000 0 2\n11 300000000 100000000 1\n",
+        );
+        one.insert(samples::SERVER_ENDED.to_owned(), sample("7\n", "30\n", 2));
+        let budget = analyse([&one].into_iter(), None).unwrap();
+        assert!((budget.sessions - 1.2).abs() < 1e-9);
+        assert!((budget.on_cpu - 0.65).abs() < 1e-9);
+        // 230 ms of those that ended, 30 of them before the window.
+        assert_eq!(budget.ended_on_cpu, Some(0.1));
+    }
+
+    #[test]
+    fn what_is_lacking_is_said() {
+        let whole = two_sessions();
+        let without = |id: &str, reading: Option<&str>| {
+            let mut window = whole.clone();
+            match reading {
+                None => drop(window.remove(id)),
+                Some(why) => {
+                    window.get_mut(id).unwrap().after = Reading::Unavailable(why.to_owned());
+                }
+            }
+            analyse([&window].into_iter(), None).unwrap_err()
+        };
+        let why = without(
+            samples::SERVER_SCHEDSTAT,
+            Some("the server is reached over TCP"),
+        );
+        assert_eq!(why, "the server is reached over TCP");
+        assert!(without(samples::SERVER_ROLES, None).contains("--observe sched"));
+        assert_eq!(
+            without(samples::SERVER_ROLES, Some("no session")),
+            "no session"
+        );
+        let none = window("10 0 0 0\n", "10 0 0 0\n");
+        let why = analyse([&none].into_iter(), None).unwrap_err();
+        assert!(why.contains("CONFIG_SCHED_INFO"), "{why}");
+        let strangers = window("20 1 1 1\n", "20 9 9 9\n");
+        assert!(analyse([&strangers].into_iter(), None).is_err());
+        assert!(analyse([].into_iter(), None).is_err());
+        // One window that can be read is enough.
+        let mut tcp = whole.clone();
+        tcp.remove(samples::SERVER_ROLES);
+        assert!(analyse([&tcp, &whole].into_iter(), None).is_ok());
+    }
+}
