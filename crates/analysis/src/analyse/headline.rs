@@ -12,9 +12,15 @@ const GROWTH: f64 = 1.05;
 pub fn write(analysis: &Analysis) -> Vec<String> {
     let mut sentences = Vec::new();
     for warning in &analysis.warnings {
-        // Three warnings head the page: it is not your build, it is not the whole run, and
-        // somebody else's code runs with every change.
-        if ["not-your-build", "incomplete", "foreign-triggers"].contains(&warning.id.as_str()) {
+        // These head the page: it is not your build, it is not the whole run, somebody else's code
+        // runs with every change, and nothing succeeded.
+        const FIRST: &[&str] = &[
+            "not-your-build",
+            "incomplete",
+            "foreign-triggers",
+            super::ALL_FAILED,
+        ];
+        if FIRST.contains(&warning.id.as_str()) {
             sentences.push(warning.text.clone());
         }
     }

@@ -1,9 +1,11 @@
 //! From a recorded run to what it says.
 
+mod failed;
 mod headline;
 mod points;
 mod reads;
 
+pub use failed::ALL_FAILED;
 pub(crate) use points::decode;
 
 use std::collections::BTreeMap;
@@ -387,6 +389,7 @@ fn warnings(
             ));
         }
     }
+    warnings.extend(failed::warnings(run));
     warnings.extend(
         run.events
             .iter()

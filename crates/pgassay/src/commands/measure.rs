@@ -14,6 +14,7 @@ use crate::cli::show::Format;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use anyhow::Context;
+use pgassay_analysis::analyse::ALL_FAILED;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::plan::{Experiment, Stage, WorkloadPlan};
 use pgassay_analysis::record::{EventKind, Origin, RecordedRun, StageId};
@@ -259,9 +260,20 @@ pub fn measure(
     conclude(&analysis, request.json, &dir, terminal)?;
     let ended = ended?;
     finished?;
+    let failed = analysis.warnings.iter().filter(|w| w.id == ALL_FAILED);
+    let failed: Vec<&Warning> = failed.collect();
+    if let Some(first) = failed.first()
+        && analysis.arms.iter().all(|arm| arm.points.is_empty())
+    {
+        let why = first.text.trim_end_matches('.').to_owned();
+        let failure = Failure::partial(why);
+        let remedy = first.remedy.clone().unwrap_or_default();
+        return Err(failure.with_remedy(remedy).into());
+    }
     match ended {
         Ended::Complete => Ok(match left_out {
             Some(_) => Exit::Partial,
+            None if !failed.is_empty() => Exit::Partial,
             None => Exit::Done,
         }),
         Ended::Interrupted | Ended::ServerDied(_) => Ok(Exit::Partial),

@@ -285,3 +285,36 @@ fn installations_are_listed() {
     let shown = text(&runs.run(&["targets"]).stdout);
     assert!(shown.contains("temp:"), "{shown}");
 }
+
+/// It ended with 0, and nothing named the SQLSTATE.
+#[test]
+fn a_run_whose_transactions_all_fail_says_so_and_is_no_success() {
+    let runs = Runs::new("all-fail");
+    let name = format!("pgassay-test-fails-{}.sql", std::process::id());
+    let script = std::env::temp_dir().join(name);
+    fs::write(
+        &script,
+        "-- @without-pgbench-tables\nSELECT * FROM no_such_table;\n",
+    )
+    .unwrap();
+    let output = runs.run(&[
+        "run",
+        script.to_str().unwrap(),
+        "--clients",
+        "2",
+        "--trials",
+        "1",
+        "--time",
+        "0.3",
+        "--warmup",
+        "0.1",
+    ]);
+    fs::remove_file(&script).unwrap();
+    let (said, page) = (text(&output.stderr), text(&output.stdout));
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("SQLSTATE 42P01"), "{said}");
+    assert!(
+        page.contains("with 2 clients") && page.contains("42P01"),
+        "{page}"
+    );
+}
