@@ -237,6 +237,18 @@ fn schedstat(scene: &mut Scene) -> Reading {
     scene.known.schedstat()
 }
 
+/// What the machine's CPUs and the server's processes have used so far: the first line of
+/// /proc/stat, and a line `PID run_ns wait_ns timeslices` for each process.
+pub fn cpu_accounts(postmaster: u32) -> (Reading, Reading) {
+    let whole = |text: &str| Some(text.trim_end().to_owned());
+    let processes = server::all(postmaster).and_then(|all| server::text(&all, "schedstat", whole));
+    let processes = match processes {
+        Ok(text) => Reading::Text(text),
+        Err(why) => Reading::Unavailable(why),
+    };
+    (first_line("/proc/stat"), processes)
+}
+
 /// CPU time of the postmaster and its children so far, in nanoseconds.
 ///
 /// # Errors

@@ -1,10 +1,14 @@
 //! What a run or a profile shows, as detectors look at it.
 
+use super::finding::Circumstances;
 use crate::analysis::{ArmAnalysis, PointAnalysis};
 use crate::host::HostSummary;
 use crate::observed::{Budget, PointObserved, WaitAnalysis};
 use crate::profile::Summary;
 use crate::stats::scaling::Scaling;
+
+/// Other programs' share of the CPUs from which on it is no longer the machine's own housekeeping.
+const OTHERS: f64 = 0.1;
 
 /// What is known of a server under load.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,6 +30,25 @@ impl Evidence<'_> {
         }
         let waits = self.run?.waits()?;
         (waits.active_sessions > 0.0).then(|| waits.running_sessions / waits.active_sessions)
+    }
+
+    /// What the circumstances make of what detectors see.
+    pub(super) fn circumstances(&self) -> Circumstances {
+        let run = self.run.as_ref();
+        let budget = run.and_then(RunEvidence::budget);
+        let busy = run.and_then(RunEvidence::busy);
+        Circumstances {
+            version: self.version,
+            running: self.running(),
+            on_cpu: budget.map(|budget| budget.share(budget.on_cpu)),
+            in_transactions: run.and_then(RunEvidence::in_transactions),
+            busy,
+            server_of_busy: run.and_then(|run| {
+                let machine = run.point.machine_cpus.as_ref()?.estimate;
+                let server = run.point.server_cpus.as_ref()?.estimate;
+                (machine > 0.0).then(|| (server / machine).min(1.0))
+            }),
+        }
     }
 
     /// Whether the server's version is known to be older than this.
@@ -60,6 +83,66 @@ impl<'a> RunEvidence<'a> {
     /// Where the sessions' time went.
     pub fn budget(&self) -> Option<&'a Budget> {
         self.observed?.budget.as_ref()
+    }
+
+    /// The part of the load's whole time that its sessions were in transactions.
+    fn in_transactions(&self) -> Option<f64> {
+        let within = self.budget()?.in_transactions();
+        let all = within.max(f64::from(self.point.point.clients));
+        (all > 0.0).then(|| within / all)
+    }
+
+    /// A share of the time in transactions as one of the load's whole time.
+    pub(super) fn of_cycle(&self, share: f64) -> f64 {
+        share * self.in_transactions().unwrap_or(1.0)
+    }
+
+    /// CPUs that neither server nor client kept busy, but something else; none where the server's
+    /// are not seen.
+    pub(super) fn other_cpus(&self) -> Option<f64> {
+        let machine = self.point.machine_cpus.as_ref()?.estimate;
+        let server = self.point.server_cpus.as_ref()?.estimate;
+        Some((machine - server - self.point.client_cpus.estimate).max(0.0))
+    }
+
+    /// The share of the CPUs that was busy, or stolen: of the machine's, or of the quota that
+    /// server and client have, whichever is nearer to full. Much work of others counts for
+    /// nothing: it would give way to the server, or may be gone next time. None where the server's
+    /// CPUs are not seen.
+    fn busy(&self) -> Option<f64> {
+        let cpus = f64::from(self.host.cpus?);
+        let machine = self.point.machine_cpus.as_ref()?.estimate;
+        let others = self.other_cpus()?;
+        let counted = if others > OTHERS * cpus {
+            machine - others
+        } else {
+            machine
+        };
+        let stolen = self.point.steal_share.as_ref().map_or(0.0, |s| s.estimate);
+        let quota = self
+            .host
+            .cpu_quota
+            .map_or(0.0, |quota| (machine - others) / quota);
+        Some((counted / cpus + stolen).max(quota).clamp(0.0, 1.0))
+    }
+
+    /// The share of the sessions' time at the wait events that `pick` picks by type and name:
+    /// of the budget, else of the time of sessions in a statement by samples.
+    pub(super) fn wait_share(&self, pick: impl Fn(&str, &str) -> bool) -> Option<f64> {
+        if let Some(budget) = self.budget()
+            && let Some(sessions) = budget.at(&pick)
+        {
+            return Some(budget.share(sessions));
+        }
+        Some(self.waits()?.share(|e| pick(&e.kind, &e.event)))
+    }
+
+    /// What shares of waits are shares of.
+    pub(super) fn whole(&self) -> &'static str {
+        match self.budget() {
+            Some(budget) if budget.off.is_some() => "the sessions' time in transactions",
+            _ => "the time of sessions in a statement",
+        }
     }
 
     /// The value of one of the server's settings.

@@ -7,10 +7,11 @@ use pgassay_inspect::{Binary, Machine};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::facts::{Facts, Library, Place};
+use super::facts::{self, Facts, Library, Place};
 use super::finding::{NotJudged, could_not_see, not_applicable};
 use crate::host::{self, HostSummary};
-use crate::record::Reading;
+use crate::record::{Reading, Sample};
+use crate::samples;
 
 /// A row of one of the server's answers.
 pub type Row = Map<String, Value>;
@@ -31,6 +32,17 @@ pub struct FactView<'a> {
     facts: &'a Facts,
     summary: HostSummary,
     settings: Result<HashMap<String, Setting>, NotJudged>,
+}
+
+/// What the CPUs did for about a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moment {
+    /// The share of the machine's CPUs that was busy, 0 to 1.
+    pub busy: f64,
+    /// CPUs that the server kept busy.
+    pub server: f64,
+    /// Processes of the server that were ready and waited for a CPU, on average.
+    pub ready: f64,
 }
 
 /// A row of `pg_settings`.
@@ -318,6 +330,34 @@ impl<'a> FactView<'a> {
         }
         self.host()?;
         reading(&self.facts.process, name)
+    }
+
+    /// What the CPUs did in the second in which a running server was looked at.
+    pub fn moment(&self) -> Result<Moment, NotJudged> {
+        let sample = |before: &str, after: &str| -> Result<Sample, NotJudged> {
+            let elapsed_ns = self
+                .process(facts::NANOSECONDS_BETWEEN)?
+                .parse()
+                .unwrap_or(0);
+            Ok(Sample {
+                before: Reading::Text(self.process(before)?.to_owned()),
+                after: Reading::Text(self.process(after)?.to_owned()),
+                elapsed_ns,
+            })
+        };
+        let machine = sample(facts::MACHINE_AT_FIRST, facts::MACHINE_LATER)?;
+        let server = sample(facts::PROCESSES_AT_FIRST, facts::PROCESSES_LATER)?;
+        let seconds = server.elapsed_ns as f64 / 1e9;
+        let read = || {
+            let each_second = |ns: u64| (seconds > 0.0).then(|| ns as f64 / 1e9 / seconds);
+            let cpu = samples::host_cpu(&machine).filter(|cpu| cpu.total > 0.0)?;
+            Some(Moment {
+                busy: cpu.busy / cpu.total,
+                server: each_second(samples::server_cpu_ns(&server)?)?,
+                ready: each_second(samples::run_queue_ns(&server)?)?,
+            })
+        };
+        read().map_or_else(|| could_not_see("what the CPUs did can't be read"), Ok)
     }
 
     /// What inspect saw in the server's executable.

@@ -10,6 +10,18 @@ use crate::record::{Origin, Reading};
 /// Name and version of the document that `pgassay collect` writes.
 pub const FACTS_SCHEMA: &str = "pgassay/facts/1";
 
+/// Facts of a running server's processes: what the CPUs had done when they were first looked at,
+/// the first line of /proc/stat.
+pub const MACHINE_AT_FIRST: &str = "/proc/stat at first";
+/// The same about a second later.
+pub const MACHINE_LATER: &str = "/proc/stat later";
+/// What each process had used at first, a line `PID run_ns wait_ns timeslices` each.
+pub const PROCESSES_AT_FIRST: &str = "schedstat of the processes at first";
+/// The same later.
+pub const PROCESSES_LATER: &str = "schedstat of the processes later";
+/// Nanoseconds between the two.
+pub const NANOSECONDS_BETWEEN: &str = "nanoseconds between";
+
 /// Recorded facts, raw: texts of /proc and /sys, rows of the server's views.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Facts {

@@ -72,20 +72,6 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// The part of all time that a share is; `running` is the part of the time of sessions in
-    /// a statement in which they ran, if it is known.
-    fn of_all_time(self, share: f64, running: Option<f64>) -> f64 {
-        let scale = match self {
-            Self::CpuSamples => running.unwrap_or(1.0),
-            Self::State
-            | Self::WaitTime
-            | Self::MachineTime
-            | Self::Throughput
-            | Self::Counters => 1.0,
-        };
-        (share * scale).clamp(0.0, 1.0)
-    }
-
     /// Whether something was measured.
     pub fn is_measured(self) -> bool {
         self != Self::State
@@ -137,6 +123,15 @@ pub struct Finding {
     /// upper bound. None if nothing can be said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain_at_most: Option<f64>,
+    /// Whether the gain is less than the time that it would free, for want of CPUs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub limited_by_cpus: bool,
+    /// The share of the sessions' time in transactions that it accounts for, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_share: Option<f64>,
+    /// What it is a symptom of; none if it is a cause itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub symptom_of: Option<String>,
     /// Why it matters.
     pub why: String,
     /// How much it has been seen to matter elsewhere.
@@ -152,8 +147,56 @@ pub struct Finding {
 pub struct Circumstances {
     /// `server_version_num`, if it is known.
     pub version: Option<u32>,
-    /// The part of the time of sessions in a statement in which they ran.
+    /// The share of the sessions' time in transactions in which they ran, or were ready to.
     pub running: Option<f64>,
+    /// The share in which they ran.
+    pub on_cpu: Option<f64>,
+    /// The part of the load's whole time that its sessions were in transactions: the rest its
+    /// clients took.
+    pub in_transactions: Option<f64>,
+    /// The share of the machine's CPUs that was busy or not to be had.
+    pub busy: Option<f64>,
+    /// The server's part of what was busy.
+    pub server_of_busy: Option<f64>,
+}
+
+/// CPUs are full from this share of them on.
+pub(super) const FULL: f64 = 0.85;
+
+impl Circumstances {
+    /// The part of all time that would be won at most without this share, and whether it is
+    /// less than the share for want of CPUs: what waits now would run then, and needs one.
+    fn gain(&self, basis: Basis, share: f64) -> (f64, bool) {
+        let cycle = self.in_transactions.unwrap_or(1.0);
+        let (gain, busy) = match basis {
+            // Of CPUs that are full every second saved is won.
+            Basis::CpuSamples => {
+                let of_busy = share * self.server_of_busy.unwrap_or(1.0);
+                let gain = match self.busy {
+                    Some(busy) if busy >= FULL => of_busy,
+                    _ => share * self.running.unwrap_or(1.0) * cycle,
+                };
+                (gain, self.busy.map(|busy| busy * (1.0 - of_busy)))
+            }
+            Basis::WaitTime => (share * cycle, self.busy),
+            Basis::State | Basis::MachineTime | Basis::Throughput | Basis::Counters => {
+                (share, None)
+            }
+        };
+        let room = busy.map_or(1.0, |busy| (1.0 - busy).clamp(0.0, 1.0));
+        let gain = gain.clamp(0.0, 1.0);
+        (gain.min(room), room < gain)
+    }
+
+    /// The share of the sessions' time in transactions that a share accounts for.
+    fn of_budget(&self, basis: Basis, share: f64) -> Option<f64> {
+        let on_cpu = self.on_cpu?;
+        match basis {
+            Basis::CpuSamples => Some(share * on_cpu),
+            Basis::WaitTime => Some(share),
+            Basis::State | Basis::MachineTime | Basis::Throughput | Basis::Counters => None,
+        }
+    }
 }
 
 impl Finding {
@@ -168,18 +211,28 @@ impl Finding {
             remedy.push(Step::advice(entry.remedy));
         }
         with_releases(entry, version, &mut remedy);
+        let gain = seen.share.map(|share| under.gain(seen.basis, share));
+        let of_budget = |share| under.of_budget(seen.basis, share);
+        let (saw, confidence) = match &seen.symptom_of {
+            Some(cause) => (
+                format!("{}, a symptom of {cause}.", seen.saw.trim_end_matches('.')),
+                seen.confidence.min(Confidence::Medium),
+            ),
+            None => (seen.saw, seen.confidence),
+        };
         Self {
             id: entry.id.to_owned(),
             title: entry.title.to_owned(),
             family: entry.family,
             severity: seen.severity.unwrap_or(entry.severity),
-            confidence: seen.confidence,
+            confidence,
             basis: seen.basis,
-            saw: seen.saw,
+            saw,
             evidence: seen.evidence,
-            gain_at_most: seen
-                .share
-                .map(|share| seen.basis.of_all_time(share, under.running)),
+            gain_at_most: gain.map(|(gain, _)| gain),
+            limited_by_cpus: gain.is_some_and(|(_, limited)| limited),
+            budget_share: seen.covers.or_else(|| seen.share.and_then(of_budget)),
+            symptom_of: seen.symptom_of.map(str::to_owned),
             why: seen.why.unwrap_or_else(|| entry.why.to_owned()),
             impact: entry.impact.to_owned(),
             remedy,
@@ -196,6 +249,14 @@ impl Finding {
             std::mem::swap(self, &mut other);
         }
         self.confidence = self.confidence.max(other.confidence);
+        if self.symptom_of.is_some() && other.symptom_of.is_some() {
+            self.confidence = self.confidence.min(Confidence::Medium);
+        }
+        if self.basis != other.basis {
+            // The waits for something and the CPU time spent on it are different times.
+            let both = self.budget_share.into_iter().chain(other.budget_share);
+            self.budget_share = both.reduce(|a, b| a + b);
+        }
         for text in std::iter::once(other.saw).chain(other.evidence) {
             let text = text.trim_end_matches('.').to_owned();
             if !self.evidence.contains(&text) {
@@ -209,9 +270,17 @@ impl Finding {
         let share = self.gain_at_most?;
         Some(if share >= 0.95 {
             "nearly all of the time is spent there".to_owned()
+        } else if share < 0.005 && self.limited_by_cpus {
+            "without it, throughput would be no higher, since the CPUs have no room for more"
+                .to_owned()
         } else {
+            let limited = if self.limited_by_cpus {
+                "; the CPUs have no room for more"
+            } else {
+                ""
+            };
             format!(
-                "without it, throughput could be at most {:.2} times as high",
+                "without it, throughput could be at most {:.2} times as high{limited}",
                 1.0 / (1.0 - share)
             )
         })
@@ -270,6 +339,11 @@ pub struct Observation {
     pub(super) sources: Vec<String>,
     /// The newest version that can show this; said where the server's is not known.
     pub(super) version_at_most: Option<u32>,
+    /// What it is a symptom of.
+    pub(super) symptom_of: Option<&'static str>,
+    /// The share of the sessions' time in transactions that it accounts for, if that is not the
+    /// share itself.
+    pub(super) covers: Option<f64>,
 }
 
 impl Observation {
@@ -295,6 +369,8 @@ impl Observation {
             remedy: Vec::new(),
             sources: Vec::new(),
             version_at_most: None,
+            symptom_of: None,
+            covers: None,
         }
     }
 
@@ -305,6 +381,24 @@ impl Observation {
 
     pub(super) fn confidence(mut self, confidence: Confidence) -> Self {
         self.confidence = confidence;
+        self
+    }
+
+    /// The same with a weight of its own.
+    pub(super) fn severity(mut self, severity: Severity) -> Self {
+        self.severity = Some(severity);
+        self
+    }
+
+    /// The same as a sign of something else: of what usually is behind it.
+    pub(super) fn symptom_of(mut self, cause: &'static str) -> Self {
+        self.symptom_of = Some(cause);
+        self
+    }
+
+    /// The same, accounting for this share of the sessions' time in transactions.
+    pub(super) fn covers(mut self, share: f64) -> Self {
+        self.covers = Some(share);
         self
     }
 

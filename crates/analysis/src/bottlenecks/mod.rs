@@ -13,10 +13,11 @@ pub mod docs;
 mod entry;
 mod evidence;
 mod fact_view;
-mod facts;
+pub mod facts;
 mod finding;
 mod rank;
 mod version;
+mod wait_events;
 
 pub use entry::{Change, Entry, Family, Need};
 pub use evidence::{Evidence, RunEvidence};
@@ -35,8 +36,10 @@ use finding::{Circumstances, Observation, not_applicable, passed};
 /// Every entry, by name.
 pub static ENTRIES: &[Entry] = include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 
-/// The entry of this id.
+/// The entry of this id. A finding that has a name of its own is found by its entry's, too:
+/// `wait-event/Lock:advisory`.
 pub fn find(id: &str) -> Option<&'static Entry> {
+    let (id, _) = id.split_once('/').unwrap_or((id, ""));
     ENTRIES.iter().find(|entry| entry.id == id)
 }
 
@@ -70,7 +73,7 @@ pub(crate) fn audit(entry: &Entry, facts: &FactView) -> Result<Verdict<Finding>,
     };
     let circumstances = Circumstances {
         version,
-        running: None,
+        ..Circumstances::default()
     };
     Ok(match judged? {
         Verdict::Found(seen) => Verdict::Found(Box::new(Finding::new(entry, *seen, circumstances))),
@@ -95,10 +98,7 @@ fn of_release(entry: &Entry, version: u32) -> Judged {
 
 /// What a load or a profile shows of all entries, each once.
 pub(crate) fn load(evidence: &Evidence) -> Vec<Finding> {
-    let circumstances = Circumstances {
-        version: evidence.version,
-        running: evidence.running(),
-    };
+    let circumstances = evidence.circumstances();
     let mut findings: Vec<Finding> = Vec::new();
     for (id, seen) in detect::load(evidence) {
         let Some(entry) = find(id).filter(|entry| entry.concerns(evidence.version)) else {
@@ -111,6 +111,15 @@ pub(crate) fn load(evidence: &Evidence) -> Vec<Finding> {
             None => findings.push(finding),
         }
     }
+    let others = detect::others(evidence, &findings);
+    findings.extend(others.into_iter().filter_map(|named| {
+        let mut finding = Finding::new(find(named.entry)?, named.seen, circumstances);
+        finding.title = named.title;
+        if let Some(subject) = named.subject {
+            finding.id = format!("{}/{subject}", named.entry);
+        }
+        Some(finding)
+    }));
     findings
 }
 
@@ -217,7 +226,7 @@ mod tests {
         let seen = Observation::of_samples(0.2, "seen");
         let circumstances = Circumstances {
             version,
-            running: None,
+            ..Circumstances::default()
         };
         let finding = Finding::new(entry, seen, circumstances);
         finding.remedy.into_iter().map(|step| step.text).collect()

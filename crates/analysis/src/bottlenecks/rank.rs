@@ -10,6 +10,9 @@
 //! * what a load of ours shows on a well-configured server too, such as a commit's wait for the
 //!   disk: less, since it is no fault of this server.
 //!
+//! Gains know how much room the CPUs leave ([`super::finding::Circumstances`]): where they are
+//! full, removing a wait brings next to nothing, and what takes CPU time ranks above it.
+//!
 //! What a load of ours causes itself, such as the queue for the few rows that it changes, is no
 //! cause at all; the diagnosis lists it behind its other findings.
 //!
@@ -84,7 +87,8 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
         let workload = analysis.plan.workload.name.as_str();
         for finding in &diagnosis.findings {
             let entry = find(&finding.id);
-            if entry.is_some_and(|e| e.caused_by_workload.contains(&workload)) {
+            let own = entry.is_some_and(|e| e.caused_by_workload.contains(&workload));
+            if own || finding.severity == Severity::Info {
                 continue;
             }
             measured.extend(measures(finding));
@@ -171,6 +175,9 @@ fn measured_gain(finding: &Finding, workload: Option<&str>) -> f64 {
     } else {
         1.0
     };
+    if finding.severity == Severity::Info {
+        return 0.0;
+    }
     finding.gain_at_most.unwrap_or(UNSAID) * weight(finding.confidence) * left
 }
 
@@ -241,6 +248,7 @@ mod tests {
             version_num: None,
             findings,
             time: Vec::new(),
+            explained: None,
             profile: None,
             flame: None,
             difference: None,

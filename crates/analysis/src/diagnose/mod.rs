@@ -10,8 +10,8 @@ use crate::profile::difference::Difference;
 use crate::profile::flame::Flame;
 
 pub use crate::bottlenecks::{
-    Basis, Cause, Confidence, Evidence, Finding, RunEvidence, SeenBy, causes, finding_of, major,
-    version_number,
+    Basis, Cause, Confidence, Evidence, Finding, RunEvidence, SeenBy, Severity, causes, finding_of,
+    major, version_number,
 };
 
 /// Name and version of the serialized form.
@@ -30,6 +30,10 @@ pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// Where the time goes, in plain sentences: true whatever was found.
     pub time: Vec<String>,
+    /// The share of the sessions' time in transactions that the findings account for, 0 to 1; none
+    /// where the time could not be accounted for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explained: Option<f64>,
     /// CPU samples in figures.
     #[serde(default)]
     pub profile: Option<Summary>,
@@ -48,12 +52,21 @@ pub fn diagnose(subject: &str, evidence: &Evidence) -> Diagnosis {
     let mut findings = crate::bottlenecks::load(evidence);
     let workload = evidence.run.map(|run| run.workload);
     crate::bottlenecks::order(&mut findings, workload);
+    let explained = explained(evidence, &findings);
+    let mut time = time(evidence);
+    time.extend(explained.map(|share| {
+        format!(
+            "The findings account for {:.0} % of the sessions' time in transactions.",
+            100.0 * share
+        )
+    }));
     Diagnosis {
         schema: SCHEMA.to_owned(),
         subject: subject.to_owned(),
         version_num: evidence.version,
         findings,
-        time: time(evidence),
+        time,
+        explained,
         profile: evidence.profile.cloned(),
         flame: None,
         difference: None,
@@ -92,6 +105,24 @@ pub fn of_run(analysis: &Analysis) -> Option<Diagnosis> {
         .not_seen
         .extend(unavailable.map(|u| format!("{}: {}", u.observer, u.why)));
     Some(diagnosis)
+}
+
+/// The share of the budget that findings account for. Findings overlap: those of waits account
+/// for no more than there is of waits, and those of CPU samples for no more than there is on the
+/// CPUs.
+fn explained(evidence: &Evidence, findings: &[Finding]) -> Option<f64> {
+    let budget = evidence.run?.budget()?;
+    let off = budget.off.as_ref()?;
+    let waits: f64 = off.waits.iter().map(|w| w.sessions).sum();
+    let of = |basis: Basis| -> f64 {
+        let weighty = findings.iter().filter(|f| f.severity > Severity::Info);
+        let shares = weighty.filter(|f| f.basis == basis);
+        shares.filter_map(|f| f.budget_share).sum()
+    };
+    let waiting = of(Basis::WaitTime).min(budget.share(waits + off.unnamed));
+    let running = of(Basis::CpuSamples).min(budget.share(budget.on_cpu));
+    let ready = of(Basis::MachineTime).min(budget.share(budget.ready));
+    Some((waiting + running + ready).clamp(0.0, 1.0))
 }
 
 /// Where the time goes at the largest client count.

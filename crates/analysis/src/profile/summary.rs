@@ -25,6 +25,9 @@ pub struct Summary {
     pub unnamed_share: f64,
     /// The classes that have samples, the largest first.
     pub classes: Vec<ClassShare>,
+    /// Programs and libraries by the samples in them, the largest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ObjectShare>,
     /// The hottest functions, the hottest first.
     pub functions: Vec<FunctionShare>,
     /// What the lock functions were called for, the largest first.
@@ -39,6 +42,15 @@ pub struct ClassShare {
     /// The class.
     pub class: Class,
     /// Of all samples.
+    pub share: f64,
+}
+
+/// The share of a program or library.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ObjectShare {
+    /// `postgres`, `libc.so.6`, `[kernel]`.
+    pub object: String,
+    /// Samples in its functions themselves, of all.
     pub share: f64,
 }
 
@@ -113,6 +125,7 @@ pub fn summarise(profile: &Profile) -> Summary {
     let mut classes: BTreeMap<Class, f64> = BTreeMap::new();
     let mut functions: BTreeMap<(&str, &str), Sums> = BTreeMap::new();
     let mut locks: BTreeMap<(&str, Lock), BTreeMap<&str, f64>> = BTreeMap::new();
+    let mut objects: BTreeMap<&str, f64> = BTreeMap::new();
     let mut unnamed = 0.0;
     for (chain, weight) in profile.stacks() {
         let class = class::of(&chain);
@@ -127,6 +140,7 @@ pub fn summarise(profile: &Profile) -> Summary {
             }
         }
         if let Some(frame) = chain.last() {
+            *objects.entry(&frame.object).or_default() += weight;
             let sums = functions.entry((&frame.symbol, &frame.object)).or_default();
             sums.own += weight;
             *sums.classes.entry(class).or_default() += weight;
@@ -148,6 +162,15 @@ pub fn summarise(profile: &Profile) -> Summary {
         .collect();
     let place = |c: &ClassShare| CLASSES.iter().position(|of| *of == c.class);
     classes.sort_by(|a, b| b.share.total_cmp(&a.share).then(place(a).cmp(&place(b))));
+    let mut objects: Vec<ObjectShare> = objects
+        .into_iter()
+        .map(|(object, weight)| ObjectShare {
+            object: object.to_owned(),
+            share: weight / whole,
+        })
+        .collect();
+    objects.sort_by(|a, b| b.share.total_cmp(&a.share));
+    objects.truncate(LISTED);
     let mut functions: Vec<FunctionShare> = functions
         .into_iter()
         .filter(|(_, sums)| sums.own > 0.0)
@@ -192,6 +215,7 @@ pub fn summarise(profile: &Profile) -> Summary {
         call_chains: profile.has_call_chains(),
         unnamed_share: unnamed / whole,
         classes,
+        objects,
         functions,
         locks,
         remarks: profile.remarks.clone(),

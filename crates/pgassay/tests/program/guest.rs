@@ -3,6 +3,9 @@
 use crate::pg_support::{OWNER, Server};
 use crate::runs::{Runs, text};
 use pgassay_pgwire::connect;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";
 
@@ -360,4 +363,38 @@ fn a_server_that_waits_for_a_lost_standby_is_not_loaded() {
     assert_eq!(exit, Some(3), "{said}");
     assert!(said.contains("synchronous_standby_names"), "{said}");
     assert_eq!(visit.schemas(), "", "{said}");
+}
+
+/// A look without load named huge pages first, on a server whose application filled its CPUs.
+#[test]
+fn a_server_that_its_application_saturates_is_told_so_first() {
+    let visit = Visit::to("guest-saturated", &[]);
+    let running = Arc::new(AtomicBool::new(true));
+    let cpus = thread::available_parallelism().map_or(2, usize::from);
+    let application: Vec<_> = (0..4 * cpus)
+        .map(|_| {
+            let (owner, running) = (visit.server.owner(), Arc::clone(&running));
+            thread::spawn(move || {
+                let mut session = connect(&owner).unwrap();
+                while running.load(Ordering::Relaxed) {
+                    let busy = "SELECT count(*) FROM generate_series(1, 200000)";
+                    session.value(busy).unwrap();
+                }
+            })
+        })
+        .collect();
+    let output = visit.runs.run(&["assay", &visit.uri(), "--json"]);
+    running.store(false, Ordering::Relaxed);
+    for session in application {
+        session.join().unwrap();
+    }
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let analysis: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    // The cluster of the tests runs without fsync, which stands before everything.
+    let causes = analysis["causes"].as_array().unwrap().iter();
+    let mut causes = causes.map(|c| c["id"].as_str().unwrap());
+    let first = causes.find(|id| *id != "fsync-off");
+    assert_eq!(first, Some("cpu-saturated"), "{}", analysis["causes"]);
+    let headline = analysis["headline"].to_string();
+    assert!(headline.contains("The CPUs are saturated"), "{headline}");
 }

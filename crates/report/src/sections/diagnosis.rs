@@ -1,13 +1,13 @@
 //! Findings with their evidence and remedy, and the CPU samples behind them.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::diagnose::{Diagnosis, major};
+use pgassay_analysis::diagnose::{Diagnosis, Finding, Severity, major};
 use pgassay_analysis::profile::Summary;
 use pgassay_analysis::profile::difference::Difference;
 
 use super::findings::block;
 use crate::Report;
-use crate::document::{Block, Cell, Column, Depth, Document, Notes, Section, Table};
+use crate::document::{Block, Cell, Column, Depth, Document, Fact, Notes, Section, Table};
 
 /// Functions that the table of a profile lists.
 const FUNCTIONS: usize = 20;
@@ -44,13 +44,17 @@ fn document(diagnosis: &Diagnosis) -> Document {
 
 /// What was found in one sentence each, the most important first.
 pub fn headline(diagnosis: &Diagnosis) -> Vec<String> {
-    if diagnosis.findings.is_empty() {
-        return vec!["None of the known bottlenecks shows in what was seen.".to_owned()];
+    let weighty = || {
+        let findings = diagnosis.findings.iter();
+        findings.filter(|f| f.severity > Severity::Info || !f.basis.is_measured())
+    };
+    if weighty().next().is_none() {
+        return vec![none_known(diagnosis)];
     }
     let of = diagnosis.version_num.map_or(String::new(), |v| {
         format!(" The server is PostgreSQL {}.", major(v))
     });
-    let titles = diagnosis.findings.iter().enumerate();
+    let titles = weighty().enumerate();
     titles
         .map(|(i, finding)| match i {
             0 => format!("{}{of}", finding.saw),
@@ -72,17 +76,44 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     Some(section)
 }
 
+/// What is said where nothing of weight was found: how much of the time that leaves unexplained.
+fn none_known(diagnosis: &Diagnosis) -> String {
+    match diagnosis.explained {
+        Some(share) => format!(
+            "No known bottleneck was found. {:.0} % of the sessions' time in transactions is not \
+             accounted for by a finding.",
+            100.0 * (1.0 - share)
+        ),
+        None => {
+            "No known bottleneck was found in what was seen, which does not mean that there is \
+                 none: the sessions' time could not be accounted for."
+                .to_owned()
+        }
+    }
+}
+
 /// The findings, and what could not be judged.
 pub fn findings(diagnosis: &Diagnosis) -> Section {
     let mut blocks: Vec<Block> = diagnosis.time.iter().cloned().map(Block::Text).collect();
-    if diagnosis.findings.is_empty() {
-        blocks.push(Block::Text(
-            "None of the known bottlenecks shows in what was seen, which does not mean that there is \
-             none."
-                .to_owned(),
-        ));
+    if diagnosis
+        .findings
+        .iter()
+        .all(|f| f.severity == Severity::Info)
+    {
+        blocks.push(Block::Text(none_known(diagnosis)));
     }
-    blocks.extend(diagnosis.findings.iter().map(|f| block(f, None, true)));
+    let (slight, weighty): (Vec<_>, Vec<_>) = diagnosis
+        .findings
+        .iter()
+        .partition(|f| f.severity == Severity::Info && f.basis.is_measured());
+    blocks.extend(weighty.into_iter().map(|f| block(f, None, true)));
+    if !slight.is_empty() {
+        blocks.push(Block::Heading(
+            "What else takes much of the CPU time".to_owned(),
+        ));
+        let fact = |f: &Finding| Fact::new(&f.title, &f.saw);
+        blocks.push(Block::Facts(slight.into_iter().map(fact).collect()));
+    }
     if !diagnosis.not_seen.is_empty() {
         blocks.push(Block::Heading("What could not be seen".to_owned()));
         blocks.extend(

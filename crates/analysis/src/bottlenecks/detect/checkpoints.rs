@@ -4,7 +4,6 @@ use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation};
 use crate::checkpoints::Checkpoints;
-use crate::observed::waits::WaitEvent;
 
 pub(super) const DETECTORS: &[Detector] = &[run("forced-checkpoints", forced)];
 
@@ -99,8 +98,9 @@ fn evidence_in_words(seen: &Checkpoints, run: &RunEvidence) -> Vec<String> {
         None => {
             if let Some(share) = at_log(run) {
                 words.push(format!(
-                    "sessions in a statement waited for the log in {} of their time",
-                    tenths(share)
+                    "sessions waited for the log in {} of {}",
+                    tenths(share),
+                    run.whole()
                 ));
             }
         }
@@ -122,10 +122,9 @@ fn gain(seen: &Checkpoints, run: &RunEvidence) -> (Option<f64>, Basis) {
     )
 }
 
-/// The share of the active sessions' time in which they waited for the log.
+/// The share of the sessions' time in which they waited for the log.
 fn at_log(run: &RunEvidence) -> Option<f64> {
-    let at = |e: &WaitEvent| e.event.to_ascii_lowercase().starts_with("wal");
-    Some(run.waits()?.share(at))
+    run.wait_share(|_, event| event.to_ascii_lowercase().starts_with("wal"))
 }
 
 /// Room for the log of as long as checkpoints are usually apart.

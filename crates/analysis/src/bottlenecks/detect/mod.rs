@@ -3,9 +3,13 @@
 //! An entry may have several, of several kinds. To add one, write a function in the file of
 //! its kind, or a row of a table, and name the entry beside it in that file's `DETECTORS`.
 
+#[cfg(test)]
+mod budget_tests;
 mod build;
 mod checkpoints;
+mod cpus;
 mod memory;
+mod others;
 mod pages;
 mod processor;
 mod releases;
@@ -23,6 +27,8 @@ mod statements;
 mod storage;
 mod waits;
 mod wal;
+
+pub use others::look as others;
 
 use super::evidence::Evidence;
 use super::fact_view::FactView;
@@ -85,6 +91,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     samples::DETECTORS,
     run::DETECTORS,
     checkpoints::DETECTORS,
+    cpus::DETECTORS,
     scaling::DETECTORS,
 ];
 
@@ -127,6 +134,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, Kind)> {
         .chain(settings::entries().map(|entry| (entry, Kind::Audit)))
         .chain(samples::LOCKS.iter().map(|row| (row.entry, Kind::Samples)))
         .chain(waits::ROWS.iter().map(|row| (row.entry, Kind::Waits)))
+        .chain(others::ENTRIES.iter().copied())
 }
 
 /// What an audit makes of an entry; none if no detector looks for it in facts. A finding

@@ -1,11 +1,14 @@
 //! Wait events: who queues for what, one row each.
 //!
-//! Shares of waits are shares of the time of sessions in a statement, at the largest client
-//! count of the run, where contention shows.
+//! Shares of waits are shares of the budget (the sessions' time in transactions) where there is
+//! one, else of the time of sessions in a statement, at the largest client count of the run,
+//! where contention shows.
 
 use super::tenths;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation};
+use crate::bottlenecks::wait_events::{same_kind, same_name};
+use crate::observed::budget::Wait;
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::server::LONG_COMMIT_DELAY_US;
 
@@ -27,6 +30,8 @@ pub(super) struct Row {
     threshold: f64,
     /// The type of the event, and its names.
     events: &'static [(&'static str, &'static [&'static str])],
+    /// What it is a symptom of; none if the entry is the cause.
+    symptom_of: Option<&'static str>,
     /// Settings that belong to the evidence.
     settings: &'static [&'static str],
     /// What else must hold.
@@ -57,6 +62,9 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Sessions queue for the same rows",
         threshold: NOTABLE,
         events: &[("Lock", &["tuple", "transactionid"])],
+        symptom_of: Some(
+            "many transactions that change the same rows, or one that stays open after its change",
+        ),
         settings: &[],
         when: ALWAYS,
     },
@@ -65,6 +73,9 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Sessions queue for a lock on a table",
         threshold: NOTABLE,
         events: &[("Lock", &["relation"])],
+        symptom_of: Some(
+            "a transaction that keeps a strong lock on a table: DDL, LOCK TABLE, or one left open after it",
+        ),
         settings: &[],
         when: ALWAYS,
     },
@@ -73,6 +84,7 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Commits wait for the log to reach the disk",
         threshold: MUCH,
         events: WAL_FLUSH,
+        symptom_of: Some("many small commits, or a slow device under pg_wal"),
         settings: &["synchronous_commit", "fsync"],
         when: |_, run| !commits_sleep(run),
     },
@@ -82,6 +94,7 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Commits wait for the log to reach the disk, and sleep before it",
         threshold: MUCH,
         events: WAL_FLUSH,
+        symptom_of: None,
         settings: &["commit_delay", "commit_siblings", "synchronous_commit"],
         when: |_, run| commits_sleep(run),
     },
@@ -90,6 +103,7 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Commits wait for another server",
         threshold: NOTABLE,
         events: &[("IPC", &["SyncRep"])],
+        symptom_of: None,
         settings: &["synchronous_standby_names", "synchronous_commit"],
         when: ALWAYS,
     },
@@ -108,6 +122,7 @@ pub(super) const ROWS: &[Row] = &[
                 "PerXactPredicateList",
             ],
         )],
+        symptom_of: None,
         settings: &["default_transaction_isolation"],
         when: ALWAYS,
     },
@@ -116,6 +131,9 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Replacing blocks in shared buffers is contended",
         threshold: NOTABLE_LWLOCK,
         events: READS,
+        symptom_of: Some(
+            "shared buffers smaller than what is in use, or statements that read more than they need",
+        ),
         settings: &["shared_buffers"],
         when: |_, run| missed(run).is_some_and(|m| m >= SOME_MISSES) && mapping_contended(run),
     },
@@ -124,6 +142,9 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Sessions wait for blocks that are not in shared buffers",
         threshold: MUCH,
         events: READS,
+        symptom_of: Some(
+            "a cache smaller than what is read, or statements that read more than they need: a missing index, dead rows, bloat",
+        ),
         settings: &["shared_buffers"],
         when: |_, run| missed(run).is_some_and(|m| m >= SOME_MISSES) && !mapping_contended(run),
     },
@@ -133,6 +154,9 @@ pub(super) const ROWS: &[Row] = &[
         threshold: NOTABLE_LWLOCK,
         // From 19 on the content lock is no LWLock, and has a class of its own.
         events: &[("LWLock", &["BufferContent"]), ("Buffer", &[])],
+        symptom_of: Some(
+            "many sessions on one page: a small table, the newest page of an index, a root",
+        ),
         settings: &[],
         when: ALWAYS,
     },
@@ -141,6 +165,7 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Sessions queue to extend a table",
         threshold: NOTABLE,
         events: &[("Lock", &["extend"])],
+        symptom_of: Some("many sessions that insert into one table"),
         settings: &[],
         when: ALWAYS,
     },
@@ -149,6 +174,9 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Sessions queue to insert into the log",
         threshold: NOTABLE_LWLOCK,
         events: &[("LWLock", &["WALInsert"])],
+        symptom_of: Some(
+            "much log from many sessions: whole pages after checkpoints, many indexes, wide rows",
+        ),
         settings: &["wal_level", "full_page_writes"],
         when: ALWAYS,
     },
@@ -158,6 +186,7 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Sessions queue for the list of running transactions",
         threshold: NOTABLE_LWLOCK,
         events: PROC_ARRAY,
+        symptom_of: None,
         settings: &["max_connections"],
         when: |evidence, _| evidence.is_before(140_000),
     },
@@ -166,6 +195,7 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Sessions queue for the list of running transactions",
         threshold: NOTABLE_LWLOCK,
         events: PROC_ARRAY,
+        symptom_of: Some("many sessions that begin, commit or take snapshots at once"),
         settings: &[],
         when: |evidence, _| !evidence.is_before(140_000),
     },
@@ -174,6 +204,7 @@ pub(super) const ROWS: &[Row] = &[
         saw: "Sessions queue for the lock manager",
         threshold: NOTABLE_LWLOCK,
         events: &[("LWLock", &["LockManager", "LockFastPath"])],
+        symptom_of: Some("statements that lock many relations: partitions, many indexes"),
         settings: &["max_locks_per_transaction"],
         // Those who queue for one row's or table's lock queue for its partition, too.
         when: |_, run| {
@@ -184,32 +215,35 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 impl Row {
+    /// Whether an event is one of its signs.
+    fn has(&self, kind: &str, event: &str) -> bool {
+        self.events
+            .iter()
+            .any(|(of, names)| is(kind, event, of, names))
+    }
+
     /// What the waits of a run say.
     pub fn look(&self, evidence: &Evidence) -> Option<Observation> {
         let run = evidence.run?;
         let waits = run.waits()?;
-        let pick = |event: &WaitEvent| {
-            self.events
-                .iter()
-                .any(|(kind, names)| is(event, kind, names))
-        };
-        let share = waits.share(pick);
+        let pick = |event: &WaitEvent| self.has(&event.kind, &event.event);
+        let share = run.wait_share(|kind, event| self.has(kind, event))?;
         // A handful of sightings is chance, however large a share of little it is.
-        if !waits.shows(share, self.threshold) || !(self.when)(evidence, &run) {
+        if !waits.shows(waits.share(pick), self.threshold)
+            || share < self.threshold
+            || !(self.when)(evidence, &run)
+        {
             return None;
         }
-        let saw = format!(
-            "{}: {} of the time of sessions in a statement.",
-            self.saw,
-            tenths(share)
-        );
+        let saw = format!("{}: {} of {}.", self.saw, tenths(share), run.whole());
         let settings = self.settings.iter().filter_map(|name| {
             let value = run.setting(name)?;
             Some(format!("{name} = {value}"))
         });
+        let mut seen = Observation::measured(Basis::WaitTime, Some(share), saw);
+        seen.symptom_of = self.symptom_of;
         Some(
-            Observation::measured(Basis::WaitTime, Some(share), saw)
-                .all_seen(each(waits, pick))
+            seen.all_seen(each(&run, waits, |kind, event| self.has(kind, event)))
                 .seen(format!(
                     "with {}, {} looks at all sessions",
                     run.clients(),
@@ -218,6 +252,15 @@ impl Row {
                 .all_seen(settings),
         )
     }
+}
+
+/// Whether a finding of a rule accounts for an event.
+pub(super) fn is_covered(kind: &str, event: &str, found: &[&str]) -> bool {
+    // Those who queue for one row's or table's lock queue for its partition, too.
+    let queue = found.contains(&"hot-row") || found.contains(&"relation-lock-queue");
+    let rows = ROWS.iter().filter(|row| found.contains(&row.entry));
+    rows.into_iter().any(|row| row.has(kind, event))
+        || (queue && is(kind, event, "LWLock", &["LockManager"]))
 }
 
 /// The share of the blocks looked up that were not in shared buffers.
@@ -229,7 +272,7 @@ pub(super) fn missed(run: &RunEvidence) -> Option<f64> {
 
 fn mapping_contended(run: &RunEvidence) -> bool {
     run.waits().is_some_and(|waits| {
-        let mapping = waits.share(|e| is(e, "LWLock", &["BufferMapping"]));
+        let mapping = waits.share(|e| is(&e.kind, &e.event, "LWLock", &["BufferMapping"]));
         waits.shows(mapping, NOTABLE_LWLOCK)
     })
 }
@@ -240,37 +283,37 @@ fn commits_sleep(run: &RunEvidence) -> bool {
 }
 
 /// What was seen at each event, `12.30 sessions on average waited at Lock:tuple (61.5 % …)`.
-fn each(waits: &WaitAnalysis, pick: impl Fn(&WaitEvent) -> bool) -> Vec<String> {
-    let notable = waits
-        .events
-        .iter()
-        .filter(|e| pick(e) && e.sessions >= 0.01);
+fn each(run: &RunEvidence, waits: &WaitAnalysis, pick: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    let budget = run.budget().and_then(|b| Some((b, b.off.as_ref()?)));
+    let seen: Vec<(String, f64, f64)> = match budget {
+        Some((budget, off)) => {
+            let picked = off.waits.iter().filter(|w| pick(&w.kind, &w.event));
+            let of = |w: &Wait| (w.name(), w.sessions, budget.share(w.sessions));
+            picked.map(of).collect()
+        }
+        None => {
+            let picked = waits.events.iter().filter(|e| pick(&e.kind, &e.event));
+            let of = |e: &WaitEvent| (e.name(), e.sessions, e.sessions / waits.active_sessions);
+            picked.map(of).collect()
+        }
+    };
+    let notable = seen.iter().filter(|(_, sessions, _)| *sessions >= 0.01);
     notable
-        .map(|e| {
+        .map(|(name, sessions, share)| {
             format!(
-                "{:.2} sessions on average waited at {} ({} of the time of sessions in a statement)",
-                e.sessions,
-                e.name(),
-                tenths(e.sessions / waits.active_sessions)
+                "{sessions:.2} sessions on average waited at {name} ({} of {})",
+                tenths(*share),
+                run.whole()
             )
         })
         .collect()
 }
 
-/// Whether an event has one of these names in any version: up to 12 `WALWriteLock` and
-/// `buffer_mapping` stood for what is `WALWrite` and `BufferMapping` from 13 on. Without names
-/// every event of the kind has.
-fn is(event: &WaitEvent, kind: &str, names: &[&str]) -> bool {
-    let plain = |name: &str| {
-        let name = name.to_ascii_lowercase().replace('_', "");
-        name.strip_suffix("lock").unwrap_or(&name).to_owned()
-    };
-    let fits_kind = match kind {
-        // LWLockNamed and LWLockTranche in 9.6
-        "LWLock" => event.kind.starts_with("LWLock"),
-        kind => event.kind == kind,
-    };
-    fits_kind && (names.is_empty() || names.iter().any(|name| plain(name) == plain(&event.event)))
+/// Whether an event has one of these names in any version. Without names every event of the
+/// kind has.
+fn is(kind: &str, event: &str, of: &str, names: &[&str]) -> bool {
+    let named = || names.iter().any(|name| same_name(name, event));
+    same_kind(of, kind) && (names.is_empty() || named())
 }
 
 /// Misses by the tenth and more, if no CPU samples show what they cost: a block that the
@@ -305,30 +348,26 @@ mod tests {
 
     #[test]
     fn an_event_is_known_by_the_names_of_all_versions() {
-        let event = |kind: &str, event: &str| WaitEvent {
-            backend: String::new(),
-            kind: kind.into(),
-            event: event.into(),
-            sessions: 1.0,
-        };
-        assert!(is(&event("LWLock", "WALWrite"), "LWLock", &["WALWrite"]));
+        let is = |(kind, event): (&str, &str), of: &str, names: &[&str]| is(kind, event, of, names);
+        let event = |kind, event| (kind, event);
+        assert!(is(event("LWLock", "WALWrite"), "LWLock", &["WALWrite"]));
         assert!(is(
-            &event("LWLockNamed", "WALWriteLock"),
+            event("LWLockNamed", "WALWriteLock"),
             "LWLock",
             &["WALWrite"]
         ));
         assert!(is(
-            &event("LWLockTranche", "buffer_mapping"),
+            event("LWLockTranche", "buffer_mapping"),
             "LWLock",
             &["BufferMapping"]
         ));
         assert!(is(
-            &event("Lock", "tuple"),
+            event("Lock", "tuple"),
             "Lock",
             &["tuple", "transactionid"]
         ));
-        assert!(is(&event("Buffer", "BufferExclusive"), "Buffer", &[]));
-        assert!(!is(&event("Lock", "relation"), "Lock", &["tuple"]));
-        assert!(!is(&event("IO", "WALWrite"), "LWLock", &["WALWrite"]));
+        assert!(is(event("Buffer", "BufferExclusive"), "Buffer", &[]));
+        assert!(!is(event("Lock", "relation"), "Lock", &["tuple"]));
+        assert!(!is(event("IO", "WALWrite"), "LWLock", &["WALWrite"]));
     }
 }

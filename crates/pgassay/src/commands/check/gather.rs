@@ -50,6 +50,10 @@ pub fn of(subject: &mut Subject) -> Facts {
             let data_dir = data_dir(subject, *pid, &facts.server);
             facts.host = host::facts_for(data_dir.as_deref(), Some(*pid));
             facts.process = process::read(*pid, &pgassay_observe::processes(*pid));
+            // One that we launched does nothing yet.
+            if subject.origin == Origin::Running {
+                facts.process.extend(process::over_a_moment(*pid));
+            }
             facts.binary = Some(inspect_server::inspect(subject));
             if matches!(&facts.binary, Some(Ok(b)) if b.machine == Machine::Aarch64) {
                 facts.libraries = Some(libraries(*pid));

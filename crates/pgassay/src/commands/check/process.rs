@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use pgassay_analysis::bottlenecks::facts;
 use pgassay_analysis::record::Reading;
 
 /// Mappings smaller than this are not the server's main shared memory.
@@ -50,6 +53,27 @@ pub fn read(postmaster: u32, processes: &[u32]) -> BTreeMap<String, Reading> {
         );
     }
     facts
+}
+
+/// How long the CPUs of a running server are looked at.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// What the CPUs did for about a second: the accounts of the machine and of the server's
+/// processes before it and after it. It waits for that second.
+pub fn over_a_moment(postmaster: u32) -> BTreeMap<String, Reading> {
+    let begun = Instant::now();
+    let (machine, processes) = pgassay_observe::cpu_accounts(postmaster);
+    thread::sleep(MOMENT);
+    let (machine_later, processes_later) = pgassay_observe::cpu_accounts(postmaster);
+    let elapsed = begun.elapsed().as_nanos().to_string();
+    let named = |name: &str, reading| (name.to_owned(), reading);
+    BTreeMap::from([
+        named(facts::MACHINE_AT_FIRST, machine),
+        named(facts::MACHINE_LATER, machine_later),
+        named(facts::PROCESSES_AT_FIRST, processes),
+        named(facts::PROCESSES_LATER, processes_later),
+        named(facts::NANOSECONDS_BETWEEN, Reading::Text(elapsed)),
+    ])
 }
 
 fn file(path: &str) -> Reading {

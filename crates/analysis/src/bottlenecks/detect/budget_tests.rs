@@ -1,0 +1,244 @@
+//! Findings by the time budget: gains that the CPUs leave room for, CPUs that are full, and
+//! whatever else takes a tenth of the time.
+
+use crate::analyse;
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Confidence, Finding, Severity};
+use crate::bottlenecks::load;
+use crate::observed::budget::{Budget, OffCpu, Wait};
+use crate::observed::waits::{WaitAnalysis, WaitEvent};
+use crate::profile::{Profile, summarise};
+use crate::stats::Estimate;
+
+use super::scaling_tests;
+
+/// What happened with 8 sessions, by the kernel's account and by samples.
+struct Seen {
+    on_cpu: f64,
+    ready: f64,
+    idle: f64,
+    unnamed: f64,
+    waits: &'static [(&'static str, &'static str, f64)],
+    /// Of two CPUs.
+    busy: f64,
+    listing: &'static str,
+}
+
+const QUIET: Seen = Seen {
+    on_cpu: 0.5,
+    ready: 0.1,
+    idle: 0.4,
+    unnamed: 0.0,
+    waits: &[],
+    busy: 0.8,
+    listing: "",
+};
+
+fn estimate(value: f64) -> Estimate {
+    Estimate {
+        estimate: value,
+        low: value,
+        high: value,
+        ..analyse(&scaling_tests::run(0.0, |_| 0.8)).arms[0].points[0]
+            .throughput_tps
+            .clone()
+    }
+}
+
+fn found(seen: &Seen) -> Vec<Finding> {
+    let mut analysis = analyse(&scaling_tests::run(0.0, |_| 0.8));
+    analysis.host.cpus = Some(2);
+    let arm = &mut analysis.arms[0];
+    let mut observed = arm.observed.take().unwrap().points.pop().unwrap();
+    let waiting: f64 = seen.waits.iter().map(|(_, _, sessions)| sessions).sum();
+    let off_cpu = waiting + seen.idle + seen.unnamed;
+    let wait = |(kind, event, sessions): &(&str, &str, f64)| Wait {
+        kind: (*kind).to_owned(),
+        event: (*event).to_owned(),
+        sessions: *sessions,
+        least: *sessions,
+        most: *sessions,
+    };
+    observed.budget = Some(Budget {
+        sessions: seen.on_cpu + seen.ready + off_cpu,
+        on_cpu: seen.on_cpu,
+        ready: seen.ready,
+        off_cpu,
+        off: Some(OffCpu {
+            waits: seen.waits.iter().map(wait).collect(),
+            idle: seen.idle,
+            unnamed: seen.unnamed,
+            ..OffCpu::default()
+        }),
+        ..Budget::default()
+    });
+    // Samples see few of those that run.
+    let events = seen.waits.iter().map(wait).map(|w| WaitEvent {
+        backend: String::new(),
+        kind: w.kind,
+        event: w.event,
+        sessions: w.sessions,
+    });
+    observed.waits = Some(WaitAnalysis {
+        samples: 200,
+        active_sessions: waiting + seen.unnamed + 0.1,
+        running_sessions: seen.unnamed + 0.1,
+        idle_sessions: seen.idle + seen.on_cpu + seen.ready - 0.1,
+        events: events.collect(),
+        ..WaitAnalysis::default()
+    });
+    let mut point = arm.points.last().unwrap().clone();
+    point.point.clients = 8;
+    point.machine_cpus = Some(estimate(seen.busy));
+    point.server_cpus = Some(estimate(seen.on_cpu));
+    point.client_cpus = estimate(0.1);
+    let profile =
+        (!seen.listing.is_empty()).then(|| summarise(&Profile::parse(seen.listing).unwrap()));
+    load(&Evidence {
+        version: Some(180_000),
+        profile: profile.as_ref(),
+        run: Some(RunEvidence {
+            workload: "mine.sql",
+            host: &analysis.host,
+            arm,
+            point: &point,
+            observed: Some(&observed),
+            scaling: None,
+        }),
+    })
+}
+
+fn one<'f>(findings: &'f [Finding], id: &str) -> &'f Finding {
+    let found = findings.iter().find(|f| f.id == id);
+    found.unwrap_or_else(|| panic!("{id} is not among {findings:#?}"))
+}
+
+/// 62.5 % of the time at the log is no 2.67 times the throughput where 1.79 of 2 CPUs are busy.
+#[test]
+fn a_gain_is_no_more_than_the_cpus_have_room_for() {
+    const FLUSH: &[(&str, &str, f64)] = &[("IO", "WALSync", 5.0)];
+    let at = |busy: f64| {
+        let findings = found(&Seen {
+            on_cpu: 1.5,
+            ready: 1.5,
+            idle: 0.0,
+            waits: FLUSH,
+            busy,
+            ..QUIET
+        });
+        one(&findings, "wal-flush").clone()
+    };
+    let full = at(1.79);
+    assert!((full.gain_at_most.unwrap() - (1.0 - 1.79 / 2.0)).abs() < 1e-9);
+    assert!(full.limited_by_cpus);
+    let words = full.gain_in_words().unwrap();
+    assert!(
+        words.contains("1.12 times") && words.contains("no room"),
+        "{words}"
+    );
+    assert!((full.budget_share.unwrap() - 0.625).abs() < 1e-9);
+    let idle = at(0.5);
+    assert!((idle.gain_at_most.unwrap() - 0.625).abs() < 1e-9);
+    assert!(!idle.limited_by_cpus);
+    // Where sessions wait is a symptom, and nobody is sure of its cause.
+    assert_eq!(idle.confidence, Confidence::Medium);
+    assert!(
+        idle.saw.contains("a symptom of many small commits"),
+        "{}",
+        idle.saw
+    );
+}
+
+/// What is saved of CPUs that are full is won, however many sessions wait.
+#[test]
+fn on_full_cpus_their_time_ranks_above_waits() {
+    let listing = "70.00% libfoo.so [.] foo\n30.00% postgres [.] ExecScan\n";
+    let findings = found(&Seen {
+        on_cpu: 1.8,
+        ready: 2.2,
+        idle: 0.0,
+        waits: &[("IO", "WALSync", 4.0)],
+        busy: 2.0,
+        listing,
+        ..QUIET
+    });
+    let library = one(&findings, "cpu-library/libfoo.so");
+    assert!((library.gain_at_most.unwrap() - 0.7 * 1.8 / 2.0).abs() < 1e-9);
+    assert!(library.evidence.join(";").contains("foo: 70.0 %"));
+    let full = one(&findings, "cpu-saturated");
+    assert!(full.saw.contains("2.00 of 2 are busy"), "{}", full.saw);
+    assert!((full.gain_at_most.unwrap() - 2.2 / 8.0).abs() < 1e-9);
+    let evidence = full.evidence.join("; ");
+    assert!(evidence.contains("libfoo.so 70.0 %"), "{evidence}");
+    assert!(
+        evidence.contains("the server keeps 1.80 CPUs busy"),
+        "{evidence}"
+    );
+    assert_eq!(one(&findings, "wal-flush").gain_at_most, Some(0.0));
+}
+
+#[test]
+fn idle_cpus_are_not_saturated_and_waiting_for_one_beside_them_is_said() {
+    assert_eq!(found(&QUIET), []);
+    let confined = found(&Seen {
+        on_cpu: 1.0,
+        ready: 3.0,
+        busy: 1.1,
+        ..QUIET
+    });
+    let saw = &one(&confined, "cpu-saturated").saw;
+    assert!(saw.contains("confines them to fewer"), "{saw}");
+}
+
+#[test]
+fn a_wait_that_no_rule_knows_is_a_finding_by_its_name() {
+    let findings = found(&Seen {
+        waits: &[
+            ("Lock", "advisory", 4.0),
+            ("Extension", "their_lock", 1.5),
+            ("LWLock", "WALWrite", 0.2),
+            ("Lock", "tuple", 1.0),
+        ],
+        ..QUIET
+    });
+    let lock = one(&findings, "wait-event/Lock:advisory");
+    assert_eq!(
+        (lock.severity, lock.confidence),
+        (Severity::Medium, Confidence::Medium)
+    );
+    assert!(lock.saw.contains("an advisory lock"), "{}", lock.saw);
+    assert!(lock.symptom_of.is_some());
+    assert!(lock.remedy[0].text.contains("pg_blocking_pids"));
+    assert_eq!(super::super::find(&lock.id).unwrap().id, "wait-event");
+    one(&findings, "wait-event/Extension:their_lock");
+    // What a rule found is left to it, and a fortieth of the time is nothing.
+    one(&findings, "hot-row");
+    assert_eq!(findings.len(), 3, "{findings:#?}");
+}
+
+#[test]
+fn time_that_nothing_names_is_a_finding_too() {
+    let findings = found(&Seen {
+        unnamed: 3.0,
+        ..QUIET
+    });
+    let unnamed = one(&findings, "off-cpu-unexplained");
+    assert!((unnamed.budget_share.unwrap() - 3.0 / 3.6).abs() < 1e-9);
+}
+
+/// What takes CPU time without being anybody's fault is told, and is no cause.
+#[test]
+fn ordinary_work_is_information() {
+    let findings = found(&Seen {
+        listing: "40.00% postgres [.] ExecScan\n25.00% postgres [k] finish_task_switch\n\
+                  15.00% libc.so.6 [.] memcpy\n",
+        ..QUIET
+    });
+    let ids: Vec<&str> = findings.iter().map(|f| f.id.as_str()).collect();
+    assert!(ids.contains(&"cpu-function/ExecScan"), "{ids:?}");
+    assert!(!ids.contains(&"cpu-library/libc.so.6"), "{ids:?}");
+    assert!(
+        findings.iter().all(|f| f.severity == Severity::Info),
+        "{findings:#?}"
+    );
+}

@@ -1,0 +1,146 @@
+//! The CPUs: whether they are all busy while sessions wait for one, and what takes them.
+
+use super::{Detector, facts, run, tenths};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::fact_view::FactView;
+use crate::bottlenecks::finding::{Basis, Confidence, FULL, Judged, Observation, Severity, passed};
+use crate::profile::Summary;
+
+pub(super) const DETECTORS: &[Detector] = &[
+    run("cpu-saturated", saturated),
+    facts("cpu-saturated", saturated_now),
+];
+
+/// The share of the sessions' time that waits for a CPU, from which on it is worth a finding.
+const NOTABLE: f64 = 0.1;
+/// The same where the machine's CPUs are not full.
+const MUCH: f64 = 0.25;
+/// The server's part of what is busy below which it hardly uses the CPUs.
+const LITTLE: f64 = 0.1;
+/// Functions and libraries that the evidence names.
+const NAMED: usize = 5;
+
+fn saturated(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let cpus = f64::from(run.host.cpus?);
+    let busy = run.point.machine_cpus.as_ref()?.estimate;
+    let full = busy >= FULL * cpus;
+    // Where the server is not seen, these are not its CPUs.
+    let others = run.other_cpus()?;
+    let of_others = if others >= 0.25 * busy {
+        format!(", {others:.2} of them with other programs than the server and the load's client")
+    } else {
+        String::new()
+    };
+    let seen = match run.budget() {
+        Some(budget) => {
+            let waiting = budget.share(budget.ready);
+            if waiting < if full { NOTABLE } else { MUCH } {
+                return None;
+            }
+            let saw = if full {
+                format!(
+                    "The CPUs are saturated: {busy:.2} of {cpus:.0} are busy{of_others}, and \
+                     sessions spend {} of their time in transactions waiting for one.",
+                    tenths(waiting)
+                )
+            } else {
+                format!(
+                    "Sessions spend {} of their time in transactions waiting for a CPU, although only \
+                     {busy:.2} of {cpus:.0} are busy: something confines them to fewer.",
+                    tenths(waiting)
+                )
+            };
+            // With a CPU for each of them, that time would be gone.
+            let gain = run.of_cycle(waiting);
+            let seen = Observation::measured(Basis::MachineTime, Some(gain), saw).covers(waiting);
+            let seen = seen.seen(format!(
+                "of {:.2} sessions {:.2} ran on a CPU and {:.2} waited for one",
+                budget.sessions, budget.on_cpu, budget.ready
+            ));
+            if full {
+                seen
+            } else {
+                seen.advice(
+                    "look for what confines the server: the affinity of its processes (taskset -cp), \
+                     cpuset.cpus and cpu.max of its control group",
+                )
+            }
+        }
+        None if busy >= 0.95 * cpus => {
+            let saw =
+                format!("The CPUs are saturated: {busy:.2} of {cpus:.0} are busy{of_others}.");
+            Observation::measured(Basis::MachineTime, None, saw).confidence(Confidence::Medium)
+        }
+        None => return None,
+    };
+    let seen = seen.seen(takers(&run, others));
+    Some(match evidence.profile {
+        Some(profile) => seen.all_seen(spent(profile)),
+        None => seen.seen("no CPU samples, which would name what takes them (--observe perf)"),
+    })
+}
+
+/// A running server under its own application's load.
+fn saturated_now(seen: &FactView) -> Judged {
+    let moment = seen.moment()?;
+    let cpus = f64::from(seen.cpus()?);
+    let busy = moment.busy * cpus;
+    let at = format!("{busy:.2} of {cpus:.0} CPUs were busy over a second");
+    if moment.busy < FULL {
+        return passed(at);
+    }
+    // Full CPUs matter to a server that uses them and waits for them.
+    if moment.server < LITTLE * busy || moment.ready < 0.5 * moment.server {
+        return passed(format!(
+            "{at}, {:.2} of them with this server, and {:.2} of its processes waited for one",
+            moment.server, moment.ready
+        ));
+    }
+    let saw = format!(
+        "The CPUs are saturated: {at}, {:.2} of them with this server, and {:.2} of its processes \
+         waited for one.",
+        moment.server, moment.ready
+    );
+    Observation::new(Severity::High, Confidence::High, saw).found()
+}
+
+/// Who keeps the CPUs busy.
+fn takers(run: &RunEvidence, others: f64) -> String {
+    let server = run.point.server_cpus.as_ref().map_or(0.0, |s| s.estimate);
+    let client = run.point.client_cpus.estimate;
+    format!(
+        "the server keeps {server:.2} CPUs busy, the load's client {client:.2}, other programs {others:.2}"
+    )
+}
+
+/// What the server's CPU time goes to.
+fn spent(profile: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    let listed = |what: &str, items: Vec<String>| format!("{what}: {}", items.join(", "));
+    let objects = profile.objects.iter().filter(|o| o.share >= 0.01);
+    let objects: Vec<String> = objects
+        .take(NAMED)
+        .map(|o| format!("{} {}", o.object, tenths(o.share)))
+        .collect();
+    if !objects.is_empty() {
+        lines.push(listed("CPU samples by program and library", objects));
+    }
+    let classes = profile.classes.iter().filter(|c| c.share >= 0.01);
+    let classes: Vec<String> = classes
+        .take(NAMED)
+        .map(|c| format!("{} {}", c.class.title(), tenths(c.share)))
+        .collect();
+    if !classes.is_empty() {
+        lines.push(listed("by what they were spent on", classes));
+    }
+    let functions = profile.functions.iter().filter(|f| f.own_share >= 0.01);
+    let functions: Vec<String> = functions
+        .take(NAMED)
+        .map(|f| format!("{} {}", f.symbol, tenths(f.own_share)))
+        .collect();
+    if !functions.is_empty() {
+        lines.push(listed("by function", functions));
+    }
+    lines
+}

@@ -1,0 +1,283 @@
+//! Whatever else takes a tenth of the time: a finding by its own name, known to a rule or not.
+//!
+//! Waits are shares of the budget, libraries and functions shares of CPU samples. What a rule has
+//! found already is left to it.
+
+use super::tenths;
+use super::waits;
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
+use crate::bottlenecks::wait_events;
+use crate::observed::budget::Wait;
+use crate::profile::Summary;
+use crate::profile::class::Class;
+
+/// From this share on anything is named.
+const NOTABLE: f64 = 0.1;
+
+/// The entry of waits.
+const WAIT: &str = "wait-event";
+/// The entry of time off the CPU at no event.
+const UNNAMED: &str = "off-cpu-unexplained";
+/// The entries of CPU time.
+const LIBRARY: &str = "cpu-library";
+const FUNCTION: &str = "cpu-function";
+const CLASS: &str = "cpu-class";
+
+/// The entries that are found here alone, by the kind of evidence.
+pub(super) const ENTRIES: &[(&str, super::Kind)] = &[
+    (WAIT, super::Kind::Waits),
+    (UNNAMED, super::Kind::Waits),
+    (LIBRARY, super::Kind::Samples),
+    (FUNCTION, super::Kind::Samples),
+    (CLASS, super::Kind::Samples),
+];
+
+/// Something found under its own name: the entry, the name, what was seen.
+pub struct Named {
+    /// The entry.
+    pub entry: &'static str,
+    /// `Lock:advisory`, `libfoo.so`; none where the entry says it all.
+    pub subject: Option<String>,
+    /// Its title.
+    pub title: String,
+    /// What was seen.
+    pub seen: Observation,
+}
+
+/// All of them; `found` is what rules have found.
+pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
+    let mut named = Vec::new();
+    let found: Vec<&str> = findings.iter().map(|f| f.id.as_str()).collect();
+    let found = found.as_slice();
+    if let Some(run) = &evidence.run {
+        named.extend(waits(run, found));
+        named.extend(unnamed(run));
+    }
+    if let Some(profile) = evidence.profile {
+        named.extend(libraries(profile));
+        named.extend(classes(profile, findings));
+        named.extend(functions(profile, findings));
+    }
+    named
+}
+
+fn waits(run: &RunEvidence, found: &[&str]) -> Vec<Named> {
+    let Some(off) = run.budget().and_then(|budget| budget.off.as_ref()) else {
+        return Vec::new();
+    };
+    let known = |wait: &&Wait| !waits::is_covered(&wait.kind, &wait.event, found);
+    let waits = off.waits.iter().filter(known);
+    waits.filter_map(|wait| at_wait(run, wait)).collect()
+}
+
+fn at_wait(run: &RunEvidence, wait: &Wait) -> Option<Named> {
+    let budget = run.budget()?;
+    let share = budget.share(wait.sessions);
+    let sampled = run.waits()?;
+    let sightings = sampled.share(|e| e.kind == wait.kind && e.event == wait.event);
+    if share < NOTABLE || !sampled.shows(sightings, 0.0) {
+        return None;
+    }
+    let name = wait.name();
+    let meaning = wait_events::meaning(&wait.kind, &wait.event);
+    let saw = match meaning {
+        Some(meaning) => format!(
+            "Sessions wait {} ({name}): {} of their time in transactions.",
+            meaning.what,
+            tenths(share)
+        ),
+        None => format!(
+            "Sessions wait at {name}: {} of their time in transactions.",
+            tenths(share)
+        ),
+    };
+    let mut seen = Observation::measured(Basis::WaitTime, Some(share), saw)
+        .severity(Severity::Medium)
+        .confidence(Confidence::Medium)
+        .seen(format!(
+            "{:.2} sessions on average, between {:.2} and {:.2}, with {}",
+            wait.sessions,
+            wait.least,
+            wait.most,
+            run.clients()
+        ));
+    if let Some(meaning) = meaning {
+        seen = seen.symptom_of(meaning.symptom_of);
+    }
+    if wait.kind == "Lock" {
+        seen = seen.sql(
+            "SELECT pid, pg_blocking_pids(pid), wait_event, query FROM pg_stat_activity \
+             WHERE wait_event_type = 'Lock'   -- while it happens: who waits for whom",
+        );
+    }
+    Some(Named {
+        entry: WAIT,
+        subject: Some(name.clone()),
+        title: format!("Waits at {name}"),
+        seen,
+    })
+}
+
+fn unnamed(run: &RunEvidence) -> Option<Named> {
+    let budget = run.budget()?;
+    let sessions = budget.off.as_ref()?.unnamed;
+    let share = budget.share(sessions);
+    if share < NOTABLE || !run.waits()?.shows(share, 0.0) {
+        return None;
+    }
+    let saw = format!(
+        "Sessions in a statement were off the CPU at no wait event: {} of their time in transactions.",
+        tenths(share)
+    );
+    let seen = Observation::measured(Basis::WaitTime, Some(share), saw)
+        .confidence(Confidence::Medium)
+        .seen(format!(
+            "{sessions:.2} sessions on average, with {}",
+            run.clients()
+        ))
+        .symptom_of(
+            "page faults that read from disk, memory pressure, or a wait that this version of the \
+             server or an extension does not name",
+        );
+    Some(Named {
+        entry: UNNAMED,
+        subject: None,
+        title: "Off the CPU at no wait event".to_owned(),
+        seen,
+    })
+}
+
+/// Libraries beyond the server, the kernel and the C library: each was loaded for something.
+fn libraries(profile: &Summary) -> Vec<Named> {
+    let beyond = |object: &str| {
+        const ALWAYS: &[&str] = &[
+            "postgres",
+            "libc",
+            "libm",
+            "ld-",
+            "ld-linux",
+            "[vdso]",
+            "linux-vdso",
+        ];
+        // Compiled expressions have a rule of their own.
+        const JIT: &[&str] = &["llvmjit", "libLLVM", "libllvm"];
+        let is = |name: &&str| {
+            object == *name
+                || object.starts_with(&format!("{name}.so"))
+                || object.starts_with(&format!("{name}-"))
+        };
+        !(object == crate::profile::KERNEL
+            || object.is_empty()
+            || object.starts_with('[')
+            || ALWAYS.iter().any(is)
+            || JIT.iter().any(|name| object.starts_with(name)))
+    };
+    let objects = profile.objects.iter().filter(|o| beyond(&o.object));
+    objects
+        .filter(|o| o.share >= NOTABLE && profile.shows(o.share, 0.0))
+        .map(|o| Named {
+            entry: LIBRARY,
+            subject: Some(o.object.clone()),
+            title: format!("CPU time in {}", o.object),
+            seen: Observation::of_samples(
+                o.share,
+                format!(
+                    "{} of the server's CPU time is spent in {}.",
+                    tenths(o.share),
+                    o.object
+                ),
+            )
+            .all_seen(
+                profile
+                    .functions
+                    .iter()
+                    .filter(|f| f.object == o.object)
+                    .take(3)
+                    .map(|f| format!("{}: {} of the samples", f.symbol, tenths(f.own_share))),
+            ),
+        })
+        .collect()
+}
+
+/// Whether a rule's finding names a function: then it is known what its time goes to.
+fn is_told(symbol: &str, findings: &[Finding]) -> bool {
+    let mut rules = findings.iter().filter(|f| f.id != "cpu-saturated");
+    rules.any(|f| {
+        let texts = std::iter::once(&f.saw).chain(&f.evidence);
+        texts.into_iter().any(|text| text.contains(symbol))
+    })
+}
+
+/// Kinds of work that no rule found too much of. What the server is there for, executing
+/// statements, is none of them.
+fn classes(profile: &Summary, findings: &[Finding]) -> Vec<Named> {
+    let found = |id: &str| findings.iter().any(|f| f.id == id);
+    let ruled = |class: Class| match class {
+        Class::Executor | Class::Other => true,
+        Class::ParseAndPlan => found("parse-and-plan"),
+        Class::KernelNetwork | Class::Protocol => found("round-trips"),
+        Class::PageFaults => found("page-faults"),
+        Class::Jit => found("jit-small-queries"),
+        Class::BufferMapping => found("shared-buffers-small"),
+        class => {
+            let mut functions = profile.functions.iter().filter(|f| f.class == class);
+            let hottest = functions.next();
+            // One function that is nearly all of it stands for itself.
+            hottest.is_some_and(|f| {
+                is_told(&f.symbol, findings) || f.own_share >= 0.8 * profile.class(class)
+            })
+        }
+    };
+    let classes = profile.classes.iter().filter(|c| !ruled(c.class));
+    classes
+        .filter(|c| c.share >= NOTABLE && profile.shows(c.share, 0.0))
+        .map(|c| Named {
+            entry: CLASS,
+            subject: Some(c.class.title().replace([' ', ':'], "-").replace("--", "-")),
+            title: format!("CPU time: {}", c.class.title()),
+            seen: Observation::of_samples(
+                c.share,
+                format!(
+                    "{} of the server's CPU time is spent on: {}.",
+                    tenths(c.share),
+                    c.class.title()
+                ),
+            )
+            .severity(Severity::Info)
+            .all_seen(
+                profile
+                    .functions
+                    .iter()
+                    .filter(|f| f.class == c.class)
+                    .take(3)
+                    .map(|f| format!("{}: {} of the samples", f.symbol, tenths(f.own_share))),
+            ),
+        })
+        .collect()
+}
+
+/// Single functions, the kernel's among them.
+fn functions(profile: &Summary, findings: &[Finding]) -> Vec<Named> {
+    let functions = profile.functions.iter();
+    functions
+        .filter(|f| f.own_share >= NOTABLE && profile.shows(f.own_share, 0.0))
+        .filter(|f| f.symbol != crate::profile::UNKNOWN && !is_told(&f.symbol, findings))
+        .map(|f| Named {
+            entry: FUNCTION,
+            subject: Some(f.symbol.clone()),
+            title: format!("CPU time in {}", f.symbol),
+            seen: Observation::of_samples(
+                f.own_share,
+                format!(
+                    "{} of the server's CPU time is spent in {} ({}).",
+                    tenths(f.own_share),
+                    f.symbol,
+                    f.object
+                ),
+            )
+            .severity(Severity::Info)
+            .seen(format!("it was called for: {}", f.class.title())),
+        })
+        .collect()
+}
