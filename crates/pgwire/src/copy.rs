@@ -1,6 +1,7 @@
 //! `COPY … FROM STDIN`: bytes in, in large messages.
 
 use super::error::{QueryError, ServerError};
+use super::interrupt::Hearing;
 use super::session::{ResultSet, Session};
 use bytes::BytesMut;
 use postgres_protocol::message::backend::Message;
@@ -93,8 +94,9 @@ impl<'a> CopyIn<'a> {
     fn conclude(&mut self) -> Result<ResultSet, QueryError> {
         let mut result = ResultSet::default();
         let mut failure = None;
+        let mut hearing = Hearing::begin();
         loop {
-            match self.session.receive()? {
+            match self.session.receive(&mut hearing)? {
                 Message::CommandComplete(body) => {
                     let tag = body.tag().map(str::to_owned);
                     result.tag = self.session.parsed(tag)?;

@@ -148,8 +148,9 @@ impl Session {
         let mut current = ResultSet::default();
         let mut failure = None;
         let mut bytes = 0_usize;
+        let mut hearing = Hearing::begin();
         loop {
-            let message = self.receive()?;
+            let message = self.receive(&mut hearing)?;
             // Messages without content take memory, too: each gives a row or a result.
             bytes = bytes.saturating_add(ROW_BYTES);
             if bytes > self.result_limit {
@@ -201,7 +202,9 @@ impl Session {
                         "COPY … TO STDOUT can't be run as a plain query".to_owned(),
                     ));
                 }
-                Message::CopyData(_) | Message::CopyDone if failure.is_some() => {}
+                // Not kept; but a table of terabytes is not waited for.
+                Message::CopyData(body) if failure.is_some() => bytes += body.data().len(),
+                Message::CopyDone if failure.is_some() => {}
                 Message::ReadyForQuery(body) => {
                     self.ready(body.status())?;
                     return failure.map_or(Ok(results), Err);
@@ -237,8 +240,9 @@ impl Session {
     pub fn copy_in(&mut self, sql: &str) -> Result<CopyIn<'_>, QueryError> {
         self.begin(sql)?;
         let mut failure = None;
+        let mut hearing = Hearing::begin();
         loop {
-            match self.receive()? {
+            match self.receive(&mut hearing)? {
                 Message::CopyInResponse(_) if failure.is_none() => return Ok(CopyIn::new(self)),
                 Message::ErrorResponse(body) => {
                     let error = ServerError::read(body.fields());
@@ -364,12 +368,11 @@ impl Session {
         }
     }
 
-    /// The next message that is not asynchronous.
-    pub(super) fn receive(&mut self) -> Result<Message, QueryError> {
+    /// The next message that is not asynchronous. `hearing` is that of the whole answer: a server that
+    /// sends without end never lets the wait for a single message come to its end.
+    pub(super) fn receive(&mut self, hearing: &mut Hearing<'_>) -> Result<Message, QueryError> {
         let mut deadline = self.deadline();
-        let mut hearing = Hearing::begin();
         loop {
-            // A server that sends notices without end never lets the wait below come to its end.
             if let Err(error) = hearing.slice() {
                 return Err(self.lost(ChannelError::Io(error)));
             }

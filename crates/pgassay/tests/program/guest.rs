@@ -398,3 +398,31 @@ fn a_server_that_its_application_saturates_is_told_so_first() {
     let headline = analysis["headline"].to_string();
     assert!(headline.contains("The CPUs are saturated"), "{headline}");
 }
+
+/// Attack, terminate: a comparison whose server was stopped did not say that its schema was left.
+#[test]
+fn a_comparison_says_what_it_leaves_on_a_stopped_server() {
+    let visit = Visit::to("guest-compared", &[]);
+    let uri = visit.uri();
+    let more = [
+        "--load",
+        "--pairs",
+        "200",
+        "--noise-pairs",
+        "4",
+        "--time",
+        "0.2",
+        "--scale",
+        "1",
+        "--clients",
+        "1",
+    ];
+    let child = visit
+        .runs
+        .start(&[&["compare", &uri, &uri][..], &more].concat());
+    visit.runs.await_trials(2);
+    visit.server.signal(rustix::process::Signal::INT); // a fast shutdown
+    let output = child.wait_with_output().expect("it ends");
+    let said = text(&output.stderr);
+    assert!(said.contains("the schema pgassay is still there"), "{said}");
+}

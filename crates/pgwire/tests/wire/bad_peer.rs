@@ -287,7 +287,12 @@ fn what_a_server_says_by_itself_is_kept_within_bounds() {
 fn rows_and_results_without_content_count_against_the_limit() {
     let empty_rows = [say::columns(&[]), say::row(&[]).repeat(10_000)].concat();
     let nothings = say::complete("SELECT 0").repeat(10_000);
-    for answer in [empty_rows, nothings] {
+    // Attack, hostile-tls: data of a COPY that nobody asked for went on without end.
+    let copy_out = [
+        say::message(b'H', &[0, 0, 0]),
+        say::message(b'd', &[b'x'; 1000]).repeat(300),
+    ];
+    for answer in [empty_rows, nothings, copy_out.concat()] {
         let script = vec![
             Step::ReadStartup,
             Step::Send(say::welcome()),

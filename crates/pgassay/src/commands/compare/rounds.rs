@@ -28,6 +28,7 @@ use pgassay_engine::drivers::scattered_read::ScatteredRead;
 use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Driver, Ended, Schedule};
+use pgassay_engine::workload::setup;
 use pgassay_observe::Choice;
 use pgassay_observe::host;
 use pgassay_sys::stop::Stop;
@@ -171,6 +172,10 @@ impl Measuring {
             let cleaned = servers.clean_up();
             if let Some(words) = servers.last_words() {
                 terminal.warn(&format!("the server's last words:\n{}", words.trim_end()));
+            }
+            // If it ended badly, that is the error; the user has to know this one, too.
+            if let (Err(error), false) = (&cleaned, matches!(ended, Ok(Ended::Complete))) {
+                terminal.warn(&setup::still_there(error));
             }
             match ended? {
                 Ended::Complete => cleaned?,

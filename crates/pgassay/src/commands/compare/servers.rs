@@ -358,22 +358,29 @@ impl Servers {
     /// Takes our tables away from running servers; launched ones go as a whole.
     ///
     /// # Errors
-    /// Where something is in the way.
+    /// Of the first server where something is in the way; the others are cleaned up all the same.
     pub fn clean_up(&mut self) -> anyhow::Result<()> {
+        let mut outcome = Ok(());
         for server in self.up() {
-            if server.subject.cluster.is_some() {
-                continue;
+            if server.subject.cluster.is_none() {
+                outcome = outcome.and(server.clean_up());
             }
-            if std::mem::take(&mut server.pgio) {
-                tables::remove(server.subject.session()?)?;
-            }
-            let Some(made) = server.made.take() else {
-                continue;
-            };
-            let mut session = pgassay_pgwire::connect(&server.subject.conninfo)?;
-            setup::remove(&mut session, &made)?;
         }
-        Ok(())
+        outcome
+    }
+}
+
+impl Server {
+    fn clean_up(&mut self) -> anyhow::Result<()> {
+        // The control session may have died with a restart.
+        let new = || setup::again(&Connector::new(&self.subject.conninfo));
+        if std::mem::take(&mut self.pgio) {
+            tables::remove(&mut new()?)?;
+        }
+        match self.made.take() {
+            Some(made) => setup::remove(&mut new()?, &made),
+            None => Ok(()),
+        }
     }
 }
 
