@@ -29,6 +29,11 @@ def run(section):
                     standby.psql("SELECT pg_promote(false)", check=False)
             section.try_("run", "tpcb-like", target, "--load", *SHORT, act=promote, timeout=60,
                          also=lambda result: ["the schema was left"] if result.code == 0 and standby.schema_left() else [])
-            time.sleep(1)
+            if not promoted:  # It was refused sooner than that.
+                standby.psql("SELECT pg_promote(false)", check=False)
+            for _ in range(100):
+                if standby.ask("SELECT pg_is_in_recovery()", check=False) == "f":
+                    break
+                time.sleep(0.3)
             section.try_("run", "tpcb-like", target, "--load", *SHORT, timeout=60, codes={0},
                          also=lambda _: ["the schema was left"] if standby.schema_left() else [])

@@ -156,6 +156,10 @@ pub(super) const TAKE_LOCK: &str = "SELECT pg_catalog.pg_try_advisory_lock(31638
 /// has gone, which is after the client was told.
 const PARTING: Duration = Duration::from_secs(5);
 
+/// Asks for shared_buffers in bytes, whatever operators and functions the role's search_path shows.
+pub const SHARED_BUFFERS: &str =
+    "SELECT pg_catalog.pg_size_bytes(pg_catalog.current_setting('shared_buffers'))";
+
 /// What becomes of a schema that could not be removed.
 const REMOVED_LATER: &str =
     "the next run with --load in this database removes it, or DROP SCHEMA pgassay CASCADE";

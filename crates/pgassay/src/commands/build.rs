@@ -223,6 +223,7 @@ impl Report for Builds {
                 blocks,
             }],
             notes: Vec::new(),
+            ..Document::default()
         }
     }
 }

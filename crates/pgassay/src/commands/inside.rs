@@ -29,6 +29,7 @@ use pgassay_engine::drivers::query_ways;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
+use pgassay_engine::workload::setup;
 use pgassay_model::Failure;
 use pgassay_observe::host;
 use pgassay_pgwire::{ConnectError, Connector, QueryError, Session};
@@ -448,10 +449,7 @@ fn sweep(
     let mut progress = Progress::new(terminal, 100);
     progress.say("making functions and tables");
     let session = subject.session()?;
-    let shared_buffers = session.value(
-        "SELECT setting::bigint * current_setting('block_size')::bigint \
-         FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'",
-    )?;
+    let shared_buffers = session.value(setup::SHARED_BUFFERS)?;
     inserver::create(
         session,
         &loops.extension.definitions(inserver::SCHEMA),

@@ -321,10 +321,7 @@ fn make_plan(
     most_clients: u32,
     loads: bool,
 ) -> anyhow::Result<Plan> {
-    let shared_buffers = subject.session()?.value(
-        "SELECT setting::bigint * current_setting('block_size')::bigint \
-         FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'",
-    )?;
+    let shared_buffers = subject.session()?.value(setup::SHARED_BUFFERS)?;
     let machine = Machine {
         cpus: machine.cpus.unwrap_or(1),
         cache_bytes: machine.last_level_cache_total_bytes.unwrap_or(0),

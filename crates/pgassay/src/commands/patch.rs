@@ -388,6 +388,7 @@ fn document(
             blocks,
         }],
         notes: Vec::new(),
+        ..Document::default()
     }
 }
 

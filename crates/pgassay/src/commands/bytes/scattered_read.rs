@@ -241,15 +241,15 @@ fn executions(
     }
     let version = session.value("SHOW server_version_num")?;
     let block = session.value("SHOW block_size")?;
-    let blocks = session.value(&format!(
-        "SELECT pg_catalog.pg_relation_size('{SCHEMA}.{TABLE}') / current_setting('block_size')::bigint"
+    let bytes = session.value(&format!(
+        "SELECT pg_catalog.pg_relation_size('{SCHEMA}.{TABLE}')"
     ))?;
     let number = |value: Option<String>| value.and_then(|v| v.parse::<u64>().ok());
     let block = number(block).unwrap_or(BLOCK);
     let files = files(subject)?;
     let mut plan = ScatteredPlan {
         rows: asked.rows,
-        blocks: number(blocks).unwrap_or(asked.rows),
+        blocks: number(bytes).map_or(asked.rows, |bytes| bytes / block.max(1)),
         block_size_bytes: block,
         page_size_bytes: rustix::param::page_size() as u64,
         variants: scattered_read::variants(&Choice {

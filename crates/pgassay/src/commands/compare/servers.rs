@@ -27,10 +27,6 @@ use pgassay_sys::stop::Stop;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Asks for shared_buffers in bytes.
-const SHARED_BUFFERS: &str = "SELECT setting::bigint * current_setting('block_size')::bigint \
-     FROM pg_catalog.pg_settings WHERE name = 'shared_buffers'";
-
 /// What opening needs to know beside the targets.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
@@ -140,7 +136,7 @@ impl Servers {
     pub fn shared_buffers(&mut self) -> anyhow::Result<u64> {
         let mut most = 0;
         for server in self.up() {
-            let bytes = server.subject.session()?.value(SHARED_BUFFERS)?;
+            let bytes = server.subject.session()?.value(setup::SHARED_BUFFERS)?;
             most = most.max(bytes.and_then(|b| b.parse().ok()).unwrap_or(0));
         }
         Ok(most)
@@ -223,7 +219,7 @@ impl Servers {
             let installation = cluster.installation().clone();
             let extension = Extension::compiled_for(&installation, scratch).map_err(explain)?;
             let session = subject.session()?;
-            let buffers = session.value(SHARED_BUFFERS)?;
+            let buffers = session.value(setup::SHARED_BUFFERS)?;
             inserver::create(
                 session,
                 &extension.definitions(inserver::SCHEMA),
