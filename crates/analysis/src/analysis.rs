@@ -15,6 +15,7 @@ use crate::observed::ArmObserved;
 use crate::pgio::PgioAnalysis;
 use crate::plan::{Plan, Point};
 use crate::primitives::{Compiled, PrimitiveAnalysis};
+use crate::quality::Quality;
 use crate::query_cost::QueryCost;
 use crate::record::{EndState, Origin};
 use crate::scattered::{ScatteredPlan, VariantAnalysis};
@@ -74,6 +75,9 @@ pub struct Analysis {
     /// PGIO's workload, where it was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pgio: Option<PgioAnalysis>,
+    /// How far it was disturbed; none where no load had points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality: Option<Quality>,
     /// What qualifies the run as a whole.
     pub warnings: Vec<Warning>,
 }
@@ -258,6 +262,10 @@ pub struct PointAnalysis {
     pub machine_cpus: Option<Estimate>,
     /// Share of time that the hypervisor gave to others, 0 to 1.
     pub steal_share: Option<Estimate>,
+    /// Share of the machine's CPU time that neither server nor client used, 0 to 1: the median of
+    /// the trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_share: Option<f64>,
     /// Shared-buffer hits for each transaction, by `pg_stat_database`.
     pub buffer_hits_per_transaction: Option<Estimate>,
     /// Blocks read into shared buffers for each transaction, likewise.

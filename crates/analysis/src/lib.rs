@@ -29,6 +29,7 @@ pub mod pgio;
 pub mod plan;
 pub mod primitives;
 pub mod profile;
+pub mod quality;
 pub mod query_cost;
 pub mod record;
 pub mod samples;

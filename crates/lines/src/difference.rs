@@ -178,6 +178,7 @@ impl Report for Difference {
                 },
             ],
             notes: Notes::default().into_notes(),
+            ..Document::default()
         }
     }
 

@@ -30,6 +30,7 @@ impl Report for Account {
             headline: headline(self),
             sections: sections(self),
             notes: Notes::default().into_notes(),
+            ..Document::default()
         }
     }
 

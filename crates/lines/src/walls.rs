@@ -204,6 +204,7 @@ impl Report for Walls {
                 ],
             }],
             notes: Notes::default().into_notes(),
+            ..Document::default()
         }
     }
 

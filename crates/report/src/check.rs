@@ -37,6 +37,7 @@ fn document(report: &CheckReport, all: bool) -> Document {
         headline: headline(report),
         sections,
         notes: Vec::new(),
+        ..Document::default()
     }
 }
 

@@ -45,6 +45,7 @@ impl Report for Counts {
                 blocks,
             }],
             notes: notes.into_notes(),
+            ..Document::default()
         }
     }
 

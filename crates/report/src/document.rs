@@ -4,12 +4,13 @@
 //! section written once appears in all of them.
 
 use pgassay_analysis::bottlenecks::{Finding, Severity};
+use pgassay_analysis::number;
 use pgassay_analysis::profile::flame::Flame;
 use pgassay_analysis::stats::Estimate;
 use pgassay_analysis::warning::Warning;
 
 /// A whole report.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Document {
     /// What was measured on what, in one line.
     pub title: String,
@@ -17,6 +18,10 @@ pub struct Document {
     pub provenance: String,
     /// What must be known before anything else: not complete, not your build.
     pub alarms: Vec<String>,
+    /// Judgements in a word, beside the title.
+    pub badges: Vec<Badge>,
+    /// The figures that most readers came for.
+    pub tiles: Vec<Tile>,
     /// The result in plain sentences, the most important first.
     pub headline: Vec<String>,
     /// The parts, in order.
@@ -38,6 +43,78 @@ impl Document {
             .filter(|(_, note)| note.about.is_empty() && !said(note))
             .map(|(i, note)| (i + 1, note))
             .collect()
+    }
+}
+
+/// A judgement in a word, and why.
+#[derive(Debug, Clone)]
+pub struct Badge {
+    /// What is judged, such as `measurement`.
+    pub subject: &'static str,
+    /// The judgement, such as `poor`.
+    pub judgement: String,
+    /// How a reader is to take it.
+    pub mood: Mood,
+    /// Why, in one clause; may be empty.
+    pub why: String,
+}
+
+impl Badge {
+    /// `measurement: poor (why)`, for formats without colours.
+    pub fn line(&self) -> String {
+        match self.why.as_str() {
+            "" => format!("{}: {}", self.subject, self.judgement),
+            why => format!("{}: {} ({why})", self.subject, self.judgement),
+        }
+    }
+}
+
+/// How a judgement is to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    /// As one would wish.
+    Good,
+    /// With care.
+    Fair,
+    /// Something is wrong.
+    Bad,
+}
+
+impl Mood {
+    /// `good`, `fair`, `bad`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Fair => "fair",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// A figure on the first screen.
+#[derive(Debug, Clone)]
+pub struct Tile {
+    /// What it is.
+    pub name: String,
+    /// The figure, with its interval.
+    pub value: Estimate,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Where it was measured, in few words; may be empty.
+    pub remark: String,
+}
+
+impl Tile {
+    /// The same in words, for formats without tiles.
+    pub fn as_fact(&self) -> Fact {
+        let shown = number::shown(&self.value);
+        let interval = shown.interval.map(|interval| interval.ends);
+        let remarks = interval.into_iter().chain(match self.remark.as_str() {
+            "" => None,
+            remark => Some(remark.to_owned()),
+        });
+        let remarks: Vec<String> = remarks.collect();
+        Fact::new(&self.name, format!("{} {}", shown.value, self.unit)).remark(remarks.join(", "))
     }
 }
 

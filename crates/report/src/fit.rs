@@ -37,6 +37,7 @@ impl Report for Fit {
                 blocks,
             }],
             notes: notes.into_notes(),
+            ..Document::default()
         }
     }
 

@@ -67,6 +67,7 @@ fn document(history: &RunHistory) -> Document {
         headline: history.headline.clone(),
         sections,
         notes: notes.into_notes(),
+        ..Document::default()
     }
 }
 

@@ -51,6 +51,7 @@ impl Report for Inspection {
             headline: headline(self),
             sections,
             notes: Vec::new(),
+            ..Document::default()
         }
     }
 }

@@ -56,6 +56,7 @@ fn document(side: &SideBySide) -> Document {
             },
         ],
         notes: notes.into_notes(),
+        ..Document::default()
     }
 }
 

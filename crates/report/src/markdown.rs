@@ -4,7 +4,9 @@
 
 use pgassay_analysis::bottlenecks::StepKind;
 
-use super::document::{Block, Cell, Document, Fact, FindingBlock, Note, Section, Table, Value};
+use super::document::{
+    Block, Cell, Document, Fact, FindingBlock, Note, Section, Table, Tile, Value,
+};
 use super::{number, plain};
 use pgassay_text::markdown as escape;
 
@@ -13,6 +15,13 @@ pub fn render(document: &Document) -> String {
     let mut out = format!("# {}\n\n", escape(&document.title));
     for alarm in &document.alarms {
         out.push_str(&format!("> **{}**\n\n", escape(alarm)));
+    }
+    for badge in &document.badges {
+        out.push_str(&format!("{}\n\n", escape(&badge.line())));
+    }
+    if !document.tiles.is_empty() {
+        let tiles: Vec<Fact> = document.tiles.iter().map(Tile::as_fact).collect();
+        push_facts(&mut out, &tiles);
     }
     for sentence in &document.headline {
         out.push_str(&format!("{}\n\n", escape(sentence)));

@@ -47,6 +47,7 @@ impl Report for PooledCompare {
                 section("runs", "The runs", vec![Block::Facts(runs.collect())]),
             ],
             notes: notes.into_notes(),
+            ..Document::default()
         }
     }
 

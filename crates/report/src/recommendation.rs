@@ -29,6 +29,7 @@ impl Report for Recommended {
                 section("avoid", "What not to use", avoid.collect()),
             ],
             notes: Vec::new(),
+            ..Document::default()
         }
     }
 }

@@ -13,7 +13,7 @@ use owo_colors::OwoColorize;
 use pgassay_analysis::bottlenecks::StepKind;
 
 use super::document::{
-    Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Note, Table, Value,
+    Badge, Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Mood, Note, Table, Tile, Value,
 };
 use super::{number, plain};
 
@@ -43,10 +43,18 @@ pub fn render(document: &Document, style: &TextStyle) -> String {
         },
     };
     page.paragraph(&document.title, Tone::Strong);
+    for badge in &document.badges {
+        page.badge(badge);
+    }
     for alarm in &document.alarms {
         page.paragraph(alarm, Tone::Alarm);
     }
     page.blank();
+    if !document.tiles.is_empty() {
+        let tiles: Vec<Fact> = document.tiles.iter().map(Tile::as_fact).collect();
+        page.facts(&tiles);
+        page.blank();
+    }
     for sentence in &document.headline {
         page.paragraph(sentence, Tone::Normal);
     }
@@ -114,6 +122,15 @@ impl Page {
         for line in wrapped(vec![vec![self.leaf(text)]], width) {
             self.line(&line, tone);
         }
+    }
+
+    fn badge(&mut self, badge: &Badge) {
+        let tone = match badge.mood {
+            Mood::Good => Tone::Quiet,
+            Mood::Fair => Tone::Normal,
+            Mood::Bad => Tone::Alarm,
+        };
+        self.paragraph(&badge.line(), tone);
     }
 
     fn block(&mut self, block: &Block) {

@@ -60,6 +60,18 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
     sentences
 }
 
+/// The sentences that only say what the figures at the peaks are, for reports that show these
+/// figures by themselves.
+pub fn of_peaks(analysis: &Analysis) -> Vec<String> {
+    let arms = analysis.arms.iter();
+    let first = arms.filter_map(|arm| arm_sentences(analysis, arm).into_iter().next());
+    let second = analysis
+        .second
+        .iter()
+        .flat_map(|second| write_second(second));
+    first.chain(second).collect()
+}
+
 /// The one sentence about a second load.
 pub fn write_second(analysis: &Analysis) -> Vec<String> {
     let peaks = analysis.arms.iter().filter_map(|arm| {
@@ -142,10 +154,10 @@ fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis) -> Vec<String> {
             .unwrap_or(peak);
         if knee.point.clients > first.point.clients && rate(first) > 0.0 {
             sentences.push(format!(
-                "From {} to {} it grows {:.1}-fold{}.",
-                clients(first),
-                knee.point.clients,
+                "Throughput grows {:.1}-fold from {} to {}{}.",
                 rate(knee) / rate(first),
+                first.point.clients,
+                clients(knee),
                 match points.last() {
                     Some(last) if last.point.clients > knee.point.clients =>
                         format!(", and no further up to {}", last.point.clients),
@@ -153,21 +165,6 @@ fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis) -> Vec<String> {
                 }
             ));
         }
-    }
-    sentences.push(format!(
-        "At that point half of the transactions take at most {}, 99 % at most {}.",
-        duration(peak.latency_us.p50.estimate),
-        duration(peak.latency_us.p99.estimate),
-    ));
-    if let Some(server) = &peak.server_cpu_us_per_transaction {
-        let client = peak.client_cpu_us_per_transaction.estimate;
-        sentences.push(format!(
-            "Each transaction costs {} of CPU time in the server and {} in the client, \
-             which is {:.0} % of both together.",
-            duration(server.estimate),
-            duration(client),
-            100.0 * client / (client + server.estimate),
-        ));
     }
     sentences
 }

@@ -6,6 +6,7 @@ mod points;
 mod reads;
 
 pub use failed::ALL_FAILED;
+pub use headline::of_peaks;
 pub(crate) use points::decode;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use crate::observed;
 use crate::pgio::{self, PgioAnalysis};
 use crate::plan::{DriverConfig, Stage};
 use crate::primitives;
+use crate::quality::Quality;
 use crate::query_cost;
 use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts, StageId, Trial};
 use crate::samples;
@@ -91,7 +93,10 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
         arms,
         diagnosis: None,
         causes: Vec::new(),
+        quality: None,
     };
+    let points = analysis.arms.iter().flat_map(|arm| &arm.points);
+    analysis.quality = Quality::of(points, &analysis.run, &analysis.warnings);
     analysis.diagnosis = diagnose::of_run(&analysis);
     analysis.causes = diagnose::causes(&analysis);
     analysis.headline = headline::write(&analysis);

@@ -173,6 +173,7 @@ fn analyse_point(
                 .filter(|host| host.total > 0.0)
                 .map(|host| host.steal / host.total)
         }),
+        others_share: others_share(trials),
         buffer_hits_per_transaction: counted("blks_hit"),
         buffer_reads_per_transaction: counted("blks_read"),
         failures: failures.into_iter().collect(),

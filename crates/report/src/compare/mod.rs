@@ -96,6 +96,7 @@ pub(super) fn document(compare: &Compare) -> Document {
         headline: compare.headline.clone(),
         sections,
         notes: notes.into_notes(),
+        ..Document::default()
     }
 }
 

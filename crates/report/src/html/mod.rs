@@ -14,7 +14,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pgassay_analysis::bottlenecks::StepKind;
 
 use super::document::{
-    Block, Cell, Column, Document, Fact, FindingBlock, Note, Section, Table, Value,
+    Badge, Block, Cell, Column, Document, Fact, FindingBlock, Note, Section, Table, Tile, Value,
 };
 use super::{number, plain};
 
@@ -108,14 +108,47 @@ fn head_of(document: &Document) -> Markup {
         header {
             p.kicker { "pgassay" }
             h1 { (text(&document.title)) }
+            @for badge in &document.badges { (self::badge(badge)) }
             @for alarm in &document.alarms {
                 p.alarm role="note" { (text(alarm)) }
             }
+            (tiles(&document.tiles))
             div.headline {
                 @for sentence in &document.headline { p { (text(sentence)) } }
             }
             (run_notes(document))
             (contents(document))
+        }
+    }
+}
+
+fn badge(badge: &Badge) -> Markup {
+    html! {
+        p.badge {
+            span class=(badge.mood.name()) { (badge.subject) ": " (text(&badge.judgement)) }
+            @if !badge.why.is_empty() { " " (text(&badge.why)) }
+        }
+    }
+}
+
+fn tiles(tiles: &[Tile]) -> Markup {
+    html! {
+        @if !tiles.is_empty() {
+            dl.tiles {
+                @for tile in tiles {
+                    @let shown = number::shown(&tile.value);
+                    div {
+                        dt { (text(&tile.name)) }
+                        dd {
+                            span.figure { (shown.value) } " " (tile.unit)
+                            @if let Some(interval) = shown.interval {
+                                " " span.interval title=(interval.percent) { (interval.ends) }
+                            }
+                            @if !tile.remark.is_empty() { " " span.remark { (text(&tile.remark)) } }
+                        }
+                    }
+                }
+            }
         }
     }
 }

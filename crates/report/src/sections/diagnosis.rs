@@ -39,6 +39,7 @@ fn document(diagnosis: &Diagnosis) -> Document {
         headline: headline(diagnosis),
         sections,
         notes: Vec::new(),
+        ..Document::default()
     }
 }
 

@@ -10,6 +10,7 @@ mod cpu;
 pub mod diagnosis;
 mod drift;
 pub(super) mod findings;
+mod glance;
 mod host;
 mod latency;
 mod method;
@@ -29,6 +30,7 @@ pub(crate) use method::has_seed;
 pub(super) use summary::machine;
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::analyse::of_peaks;
 use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis, RunInfo, RunState, TrialAnalysis};
 
 use super::document::{Block, Depth, Document, Dot, Interval, Notes, Section};
@@ -40,10 +42,10 @@ type Make = fn(&Analysis, &mut Notes) -> Option<Section>;
 
 /// All sections in the order of the report.
 const SECTIONS: &[Make] = &[
-    summary::section,
-    findings::section,
     results::section,
     results::second,
+    findings::section,
+    summary::section,
     primitives::section,
     query_cost::section,
     pgio::section,
@@ -88,6 +90,11 @@ fn document(analysis: &Analysis) -> Document {
         }
     }
     let alarms = alarms(analysis);
+    let tiles = glance::tiles(analysis);
+    let shown = match tiles.as_slice() {
+        [] => Vec::new(),
+        _ => of_peaks(analysis),
+    };
     Document {
         title: title(analysis),
         provenance: provenance(analysis),
@@ -95,9 +102,12 @@ fn document(analysis: &Analysis) -> Document {
             .headline
             .iter()
             .filter(|sentence| !alarms.iter().any(|alarm| alarm.starts_with(*sentence)))
+            .filter(|sentence| !shown.contains(sentence))
             .cloned()
             .collect(),
         alarms,
+        badges: glance::badges(analysis),
+        tiles,
         sections,
         notes: notes.into_notes(),
     }
@@ -132,8 +142,8 @@ fn title(analysis: &Analysis) -> String {
     let workload = &analysis.plan.workload.name;
     match (analysis.run.command.as_str(), servers.as_slice()) {
         (_, []) => format!("{workload}: nothing was measured"),
-        ("assay", [server]) => format!("Assay of {server}"),
-        (_, [server]) => format!("{workload} on {server}"),
+        ("assay", [server]) => format!("Assay of {server}{}", glance::machine(analysis)),
+        (_, [server]) => format!("{workload} on {server}{}", glance::machine(analysis)),
         (_, several) => format!("{workload}: {}", several.join(" against ")),
     }
 }

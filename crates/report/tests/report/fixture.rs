@@ -18,6 +18,7 @@ use pgassay_analysis::primitives::{
     Company, Compiled, InServerTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen, analyse,
     headline as headline_of_primitives,
 };
+use pgassay_analysis::quality::Quality;
 use pgassay_analysis::query_cost::{self, CountedWay, QueryCost, QueryCostRecord, WAYS, Way};
 use pgassay_analysis::record::{Raw, Reading, StageId, Trial};
 use pgassay_analysis::server::Setting;
@@ -254,6 +255,7 @@ pub fn interrupted() -> Analysis {
     analysis.run.state = RunState::Interrupted;
     analysis.run.reason = Some("Ctrl-C was pressed".to_owned());
     analysis.run.trials_measured = 1;
+    analysis.quality = Quality::of(&analysis.arms[0].points, &analysis.run, &[]);
     analysis.run.max_rss_bytes = None;
     analysis
 }
@@ -450,7 +452,7 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         .map(|(i, point)| point_analysis(*point, &indices[&i], &mut noise))
         .collect();
     let trials = rounds * clients.len() as u32;
-    Analysis {
+    let mut analysis = Analysis {
         schema: SCHEMA.to_owned(),
         run: RunInfo {
             id: "20261121T031500-assay-7f3a".to_owned(),
@@ -501,7 +503,10 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         warnings: vec![],
         stage: StageId::Load,
         plan,
-    }
+        quality: None,
+    };
+    analysis.quality = Quality::of(&analysis.arms[0].points, &analysis.run, &[]);
+    analysis
 }
 
 fn headline(points: &[PointAnalysis]) -> Vec<String> {
@@ -565,6 +570,7 @@ fn point_analysis(point: Point, indices: &[u32], noise: &mut Noise) -> PointAnal
             busy(server(t) + t.client_cpu_us_per_transaction, t) + 0.3
         })),
         steal_share: Some(each(&|t| 0.002 * t.p99_us / t.p50_us)),
+        others_share: Some(0.08),
         buffer_hits_per_transaction: Some(each(&|t| 3.98 + t.p50_us / 1e4)),
         buffer_reads_per_transaction: Some(each(&|t| 0.0021 + t.p50_us / 1e7)),
         failures: vec![],

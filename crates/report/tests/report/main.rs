@@ -4,6 +4,7 @@
 //! at the difference before you commit it.
 
 mod fixture;
+mod glance;
 mod machine;
 mod page;
 mod schema;

@@ -1,0 +1,165 @@
+//! How far a run can be trusted, at a glance: one grade, by limits that were fixed beforehand.
+//!
+//! The grade says nothing about the server. It sums up what disturbed the measurement, so that a
+//! reader who takes one figure away knows whether to measure again first.
+
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::{PointAnalysis, RunInfo, RunState};
+use crate::stats::Caveat;
+use crate::warning::Warning;
+
+/// A grade, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Grade {
+    /// Nothing that was looked at disturbed the run.
+    Good,
+    /// Disturbed, but the intervals hold what it did.
+    Fair,
+    /// So disturbed or so short that absolute figures are not worth quoting.
+    Poor,
+}
+
+impl Grade {
+    /// `good`, `fair`, `poor`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Fair => "fair",
+            Self::Poor => "poor",
+        }
+    }
+}
+
+/// A run's grade, and why it is not better.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quality {
+    /// The worst of the reasons' grades; good without any.
+    pub grade: Grade,
+    /// What lowered it, the worst first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<Reason>,
+}
+
+/// Something that lowered the grade.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// The grade that it alone leaves.
+    pub grade: Grade,
+    /// In a few words, with the figure.
+    pub text: String,
+}
+
+/// Shares of the machine's CPU time at the worst point from which on a run is fair, and poor.
+const OTHERS: (f64, f64) = (0.05, 0.2);
+/// The same for the time that the hypervisor gave to other guests.
+const STEAL: (f64, f64) = (0.02, 0.1);
+/// Trials of a point below which a run is fair, and poor: an interval of 95 % by ranks needs six.
+const TRIALS: (usize, usize) = (6, 3);
+
+impl Quality {
+    /// Judges a run by its points; `None` where no point was measured.
+    pub fn of<'a>(
+        points: impl IntoIterator<Item = &'a PointAnalysis>,
+        run: &RunInfo,
+        warnings: &[Warning],
+    ) -> Option<Self> {
+        let points: Vec<&PointAnalysis> = points.into_iter().collect();
+        let fewest = points.iter().map(|point| point.trials.len()).min()?;
+        let largest = |of: &dyn Fn(&PointAnalysis) -> Option<f64>| {
+            points
+                .iter()
+                .filter_map(|point| of(point))
+                .fold(0.0, f64::max)
+        };
+        let mut reasons = Vec::new();
+        if run.state != RunState::Complete {
+            let text = format!(
+                "{} of {} trials were measured",
+                run.trials_measured, run.trials_planned
+            );
+            reasons.push(Reason::new(Grade::Poor, text));
+        }
+        let others = largest(&|point| point.others_share);
+        reasons.extend(beyond(others, OTHERS).map(|grade| {
+            let text = format!(
+                "other work took up to {:.0} % of the CPU time",
+                100.0 * others
+            );
+            Reason::new(grade, text)
+        }));
+        let steal = largest(&|point| Some(point.steal_share.as_ref()?.estimate));
+        reasons.extend(beyond(steal, STEAL).map(|grade| {
+            let text = format!("the hypervisor took up to {:.0} % of it", 100.0 * steal);
+            Reason::new(grade, text)
+        }));
+        if warnings.iter().any(|warning| warning.id == "not-alone") {
+            let text = "another measurement ran on this machine".to_owned();
+            reasons.push(Reason::new(Grade::Poor, text));
+        }
+        if fewest < TRIALS.0 {
+            let grade = if fewest < TRIALS.1 {
+                Grade::Poor
+            } else {
+                Grade::Fair
+            };
+            let text = match fewest {
+                1 => "one trial at a point".to_owned(),
+                n => format!("only {n} trials at a point"),
+            };
+            reasons.push(Reason::new(grade, text));
+        }
+        let drifts = |point: &&&PointAnalysis| {
+            let mut warnings = point.throughput_tps.warnings.iter();
+            warnings.any(|w| *w == Caveat::Drift || *w == Caveat::Autocorrelated)
+        };
+        let drifting = points.iter().filter(drifts).count();
+        if drifting > 0 {
+            let text = format!(
+                "throughput drifted at {drifting} of {} points",
+                points.len()
+            );
+            reasons.push(Reason::new(Grade::Fair, text));
+        }
+        reasons.sort_by_key(|reason| std::cmp::Reverse(reason.grade));
+        Some(Self {
+            grade: reasons.first().map_or(Grade::Good, |worst| worst.grade),
+            reasons,
+        })
+    }
+
+    /// The reasons in one clause; empty for a good run.
+    pub fn why(&self) -> String {
+        let texts: Vec<&str> = self.reasons.iter().map(|reason| &*reason.text).collect();
+        texts.join("; ")
+    }
+}
+
+impl Reason {
+    fn new(grade: Grade, text: String) -> Self {
+        Self { grade, text }
+    }
+}
+
+/// What a share beyond these limits leaves.
+fn beyond(share: f64, (fair, poor): (f64, f64)) -> Option<Grade> {
+    match share {
+        share if share >= poor => Some(Grade::Poor),
+        share if share >= fair => Some(Grade::Fair),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_graded_by_fixed_limits() {
+        let grades = [0.0, 0.049, 0.05, 0.19, 0.2, 1.0].map(|share| beyond(share, OTHERS));
+        let (fair, poor) = (Some(Grade::Fair), Some(Grade::Poor));
+        assert_eq!(grades, [None, None, fair, fair, poor, poor]);
+        assert!(Grade::Good < Grade::Fair && Grade::Fair < Grade::Poor);
+    }
+}

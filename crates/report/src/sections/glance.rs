@@ -1,0 +1,103 @@
+//! What is seen before a word is read: how good the measurement is, and the figures that most
+//! readers came for.
+
+use pgassay_analysis::Analysis;
+use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis};
+use pgassay_analysis::quality::Grade;
+use pgassay_analysis::stats::Estimate;
+
+use crate::document::{Badge, Mood, Tile};
+use crate::number;
+
+/// How far the run was disturbed.
+pub fn badges(analysis: &Analysis) -> Vec<Badge> {
+    let badge = analysis.quality.as_ref().map(|quality| Badge {
+        subject: "measurement",
+        judgement: quality.grade.name().to_owned(),
+        mood: match quality.grade {
+            Grade::Good => Mood::Good,
+            Grade::Fair => Mood::Fair,
+            Grade::Poor => Mood::Bad,
+        },
+        why: quality.why(),
+    });
+    badge.into_iter().collect()
+}
+
+/// The peak of each load, and what a transaction of the first costs there; none where several
+/// servers are held against each other.
+pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
+    let [arm] = analysis.arms.as_slice() else {
+        return Vec::new();
+    };
+    let Some(peak) = peak(arm) else {
+        return Vec::new();
+    };
+    let at = clients(peak);
+    let mut tiles = vec![rate(&analysis.plan.workload.name, peak)];
+    if let Some(second) = analysis.second.as_deref()
+        && let Some(peak) = second.arms.first().and_then(self::peak)
+    {
+        tiles.push(rate(&second.plan.workload.name, peak));
+    }
+    tiles.push(time("p99 latency", &peak.latency_us.p99, &at));
+    if let Some(cpu) = &peak.server_cpu_us_per_transaction {
+        tiles.push(time("server CPU per transaction", cpu, &at));
+    }
+    tiles
+}
+
+/// `, 2 CPUs (AMD EPYC)`: as much of the machine as belongs into a title; may be empty.
+pub fn machine(analysis: &Analysis) -> String {
+    let cpus = match analysis.host.cpus {
+        None => return String::new(),
+        Some(1) => "1 CPU".to_owned(),
+        Some(n) => format!("{n} CPUs"),
+    };
+    match &analysis.host.cpu_model {
+        Some(model) => format!(", {cpus} ({model})"),
+        None => format!(", {cpus}"),
+    }
+}
+
+/// The point of the highest throughput.
+fn peak(arm: &ArmAnalysis) -> Option<&PointAnalysis> {
+    let rate = |point: &PointAnalysis| point.throughput_tps.estimate;
+    let points = arm.points.iter().filter(|p| rate(p).is_finite());
+    points.max_by(|a, b| rate(a).total_cmp(&rate(b)))
+}
+
+fn rate(workload: &str, peak: &PointAnalysis) -> Tile {
+    Tile {
+        name: format!("{workload}, peak"),
+        value: peak.throughput_tps.clone(),
+        unit: "tps",
+        remark: clients(peak),
+    }
+}
+
+/// Microseconds, from 10,000 on as milliseconds.
+fn time(name: &str, us: &Estimate, at: &str) -> Tile {
+    let (factor, unit) = match us.estimate {
+        us if us < 1e4 => (1.0, "µs"),
+        _ => (1e-3, "ms"),
+    };
+    Tile {
+        name: name.to_owned(),
+        value: Estimate {
+            estimate: us.estimate * factor,
+            low: us.low * factor,
+            high: us.high * factor,
+            ..us.clone()
+        },
+        unit,
+        remark: at.to_owned(),
+    }
+}
+
+fn clients(point: &PointAnalysis) -> String {
+    match point.point.clients {
+        1 => "1 client".to_owned(),
+        n => format!("{} clients", number::count(u64::from(n))),
+    }
+}

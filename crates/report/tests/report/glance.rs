@@ -1,0 +1,81 @@
+//! The first screen: the grade of the measurement and the figures at the peaks.
+
+use pgassay_analysis::analysis::RunState;
+use pgassay_analysis::quality::{Grade, Quality};
+use pgassay_analysis::{Analysis, warning::Warning};
+use pgassay_report::TextStyle;
+
+use super::fixture;
+
+fn graded(spoil: impl FnOnce(&mut Analysis)) -> Quality {
+    let mut analysis = fixture::complete();
+    for point in &mut analysis.arms[0].points {
+        point.others_share = Some(0.01);
+        point.throughput_tps.warnings.clear();
+    }
+    spoil(&mut analysis);
+    let points = &analysis.arms[0].points;
+    Quality::of(points, &analysis.run, &analysis.warnings).expect("points")
+}
+
+#[test]
+fn a_run_is_graded_by_what_disturbed_it_most() {
+    assert_eq!(graded(|_| ()).grade, Grade::Good);
+    assert_eq!(graded(|_| ()).why(), "");
+
+    let others = graded(|a| a.arms[0].points[0].others_share = Some(0.48));
+    assert_eq!(others.grade, Grade::Poor);
+    assert_eq!(others.why(), "other work took up to 48 % of the CPU time");
+
+    let steal = |share: f64| {
+        graded(|a| {
+            for estimate in a.arms[0].points[0].steal_share.iter_mut() {
+                estimate.estimate = share;
+            }
+        })
+    };
+    assert_eq!(steal(0.03).grade, Grade::Fair);
+    assert_eq!(steal(0.2).grade, Grade::Poor);
+
+    let trials = |n: usize| graded(|a| a.arms[0].points[1].trials.truncate(n));
+    assert_eq!(trials(5).grade, Grade::Fair);
+    assert_eq!(trials(1).why(), "one trial at a point");
+
+    let cut = graded(|a| {
+        a.run.state = RunState::Interrupted;
+        a.arms[0].points[0].others_share = Some(0.06);
+    });
+    assert_eq!((cut.grade, cut.reasons.len()), (Grade::Poor, 2));
+    assert_eq!(cut.reasons[1].grade, Grade::Fair, "the worst first");
+
+    let company = graded(|a| a.warnings.push(Warning::new("not-alone", "two at once")));
+    assert_eq!(company.grade, Grade::Poor);
+}
+
+#[test]
+fn every_format_begins_with_the_grade_and_the_peak() {
+    let mut analysis = fixture::complete();
+    analysis.quality = Some(graded(|a| a.arms[0].points[0].others_share = Some(0.48)));
+    let style = TextStyle {
+        width: 100,
+        color: false,
+        unicode: true,
+    };
+    let text = pgassay_report::text(&analysis, &style);
+    let markdown = pgassay_report::markdown(&analysis);
+    for page in [&text, &markdown] {
+        let first: Vec<&str> = page.lines().take(10).collect();
+        let first = first.join("\n");
+        assert!(
+            first.contains("measurement: poor (other work took"),
+            "{first}"
+        );
+        assert!(first.contains("select-only, peak"), "{first}");
+        assert!(first.contains("p99 latency"), "{first}");
+    }
+    let page = pgassay_report::html(&analysis);
+    let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
+    assert!(at("class=\"bad\"") < at("class=\"tiles\""));
+    assert!(at("class=\"tiles\"") < at("id=\"figure-throughput\""));
+    assert!(at("id=\"figure-throughput\"") < at("id=\"summary\""));
+}
