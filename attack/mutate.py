@@ -45,6 +45,11 @@ def damage(rng, data, front=4096):
     return bytes(data)
 
 
+def fitting(times, line):
+    """So many of a line, or as many as are some MiB: a document may be one line."""
+    return max(1, min(times, (8 << 20) // (len(line) + 1)))
+
+
 def damage_text(rng, data):
     """Lines and numbers of a text, or its bytes."""
     if rng.random() < 0.3:
@@ -57,14 +62,15 @@ def damage_text(rng, data):
             del lines[at:at + rng.randrange(1, 5)]
             lines = lines or [b""]
         elif what == 1:
-            lines[at:at] = [lines[rng.randrange(len(lines))]] * rng.choice((1, 2, 1000))
+            again = lines[rng.randrange(len(lines))]
+            lines[at:at] = [again] * fitting(rng.choice((1, 2, 1000)), again)
         elif what == 2:
             words = lines[at].split()
             if words:
                 words[rng.randrange(len(words))] = rng.choice(WORDS)
             lines[at] = b" ".join(words)
         elif what == 3:
-            lines[at] = lines[at] * rng.choice((2, 200))
+            lines[at] = lines[at] * fitting(rng.choice((2, 200)), lines[at])
         elif what == 4:
             lines[at] = lines[at][:rng.randrange(len(lines[at]) + 1)] + rng.choice(WORDS)
         else:

@@ -21,6 +21,7 @@ pub mod gather;
 )))]
 #[path = "no_gather.rs"]
 pub mod gather;
+pub mod input;
 pub mod map;
 pub mod output;
 pub mod perf;

@@ -1,7 +1,6 @@
 //! Reading a run directory, whole or as a crash left it.
 
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::bail;
@@ -10,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 
 use pgassay_model::Failure;
+use pgassay_sys::input;
 
 /// Longest line that is taken for a trial: readings of 100,000 processes fit.
 const LONGEST_LINE: usize = 64 << 20;
@@ -96,38 +96,20 @@ pub fn read_header(dir: &Path) -> anyhow::Result<RunHeader> {
 
 /// Whether another process measures this run now.
 pub fn is_running(dir: &Path) -> bool {
-    let Ok(lock) = open(&dir.join("lock")) else {
+    let Ok(lock) = input::open(&dir.join("lock")) else {
         return false;
     };
     flock(&lock, FlockOperation::NonBlockingLockShared).is_err()
 }
 
-/// Opens a file of a run. What is no file has no end: a FIFO or a device, also behind a link.
-pub(super) fn open(path: &Path) -> io::Result<File> {
-    // Looked at before it is opened, as opening a FIFO waits for its writer.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    File::open(path)
-}
-
 /// Reads a whole document of a run.
 pub(super) fn document(path: &Path) -> io::Result<Vec<u8>> {
-    let file = open(path)?;
-    if file.metadata()?.len() > LARGEST_DOCUMENT {
-        return Err(io::Error::other(format!(
-            "it has more than {} MiB",
-            LARGEST_DOCUMENT >> 20
-        )));
-    }
-    let mut text = Vec::new();
-    file.take(LARGEST_DOCUMENT).read_to_end(&mut text)?;
-    Ok(text)
+    input::read(path, LARGEST_DOCUMENT)
 }
 
 /// How many whole lines a file of a run has; 0 if it cannot be read.
 pub(super) fn count_lines(path: &Path) -> usize {
-    let Ok(file) = open(path) else {
+    let Ok(file) = input::open(path) else {
         return 0;
     };
     let mut reader = BufReader::with_capacity(1 << 16, file);
@@ -164,7 +146,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 }
 
 fn lines<T: DeserializeOwned>(path: &Path, damage: &mut Vec<String>) -> anyhow::Result<Vec<T>> {
-    let file = match open(path) {
+    let file = match input::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => bail!(unreadable(path, &e)),

@@ -391,3 +391,22 @@ fn a_check_whose_connection_is_lost_does_not_pass() {
     assert!(err.contains("nothing could be seen"), "{err}");
     assert_eq!(pgassay(&words).0, Exit::Done, "no pass was asked for");
 }
+
+/// Attack, run-directories: a FIFO among the files of a directory was waited for without end.
+#[test]
+fn a_directory_is_searched_for_files_only() {
+    let dir = std::env::temp_dir().join(format!("pgassay-test-fifo-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir(&dir).unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(dir.join("run.json"))
+        .status();
+    assert!(made.unwrap().success());
+    let output = std::process::Command::new("timeout")
+        .args(["30", env!("CARGO_BIN_EXE_pgassay"), "check"])
+        .arg(&dir)
+        .output()
+        .unwrap();
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+}

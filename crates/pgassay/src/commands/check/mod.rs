@@ -22,6 +22,7 @@ use pgassay_model::Failure;
 use pgassay_observe::host;
 use pgassay_report::TextStyle;
 use pgassay_server::TargetSpec;
+use pgassay_sys::input;
 use pgassay_sys::stop::Stop;
 
 /// Larger files are no facts: those of a large machine take under 2 MiB.
@@ -206,7 +207,7 @@ fn recorded(path: &Path) -> anyhow::Result<Option<Vec<Facts>>> {
 fn is_facts(path: &Path) -> bool {
     use std::io::Read as _;
     let mut start = Vec::new();
-    let read = fs::File::open(path).and_then(|f| f.take(256).read_to_end(&mut start));
+    let read = input::open(path).and_then(|f| f.take(256).read_to_end(&mut start));
     read.is_ok() && String::from_utf8_lossy(&start).contains("\"pgassay/facts/")
 }
 
