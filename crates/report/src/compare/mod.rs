@@ -93,6 +93,7 @@ pub(super) fn document(compare: &Compare) -> Document {
         title: title(compare),
         provenance: sections::provenance(analysis),
         alarms: alarms(compare),
+        badges: vec![verdict::badge(compare.verdict)],
         headline: compare.headline.clone(),
         sections,
         notes: notes.into_notes(),

@@ -3,11 +3,25 @@
 use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::PointResult;
 use pgassay_analysis::compare::signed;
-use pgassay_analysis::stats::Comparison;
+use pgassay_analysis::stats::{Comparison, Verdict};
 
 use super::{others, place};
-use crate::document::{Block, Cell, Column, Depth, Notes, Section, Table};
+use crate::document::{Badge, Block, Cell, Column, Depth, Mood, Notes, Section, Table};
 use crate::number;
+
+/// The verdict over all arms and points, in a word.
+pub fn badge(verdict: Verdict) -> Badge {
+    Badge {
+        subject: "verdict",
+        judgement: verdict.to_string(),
+        mood: match verdict {
+            Verdict::Faster | Verdict::Equivalent => Mood::Good,
+            Verdict::Inconclusive => Mood::Fair,
+            Verdict::Slower | Verdict::NotComparable => Mood::Bad,
+        },
+        why: String::new(),
+    }
+}
 
 /// Every arm against A at every client count.
 pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
