@@ -168,7 +168,17 @@ pub(super) fn foreign_in(dir: &Path, top: bool) -> Option<PathBuf> {
     })
 }
 
-/// The directory of the run that `name` means: a path, a name, a unique prefix, or `last`.
+/// How many runs before the last one a name means: `last`, `previous`, `last~2`.
+fn before_last(name: &str) -> Option<usize> {
+    match name {
+        "last" => Some(0),
+        "previous" => Some(1),
+        _ => name.strip_prefix("last~")?.parse().ok(),
+    }
+}
+
+/// The directory of the run that `name` means: a path, a name, a unique prefix, `last`, `previous` or
+/// `last~N`.
 ///
 /// # Errors
 /// Where there is none, or several, naming them.
@@ -179,15 +189,20 @@ pub fn find(root: &Path, name: &str) -> anyhow::Result<PathBuf> {
     }
     let runs = list(root)?;
     let remedy = "pgassay runs lists what there is";
-    if name == "last" {
+    if let Some(back) = before_last(name) {
         // One that was killed before it wrote anything is nothing to report.
-        let Some(last) = runs.iter().rfind(|run| !run.command.is_empty()) else {
+        let mut known = runs.iter().rev().filter(|run| !run.command.is_empty());
+        let Some(found) = known.nth(back) else {
+            let recorded = match back {
+                0 => "no run is".to_owned(),
+                _ => format!("not as many as {} runs are", back + 1),
+            };
             bail!(
-                Failure::usage(format!("no run is recorded in {}", root.display()))
+                Failure::usage(format!("{recorded} recorded in {}", root.display()))
                     .with_remedy("pgassay assay makes one")
             );
         };
-        return Ok(last.dir.clone());
+        return Ok(found.dir.clone());
     }
     let matching: Vec<&Entry> = runs.iter().filter(|run| run.id.starts_with(name)).collect();
     match matching.as_slice() {
@@ -332,6 +347,37 @@ mod tests {
             std::os::unix::fs::symlink("/dev/zero", dir.join(name)).unwrap();
         }
         assert_eq!(list(&root.0).unwrap()[0].trials.0, 0);
+    }
+
+    #[test]
+    fn runs_are_counted_back_from_the_last() {
+        let root = Dir::new("back");
+        for minute in 10..13 {
+            let dir = root
+                .0
+                .join(format!("20261121T03{minute}00Z-select-only-k3f9"));
+            fs::create_dir(&dir).unwrap();
+            let header = RunHeader {
+                format: FORMAT,
+                id: dir.file_name().unwrap().to_string_lossy().into_owned(),
+                command: "run".to_owned(),
+                ..RunHeader::default()
+            };
+            fs::write(dir.join("run.json"), serde_json::to_vec(&header).unwrap()).unwrap();
+        }
+        let minute = |name: &str| {
+            let found = find(&root.0, name).map_err(|error| error.to_string())?;
+            Ok::<_, String>(found.file_name().unwrap().to_string_lossy()[11..13].to_owned())
+        };
+        assert_eq!(minute("last").unwrap(), "12");
+        assert_eq!(minute("previous").unwrap(), "11");
+        assert_eq!(minute("last~2").unwrap(), "10");
+        assert!(
+            minute("last~3")
+                .unwrap_err()
+                .contains("not as many as 4 runs")
+        );
+        assert!(minute("last~").unwrap_err().contains("no run is named"));
     }
 
     /// A run directory of somebody else may lead to files of ours.

@@ -327,7 +327,7 @@ Examples:
 Several runs are reported one after the other, in HTML on one page. Runs of scattered-read on several
 kernels are held side by side instead.")]
 pub struct ReportArgs {
-    /// Runs by name, unique prefix, path, or `last`
+    /// Runs by name, unique prefix, path, `last`, `previous` or `last~2`
     #[arg(value_name = "RUN", required = true)]
     pub run: Vec<String>,
     /// How it is shown.
@@ -342,7 +342,7 @@ Examples:
   pgassay fit last
   pgassay fit 20261121T03 --json")]
 pub struct FitArgs {
-    /// A run by name, unique prefix, path, or `last`
+    /// A run by name, unique prefix, path, `last`, `previous` or `last~2`
     #[arg(value_name = "RUN")]
     pub run: String,
     /// How it is shown.
@@ -368,12 +368,12 @@ pub enum RunsAction {
     List,
     /// Show where a run lies and what is in it
     Show {
-        /// Name, unique prefix, path, or `last`
+        /// Name, unique prefix, path, `last`, `previous` or `last~2`
         run: String,
     },
     /// Remove runs
     Remove {
-        /// Names, unique prefixes, or `last`
+        /// Names, unique prefixes, `last`, `previous` or `last~2`
         #[arg(required = true)]
         run: Vec<String>,
     },

@@ -16,7 +16,7 @@ Examples:
   pgassay diagnose --perf profile.txt --server-version 13
   perf report --stdio | pgassay diagnose --perf -")]
 pub struct DiagnoseArgs {
-    /// A recorded run by name, unique prefix, path, or `last`
+    /// A recorded run by name, unique prefix, path, `last`, `previous` or `last~2`
     #[arg(
         value_name = "RUN",
         required_unless_present = "perf",
