@@ -159,6 +159,8 @@ pub enum Block {
     Flame(Box<Flame>, String),
     /// Another kind of picture, likewise.
     HeatMap(Box<HeatMap>),
+    /// Stacked bars, likewise.
+    Bars(Box<Bars>),
     /// Commands to type.
     Commands(Vec<String>),
     /// A heading within the section, and what follows it.
@@ -378,6 +380,36 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// Faint lines to compare with.
     pub guides: Vec<Guide>,
+}
+
+/// Wholes that are divided into the same parts, as data: one bar each.
+#[derive(Debug, Clone)]
+pub struct Bars {
+    /// Stable name, unique in the document.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// The same in words, for who can't see it.
+    pub alternative: String,
+    /// How to read it.
+    pub caption: String,
+    /// What a bar's length stands for.
+    pub axis: String,
+    /// The unit of the parts.
+    pub unit: String,
+    /// Names of the parts, in their order.
+    pub parts: Vec<String>,
+    /// The bars, from top to bottom.
+    pub rows: Vec<Bar>,
+}
+
+/// A bar.
+#[derive(Debug, Clone)]
+pub struct Bar {
+    /// What is divided.
+    pub label: String,
+    /// How much each part is, one value a name.
+    pub parts: Vec<f64>,
 }
 
 /// How latencies lie over time, as data.

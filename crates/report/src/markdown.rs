@@ -45,7 +45,11 @@ fn push_section(out: &mut String, section: &Section, notes: &[Note]) {
             Block::Heading(text) => out.push_str(&format!("### {}\n\n", escape(text))),
             Block::Facts(facts) => push_facts(out, facts),
             Block::Table(table) => push_table(out, table, notes),
-            Block::Chart(_) | Block::Charts(_) | Block::Flame(..) | Block::HeatMap(_) => {}
+            Block::Chart(_)
+            | Block::Charts(_)
+            | Block::Flame(..)
+            | Block::HeatMap(_)
+            | Block::Bars(_) => {}
             Block::Finding(finding) => push_finding(out, finding),
             Block::Commands(commands) => {
                 // a fence longer than any run of backticks within

@@ -141,7 +141,7 @@ impl Page {
             Block::Table(table) => self.table(table),
             Block::Chart(chart) => self.sparklines(chart),
             Block::Charts(charts) => charts.iter().for_each(|chart| self.sparklines(chart)),
-            Block::Flame(..) | Block::HeatMap(_) => {}
+            Block::Flame(..) | Block::HeatMap(_) | Block::Bars(_) => {}
             Block::Finding(finding) => self.finding(finding),
             Block::Commands(commands) => {
                 for command in commands {

@@ -124,7 +124,11 @@ impl At<'_> {
             self.row(name, |p| of(p, name))
         });
         let active = |p: &PointObserved| Some(p.waits.as_ref()?.active_sessions);
-        let running = |p: &PointObserved| Some(p.waits.as_ref()?.running_sessions);
+        // By the kernel's account; samples see few of them where CPUs are scarce.
+        let running = |p: &PointObserved| match &p.budget {
+            Some(budget) => Some(budget.on_cpu + budget.ready),
+            None => Some(p.waits.as_ref()?.running_sessions),
+        };
         let mut rows = vec![
             self.row("in a statement", active),
             self.row("running, or ready to run", running),

@@ -4,6 +4,7 @@
 //! and print are the same file. Everything foreign goes through `maud`, which
 //! escapes it, after `plain::clean`.
 
+mod bars;
 mod chart;
 mod flame;
 mod heat;
@@ -229,6 +230,7 @@ fn section(section: &Section, notes: &[Note]) -> Markup {
                     Block::Charts(charts) => (chart::small_figures(charts)),
                     Block::Flame(flame, title) => (flame::figure(flame, title, &format!("{}-{i}", section.id))),
                     Block::HeatMap(map) => (heat::figure(map)),
+                    Block::Bars(bars) => (bars::figure(bars)),
                     Block::Commands(commands) => (self::commands(commands)),
                     Block::Finding(finding) => (self::finding(finding)),
                 }

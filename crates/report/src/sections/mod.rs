@@ -5,6 +5,7 @@
 
 mod backends;
 mod binary;
+mod budget;
 mod checkpoints;
 mod cpu;
 pub mod diagnosis;

@@ -3,7 +3,7 @@
 use pgassay_analysis::Analysis;
 use pgassay_analysis::observed::{ArmObserved, CostAnalysis, PointObserved};
 
-use super::{backends, diagnosis};
+use super::{backends, budget, diagnosis};
 use crate::document::{Block, Cell, Column, Depth, Notes, Section, Table};
 use crate::number;
 
@@ -14,13 +14,14 @@ const EVENTS: usize = 8;
 pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     let several = analysis.arms.len() > 1;
     let mut blocks = Vec::new();
-    for arm in &analysis.arms {
+    for (index, arm) in analysis.arms.iter().enumerate() {
         let Some(observed) = &arm.observed else {
             continue;
         };
         if several {
             blocks.push(Block::Heading(arm.label.clone()));
         }
+        blocks.extend(budget::blocks(observed, &index.to_string()));
         blocks.extend(waits(observed).map(Block::Table));
         blocks.extend(scheduling(observed).map(Block::Table));
         blocks.extend(backends::tables(observed).into_iter().map(Block::Table));
@@ -103,7 +104,7 @@ fn waits(observed: &ArmObserved) -> Option<Table> {
     let mut columns = point_columns(observed);
     columns.extend([
         Column::figures("in a statement", "sessions", 0),
-        Column::figures("running or ready", "sessions", 1),
+        Column::figures("at no event", "sessions", 1),
     ]);
     columns.extend(
         (0u8..)
@@ -145,7 +146,8 @@ fn waits(observed: &ArmObserved) -> Option<Table> {
     Some(Table {
         caption: format!(
             "Sessions on average, by what they were seen waiting for: {} looks at all sessions, \
-             {:.0} a second. In a statement and waiting for nothing is running, or waiting for a CPU.{fewer}",
+             {:.0} a second. At no event they ran or waited for a CPU; samples miss those that were woken \
+             and wait for one, which only the time budget counts.{fewer}",
             number::count(looks),
             largest.rate_hz
         ),

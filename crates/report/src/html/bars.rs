@@ -1,0 +1,134 @@
+//! Stacked bars as SVG: one bar a row, its parts in their order, widths to scale.
+
+use maud::{Markup, html};
+
+use super::svg::{self, Size, tick_label};
+use super::text;
+use crate::document::Bars;
+
+/// Fills that the style sheet tells apart: five that are strong, three that are pale.
+const STRONG: usize = 5;
+const PALE: usize = 3;
+
+/// Height of a bar with the space below it.
+const ROW: f64 = 34.0;
+const BAR: f64 = 22.0;
+const TOP: f64 = 8.0;
+const BOTTOM: f64 = 44.0;
+const RIGHT: f64 = 14.0;
+
+/// The figure with legend and caption.
+pub fn figure(bars: &Bars) -> Markup {
+    html! {
+        figure id={ "figure-" (bars.id) } {
+            h3 { (text(&bars.title)) }
+            ul.legend {
+                @for (i, part) in bars.parts.iter().enumerate() {
+                    li {
+                        svg.swatch viewBox="0 0 28 14" aria-hidden="true" {
+                            rect class=(fill(i, bars.parts.len())) x="2" y="1" width="24" height="12" {}
+                        }
+                        " " (text(part))
+                    }
+                }
+            }
+            div.wide { (picture(bars, &svg::WIDE)) }
+            div.narrow { (picture(bars, &svg::NARROW)) }
+            figcaption { (text(&bars.caption)) }
+        }
+    }
+}
+
+/// The last parts are the rest and have the pale fills, however many stand before them.
+fn fill(part: usize, parts: usize) -> String {
+    let from_end = parts.saturating_sub(part);
+    let fill = match from_end {
+        0..=PALE if parts > PALE => STRONG + PALE - from_end.max(1),
+        _ => part.min(STRONG - 1),
+    };
+    format!("fill-{fill}")
+}
+
+/// The picture with its text alternative: every bar is as long as the whole that it divides.
+fn picture(bars: &Bars, size: &Size) -> Markup {
+    let (width, _) = size.measures();
+    let height = TOP + ROW * bars.rows.len() as f64 + BOTTOM;
+    let labels = bars.rows.iter().map(|row| row.label.chars().count());
+    let left = labels.max().unwrap_or(0) as f64 * size.character() + 12.0;
+    let right = width - RIGHT;
+    let at = |share: f64| left + (right - left) * share;
+    let id = format!("{}-{}", bars.id, size.name());
+    let bottom = height - BOTTOM;
+    html! {
+        svg.chart.bars role="img" aria-labelledby={ (id) "-t " (id) "-d" }
+            viewBox={ "0 0 " (width) " " (height) } {
+            title id={ (id) "-t" } { (text(&bars.title)) }
+            desc id={ (id) "-d" } { (text(&bars.alternative)) }
+            g.axes aria-hidden="true" {
+                @for tick in [0.0, 0.25, 0.5, 0.75, 1.0] {
+                    path.grid d={ "M" (r(at(tick))) " " (TOP) "V" (r(bottom)) } {}
+                    text.middle x=(r(at(tick))) y=(r(bottom + 16.0)) { (tick_label(100.0 * tick)) }
+                }
+                text.middle x=(r((left + right) / 2.0)) y=(r(height - 6.0)) { (text(&bars.axis)) }
+            }
+            @for (i, row) in bars.rows.iter().enumerate() {
+                @let top = TOP + ROW * i as f64 + (ROW - BAR) / 2.0;
+                g {
+                    text.end x=(r(left - 8.0)) y=(r(top + BAR / 2.0 + 4.0)) { (text(&row.label)) }
+                    @for (part, from, to) in spans(&row.parts) {
+                        rect class=(fill(part, bars.parts.len())) x=(r(at(from))) y=(r(top))
+                            width=(r(at(to) - at(from))) height=(BAR) {
+                            title {
+                                (text(&row.label)) ", " (text(&bars.parts[part])) ": "
+                                (format!("{:.2}", row.parts[part])) " " (text(&bars.unit))
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Where each part begins and ends on a scale from 0 to 1; those of nothing are left out.
+fn spans(parts: &[f64]) -> Vec<(usize, f64, f64)> {
+    let whole: f64 = parts.iter().sum();
+    if whole <= 0.0 {
+        return Vec::new();
+    }
+    let mut from = 0.0;
+    let mut spans = Vec::new();
+    for (part, value) in parts.iter().enumerate() {
+        let to = from + value / whole;
+        if *value > 0.0 {
+            spans.push((part, from, to));
+        }
+        from = to;
+    }
+    spans
+}
+
+/// A tenth of a pixel is fine enough.
+fn r(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_follow_each_other_and_fill_the_bar() {
+        assert_eq!(spans(&[1.0, 0.0, 3.0]), [(0, 0.0, 0.25), (2, 0.25, 1.0)]);
+        assert_eq!(spans(&[0.0, 0.0]), []);
+        let fills = |parts: usize| {
+            (0..parts)
+                .map(|i| fill(i, parts))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(fills(5), "fill-0 fill-1 fill-5 fill-6 fill-7");
+        assert_eq!(fills(2), "fill-0 fill-1");
+        assert!(fills(8).starts_with("fill-0 fill-1 fill-2 fill-3 fill-4 fill-5"));
+    }
+}

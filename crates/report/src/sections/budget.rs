@@ -1,0 +1,146 @@
+//! The time budget: where the sessions' time went at each client count, as a table and bars.
+
+use pgassay_analysis::observed::budget::Budget;
+use pgassay_analysis::observed::{ArmObserved, PointObserved};
+
+use super::observed::{point_cells, point_columns};
+use crate::document::{Bar, Bars, Block, Cell, Column, Table};
+
+/// Wait events that have a part of their own.
+const EVENTS: usize = 3;
+
+/// The parts of a budget, in the order of the bars.
+struct Parts {
+    names: Vec<String>,
+    rows: Vec<(String, Vec<f64>)>,
+}
+
+/// The table and the picture; nothing where no point has a budget.
+pub(super) fn blocks(observed: &ArmObserved, id: &str) -> Vec<Block> {
+    let seen: Vec<(&PointObserved, &Budget)> = observed
+        .points
+        .iter()
+        .filter_map(|p| Some((p, p.budget.as_ref()?)))
+        .collect();
+    if seen.is_empty() {
+        return Vec::new();
+    }
+    let parts = parts(&seen);
+    vec![
+        Block::Table(table(observed, &seen, &parts)),
+        Block::Bars(Box::new(bars(&parts, id))),
+    ]
+}
+
+fn parts(seen: &[(&PointObserved, &Budget)]) -> Parts {
+    // The events of the largest client count first, where contention shows.
+    let mut events: Vec<String> = Vec::new();
+    for (_, budget) in seen.iter().rev() {
+        for wait in budget.off.iter().flat_map(|off| &off.waits) {
+            let shown = budget.share(wait.sessions) >= 0.01;
+            if shown && events.len() < EVENTS && !events.contains(&wait.name()) {
+                events.push(wait.name());
+            }
+        }
+    }
+    let row = |budget: &Budget| -> Vec<f64> {
+        let mut row = vec![budget.on_cpu, budget.ready];
+        let Some(off) = &budget.off else {
+            row.extend(events.iter().map(|_| 0.0));
+            row.extend([budget.off_cpu, 0.0, 0.0]);
+            return row;
+        };
+        let named: Vec<f64> = events
+            .iter()
+            .map(|name| {
+                let waits = off.waits.iter().filter(|w| w.name() == *name);
+                waits.map(|w| w.sessions).sum()
+            })
+            .collect();
+        let all: f64 = off.waits.iter().map(|w| w.sessions).sum();
+        let others = (all - named.iter().sum::<f64>()).max(0.0) + off.unnamed + off.hidden;
+        row.extend(&named);
+        row.extend([others, off.client, off.idle]);
+        row
+    };
+    let rows = seen
+        .iter()
+        .map(|(point, budget)| {
+            let clients = match point.clients {
+                1 => "1 client".to_owned(),
+                n => format!("{n} clients"),
+            };
+            let label = match &point.load {
+                Some(load) => format!("{load}, {clients}"),
+                None => clients,
+            };
+            (label, row(budget))
+        })
+        .collect();
+    let mut names = vec!["on a CPU".to_owned(), "waiting for a CPU".to_owned()];
+    names.extend(events);
+    names.extend(["other waits", "waiting for the client", "idle"].map(str::to_owned));
+    Parts { names, rows }
+}
+
+fn table(observed: &ArmObserved, seen: &[(&PointObserved, &Budget)], parts: &Parts) -> Table {
+    let mut columns = point_columns(observed);
+    columns.push(Column::figures("sessions", "", 0));
+    columns.extend(
+        (0u8..)
+            .zip(&parts.names)
+            .map(|(i, name)| Column::figures(name, "", i)),
+    );
+    let rows = seen
+        .iter()
+        .zip(&parts.rows)
+        .map(|((point, budget), (_, values))| {
+            let mut row = point_cells(observed, point);
+            let all = std::iter::once(&budget.sessions).chain(values);
+            row.extend(all.map(|value| Cell::plain(format!("{value:.2}"))));
+            row
+        })
+        .collect();
+    Table {
+        caption: "The time budget: where the sessions' time went, in sessions on average. On a CPU and \
+                  waiting for one is the kernel's exact account; the rest is divided by samples of wait \
+                  events. Waiting for the client is within a transaction, idle between transactions."
+            .to_owned(),
+        columns,
+        rows,
+        folded: false,
+        marks: Vec::new(),
+    }
+}
+
+fn bars(parts: &Parts, id: &str) -> Bars {
+    let in_words = parts.rows.iter().map(|(label, values)| {
+        let each = parts.names.iter().zip(values);
+        let each = each.filter(|(_, value)| **value >= 0.005);
+        let each: Vec<String> = each
+            .map(|(name, value)| format!("{value:.2} {name}"))
+            .collect();
+        format!("{label}: {}", each.join(", "))
+    });
+    let alternative = in_words.collect::<Vec<_>>().join("; ");
+    Bars {
+        id: format!("budget-{id}"),
+        title: "Where the sessions' time goes".to_owned(),
+        alternative,
+        caption:
+            "Each bar is the time of all sessions at one number of clients. What grows with the \
+                  number of clients is what they queue for."
+                .to_owned(),
+        axis: "share of the sessions' time, %".to_owned(),
+        unit: "sessions".to_owned(),
+        parts: parts.names.clone(),
+        rows: parts
+            .rows
+            .iter()
+            .map(|(label, values)| Bar {
+                label: label.clone(),
+                parts: values.clone(),
+            })
+            .collect(),
+    }
+}
