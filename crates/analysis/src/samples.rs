@@ -80,6 +80,19 @@ pub fn server_cpu_ns(sample: &Sample) -> Option<u64> {
         .then_some(grown)
 }
 
+/// CPU time of processes that ended within a window, nanoseconds, from [`SERVER_ENDED`] and
+/// [`SERVER_SCHEDSTAT`]: what the first process' children had used when they ended, less what those
+/// that were there before had used by then. To 10 ms.
+pub fn ended_cpu_ns(ended: &Sample, times: &Sample) -> Option<u64> {
+    let ticks = |reading: &Reading| reading.text()?.trim().parse::<u64>().ok();
+    let grown = ticks(&ended.after)?.checked_sub(ticks(&ended.before)?)?;
+    let before = run_times(times.before.text()?)?;
+    let after = run_times(times.after.text()?)?;
+    let gone = before.iter().filter(|(pid, _)| !after.contains_key(pid));
+    let known: u64 = gone.map(|(_, run)| run).sum();
+    Some((grown * (1_000_000_000 / TICKS_PER_SECOND as u64)).saturating_sub(known))
+}
+
 /// Memory of the page tables of all the server's processes at the window's end,
 /// in bytes.
 pub fn page_table_bytes(sample: &Sample) -> Option<u64> {
@@ -259,6 +272,15 @@ mod tests {
         assert_eq!(server_cpu_ns(&sample("10 100 5 1\n", "20 300 6 2\n")), None);
         assert_eq!(server_cpu_ns(&sample("", "")), None);
         assert_eq!(server_cpu_ns(&sample("garbage\n", "more garbage")), None);
+    }
+
+    #[test]
+    fn what_ended_in_between_is_counted_from_the_windows_beginning() {
+        let times = sample("10 100 5 1\n11 30000000 5 1\n", "10 300 6 2\n");
+        assert_eq!(ended_cpu_ns(&sample("7", "30"), &times), Some(200_000_000));
+        // The ticks are coarser than the account of what ended.
+        assert_eq!(ended_cpu_ns(&sample("7", "8"), &times), Some(0));
+        assert_eq!(ended_cpu_ns(&sample("7", "x"), &times), None);
     }
 
     #[test]

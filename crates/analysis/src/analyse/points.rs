@@ -70,7 +70,11 @@ impl<'a> ReadTrial<'a> {
             server_cpus: sample(samples::SERVER_SCHEDSTAT).and_then(|s| {
                 // The backend that answers our observers is no part of the load.
                 let ours = record.observed.as_ref().map_or(0, Observed::server_ns);
-                let ns = samples::server_cpu_ns(s)?.saturating_sub(ours);
+                // Parallel workers and short sessions end within a window.
+                let ended = sample(samples::SERVER_ENDED);
+                let ended = ended.and_then(|ended| samples::ended_cpu_ns(ended, s));
+                let ns = samples::server_cpu_ns(s)? + ended.unwrap_or(0);
+                let ns = ns.saturating_sub(ours);
                 Some(ns as f64 / s.elapsed_ns.max(1) as f64)
             }),
             host: sample(samples::HOST_STAT).and_then(samples::host_cpu),

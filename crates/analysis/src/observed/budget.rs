@@ -12,7 +12,7 @@
 //!
 //! All times are in sessions: seconds of session time for each second of the windows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +33,6 @@ const SESSIONS: &[&str] = &[
 pub const OBSERVER: &str = "pgassay observer";
 /// Sessions of ours without a name of their own: loads inside the server.
 const OURS: &str = "pgassay";
-/// Ticks a second in /proc/PID/stat, for user space.
-const TICK_NS: u64 = 10_000_000;
 
 /// Where the time of a server's sessions went, on average over the windows of a point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -139,6 +137,8 @@ impl Budget {
 struct Sums {
     seconds: f64,
     session_seconds: f64,
+    /// Sessions that were there from border to border, summed over the windows.
+    stayed: u64,
     run_ns: u64,
     ready_ns: u64,
     others_run_ns: u64,
@@ -163,9 +163,16 @@ pub fn analyse<'r>(
     if sums.seconds <= 0.0 {
         return Err(lacking.unwrap_or_else(|| "nothing was read".to_owned()));
     }
-    if sums.session_seconds <= 0.0 {
+    if sums.stayed == 0 {
         return Err(
             "no session was there from beginning to end of a window: each was opened anew"
+                .to_owned(),
+        );
+    }
+    if sums.ended_ns.is_some_and(|ended| ended > sums.run_ns) {
+        return Err(
+            "most of the CPU time was used by processes that came and went within the windows \
+             (parallel workers, short sessions), and of those nothing else is known"
                 .to_owned(),
         );
     }
@@ -239,30 +246,19 @@ impl Sums {
             self.ready_ns += ready;
             // One that came within the window was there at least while it ran and was ready to.
             self.session_seconds += match then {
-                Some(_) => elapsed,
+                Some(_) => {
+                    self.stayed += 1;
+                    elapsed
+                }
                 None => (run + ready) as f64 / 1e9,
             };
         }
-        if let Some(ended) = window.get(samples::SERVER_ENDED).and_then(ended_ns) {
-            let known = run_before(&before, &after);
-            *self.ended_ns.get_or_insert(0) += ended.saturating_sub(known);
+        let ended = window.get(samples::SERVER_ENDED);
+        if let Some(ended) = ended.and_then(|ended| samples::ended_cpu_ns(ended, times)) {
+            *self.ended_ns.get_or_insert(0) += ended;
         }
         Ok(())
     }
-}
-
-/// CPU time that the postmaster's children had used in all when they ended, growth in
-/// nanoseconds.
-fn ended_ns(sample: &Sample) -> Option<u64> {
-    let ticks = |reading: &Reading| reading.text()?.trim().parse::<u64>().ok();
-    let grown = ticks(&sample.after)?.checked_sub(ticks(&sample.before)?)?;
-    Some(grown * TICK_NS)
-}
-
-/// What processes that ended within a window had used before it.
-fn run_before(before: &HashMap<u32, Vec<u64>>, after: &HashMap<u32, Vec<u64>>) -> u64 {
-    let ended = before.iter().filter(|(pid, _)| !after.contains_key(pid));
-    ended.filter_map(|(_, fields)| fields.first()).sum()
 }
 
 /// Divides the time off the CPU by what samples show of it.
@@ -456,6 +452,13 @@ mod tests {
         let strangers = window("20 1 1 1\n", "20 9 9 9\n");
         assert!(analyse([&strangers].into_iter(), None).is_err());
         assert!(analyse([].into_iter(), None).is_err());
+        let came = window("1 5 5 5\n", "1 5 5 5\n10 9 9 9\n");
+        let why = analyse([&came].into_iter(), None).unwrap_err();
+        assert!(why.contains("from beginning to end"), "{why}");
+        let mut workers = whole.clone();
+        workers.insert(samples::SERVER_ENDED.to_owned(), sample("0", "500", 2));
+        let why = analyse([&workers].into_iter(), None).unwrap_err();
+        assert!(why.contains("came and went"), "{why}");
         // One window that can be read is enough.
         let mut tcp = whole.clone();
         tcp.remove(samples::SERVER_ROLES);

@@ -295,6 +295,56 @@ fn a_plain_server_has_no_finding_and_cpu_samples_have_names_and_callers() {
     );
 }
 
+/// The CPU time of processes that ended within a window was left out: a load of parallel plans or
+/// short sessions seemed to cost the server next to nothing.
+#[test]
+fn cpu_time_of_processes_that_ended_is_the_servers_too() {
+    let runs = Scratch::new("ended");
+    let words = [
+        &["run", "select-only", "--runs", runs.path(), "--json"][..],
+        &[
+            "--clients",
+            "2",
+            "--trials",
+            "2",
+            "--time",
+            "1",
+            "--connect",
+            "--scale",
+            "1",
+        ],
+    ];
+    let analysis: Value = serde_json::from_str(&pgassay(&words.concat()).1).unwrap();
+    let run = fs::read_dir(&runs.0)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let trials = fs::read_to_string(run.join("trials.jsonl")).unwrap();
+    // Ticks of the postmaster's children that ended, each 10 ms, over the windows.
+    let (mut ended, mut seconds) = (0.0, 0.0);
+    for line in trials.lines() {
+        let trial: Value = serde_json::from_str(line).unwrap();
+        let sample = &trial["samples"]["server.ended"];
+        let ticks =
+            |border: &str| -> f64 { sample[border]["text"].as_str().unwrap().parse().unwrap() };
+        ended += (ticks("after") - ticks("before")) / 100.0;
+        seconds += sample["elapsed_ns"].as_f64().unwrap() / 1e9;
+    }
+    assert!(ended > 0.0, "no session ended within a window");
+    let point = &analysis["arms"][0]["points"][0];
+    let cpus = point["server_cpus"]["estimate"].as_f64().unwrap();
+    assert!(
+        cpus >= 0.8 * ended / seconds,
+        "the server kept {cpus} CPUs busy, sessions that ended {}",
+        ended / seconds
+    );
+    // Of sessions that come and go no budget can be made, and that is said.
+    let not_seen = analysis["diagnosis"]["not_seen"].to_string();
+    assert!(not_seen.contains("waited for a CPU"), "{not_seen}");
+}
+
 #[test]
 fn observers_run_beside_loads_of_other_kinds_where_asked_for() {
     let runs = Scratch::new("kinds");
