@@ -479,7 +479,13 @@ fn word(action: &[u8; ACTION], at: usize) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-fn request(what: libc::c_uint, pid: pid_t, address: usize, data: usize) -> io::Result<()> {
+/// What the C library takes a request for.
+#[cfg(target_env = "musl")]
+type Request = c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+
+fn request(what: Request, pid: pid_t, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: only the requests of this module are made; of those only GETREGS and GETSIGINFO write
     // to `data`, and their callers pass the address of a live structure of the right kind. SETREGS
     // reads from one.
