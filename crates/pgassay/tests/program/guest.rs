@@ -426,3 +426,44 @@ fn a_comparison_says_what_it_leaves_on_a_stopped_server() {
     let said = text(&output.stderr);
     assert!(said.contains("the schema pgassay is still there"), "{said}");
 }
+
+/// What the catalogues tell of a schema, on a real server.
+#[test]
+fn a_neglected_schema_is_seen() {
+    let visit = Visit::to("guest-schema", &[("autovacuum", "off")]);
+    visit.server.run(
+        "CREATE TABLE parent (a int, b int, PRIMARY KEY (a, b)); \
+         INSERT INTO parent SELECT i, i FROM generate_series(1, 1000) i; \
+         CREATE TABLE child (x int, b int, a int, note text, FOREIGN KEY (a, b) REFERENCES parent); \
+         CREATE TABLE fine (b int, a int, FOREIGN KEY (a, b) REFERENCES parent); \
+         CREATE INDEX ON fine (b, a); \
+         INSERT INTO child SELECT i, i % 1000 + 1, i % 1000 + 1, repeat('x', 400) \
+           FROM generate_series(1, 30000) i; \
+         CREATE TABLE jobs (i int); ALTER TABLE jobs SET (autovacuum_enabled = off); \
+         INSERT INTO jobs SELECT generate_series(1, 30000); DELETE FROM jobs",
+    );
+    let mut session = connect(&visit.server.owner()).expect("connect");
+    // It fails on the first key that occurs twice, and leaves the index behind.
+    let twice = "CREATE UNIQUE INDEX CONCURRENTLY once ON child (b)";
+    assert!(session.execute(twice).is_err());
+    drop(session);
+    let output = visit.runs.run(&["check", &visit.uri(), "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let results = report["results"].as_array().unwrap();
+    let saw = |id: &str| {
+        let result = results.iter().find(|r| r["id"] == id);
+        result
+            .unwrap_or_else(|| panic!("{id}: {results:#?}"))
+            .to_string()
+    };
+    let index = saw("invalid-index");
+    assert!(index.contains("public.once on public.child"), "{index}");
+    let keys = saw("foreign-key-unindexed");
+    assert!(
+        keys.contains("public.child (a, b) to public.parent"),
+        "{keys}"
+    );
+    assert!(!keys.contains("fine"), "{keys}");
+    let dead = saw("autovacuum-behind");
+    assert!(dead.contains("public.jobs (30000 dead of 30000"), "{dead}");
+}

@@ -20,6 +20,7 @@ mod samples_tests;
 mod scaling;
 #[cfg(test)]
 mod scaling_tests;
+mod schema;
 mod sessions;
 mod settings;
 mod standbys;
@@ -88,6 +89,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     wal::DETECTORS,
     standbys::DETECTORS,
     statements::DETECTORS,
+    schema::DETECTORS,
     samples::DETECTORS,
     run::DETECTORS,
     checkpoints::DETECTORS,

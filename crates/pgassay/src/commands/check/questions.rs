@@ -136,6 +136,51 @@ const QUESTIONS: &[Question] = &[
               ORDER BY transactions DESC LIMIT 20",
     },
     Question {
+        id: "invalid_indexes",
+        from: 0,
+        until: ANY,
+        sql: "SELECT format('%I.%I', n.nspname, x.relname) AS index, \
+              format('%I.%I', n.nspname, t.relname) AS table, \
+              pg_relation_size(t.oid) AS table_bytes, \
+              EXISTS (SELECT FROM pg_locks l WHERE l.relation = t.oid AND l.granted \
+                      AND l.mode = 'ShareUpdateExclusiveLock' AND l.pid <> pg_backend_pid() \
+                      AND l.database = (SELECT oid FROM pg_database \
+                                        WHERE datname = current_database())) AS table_locked \
+              FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid \
+              JOIN pg_class t ON t.oid = i.indrelid JOIN pg_namespace n ON n.oid = x.relnamespace \
+              WHERE NOT i.indisvalid AND x.relkind = 'i' ORDER BY 3 DESC LIMIT 20",
+    },
+    // The columns in any order, as long as an index begins with them.
+    Question {
+        id: "unindexed_foreign_keys",
+        from: 0,
+        until: ANY,
+        sql: "SELECT format('%I.%I', n.nspname, t.relname) AS table, \
+              (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place) \
+               FROM unnest(c.conkey) WITH ORDINALITY k(number, place) \
+               JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.number) AS columns, \
+              c.confrelid::regclass::text AS referenced, pg_relation_size(t.oid) AS bytes, \
+              pg_stat_get_tuples_deleted(c.confrelid) AS referenced_deletes \
+              FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid \
+              JOIN pg_namespace n ON n.oid = t.relnamespace \
+              WHERE c.contype = 'f' AND t.relkind = 'r' AND NOT EXISTS ( \
+                SELECT FROM pg_index i WHERE i.indrelid = c.conrelid AND i.indisvalid \
+                AND i.indpred IS NULL \
+                AND (i.indkey::int2[])[0:cardinality(c.conkey) - 1] @> c.conkey) \
+              ORDER BY 4 DESC LIMIT 20",
+    },
+    Question {
+        id: "dead_rows",
+        from: 0,
+        until: ANY,
+        sql: "SELECT format('%I.%I', s.schemaname, s.relname) AS table, s.n_live_tup AS live, \
+              s.n_dead_tup AS dead, \
+              coalesce(c.reloptions::text ~ 'autovacuum_enabled=(off|false|no|0)', false) \
+                AS switched_off \
+              FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid \
+              WHERE s.n_dead_tup >= 1000 ORDER BY s.n_dead_tup DESC LIMIT 20",
+    },
+    Question {
         id: "standbys",
         from: 0,
         until: ANY,
