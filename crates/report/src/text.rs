@@ -53,7 +53,9 @@ pub fn render(document: &Document, style: &TextStyle) -> String {
     if !document.tiles.is_empty() {
         let tiles: Vec<Fact> = document.tiles.iter().map(Tile::as_fact).collect();
         page.facts(&tiles);
-        page.blank();
+        if !document.headline.is_empty() {
+            page.blank();
+        }
     }
     for sentence in &document.headline {
         page.paragraph(sentence, Tone::Normal);
