@@ -17,7 +17,9 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore, version};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
+
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -312,11 +314,7 @@ fn revocation_lists(
     conninfo: &Conninfo,
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, String> {
     match &conninfo.tls.crl {
-        Some((path, given)) if *given || path.exists() => {
-            CertificateRevocationListDer::pem_file_iter(path)
-                .and_then(Iterator::collect)
-                .map_err(|error| unreadable(path, "revocation list", &error))
-        }
+        Some((path, given)) if *given || path.exists() => pem_objects(path, "revocation list"),
         _ => Ok(Vec::new()),
     }
 }
@@ -337,7 +335,8 @@ fn identity(
         return Err(format!("{} needs its key; give sslkey=…", path.display()));
     };
     check_key_file(key_path)?;
-    let key = PrivateKeyDer::from_pem_file(key_path).map_err(|error| {
+    let key = pem_file(key_path, "private key")?;
+    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| {
         format!(
             "{}; it must be a PEM key without passphrase (openssl pkey -in KEY -out PLAIN)",
             unreadable(key_path, "private key", &error)
@@ -382,9 +381,7 @@ fn check_key_file(path: &Path) -> Result<(), String> {
 }
 
 fn certificates(path: &Path, what: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .map_err(|error| unreadable(path, what, &error))?;
+    let certificates: Vec<_> = pem_objects(path, what)?;
     if certificates.is_empty() {
         return Err(format!(
             "the {what} file {} holds no PEM certificate",
@@ -394,6 +391,45 @@ fn certificates(path: &Path, what: &str) -> Result<Vec<CertificateDer<'static>>,
     Ok(certificates)
 }
 
+/// More than this of a PEM file is not read: the root certificates of a whole operating system are
+/// some 200 KiB, and a mistaken path must not fill the memory.
+const PEM_LIMIT: u64 = 16 << 20;
+
+/// The content of a PEM file.
+fn pem_file(path: &Path, what: &str) -> Result<Vec<u8>, String> {
+    let mut content = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(PEM_LIMIT + 1).read_to_end(&mut content));
+    match read {
+        Err(error) => Err(unreadable(path, what, &pem::Error::Io(error))),
+        Ok(_) if content.len() as u64 > PEM_LIMIT => Err(format!(
+            "the {what} file {} is no PEM file: it has more than {} MiB",
+            path.display(),
+            PEM_LIMIT >> 20
+        )),
+        Ok(_) => Ok(content),
+    }
+}
+
+/// All objects of one kind in a PEM file.
+fn pem_objects<T: PemObject>(path: &Path, what: &str) -> Result<Vec<T>, String> {
+    let content = pem_file(path, what)?;
+    let objects: Result<_, _> = T::pem_slice_iter(&content).collect();
+    objects.map_err(|error| unreadable(path, what, &error))
+}
+
 fn unreadable(path: &Path, what: &str, error: &pem::Error) -> String {
     format!("can't read the {what} file {}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Attack, roles: sslrootcert=/dev/zero was read until memory was full.
+    #[test]
+    fn a_certificate_file_without_end_is_refused() {
+        let refused = certificates(Path::new("/dev/zero"), "root certificate");
+        let why = refused.unwrap_err();
+        assert!(why.contains("more than 16 MiB"), "{why}");
+    }
 }
