@@ -211,6 +211,14 @@ fn a_wait_that_no_rule_knows_is_a_finding_by_its_name() {
     assert!(lock.remedy[0].text.contains("pg_blocking_pids"));
     assert_eq!(super::super::find(&lock.id).unwrap().id, "wait-event");
     one(&findings, "wait-event/Extension:their_lock");
+    // An event below a rule's threshold leads to the rule's page.
+    let flushes = found(&Seen {
+        on_cpu: 1.0,
+        waits: &[("LWLock", "WALWrite", 0.2)],
+        ..QUIET
+    });
+    let flush = one(&flushes, "wait-event/LWLock:WALWrite");
+    assert!(flush.remedy[0].text.contains("--explain wal-flush"));
     // What a rule found is left to it, and a fortieth of the time is nothing.
     one(&findings, "hot-row");
     assert_eq!(findings.len(), 3, "{findings:#?}");

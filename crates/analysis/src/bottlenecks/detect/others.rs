@@ -105,6 +105,11 @@ fn at_wait(run: &RunEvidence, wait: &Wait) -> Option<Named> {
     if let Some(meaning) = meaning {
         seen = seen.symptom_of(meaning.symptom_of);
     }
+    if let Some(entry) = waits::entry_of(&wait.kind, &wait.event) {
+        seen = seen.shell(format!(
+            "pgassay check --explain {entry}   # what is known of such waits"
+        ));
+    }
     if wait.kind == "Lock" {
         seen = seen.sql(
             "SELECT pid, pg_blocking_pids(pid), wait_event, query FROM pg_stat_activity \

@@ -254,6 +254,12 @@ impl Row {
     }
 }
 
+/// The entry that an event is a sign of, among others: its page says more of it.
+pub(super) fn entry_of(kind: &str, event: &str) -> Option<&'static str> {
+    let row = ROWS.iter().find(|row| row.has(kind, event))?;
+    Some(row.entry)
+}
+
 /// Whether a finding of a rule accounts for an event.
 pub(super) fn is_covered(kind: &str, event: &str, found: &[&str]) -> bool {
     // Those who queue for one row's or table's lock queue for its partition, too.
