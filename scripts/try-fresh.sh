@@ -20,35 +20,10 @@ suite=$1 user=$2 target=${3:-assay}
 shift 2
 [ $# -eq 0 ] || shift
 project=$(cd "$(dirname "$0")/.." && pwd)
-fresh=${FRESH:-/var/tmp/pgassay-fresh}
-mirror=${MIRROR:-} # empty: debootstrap's own default
-base=$fresh/$suite
+. "$project/scripts/fresh.sh"
 root=$fresh/run-$suite-$user-$target
 log=$fresh/$suite-$user-$target.log
-
-[ "$(id -u)" = 0 ] || { echo "try-fresh.sh: run this as root; it creates chroots" >&2; exit 2; }
-mkdir -p "$fresh"
-if [ ! -e "$base/etc/debian_version" ]; then
-    debootstrap --variant=minbase "$suite" "$base" ${mirror:+"$mirror"}
-fi
-
-rm -rf --one-file-system "$root"
-cp -a --reflink=auto "$base" "$root"
-# Like an installed Debian: with updates and security, from the base's mirror.
-mirror=$(sed -n 's/^deb \([^ ]*\) .*/\1/p' "$base/etc/apt/sources.list" | head -1)
-cat >"$root/etc/apt/sources.list" <<LIST
-deb $mirror $suite main
-deb $mirror $suite-updates main
-deb $mirror-security $suite-security main
-LIST
-cp /etc/resolv.conf "$root/etc/resolv.conf"
-echo "127.0.0.1 localhost $(uname -n)" >"$root/etc/hosts"
-# Behind an intercepting proxy, the chroot needs the host's CA certificates.
-own_authorities=$(ls /usr/local/share/ca-certificates/*.crt 2>/dev/null || true)
-if [ -n "$own_authorities" ]; then
-    mkdir -p "$root/usr/local/share/ca-certificates"
-    cp $own_authorities "$root/usr/local/share/ca-certificates/"
-fi
+fresh_root "$suite" "$root"
 git clone -q --bare "$project" "$root/srv/pgassay.git"
 chmod -R a+rX "$root/srv"
 
@@ -56,7 +31,7 @@ cat >"$root/srv/first-steps" <<STEPS
 set -e
 export DEBIAN_FRONTEND=noninteractive
 apt-get -q update
-apt-get -q -y install --no-install-recommends git make ${own_authorities:+ca-certificates}
+apt-get -q -y install --no-install-recommends git make ${authorities:+ca-certificates}
 if [ $user != root ]; then
     apt-get -q -y install --no-install-recommends sudo
     useradd --create-home --shell /bin/bash $user
@@ -82,15 +57,6 @@ STEPS
 
 home=/root
 [ "$user" = root ] || home=/home/$user
-inside() { # command as root in the chroot, with /proc, /sys and /dev of its own
-    unshare --mount --pid --fork --kill-child bash -euc '
-        root=$1; shift
-        mount -t proc proc "$root/proc"
-        mount --rbind /sys "$root/sys"; mount --make-rslave "$root/sys"
-        mount --rbind /dev "$root/dev"; mount --make-rslave "$root/dev"
-        exec chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-            TERM="${TERM:-dumb}" LANG=C.UTF-8 "$@"' inside "$root" "$@"
-}
 inside HOME=/root bash /srv/first-steps >"$log" 2>&1 || {
     tail -n 20 "$log" >&2
     exit 1
