@@ -20,8 +20,8 @@ for round in $(seq "$rounds"); do
 	for what in $order; do
 		"$pgassay" run select-only --runs "$runs" --clients 4 --time 2 --trials 6 --observe "$what" --json \
 			>"$runs/result" 2>/dev/null
-		jq -r --arg what "$what" '[$what, .arms[0].points[0].throughput_tps.estimate,
-			(.arms[0].observed.cost.machine_share // 0)] | @tsv' "$runs/result"
+		jq -r --arg what "$what" '[$what, .stages[0].arms[0].points[0].throughput_tps.estimate,
+			(.stages[0].arms[0].observed.cost.machine_share // 0)] | @tsv' "$runs/result"
 	done
 done | awk '
 	{ tps[$1, ++n[$1]] = $2; share[$1] += $3; if ($3 > most[$1]) most[$1] = $3 }

@@ -111,5 +111,5 @@ leave_group() {
 diagnosed() { # workload, further arguments of pgassay run
 	local result=$work/$name.result
 	"$pgassay" --quiet run "$@" --runs "$work/runs" --json --trials 3 --time 2 >"$result" || return 1
-	jq -r '.diagnosis.findings[].id' "$result"
+	jq -r '.stages[0].diagnosis.findings[].id' "$result"
 }

@@ -100,7 +100,7 @@ fn replayed(runs: &[&Compare], out: &mut String) {
         .flat_map(|run| &run.results)
         .map(|result| result.pairs.iter().map(sides).collect())
         .collect();
-    let plan = &runs[0].analysis.plan;
+    let plan = &runs[0].analysis.main().plan;
     let slice = (plan.warmup_ms + plan.window_ms) as f64 / 1000.0 + BETWEEN;
     let longest = stretches.iter().map(Vec::len).max().unwrap_or(0);
     out.push_str(&format!(

@@ -4,6 +4,8 @@
 //! knows more than another. Units stand in the names. Serialized it is the
 //! document `pgassay/analysis/1`, described in `docs/schema/analysis-1.json`.
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 
 use crate::check::CheckReport;
@@ -35,17 +37,14 @@ pub struct Analysis {
     pub schema: String,
     /// Which run this is.
     pub run: RunInfo,
-    /// Which kind of load the run's own is.
-    #[serde(default)]
-    pub stage: StageId,
-    /// Its plan, as recorded.
-    pub plan: Plan,
     /// The result in a few plain sentences, the most important first.
     pub headline: Vec<String>,
     /// The machine that it ran on.
     pub host: HostSummary,
-    /// The arms, in the plan's order.
+    /// The servers, in the experiment's order.
     pub arms: Vec<ArmAnalysis>,
+    /// What each load showed of them, in the experiment's order: the run's own load first.
+    pub stages: Vec<StageAnalysis>,
     /// Primitives inside the server, where they were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub primitives: Vec<PrimitiveAnalysis>,
@@ -56,19 +55,12 @@ pub struct Analysis {
     /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query_cost: Option<QueryCost>,
-    /// The same server under a second workload: its plan, headline, arms' points and warnings.
-    /// What the server and the machine are stands in this value alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub second: Option<Box<Analysis>>,
     /// The audit of host and server, where one was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckReport>,
     /// Scattered reads, where they were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scattered_read: Option<ScatteredAnalysis>,
-    /// Known bottlenecks that were found, where one server was observed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub diagnosis: Option<Diagnosis>,
     /// What holds the server back by all loads and the audit together, the most first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
@@ -80,6 +72,59 @@ pub struct Analysis {
     pub quality: Option<Quality>,
     /// What qualifies the run as a whole.
     pub warnings: Vec<Warning>,
+}
+
+impl Analysis {
+    /// The run's own load: its first stage, an empty one until it is known.
+    pub fn main(&self) -> &StageAnalysis {
+        static UNKNOWN: LazyLock<StageAnalysis> = LazyLock::new(StageAnalysis::default);
+        self.stages.first().unwrap_or(&UNKNOWN)
+    }
+
+    /// The loads after it that clients put on the server over the wire.
+    pub fn further_loads(&self) -> impl Iterator<Item = &StageAnalysis> {
+        let further = self.stages.iter().skip(1);
+        further.filter(|stage| stage.has_points())
+    }
+}
+
+/// What one load of the experiment showed, from its own trials.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageAnalysis {
+    /// Which load it is.
+    pub id: StageId,
+    /// Its plan, as recorded.
+    pub plan: Plan,
+    /// One entry a server, in the order of [`Analysis::arms`].
+    pub arms: Vec<StageArm>,
+    /// Known bottlenecks that were found, where one server was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Diagnosis>,
+}
+
+impl StageAnalysis {
+    /// Whether clients loaded a server over the wire.
+    pub fn has_points(&self) -> bool {
+        self.arms.iter().any(|arm| !arm.points.is_empty())
+    }
+}
+
+/// How one server did under one load.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageArm {
+    /// The server's short name in tables.
+    pub label: String,
+    /// One entry a client count, ascending; none where the load is not clients over the wire.
+    pub points: Vec<PointAnalysis>,
+    /// Where the bytes came from: logical reads, misses, device reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<ReadsAnalysis>,
+    /// Log and checkpoints within the windows; absent where they were not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<Checkpoints>,
+    /// What observers saw beside the load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<ArmObserved>,
 }
 
 /// Scattered reads: the table, and each way of reading it.
@@ -147,7 +192,7 @@ impl From<EndState> for RunState {
     }
 }
 
-/// One server: what it is, and how it did.
+/// One server: what it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmAnalysis {
     /// Short name in tables.
@@ -165,17 +210,6 @@ pub struct ArmAnalysis {
     /// Which path its atomics take on this host, and what that costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<pgassay_inspect::cpu::Verdict>,
-    /// One entry a client count, ascending.
-    pub points: Vec<PointAnalysis>,
-    /// Where the bytes came from: logical reads, misses, device reads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reads: Option<ReadsAnalysis>,
-    /// Log and checkpoints within the windows; absent from runs recorded before they were read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checkpoints: Option<Checkpoints>,
-    /// What observers saw beside the load.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed: Option<ArmObserved>,
     /// The server's own count of transactions against the client's.
     pub commit_check: Option<CommitCheck>,
 }

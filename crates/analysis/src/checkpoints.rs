@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::observed::waits::WaitRecord;
-use crate::record::{RecordedRun, Sample, ServerFacts, StageId, Trial};
+use crate::record::{Sample, ServerFacts, Trial};
 use crate::samples;
 use crate::server;
 use crate::stats::{Direction, Estimate, Rule, Verdict, compare_runs, median_of_sorted};
@@ -50,14 +50,9 @@ pub struct Checkpoints {
     pub throughput_ratio: Option<Estimate>,
 }
 
-/// What the windows of an arm show; none where the counters could not be read at both borders
-/// of any.
-pub fn analyse(run: &RecordedRun, arm: u32) -> Option<Checkpoints> {
-    let trials: Vec<&Trial> = run
-        .trials_of(StageId::Load)
-        .filter(|t| t.slice.arm == arm && t.counts())
-        .collect();
-    let facts = run.servers.get(&arm);
+/// What the windows of a server's trials under one load show; none where the counters could not be
+/// read at both borders of any.
+pub fn analyse(trials: &[&Trial], facts: Option<&ServerFacts>) -> Option<Checkpoints> {
     // Up to 14 a collector counts late: the checkpoint that we wrote before a trial may be among
     // those of its window, and is not counted as one of the load's.
     let late = facts
@@ -79,9 +74,9 @@ pub fn analyse(run: &RecordedRun, arm: u32) -> Option<Checkpoints> {
     }
     let sum =
         |of: fn(&Growth) -> u64| -> u64 { counted.iter().map(|(_, _, growth)| of(growth)).sum() };
-    let log = Log::of(&trials, facts);
-    let looks = looks(&trials);
-    let throughput_ratio = looks.as_ref().and_then(|looks| ratio(&trials, looks));
+    let log = Log::of(trials, facts);
+    let looks = looks(trials);
+    let throughput_ratio = looks.as_ref().and_then(|looks| ratio(trials, looks));
     Some(Checkpoints {
         windows: counted.len() as u32,
         seconds: counted
@@ -342,43 +337,45 @@ pub(crate) mod tests {
         }
     }
 
-    fn run(trials: Vec<Trial>) -> RecordedRun {
-        let mut run = RecordedRun {
-            trials,
-            ..RecordedRun::default()
-        };
-        run.servers.insert(0, server("32"));
-        run
+    fn of(trials: &[Trial], facts: &ServerFacts) -> Option<Checkpoints> {
+        analyse(&trials.iter().collect::<Vec<_>>(), Some(facts))
+    }
+
+    fn seen(trials: &[Trial]) -> Option<Checkpoints> {
+        of(trials, &server("32"))
     }
 
     #[test]
     fn counters_are_added_up_over_the_windows_alone() {
-        let seen = analyse(&run(vec![trial(0, 1000, 2, 20), trial(1, 3000, 0, 20)]), 0).unwrap();
-        assert_eq!((seen.windows, seen.timed, seen.requested), (2, 0, 2));
-        assert!((seen.seconds - 2.0).abs() < 1e-9);
-        assert_eq!(seen.wal_bytes, Some(80 << 20));
-        let each = seen.wal_bytes_per_transaction.unwrap();
+        let found = seen(&[trial(0, 1000, 2, 20), trial(1, 3000, 0, 20)]).unwrap();
+        assert_eq!((found.windows, found.timed, found.requested), (2, 0, 2));
+        assert!((found.seconds - 2.0).abs() < 1e-9);
+        assert_eq!(found.wal_bytes, Some(80 << 20));
+        let each = found.wal_bytes_per_transaction.unwrap();
         assert!((each - (80 << 20) as f64 / 4000.0).abs() < 1e-6);
         // 4,096 pages of 8 KiB in 40 MiB.
-        assert!((seen.full_page_share.unwrap() - 0.8).abs() < 1e-9);
+        assert!((found.full_page_share.unwrap() - 0.8).abs() < 1e-9);
         assert_eq!(
-            seen.forced_after_bytes,
+            found.forced_after_bytes,
             Some((32.0 * 1048576.0 / 1.9) as u64)
         );
-        assert_eq!(seen.at_work_share, Some(1.0));
-        assert_eq!(seen.throughput_ratio, None);
-        assert_eq!(analyse(&RecordedRun::default(), 0), None);
+        assert_eq!(found.at_work_share, Some(1.0));
+        assert_eq!(found.throughput_ratio, None);
+        assert_eq!(seen(&[]), None);
     }
 
     #[test]
     fn our_own_checkpoint_is_not_the_loads_where_counters_come_late() {
-        let mut old = run(vec![trial(0, 1000, 1, 20), trial(1, 1000, 3, 20)]);
-        for trial in &mut old.trials {
+        let mut trials = [trial(0, 1000, 1, 20), trial(1, 1000, 3, 20)];
+        for trial in &mut trials {
             trial.settled_ms = Some(12.0);
         }
-        assert_eq!(analyse(&old, 0).unwrap().requested, 4);
-        old.servers.get_mut(&0).unwrap().version_num = Some(140_012);
-        assert_eq!(analyse(&old, 0).unwrap().requested, 2);
+        assert_eq!(seen(&trials).unwrap().requested, 4);
+        let old = ServerFacts {
+            version_num: Some(140_012),
+            ..server("32")
+        };
+        assert_eq!(of(&trials, &old).unwrap().requested, 2);
     }
 
     #[test]
@@ -387,7 +384,7 @@ pub(crate) mod tests {
         for sample in restarted.samples.values_mut() {
             std::mem::swap(&mut sample.before, &mut sample.after);
         }
-        assert_eq!(analyse(&run(vec![restarted]), 0), None);
+        assert_eq!(seen(&[restarted]), None);
     }
 
     #[test]
@@ -404,12 +401,12 @@ pub(crate) mod tests {
                 1000 + u64::from(i)
             }
         });
-        let seen = analyse(&run(slower), 0).unwrap();
-        let ratio = seen.throughput_ratio.unwrap();
+        let found = seen(&slower).unwrap();
+        let ratio = found.throughput_ratio.unwrap();
         assert!((0.55..0.65).contains(&ratio.estimate), "{ratio:?}");
-        assert_eq!(seen.at_work_share, Some(0.5));
+        assert_eq!(found.at_work_share, Some(0.5));
         let alike = windows(|i| 1000 + u64::from((i * 7) % 16));
-        assert_eq!(analyse(&run(alike), 0).unwrap().throughput_ratio, None);
+        assert_eq!(seen(&alike).unwrap().throughput_ratio, None);
     }
 
     #[test]
@@ -420,7 +417,7 @@ pub(crate) mod tests {
             key.kind.clear();
             key.event.clear();
         }
-        let seen = analyse(&run(vec![hidden]), 0).unwrap();
+        let seen = seen(&[hidden]).unwrap();
         assert_eq!((seen.requested, seen.at_work_share), (1, None));
     }
 }

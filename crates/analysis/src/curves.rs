@@ -1,6 +1,6 @@
 //! Throughput over concurrency, whatever the load counts: what can be fitted and followed of any run.
 
-use crate::analysis::{Analysis, ArmAnalysis};
+use crate::analysis::{Analysis, StageArm};
 use crate::metrics::{Measured, Metric};
 use crate::stats::Estimate;
 
@@ -44,9 +44,10 @@ impl CurvePoint<'_> {
 
 /// All curves of a run that have a point: of clients over the wire one an arm, else one a variant.
 pub(crate) fn of(analysis: &Analysis) -> Vec<Curve<'_>> {
-    let arms = analysis.arms.iter().enumerate();
+    let load = analysis.main();
+    let arms = load.arms.iter().enumerate();
     let mut curves: Vec<Curve> = arms.map(|(index, arm)| wire(index, arm)).collect();
-    if analysis.stage != crate::trial::StageId::Load {
+    if load.id != crate::trial::StageId::Load {
         curves.extend(pgio(analysis));
         curves.extend(analysis.primitives.iter().map(|primitive| {
             let points = primitive.points.iter().map(|point| CurvePoint {
@@ -69,7 +70,8 @@ pub(crate) fn of(analysis: &Analysis) -> Vec<Curve<'_>> {
     curves
 }
 
-fn wire(index: usize, arm: &ArmAnalysis) -> Curve<'_> {
+/// The points of clients over the wire.
+pub(crate) fn wire(index: usize, arm: &StageArm) -> Curve<'_> {
     let points = arm.points.iter().map(|point| CurvePoint {
         clients: point.point.clients,
         throughput: point.throughput_tps.clone(),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::Analysis;
+use crate::analysis::{Analysis, StageAnalysis};
 use crate::curves::{self, Curve, CurvePoint};
 use crate::stats::Estimate;
 use crate::stats::scaling::{self, REACH, Scaling, ScalingPoint};
@@ -58,24 +58,26 @@ pub fn fit(analysis: &Analysis) -> Fit {
     Fit {
         schema: SCHEMA.to_owned(),
         run: analysis.run.id.clone(),
-        workload: analysis.plan.workload.name.clone(),
+        workload: analysis.main().plan.workload.name.clone(),
         cpus: analysis.host.cpus,
         arms: curves::of(analysis)
             .iter()
             .map(|curve| {
                 let arm = analysis.arms.get(curve.arm).map(|arm| arm.label.clone());
                 let label = curve.load.clone().or(arm).unwrap_or_default();
-                fit_curve(label, curve, analysis.host.cpus, analysis.plan.seed)
+                fit_curve(label, curve, analysis.host.cpus, analysis.main().plan.seed)
             })
             .collect(),
     }
 }
 
-/// The scaling law over the client counts of the first arm, or why there is none.
-pub(crate) fn scaling(analysis: &Analysis) -> Result<Scaling, scaling::Refusal> {
-    let curves = curves::of(analysis);
-    let first = curves.first().map_or(&[][..], |curve| &curve.points);
-    of_points(first, analysis.host.cpus, analysis.plan.seed)
+/// The scaling law over the client counts of a load's first server, or why there is none.
+pub(crate) fn scaling(
+    stage: &StageAnalysis,
+    cpus: Option<u32>,
+) -> Result<Scaling, scaling::Refusal> {
+    let first = stage.arms.first().map(|arm| curves::wire(0, arm).points);
+    of_points(&first.unwrap_or_default(), cpus, stage.plan.seed)
 }
 
 fn of_points(

@@ -168,8 +168,9 @@ fn entry(run: &Analysis) -> Entry {
 }
 
 fn work(run: &Analysis) -> String {
-    let workload = &run.plan.workload;
-    if run.stage != StageId::Load {
+    let load = run.main();
+    let workload = &load.plan.workload;
+    if load.id != StageId::Load {
         return workload.name.clone();
     }
     format!(

@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{ArmAnalysis, PointAnalysis, PointReads};
+use crate::analysis::{PointAnalysis, PointReads, StageArm};
 use crate::stats::Direction::{self, HigherIsBetter, LowerIsBetter};
 use crate::stats::Estimate;
 
@@ -37,8 +37,8 @@ pub struct Measured<'a> {
 }
 
 impl<'a> Measured<'a> {
-    /// What an arm did at a client count; none where it was not measured there.
-    pub fn at(arm: &'a ArmAnalysis, clients: u32) -> Option<Self> {
+    /// What a server did at a client count; none where it was not measured there.
+    pub fn at(arm: &'a StageArm, clients: u32) -> Option<Self> {
         let point = arm.points.iter().find(|p| p.point.clients == clients)?;
         let reads = arm.reads.as_ref().map(|reads| &reads.points);
         Some(Self {

@@ -48,14 +48,15 @@ pub fn figure(value: Option<f64>) -> String {
 /// One row a trial, in the order in which they were measured.
 pub fn trials(analysis: &Analysis) -> Rows {
     let mut rows = Vec::new();
-    for arm in &analysis.arms {
-        for point in &arm.points {
+    let load = analysis.main();
+    for (arm, did) in analysis.arms.iter().zip(&load.arms) {
+        for point in &did.points {
             for trial in &point.trials {
                 rows.push((
                     trial.index,
                     vec![
                         cell(&analysis.run.id),
-                        cell(&analysis.plan.workload.name),
+                        cell(&load.plan.workload.name),
                         cell(&arm.label),
                         cell(&arm.target),
                         point.point.clients.to_string(),

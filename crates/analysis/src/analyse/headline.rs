@@ -1,6 +1,6 @@
 //! The result in plain sentences: what anyone can read first.
 
-use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState};
+use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState, StageAnalysis};
 use crate::diagnose::{Cause, SeenBy};
 use crate::stats::Estimate;
 use crate::trial::StageId;
@@ -24,14 +24,15 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
             sentences.push(warning.text.clone());
         }
     }
-    for arm in &analysis.arms {
-        sentences.extend(arm_sentences(analysis, arm));
+    let load = analysis.main();
+    for (arm, did) in analysis.arms.iter().zip(&load.arms) {
+        sentences.extend(arm_sentences(analysis, arm, &did.points));
     }
-    if let Some(second) = &analysis.second {
-        sentences.extend(second.headline.iter().cloned());
+    for further in analysis.further_loads() {
+        sentences.extend(further_sentences(further));
     }
     // Beside a load they are a section of their own, and the load is the result.
-    if analysis.stage != StageId::Load || analysis.plan.points.is_empty() {
+    if load.id != StageId::Load || load.plan.points.is_empty() {
         sentences.extend(crate::primitives::headline(&analysis.primitives));
         if let Some(pgio) = &analysis.pgio {
             sentences.extend(crate::pgio::headline(pgio));
@@ -50,7 +51,7 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
             0,
             match analysis.run.state {
                 RunState::Running => "Nothing is measured yet.".to_owned(),
-                _ if analysis.plan.points.is_empty() => {
+                _ if load.plan.points.is_empty() => {
                     "No load was put on the server; this is what could be seen.".to_owned()
                 }
                 _ => "Nothing was measured.".to_owned(),
@@ -63,25 +64,25 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
 /// The sentences that only say what the figures at the peaks are, for reports that show these
 /// figures by themselves.
 pub fn of_peaks(analysis: &Analysis) -> Vec<String> {
-    let arms = analysis.arms.iter();
-    let first = arms.filter_map(|arm| arm_sentences(analysis, arm).into_iter().next());
-    let second = analysis
-        .second
-        .iter()
-        .flat_map(|second| write_second(second));
-    first.chain(second).collect()
+    let arms = analysis.arms.iter().zip(&analysis.main().arms);
+    let first = arms.filter_map(|(arm, did)| {
+        let sentences = arm_sentences(analysis, arm, &did.points);
+        sentences.into_iter().next()
+    });
+    let further = analysis.further_loads().flat_map(further_sentences);
+    first.chain(further).collect()
 }
 
-/// The one sentence about a second load.
-pub fn write_second(analysis: &Analysis) -> Vec<String> {
-    let peaks = analysis.arms.iter().filter_map(|arm| {
+/// The one sentence about a further load.
+fn further_sentences(load: &StageAnalysis) -> Vec<String> {
+    let peaks = load.arms.iter().filter_map(|arm| {
         let peak = arm
             .points
             .iter()
             .max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
         Some(format!(
             "Under {} it does at most {} a second{}, with {}; 99 % take at most {}.",
-            analysis.plan.workload.name,
+            load.plan.workload.name,
             resolved(rate(peak), &peak.throughput_tps),
             interval(&peak.throughput_tps),
             clients(peak),
@@ -132,8 +133,7 @@ fn named(cause: &Cause) -> String {
     }
 }
 
-fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis) -> Vec<String> {
-    let points = &arm.points;
+fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis, points: &[PointAnalysis]) -> Vec<String> {
     let Some(peak) = points.iter().max_by(|a, b| rate(a).total_cmp(&rate(b))) else {
         return Vec::new();
     };
@@ -142,7 +142,7 @@ fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis) -> Vec<String> {
         product(arm),
         machine(analysis),
         resolved(rate(peak), &peak.throughput_tps),
-        analysis.plan.workload.name,
+        analysis.main().plan.workload.name,
         interval(&peak.throughput_tps),
         clients(peak),
     )];

@@ -4,10 +4,12 @@ mod failed;
 mod headline;
 mod points;
 mod reads;
+mod scope;
 
 pub use failed::ALL_FAILED;
 pub use headline::of_peaks;
 pub(crate) use points::decode;
+pub(crate) use scope::Scope;
 
 use std::collections::BTreeMap;
 
@@ -15,7 +17,8 @@ use pgassay_inspect::cpu::{self, Features, Verdict};
 use pgassay_inspect::{Binary, ProcessFacts};
 
 use crate::analysis::{
-    Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ScatteredAnalysis, ServerSummary,
+    Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ScatteredAnalysis,
+    ServerSummary, StageAnalysis, StageArm,
 };
 use crate::check::{self, CheckReport};
 use crate::checkpoints;
@@ -35,10 +38,16 @@ use crate::warning::Warning;
 
 /// Concludes what a run says. The same run gives the same answer on any machine.
 pub fn analyse(run: &RecordedRun) -> Analysis {
+    analyse_within(&Scope::whole(run))
+}
+
+/// Concludes what a part of a run says.
+pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
+    let run = scope.run;
     let host = host::summarise(&run.host);
-    let skipped = skipped_points(run);
-    let arms: Vec<ArmAnalysis> = (0u32..)
-        .zip(&run.header.experiment.arms)
+    let info = run_info(scope);
+    let arms: Vec<ArmAnalysis> = scope
+        .arms()
         .map(|(index, arm)| {
             let binary = run
                 .binaries
@@ -52,15 +61,21 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
                 server: run.servers.get(&index).map(summarise_server),
                 verdict: binary.as_ref().ok().map(|b| verdict(b, run, &host)),
                 binary,
-                points: points::analyse(run, index, &skipped),
-                reads: reads::analyse(run, index),
-                checkpoints: checkpoints::analyse(run, index),
-                observed: observed::analysis::analyse(run, index, host.cpus),
-                commit_check: commit_check(run, index),
+                commit_check: commit_check(scope, index),
             }
         })
         .collect();
-    let info = run_info(run);
+    let mut stages: Vec<StageAnalysis> = run
+        .header
+        .experiment
+        .stages
+        .iter()
+        .filter(|stage| stage.driver != DriverConfig::Ceiling)
+        .map(|stage| analyse_stage(scope, stage, &host))
+        .collect();
+    for stage in &mut stages {
+        stage.diagnosis = diagnose::of_stage(&info.id, &host, &arms, stage);
+    }
     let in_server = run.stage(StageId::Primitives).and_then(|stage| {
         let DriverConfig::InServer(primitives) = &stage.driver else {
             return None;
@@ -70,7 +85,7 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
     let mut analysis = Analysis {
         primitives: in_server
             .map(|(primitives, plan)| {
-                let trials = run.trials_on(StageId::Primitives, 0);
+                let trials = scope.trials_on(StageId::Primitives, 0);
                 primitives::analyse(primitives, plan, trials, &host)
             })
             .unwrap_or_default(),
@@ -78,57 +93,63 @@ pub fn analyse(run: &RecordedRun) -> Analysis {
         query_cost: run
             .query_cost
             .as_ref()
-            .map(|record| query_cost::analyse(run.trials_of(StageId::QueryCost), record)),
+            .map(|record| query_cost::analyse(scope.trials_of(StageId::QueryCost), record)),
         check: audit(run),
-        second: second(run),
-        pgio: pgio(run),
-        scattered_read: scattered(run),
+        pgio: pgio(scope),
+        scattered_read: scattered(scope),
         schema: SCHEMA.to_owned(),
         headline: Vec::new(),
-        warnings: warnings(run, &info, &arms, &skipped),
+        warnings: warnings(scope, &info, &arms, &stages),
         run: info,
-        stage: run.main_stage(),
-        plan: run.plan().clone(),
         host,
         arms,
-        diagnosis: None,
+        stages,
         causes: Vec::new(),
         quality: None,
     };
-    let points = analysis.arms.iter().flat_map(|arm| &arm.points);
+    let points = analysis.main().arms.iter().flat_map(|arm| &arm.points);
     analysis.quality = Quality::of(points, &analysis.run, &analysis.warnings);
-    analysis.diagnosis = diagnose::of_run(&analysis);
     analysis.causes = diagnose::causes(&analysis);
     analysis.headline = headline::write(&analysis);
     analysis
 }
 
-/// The second load, as a run of its own that says nothing of machine and server.
-fn second(run: &RecordedRun) -> Option<Box<Analysis>> {
-    let plan = run.stage(StageId::WriteLoad)?.plan.clone();
-    let mut alone = run.clone();
-    alone.header.experiment.stages = vec![Stage::wire(StageId::Load, plan)];
-    alone.trials.retain(|t| t.stage == StageId::WriteLoad);
-    for trial in &mut alone.trials {
-        trial.stage = StageId::Load;
+/// What one load showed of each server, from its own trials.
+fn analyse_stage(scope: &Scope, stage: &Stage, host: &HostSummary) -> StageAnalysis {
+    let run = scope.run;
+    let plan = scope.plan(stage);
+    let skipped = skipped_points(run, stage.id);
+    let alone: Vec<&Trial> = match stage.id {
+        StageId::Load => scope.trials_of(StageId::Ceiling).collect(),
+        _ => Vec::new(),
+    };
+    let wire = stage.driver == DriverConfig::Wire;
+    let arms = scope.arms().map(|(index, arm)| {
+        let of_arm = scope.trials_on(stage.id, index);
+        let trials: Vec<&Trial> = of_arm.filter(|t| t.counts()).collect();
+        // What is told of transactions.
+        let by_clients: &[&Trial] = if wire { &trials } else { &[] };
+        let facts = run.servers.get(&index);
+        let storage = run.storage.get(&index);
+        StageArm {
+            label: arm.label.clone(),
+            points: points::analyse(&plan, by_clients, &alone, &skipped),
+            reads: reads::analyse(&plan, by_clients, storage, facts),
+            checkpoints: checkpoints::analyse(by_clients, facts),
+            observed: observed::analysis::analyse(
+                stage,
+                &trials,
+                run.symbols.get(&index),
+                host.cpus,
+            ),
+        }
+    });
+    StageAnalysis {
+        id: stage.id,
+        arms: arms.collect(),
+        plan,
+        diagnosis: None,
     }
-    alone.check = None;
-    alone.query_cost = None;
-    // What happened is told once, with the first load.
-    alone.events.clear();
-    let mut analysis = analyse(&alone);
-    analysis.headline = headline::write_second(&analysis);
-    analysis.host = HostSummary::default();
-    for arm in &mut analysis.arms {
-        arm.server = None;
-        arm.binary = Err("as in the run itself".to_owned());
-        arm.verdict = None;
-        arm.commit_check = None;
-    }
-    // Of the warnings only those of its points are its own, and its causes stand in the run's.
-    analysis.warnings.clear();
-    analysis.causes.clear();
-    Some(Box::new(analysis))
 }
 
 /// What this host makes of a server's executable: seen where the process showed its flag byte, else
@@ -150,14 +171,18 @@ fn audit(run: &RecordedRun) -> Option<CheckReport> {
 }
 
 /// PGIO's workload, where it was run.
-fn pgio(run: &RecordedRun) -> Option<PgioAnalysis> {
+fn pgio(scope: &Scope) -> Option<PgioAnalysis> {
+    let run = scope.run;
     let stage = run.stage(StageId::Pgio)?;
     let DriverConfig::Pgio(plan) = &stage.driver else {
         return None;
     };
     // After a resume the counters belong to another server.
-    let counters = run.pgio_counters.as_ref().filter(|_| !resumed(run));
-    let trials = run.trials_on(StageId::Pgio, 0);
+    let counters = run
+        .pgio_counters
+        .as_ref()
+        .filter(|_| scope.counters && !resumed(run));
+    let trials = scope.trials_on(StageId::Pgio, 0);
     let storage = run.storage.get(&0);
     Some(pgio::analyse(
         plan,
@@ -177,7 +202,8 @@ fn scattered_plan(run: &RecordedRun) -> Option<&ScatteredPlan> {
 }
 
 /// The scattered reads of a run, where one was recorded.
-fn scattered(run: &RecordedRun) -> Option<ScatteredAnalysis> {
+fn scattered(scope: &Scope) -> Option<ScatteredAnalysis> {
+    let run = scope.run;
     let plan = scattered_plan(run)?;
     let storage = run.storage.get(&0);
     let settings = run
@@ -192,7 +218,7 @@ fn scattered(run: &RecordedRun) -> Option<ScatteredAnalysis> {
         plan: plan.clone(),
         variants: scattered::analyse(
             plan,
-            run.trials_on(StageId::ScatteredRead, 0),
+            scope.trials_on(StageId::ScatteredRead, 0),
             storage,
             direct,
         ),
@@ -217,7 +243,8 @@ fn is_planned(trial: &Trial) -> bool {
     trial.counts() && trial.stage.is_promised() && !warm
 }
 
-fn run_info(run: &RecordedRun) -> RunInfo {
+fn run_info(scope: &Scope) -> RunInfo {
+    let run = scope.run;
     let header = &run.header;
     let state = match &run.end {
         _ if run.running => RunState::Running,
@@ -238,8 +265,8 @@ fn run_info(run: &RecordedRun) -> RunInfo {
         state,
         reason,
         elapsed_seconds: run.end.as_ref().map(|end| end.elapsed_seconds),
-        trials_measured: run.trials.iter().filter(|t| is_planned(t)).count() as u32,
-        trials_planned: header.experiment.trials() as u32,
+        trials_measured: scope.trials().filter(|t| is_planned(t)).count() as u32,
+        trials_planned: scope.planned() as u32,
         max_rss_bytes: run
             .end
             .as_ref()
@@ -262,8 +289,8 @@ fn summarise_server(facts: &ServerFacts) -> ServerSummary {
     }
 }
 
-/// Points left out, with the reason.
-fn skipped_points(run: &RecordedRun) -> BTreeMap<u32, String> {
+/// Points of a stage that were left out, with the reason.
+fn skipped_points(run: &RecordedRun, id: StageId) -> BTreeMap<u32, String> {
     run.events
         .iter()
         .filter_map(|event| match &event.what {
@@ -271,7 +298,7 @@ fn skipped_points(run: &RecordedRun) -> BTreeMap<u32, String> {
                 stage,
                 point,
                 reason,
-            } if *stage == StageId::Load => Some((*point, reason.clone())),
+            } if *stage == id => Some((*point, reason.clone())),
             _ => None,
         })
         .collect()
@@ -283,21 +310,21 @@ fn resumed(run: &RecordedRun) -> bool {
 }
 
 /// The server's count of commits against the client's, where both are whole.
-fn commit_check(run: &RecordedRun, arm: u32) -> Option<CommitCheck> {
+fn commit_check(scope: &Scope, arm: u32) -> Option<CommitCheck> {
+    let run = scope.run;
     let before = run.servers.get(&arm)?.database_before.as_ref()?;
     let after = run.events.iter().find_map(|event| match &event.what {
         EventKind::DatabaseAfter { arm: of, row } if *of == arm => Some(row),
         _ => None,
     })?;
     // After a resume the counters belong to another server.
-    if resumed(run) {
+    if !scope.counters || resumed(run) {
         return None;
     }
     let commits = |row| samples::counter(row, "xact_commit");
     Some(CommitCheck {
-        client_transactions: run
-            .trials_of(StageId::Load)
-            .filter(|t| t.slice.arm == arm)
+        client_transactions: scope
+            .trials_on(StageId::Load, arm)
             .map(|t| t.transactions_sent)
             .sum(),
         server_commits: commits(after)?.checked_sub(commits(before)?)?,
@@ -312,8 +339,8 @@ const OWN_COMMITS_A_SECOND: f64 = 40.0;
 
 /// Says so where the server committed more than the client and we did, or less than the client,
 /// by more than one in a hundred.
-fn commits_differ(run: &RecordedRun, arm: u32, check: &CommitCheck) -> Option<Warning> {
-    let trials = run.trials_of(StageId::Load).filter(|t| t.slice.arm == arm);
+fn commits_differ(scope: &Scope, arm: u32, check: &CommitCheck) -> Option<Warning> {
+    let trials = scope.trials_on(StageId::Load, arm);
     let own: f64 = trials
         .map(|t| OWN_COMMITS_A_TRIAL + OWN_COMMITS_A_SECOND * t.window_ns as f64 / 1e9)
         .sum();
@@ -334,25 +361,31 @@ fn commits_differ(run: &RecordedRun, arm: u32, check: &CommitCheck) -> Option<Wa
 
 /// What qualifies the run as a whole.
 fn warnings(
-    run: &RecordedRun,
+    scope: &Scope,
     info: &RunInfo,
     arms: &[ArmAnalysis],
-    skipped: &BTreeMap<u32, String>,
+    stages: &[StageAnalysis],
 ) -> Vec<Warning> {
+    let run = scope.run;
+    let servers = || {
+        run.servers
+            .range(..scope.arms as u32)
+            .map(|(_, facts)| facts)
+    };
     let mut warnings: Vec<Warning> = Vec::new();
     if let Some(plan) = scattered_plan(run) {
         let storage = run.storage.get(&0);
         warnings.extend(scattered::bursts::warnings(
             plan,
-            run.trials_on(StageId::ScatteredRead, 0),
+            scope.trials_on(StageId::ScatteredRead, 0),
             storage,
         ));
     }
-    warnings.extend(stand_in(run));
+    warnings.extend(stand_in(servers));
     let elsewhere = |s: &&ServerFacts| {
         s.origin == Origin::Running && matches!(s.executable, Reading::Unavailable(_))
     };
-    if let Some(server) = run.servers.values().find(elsewhere)
+    if let Some(server) = servers().find(elsewhere)
         && let Reading::Unavailable(why) = &server.executable
     {
         warnings.push(
@@ -386,29 +419,23 @@ fn warnings(
             )),
         });
     }
-    for (point, reason) in skipped {
-        if let Some(point) = run.plan().points.get(*point as usize) {
-            warnings.push(Warning::new(
-                "point-skipped",
-                format!("{} clients were not measured: {reason}", point.clients),
-            ));
-        }
-    }
     warnings.extend(failed::warnings(run));
-    warnings.extend(
-        run.events
-            .iter()
-            .filter_map(|event| left_out(run, &event.what)),
-    );
-    for event in &run.events {
-        if let EventKind::Warned { warning } = &event.what
-            && !warnings.contains(warning)
-        {
-            warnings.push(warning.clone());
+    let events = || run.events.iter().map(|event| &event.what);
+    let said = events().filter_map(|event| match event {
+        EventKind::Warned { warning } => Some(warning.clone()),
+        _ => None,
+    });
+    for warning in events()
+        .filter_map(|event| left_out(run, event))
+        .chain(said)
+    {
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
         }
     }
-    let steal = arms
+    let steal = stages
         .iter()
+        .flat_map(|stage| &stage.arms)
         .flat_map(|arm| &arm.points)
         .filter_map(|point| point.steal_share.as_ref())
         .map(|share| share.estimate)
@@ -425,7 +452,7 @@ fn warnings(
     }
     let checks = arms.iter().map(|arm| arm.commit_check.as_ref());
     for (arm, check) in (0u32..).zip(checks) {
-        warnings.extend(check.and_then(|check| commits_differ(run, arm, check)));
+        warnings.extend(check.and_then(|check| commits_differ(scope, arm, check)));
     }
     warnings.extend(
         run.damage
@@ -435,7 +462,7 @@ fn warnings(
     warnings
 }
 
-/// That a point of a stage other than the first load was left out.
+/// That a point of a stage was left out.
 fn left_out(run: &RecordedRun, event: &EventKind) -> Option<Warning> {
     let EventKind::PointSkipped {
         stage,
@@ -447,13 +474,14 @@ fn left_out(run: &RecordedRun, event: &EventKind) -> Option<Warning> {
     };
     let point = *point as usize;
     match stage {
-        StageId::WriteLoad => {
+        StageId::Load | StageId::WriteLoad => {
             let plan = &run.stage(*stage)?.plan;
             let clients = plan.points.get(point)?.clients;
-            let text = format!(
-                "{}: {clients} clients were not measured: {reason}",
-                plan.workload.name
-            );
+            let of_which = match stage {
+                StageId::Load => String::new(),
+                _ => format!("{}: ", plan.workload.name),
+            };
+            let text = format!("{of_which}{clients} clients were not measured: {reason}");
             Some(Warning::new("point-skipped", text))
         }
         StageId::ScatteredRead => {
@@ -466,10 +494,13 @@ fn left_out(run: &RecordedRun, event: &EventKind) -> Option<Warning> {
 }
 
 /// Where an archived build was measured, as nothing was installed.
-fn stand_in(run: &RecordedRun) -> Option<Warning> {
+fn stand_in<'r, I>(servers: impl Fn() -> I) -> Option<Warning>
+where
+    I: Iterator<Item = &'r ServerFacts>,
+{
     let stood_in = |s: &&ServerFacts| matches!(s.origin, Origin::Launched { stand_in: true, .. });
-    let first = run.servers.values().find(stood_in)?;
-    let text = if run.servers.values().all(|s| stood_in(&s)) {
+    let first = servers().find(stood_in)?;
+    let text = if servers().all(|s| stood_in(&s)) {
         "Not the build you run: no PostgreSQL was installed, so an archived build stood in. Its compiler \
          and flags are not those of your packages."
             .to_owned()
@@ -491,6 +522,7 @@ fn stand_in(run: &RecordedRun) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Arm;
 
     #[test]
     fn an_archived_build_is_told_from_one_beside_an_installed_one() {
@@ -507,6 +539,7 @@ mod tests {
         };
         let mut run = RecordedRun::default();
         run.servers.insert(0, server(false, 150_020));
+        let stand_in = |run: &RecordedRun| stand_in(|| run.servers.values());
         assert!(stand_in(&run).is_none());
         run.servers.insert(1, server(true, 180_006));
         let text = stand_in(&run).unwrap().text;
@@ -519,6 +552,7 @@ mod tests {
     #[test]
     fn commits_differ_by_more_than_our_own_questions() {
         let mut run = RecordedRun::default();
+        run.header.experiment.arms.push(Arm::default());
         run.trials.push(Trial {
             window_ns: 1_000_000_000,
             ..Trial::default()
@@ -528,7 +562,7 @@ mod tests {
                 client_transactions,
                 server_commits,
             };
-            commits_differ(&run, 0, &check).is_some()
+            commits_differ(&Scope::whole(&run), 0, &check).is_some()
         };
         // A short run that writes: ours are a large share of few.
         assert!(!said(400, 400 + 4 + 70));

@@ -11,8 +11,8 @@ use crate::analysis::{LatencyEstimates, PointAnalysis, TrialAnalysis};
 use crate::ceiling::Ceiling;
 use crate::latency;
 use crate::observed::Observed;
-use crate::plan::{Dials, Point};
-use crate::record::{ClientCalls, RecordedRun, StageId, Trial};
+use crate::plan::{Dials, Plan, Point};
+use crate::record::{ClientCalls, Trial};
 use crate::samples;
 use crate::stats::estimate::{summarize, summarize_positive};
 use crate::stats::{Caveat, Estimate};
@@ -27,24 +27,29 @@ const NEAR_CEILING: f64 = 0.7;
 /// A load thread busier than this leaves no doubt that the client bends the curve.
 const BUSY_THREAD: f64 = 0.9;
 
-/// All points of an arm that have at least one trial, by ascending clients.
-pub fn analyse(run: &RecordedRun, arm: u32, skipped: &BTreeMap<u32, String>) -> Vec<PointAnalysis> {
+/// All points of a server's trials under one load that have at least one, by ascending clients.
+/// `alone` are the trials of the client without a server.
+pub fn analyse(
+    plan: &Plan,
+    trials: &[&Trial],
+    alone: &[&Trial],
+    skipped: &BTreeMap<u32, String>,
+) -> Vec<PointAnalysis> {
     let mut points: Vec<PointAnalysis> = (0u32..)
-        .zip(&run.plan().points)
+        .zip(&plan.points)
         .filter_map(|(index, point)| {
-            let trials: Vec<ReadTrial> = run
-                .trials_of(StageId::Load)
-                .filter(|t| t.slice.arm == arm && t.slice.point == index && t.counts())
-                .filter_map(ReadTrial::read)
+            let here = |t: &&&Trial| t.slice.point == index;
+            let trials: Vec<ReadTrial> = trials
+                .iter()
+                .filter(here)
+                .filter_map(|t| ReadTrial::read(t))
                 .collect();
-            let mut analysis =
-                analyse_point(*point, &trials, run.plan().trials, skipped.get(&index))?;
+            let mut analysis = analyse_point(*point, &trials, plan.trials, skipped.get(&index))?;
             let records: Vec<&Trial> = trials.iter().map(|t| t.record).collect();
-            analysis.detail = latency::analyse(&records, &run.plan().workload);
-            let alone = run.trials_of(StageId::Ceiling);
-            let alone = alone.filter(|t| t.slice.point == index);
+            analysis.detail = latency::analyse(&records, &plan.workload);
+            let alone = alone.iter().filter(here).copied();
             note_ceiling(&mut analysis, Ceiling::of(point, alone));
-            note_schedule(&mut analysis, &run.plan().workload.dials);
+            note_schedule(&mut analysis, &plan.workload.dials);
             Some(analysis)
         })
         .collect();

@@ -1,12 +1,12 @@
 //! Where the bytes came from, over the trials of each point.
 
 use crate::analysis::{PointReads, ReadsAnalysis};
-use crate::record::RecordedRun;
+use crate::plan::Plan;
+use crate::record::{ServerFacts, Trial};
 use crate::samples;
 use crate::server;
 use crate::stats::{Estimate, summarize};
-use crate::storage::{ReadFigures, Seen, figures};
-use crate::trial::StageId;
+use crate::storage::{ReadFigures, Seen, Storage, figures};
 
 /// One trial's figures with what they are divided by.
 struct Window {
@@ -17,21 +17,22 @@ struct Window {
     page_tables: Option<u64>,
 }
 
-/// The three figures of an arm; none for runs recorded before they were read.
-pub fn analyse(run: &RecordedRun, arm: u32) -> Option<ReadsAnalysis> {
-    let storage = run.storage.get(&arm)?;
-    let block_size = run
-        .servers
-        .get(&arm)
-        .and_then(server::block_size)
-        .unwrap_or(8192);
+/// The three figures of a server's trials under one load; none where nothing is known of its storage.
+pub fn analyse(
+    plan: &Plan,
+    trials: &[&Trial],
+    storage: Option<&Storage>,
+    facts: Option<&ServerFacts>,
+) -> Option<ReadsAnalysis> {
+    let storage = storage?;
+    let block_size = facts.and_then(server::block_size).unwrap_or(8192);
     let mut unseen: Vec<String> = Vec::new();
     let mut points: Vec<PointReads> = (0u32..)
-        .zip(&run.plan().points)
+        .zip(&plan.points)
         .filter_map(|(index, point)| {
-            let windows: Vec<Window> = run
-                .trials_of(StageId::Load)
-                .filter(|t| t.slice.arm == arm && t.slice.point == index && t.counts())
+            let windows: Vec<Window> = trials
+                .iter()
+                .filter(|t| t.slice.point == index)
                 .map(|t| Window {
                     figures: figures(&t.samples, Some(storage), block_size),
                     commits: t

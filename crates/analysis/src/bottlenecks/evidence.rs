@@ -1,7 +1,7 @@
 //! What a run or a profile shows, as detectors look at it.
 
 use super::finding::Circumstances;
-use crate::analysis::{ArmAnalysis, PointAnalysis};
+use crate::analysis::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::host::HostSummary;
 use crate::observed::{Budget, PointObserved, WaitAnalysis};
 use crate::profile::Summary;
@@ -66,6 +66,8 @@ pub struct RunEvidence<'a> {
     pub host: &'a HostSummary,
     /// The server.
     pub arm: &'a ArmAnalysis,
+    /// How it did under the load.
+    pub load: &'a StageArm,
     /// The largest client count that was measured.
     pub point: &'a PointAnalysis,
     /// What observers saw there.

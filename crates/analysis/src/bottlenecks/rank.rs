@@ -25,7 +25,6 @@ use super::finding::{Confidence, Finding, Severity};
 use super::{Entry, find};
 use crate::analysis::Analysis;
 use crate::check::CheckReport;
-use crate::diagnose::Diagnosis;
 
 /// What is left of an expectation that nobody has measured here.
 const NOT_MEASURED: f64 = 0.5;
@@ -75,16 +74,17 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
         .iter()
         .flat_map(CheckReport::findings)
         .collect();
-    let second = analysis.second.as_deref();
-    let loads = [(SeenBy::Load, Some(analysis)), (SeenBy::SecondLoad, second)];
     let mut causes: Vec<Cause> = Vec::new();
     let mut measured: Vec<&str> = Vec::new();
-    for (seen_by, analysis) in loads {
-        let Some((analysis, diagnosis)) = analysis.and_then(|a| Some((a, a.diagnosis.as_ref()?)))
-        else {
+    for (index, stage) in analysis.stages.iter().enumerate() {
+        let Some(diagnosis) = &stage.diagnosis else {
             continue;
         };
-        let workload = analysis.plan.workload.name.as_str();
+        let seen_by = match index {
+            0 => SeenBy::Load,
+            _ => SeenBy::SecondLoad,
+        };
+        let workload = stage.plan.workload.name.as_str();
         for finding in &diagnosis.findings {
             let entry = find(&finding.id);
             let own = entry.is_some_and(|e| e.caused_by_workload.contains(&workload));
@@ -195,15 +195,14 @@ fn known_gain(finding: &Finding) -> f64 {
 
 /// The finding that a cause is.
 pub fn finding_of<'a>(analysis: &'a Analysis, cause: &Cause) -> Option<&'a Finding> {
-    let diagnosis: Option<&Diagnosis> = match cause.seen_by {
-        SeenBy::Load => analysis.diagnosis.as_ref(),
-        SeenBy::SecondLoad => analysis.second.as_ref()?.diagnosis.as_ref(),
-        SeenBy::Audit => {
-            let check = analysis.check.as_ref()?;
-            return check.findings().find(|f| f.id == cause.id);
-        }
-    };
-    diagnosis?.findings.iter().find(|f| f.id == cause.id)
+    if cause.seen_by == SeenBy::Audit {
+        let check = analysis.check.as_ref()?;
+        return check.findings().find(|f| f.id == cause.id);
+    }
+    let mut stages = analysis.stages.iter();
+    let stage = stages.find(|stage| cause.workload.as_ref() == Some(&stage.plan.workload.name))?;
+    let mut findings = stage.diagnosis.iter().flat_map(|d| &d.findings);
+    findings.find(|f| f.id == cause.id)
 }
 
 #[cfg(test)]
@@ -211,10 +210,11 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::analysis::StageAnalysis;
     use crate::bottlenecks::Facts;
     use crate::bottlenecks::finding::{Basis, Circumstances, Observation};
     use crate::check;
-    use crate::diagnose::SCHEMA;
+    use crate::diagnose::{Diagnosis, SCHEMA};
     use crate::record::{Reading, RecordedRun};
 
     const RECORDED: &str = include_str!("../../tests/check/recorded/debian12-pg15.json");
@@ -239,10 +239,10 @@ mod tests {
         Finding::new(find(id).unwrap(), seen, Circumstances::default())
     }
 
-    fn loaded(workload: &str, findings: Vec<Finding>) -> Analysis {
-        let mut analysis = crate::analyse(&RecordedRun::default());
-        analysis.plan.workload.name = workload.to_owned();
-        analysis.diagnosis = Some(Diagnosis {
+    fn loaded(workload: &str, findings: Vec<Finding>) -> StageAnalysis {
+        let mut stage = StageAnalysis::default();
+        stage.plan.workload.name = workload.to_owned();
+        stage.diagnosis = Some(Diagnosis {
             schema: SCHEMA.to_owned(),
             subject: String::new(),
             version_num: None,
@@ -254,13 +254,23 @@ mod tests {
             difference: None,
             not_seen: Vec::new(),
         });
-        analysis
+        stage
+    }
+
+    /// A run of these loads.
+    fn run(stages: Vec<StageAnalysis>) -> Analysis {
+        Analysis {
+            stages,
+            ..crate::analyse(&RecordedRun::default())
+        }
     }
 
     /// An assay's causes by name, the first load's and the second's findings given.
     fn ranked(first: Vec<Finding>, second: Vec<Finding>, settings: &[(&str, &str)]) -> Vec<String> {
-        let mut analysis = loaded("select-only", first);
-        analysis.second = Some(Box::new(loaded("tpcb-like", second)));
+        let mut analysis = run(vec![
+            loaded("select-only", first),
+            loaded("tpcb-like", second),
+        ]);
         analysis.check = Some(audit(settings));
         causes(&analysis).into_iter().map(|c| c.id).collect()
     }
@@ -302,7 +312,7 @@ mod tests {
         let delayed = ranked(vec![], delayed, &[("commit_delay", "20000")]);
         assert_eq!(delayed[..2], ["commit-delay", "forced-checkpoints"]);
         // In a load of somebody's own it is what there is to know.
-        let own = loaded("mine.sql", vec![ordinary]);
+        let own = run(vec![loaded("mine.sql", vec![ordinary])]);
         assert!((causes(&own)[0].expected_gain - 0.6).abs() < 1e-12);
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::model::{Difference, Kind};
 use super::plan::{ArmFacts, Typed};
-use crate::analysis::{Analysis, ArmAnalysis};
+use crate::analysis::{Analysis, ArmAnalysis, StageArm};
 use crate::record::RecordedRun;
 use crate::server::{self, RELEVANT, Setting};
 use crate::stats::Estimate;
@@ -68,7 +68,10 @@ pub fn differences(
         plans(x, y, &mut found);
         data(x, y, &mut found);
     }
-    misses(a, b, &asked, &mut found);
+    let loads = &analysis.main().arms;
+    if let (Some(a), Some(b)) = (loads.first(), loads.get(arm as usize)) {
+        misses(a, b, &asked, &mut found);
+    }
     found.list
 }
 
@@ -277,7 +280,7 @@ fn data(a: &ArmFacts, b: &ArmFacts, found: &mut Found) {
     }
 }
 
-fn misses(a: &ArmAnalysis, b: &ArmAnalysis, asked: &[String], found: &mut Found) {
+fn misses(a: &StageArm, b: &StageArm, asked: &[String], found: &mut Found) {
     for x in &a.points {
         let other = b.points.iter().find(|p| p.point.clients == x.point.clients);
         let Some(y) = other else { continue };

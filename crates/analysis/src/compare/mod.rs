@@ -14,7 +14,7 @@ mod words;
 
 use std::collections::BTreeSet;
 
-use crate::analyse::analyse;
+use crate::analyse::{Scope, analyse_within};
 use crate::analysis::Analysis;
 use crate::fit;
 use crate::record::{EndState, EventKind, RecordedRun};
@@ -43,7 +43,7 @@ fn throughput_rule(delta: f64) -> Rule {
 /// pair was measured.
 pub fn conclude(run: &RecordedRun) -> Option<Compare> {
     let comparison = run.comparison.as_ref()?;
-    let analysis = analyse(&of_pairs(run, comparison));
+    let analysis = of_pairs(run, comparison);
     let plan = run.plan();
     let arms = comparison.compared();
     let mut results = Vec::new();
@@ -180,11 +180,8 @@ fn throughput(
     Ok(so_far)
 }
 
-/// The run as if only the pairs of the compared arms had been measured.
-fn of_pairs(run: &RecordedRun, comparison: &ComparisonPlan) -> RecordedRun {
-    let mut only = run.clone();
-    let arms = comparison.compared();
-    only.header.experiment.arms.truncate(arms as usize);
+/// What the pairs of the compared arms say by themselves.
+fn of_pairs(run: &RecordedRun, comparison: &ComparisonPlan) -> Analysis {
     let each = comparison.pairs.unwrap_or(comparison.most_pairs);
     let mut trials = each.saturating_mul(comparison.launches);
     // A sequential comparison that stopped at a look is whole.
@@ -199,20 +196,14 @@ fn of_pairs(run: &RecordedRun, comparison: &ComparisonPlan) -> RecordedRun {
             .collect::<BTreeSet<u32>>();
         trials = rounds.len() as u32;
     }
-    if let Some(plan) = only.header.experiment.plan_mut() {
-        plan.trials = trials;
-    }
-    only.trials.retain(|trial| {
-        trial.slice.arm < arms && comparison.phase_of(trial.slice.round) == Phase::Pairs
-    });
-    only.servers.retain(|arm, _| *arm < arms);
-    // The noise's transactions are in the server's counters and not in these trials.
-    only.events
-        .retain(|event| !matches!(event.what, EventKind::DatabaseAfter { .. }));
-    if comparison.launches > 1 {
-        only.events.retain(|event| event.what != EventKind::Resumed);
-    }
-    only
+    analyse_within(&Scope {
+        run,
+        arms: comparison.compared() as usize,
+        keeps: &|round| comparison.phase_of(round) == Phase::Pairs,
+        trials: Some(trials),
+        // The noise's transactions are in the server's counters and not in these trials.
+        counters: false,
+    })
 }
 
 /// Holm's correction over all arms and points.
@@ -278,7 +269,7 @@ fn warnings(
              builds or settings; another start of the same can differ by more (--launches 6).",
         ));
     }
-    let others = analysis.arms.iter().flat_map(|arm| &arm.points);
+    let others = analysis.main().arms.iter().flat_map(|arm| &arm.points);
     let busy = others
         .filter(|point| point.warnings.iter().any(|w| w.id == "others-busy"))
         .count();
@@ -332,7 +323,7 @@ fn warnings(
 
 /// Whether the scaling law's coefficients changed, for each other arm.
 fn scaling(analysis: &Analysis) -> Vec<model::ArmScaling> {
-    let swept = analysis.arms.iter().any(|arm| arm.points.len() > 1);
+    let swept = analysis.main().arms.iter().any(|arm| arm.points.len() > 1);
     if !swept {
         return Vec::new();
     }

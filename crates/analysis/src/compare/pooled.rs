@@ -161,7 +161,7 @@ pub fn pool_runs(runs: &[Compare]) -> Result<PooledCompare, Refusal> {
         schema: SCHEMA.to_owned(),
         verdict: worst(points.iter().map(|p| p.throughput.together.verdict)),
         headline: Vec::new(),
-        workload: first.analysis.plan.workload.name.clone(),
+        workload: first.analysis.main().plan.workload.name.clone(),
         targets: plan.typed.clone(),
         delta: plan.delta,
         runs: runs.iter().map(described).collect(),
@@ -212,7 +212,7 @@ fn usable(run: &Compare) -> Result<(), Refusal> {
 
 /// Everything that the question consists of, each with its name.
 fn question(run: &Compare) -> Vec<(&'static str, String)> {
-    let plan = &run.analysis.plan;
+    let plan = &run.analysis.main().plan;
     let work = &plan.workload;
     let comparison = run.plan.as_ref();
     let typed = comparison.map_or(Vec::new(), |plan| {

@@ -2,7 +2,7 @@
 
 use super::model::{Compare, PointResult, SCHEMA};
 use super::{words, worst};
-use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis};
+use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, StageAnalysis, StageArm};
 use crate::stats::family::judge_family;
 use crate::stats::{Direction, Rule, Verdict, compare_runs};
 use crate::warning::Warning;
@@ -55,7 +55,8 @@ pub fn compare_recorded(
         }
     }
     let mut results = Vec::new();
-    for point in first.arms.iter().take(1).flat_map(|arm| &arm.points) {
+    let points = first.main().arms.first().map(|arm| &arm.points);
+    for point in points.into_iter().flatten() {
         let clients = point.point.clients;
         let (Some(of_a), Some(of_b)) = (at(a, clients), at(b, clients)) else {
             continue;
@@ -127,7 +128,8 @@ pub fn compare_recorded(
     let mut analysis = first.clone();
     // They are those of one of the two.
     analysis.causes.clear();
-    analysis.arms = [("A", first), ("B", other)]
+    let sides = [("A", first), ("B", other)];
+    analysis.arms = sides
         .into_iter()
         .filter_map(|(label, side)| {
             Some(ArmAnalysis {
@@ -136,6 +138,19 @@ pub fn compare_recorded(
             })
         })
         .collect();
+    analysis.stages = vec![StageAnalysis {
+        arms: sides
+            .into_iter()
+            .filter_map(|(label, side)| {
+                Some(StageArm {
+                    label: label.to_owned(),
+                    ..side.main().arms.first()?.clone()
+                })
+            })
+            .collect(),
+        diagnosis: None,
+        ..first.main().clone()
+    }];
     analysis.warnings.extend(other.warnings.iter().cloned());
     warnings.extend(analysis.warnings.iter().cloned());
     let mut compare = Compare {
@@ -155,7 +170,7 @@ pub fn compare_recorded(
 }
 
 fn work(run: &Analysis) -> String {
-    let workload = &run.plan.workload;
+    let workload = &run.main().plan.workload;
     format!(
         "{} at scale {}, {} protocol",
         workload.name, workload.scale, workload.protocol
@@ -166,7 +181,7 @@ fn work(run: &Analysis) -> String {
 fn at(runs: &[Analysis], clients: u32) -> Option<Vec<&PointAnalysis>> {
     runs.iter()
         .map(|run| {
-            let mut points = run.arms.first()?.points.iter();
+            let mut points = run.main().arms.first()?.points.iter();
             points.find(|p| p.point.clients == clients)
         })
         .collect()

@@ -46,8 +46,8 @@ impl Names<'_> {
 /// The most important sentences, the verdict first.
 pub fn headline(compare: &Compare) -> Vec<String> {
     let workload = Names {
-        workload: &compare.analysis.plan.workload.name,
-        work: compare.analysis.stage.work(),
+        workload: &compare.analysis.main().plan.workload.name,
+        work: compare.analysis.main().id.work(),
     };
     let mut sentences = match compare.results.as_slice() {
         [one] => vec![sentence(one, workload)],

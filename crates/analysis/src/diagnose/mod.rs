@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::Analysis;
+use crate::analysis::{ArmAnalysis, StageAnalysis};
 use crate::fit;
+use crate::host::HostSummary;
 use crate::observed::{Budget, WaitAnalysis};
 use crate::profile::Summary;
 use crate::profile::difference::Difference;
@@ -74,33 +75,40 @@ pub fn diagnose(subject: &str, evidence: &Evidence) -> Diagnosis {
     }
 }
 
-/// Diagnoses the one server of a run; none where there are several, or nothing was measured.
-pub fn of_run(analysis: &Analysis) -> Option<Diagnosis> {
-    let [arm] = analysis.arms.as_slice() else {
+/// Diagnoses the one server of a run under one load; none where there are several, or clients did
+/// not load it over the wire.
+pub(crate) fn of_stage(
+    run: &str,
+    host: &HostSummary,
+    arms: &[ArmAnalysis],
+    stage: &StageAnalysis,
+) -> Option<Diagnosis> {
+    let ([arm], [load]) = (arms, stage.arms.as_slice()) else {
         return None;
     };
-    let point = arm.points.iter().max_by_key(|p| p.point.clients)?;
-    let observed = arm
+    let point = load.points.iter().max_by_key(|p| p.point.clients)?;
+    let observed = load
         .observed
         .as_ref()
         .and_then(|o| o.points.iter().find(|p| p.clients == point.point.clients));
-    let scaling = fit::scaling(analysis);
+    let scaling = fit::scaling(stage, host.cpus);
     let evidence = Evidence {
         version: arm.server.as_ref().and_then(|s| s.version_num),
         profile: observed.and_then(|o| o.profile.as_ref()),
         run: Some(RunEvidence {
-            workload: &analysis.plan.workload.name,
-            host: &analysis.host,
+            workload: &stage.plan.workload.name,
+            host,
             arm,
+            load,
             point,
             observed,
             scaling: scaling.as_ref().ok(),
         }),
     };
-    let mut diagnosis = diagnose(&analysis.run.id, &evidence);
+    let mut diagnosis = diagnose(run, &evidence);
     // The report has it at its own place.
     diagnosis.profile = None;
-    let unavailable = arm.observed.iter().flat_map(|o| &o.unavailable);
+    let unavailable = load.observed.iter().flat_map(|o| &o.unavailable);
     diagnosis
         .not_seen
         .extend(unavailable.map(|u| format!("{}: {}", u.observer, u.why)));

@@ -10,10 +10,10 @@ use super::cost::{self, CostAnalysis};
 use super::stacks::{self, SymbolTable};
 use super::waits::{self, WaitAnalysis};
 use super::{Observed, Unavailable};
-use crate::plan::DriverConfig;
+use crate::plan::{DriverConfig, Stage};
 use crate::profile::flame::{self, Flame};
 use crate::profile::{Summary, summarise};
-use crate::record::{Reading, RecordedRun, Sample, StageId, Trial};
+use crate::record::{Reading, Sample, Trial};
 use crate::samples;
 use crate::scattered;
 
@@ -101,13 +101,11 @@ struct Window<'r> {
 }
 
 impl<'r> Window<'r> {
-    fn of(trial: &'r Trial, run: &RecordedRun) -> Option<Self> {
+    fn of(trial: &'r Trial, stage: &Stage) -> Option<Self> {
         let point = trial.slice.point as usize;
         // Which load it was; and its length, where another clock tells better.
-        let stage = run.stage(trial.stage)?;
         let at = stage.plan.points.get(point)?;
         let (load, window_ns) = match &stage.driver {
-            DriverConfig::Wire if trial.stage != StageId::Load => return None,
             DriverConfig::Wire | DriverConfig::Pgio(_) => (None, None),
             DriverConfig::InServer(plan) => {
                 let variant = plan.variants.get(at.variant as usize)?;
@@ -135,16 +133,16 @@ impl<'r> Window<'r> {
     }
 }
 
-/// All windows of an arm, of whichever kind its load was.
-fn windows(run: &RecordedRun, arm: u32) -> Vec<Window<'_>> {
-    let of_arm = run.trials.iter().filter(|t| t.slice.arm == arm);
-    let seen = of_arm.filter(|t| t.counts() && t.observed.is_some());
-    seen.filter_map(|trial| Window::of(trial, run)).collect()
-}
-
-/// What the observers of an arm saw; none where none ran.
-pub fn analyse(run: &RecordedRun, arm: u32, cpus: Option<u32>) -> Option<ArmObserved> {
-    let windows = windows(run, arm);
+/// What the observers of a server saw under one load; none where none ran. `symbols` are the names
+/// of what its CPU samples hit.
+pub fn analyse(
+    stage: &Stage,
+    trials: &[&Trial],
+    symbols: Option<&SymbolTable>,
+    cpus: Option<u32>,
+) -> Option<ArmObserved> {
+    let seen = trials.iter().filter(|t| t.observed.is_some());
+    let windows: Vec<Window> = seen.filter_map(|trial| Window::of(trial, stage)).collect();
     let seen = || {
         windows
             .iter()
@@ -152,7 +150,7 @@ pub fn analyse(run: &RecordedRun, arm: u32, cpus: Option<u32>) -> Option<ArmObse
     };
     seen().next()?;
     let nothing = SymbolTable::default();
-    let symbols = run.symbols.get(&arm).unwrap_or(&nothing);
+    let symbols = symbols.unwrap_or(&nothing);
     let mut by_point: BTreeMap<(Option<&str>, u32), Vec<&Window>> = BTreeMap::new();
     for window in &windows {
         let point = (window.load.as_deref(), window.clients);

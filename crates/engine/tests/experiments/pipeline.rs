@@ -268,11 +268,11 @@ fn a_second_load_is_concluded_beside_the_first() {
     drop(writer);
 
     let analysis = analysed(&scratch);
-    let second = analysis.second.as_deref().unwrap();
+    let second = &analysis.stages[1];
     assert_eq!(second.plan.workload.name, "tpcb-like");
     assert_eq!(second.arms[0].points.len(), 3);
     assert!(second.arms[0].points.iter().all(|p| p.trials.len() == 6));
-    assert_eq!(analysis.arms[0].points[0].trials.len(), 8);
+    assert_eq!(analysis.main().arms[0].points[0].trials.len(), 8);
     let told = |sentence: &&String| sentence.contains("tpcb-like");
     assert_eq!(analysis.headline.iter().filter(told).count(), 1);
     assert_eq!(
@@ -300,7 +300,7 @@ fn what_was_played_is_concluded() {
         (analysis.run.trials_measured, analysis.run.trials_planned),
         (24, 24)
     );
-    let points = &analysis.arms[0].points;
+    let points = &analysis.main().arms[0].points;
     assert_eq!(
         points.iter().map(|p| p.point.clients).collect::<Vec<_>>(),
         [1, 2, 4]
@@ -414,7 +414,7 @@ fn a_point_out_of_reach_is_left_out_and_said() {
     journal.0.finish(&end(EndState::Complete)).unwrap();
     drop(journal);
     let analysis = analysed(&scratch);
-    assert_eq!(analysis.arms[0].points.len(), 2);
+    assert_eq!(analysis.main().arms[0].points.len(), 2);
     let said = analysis
         .warnings
         .iter()

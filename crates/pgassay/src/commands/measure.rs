@@ -263,7 +263,7 @@ pub fn measure(
     let failed = analysis.warnings.iter().filter(|w| w.id == ALL_FAILED);
     let failed: Vec<&Warning> = failed.collect();
     if let Some(first) = failed.first()
-        && analysis.arms.iter().all(|arm| arm.points.is_empty())
+        && analysis.main().arms.iter().all(|arm| arm.points.is_empty())
     {
         let why = first.text.trim_end_matches('.').to_owned();
         let failure = Failure::partial(why);

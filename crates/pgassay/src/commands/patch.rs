@@ -376,7 +376,7 @@ fn document(
     Document {
         title: format!(
             "{}: patched against base",
-            compare.analysis.plan.workload.name
+            compare.analysis.main().plan.workload.name
         ),
         provenance: format!("Measured by pgassay {}", env!("CARGO_PKG_VERSION")),
         alarms: Vec::new(),

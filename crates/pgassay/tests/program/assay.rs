@@ -48,7 +48,9 @@ fn an_assay_measures_reports_and_leaves_nothing() {
     assert_schema(&document, "analysis-1.json");
     assert_eq!(document["run"]["state"], "complete");
     assert_eq!(document["run"]["trials_measured"], 12);
-    let points = document["arms"][0]["points"].as_array().unwrap();
+    let points = document["stages"][0]["arms"][0]["points"]
+        .as_array()
+        .unwrap();
     assert_eq!(points.len(), 2);
     for point in points {
         let tps = &point["throughput_tps"];
@@ -197,7 +199,13 @@ fn a_sweep_beyond_the_servers_connections_measures_what_it_can() {
     let output = runs.run(&with(&["assay", "--json", "--quick"], &flags));
     assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(document["arms"][0]["points"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        document["stages"][0]["arms"][0]["points"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
     let warnings = document["warnings"].as_array().unwrap();
     assert!(
         warnings.iter().any(|w| w["id"] == "point-skipped"),

@@ -326,7 +326,7 @@ fn a_primitive_goes_on_where_it_was_killed_and_is_run_again() {
     let words = "lwlock --hold-ns 100 --clients 1,2 --time 0.05 --trials 60 --observe sched";
     let words: Vec<&str> = words.split(' ').collect();
     let document = place.killed_and_resumed(&words);
-    assert_eq!(document["stage"], "primitives");
+    assert_eq!(document["stages"][0]["id"], "primitives");
     assert_eq!(document["run"]["trials_measured"], 120);
     // With the flags of then.
     let primitives = document["primitives"].as_array().unwrap();
@@ -334,10 +334,10 @@ fn a_primitive_goes_on_where_it_was_killed_and_is_run_again() {
     for point in primitives[0]["points"].as_array().unwrap() {
         assert_eq!(point["trials"].as_array().unwrap().len(), 60, "{point}");
     }
-    assert!(document["arms"][0]["observed"]["points"][0]["scheduling"].is_object());
+    assert!(document["stages"][0]["arms"][0]["observed"]["points"][0]["scheduling"].is_object());
     let again = place.document(&["--repeat", document["run"]["id"].as_str().unwrap()]);
     assert_ne!(again["run"]["id"], document["run"]["id"]);
-    assert_eq!(again["plan"], document["plan"]);
+    assert_eq!(again["stages"][0]["plan"], document["stages"][0]["plan"]);
     assert_eq!(again["run"]["trials_measured"], 120);
 
     let ids = [&document, &again].map(|run| run["run"]["id"].as_str().unwrap());

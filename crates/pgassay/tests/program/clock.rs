@@ -151,12 +151,12 @@ fn a_wall_clock_that_steps_changes_no_figure() {
     assert_eq!(analysis["run"]["trials_measured"], TRIALS);
     let took = analysis["run"]["elapsed_seconds"].as_f64().unwrap();
     assert!((0.0..HOUR as f64).contains(&took), "{took}");
-    let point = &analysis["arms"][0]["points"][0];
+    let point = &analysis["stages"][0]["arms"][0]["points"][0];
     let longest = point["latency_us"]["max"].as_f64().unwrap();
     assert!((0.0..HOUR as f64 * 1e6).contains(&longest), "{longest}");
     let server = point["server_cpu_us_per_transaction"]["estimate"].as_f64();
     assert!(server.is_some_and(|us| us > 0.0), "{point}");
-    let checkpoints = &analysis["arms"][0]["checkpoints"];
+    let checkpoints = &analysis["stages"][0]["arms"][0]["checkpoints"];
     assert_eq!(checkpoints["windows"], TRIALS, "{checkpoints}");
     // Nothing was said against the figures but what a busy machine explains.
     let warnings = analysis["warnings"].as_array().unwrap();

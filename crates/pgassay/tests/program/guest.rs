@@ -329,7 +329,7 @@ fn a_script_finds_the_users_tables() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let point = &json["arms"][0]["points"][0];
+    let point = &json["stages"][0]["arms"][0]["points"][0];
     let tps = point["throughput_tps"]["estimate"].as_f64();
     assert!(tps.is_some_and(|tps| tps > 0.0), "{point}");
     assert_eq!(

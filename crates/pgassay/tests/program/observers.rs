@@ -95,7 +95,9 @@ fn measured(runs: &Scratch, workload: &str, more: &[&str]) -> Value {
 /// The findings in their order, apart from those of CPU time: other work on the machine may fill
 /// its CPUs, too, and no test provokes that.
 fn findings(analysis: &Value) -> Vec<&Value> {
-    let findings = analysis["diagnosis"]["findings"].as_array().unwrap();
+    let findings = analysis["stages"][0]["diagnosis"]["findings"]
+        .as_array()
+        .unwrap();
     let of_cpus = |f: &&Value| f["id"].as_str().unwrap().starts_with("cpu-");
     findings.iter().filter(|f| !of_cpus(f)).collect()
 }
@@ -113,7 +115,7 @@ fn a_hot_row_is_found() {
         found(&analysis).first(),
         Some(&"hot-row"),
         "{}",
-        analysis["diagnosis"]
+        analysis["stages"][0]["diagnosis"]
     );
     let finding = findings(&analysis)[0];
     assert!(
@@ -123,9 +125,12 @@ fn a_hot_row_is_found() {
     // What the report says, diagnose says again from the recorded run.
     let (_, text) = pgassay(&["diagnose", "last", "--runs", runs.path(), "--json"]);
     let again: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(again["findings"], analysis["diagnosis"]["findings"]);
+    assert_eq!(
+        again["findings"],
+        analysis["stages"][0]["diagnosis"]["findings"]
+    );
     // Its own cost is on record.
-    let cost = &analysis["arms"][0]["observed"]["cost"];
+    let cost = &analysis["stages"][0]["arms"][0]["observed"]["cost"];
     assert!(cost["machine_share"].as_f64().unwrap() > 0.0, "{cost}");
     let names: Vec<&str> = cost["observers"]
         .as_array()
@@ -151,7 +156,7 @@ fn a_queue_for_a_table_and_slow_flushes_are_told_apart() {
         found(&analysis).first(),
         Some(&"relation-lock-queue"),
         "{}",
-        analysis["diagnosis"]
+        analysis["stages"][0]["diagnosis"]
     );
     assert!(!found(&analysis).contains(&"hot-row"));
 
@@ -169,7 +174,7 @@ fn a_queue_for_a_table_and_slow_flushes_are_told_apart() {
         found(&analysis).first(),
         Some(&"commit-delay"),
         "{}",
-        analysis["diagnosis"]
+        analysis["stages"][0]["diagnosis"]
     );
     // It is the setting, not the device, and that is what is to be changed.
     let first = findings(&analysis)[0].to_string();
@@ -201,7 +206,7 @@ fn checkpoints_forced_in_the_windows_are_found() {
     ];
     let (_, text) = pgassay(&words.concat());
     let analysis: Value = serde_json::from_str(&text).unwrap();
-    let seen = &analysis["arms"][0]["checkpoints"];
+    let seen = &analysis["stages"][0]["arms"][0]["checkpoints"];
     assert_eq!(seen["windows"], 2, "{seen}");
     assert_eq!(
         seen["forced_after_bytes"],
@@ -231,21 +236,30 @@ fn a_plain_server_has_no_finding_and_cpu_samples_have_names_and_callers() {
     // Reading one row a statement is mostly the way there and back: here about as much as is told.
     let mut found = found(&analysis);
     found.retain(|id| *id != "round-trips");
-    assert_eq!(found, Vec::<&str>::new(), "{}", analysis["diagnosis"]);
-    let observed = &analysis["arms"][0]["observed"];
+    assert_eq!(
+        found,
+        Vec::<&str>::new(),
+        "{}",
+        analysis["stages"][0]["diagnosis"]
+    );
+    let observed = &analysis["stages"][0]["arms"][0]["observed"];
     // The sentence and the findings rest on one account, in which every session is.
     let budget = &observed["points"][0]["budget"];
     let part = |name: &str| budget[name].as_f64().unwrap();
     assert!((part("sessions") - 4.0).abs() < 1e-6, "{budget}");
     let parts = part("on_cpu") + part("ready") + part("off_cpu");
     assert!((parts - 4.0).abs() < 1e-6, "{budget}");
-    let said = analysis["diagnosis"]["time"][0].as_str().unwrap();
+    let said = analysis["stages"][0]["diagnosis"]["time"][0]
+        .as_str()
+        .unwrap();
     let ran = format!(
         "of 4.00 sessions on average {:.2} ran on a CPU",
         part("on_cpu")
     );
     assert!(said.contains(&ran), "{said}");
-    let explained = analysis["diagnosis"]["explained"].as_f64().unwrap();
+    let explained = analysis["stages"][0]["diagnosis"]["explained"]
+        .as_f64()
+        .unwrap();
     assert!((0.0..=1.0).contains(&explained), "{explained}");
     // But for a kernel without PSI.
     let unavailable = observed.get("unavailable").and_then(Value::as_array);
@@ -287,8 +301,8 @@ fn a_plain_server_has_no_finding_and_cpu_samples_have_names_and_callers() {
         "select-only",
         &["--clients", "1", "--observe", "none"],
     );
-    assert_eq!(analysis["arms"][0].get("observed"), None);
-    let not_seen = analysis["diagnosis"]["not_seen"].to_string();
+    assert_eq!(analysis["stages"][0]["arms"][0].get("observed"), None);
+    let not_seen = analysis["stages"][0]["diagnosis"]["not_seen"].to_string();
     assert!(
         not_seen.contains("--observe waits") && not_seen.contains("--observe perf"),
         "{not_seen}"
@@ -333,7 +347,7 @@ fn cpu_time_of_processes_that_ended_is_the_servers_too() {
         seconds += sample["elapsed_ns"].as_f64().unwrap() / 1e9;
     }
     assert!(ended > 0.0, "no session ended within a window");
-    let point = &analysis["arms"][0]["points"][0];
+    let point = &analysis["stages"][0]["arms"][0]["points"][0];
     let cpus = point["server_cpus"]["estimate"].as_f64().unwrap();
     assert!(
         cpus >= 0.8 * ended / seconds,
@@ -341,7 +355,7 @@ fn cpu_time_of_processes_that_ended_is_the_servers_too() {
         ended / seconds
     );
     // Of sessions that come and go no budget can be made, and that is said.
-    let not_seen = analysis["diagnosis"]["not_seen"].to_string();
+    let not_seen = analysis["stages"][0]["diagnosis"]["not_seen"].to_string();
     assert!(not_seen.contains("waited for a CPU"), "{not_seen}");
 }
 
@@ -353,7 +367,7 @@ fn observers_run_beside_loads_of_other_kinds_where_asked_for() {
         all.extend(words);
         all.extend(["--runs", runs.path(), "--json"]);
         let mut analysis: Value = serde_json::from_str(&pgassay(&all).1).unwrap();
-        analysis["arms"][0]["observed"].take()
+        analysis["stages"][0]["arms"][0]["observed"].take()
     };
     let short = ["--clients", "2", "--trials", "1", "--time", "0.5"];
     let pgio = |observe: &'static str| {

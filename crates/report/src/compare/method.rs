@@ -8,7 +8,7 @@ use crate::{number, plain};
 
 /// The plan and the commands.
 pub fn section(compare: &Compare) -> Section {
-    let (plan, run) = (&compare.analysis.plan, &compare.analysis.run);
+    let (plan, run) = (&compare.analysis.main().plan, &compare.analysis.run);
     let mut facts = vec![
         Fact::new("workload", &plan.workload.name),
         Fact::new("scale", number::count(u64::from(plan.workload.scale)))

@@ -105,7 +105,7 @@ pub(super) fn document(compare: &Compare) -> Document {
 /// asked to differ named.
 fn title(compare: &Compare) -> String {
     let analysis = &compare.analysis;
-    let workload = &analysis.plan.workload.name;
+    let workload = &analysis.main().plan.workload.name;
     if compare.plan.as_ref().is_some_and(|plan| plan.same) {
         let server = analysis.arms.first().map(sections::short_version);
         return format!("{workload}: {} against itself", server.unwrap_or_default());

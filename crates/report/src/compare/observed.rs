@@ -3,7 +3,7 @@
 //! An arm's own section tells of one server; here a row is one thing that was seen, a
 //! column an arm, and beside each arm after A stands its difference from A.
 
-use pgassay_analysis::analysis::ArmAnalysis;
+use pgassay_analysis::analysis::StageArm;
 use pgassay_analysis::compare::Compare;
 use pgassay_analysis::observed::{ArmObserved, PointObserved};
 use pgassay_analysis::profile::flame;
@@ -28,7 +28,7 @@ struct Row {
 /// The arms' tables, and what the flame graphs of each make of A's; nothing where no
 /// arm was observed.
 pub fn section(compare: &Compare) -> Option<Section> {
-    let arms = &compare.analysis.arms;
+    let arms = &compare.analysis.main().arms;
     let observed: Vec<&ArmObserved> = arms.iter().filter_map(|a| a.observed.as_ref()).collect();
     let first = observed.first()?;
     let mut blocks = Vec::new();
@@ -72,19 +72,19 @@ pub fn section(compare: &Compare) -> Option<Section> {
     })
 }
 
-fn flame_of(arm: &ArmAnalysis) -> Option<&flame::Flame> {
+fn flame_of(arm: &StageArm) -> Option<&flame::Flame> {
     arm.observed.as_ref()?.flame.as_ref()
 }
 
 /// One client count of all arms.
 struct At<'c> {
-    arms: &'c [ArmAnalysis],
+    arms: &'c [StageArm],
     clients: u32,
 }
 
 impl At<'_> {
     fn points(&self) -> Vec<Option<&PointObserved>> {
-        let of = |arm: &ArmAnalysis| -> Option<usize> {
+        let of = |arm: &StageArm| -> Option<usize> {
             let points = &arm.observed.as_ref()?.points;
             points.iter().position(|p| p.clients == self.clients)
         };
@@ -241,7 +241,7 @@ impl At<'_> {
     }
 
     /// CPU time of a transaction in the server, microseconds.
-    fn server_cpu(&self, arm: &ArmAnalysis) -> Option<f64> {
+    fn server_cpu(&self, arm: &StageArm) -> Option<f64> {
         let point = arm
             .points
             .iter()

@@ -112,7 +112,7 @@ fn spread(compare: &Compare) -> Chart {
             100.0 * delta
         ),
         x: Axis {
-            label: format!("{}s", compare.analysis.stage.work().who),
+            label: format!("{}s", compare.analysis.main().id.work().who),
             scale: Scale::Log,
             ticks,
         },

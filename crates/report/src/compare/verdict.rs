@@ -26,7 +26,7 @@ pub fn badge(verdict: Verdict) -> Badge {
 /// Every arm against A at every client count.
 pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
     let several = others(&compare.analysis) > 1;
-    let work = compare.analysis.stage.work();
+    let work = compare.analysis.main().id.work();
     let unit = work.rate;
     let mut columns = vec![Column::figures(&format!("{}s", work.who), "", 0)];
     if several {

@@ -8,11 +8,10 @@ use crate::number;
 
 /// A line for each load of each server that wrote any log to speak of, or met a checkpoint.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
-    let loads = [Some(analysis), analysis.second.as_deref()];
     let several = analysis.arms.len() > 1;
-    let facts: Vec<Fact> = loads
-        .into_iter()
-        .flatten()
+    let facts: Vec<Fact> = analysis
+        .stages
+        .iter()
         .flat_map(|load| load.arms.iter().map(move |arm| (load, arm)))
         .filter_map(|(load, arm)| {
             let seen = arm.checkpoints.as_ref().filter(|c| worth_a_line(c))?;

@@ -1,7 +1,7 @@
 //! Where CPU time went: the client's share, the server's, and the machine's limit.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis, TrialAnalysis};
+use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm, TrialAnalysis};
 use pgassay_analysis::stats::Estimate;
 
 use super::{client_ticks, dots, has_course, interval, levels, place, points, thinned_at_points};
@@ -12,15 +12,16 @@ use crate::number;
 
 /// CPUs busy over clients, and what else the server did for each transaction.
 pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
-    if points(analysis).is_empty() {
+    let load = analysis.main();
+    if points(load).is_empty() {
         return None;
     }
-    let arms = analysis.arms.iter().enumerate();
+    let arms = load.arms.iter().enumerate();
     let mut blocks: Vec<Block> = arms
         .filter(|(_, arm)| has_course(arm))
         .map(|(i, arm)| Block::Chart(Box::new(chart(analysis, i, arm))))
         .collect();
-    blocks.push(Block::Table(table(analysis, notes)));
+    blocks.push(Block::Table(table(load, notes)));
     Some(Section {
         id: "cpu",
         title: "CPU: client and server",
@@ -57,7 +58,7 @@ const SHARES: [Share; 3] = [
     ),
 ];
 
-fn chart(analysis: &Analysis, index: usize, arm: &ArmAnalysis) -> Chart {
+fn chart(analysis: &Analysis, index: usize, arm: &StageArm) -> Chart {
     let series: Vec<Series> = SHARES
         .iter()
         .enumerate()
@@ -97,7 +98,7 @@ fn chart(analysis: &Analysis, index: usize, arm: &ArmAnalysis) -> Chart {
     if !series.iter().any(|s| s.look == 0) {
         caption.push_str(" The server's processes could not be seen, so its line is missing.");
     }
-    caption.push_str(&thinned_at_points(analysis));
+    caption.push_str(&thinned_at_points(analysis.main()));
     Chart {
         id: format!("cpu-{index}"),
         title,
@@ -109,7 +110,7 @@ fn chart(analysis: &Analysis, index: usize, arm: &ArmAnalysis) -> Chart {
         x: Axis {
             label: "clients".to_owned(),
             scale: Scale::Log,
-            ticks: client_ticks(analysis),
+            ticks: client_ticks(analysis.main()),
         },
         y: Axis {
             label: "CPUs busy".to_owned(),
@@ -131,7 +132,7 @@ fn limit(analysis: &Analysis) -> Option<Guide> {
         ),
         _ => (cpus, format!("the machine's CPUs: {cpus}")),
     };
-    let ticks = client_ticks(analysis);
+    let ticks = client_ticks(analysis.main());
     let (first, last) = (*ticks.first()?, *ticks.last()?);
     Some(Guide {
         label,
@@ -140,8 +141,8 @@ fn limit(analysis: &Analysis) -> Option<Guide> {
     })
 }
 
-fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
-    let arms = analysis.arms.len() > 1;
+fn table(load: &StageAnalysis, notes: &mut Notes) -> Table {
+    let arms = load.arms.len() > 1;
     let mut columns = vec![Column::figures("clients", "", 0)];
     if arms {
         columns.push(Column::words("server", 0));
@@ -155,11 +156,11 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
         Column::figures("buffer hits", "per tx", 5),
         Column::figures("blocks read", "per tx", 5),
     ]);
-    let all = points(analysis);
+    let all = points(load);
     let rows = all
         .iter()
         .map(|(arm, p)| {
-            let at = place(analysis, arm, p.point.clients);
+            let at = place(load, arm, p.point.clients);
             let mut row = vec![Cell::plain(number::count(u64::from(p.point.clients)))];
             if arms {
                 row.push(Cell::plain(&arm.label));

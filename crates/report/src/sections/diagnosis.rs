@@ -64,15 +64,15 @@ pub fn headline(diagnosis: &Diagnosis) -> Vec<String> {
         .collect()
 }
 
-/// The diagnosis of a run, as a part of its report; that of its second load follows.
+/// The diagnosis of a run, as a part of its report; those of further loads follow.
 pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
-    let mut section = findings(analysis.diagnosis.as_ref()?);
-    if let Some(second) = analysis.second.as_deref()
-        && let Some(diagnosis) = &second.diagnosis
-    {
-        let heading = format!("Under {}", second.plan.workload.name);
-        section.blocks.push(Block::Heading(heading));
-        section.blocks.extend(findings(diagnosis).blocks);
+    let mut section = findings(analysis.main().diagnosis.as_ref()?);
+    for load in analysis.further_loads() {
+        if let Some(diagnosis) = &load.diagnosis {
+            let heading = format!("Under {}", load.plan.workload.name);
+            section.blocks.push(Block::Heading(heading));
+            section.blocks.extend(findings(diagnosis).blocks);
+        }
     }
     Some(section)
 }

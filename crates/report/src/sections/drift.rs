@@ -1,7 +1,7 @@
 //! Did the machine stay the same from the first trial to the last?
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::ArmAnalysis;
+use pgassay_analysis::analysis::{StageAnalysis, StageArm};
 
 use super::{place, points, thinned, thinning};
 use crate::document::{Axis, Block, Chart, Depth, Dot, Guide, Notes, Scale, Section, Series};
@@ -11,7 +11,8 @@ const MOST_DOTS: usize = 1200;
 
 /// Every trial against its own point's estimate, in the order of the schedule.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
-    let trials: usize = points(analysis).iter().map(|(_, p)| p.trials.len()).sum();
+    let load = analysis.main();
+    let trials: usize = points(load).iter().map(|(_, p)| p.trials.len()).sum();
     if trials < 2 {
         return None;
     }
@@ -19,24 +20,24 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         id: "drift",
         title: "Steadiness",
         depth: Depth::Evidence,
-        blocks: vec![Block::Chart(Box::new(chart(analysis)))],
+        blocks: vec![Block::Chart(Box::new(chart(load)))],
     })
 }
 
-fn chart(analysis: &Analysis) -> Chart {
-    let trials = |arm: &ArmAnalysis| arm.points.iter().map(|p| p.trials.len()).sum();
-    let most: usize = analysis.arms.iter().map(trials).max().unwrap_or(0);
-    let arms = analysis.arms.iter().enumerate();
+fn chart(load: &StageAnalysis) -> Chart {
+    let trials = |arm: &StageArm| arm.points.iter().map(|p| p.trials.len()).sum();
+    let most: usize = load.arms.iter().map(trials).max().unwrap_or(0);
+    let arms = load.arms.iter().enumerate();
     let series: Vec<Series> = arms
         .map(|(look, arm)| Series {
-            label: match analysis.arms.len() {
+            label: match load.arms.len() {
                 1 => "one trial".to_owned(),
                 _ => format!("one trial of {}", arm.label),
             },
             look,
             lane: (0, 1),
             estimates: vec![],
-            dots: deviations(analysis, arm),
+            dots: deviations(load, arm),
         })
         .collect();
     let dots = || series.iter().flat_map(|s| &s.dots);
@@ -78,12 +79,12 @@ fn chart(analysis: &Analysis) -> Chart {
     }
 }
 
-fn deviations(analysis: &Analysis, arm: &ArmAnalysis) -> Vec<Dot> {
+fn deviations(load: &StageAnalysis, arm: &StageArm) -> Vec<Dot> {
     let mut dots: Vec<Dot> = arm
         .points
         .iter()
         .flat_map(|p| {
-            let at = place(analysis, arm, p.point.clients);
+            let at = place(load, arm, p.point.clients);
             let estimate = p.throughput_tps.estimate;
             p.trials.iter().map(move |t| {
                 let y = (t.throughput_tps / estimate - 1.0) * 100.0;

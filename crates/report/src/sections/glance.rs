@@ -2,7 +2,7 @@
 //! readers came for.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis};
+use pgassay_analysis::analysis::{PointAnalysis, StageArm};
 use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::Estimate;
 
@@ -27,18 +27,18 @@ pub fn badges(analysis: &Analysis) -> Vec<Badge> {
 /// The peak of each load, and what a transaction of the first costs there; none where several
 /// servers are held against each other.
 pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
-    let [arm] = analysis.arms.as_slice() else {
+    let load = analysis.main();
+    let [arm] = load.arms.as_slice() else {
         return Vec::new();
     };
     let Some(peak) = peak(arm) else {
         return Vec::new();
     };
     let at = clients(peak);
-    let mut tiles = vec![rate(&analysis.plan.workload.name, peak)];
-    if let Some(second) = analysis.second.as_deref()
-        && let Some(peak) = second.arms.first().and_then(self::peak)
-    {
-        tiles.push(rate(&second.plan.workload.name, peak));
+    let mut tiles = vec![rate(&load.plan.workload.name, peak)];
+    for further in analysis.further_loads() {
+        let peak = further.arms.first().and_then(self::peak);
+        tiles.extend(peak.map(|peak| rate(&further.plan.workload.name, peak)));
     }
     tiles.push(time("p99 latency", &peak.latency_us.p99, &at));
     if let Some(cpu) = &peak.server_cpu_us_per_transaction {
@@ -61,7 +61,7 @@ pub fn machine(analysis: &Analysis) -> String {
 }
 
 /// The point of the highest throughput.
-fn peak(arm: &ArmAnalysis) -> Option<&PointAnalysis> {
+fn peak(arm: &StageArm) -> Option<&PointAnalysis> {
     let rate = |point: &PointAnalysis| point.throughput_tps.estimate;
     let points = arm.points.iter().filter(|p| rate(p).is_finite());
     points.max_by(|a, b| rate(a).total_cmp(&rate(b)))

@@ -1,7 +1,7 @@
 //! Latency percentiles over clients.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{ArmAnalysis, LatencyEstimates, TrialAnalysis};
+use pgassay_analysis::analysis::{LatencyEstimates, StageAnalysis, StageArm, TrialAnalysis};
 use pgassay_analysis::stats::Estimate;
 
 use super::{client_ticks, dots, has_course, interval, points, thinned_at_points};
@@ -24,15 +24,16 @@ const PERCENTILES: [Percentile; 4] = [
 
 /// A chart for each server, and what the tails rest on.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
-    if points(analysis).is_empty() {
+    let load = analysis.main();
+    if points(load).is_empty() {
         return None;
     }
-    let arms = analysis.arms.iter().enumerate();
+    let arms = load.arms.iter().enumerate();
     let mut blocks: Vec<Block> = arms
         .filter(|(_, arm)| has_course(arm))
-        .map(|(i, arm)| Block::Chart(Box::new(chart(analysis, i, arm))))
+        .map(|(i, arm)| Block::Chart(Box::new(chart(load, i, arm))))
         .collect();
-    blocks.push(Block::Text(rests_on(analysis)));
+    blocks.push(Block::Text(rests_on(load)));
     Some(Section {
         id: "latency",
         title: "Latency",
@@ -41,7 +42,7 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
     })
 }
 
-fn chart(analysis: &Analysis, index: usize, arm: &ArmAnalysis) -> Chart {
+fn chart(load: &StageAnalysis, index: usize, arm: &StageArm) -> Chart {
     let series: Vec<Series> = PERCENTILES
         .iter()
         .enumerate()
@@ -69,7 +70,7 @@ fn chart(analysis: &Analysis, index: usize, arm: &ArmAnalysis) -> Chart {
         .iter()
         .flat_map(|s| s.estimates.iter().map(|e| e.tip.clone()))
         .collect();
-    let title = match analysis.arms.len() {
+    let title = match load.arms.len() {
         1 => "Latency percentiles over clients".to_owned(),
         _ => format!("Latency percentiles over clients: {}", arm.label),
     };
@@ -84,12 +85,12 @@ fn chart(analysis: &Analysis, index: usize, arm: &ArmAnalysis) -> Chart {
         caption: format!(
             "Each step up the axis multiplies. Small marks are single trials (of the median and \
              p99).{}",
-            thinned_at_points(analysis)
+            thinned_at_points(load)
         ),
         x: Axis {
             label: "clients".to_owned(),
             scale: Scale::Log,
-            ticks: client_ticks(analysis),
+            ticks: client_ticks(load),
         },
         y: Axis {
             label: "latency, µs".to_owned(),
@@ -102,8 +103,8 @@ fn chart(analysis: &Analysis, index: usize, arm: &ArmAnalysis) -> Chart {
 }
 
 /// How many transactions lie beyond the last percentile, and the longest of all.
-fn rests_on(analysis: &Analysis) -> String {
-    let all = points(analysis);
+fn rests_on(load: &StageAnalysis) -> String {
+    let all = points(load);
     let fewest = all.iter().map(|(_, p)| p.latency_us.count).min();
     let longest = all
         .iter()

@@ -27,8 +27,8 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
 
 /// Workload and amount of evidence in one line.
 pub fn in_short(analysis: &Analysis) -> String {
-    let plan = &analysis.plan;
-    let inside = analysis.stage == StageId::Primitives;
+    let plan = &analysis.main().plan;
+    let inside = analysis.main().id == StageId::Primitives;
     let mut parts = if let Some(pgio) = &analysis.pgio {
         vec![format!(
             "{}: {} of {} trials of {} in {} tables, in random order from seed {}",
@@ -63,7 +63,7 @@ pub fn in_short(analysis: &Analysis) -> String {
 
 /// The same of a run inside the server, which has no clients and no window.
 fn in_short_inside(analysis: &Analysis) -> Vec<String> {
-    let plan = &analysis.plan;
+    let plan = &analysis.main().plan;
     vec![
         format!("{}, in sessions inside the server", plan.workload.name),
         format!(
@@ -77,7 +77,7 @@ fn in_short_inside(analysis: &Analysis) -> Vec<String> {
 }
 
 fn in_short_load(analysis: &Analysis) -> Vec<String> {
-    let plan = &analysis.plan;
+    let plan = &analysis.main().plan;
     // The run's own count holds the primitives' trials, too.
     let points = analysis.primitives.iter().flat_map(|p| &p.points);
     let inside: u64 = points.map(|point| point.trials.len() as u64).sum();
@@ -107,7 +107,7 @@ fn in_short_load(analysis: &Analysis) -> Vec<String> {
 }
 
 fn facts(analysis: &Analysis) -> Vec<Fact> {
-    let (plan, run) = (&analysis.plan, &analysis.run);
+    let (plan, run) = (&analysis.main().plan, &analysis.run);
     let clients: Vec<String> = plan
         .points
         .iter()
@@ -115,7 +115,7 @@ fn facts(analysis: &Analysis) -> Vec<Fact> {
         .collect();
     let threads: Vec<String> = plan.points.iter().map(|p| p.threads.to_string()).collect();
     let mut facts = vec![Fact::new("workload", &plan.workload.name)];
-    if analysis.stage == StageId::Load {
+    if analysis.main().id == StageId::Load {
         facts.extend([
             Fact::new("scale", number::count(u64::from(plan.workload.scale)))
                 .remark("100,000 accounts each"),
@@ -164,7 +164,7 @@ fn facts(analysis: &Analysis) -> Vec<Fact> {
 
 /// The load threads' system calls, at each client count; nothing where none was counted.
 fn system_calls(analysis: &Analysis) -> Option<Fact> {
-    let points = analysis.arms.first()?.points.iter();
+    let points = analysis.main().arms.first()?.points.iter();
     let all: Option<Vec<_>> = points
         .map(|p| Some((p.client_calls_per_transaction?, p.client_gathered_share?)))
         .collect();
@@ -184,11 +184,12 @@ fn system_calls(analysis: &Analysis) -> Option<Fact> {
 
 /// The schedule, one row a round.
 fn order(analysis: &Analysis) -> Option<Table> {
-    if analysis.stage != StageId::Load {
+    let load = analysis.main();
+    if load.id != StageId::Load {
         return None;
     }
-    let plan = &analysis.plan;
-    let stage = Stage::wire(analysis.stage, plan.clone());
+    let plan = &load.plan;
+    let stage = Stage::wire(load.id, plan.clone());
     let mut rounds: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     for slice in stage.schedule(analysis.arms.len()) {
         let clients = plan.points.get(slice.point as usize)?.clients;
@@ -233,7 +234,7 @@ fn commands(analysis: &Analysis) -> Vec<String> {
     let run = &analysis.run;
     let mut again = run.command_line.clone();
     if !has_seed(&again) {
-        again.extend(["--seed".to_owned(), analysis.plan.seed.to_string()]);
+        again.extend(["--seed".to_owned(), analysis.main().plan.seed.to_string()]);
     }
     let words = |words: &[&str]| -> Vec<String> { words.iter().map(|w| (*w).to_owned()).collect() };
     vec![

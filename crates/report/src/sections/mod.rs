@@ -32,7 +32,9 @@ pub(super) use summary::machine;
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analyse::of_peaks;
-use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis, RunInfo, RunState, TrialAnalysis};
+use pgassay_analysis::analysis::{
+    ArmAnalysis, PointAnalysis, RunInfo, RunState, StageAnalysis, StageArm, TrialAnalysis,
+};
 
 use super::document::{Block, Depth, Document, Dot, Interval, Notes, Section};
 use super::{Report, Rows, csv, number};
@@ -44,7 +46,7 @@ type Make = fn(&Analysis, &mut Notes) -> Option<Section>;
 /// All sections in the order of the report.
 const SECTIONS: &[Make] = &[
     results::section,
-    results::second,
+    results::further,
     findings::section,
     summary::section,
     primitives::section,
@@ -140,7 +142,7 @@ pub fn of_arms(analysis: &Analysis, notes: &mut Notes) -> Vec<Section> {
 
 fn title(analysis: &Analysis) -> String {
     let servers: Vec<String> = analysis.arms.iter().map(short_version).collect();
-    let workload = &analysis.plan.workload.name;
+    let workload = &analysis.main().plan.workload.name;
     match (analysis.run.command.as_str(), servers.as_slice()) {
         (_, []) => format!("{workload}: nothing was measured"),
         ("assay", [server]) => format!("Assay of {server}{}", glance::machine(analysis)),
@@ -213,8 +215,8 @@ fn standing(run: &RunInfo) -> Option<String> {
 }
 
 /// Every point with its arm, by client count and then in the order of the arms.
-fn points(analysis: &Analysis) -> Vec<(&ArmAnalysis, &PointAnalysis)> {
-    let mut points: Vec<_> = analysis
+fn points(load: &StageAnalysis) -> Vec<(&StageArm, &PointAnalysis)> {
+    let mut points: Vec<_> = load
         .arms
         .iter()
         .flat_map(|arm| arm.points.iter().map(move |point| (arm, point)))
@@ -224,12 +226,12 @@ fn points(analysis: &Analysis) -> Vec<(&ArmAnalysis, &PointAnalysis)> {
 }
 
 /// `8 clients`, with the arm before it where there are several.
-fn place(analysis: &Analysis, arm: &ArmAnalysis, clients: u32) -> String {
+fn place(load: &StageAnalysis, arm: &StageArm, clients: u32) -> String {
     let clients = match clients {
         1 => "1 client".to_owned(),
         n => format!("{} clients", number::count(u64::from(n))),
     };
-    match analysis.arms.len() {
+    match load.arms.len() {
         0 | 1 => clients,
         _ => format!("{}, {clients}", arm.label),
     }
@@ -237,16 +239,13 @@ fn place(analysis: &Analysis, arm: &ArmAnalysis, clients: u32) -> String {
 
 /// Whether a server was measured at more than one client count, so that there is
 /// a course to draw.
-fn has_course(arm: &ArmAnalysis) -> bool {
+fn has_course(arm: &StageArm) -> bool {
     arm.points.len() > 1
 }
 
 /// The client counts measured, ascending: the labels of a clients axis.
-fn client_ticks(analysis: &Analysis) -> Vec<f64> {
-    let mut clients: Vec<u32> = points(analysis)
-        .iter()
-        .map(|(_, p)| p.point.clients)
-        .collect();
+fn client_ticks(load: &StageAnalysis) -> Vec<f64> {
+    let mut clients: Vec<u32> = points(load).iter().map(|(_, p)| p.point.clients).collect();
     clients.dedup();
     clients.into_iter().map(f64::from).collect()
 }
@@ -285,8 +284,8 @@ fn thinned(trials: usize, most: usize) -> String {
 }
 
 /// The same for charts that show the trials of each point.
-fn thinned_at_points(analysis: &Analysis) -> String {
-    let all = points(analysis);
+fn thinned_at_points(load: &StageAnalysis) -> String {
+    let all = points(load);
     let most = all.iter().map(|(_, p)| p.trials.len()).max();
     thinned(most.unwrap_or(0), MOST_DOTS)
 }

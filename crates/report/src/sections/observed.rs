@@ -14,14 +14,23 @@ const EVENTS: usize = 8;
 pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     let several = analysis.arms.len() > 1;
     let mut blocks = Vec::new();
-    for (index, arm) in analysis.arms.iter().enumerate() {
+    let loads = analysis.stages.iter().enumerate();
+    let each = loads.flat_map(|(i, s)| s.arms.iter().map(move |arm| (i, s, arm)));
+    for (place, (index, load, arm)) in each.enumerate() {
         let Some(observed) = &arm.observed else {
             continue;
         };
-        if several {
-            blocks.push(Block::Heading(arm.label.clone()));
+        let mut of_which = Vec::new();
+        if index > 0 {
+            of_which.push(format!("Under {}", load.plan.workload.name));
         }
-        blocks.extend(budget::blocks(observed, &index.to_string()));
+        if several {
+            of_which.push(arm.label.clone());
+        }
+        if !of_which.is_empty() {
+            blocks.push(Block::Heading(of_which.join(", ")));
+        }
+        blocks.extend(budget::blocks(observed, &place.to_string()));
         blocks.extend(waits(observed).map(Block::Table));
         blocks.extend(scheduling(observed).map(Block::Table));
         blocks.extend(backends::tables(observed).into_iter().map(Block::Table));

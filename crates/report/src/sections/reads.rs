@@ -2,7 +2,7 @@
 //! always side by side.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{ArmAnalysis, PointReads, ReadsAnalysis};
+use pgassay_analysis::analysis::{PointReads, ReadsAnalysis, StageAnalysis, StageArm};
 
 use super::{levels, place};
 use crate::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
@@ -10,7 +10,8 @@ use crate::number;
 
 /// The three figures of every point.
 pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
-    let arms: Vec<(&ArmAnalysis, &ReadsAnalysis)> = analysis
+    let load = analysis.main();
+    let arms: Vec<(&StageArm, &ReadsAnalysis)> = load
         .arms
         .iter()
         .filter_map(|arm| Some((arm, arm.reads.as_ref()?)))
@@ -20,7 +21,7 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
         return None;
     }
     let several = arms.len() > 1;
-    let mut blocks = vec![Block::Table(table(analysis, &arms, notes))];
+    let mut blocks = vec![Block::Table(table(load, &arms, notes))];
     let mut facts = Vec::new();
     for (arm, reads) in &arms {
         let of = |what: &str| match several {
@@ -50,7 +51,7 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     })
 }
 
-fn table(analysis: &Analysis, arms: &[(&ArmAnalysis, &ReadsAnalysis)], notes: &mut Notes) -> Table {
+fn table(load: &StageAnalysis, arms: &[(&StageArm, &ReadsAnalysis)], notes: &mut Notes) -> Table {
     let several = arms.len() > 1;
     let mut columns = vec![Column::figures("clients", "", 0)];
     if several {
@@ -69,7 +70,7 @@ fn table(analysis: &Analysis, arms: &[(&ArmAnalysis, &ReadsAnalysis)], notes: &m
     let mut rows = Vec::new();
     for (arm, reads) in arms {
         for point in &reads.points {
-            rows.push(row(analysis, arm, point, several, notes));
+            rows.push(row(load, arm, point, several, notes));
         }
     }
     let all = arms.iter().flat_map(|(_, reads)| &reads.points);
@@ -88,13 +89,13 @@ fn table(analysis: &Analysis, arms: &[(&ArmAnalysis, &ReadsAnalysis)], notes: &m
 }
 
 fn row(
-    analysis: &Analysis,
-    arm: &ArmAnalysis,
+    load: &StageAnalysis,
+    arm: &StageArm,
     point: &PointReads,
     several: bool,
     notes: &mut Notes,
 ) -> Vec<Cell> {
-    let at = place(analysis, arm, point.clients);
+    let at = place(load, arm, point.clients);
     let mut row = vec![Cell::plain(number::count(u64::from(point.clients)))];
     if several {
         row.push(Cell::plain(&arm.label));

@@ -1,7 +1,7 @@
 //! The result: throughput over clients as a picture, and every point in a table.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis};
+use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
 use pgassay_analysis::stats::Estimate;
 
 use super::{client_ticks, dots, has_course, interval, levels, place, points, thinned_at_points};
@@ -12,15 +12,19 @@ use crate::number;
 
 /// Throughput and latency at each client count.
 pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
-    if points(analysis).is_empty() {
+    of_load(analysis.main(), notes)
+}
+
+fn of_load(load: &StageAnalysis, notes: &mut Notes) -> Option<Section> {
+    if points(load).is_empty() {
         return None;
     }
     let mut blocks = Vec::new();
-    if analysis.arms.iter().any(has_course) {
-        blocks.push(Block::Chart(Box::new(chart(analysis))));
+    if load.arms.iter().any(has_course) {
+        blocks.push(Block::Chart(Box::new(chart(load))));
     }
-    blocks.push(Block::Table(table(analysis, notes)));
-    blocks.extend(failures(analysis).map(Block::Table));
+    blocks.push(Block::Table(table(load, notes)));
+    blocks.extend(failures(load).map(Block::Table));
     Some(Section {
         id: "results",
         title: "Results",
@@ -29,10 +33,10 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     })
 }
 
-/// The same for the second load, as a section of its own.
-pub fn second(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
-    let second = analysis.second.as_deref()?;
-    let mut made = section(second, notes)?;
+/// The same for a second load, as a section of its own.
+pub fn further(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
+    let load = analysis.further_loads().next()?;
+    let mut made = of_load(load, notes)?;
     made.id = "second";
     made.title = "The same server under transactions that write";
     for block in &mut made.blocks {
@@ -40,10 +44,10 @@ pub fn second(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
             // Ids are of the whole page.
             Block::Chart(chart) => {
                 chart.id = format!("second-{}", chart.id);
-                chart.title = format!("{} over clients", second.plan.workload.name);
+                chart.title = format!("{} over clients", load.plan.workload.name);
             }
             Block::Table(table) => {
-                table.caption = format!("{}. {}", second.plan.workload.name, table.caption);
+                table.caption = format!("{}. {}", load.plan.workload.name, table.caption);
             }
             _ => {}
         }
@@ -51,8 +55,8 @@ pub fn second(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     Some(made)
 }
 
-fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
-    let arms = analysis.arms.len() > 1;
+fn table(load: &StageAnalysis, notes: &mut Notes) -> Table {
+    let arms = load.arms.len() > 1;
     let mut columns = vec![Column::figures("clients", "", 0)];
     if arms {
         columns.push(Column::words("server", 0));
@@ -66,10 +70,10 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
         Column::figures("client CPU", "µs/tx", 4),
         Column::figures("server CPU", "µs/tx", 3),
     ]);
-    let rows = points(analysis)
+    let rows = points(load)
         .into_iter()
         .map(|(arm, point)| {
-            let at = place(analysis, arm, point.point.clients);
+            let at = place(load, arm, point.point.clients);
             let clients = number::count(u64::from(point.point.clients));
             let mut row = vec![Cell::plain(clients).marked(notes.marks(&point.warnings, &at))];
             if arms {
@@ -94,7 +98,7 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
             row
         })
         .collect();
-    let all = points(analysis);
+    let all = points(load);
     let estimates = all.iter().flat_map(|(_, p)| shown_estimates(p));
     Table {
         caption: format!(
@@ -124,24 +128,24 @@ fn shown_estimates(p: &PointAnalysis) -> impl Iterator<Item = &Estimate> {
     .flatten()
 }
 
-fn chart(analysis: &Analysis) -> Chart {
-    let series: Vec<Series> = analysis
+fn chart(load: &StageAnalysis) -> Chart {
+    let series: Vec<Series> = load
         .arms
         .iter()
         .enumerate()
         .map(|(look, arm)| Series {
-            label: if analysis.arms.len() > 1 {
+            label: if load.arms.len() > 1 {
                 arm.label.clone()
             } else {
                 "measured, with its interval".to_owned()
             },
             look,
-            lane: (look, analysis.arms.len()),
+            lane: (look, load.arms.len()),
             estimates: arm
                 .points
                 .iter()
                 .map(|p| {
-                    let at = place(analysis, arm, p.point.clients);
+                    let at = place(load, arm, p.point.clients);
                     let x = f64::from(p.point.clients);
                     interval(x, &p.throughput_tps, &at, "tps")
                 })
@@ -168,12 +172,12 @@ fn chart(analysis: &Analysis) -> Chart {
             "Small marks are single trials, left to right in the order in which they ran; the \
              bar is the interval of the estimate. The dashed line is what the first point would \
              give if every further client added as much.{}",
-            thinned_at_points(analysis)
+            thinned_at_points(load)
         ),
         x: Axis {
             label: "clients, logarithmic".to_owned(),
             scale: Scale::Log,
-            ticks: client_ticks(analysis),
+            ticks: client_ticks(load),
         },
         y: Axis {
             label: "transactions a second".to_owned(),
@@ -181,17 +185,17 @@ fn chart(analysis: &Analysis) -> Chart {
             ticks: vec![],
         },
         series,
-        guides: analysis
+        guides: load
             .arms
             .first()
-            .and_then(|arm| ideal(arm, analysis.arms.len() > 1))
+            .and_then(|arm| ideal(arm, load.arms.len() > 1))
             .into_iter()
             .collect(),
     }
 }
 
 /// Linear scaling from the first point, in steps fine enough for a log axis.
-fn ideal(arm: &ArmAnalysis, several: bool) -> Option<Guide> {
+fn ideal(arm: &StageArm, several: bool) -> Option<Guide> {
     let (first, last) = (arm.points.first()?, arm.points.last()?);
     let start = f64::from(first.point.clients);
     let octaves = (f64::from(last.point.clients) / start).log2();
@@ -215,11 +219,11 @@ fn ideal(arm: &ArmAnalysis, several: bool) -> Option<Guide> {
 }
 
 /// Failed transactions, where there were any.
-fn failures(analysis: &Analysis) -> Option<Table> {
-    let rows: Vec<Vec<Cell>> = points(analysis)
+fn failures(load: &StageAnalysis) -> Option<Table> {
+    let rows: Vec<Vec<Cell>> = points(load)
         .into_iter()
         .flat_map(|(arm, point)| {
-            let at = place(analysis, arm, point.point.clients);
+            let at = place(load, arm, point.point.clients);
             point.failures.iter().map(move |(code, count)| {
                 vec![
                     Cell::plain(at.clone()),

@@ -1,7 +1,7 @@
 //! Latency in detail: far percentiles by script and statement, their curve, and latency over time.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{ArmAnalysis, PointAnalysis};
+use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
 use pgassay_analysis::latency::{LatencyDetail, Percentiles, ROWS_PER_DECADE, ScriptLatency};
 
 use super::{place, points};
@@ -18,12 +18,13 @@ const MOST_MAPS: usize = 2;
 
 /// The percentiles, their curve, and a picture over time of the smallest and the largest point.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
-    let detailed: Vec<Detailed> = points(analysis)
+    let load = analysis.main();
+    let detailed: Vec<Detailed> = points(load)
         .into_iter()
         .filter_map(|(arm, point)| {
             Some(Detailed {
-                name: place(analysis, arm, point.point.clients),
-                id: format!("{}-{}", position(analysis, arm), point.point.clients),
+                name: place(load, arm, point.point.clients),
+                id: format!("{}-{}", position(load, arm), point.point.clients),
                 point,
                 detail: point.detail.as_ref()?,
             })
@@ -33,7 +34,7 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         return None;
     }
     let mut blocks = vec![Block::Table(percentiles(&detailed))];
-    blocks.extend(by_script(analysis, &detailed).map(Block::Table));
+    blocks.extend(by_script(load, &detailed).map(Block::Table));
     blocks.push(Block::Chart(Box::new(curves(&detailed))));
     let maps = detailed
         .iter()
@@ -58,9 +59,9 @@ struct Detailed<'a> {
     detail: &'a LatencyDetail,
 }
 
-fn position(analysis: &Analysis, arm: &ArmAnalysis) -> usize {
-    let same = |a: &ArmAnalysis| std::ptr::eq(a, arm);
-    analysis.arms.iter().position(same).unwrap_or(0)
+fn position(load: &StageAnalysis, arm: &StageArm) -> usize {
+    let same = |a: &StageArm| std::ptr::eq(a, arm);
+    load.arms.iter().position(same).unwrap_or(0)
 }
 
 const FIGURES: [(&str, u8); 7] = [
@@ -125,13 +126,13 @@ fn percentiles(detailed: &[Detailed]) -> Table {
 }
 
 /// By script and by statement, where they were told apart.
-fn by_script(analysis: &Analysis, detailed: &[Detailed]) -> Option<Table> {
+fn by_script(load: &StageAnalysis, detailed: &[Detailed]) -> Option<Table> {
     let mut rows = Vec::new();
     for d in detailed {
         for (at, script) in d.detail.scripts.iter().enumerate() {
             rows.push(row(format!("{}: {}", d.name, script.name), &script.latency));
             for statement in &script.statements {
-                let text = statement_text(analysis, at, script, statement.command);
+                let text = statement_text(load, at, script, statement.command);
                 rows.push(row(format!("… {text}"), &statement.latency));
             }
         }
@@ -146,8 +147,8 @@ fn by_script(analysis: &Analysis, detailed: &[Detailed]) -> Option<Table> {
 }
 
 /// The n-th command of a script as it stands there, by the lines of its text.
-fn statement_text(analysis: &Analysis, at: usize, script: &ScriptLatency, command: u32) -> String {
-    let plan = analysis.plan.workload.scripts.get(at);
+fn statement_text(load: &StageAnalysis, at: usize, script: &ScriptLatency, command: u32) -> String {
+    let plan = load.plan.workload.scripts.get(at);
     let lines: Vec<&str> = plan
         .map_or("", |plan| plan.text.as_str())
         .lines()

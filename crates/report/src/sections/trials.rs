@@ -11,7 +11,8 @@ const MOST_ROWS: usize = 2000;
 
 /// All counted trials in the order in which they ran.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
-    let mut trials: Vec<_> = points(analysis)
+    let load = analysis.main();
+    let mut trials: Vec<_> = points(load)
         .into_iter()
         .flat_map(|(arm, p)| p.trials.iter().map(move |t| (arm, p.point.clients, t)))
         .collect();
@@ -32,7 +33,7 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         );
         trials.truncate(MOST_ROWS);
     }
-    let arms = analysis.arms.len() > 1;
+    let arms = load.arms.len() > 1;
     let mut columns = vec![Column::figures("trial", "", 0)];
     if arms {
         columns.push(Column::words("server", 0));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{
     ArmAnalysis, CommitCheck, LatencyEstimates, PointAnalysis, RunInfo, RunState, SCHEMA,
-    TrialAnalysis,
+    StageAnalysis, StageArm, TrialAnalysis,
 };
 use pgassay_analysis::check::{self, Facts, Place};
 use pgassay_analysis::checkpoints::Checkpoints;
@@ -36,18 +36,11 @@ pub fn complete() -> Analysis {
 /// An assay with its second load.
 pub fn second() -> Analysis {
     let mut analysis = assay(&[1, 2, 4, 8], 8);
-    let mut second = assay(&[1, 2, 4, 8], 6);
+    let mut second = assay(&[1, 2, 4, 8], 6).stages.remove(0);
+    second.id = StageId::WriteLoad;
     second.plan.workload.name = "tpcb-like".to_owned();
-    second.headline = vec!["Under tpcb-like it does at most 900 a second.".to_owned()];
-    second.host = HostSummary::default();
-    second.warnings.clear();
-    for arm in &mut second.arms {
-        arm.checkpoints = Some(checkpoints());
-        arm.server = None;
-        arm.binary = Err("as in the run itself".to_owned());
-        arm.verdict = None;
-    }
-    analysis.second = Some(Box::new(second));
+    second.arms[0].checkpoints = Some(checkpoints());
+    analysis.stages.push(second);
     analysis
 }
 
@@ -72,7 +65,6 @@ fn checkpoints() -> Checkpoints {
 pub fn primitives() -> Analysis {
     let mut analysis = assay(&[], 0);
     analysis.run.command = "run".to_owned();
-    analysis.plan.workload.name = "primitives".to_owned();
     let primitives = PrimitivesPlan {
         variants: [
             ("spinlock", ""),
@@ -98,7 +90,10 @@ pub fn primitives() -> Analysis {
     let mut noise = Noise(3);
     let mut trials = Vec::new();
     let plan = Plan {
-        workload: analysis.plan.workload.clone(),
+        workload: WorkloadPlan {
+            name: "primitives".to_owned(),
+            ..analysis.main().plan.workload.clone()
+        },
         points: primitives.points(&[1, 2, 16]),
         trials: 6,
         window_ms: 250,
@@ -145,8 +140,8 @@ pub fn primitives() -> Analysis {
     analysis.primitives = analyse(&primitives, &plan, &trials, &analysis.host);
     analysis.headline = headline_of_primitives(&analysis.primitives);
     analysis.primitives_compiled = primitives.compiled;
-    analysis.plan = plan;
-    analysis.stage = StageId::Primitives;
+    analysis.stages[0].plan = plan;
+    analysis.stages[0].id = StageId::Primitives;
     analysis.query_cost = Some(query_cost());
     analysis
 }
@@ -228,8 +223,8 @@ pub fn checked() -> Analysis {
 /// The same assay stopped after its first trial.
 pub fn interrupted() -> Analysis {
     let mut analysis = assay(&[1, 2, 4], 8);
-    let arm = &mut analysis.arms[0];
-    let mut point = arm.points.remove(1);
+    let load = &mut analysis.stages[0].arms[0];
+    let mut point = load.points.remove(1);
     point.trials.truncate(1);
     for estimate in estimates(&mut point) {
         estimate.low = estimate.estimate;
@@ -238,8 +233,8 @@ pub fn interrupted() -> Analysis {
         estimate.n = 1;
         estimate.warnings = vec![few()];
     }
-    arm.points = vec![point];
-    arm.commit_check = None;
+    load.points = vec![point];
+    analysis.arms[0].commit_check = None;
     let incomplete = Warning::new(
         "incomplete",
         "1 of 24 trials were measured: Ctrl-C was pressed.",
@@ -255,7 +250,7 @@ pub fn interrupted() -> Analysis {
     analysis.run.state = RunState::Interrupted;
     analysis.run.reason = Some("Ctrl-C was pressed".to_owned());
     analysis.run.trials_measured = 1;
-    analysis.quality = Quality::of(&analysis.arms[0].points, &analysis.run, &[]);
+    analysis.quality = Quality::of(&analysis.main().arms[0].points, &analysis.run, &[]);
     analysis.run.max_rss_bytes = None;
     analysis
 }
@@ -263,7 +258,7 @@ pub fn interrupted() -> Analysis {
 /// Stopped before anything was measured, of a server that said nothing.
 pub fn empty() -> Analysis {
     let mut analysis = interrupted();
-    analysis.arms[0].points.clear();
+    analysis.stages[0].arms[0].points.clear();
     analysis.arms[0].server = None;
     analysis.arms[0].binary = Err("permission denied".to_owned());
     analysis.host = HostSummary::default();
@@ -279,7 +274,9 @@ pub fn two_arms() -> Analysis {
     let mut other = analysis.arms[0].clone();
     other.label = "B".to_owned();
     other.target = "temp:18".to_owned();
-    for (i, point) in other.points.iter_mut().enumerate() {
+    let mut did = analysis.stages[0].arms[0].clone();
+    did.label = "B".to_owned();
+    for (i, point) in did.points.iter_mut().enumerate() {
         let factor = 1.0 + 0.06 * i as f64;
         let tps = point.trials.iter_mut();
         let tps: Vec<f64> = tps
@@ -291,9 +288,11 @@ pub fn two_arms() -> Analysis {
             .collect();
         point.throughput_tps = over(&tps);
     }
-    other.points[2].failures = vec![("40001".to_owned(), 1234), ("connection".to_owned(), 2)];
+    did.points[2].failures = vec![("40001".to_owned(), 1234), ("connection".to_owned(), 2)];
     analysis.arms[0].label = "A".to_owned();
+    analysis.stages[0].arms[0].label = "A".to_owned();
     analysis.arms.push(other);
+    analysis.stages[0].arms.push(did);
     analysis.arms[1].settings = vec![("io_method".to_owned(), "io_uring".to_owned())];
     analysis.run.command = "compare".to_owned();
     analysis
@@ -312,7 +311,7 @@ pub fn warned() -> Analysis {
     };
     analysis.arms[0].binary =
         Err("the server's executable could not be read: permission denied".to_owned());
-    for point in &mut analysis.arms[0].points {
+    for point in &mut analysis.stages[0].arms[0].points {
         point.server_cpu_us_per_transaction = None;
         point.server_cpus = None;
         point.machine_cpus = None;
@@ -353,7 +352,7 @@ pub fn hostile() -> Analysis {
     let mut analysis = assay(&[1, 2], 6);
     let bad = "<script>alert('x')</script>";
     let long = "a_very_long_name_".repeat(30);
-    analysis.plan.workload.name = format!("{bad}|`x`*_#");
+    analysis.stages[0].plan.workload.name = format!("{bad}|`x`*_#");
     analysis
         .headline
         .push(format!("{bad} & \"quotes\" | pipes"));
@@ -372,9 +371,11 @@ pub fn hostile() -> Analysis {
     }
     let text = format!("{bad} [link](javascript:alert(1)) {long}");
     let warning = Warning::new(bad, text).with_remedy("rm -rf `x`; ```");
-    arm.points[0].warnings.push(warning.clone());
-    arm.points[0].throughput_tps.warnings.push(warning.clone());
-    arm.points[1].failures.push((bad.to_owned(), u64::MAX));
+    let load = &mut analysis.stages[0].arms[0];
+    load.label.clone_from(&arm.label);
+    load.points[0].warnings.push(warning.clone());
+    load.points[0].throughput_tps.warnings.push(warning.clone());
+    load.points[1].failures.push((bad.to_owned(), u64::MAX));
     analysis.warnings.push(warning);
     analysis.run.command_line = vec!["pgassay".to_owned(), format!("it's ``` {bad}\nnext")];
     analysis
@@ -383,7 +384,7 @@ pub fn hostile() -> Analysis {
 /// Figures that are no numbers, zero, tiny and huge.
 pub fn absurd() -> Analysis {
     let mut analysis = assay(&[1, 100_000], 6);
-    let points = &mut analysis.arms[0].points;
+    let points = &mut analysis.stages[0].arms[0].points;
     for estimate in estimates(&mut points[0]) {
         estimate.estimate = f64::NAN;
         estimate.low = f64::NEG_INFINITY;
@@ -472,8 +473,6 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         headline: headline(&points),
         host: host(),
         arms: vec![ArmAnalysis {
-            reads: None,
-            checkpoints: None,
             label: "temp:15".to_owned(),
             target: "temp:15".to_owned(),
             settings: vec![("shared_buffers".to_owned(), "8GB".to_owned())],
@@ -484,8 +483,6 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
                 &cpu::find("graviton2").unwrap().into(),
                 Some(1),
             )),
-            points,
-            observed: None,
             commit_check: Some(CommitCheck {
                 client_transactions: 9_876_543,
                 server_commits: 9_877_001,
@@ -497,15 +494,21 @@ fn assay(clients: &[u32], rounds: u32) -> Analysis {
         primitives_compiled: None,
         query_cost: None,
         check: None,
-        diagnosis: None,
         causes: vec![],
-        second: None,
         warnings: vec![],
-        stage: StageId::Load,
-        plan,
         quality: None,
+        stages: vec![StageAnalysis {
+            id: StageId::Load,
+            plan,
+            arms: vec![StageArm {
+                label: "temp:15".to_owned(),
+                points,
+                ..StageArm::default()
+            }],
+            diagnosis: None,
+        }],
     };
-    analysis.quality = Quality::of(&analysis.arms[0].points, &analysis.run, &[]);
+    analysis.quality = Quality::of(&analysis.main().arms[0].points, &analysis.run, &[]);
     analysis
 }
 

@@ -9,12 +9,12 @@ use super::fixture;
 
 fn graded(spoil: impl FnOnce(&mut Analysis)) -> Quality {
     let mut analysis = fixture::complete();
-    for point in &mut analysis.arms[0].points {
+    for point in &mut analysis.stages[0].arms[0].points {
         point.others_share = Some(0.01);
         point.throughput_tps.warnings.clear();
     }
     spoil(&mut analysis);
-    let points = &analysis.arms[0].points;
+    let points = &analysis.stages[0].arms[0].points;
     Quality::of(points, &analysis.run, &analysis.warnings).expect("points")
 }
 
@@ -23,13 +23,13 @@ fn a_run_is_graded_by_what_disturbed_it_most() {
     assert_eq!(graded(|_| ()).grade, Grade::Good);
     assert_eq!(graded(|_| ()).why(), "");
 
-    let others = graded(|a| a.arms[0].points[0].others_share = Some(0.48));
+    let others = graded(|a| a.stages[0].arms[0].points[0].others_share = Some(0.48));
     assert_eq!(others.grade, Grade::Poor);
     assert_eq!(others.why(), "other work took up to 48 % of the CPU time");
 
     let steal = |share: f64| {
         graded(|a| {
-            for estimate in a.arms[0].points[0].steal_share.iter_mut() {
+            for estimate in a.stages[0].arms[0].points[0].steal_share.iter_mut() {
                 estimate.estimate = share;
             }
         })
@@ -37,13 +37,13 @@ fn a_run_is_graded_by_what_disturbed_it_most() {
     assert_eq!(steal(0.03).grade, Grade::Fair);
     assert_eq!(steal(0.2).grade, Grade::Poor);
 
-    let trials = |n: usize| graded(|a| a.arms[0].points[1].trials.truncate(n));
+    let trials = |n: usize| graded(|a| a.stages[0].arms[0].points[1].trials.truncate(n));
     assert_eq!(trials(5).grade, Grade::Fair);
     assert_eq!(trials(1).why(), "one trial at a point");
 
     let cut = graded(|a| {
         a.run.state = RunState::Interrupted;
-        a.arms[0].points[0].others_share = Some(0.06);
+        a.stages[0].arms[0].points[0].others_share = Some(0.06);
     });
     assert_eq!((cut.grade, cut.reasons.len()), (Grade::Poor, 2));
     assert_eq!(cut.reasons[1].grade, Grade::Fair, "the worst first");
@@ -55,7 +55,9 @@ fn a_run_is_graded_by_what_disturbed_it_most() {
 #[test]
 fn every_format_begins_with_the_grade_and_the_peak() {
     let mut analysis = fixture::complete();
-    analysis.quality = Some(graded(|a| a.arms[0].points[0].others_share = Some(0.48)));
+    analysis.quality = Some(graded(|a| {
+        a.stages[0].arms[0].points[0].others_share = Some(0.48)
+    }));
     let style = TextStyle {
         width: 100,
         color: false,

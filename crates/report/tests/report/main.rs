@@ -190,7 +190,7 @@ fn markdown_holds_no_markup_of_others() {
 #[test]
 fn csv_has_one_row_a_trial() {
     let analysis = fixture::two_arms();
-    let trials: usize = (analysis.arms.iter().flat_map(|a| &a.points))
+    let trials: usize = (analysis.main().arms.iter().flat_map(|a| &a.points))
         .map(|p| p.trials.len())
         .sum();
     let csv = pgassay_report::csv(&analysis).expect("trials are rows");

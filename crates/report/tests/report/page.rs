@@ -222,7 +222,11 @@ fn a_row_is_a_list_on_a_phone_where_there_are_few_of_many_columns() {
 fn every_trial_is_drawn() {
     let analysis = fixture::complete();
     let page = pgassay_report::html(&analysis);
-    let trials: usize = analysis.arms[0].points.iter().map(|p| p.trials.len()).sum();
+    let trials: usize = analysis.main().arms[0]
+        .points
+        .iter()
+        .map(|p| p.trials.len())
+        .sum();
     // throughput once, latency twice (median and p99), CPU twice (server and client), steadiness
     // once; each in two sizes of picture; and the legend's own dot of the last
     let dots = page.matches("class=\"dot\"").count();
@@ -305,7 +309,7 @@ fn text_and_marks_stand_out_in_light_dark_and_print() {
 #[test]
 fn ten_thousand_trials_stay_a_page() {
     let mut analysis = fixture::two_arms();
-    let point = &mut analysis.arms[0].points[0];
+    let point = &mut analysis.stages[0].arms[0].points[0];
     let trials = point.trials.clone();
     let many = (0..10_000u32).map(|index| {
         let mut trial = trials[index as usize % trials.len()].clone();

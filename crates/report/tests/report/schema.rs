@@ -65,7 +65,7 @@ fn the_schema_can_refuse() {
         .remove("host");
     assert_eq!(complaints(&validator, &without_host).len(), 1);
     let mut wrong_unit = document;
-    wrong_unit["arms"][0]["points"][0]["throughput_tps"]["low"] = Value::from("fast");
+    wrong_unit["stages"][0]["arms"][0]["points"][0]["throughput_tps"]["low"] = Value::from("fast");
     assert_eq!(complaints(&validator, &wrong_unit).len(), 1);
 }
 

@@ -39,7 +39,7 @@ fn estimate(value: f64) -> Estimate {
         estimate: value,
         low: value,
         high: value,
-        ..analyse(&scaling_tests::run(0.0, |_| 0.8)).arms[0].points[0]
+        ..analyse(&scaling_tests::run(0.0, |_| 0.8)).stages[0].arms[0].points[0]
             .throughput_tps
             .clone()
     }
@@ -48,8 +48,8 @@ fn estimate(value: f64) -> Estimate {
 fn found(seen: &Seen) -> Vec<Finding> {
     let mut analysis = analyse(&scaling_tests::run(0.0, |_| 0.8));
     analysis.host.cpus = Some(2);
-    let arm = &mut analysis.arms[0];
-    let mut observed = arm.observed.take().unwrap().points.pop().unwrap();
+    let mut did = analysis.stages.remove(0).arms.remove(0);
+    let mut observed = did.observed.take().unwrap().points.pop().unwrap();
     let waiting: f64 = seen.waits.iter().map(|(_, _, sessions)| sessions).sum();
     let off_cpu = waiting + seen.idle + seen.unnamed;
     let wait = |(kind, event, sessions): &(&str, &str, f64)| Wait {
@@ -87,7 +87,7 @@ fn found(seen: &Seen) -> Vec<Finding> {
         events: events.collect(),
         ..WaitAnalysis::default()
     });
-    let mut point = arm.points.last().unwrap().clone();
+    let mut point = did.points.last().unwrap().clone();
     point.point.clients = 8;
     point.machine_cpus = Some(estimate(seen.busy));
     point.server_cpus = Some(estimate(seen.on_cpu));
@@ -100,7 +100,8 @@ fn found(seen: &Seen) -> Vec<Finding> {
         run: Some(RunEvidence {
             workload: "mine.sql",
             host: &analysis.host,
-            arm,
+            arm: &analysis.arms[0],
+            load: &did,
             point: &point,
             observed: Some(&observed),
             scaling: None,

@@ -22,7 +22,7 @@ const USUAL_TIMEOUT_SECONDS: f64 = 300.0;
 
 fn forced(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
-    let seen = run.arm.checkpoints.as_ref()?;
+    let seen = run.load.checkpoints.as_ref()?;
     let apart = seen.seconds / seen.requested.max(1) as f64;
     if seen.requested < FEWEST || apart > TOO_NEAR_SECONDS {
         return None;
@@ -180,7 +180,7 @@ mod tests {
             trial.latency = latency();
         }
         run.servers.insert(0, server(max_wal_size));
-        let diagnosis = analyse(&run).diagnosis.unwrap();
+        let diagnosis = analyse(&run).stages.remove(0).diagnosis.unwrap();
         let mut findings = diagnosis.findings.into_iter();
         findings.find(|f| f.id == "forced-checkpoints")
     }

@@ -13,8 +13,9 @@ use super::scaling_tests;
 fn found(listing: &str, version: u32) -> Vec<Finding> {
     let analysis = analyse(&scaling_tests::run(0.0, |_| 0.8));
     let arm = &analysis.arms[0];
-    let point = arm.points.last().unwrap();
-    let observed = arm.observed.as_ref().unwrap().points.last();
+    let did = &analysis.main().arms[0];
+    let point = did.points.last().unwrap();
+    let observed = did.observed.as_ref().unwrap().points.last();
     let summary = summarise(&Profile::parse(listing).unwrap());
     load(&Evidence {
         version: Some(version),
@@ -23,6 +24,7 @@ fn found(listing: &str, version: u32) -> Vec<Finding> {
             workload: "mine.sql",
             host: &analysis.host,
             arm,
+            load: did,
             point,
             observed,
             scaling: None,

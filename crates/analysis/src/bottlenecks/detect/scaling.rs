@@ -120,7 +120,7 @@ fn shown_counts(counts: &[u32]) -> String {
 /// with the smallest count and its share there, and its share at the largest.
 fn suspect(run: &RunEvidence) -> Option<(Suspect, (u32, f64), f64)> {
     let at_largest = run.observed?;
-    let points = &run.arm.observed.as_ref()?.points;
+    let points = &run.load.observed.as_ref()?.points;
     let at_smallest = points.iter().min_by_key(|p| p.clients)?;
     if at_smallest.clients >= at_largest.clients {
         return None;

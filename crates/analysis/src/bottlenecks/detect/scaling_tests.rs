@@ -100,7 +100,7 @@ pub(in crate::bottlenecks) fn run(sigma: f64, share: fn(u32) -> f64) -> Recorded
 }
 
 fn found(run: &RecordedRun) -> Option<Finding> {
-    let diagnosis = analyse(run).diagnosis.unwrap();
+    let diagnosis = analyse(run).stages.remove(0).diagnosis.unwrap();
     let mut findings = diagnosis.findings.into_iter();
     findings.find(|f| f.id == "scaling-contention")
 }

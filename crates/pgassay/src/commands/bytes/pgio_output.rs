@@ -55,7 +55,7 @@ pub fn render(pgio: &PgioAnalysis, analysis: &Analysis) -> String {
         let misses = p.misses_per_second.estimate;
         (misses, p.logical_reads_per_second.estimate - misses)
     });
-    let each = &analysis.plan;
+    let each = &analysis.main().plan;
     let seconds = each.window_ms as f64 * f64::from(each.trials) / 1000.0;
     let _ = writeln!(
         out,

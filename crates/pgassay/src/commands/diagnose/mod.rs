@@ -103,7 +103,7 @@ fn of_run(name: &str, global: &GlobalArgs, before: Option<&Profile>) -> anyhow::
     let run = recorded(name, global)?;
     let analysis = analyse(&run);
     let id = &analysis.run.id;
-    let Some(mut diagnosis) = analysis.diagnosis else {
+    let Some(mut diagnosis) = analysis.main().diagnosis.clone() else {
         bail!(
             Failure::usage(format!(
                 "{id} can't be diagnosed: that takes one server under load"

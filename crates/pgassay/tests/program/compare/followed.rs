@@ -77,7 +77,7 @@ fn a_step_down_is_found_dated_and_worse() {
 fn any_metric_can_be_followed() {
     let mut all = runs(&[1.0; 14]);
     for run in &mut all[8..] {
-        let p99 = &mut run.arms[0].points[0].latency_us.p99;
+        let p99 = &mut run.stages[0].arms[0].points[0].latency_us.p99;
         p99.estimate *= 2.0;
     }
     let p99 = MetricId::find("p99").expect("it is a metric");
@@ -100,7 +100,7 @@ fn any_metric_can_be_followed() {
 #[test]
 fn a_level_history_and_other_work_are_told() {
     let mut all = runs(&[1.0; 10]);
-    all[3].plan.workload.name = "tpcb-like".into();
+    all[3].stages[0].plan.workload.name = "tpcb-like".into();
     let found = history(all, &MetricId::usual(), ChangeRule::default());
     assert!(!found.worse);
     assert_eq!(found.runs.len(), 9);
@@ -136,7 +136,7 @@ fn two_recorded_runs_have_a_figure_and_no_verdict() {
     let four = compare_recorded(&runs(&[1.0; 4]), &runs(&[0.9; 4]), 0.01, None).expect("same work");
     assert_eq!(four.verdict, Verdict::Slower);
     let mut other = run(1, 1.0);
-    other.plan.workload.scale = 99;
+    other.stages[0].plan.workload.scale = 99;
     assert!(matches!(
         compare_recorded(&[run(0, 1.0)], &[other], 0.01, None),
         Err(Refusal::OtherWork { .. })

@@ -102,7 +102,7 @@ fn runs_of_other_questions_are_refused_by_name() {
     let refusal = |a: Compare, b: Compare| pool_runs(&[a, b]).expect_err("not of one plan");
     let one = || run(1, small(0.0));
     let mut scale = run(2, small(0.0));
-    scale.analysis.plan.workload.scale = 50;
+    scale.analysis.stages[0].plan.workload.scale = 50;
     let said = refusal(one(), scale).to_string();
     assert!(
         said.contains("the scale differs: 10 in 20261121T"),

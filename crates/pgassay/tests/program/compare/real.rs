@@ -130,7 +130,7 @@ fn launches_are_made_anew_and_a_primitive_is_compared_inside() {
     assert!(said.contains("2 launches can't show anything"), "{said}");
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_schema(&json, "compare-1.json");
-    assert_eq!(json["analysis"]["stage"], "primitives");
+    assert_eq!(json["analysis"]["stages"][0]["id"], "primitives");
     let pairs = json["results"][0]["pairs"].as_array().expect("pairs");
     let launches: Vec<u64> = pairs.iter().filter_map(|p| p["launch"].as_u64()).collect();
     assert_eq!(launches, [0, 0, 0, 0, 1, 1, 1, 1]);
@@ -189,13 +189,16 @@ fn pgio_and_scattered_reads_get_verdicts() {
         assert!(["faster", "slower", "equivalent", "inconclusive"].contains(&verdict));
         assert_eq!(result["pairs"].as_array().map(Vec::len), Some(6));
         assert_eq!(result["noise"].as_array().map(Vec::len), Some(2));
-        assert_eq!(json["analysis"]["stage"], stage);
+        assert_eq!(json["analysis"]["stages"][0]["id"], stage);
         let headline = json["headline"].to_string();
         assert!(
             headline.contains(work) || headline.contains("throughput"),
             "{headline}"
         );
-        for arm in json["analysis"]["arms"].as_array().expect("arms") {
+        for arm in json["analysis"]["stages"][0]["arms"]
+            .as_array()
+            .expect("arms")
+        {
             assert!(
                 arm["observed"]["points"][0]["scheduling"].is_object(),
                 "{arm}"
