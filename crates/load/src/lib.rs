@@ -7,13 +7,15 @@
 //!            thread: Worker { epoll, clients: Client { Wire, place in the script } }
 //! ```
 //! One loop serves every kind of load. A schedule yields intended starts, the interpreter
-//! (`advance`) moves a client from one wait to the next, the wire state machine says when an
+//! (`advance`, with `captured` and `failing`) moves a client from one wait to the next, the wire state machine says when an
 //! answer is whole, and the tally counts what lies in the window.
 
 mod advance;
+mod captured;
 mod client;
 mod encode;
 mod engine;
+mod failing;
 mod failure;
 mod latency;
 mod live;
