@@ -48,15 +48,29 @@ pub trait Driver {
         false
     }
 
+    /// The servers that it loads, where they are watched.
+    fn arms(&mut self) -> Option<&mut dyn Arms> {
+        None
+    }
+
     /// The names of the functions that CPU samples hit, by arm. Ends sampling.
     fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
-        Vec::new()
+        self.arms().map_or_else(Vec::new, |arms| arms.symbols())
     }
 
     /// Lets the last of several arms go, when it has done its part; the names of its functions.
     fn drop_last(&mut self) -> Option<SymbolTable> {
-        None
+        self.arms()?.drop_last()
     }
+}
+
+/// The servers of a driver, each watched.
+pub trait Arms {
+    /// See [`Driver::symbols`].
+    fn symbols(&mut self) -> Vec<Option<SymbolTable>>;
+
+    /// See [`Driver::drop_last`].
+    fn drop_last(&mut self) -> Option<SymbolTable>;
 }
 
 /// Why a slice gave no trial.

@@ -9,10 +9,9 @@ use pgassay_analysis::primitives::{Company, InServerTrial};
 use pgassay_analysis::record::{Raw, Trial};
 
 use super::own_cpu::OwnCpu;
-use super::{Watched, missing};
-use crate::runner::{Driver, Keep, TrialFailure, Watcher};
+use super::{Arm, Watched, missing};
+use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher};
 use crate::workload::inserver::{self, Arena, Call};
-use pgassay_analysis::observed::SymbolTable;
 use pgassay_load::raise_descriptor_limit;
 use pgassay_pgwire::{Connector, Session};
 use pgassay_server::clock;
@@ -328,13 +327,14 @@ impl Driver for InServer {
         Some(Duration::from_micros(u64::from(self.call_us)))
     }
 
-    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
-        let arms = self.arms.iter_mut();
-        arms.map(|arm| arm.watched.observers.symbols()).collect()
+    fn arms(&mut self) -> Option<&mut dyn Arms> {
+        Some(&mut self.arms)
     }
+}
 
-    fn drop_last(&mut self) -> Option<SymbolTable> {
-        self.arms.pop()?.watched.observers.symbols()
+impl Arm for InServerArm {
+    fn watched(&mut self) -> &mut Watched {
+        &mut self.watched
     }
 }
 

@@ -8,6 +8,8 @@ pub mod query_ways;
 pub mod scattered_read;
 pub mod wire;
 
+use crate::runner::Arms;
+use pgassay_analysis::observed::SymbolTable;
 use pgassay_observe::{Choice, Observers, Scene};
 use pgassay_pgwire::Conninfo;
 
@@ -26,6 +28,22 @@ impl Watched {
             observers: Observers::start(choice, conninfo, &scene),
             scene,
         }
+    }
+}
+
+/// A server of a driver.
+trait Arm {
+    fn watched(&mut self) -> &mut Watched;
+}
+
+impl<A: Arm> Arms for Vec<A> {
+    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
+        let arms = self.iter_mut();
+        arms.map(|arm| arm.watched().observers.symbols()).collect()
+    }
+
+    fn drop_last(&mut self) -> Option<SymbolTable> {
+        self.pop()?.watched().observers.symbols()
     }
 }
 

@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pgassay_analysis::Plan;
-use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::pgio::{PgioPlan, PgioSession};
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::{Raw, Trial};
 
 use super::own_cpu::OwnCpu;
-use super::{Watched, missing};
-use crate::runner::{Driver, Keep, TrialFailure, Watcher};
+use super::{Arm, Watched, missing};
+use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher};
 use crate::workload::pgio::config::Config;
 use crate::workload::pgio::loops::{self, LONGEST_CALL_US};
 use pgassay_pgwire::{Connector, QueryError, Session};
@@ -94,13 +93,14 @@ impl Driver for Pgio {
         Some(Duration::from_millis(self.plan.window_ms))
     }
 
-    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
-        let arms = self.arms.iter_mut();
-        arms.map(|arm| arm.watched.observers.symbols()).collect()
+    fn arms(&mut self) -> Option<&mut dyn Arms> {
+        Some(&mut self.arms)
     }
+}
 
-    fn drop_last(&mut self) -> Option<SymbolTable> {
-        self.arms.pop()?.watched.observers.symbols()
+impl Arm for PgioArm {
+    fn watched(&mut self) -> &mut Watched {
+        &mut self.watched
     }
 }
 

@@ -8,15 +8,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::{Raw, Reading, Trial};
 use pgassay_analysis::scattered::{
     ExecutionRecord, Explained, Pattern, Residency, ScatteredPlan, ScatteredVariant, execution,
 };
 
-use super::{Watched, missing};
-use crate::runner::{Driver, Keep, TrialFailure, Watcher};
+use super::{Arm, Watched, missing};
+use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher};
 use crate::workload::scattered_read::{self, VALUES};
 use pgassay_observe::cache::{TableFiles, WantedPages};
 use pgassay_observe::follow::Follow;
@@ -159,13 +158,14 @@ impl Driver for ScatteredRead {
         variant.map_or_else(String::new, |variant| variant.title.clone())
     }
 
-    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
-        let arms = self.arms.iter_mut();
-        arms.map(|arm| arm.watched.observers.symbols()).collect()
+    fn arms(&mut self) -> Option<&mut dyn Arms> {
+        Some(&mut self.arms)
     }
+}
 
-    fn drop_last(&mut self) -> Option<SymbolTable> {
-        self.arms.pop()?.watched.observers.symbols()
+impl Arm for ScatteredArm {
+    fn watched(&mut self) -> &mut Watched {
+        &mut self.watched
     }
 }
 

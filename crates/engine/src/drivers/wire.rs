@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pgassay_analysis::Plan;
-use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::{ClientCalls, ScriptRecord, StatementRecord, Trial};
 
-use super::{Watched, missing};
-use crate::runner::{Driver, Keep, TrialFailure, Watcher, is_lost};
+use super::{Arm, Watched, missing};
+use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher, is_lost};
 use crate::workload::{self, setup};
 use pgassay_load::script::Value;
 use pgassay_load::{
@@ -278,13 +277,14 @@ impl Driver for Wire {
         true
     }
 
-    fn symbols(&mut self) -> Vec<Option<SymbolTable>> {
-        let arms = self.arms.iter_mut();
-        arms.map(|arm| arm.watched.observers.symbols()).collect()
+    fn arms(&mut self) -> Option<&mut dyn Arms> {
+        Some(&mut self.arms)
     }
+}
 
-    fn drop_last(&mut self) -> Option<SymbolTable> {
-        self.arms.pop()?.watched.observers.symbols()
+impl Arm for WireArm {
+    fn watched(&mut self) -> &mut Watched {
+        &mut self.watched
     }
 }
 
