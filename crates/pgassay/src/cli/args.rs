@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
 
 use super::build::BuildArgs;
 use super::clients::ClientList;
 use super::diagnose::DiagnoseArgs;
 use super::inside::InsideArgs;
 use super::io::IoArgs;
+use super::kinds::{OF_CLIENTS, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::show::ShowArgs;
 use crate::terminal::Verbosity;
@@ -162,24 +163,28 @@ impl TargetArgs {
 
 /// How it is measured, shared by all commands that measure.
 #[derive(Debug, Clone, ClapArgs)]
+#[command(
+    group = ArgGroup::new(OF_SESSIONS).multiple(true),
+    group = ArgGroup::new(OF_CLIENTS).multiple(true)
+)]
 pub struct MeasureArgs {
     /// Client counts: 1,2,8 or 1..64*2 [default: 1, 2, 4 … four times the CPUs]
-    #[arg(long, short = 'c', value_name = "LIST")]
+    #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
     pub clients: Option<ClientList>,
     /// Counted seconds of a trial
-    #[arg(long, short = 'T', value_name = "SECONDS", value_parser = seconds)]
+    #[arg(group = OF_SESSIONS, long, short = 'T', value_name = "SECONDS", value_parser = seconds)]
     pub time: Option<f64>,
     /// Uncounted seconds before each trial
-    #[arg(long, value_name = "SECONDS", value_parser = seconds_or_zero)]
+    #[arg(group = OF_CLIENTS, long, value_name = "SECONDS", value_parser = seconds_or_zero)]
     pub warmup: Option<f64>,
     /// Trials at each client count
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: Option<u32>,
     /// Threads that drive the clients [default: a quarter of the CPUs]
-    #[arg(long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
-    #[arg(long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(group = OF_CLIENTS, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub scale: Option<u32>,
     /// What is looked at beside the load.
     #[command(flatten)]

@@ -2,16 +2,21 @@
 
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
+use clap::{ArgGroup, Args as ClapArgs};
 
 use super::clients::ClientList;
 use super::io::DataArgs;
+use super::kinds::{OF_CLIENTS, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::observe::ObserveArgs;
 use super::show::ShowArgs;
 
 /// Arguments of `pgassay compare`.
 #[derive(Debug, Clone, ClapArgs)]
+#[command(
+    group = ArgGroup::new(OF_SESSIONS).multiple(true),
+    group = ArgGroup::new(OF_CLIENTS).multiple(true)
+)]
 #[command(after_help = "\
 Examples:
   pgassay compare temp:15 temp:17
@@ -86,19 +91,19 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub noise_pairs: Option<u32>,
     /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]
-    #[arg(long, short = 'c', value_name = "LIST")]
+    #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
     pub clients: Option<ClientList>,
     /// Counted seconds of a slice [default: 0.2; 0.5 for workloads that write]
-    #[arg(long, short = 'T', value_name = "SECONDS", value_parser = super::args::seconds)]
+    #[arg(group = OF_SESSIONS, long, short = 'T', value_name = "SECONDS", value_parser = super::args::seconds)]
     pub time: Option<f64>,
     /// Uncounted seconds before each slice [default: 0.05]
-    #[arg(long, value_name = "SECONDS", value_parser = super::args::seconds_or_zero)]
+    #[arg(group = OF_CLIENTS, long, value_name = "SECONDS", value_parser = super::args::seconds_or_zero)]
     pub warmup: Option<f64>,
     /// Threads that drive the clients [default: a quarter of the CPUs]
-    #[arg(long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
-    #[arg(long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(group = OF_CLIENTS, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub scale: Option<u32>,
     /// Seed of the order and of the clients' random numbers [default: drawn and recorded]
     #[arg(long, value_name = "N")]

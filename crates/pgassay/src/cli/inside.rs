@@ -2,21 +2,30 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
 use pgassay_analysis::primitives::Company;
 
+use super::kinds::{OF_BUFFER_HIT, OF_COMPANY, OF_LOCKS, OF_LOOPS, OF_LWLOCK};
 use pgassay_engine::workload::inserver::{Knobs, Parameter, Pattern, Statement};
 use pgassay_model::Failure;
 
 /// What can be changed about a call inside the server.
 #[derive(Debug, Clone, Default, ClapArgs)]
 #[command(next_help_heading = "Inside the server")]
+#[command(
+    group = ArgGroup::new(OF_LOOPS).multiple(true),
+    group = ArgGroup::new(OF_LOCKS).multiple(true),
+    group = ArgGroup::new(OF_LWLOCK).multiple(true),
+    group = ArgGroup::new(OF_BUFFER_HIT).multiple(true),
+    group = ArgGroup::new(OF_COMPANY).multiple(true)
+)]
 pub struct InsideArgs {
     /// Statement of query-loop and plpgsql-loop, with $1, $2 … for its parameters
-    #[arg(long, value_name = "SQL")]
+    #[arg(group = OF_LOOPS, long, value_name = "SQL")]
     pub sql: Option<String>,
     /// A parameter of --sql, drawn anew each time (repeatable): int:1:100000
     #[arg(
+        group = OF_LOOPS,
         long,
         value_name = "TYPE:LOW:HIGH",
         requires = "sql",
@@ -24,40 +33,40 @@ pub struct InsideArgs {
     )]
     pub param: Vec<Parameter>,
     /// Statements executed once before --sql, such as making its tables
-    #[arg(long, value_name = "FILE", requires = "sql")]
+    #[arg(group = OF_LOOPS, long, value_name = "FILE", requires = "sql")]
     pub sql_setup: Option<PathBuf>,
     /// Hold the lock for so long: spinlock, at most 1000; lwlock, at most 1000000
-    #[arg(long, value_name = "NS")]
+    #[arg(group = OF_LOCKS, long, value_name = "NS")]
     pub hold_ns: Option<u32>,
     /// Lightweight locks among which each operation chooses [default: 1]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(group = OF_LWLOCK, long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub locks: Option<u32>,
     /// Share of operations that take the lock alone [default: 100]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(group = OF_LWLOCK, long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub exclusive_percent: Option<u32>,
     /// Which blocks buffer-hit visits
-    #[arg(long, value_enum, value_name = "PATTERN")]
+    #[arg(group = OF_BUFFER_HIT, long, value_enum, value_name = "PATTERN")]
     pub pattern: Option<PatternName>,
     /// How many blocks of the table [default: all 32768, or 1 hot one]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(group = OF_BUFFER_HIT, long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..))]
     pub blocks: Option<u64>,
     /// Take the content lock, shared, of each block
-    #[arg(long)]
+    #[arg(group = OF_BUFFER_HIT, long)]
     pub content_lock: bool,
     /// Read the whole page of each block
-    #[arg(long)]
+    #[arg(group = OF_BUFFER_HIT, long)]
     pub read_page: bool,
     /// Idle sessions beside the load, one or several numbers: 0,500,2000
-    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    #[arg(group = OF_COMPANY, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub idle_sessions: Vec<u32>,
     /// Sessions beside the load that are idle in a transaction with a number
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(group = OF_COMPANY, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub idle_in_transaction: Option<u32>,
     /// Sessions beside the load that commit one transaction after the other
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(group = OF_COMPANY, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub committing: Option<u32>,
     /// Count the instructions of a query too, in the loops and over the wire (needs valgrind)
-    #[arg(long)]
+    #[arg(group = OF_LOOPS, long)]
     pub instructions: bool,
 }
 
@@ -131,16 +140,17 @@ impl InsideArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Args;
-    use crate::cli::args::Command;
     use clap::Parser;
 
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        inside: InsideArgs,
+    }
+
     fn parsed(flags: &[&str]) -> Result<InsideArgs, clap::Error> {
-        let line = ["pgassay", "run", "snapshot"].iter().chain(flags);
-        match Args::try_parse_from(line)?.command {
-            Command::Run(args) => Ok(args.inside),
-            other => panic!("{other:?}"),
-        }
+        let line = ["x"].iter().chain(flags);
+        Only::try_parse_from(line).map(|only| only.inside)
     }
 
     #[test]

@@ -1,50 +1,52 @@
 //! The dials of a load, under the names that pgbench's users know.
 
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
 use pgassay_analysis::plan::WorkloadPlan;
 
+use super::kinds::OF_SCRIPTS;
 use super::tables::TablesArgs;
 use pgassay_engine::workload;
 use pgassay_model::Failure;
 
 /// What a client does and how, shared by the commands that load a server.
 #[derive(Debug, Clone, Default, ClapArgs)]
+#[command(group = ArgGroup::new(OF_SCRIPTS).multiple(true))]
 pub struct LoadArgs {
     /// Mix in a further script, FILE.sql or a registered workload, by weight (repeatable)
-    #[arg(long = "file", short = 'f', value_name = "SCRIPT[@WEIGHT]")]
+    #[arg(group = OF_SCRIPTS, long = "file", short = 'f', value_name = "SCRIPT[@WEIGHT]")]
     pub files: Vec<String>,
     /// How statements travel
-    #[arg(long, short = 'M', value_enum, default_value_t = Protocol::Prepared)]
+    #[arg(group = OF_SCRIPTS, long, short = 'M', value_enum, default_value_t = Protocol::Prepared)]
     pub protocol: Protocol,
     /// Transactions meant to start a second, over all clients; latency then counts from the intended
     /// start
-    #[arg(long, short = 'R', value_name = "TPS", value_parser = rate)]
+    #[arg(group = OF_SCRIPTS, long, short = 'R', value_name = "TPS", value_parser = rate)]
     pub rate: Option<f64>,
     /// Leave out starts that are later than this, count transactions that take longer as late
-    #[arg(long, short = 'L', value_name = "MS", value_parser = milliseconds)]
+    #[arg(group = OF_SCRIPTS, long, short = 'L', value_name = "MS", value_parser = milliseconds)]
     pub latency_limit: Option<f64>,
     /// Tries of a transaction after serialization failures and deadlocks; 0 is without limit
-    #[arg(long, value_name = "N")]
+    #[arg(group = OF_SCRIPTS, long, value_name = "N")]
     pub max_tries: Option<u32>,
     /// A new connection for each transaction
-    #[arg(long, short = 'C')]
+    #[arg(group = OF_SCRIPTS, long, short = 'C')]
     pub connect: bool,
     /// Measure each statement
-    #[arg(long, short = 'r')]
+    #[arg(group = OF_SCRIPTS, long, short = 'r')]
     pub per_statement: bool,
     /// Set a variable for the scripts (repeatable)
-    #[arg(long = "define", short = 'D', value_name = "NAME=VALUE", value_parser = definition)]
+    #[arg(group = OF_SCRIPTS, long = "define", short = 'D', value_name = "NAME=VALUE", value_parser = definition)]
     pub define: Vec<(String, String)>,
     /// Connections that are open beside the load and do nothing
-    #[arg(long, value_name = "N")]
+    #[arg(group = OF_SCRIPTS, long, value_name = "N")]
     pub idle: Option<u32>,
     /// Keep the load threads on CPUs of their own, and a launched server off them: a list such as
     /// 0,4-7, or as many of the last CPUs as there are threads
-    #[arg(long, value_name = "CPUS", num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    #[arg(group = OF_SCRIPTS, long, value_name = "CPUS", num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     pub pin: Option<Pin>,
     /// Measure also how fast this client is against a peer that answers at once, and mark points
     /// that come near it
-    #[arg(long)]
+    #[arg(group = OF_SCRIPTS, long)]
     pub ceiling: bool,
     /// The tables.
     #[command(flatten)]

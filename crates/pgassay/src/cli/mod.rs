@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod history;
 pub mod inside;
 pub mod io;
+pub mod kinds;
 pub mod lines;
 pub mod load;
 pub mod measure;
@@ -21,8 +22,8 @@ pub mod walls;
 
 use std::ffi::OsString;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 
 pub use args::Args;
 
@@ -39,7 +40,10 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Err
     if args.get(1).is_some_and(|word| word == "pgbench") {
         args.insert(2, OsString::from("--"));
     }
-    Args::try_parse_from(args)
+    let mut program = kinds::narrowed(Args::command(), &args);
+    let matches = program.try_get_matches_from_mut(args)?;
+    kinds::refuse_others(&mut program, &matches)?;
+    Args::from_arg_matches(&matches).map_err(|error| error.format(&mut program))
 }
 
 /// Shows clap's answer on the right side and gives the exit code.

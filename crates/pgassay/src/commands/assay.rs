@@ -11,7 +11,6 @@ use crate::cli::measure::Budget;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::workload::{self, inserver, pgio, scattered_read};
-use pgassay_model::Failure;
 use pgassay_sys::stop::Stop;
 
 /// Everything about one server.
@@ -77,27 +76,12 @@ pub fn run(
     if inserver::names().contains(&args.workload.as_str()) {
         return inside::run(args, &args.target, &again, global, terminal, stop);
     }
-    let counting = args.inside.instructions.then_some("--instructions");
-    if let Some(flag) = args.inside.knobs()?.first_turned().or(counting) {
-        return Err(Failure::usage(format!(
-            "{flag} has no meaning for {}, which loops in no server",
-            args.workload
-        ))
-        .with_remedy(format!(
-            "the workloads inside the server are: {}",
-            inserver::names().join(", ")
-        ))
-        .into());
-    }
     match args.workload.as_str() {
         pgio::NAME => bytes::pgio::run(args, &args.target, &again, global, terminal, stop),
         scattered_read::NAME => {
             bytes::scattered_read::run(args, &args.target, &again, global, terminal, stop)
         }
-        _ => {
-            args.io.check(&args.workload)?;
-            load(args, &args.target, again, global, terminal, stop)
-        }
+        _ => load(args, &args.target, again, global, terminal, stop),
     }
 }
 

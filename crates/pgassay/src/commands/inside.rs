@@ -227,7 +227,7 @@ impl Asked {
             });
         }
         let knobs = args.inside.knobs()?;
-        refuse_flags(args)?;
+        check_time(args.measure.time)?;
         let counts = args.inside.instructions;
         Ok(Self {
             workload: args.workload.clone(),
@@ -261,35 +261,25 @@ fn of_the_asker(error: anyhow::Error, knobs: &Knobs) -> anyhow::Error {
         let query = cause.downcast_ref::<QueryError>();
         query.is_some_and(|query| matches!(query, QueryError::Server(_)))
     });
-    match knobs.first_turned() {
-        Some(flag) if refused => Failure::usage(format!("{error:#}"))
-            .with_remedy(format!("change {flag}, or the flags beside it"))
-            .into(),
-        _ => error,
+    if refused && *knobs != Knobs::default() {
+        return Failure::usage(format!("{error:#}"))
+            .with_remedy("change the flags of the workload: pgassay run WORKLOAD --help lists them")
+            .into();
     }
+    error
 }
 
-/// Flags that say nothing about a loop inside the server.
-fn refuse_flags(args: &RunArgs) -> Result<(), Failure> {
-    let measure = &args.measure;
-    let given = [
-        ("--threads", measure.threads.is_some()),
-        ("--scale", measure.scale.is_some()),
-        ("--warmup", measure.warmup.is_some()),
-    ];
-    if let Some((flag, _)) = given.iter().find(|(_, given)| *given) {
-        return Err(Failure::usage(format!(
-            "{flag} has no meaning for {}, which loops inside the server",
-            args.workload
-        ))
-        .with_remedy("leave it out"));
-    }
-    match measure.time {
+/// Refuses a call that would last too long.
+///
+/// # Errors
+/// Saying how long it may last.
+pub fn check_time(time: Option<f64>) -> Result<(), Failure> {
+    match time {
         Some(time) if time > LONGEST_CALL => Err(Failure::usage(format!(
             "--time {time}: a call inside the server lasts at most {LONGEST_CALL} s, so that a \
              killed client leaves nothing running"
         ))
-        .with_remedy("take more trials with --trials instead")),
+        .with_remedy("measure more often instead: --trials, or --pairs of compare")),
         _ => Ok(()),
     }
 }

@@ -2,14 +2,13 @@
 //! a form that a mailing list takes.
 
 use super::files::to_file;
-use crate::cli::Args;
 use crate::cli::args::{Command, GlobalArgs};
 use crate::cli::compare::{By, CompareArgs};
 use crate::cli::patch::PatchArgs;
+use crate::cli::{self, Args};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use anyhow::{Context, bail};
-use clap::Parser;
 use pgassay_analysis::compare::model::{Kind, Pair};
 use pgassay_analysis::compare::{Compare, signed};
 use pgassay_engine::rundir::{self, catalogue};
@@ -20,6 +19,7 @@ use pgassay_server::pgbuild::maker::{Order, native_machine};
 use pgassay_server::pgbuild::{BuildRecord, Builder, Place, Source, Variant};
 use pgassay_sys::stop::Stop;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -204,7 +204,7 @@ fn compare_args(a: &str, b: &str, flags: &[String]) -> anyhow::Result<(CompareAr
         line.push(format!("--clients=1..{}*2", 2 * cpus));
     }
     line.extend(flags.iter().cloned());
-    match Args::try_parse_from(&line) {
+    match cli::parse(line.iter().map(OsString::from)) {
         Ok(Args {
             command: Command::Compare(compare),
             ..

@@ -16,6 +16,7 @@ mod fit;
 mod guest;
 mod inspect;
 mod inspect_server;
+mod kinds;
 #[cfg(target_arch = "x86_64")]
 mod lines;
 mod live_view;

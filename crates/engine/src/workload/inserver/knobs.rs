@@ -205,51 +205,29 @@ fn literal(text: &str) -> String {
 }
 
 impl Knobs {
-    /// What was turned that belongs to a primitive: the flag, and whose it is.
-    fn turned(&self) -> Vec<(&'static str, &'static [&'static str])> {
-        const LOOPS: &[&str] = &["query-loop", "plpgsql-loop"];
-        const PIN: &[&str] = &["buffer-hit"];
-        const LOCK: &[&str] = &["lwlock"];
-        [
-            ("--sql", LOOPS, self.statement.is_some()),
-            ("--hold-ns", &["spinlock", "lwlock"], self.hold_ns.is_some()),
-            ("--locks", LOCK, self.locks.is_some()),
-            (
-                "--exclusive-percent",
-                LOCK,
-                self.exclusive_percent.is_some(),
-            ),
-            ("--pattern", PIN, self.pattern.is_some()),
-            ("--blocks", PIN, self.blocks.is_some()),
-            ("--content-lock", PIN, self.content_lock),
-            ("--read-page", PIN, self.read_page),
-        ]
-        .into_iter()
-        .filter(|(_, _, turned)| *turned)
-        .map(|(flag, whose, _)| (flag, whose))
-        .collect()
+    /// Whether one of them belongs to this primitive.
+    fn replaces(&self, primitive: &str) -> bool {
+        match primitive {
+            "query-loop" | "plpgsql-loop" => self.statement.is_some(),
+            "spinlock" => self.hold_ns.is_some(),
+            "lwlock" => {
+                self.hold_ns.is_some() || self.locks.is_some() || self.exclusive_percent.is_some()
+            }
+            "buffer-hit" => {
+                self.pattern.is_some()
+                    || self.blocks.is_some()
+                    || self.content_lock
+                    || self.read_page
+            }
+            _ => false,
+        }
     }
 
-    /// The flag of any knob that was turned.
-    pub fn first_turned(&self) -> Option<&'static str> {
-        let company = (!self.companies.is_empty()).then_some("--idle-sessions");
-        self.turned().first().map(|(flag, _)| *flag).or(company)
-    }
-
-    /// Whether a workload in so many sessions has these knobs, and they are
-    /// within the extension's limits.
+    /// Whether the knobs of a workload in so many sessions are within the extension's limits.
     ///
     /// # Errors
     /// Naming the flag.
     pub fn check(&self, workload: &str, sessions: u32) -> Result<(), Failure> {
-        for (flag, whose) in self.turned() {
-            if !whose.contains(&workload) {
-                return Err(
-                    Failure::usage(format!("{flag} has no meaning for {workload}"))
-                        .with_remedy(format!("it belongs to {}", whose.join(" and "))),
-                );
-            }
-        }
         let hold = self.hold_ns.unwrap_or(0);
         let longest = match workload {
             "spinlock" => SPINLOCK_HOLD_NS,
@@ -284,11 +262,7 @@ impl Knobs {
     pub(super) fn turn(&self, known: Vec<Call>) -> Vec<Call> {
         let mut calls: Vec<Call> = Vec::new();
         for mut call in known {
-            if self
-                .turned()
-                .iter()
-                .any(|(_, of)| of.contains(&call.primitive))
-            {
+            if self.replaces(call.primitive) {
                 if calls.iter().any(|c| c.primitive == call.primitive) {
                     continue;
                 }
@@ -407,7 +381,6 @@ mod tests {
              exclusive_percent => 25, hold_ns => 100)"
         );
         assert!(knobs.check("lwlock", 8).is_ok());
-        assert!(knobs.check("snapshot", 8).is_err());
         let long = Knobs {
             hold_ns: Some(1_000_000),
             ..Knobs::default()

@@ -55,11 +55,7 @@ pub fn run(
     let planned = planned(again)?;
     let (config, text) = match planned {
         Some((pgio, _)) => (Config::of_plan(pgio), pgio.config.clone()),
-        None => {
-            args.io.check(NAME)?;
-            refuse_flags(args)?;
-            configuration(&args.io.data, terminal)?
-        }
+        None => configuration(&args.io.data, terminal)?,
     };
     let classic = planned.map_or(args.io.classic, |(pgio, _)| pgio.classic);
     let counts = match (planned, &args.measure.clients) {
@@ -190,21 +186,6 @@ pub fn settings(config: &Config, memory_bytes: u64) -> Vec<(&'static str, String
         ("wal_level", "minimal".to_owned()),
         ("max_wal_senders", "0".to_owned()),
     ]
-}
-
-/// Flags that say nothing about it.
-fn refuse_flags(args: &RunArgs) -> Result<(), Failure> {
-    let measure = &args.measure;
-    let given = [
-        ("--threads", measure.threads.is_some()),
-        ("--warmup", measure.warmup.is_some()),
-        ("--scale", measure.scale.is_some()),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((flag, _)) => Err(Failure::usage(format!("{flag} has no meaning for pgio"))
-            .with_remedy("--size is the size of a table, --clients the sessions in all")),
-    }
 }
 
 /// What the file and the flags say together, and the file's text.

@@ -56,10 +56,6 @@ pub fn run(
 ) -> anyhow::Result<Exit> {
     let started = Instant::now();
     let planned = planned(again)?;
-    if planned.is_none() {
-        args.io.check(scattered_read::NAME)?;
-        refuse_flags(args)?;
-    }
     let drop_caches = planned.map_or(args.io.drop_caches, |(scattered, _)| scattered.drop_caches);
     if drop_caches {
         may_drop_caches()?;
@@ -150,25 +146,6 @@ fn may_drop_caches() -> Result<(), Failure> {
                  cache by file advice, which needs no right",
             ),
         ),
-    }
-}
-
-/// Flags that say nothing about it.
-fn refuse_flags(args: &RunArgs) -> Result<(), Failure> {
-    let measure = &args.measure;
-    let given = [
-        ("--threads", measure.threads.is_some()),
-        ("--scale", measure.scale.is_some()),
-        ("--warmup", measure.warmup.is_some()),
-        ("--time", measure.time.is_some()),
-        ("--clients", measure.clients.is_some()),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((flag, _)) => Err(Failure::usage(format!(
-            "{flag} has no meaning for scattered-read, which runs one query at a time"
-        ))
-        .with_remedy("leave it out; --size and --trials say how much is read")),
     }
 }
 

@@ -13,6 +13,7 @@ use pgassay_analysis::scattered::ScatteredVariant;
 use super::io::{self, Scattered};
 use crate::cli::compare::CompareArgs;
 use crate::commands::bytes::pgio::configuration;
+use crate::commands::inside::check_time;
 use crate::commands::record;
 use crate::terminal::Terminal;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
@@ -52,7 +53,6 @@ impl Load {
     ) -> anyhow::Result<Self> {
         let name = args.workload.as_str();
         let (workload, way) = name.split_once(':').unwrap_or((name, ""));
-        args.data.check(workload)?;
         Ok(match workload {
             pgio::NAME => Self::Pgio(Box::new(configuration(&args.data, terminal)?.0)),
             scattered_read::NAME => {
@@ -60,7 +60,10 @@ impl Load {
                 Self::ScatteredRead(Box::new(Scattered::new(args.data.size, machine, variant)))
             }
             _ => match call(name)? {
-                Some(call) => Self::InServer(call),
+                Some(call) => {
+                    check_time(args.time)?;
+                    Self::InServer(call)
+                }
                 None => Self::Wire(Box::new(args.dials.workload(name)?)),
             },
         })
@@ -117,40 +120,6 @@ impl Load {
             Self::Wire(_) | Self::InServer(_) => vec![cpus.saturating_mul(2)],
             Self::Pgio(config) => vec![config.sessions()],
             Self::ScatteredRead(_) => vec![1],
-        }
-    }
-
-    /// Refuses flags that say nothing about it.
-    ///
-    /// # Errors
-    /// Naming the first of them.
-    pub fn refuse_flags(&self, args: &CompareArgs) -> Result<(), Failure> {
-        let longest = match self {
-            Self::InServer(_) => args.time.filter(|time| *time > 0.9),
-            _ => None,
-        };
-        if let Some(time) = longest {
-            return Err(Failure::usage(format!(
-                "--time {time}: a call inside the server lasts at most 0.9 s"
-            ))
-            .with_remedy("take more pairs with --pairs instead"));
-        }
-        let io = matches!(self, Self::Pgio(_) | Self::ScatteredRead(_));
-        let one = matches!(self, Self::ScatteredRead(_));
-        let given = [
-            ("--scale", args.scale.is_some() && io),
-            ("--threads", args.threads.is_some() && io),
-            ("--warmup", args.warmup.is_some() && io),
-            ("--time", args.time.is_some() && one),
-            ("--clients", args.clients.is_some() && one),
-        ];
-        match given.iter().find(|(_, given)| *given) {
-            None => Ok(()),
-            Some((flag, _)) => Err(Failure::usage(format!(
-                "{flag} does not apply to {}",
-                args.workload
-            ))
-            .with_remedy("leave it out")),
         }
     }
 

@@ -101,11 +101,7 @@ pub fn compare(
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let load = match &resume {
         Some(resumed) => Load::recorded(&resumed.header.experiment)?,
-        None => {
-            let load = Load::new(args, &machine, terminal)?;
-            load.refuse_flags(args)?;
-            load
-        }
+        None => Load::new(args, &machine, terminal)?,
     };
     if let Load::InServer(call) = &load {
         refuse_guests(&typed, call.primitive)?;

@@ -213,7 +213,7 @@ fn pgio_and_scattered_reads_get_verdicts() {
             "--clients does not apply",
         ),
         (&["pgio", "--scale", "4"], "--scale does not apply"),
-        (&["select-only"], "--size has no meaning for select-only"),
+        (&["select-only"], "--size does not apply to select-only"),
     ] {
         let args = compared(wrong, "6");
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
