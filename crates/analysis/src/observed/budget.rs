@@ -29,7 +29,7 @@ const SESSIONS: &[&str] = &[
     "pgassay idle",
 ];
 /// Our own session that reads counters; recorded by this name since it is told from sessions of
-/// ours that carry load, which are [`OURS`].
+/// ours that carry load, which are `OURS`.
 pub const OBSERVER: &str = "pgassay observer";
 /// Sessions of ours without a name of their own: loads inside the server.
 const OURS: &str = "pgassay";

@@ -1,5 +1,5 @@
 //! Which flags a kind of load takes. Every flag of `run` and `compare` that is not for all of them
-//! stands in a group of clap's that says whose it is; [`Kind::refuse_others`] is the one check, and
+//! stands in a group of clap's that says whose it is; `Kind::refuse_others` is the one check, and
 //! the help of a kind shows only its own.
 
 use std::ffi::OsString;
