@@ -8,12 +8,10 @@
 /// Documentation/virt/kvm/x86/cpuid.rst).
 #[cfg(target_arch = "x86_64")]
 pub fn hypervisor_signature() -> Option<String> {
-    use std::arch::x86_64::__cpuid;
-
-    if __cpuid(1).ecx >> 31 == 0 {
+    if cpuid(1).ecx >> 31 == 0 {
         return None;
     }
-    let leaf = __cpuid(0x4000_0000);
+    let leaf = cpuid(0x4000_0000);
     let mut bytes = Vec::with_capacity(12);
     for register in [leaf.ebx, leaf.ecx, leaf.edx] {
         bytes.extend_from_slice(&register.to_le_bytes());
@@ -30,6 +28,13 @@ pub fn hypervisor_signature() -> Option<String> {
         })
         .collect();
     Some(text.trim().to_owned())
+}
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unused_unsafe)] // newer Rust calls it safe
+fn cpuid(leaf: u32) -> std::arch::x86_64::CpuidResult {
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe { std::arch::x86_64::__cpuid(leaf) }
 }
 
 /// No CPUID on this processor: nothing is known.
