@@ -107,7 +107,8 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
         causes: Vec::new(),
         quality: None,
     };
-    let points = analysis.main().arms.iter().flat_map(|arm| &arm.points);
+    let arms = analysis.stages.iter().flat_map(|stage| &stage.arms);
+    let points = arms.flat_map(|arm| &arm.points);
     analysis.quality = Quality::of(points, &analysis.run, &analysis.warnings);
     analysis.causes = diagnose::causes(&analysis);
     analysis.headline = headline::write(&analysis);
