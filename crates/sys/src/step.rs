@@ -242,6 +242,14 @@ impl Stepped {
         }
     }
 
+    /// Sends the signals again that were kept back, but for one kind.
+    pub fn send_held(&mut self, but: i32) {
+        for signal in self.held.extract_if(.., |signal| *signal != but) {
+            // SAFETY: kill touches no memory of ours. A process that has ended needs no signal.
+            unsafe { libc::kill(self.pid, signal) };
+        }
+    }
+
     /// Starts the next instruction, with a signal delivered before it or none (0).
     ///
     /// # Errors

@@ -96,6 +96,8 @@ impl Recorder {
                 "process {pid} can't be protected against an end of pgassay: {error}"
             ))
         })?;
+        // What came meanwhile, such as pg_terminate_backend, is not to wait for the last transaction.
+        stepped.send_held(ALARM);
         let mut recorder = Self {
             pid,
             stepped,
@@ -173,6 +175,7 @@ impl Recorder {
                 let reads = is_read_of_socket(number);
                 if reads && !std::mem::take(&mut self.waited) {
                     self.stepped.refuse_call().map_err(|e| self.failed(&e))?;
+                    self.stepped.send_held(ALARM);
                     self.recording.instructions += 1;
                     self.recording.system_calls += 1;
                     continue;
