@@ -138,7 +138,7 @@ fn holds_a_run_only(dir: &Path) -> bool {
 }
 
 /// A name in a run's directory that no run has; one that can't be read is foreign, too.
-pub(super) fn foreign_in(dir: &Path, top: bool) -> Option<PathBuf> {
+fn foreign_in(dir: &Path, top: bool) -> Option<PathBuf> {
     let Ok(entries) = fs::read_dir(dir) else {
         return Some(dir.to_owned());
     };
@@ -395,7 +395,10 @@ mod tests {
             fs::create_dir(&dir).unwrap();
             std::os::unix::fs::symlink(&precious, dir.join(name)).unwrap();
             let error = RunWriter::reopen(&dir, &header).unwrap_err().to_string();
-            assert!(error.contains("is not part of a run"), "{error}");
+            assert!(
+                error.contains("is neither a file nor a directory"),
+                "{error}"
+            );
         }
         assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
     }

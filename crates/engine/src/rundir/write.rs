@@ -11,7 +11,6 @@ use pgassay_analysis::record::{Event, EventKind, FORMAT, RunEnd, RunHeader, Tria
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Serialize;
 
-use super::catalogue::foreign_in;
 use super::{cannot_write, now, replace_file};
 use pgassay_model::Failure;
 use pgassay_server::clock;
@@ -59,15 +58,17 @@ impl RunWriter {
             )));
         }
         // Links in a directory that came from somebody else would have us write elsewhere.
-        if let Some(foreign) = foreign_in(dir, true) {
-            bail!(
-                Failure::usage(format!(
-                    "{} cannot be resumed: {} is not part of a run",
-                    dir.display(),
-                    foreign.display()
-                ))
-                .with_remedy("move that away")
-            );
+        for inner in [dir.to_owned(), dir.join("facts")] {
+            if let Some(link) = irregular_in(&inner).map_err(|e| cannot_write(&inner, &e))? {
+                bail!(
+                    Failure::usage(format!(
+                        "{} cannot be resumed: {} is neither a file nor a directory",
+                        dir.display(),
+                        link.display()
+                    ))
+                    .with_remedy("move that away")
+                );
+            }
         }
         let writer = Self::open(dir.to_owned())?;
         match fs::remove_file(dir.join("end.json")) {
@@ -164,6 +165,25 @@ impl RunWriter {
         text.push(b'\n');
         replace_file(&self.dir.join(name), &text)
     }
+}
+
+/// A link, a FIFO or a device in a directory, or the directory itself if it is a link.
+fn irregular_in(dir: &Path) -> io::Result<Option<PathBuf>> {
+    if fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_symlink()) {
+        return Ok(Some(dir.to_owned()));
+    }
+    let entries = match fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if !kind.is_file() && !kind.is_dir() {
+            return Ok(Some(entry.path()));
+        }
+    }
+    Ok(None)
 }
 
 /// The length of a file without what follows its last newline.

@@ -8,7 +8,6 @@ use pgassay_analysis::plan::WorkloadPlan;
 
 use super::pgbench_tables::{self, Made, SCHEMA};
 use pgassay_model::{Failure, FailureKind};
-
 use pgassay_pgwire::{ConnectError, Connector, Conninfo, QueryError, Session};
 use pgassay_sys::stop::Stop;
 
