@@ -85,17 +85,10 @@ pub fn compare_launches(
 mod tests {
     use super::super::caveat::Caveat;
     use super::super::paired::compare;
+    use super::super::paired::tests::{has, rule};
     use super::super::simulate::{self, Noise};
-    use super::super::verdict::{Direction, Verdict};
+    use super::super::verdict::Verdict;
     use super::*;
-
-    fn rule(delta: f64) -> Rule {
-        Rule::new(delta, Direction::HigherIsBetter).expect("a rule")
-    }
-
-    fn has(comparison: &Comparison, caveat: Caveat) -> bool {
-        comparison.ratio.warnings.iter().any(|w| *w == caveat)
-    }
 
     #[test]
     fn few_launches_must_also_lie_far_enough_to_one_side() {

@@ -284,18 +284,18 @@ pub(crate) fn standard_error(spread: f64, n: usize) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::launches::compare_launches;
     use super::super::simulate::{self, Noise};
     use super::super::verdict::Direction;
     use super::*;
     use proptest::prelude::*;
 
-    fn rule(delta: f64) -> Rule {
+    pub(in crate::stats) fn rule(delta: f64) -> Rule {
         Rule::new(delta, Direction::HigherIsBetter).expect("a rule")
     }
 
-    fn has(comparison: &Comparison, caveat: Caveat) -> bool {
+    pub(in crate::stats) fn has(comparison: &Comparison, caveat: Caveat) -> bool {
         comparison.ratio.warnings.iter().any(|w| *w == caveat)
     }
 
