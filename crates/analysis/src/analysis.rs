@@ -127,6 +127,15 @@ pub struct StageArm {
     pub observed: Option<ArmObserved>,
 }
 
+impl StageArm {
+    /// The point of the highest throughput.
+    pub fn peak(&self) -> Option<&PointAnalysis> {
+        let rate = |point: &PointAnalysis| point.throughput_tps.estimate;
+        let measured = self.points.iter().filter(|point| rate(point).is_finite());
+        measured.max_by(|a, b| rate(a).total_cmp(&rate(b)))
+    }
+}
+
 /// Scattered reads: the table, and each way of reading it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScatteredAnalysis {

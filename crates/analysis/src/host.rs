@@ -71,6 +71,18 @@ pub struct HostSummary {
 }
 
 impl HostSummary {
+    /// `2 CPUs (AMD EPYC)`; `None` where their number is not known.
+    pub fn processors(&self) -> Option<String> {
+        let cpus = match self.cpus? {
+            1 => "1 CPU".to_owned(),
+            n => format!("{n} CPUs"),
+        };
+        Some(match &self.cpu_model {
+            Some(model) => format!("{cpus} ({model})"),
+            None => cpus,
+        })
+    }
+
     /// The memory that a server may use: the machine's, or the container's
     /// limit where that is less.
     pub fn usable_memory_bytes(&self) -> Option<u64> {

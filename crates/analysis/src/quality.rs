@@ -91,7 +91,10 @@ impl Quality {
         }));
         let steal = largest(&|point| Some(point.steal_share.as_ref()?.estimate));
         reasons.extend(beyond(steal, STEAL).map(|grade| {
-            let text = format!("the hypervisor took up to {:.0} % of it", 100.0 * steal);
+            let text = format!(
+                "the hypervisor gave up to {:.0} % of the time to others",
+                100.0 * steal
+            );
             Reason::new(grade, text)
         }));
         if warnings.iter().any(|warning| warning.id == "not-alone") {

@@ -54,7 +54,7 @@ pub struct Badge {
     /// The judgement, such as `poor`.
     pub judgement: String,
     /// How a reader is to take it.
-    pub mood: Mood,
+    pub rating: Rating,
     /// Why, in one clause; may be empty.
     pub why: String,
 }
@@ -71,7 +71,7 @@ impl Badge {
 
 /// How a judgement is to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mood {
+pub enum Rating {
     /// As one would wish.
     Good,
     /// With care.
@@ -80,7 +80,7 @@ pub enum Mood {
     Bad,
 }
 
-impl Mood {
+impl Rating {
     /// `good`, `fair`, `bad`.
     pub fn name(self) -> &'static str {
         match self {

@@ -13,7 +13,8 @@ use owo_colors::OwoColorize;
 use pgassay_analysis::bottlenecks::StepKind;
 
 use super::document::{
-    Badge, Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Mood, Note, Table, Tile, Value,
+    Badge, Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Note, Rating, Table, Tile,
+    Value,
 };
 use super::{number, plain};
 
@@ -127,10 +128,10 @@ impl Page {
     }
 
     fn badge(&mut self, badge: &Badge) {
-        let tone = match badge.mood {
-            Mood::Good => Tone::Quiet,
-            Mood::Fair => Tone::Normal,
-            Mood::Bad => Tone::Alarm,
+        let tone = match badge.rating {
+            Rating::Good => Tone::Quiet,
+            Rating::Fair => Tone::Normal,
+            Rating::Bad => Tone::Alarm,
         };
         self.paragraph(&badge.line(), tone);
     }

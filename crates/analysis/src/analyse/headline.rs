@@ -1,6 +1,6 @@
 //! The result in plain sentences: what anyone can read first.
 
-use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState, StageAnalysis};
+use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState, StageAnalysis, StageArm};
 use crate::diagnose::{Cause, SeenBy};
 use crate::stats::Estimate;
 use crate::trial::StageId;
@@ -10,6 +10,16 @@ const GROWTH: f64 = 1.05;
 
 /// The most important sentences of an analysis.
 pub fn write(analysis: &Analysis) -> Vec<String> {
+    sentences(analysis, true)
+}
+
+/// The same without those that only say what the figures at the peaks are, for reports that show
+/// these figures by themselves.
+pub fn beside_peaks(analysis: &Analysis) -> Vec<String> {
+    sentences(analysis, false)
+}
+
+fn sentences(analysis: &Analysis, peaks: bool) -> Vec<String> {
     let mut sentences = Vec::new();
     for warning in &analysis.warnings {
         // These head the page: it is not your build, it is not the whole run, somebody else's code
@@ -26,10 +36,14 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
     }
     let load = analysis.main();
     for (arm, did) in analysis.arms.iter().zip(&load.arms) {
-        sentences.extend(arm_sentences(analysis, arm, &did.points));
+        let peak = peak_sentence(analysis, arm, did);
+        sentences.extend(peak.filter(|_| peaks));
+        sentences.extend(growth_sentence(did));
     }
-    for further in analysis.further_loads() {
-        sentences.extend(further_sentences(further));
+    if peaks {
+        for further in analysis.further_loads() {
+            sentences.extend(further_sentences(further));
+        }
     }
     // Beside a load they are a section of their own, and the load is the result.
     if load.id != StageId::Load || load.plan.points.is_empty() {
@@ -44,7 +58,7 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
             ));
         }
     }
-    let nothing_measured = sentences.is_empty();
+    let nothing_measured = peaks && sentences.is_empty();
     sentences.extend(held_back(&analysis.causes));
     if nothing_measured {
         sentences.insert(
@@ -61,25 +75,10 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
     sentences
 }
 
-/// The sentences that only say what the figures at the peaks are, for reports that show these
-/// figures by themselves.
-pub fn of_peaks(analysis: &Analysis) -> Vec<String> {
-    let arms = analysis.arms.iter().zip(&analysis.main().arms);
-    let first = arms.filter_map(|(arm, did)| {
-        let sentences = arm_sentences(analysis, arm, &did.points);
-        sentences.into_iter().next()
-    });
-    let further = analysis.further_loads().flat_map(further_sentences);
-    first.chain(further).collect()
-}
-
 /// The one sentence about a further load.
 fn further_sentences(load: &StageAnalysis) -> Vec<String> {
     let peaks = load.arms.iter().filter_map(|arm| {
-        let peak = arm
-            .points
-            .iter()
-            .max_by(|a, b| rate(a).total_cmp(&rate(b)))?;
+        let peak = arm.peak()?;
         Some(format!(
             "Under {} it does at most {} a second{}, with {}; 99 % take at most {}.",
             load.plan.workload.name,
@@ -133,19 +132,27 @@ fn named(cause: &Cause) -> String {
     }
 }
 
-fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis, points: &[PointAnalysis]) -> Vec<String> {
-    let Some(peak) = points.iter().max_by(|a, b| rate(a).total_cmp(&rate(b))) else {
-        return Vec::new();
-    };
-    let mut sentences = vec![format!(
+/// The figures of the peak of the first load.
+fn peak_sentence(analysis: &Analysis, arm: &ArmAnalysis, did: &StageArm) -> Option<String> {
+    let peak = did.peak()?;
+    Some(format!(
         "{} on {} does at most {} {} transactions a second{}, with {}.",
         product(arm),
-        machine(analysis),
+        analysis
+            .host
+            .processors()
+            .unwrap_or_else(|| "this machine".to_owned()),
         resolved(rate(peak), &peak.throughput_tps),
         analysis.main().plan.workload.name,
         interval(&peak.throughput_tps),
         clients(peak),
-    )];
+    ))
+}
+
+/// How far throughput grows with the number of clients, where there are several.
+fn growth_sentence(did: &StageArm) -> Option<String> {
+    let points = &did.points;
+    let peak = did.peak()?;
     if let (Some(first), true) = (points.first(), points.len() > 1) {
         // The smallest count from which on more clients bring nothing that matters.
         let knee = points
@@ -153,7 +160,7 @@ fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis, points: &[PointAnalysis
             .find(|p| rate(peak) <= GROWTH * rate(p))
             .unwrap_or(peak);
         if knee.point.clients > first.point.clients && rate(first) > 0.0 {
-            sentences.push(format!(
+            return Some(format!(
                 "Throughput grows {:.1}-fold from {} to {}{}.",
                 rate(knee) / rate(first),
                 first.point.clients,
@@ -166,7 +173,7 @@ fn arm_sentences(analysis: &Analysis, arm: &ArmAnalysis, points: &[PointAnalysis
             ));
         }
     }
-    sentences
+    None
 }
 
 fn rate(point: &PointAnalysis) -> f64 {
@@ -182,19 +189,6 @@ fn product(arm: &ArmAnalysis) -> String {
     match (words.next(), words.next()) {
         (Some(name @ "PostgreSQL"), Some(number)) => format!("{name} {number}"),
         _ => "This server".to_owned(),
-    }
-}
-
-fn machine(analysis: &Analysis) -> String {
-    let host = &analysis.host;
-    let cpus = match host.cpus {
-        Some(1) => "1 CPU".to_owned(),
-        Some(n) => format!("{n} CPUs"),
-        None => "this machine".to_owned(),
-    };
-    match &host.cpu_model {
-        Some(model) => format!("{cpus} ({model})"),
-        None => cpus,
     }
 }
 

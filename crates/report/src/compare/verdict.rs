@@ -6,7 +6,7 @@ use pgassay_analysis::compare::signed;
 use pgassay_analysis::stats::{Comparison, Verdict};
 
 use super::{others, place};
-use crate::document::{Badge, Block, Cell, Column, Depth, Mood, Notes, Section, Table};
+use crate::document::{Badge, Block, Cell, Column, Depth, Notes, Rating, Section, Table};
 use crate::number;
 
 /// The verdict over all arms and points, in a word.
@@ -14,10 +14,10 @@ pub fn badge(verdict: Verdict) -> Badge {
     Badge {
         subject: "verdict",
         judgement: verdict.to_string(),
-        mood: match verdict {
-            Verdict::Faster | Verdict::Equivalent => Mood::Good,
-            Verdict::Inconclusive => Mood::Fair,
-            Verdict::Slower | Verdict::NotComparable => Mood::Bad,
+        rating: match verdict {
+            Verdict::Faster | Verdict::Equivalent => Rating::Good,
+            Verdict::Inconclusive => Rating::Fair,
+            Verdict::Slower | Verdict::NotComparable => Rating::Bad,
         },
         why: String::new(),
     }

@@ -126,7 +126,7 @@ fn head_of(document: &Document) -> Markup {
 fn badge(badge: &Badge) -> Markup {
     html! {
         p.badge {
-            span class=(badge.mood.name()) { (badge.subject) ": " (text(&badge.judgement)) }
+            span class=(badge.rating.name()) { (badge.subject) ": " (text(&badge.judgement)) }
             @if !badge.why.is_empty() { " " (text(&badge.why)) }
         }
     }

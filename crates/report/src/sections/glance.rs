@@ -6,7 +6,7 @@ use pgassay_analysis::analysis::{PointAnalysis, StageArm};
 use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::Estimate;
 
-use crate::document::{Badge, Mood, Tile};
+use crate::document::{Badge, Rating, Tile};
 use crate::number;
 
 /// How far the run was disturbed.
@@ -14,10 +14,10 @@ pub fn badges(analysis: &Analysis) -> Vec<Badge> {
     let badge = analysis.quality.as_ref().map(|quality| Badge {
         subject: "measurement",
         judgement: quality.grade.name().to_owned(),
-        mood: match quality.grade {
-            Grade::Good => Mood::Good,
-            Grade::Fair => Mood::Fair,
-            Grade::Poor => Mood::Bad,
+        rating: match quality.grade {
+            Grade::Good => Rating::Good,
+            Grade::Fair => Rating::Fair,
+            Grade::Poor => Rating::Bad,
         },
         why: quality.why(),
     });
@@ -31,13 +31,13 @@ pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
     let [arm] = load.arms.as_slice() else {
         return Vec::new();
     };
-    let Some(peak) = peak(arm) else {
+    let Some(peak) = arm.peak() else {
         return Vec::new();
     };
     let at = clients(peak);
     let mut tiles = vec![rate(&load.plan.workload.name, peak)];
     for further in analysis.further_loads() {
-        let peak = further.arms.first().and_then(self::peak);
+        let peak = further.arms.first().and_then(StageArm::peak);
         tiles.extend(peak.map(|peak| rate(&further.plan.workload.name, peak)));
     }
     tiles.push(time("p99 latency", &peak.latency_us.p99, &at));
@@ -49,22 +49,8 @@ pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
 
 /// `, 2 CPUs (AMD EPYC)`: as much of the machine as belongs into a title; may be empty.
 pub fn machine(analysis: &Analysis) -> String {
-    let cpus = match analysis.host.cpus {
-        None => return String::new(),
-        Some(1) => "1 CPU".to_owned(),
-        Some(n) => format!("{n} CPUs"),
-    };
-    match &analysis.host.cpu_model {
-        Some(model) => format!(", {cpus} ({model})"),
-        None => format!(", {cpus}"),
-    }
-}
-
-/// The point of the highest throughput.
-fn peak(arm: &StageArm) -> Option<&PointAnalysis> {
-    let rate = |point: &PointAnalysis| point.throughput_tps.estimate;
-    let points = arm.points.iter().filter(|p| rate(p).is_finite());
-    points.max_by(|a, b| rate(a).total_cmp(&rate(b)))
+    let processors = analysis.host.processors();
+    processors.map_or_else(String::new, |processors| format!(", {processors}"))
 }
 
 fn rate(workload: &str, peak: &PointAnalysis) -> Tile {

@@ -31,7 +31,7 @@ pub(crate) use method::has_seed;
 pub(super) use summary::machine;
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analyse::of_peaks;
+use pgassay_analysis::analyse::beside_peaks;
 use pgassay_analysis::analysis::{
     ArmAnalysis, PointAnalysis, RunInfo, RunState, StageAnalysis, StageArm, TrialAnalysis,
 };
@@ -94,19 +94,16 @@ fn document(analysis: &Analysis) -> Document {
     }
     let alarms = alarms(analysis);
     let tiles = glance::tiles(analysis);
-    let shown = match tiles.as_slice() {
-        [] => Vec::new(),
-        _ => of_peaks(analysis),
+    let headline = match tiles.as_slice() {
+        [] => analysis.headline.clone(),
+        _ => beside_peaks(analysis),
     };
     Document {
         title: title(analysis),
         provenance: provenance(analysis),
-        headline: analysis
-            .headline
-            .iter()
-            .filter(|sentence| !alarms.iter().any(|alarm| alarm.starts_with(*sentence)))
-            .filter(|sentence| !shown.contains(sentence))
-            .cloned()
+        headline: headline
+            .into_iter()
+            .filter(|sentence| !alarms.iter().any(|alarm| alarm.starts_with(sentence)))
             .collect(),
         alarms,
         badges: glance::badges(analysis),
