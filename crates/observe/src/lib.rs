@@ -6,13 +6,16 @@
 pub mod cache;
 mod cpu;
 pub mod follow;
+mod growth;
 pub mod host;
 mod images;
 mod io;
+mod normalise;
 pub mod perf;
 mod perf_program;
 mod sched;
 mod server;
+mod statements;
 mod unwind;
 mod waits;
 mod wal;

@@ -1,18 +1,19 @@
 //! Wait events of all sessions, sampled by a session of its own within each window.
 //!
-//! One statement a sample counts the sessions by state and wait event in the
-//! server, so that a thousand of them are a dozen rows. It runs in a transaction
+//! One statement a sample counts the sessions by state, wait event and the statement that they
+//! are in, in the server, so that a thousand of them are a dozen rows. It runs in a transaction
 //! that is rolled back: the server's count of commits stays the load's.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::observed::Cost;
 use pgassay_analysis::observed::waits::{WaitKey, WaitRecord};
+use pgassay_analysis::observed::{Cost, StatementRecord};
 
 use super::cpu::{process_ns, thread_ns};
 use super::perf::online_cpus;
+use super::statements::{Example, Origin, Sightings};
 use pgassay_pgwire::{Connector, Conninfo, Session};
 
 /// Looks a second.
@@ -45,8 +46,9 @@ struct State {
     window: Option<Instant>,
     ended: bool,
     record: WaitRecord,
+    statements: Sightings,
     own_ns: u64,
-    statements: u64,
+    asked: u64,
     /// The backend that answers, and its CPU time when the window began.
     backend: Option<u32>,
     backend_ns: Option<u64>,
@@ -87,15 +89,21 @@ impl WaitSampler {
     pub fn begin(&self) {
         let mut state = self.shared.state();
         state.record = WaitRecord::default();
+        state.statements.begin();
         state.own_ns = 0;
-        state.statements = 0;
+        state.asked = 0;
         state.backend_ns = state.backend.and_then(process_ns);
         state.window = Some(Instant::now());
         self.shared.changed.notify_all();
     }
 
+    /// A statement as somebody sent it, by its id.
+    pub fn example(&self, id: &str) -> Option<Example> {
+        self.shared.state().statements.example(id).cloned()
+    }
+
     /// The window ends: what was seen in it, or why nothing was.
-    pub fn end(&self) -> Result<(WaitRecord, Cost), String> {
+    pub fn end(&self) -> Result<(WaitRecord, StatementRecord, Cost), String> {
         let mut state = self.shared.state();
         state.window = None;
         self.shared.changed.notify_all();
@@ -113,9 +121,9 @@ impl WaitSampler {
             observer: "waits".to_owned(),
             own_ns: state.own_ns,
             server_ns,
-            statements: state.statements,
+            statements: state.asked,
         };
-        Ok((record, cost))
+        Ok((record, state.statements.end(), cost))
     }
 }
 
@@ -167,7 +175,7 @@ fn work(shared: &Shared, connector: &Connector, rate_hz: f64, beside: &[i32], lo
             let spent = || thread_ns() + backend(shared).and_then(process_ns).unwrap_or(0);
             let before = spent();
             match look(open) {
-                Ok(seen) => {
+                Ok(look) => {
                     let cost = spent().saturating_sub(before) as f64 / 1e9;
                     // A look that was interrupted, or met a cold cache, is not what they cost.
                     look_seconds = Some(look_seconds.map_or(cost, |s: f64| 0.8 * s + 0.2 * cost));
@@ -175,15 +183,19 @@ fn work(shared: &Shared, connector: &Connector, rate_hz: f64, beside: &[i32], lo
                     if state.window == Some(window) {
                         let second = window.elapsed().as_secs() as usize;
                         state.record.rate_hz = rate;
-                        state.record.add(second, seen);
+                        state.record.add(second, look.seen);
+                        state.statements.look(look.within);
                         state.own_ns = thread_ns().saturating_sub(begun);
-                        state.statements += 1;
+                        state.asked += 1;
                     }
                 }
                 Err(why) => {
                     shared.state().failure = Some(why);
                     session = None;
                 }
+            }
+            if let Some(open) = &mut session {
+                learn(shared, open);
             }
             next += period;
             let now = Instant::now();
@@ -260,23 +272,27 @@ fn open(shared: &Shared, connector: &Connector, beside: &[i32], local: bool) -> 
 fn prepare(session: &mut Session, beside: &[i32]) -> Result<(), String> {
     let mut ours: Vec<String> = beside.iter().map(i32::to_string).collect();
     ours.push("pg_catalog.pg_backend_pid()".to_owned());
-    let statement = |backend: &str| {
+    // Texts are asked for only of sessions in a statement to which the server gives no number.
+    let statement = |backend: &str, number: &str| {
         format!(
             "PREPARE pgassay_waits AS SELECT {backend}, coalesce(state, ''), \
-             coalesce(wait_event_type, ''), coalesce(wait_event, ''), count(*) \
-             FROM pg_catalog.pg_stat_get_activity(NULL) WHERE pid NOT IN ({}) GROUP BY 1, 2, 3, 4",
+             coalesce(wait_event_type, ''), coalesce(wait_event, ''), count(*), datid, usesysid, \
+             CASE WHEN state IN ('active', 'fastpath function call') THEN {number} END, \
+             CASE WHEN {number} IS NULL AND state IN ('active', 'fastpath function call') \
+                  THEN query END \
+             FROM pg_catalog.pg_stat_get_activity(NULL) WHERE pid NOT IN ({}) \
+             GROUP BY 1, 2, 3, 4, 6, 7, 8, 9",
             ours.join(", ")
         )
     };
-    // backend_type came with 10, wait events with 9.6.
-    if session
-        .execute(&statement("coalesce(backend_type, '')"))
-        .is_ok()
-    {
+    // query_id came with 14, backend_type with 10, wait events with 9.6.
+    let backend = "coalesce(backend_type, '')";
+    let newest = session.execute(&statement(backend, "query_id"));
+    if newest.is_ok() || session.execute(&statement(backend, "NULL::bigint")).is_ok() {
         return Ok(());
     }
     session
-        .execute(&statement("'client backend'::text"))
+        .execute(&statement("'client backend'::text", "NULL::bigint"))
         .map_err(|e| {
             format!(
                 "the server's wait events can't be read, which exist from PostgreSQL 9.6 on: {e}"
@@ -284,30 +300,99 @@ fn prepare(session: &mut Session, beside: &[i32]) -> Result<(), String> {
         })
 }
 
-fn look(session: &mut Session) -> Result<Vec<(WaitKey, u32)>, String> {
+/// What a look at all sessions showed.
+struct Look {
+    /// Sessions by what they wait for.
+    seen: Vec<(WaitKey, u32)>,
+    /// Sessions in statements: which one, at which event, how many.
+    within: Vec<(Origin, WaitKey, u32)>,
+}
+
+fn look(session: &mut Session) -> Result<Look, String> {
     let results = session
         .query("BEGIN; EXECUTE pgassay_waits; ROLLBACK")
         .map_err(|e| e.to_string())?;
     let rows = results
-        .get(1)
-        .map(|r| r.rows.as_slice())
+        .into_iter()
+        .nth(1)
+        .map(|r| r.rows)
         .unwrap_or_default();
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    Ok(rows
-        .iter()
-        .filter_map(|row| {
-            let [backend, state, kind, event, count] = row.as_slice() else {
-                return None;
+    let mut look = Look {
+        seen: Vec::with_capacity(rows.len()),
+        within: Vec::new(),
+    };
+    for row in rows {
+        let Ok(
+            [
+                backend,
+                state,
+                kind,
+                event,
+                count,
+                database,
+                role,
+                number,
+                text,
+            ],
+        ) = <[Option<String>; 9]>::try_from(row)
+        else {
+            continue;
+        };
+        let Some(count) = count.and_then(|count| count.parse().ok()) else {
+            continue;
+        };
+        let key = WaitKey {
+            backend: backend.unwrap_or_default(),
+            state: state.unwrap_or_default(),
+            kind: kind.unwrap_or_default(),
+            event: event.unwrap_or_default(),
+        };
+        let number = number.and_then(|number| number.parse().ok());
+        let text = text.filter(|text| !text.trim().is_empty());
+        if key.is_of_client() && (number.is_some() || text.is_some()) {
+            let oid = |text: Option<String>| text.and_then(|text| text.parse().ok());
+            let origin = Origin {
+                number,
+                text,
+                database: oid(database),
+                role: oid(role),
             };
-            let key = WaitKey {
-                backend: text(backend),
-                state: text(state),
-                kind: text(kind),
-                event: text(event),
-            };
-            Some((key, count.as_deref()?.parse().ok()?))
-        })
-        .collect())
+            look.within.push((origin, key.clone(), count));
+        }
+        look.seen.push((key, count));
+    }
+    Ok(look)
+}
+
+/// Asks for the texts of statements of which only the number is known, as long as some session
+/// has them.
+fn learn(shared: &Shared, session: &mut Session) {
+    let unknown = shared.state().statements.unknown();
+    if unknown.is_empty() {
+        return;
+    }
+    let numbers: Vec<String> = unknown.iter().map(i64::to_string).collect();
+    // What is asked for by hand stays below the rate of looks, and its failure costs a text.
+    let answer = session.query(&format!(
+        "BEGIN; SELECT query_id, min(query), min(datid), min(usesysid) \
+         FROM pg_catalog.pg_stat_get_activity(NULL) \
+         WHERE query_id IN ({}) AND query NOT LIKE '<%' GROUP BY 1; ROLLBACK",
+        numbers.join(", ")
+    ));
+    let rows = answer.ok().and_then(|results| results.into_iter().nth(1));
+    let mut state = shared.state();
+    state.asked += 1;
+    for row in rows.map(|r| r.rows).unwrap_or_default() {
+        let Ok([Some(number), Some(text), database, role]) = <[Option<String>; 4]>::try_from(row)
+        else {
+            continue;
+        };
+        let oid = |text: Option<String>| text.and_then(|text| text.parse().ok());
+        if let Ok(number) = number.parse() {
+            let (database, role) = (oid(database), oid(role));
+            state.statements.learn(number, &text, database, role);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use pgassay_analysis::observed::{Cost, Observed, StackRecord, SymbolTable, Unavailable};
 use pgassay_analysis::record::Sample;
 
-use super::cpu::thread_ns;
+use super::cpu::{process_ns, thread_ns};
+use super::growth::Stood;
 use super::perf::PerfSampler;
 use super::perf_program::PerfProgram;
 use super::sched;
@@ -80,8 +81,12 @@ pub struct Observers {
     unavailable: Vec<Unavailable>,
     /// What stood at the window's beginning: by the load's own samplers, and by those of `sched`.
     first: Option<(Readings, Option<Readings>)>,
+    /// What stood in the server's statistics views.
+    stood: Option<Stood>,
     /// CPU time of the readings before the window, nanoseconds.
     spent: u64,
+    /// CPU time of reading the views before it, ours and the server's.
+    counting: (u64, u64),
 }
 
 impl Observers {
@@ -137,6 +142,8 @@ impl Observers {
     /// Reads what stands at the border of a window, the load's own readings included, and
     /// begins to observe.
     pub fn begin(&mut self, scene: &mut Scene) {
+        // What costs most comes first, furthest from the window.
+        self.stood = self.stand(scene);
         let before = thread_ns();
         scene.known.look(&scene.postmaster);
         let further = self
@@ -153,6 +160,21 @@ impl Observers {
         }
     }
 
+    /// Reads the server's statistics views, and what that costs.
+    fn stand(&mut self, scene: &mut Scene) -> Option<Stood> {
+        let local = scene.postmaster.is_ok();
+        let session = scene.session.as_mut().filter(|_| self.choice.waits)?;
+        let backend = u32::try_from(session.backend_pid()).ok();
+        let backend = backend.filter(|_| local);
+        let spent = || (thread_ns(), backend.and_then(process_ns).unwrap_or(0));
+        let before = spent();
+        let stood = Stood::read(session);
+        let after = spent();
+        self.counting.0 += after.0.saturating_sub(before.0);
+        self.counting.1 += after.1.saturating_sub(before.1);
+        Some(stood)
+    }
+
     /// Ends observing and reads again: all readings of both borders, and what was seen between.
     pub fn end(&mut self, scene: &mut Scene) -> (BTreeMap<String, Sample>, Option<Observed>) {
         let mut observed = Observed {
@@ -164,8 +186,9 @@ impl Observers {
         }
         if let Some(waits) = &self.waits {
             match waits.end() {
-                Ok((record, cost)) => {
+                Ok((record, statements, cost)) => {
                     observed.waits = Some(record);
+                    observed.statements = Some(statements);
                     observed.costs.push(cost);
                 }
                 Err(why) => observed.unavailable.push(Unavailable {
@@ -184,6 +207,20 @@ impl Observers {
             }
         }
         let spent = thread_ns().saturating_sub(before);
+        if let Some(then) = self.stood.take()
+            && let Some(now) = self.stand(scene)
+        {
+            observed.growth = Some(then.until(now));
+        }
+        let (own_ns, server_ns) = std::mem::take(&mut self.counting);
+        if observed.growth.is_some() {
+            observed.costs.push(Cost {
+                observer: "counters".to_owned(),
+                own_ns,
+                server_ns,
+                statements: 0,
+            });
+        }
         // What takes its time comes after the readings, which stand for the window.
         if let Some(perf) = &mut self.perf {
             match perf.end() {

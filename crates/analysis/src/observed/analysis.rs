@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::backends::{self, Backends};
 use super::budget::{self, Budget};
 use super::cost::{self, CostAnalysis};
+use super::growth::{self, Grown, GrowthRecord};
+use super::plans::Plan;
 use super::stacks::{self, SymbolTable};
+use super::statements::{self, StatementAnalysis};
 use super::waits::{self, WaitAnalysis};
 use super::{Observed, Unavailable};
 use crate::plan::{DriverConfig, Stage};
@@ -56,6 +59,12 @@ pub struct PointObserved {
     /// Why there is no budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_budget: Option<String>,
+    /// What the time went to, by statement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statements: Option<StatementAnalysis>,
+    /// What the server's counters of tables, indexes and caches grew by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth: Option<GrowthRecord>,
     /// How the kernel scheduled the server.
     pub scheduling: Scheduling,
     /// What each of its processes got of the CPUs.
@@ -151,6 +160,10 @@ pub fn analyse(
     seen().next()?;
     let nothing = SymbolTable::default();
     let symbols = symbols.unwrap_or(&nothing);
+    let plans: BTreeMap<String, Result<Plan, String>> = seen()
+        .flat_map(|(observed, _)| &observed.plans)
+        .map(|record| (record.statement.clone(), record.plan.clone()))
+        .collect();
     let mut by_point: BTreeMap<(Option<&str>, u32), Vec<&Window>> = BTreeMap::new();
     for window in &windows {
         let point = (window.load.as_deref(), window.clients);
@@ -158,7 +171,7 @@ pub fn analyse(
     }
     let points: Vec<PointObserved> = by_point
         .into_iter()
-        .map(|((load, clients), of)| analyse_point(load, clients, &of, symbols))
+        .map(|((load, clients), of)| analyse_point(load, clients, &of, symbols, &plans))
         .collect();
     let profile = stacks::profile(seen().filter_map(|(o, _)| o.stacks.as_ref()), symbols);
     let mut unavailable: Vec<Unavailable> = seen()
@@ -217,6 +230,7 @@ fn analyse_point(
     clients: u32,
     windows: &[&Window],
     symbols: &SymbolTable,
+    plans: &BTreeMap<String, Result<Plan, String>>,
 ) -> PointObserved {
     let observed = || windows.iter().filter_map(|w| w.observed);
     let seconds = windows
@@ -226,11 +240,20 @@ fn analyse_point(
         .sum();
     let waits = waits::analyse(observed().filter_map(|o| o.waits.as_ref()), seconds);
     let budget = budget::analyse(windows.iter().map(|w| w.samples), waits.as_ref());
+    let grown = grown(observed().filter_map(|o| o.growth.as_ref()));
+    let statements = statements::analyse(
+        observed().filter_map(|o| o.statements.as_ref()),
+        grown.as_ref().map_or(&[], |g| g.statements.as_slice()),
+        plans,
+        budget.as_ref().ok(),
+    );
     PointObserved {
         load: load.map(str::to_owned),
         clients,
         no_budget: budget.as_ref().err().cloned(),
         budget: budget.ok(),
+        statements,
+        growth: grown,
         waits,
         scheduling: scheduling(windows),
         backends: backends::analyse(windows.iter().map(|w| w.samples)),
@@ -238,6 +261,21 @@ fn analyse_point(
             .as_ref()
             .map(summarise),
     }
+}
+
+/// What counters grew by over all windows.
+fn grown<'r>(records: impl Iterator<Item = &'r GrowthRecord>) -> Option<GrowthRecord> {
+    let records: Vec<&GrowthRecord> = records.collect();
+    let last = records.last()?;
+    let all = |of: fn(&GrowthRecord) -> &[Grown]| growth::joined(records.iter().map(|r| of(r)));
+    Some(GrowthRecord {
+        statements: all(|r| &r.statements),
+        tables: all(|r| &r.tables),
+        indexes: all(|r| &r.indexes),
+        slru: all(|r| &r.slru),
+        functions: all(|r| &r.functions),
+        unread: last.unread.clone(),
+    })
 }
 
 fn scheduling(windows: &[&Window]) -> Scheduling {

@@ -8,7 +8,10 @@ pub mod analysis;
 pub mod backends;
 pub mod budget;
 pub mod cost;
+pub mod growth;
+pub mod plans;
 pub mod stacks;
+pub mod statements;
 pub mod waits;
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +19,10 @@ use serde::{Deserialize, Serialize};
 pub use analysis::{ArmObserved, PointObserved};
 pub use budget::Budget;
 pub use cost::CostAnalysis;
+pub use growth::GrowthRecord;
+pub use plans::PlanRecord;
 pub use stacks::{StackRecord, SymbolTable};
+pub use statements::{StatementAnalysis, StatementRecord};
 pub use waits::{WaitAnalysis, WaitRecord};
 
 /// What the observers of one trial recorded, within its window.
@@ -25,6 +31,15 @@ pub struct Observed {
     /// Wait events of all sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<WaitRecord>,
+    /// The statements that sessions were in, by the same samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statements: Option<StatementRecord>,
+    /// What the server's own counters grew by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth: Option<GrowthRecord>,
+    /// Plans that were asked for after the window; each statement's once in a run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<PlanRecord>,
     /// CPU samples of the server's processes with their call chains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StackRecord>,

@@ -24,6 +24,13 @@ pub struct WaitKey {
     pub event: String,
 }
 
+impl WaitKey {
+    /// Whether it is a client's session, or a worker for one.
+    pub fn is_of_client(&self) -> bool {
+        self.backend == CLIENT || self.backend == PARALLEL
+    }
+}
+
 /// The wait samples of one window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WaitRecord {
@@ -196,7 +203,7 @@ pub fn analyse<'r>(
             event: key.event.clone(),
             sessions,
         };
-        if key.backend != CLIENT && key.backend != PARALLEL {
+        if !key.is_of_client() {
             // In its main loop a background process has nothing to do.
             if key.kind != "Activity" {
                 analysis.background.push(event);

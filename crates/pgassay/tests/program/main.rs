@@ -29,6 +29,7 @@ mod pooler;
 mod runs;
 mod secrets;
 mod signals;
+mod statements;
 #[path = "../../../load/tests/support/mod.rs"]
 mod support;
 mod workloads;

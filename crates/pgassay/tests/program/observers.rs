@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::pg_support::Server;
 use pgassay::{Exit, Stop, Terminal};
+use pgassay_analysis::observed::statements::Sighting;
 use pgassay_analysis::observed::waits;
 use pgassay_observe::WaitSampler;
 use pgassay_pgwire::connect;
@@ -138,7 +139,7 @@ fn a_hot_row_is_found() {
         .iter()
         .map(|o| o["observer"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["samplers", "waits"]);
+    assert_eq!(names, ["counters", "samplers", "waits"]);
 }
 
 #[test]
@@ -480,7 +481,7 @@ fn known_waits_are_reproduced() {
     running.store(true, Ordering::Release);
     let results: Vec<_> = workers.into_iter().map(|w| w.join().unwrap()).collect();
     let seconds = window.lock().unwrap().unwrap().elapsed().as_secs_f64();
-    let (record, cost) = sampler.end().unwrap();
+    let (record, statements, cost) = sampler.end().unwrap();
     let seen = waits::analyse([&record].into_iter(), seconds).unwrap();
     assert!(
         seen.samples > 50 && cost.statements == seen.samples,
@@ -499,5 +500,16 @@ fn known_waits_are_reproduced() {
             (sampled - truth).abs() <= (0.02 + 3.0 * chance) * all,
             "{event}: sampled {sampled:.2} s, by the sessions' clocks {truth:.2} s of {all:.2}"
         );
+        // Each of them is one statement's.
+        let of_event = |at: &&Sighting| format!("{}:{}", at.kind, at.event) == event;
+        let sightings: Vec<u64> = statements
+            .statements
+            .iter()
+            .map(|s| s.at.iter().filter(of_event).map(|at| at.count).sum())
+            .filter(|count| *count > 0)
+            .collect();
+        assert_eq!(sightings.len(), 1, "{event}: {statements:?}");
+        let in_it = sightings[0] as f64 / statements.looks as f64 * seconds;
+        assert!((in_it - sampled).abs() < 1e-6 * all, "{in_it} {sampled}");
     }
 }

@@ -23,6 +23,7 @@ mod reads;
 mod results;
 pub(super) mod scattered;
 mod server;
+pub(crate) mod statements;
 mod summary;
 mod tails;
 mod trials;

@@ -3,7 +3,7 @@
 use pgassay_analysis::Analysis;
 use pgassay_analysis::observed::{ArmObserved, CostAnalysis, PointObserved};
 
-use super::{backends, budget, diagnosis};
+use super::{backends, budget, diagnosis, statements};
 use crate::document::{Block, Cell, Column, Depth, Notes, Section, Table};
 use crate::number;
 
@@ -31,6 +31,7 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
             blocks.push(Block::Heading(of_which.join(", ")));
         }
         blocks.extend(budget::blocks(observed, &place.to_string()));
+        blocks.extend(statements::blocks(observed));
         blocks.extend(waits(observed).map(Block::Table));
         blocks.extend(scheduling(observed).map(Block::Table));
         blocks.extend(backends::tables(observed).into_iter().map(Block::Table));

@@ -1,0 +1,299 @@
+//! What the server's own counters grow by over a window, beyond those of the samplers: the rows of
+//! statistics views, of which only those that grew are kept.
+
+use std::collections::BTreeMap;
+
+use pgassay_analysis::observed::growth::{Grown, GrowthRecord};
+
+use pgassay_pgwire::{QueryError, ResultSet, Session};
+
+/// Rows of a view that are kept.
+const KEPT: usize = 30;
+
+/// A statistics view.
+struct View {
+    /// Where its growth goes.
+    of: fn(&mut GrowthRecord) -> &mut Vec<Grown>,
+    /// What it is called where it can't be read.
+    title: &'static str,
+    /// The first version that has it.
+    from: u32,
+    /// Its rows: `name`, maybe `of`, and whatever counts.
+    sql: &'static str,
+    /// Counters by which the busiest rows are told.
+    weight: &'static [&'static str],
+}
+
+const VIEWS: &[View] = &[
+    View {
+        of: |record| &mut record.tables,
+        title: "tables",
+        from: 0,
+        sql: "SELECT format('%I.%I', s.schemaname, s.relname) AS name, s.*, i.heap_blks_read, \
+              i.heap_blks_hit, i.idx_blks_read, i.idx_blks_hit, i.toast_blks_read, \
+              i.toast_blks_hit, c.relpages, c.reltuples \
+              FROM pg_stat_user_tables s JOIN pg_statio_user_tables i USING (relid) \
+              JOIN pg_class c ON c.oid = s.relid",
+        weight: &[
+            "heap_blks_read",
+            "heap_blks_hit",
+            "idx_blks_read",
+            "idx_blks_hit",
+            "n_tup_ins",
+            "n_tup_upd",
+            "n_tup_del",
+        ],
+    },
+    View {
+        of: |record| &mut record.indexes,
+        title: "indexes",
+        from: 0,
+        sql: "SELECT format('%I.%I', s.schemaname, s.indexrelname) AS name, \
+              format('%I.%I', s.schemaname, s.relname) AS of, s.idx_scan, s.idx_tup_read, \
+              s.idx_tup_fetch, i.idx_blks_read, i.idx_blks_hit, c.relpages, c.reltuples \
+              FROM pg_stat_user_indexes s JOIN pg_statio_user_indexes i USING (indexrelid) \
+              JOIN pg_class c ON c.oid = s.indexrelid",
+        weight: &["idx_blks_read", "idx_blks_hit"],
+    },
+    View {
+        of: |record| &mut record.slru,
+        title: "SLRU caches",
+        from: 130_000,
+        sql: "SELECT * FROM pg_stat_slru",
+        weight: &["blks_read", "blks_written"],
+    },
+    View {
+        of: |record| &mut record.functions,
+        title: "functions",
+        from: 0,
+        sql: "SELECT format('%I.%I', schemaname, funcname) AS name, sum(calls) AS calls, \
+              sum(total_time) AS total_time, sum(self_time) AS self_time \
+              FROM pg_stat_user_functions GROUP BY 1",
+        weight: &["self_time"],
+    },
+];
+
+/// Columns of figures that are no counters: how a row stands.
+const STATE: &[&str] = &[
+    "n_live_tup",
+    "n_dead_tup",
+    "n_mod_since_analyze",
+    "n_ins_since_vacuum",
+    "relpages",
+    "reltuples",
+];
+/// Columns that only name something.
+const NAMES: &[&str] = &["name", "of", "relid", "schemaname", "relname"];
+
+type Rows = BTreeMap<String, (Option<String>, BTreeMap<String, f64>)>;
+
+/// What stood in the views at the beginning of a window.
+#[derive(Debug)]
+pub struct Stood {
+    statements: Result<Rows, String>,
+    views: Vec<Result<Rows, String>>,
+}
+
+impl Stood {
+    /// Reads all views.
+    pub fn read(session: &mut Session) -> Self {
+        let version = number(session);
+        Self {
+            statements: statements(session),
+            views: VIEWS
+                .iter()
+                .map(|view| match version {
+                    Some(version) if version < view.from => Ok(Rows::new()),
+                    _ => ask(session, view.sql),
+                })
+                .collect(),
+        }
+    }
+
+    /// What the rows grew by until now.
+    pub fn until(self, now: Self) -> GrowthRecord {
+        let mut record = GrowthRecord::default();
+        match (self.statements, now.statements) {
+            (Ok(then), Ok(now)) => {
+                record.statements = grown(&then, now, &["total_exec_time", "total_time"]);
+            }
+            (Err(why), _) | (_, Err(why)) => record.unread.push(why),
+        }
+        let views = self.views.into_iter().zip(now.views);
+        for (view, (then, now)) in VIEWS.iter().zip(views) {
+            match (then, now) {
+                (Ok(then), Ok(now)) => *(view.of)(&mut record) = grown(&then, now, view.weight),
+                (Err(why), _) | (_, Err(why)) => {
+                    record
+                        .unread
+                        .push(format!("counters of {}: {why}", view.title));
+                }
+            }
+        }
+        record
+    }
+}
+
+fn number(session: &mut Session) -> Option<u32> {
+    session.value("SHOW server_version_num").ok()??.parse().ok()
+}
+
+/// Sums of pg_stat_statements by the statement's number, of this database.
+fn statements(session: &mut Session) -> Result<Rows, String> {
+    let found = session.value(
+        "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e \
+         JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace \
+         WHERE e.extname = 'pg_stat_statements'",
+    );
+    let schema = found.map_err(|e| e.to_string())?.ok_or(
+        "counters of statements: the extension pg_stat_statements is not in this database",
+    )?;
+    const WANTED: &str = "'calls', 'total_exec_time', 'total_time', 'plans', 'total_plan_time', \
+                          'rows', 'shared_blks_hit', 'shared_blks_read', 'temp_blks_written', \
+                          'wal_bytes'";
+    // Columns differ by the extension's version.
+    let columns = session
+        .rows(&format!(
+            "SELECT a.attname FROM pg_catalog.pg_attribute a \
+             WHERE a.attrelid = '{schema}.pg_stat_statements'::pg_catalog.regclass \
+             AND a.attname IN ({WANTED})"
+        ))
+        .map_err(|e| e.to_string())?;
+    let columns: Vec<String> = columns.rows.into_iter().flatten().flatten().collect();
+    let sums: Vec<String> = columns
+        .iter()
+        .map(|name| format!("sum({name}) AS {name}"))
+        .collect();
+    ask(
+        session,
+        &format!(
+            "SELECT queryid AS name, {} FROM {schema}.pg_stat_statements(false) \
+             WHERE queryid IS NOT NULL AND dbid = (SELECT oid FROM pg_database \
+             WHERE datname = current_database()) GROUP BY 1",
+            sums.join(", ")
+        ),
+    )
+    .map_err(|why| format!("counters of statements: {why}"))
+}
+
+/// A question's rows. It is rolled back, so that it is no commit among those that are counted.
+fn ask(session: &mut Session, sql: &str) -> Result<Rows, String> {
+    let wrapped = format!(
+        "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 3000; \
+         SET LOCAL lock_timeout = 200; {sql}; ROLLBACK"
+    );
+    let results = match session.query(&wrapped) {
+        Ok(results) => results,
+        Err(error) => {
+            if matches!(error, QueryError::Server(_)) {
+                let _ = session.execute("ROLLBACK");
+            }
+            return Err(error.to_string());
+        }
+    };
+    let answer = results
+        .into_iter()
+        .find(|result| !result.columns.is_empty());
+    Ok(answer.map(rows).unwrap_or_default())
+}
+
+fn rows(answer: ResultSet) -> Rows {
+    let at = |name: &str| answer.columns.iter().position(|column| column == name);
+    let (name, of) = (at("name"), at("of"));
+    let figures = |row: &[Option<String>]| -> BTreeMap<String, f64> {
+        let columns = answer.columns.iter().zip(row);
+        columns
+            .filter(|(column, _)| !NAMES.contains(&column.as_str()))
+            .filter_map(|(column, value)| Some((column.clone(), value.as_ref()?.parse().ok()?)))
+            .collect()
+    };
+    answer
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let named = |at: Option<usize>| row.get(at?)?.clone();
+            Some((named(name)?, (named(of), figures(row))))
+        })
+        .collect()
+}
+
+/// The rows that grew, the busiest first. One that was not there before began at nothing; one
+/// whose counters went back was reset.
+fn grown(then: &Rows, now: Rows, weight: &[&str]) -> Vec<Grown> {
+    let mut rows: Vec<Grown> = now
+        .into_iter()
+        .filter_map(|(name, (of, figures))| {
+            let before = then.get(&name).map(|(_, figures)| figures);
+            let mut row = Grown {
+                name,
+                of,
+                ..Grown::default()
+            };
+            for (column, value) in figures {
+                if STATE.contains(&column.as_str()) {
+                    row.state.insert(column, value);
+                    continue;
+                }
+                let stood = before.and_then(|before| before.get(&column));
+                let by = value - stood.copied().unwrap_or(0.0);
+                if by > 0.0 {
+                    row.grown.insert(column, by);
+                }
+            }
+            (!row.grown.is_empty()).then_some(row)
+        })
+        .collect();
+    let weight = |row: &Grown| weight.iter().map(|counter| row.by(counter)).sum::<f64>();
+    rows.sort_by(|a, b| {
+        let by_weight = weight(b).total_cmp(&weight(a));
+        by_weight.then_with(|| a.name.cmp(&b.name))
+    });
+    rows.truncate(KEPT);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(rows: &[(&str, &str, &str)]) -> Rows {
+        self::rows(ResultSet {
+            columns: ["name", "relid", "idx_scan", "n_dead_tup", "last_vacuum"]
+                .map(str::to_owned)
+                .to_vec(),
+            rows: rows
+                .iter()
+                .map(|(name, scans, dead)| {
+                    let text = |text: &str| Some(text.to_owned());
+                    vec![
+                        text(name),
+                        text("77"),
+                        text(scans),
+                        text(dead),
+                        text("2026-11-22"),
+                    ]
+                })
+                .collect(),
+            tag: String::new(),
+        })
+    }
+
+    #[test]
+    fn what_grew_is_kept_and_what_did_not_is_left_out() {
+        let then = table(&[("a.x", "10", "5"), ("a.y", "10", "5"), ("a.z", "9", "5")]);
+        let now = table(&[
+            ("a.x", "12", "7"),
+            ("a.y", "10", "9"),
+            ("a.z", "3", "0"),
+            ("a.n", "4", "0"),
+        ]);
+        let grown = grown(&then, now, &["idx_scan"]);
+        let seen: Vec<(&str, f64)> = grown
+            .iter()
+            .map(|row| (row.name.as_str(), row.by("idx_scan")))
+            .collect();
+        assert_eq!(seen, [("a.n", 4.0), ("a.x", 2.0)]);
+        assert_eq!(grown[1].stands("n_dead_tup"), Some(7.0));
+        assert_eq!(grown[1].grown.len(), 1, "{grown:?}");
+    }
+}
