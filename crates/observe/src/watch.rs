@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pgassay_analysis::observed::{Cost, Observed, StackRecord, SymbolTable, Unavailable};
+use pgassay_analysis::observed::{COUNTERS, Cost, Observed, StackRecord, SymbolTable, Unavailable};
 use pgassay_analysis::record::Sample;
 
 use super::cpu::{process_ns, thread_ns};
@@ -215,7 +215,7 @@ impl Observers {
         let (own_ns, server_ns) = std::mem::take(&mut self.counting);
         if observed.growth.is_some() {
             observed.costs.push(Cost {
-                observer: "counters".to_owned(),
+                observer: COUNTERS.to_owned(),
                 own_ns,
                 server_ns,
                 statements: 0,

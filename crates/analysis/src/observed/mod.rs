@@ -66,6 +66,9 @@ pub struct Cost {
     pub statements: u64,
 }
 
+/// Who reads the server's statistics views and asks for plans: before the window and after it.
+pub const COUNTERS: &str = "counters";
+
 /// An observer that saw nothing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Unavailable {
@@ -76,8 +79,10 @@ pub struct Unavailable {
 }
 
 impl Observed {
-    /// CPU time of the server's processes that is the observers' doing, nanoseconds.
+    /// CPU time of the server's processes within the window that is the observers' doing,
+    /// nanoseconds.
     pub fn server_ns(&self) -> u64 {
-        self.costs.iter().map(|cost| cost.server_ns).sum()
+        let within = self.costs.iter().filter(|cost| cost.observer != COUNTERS);
+        within.map(|cost| cost.server_ns).sum()
     }
 }

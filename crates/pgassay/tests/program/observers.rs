@@ -394,7 +394,7 @@ fn observers_run_beside_loads_of_other_kinds_where_asked_for() {
         .iter()
         .map(|o| o["observer"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["perf", "samplers", "waits"]);
+    assert_eq!(names, ["counters", "perf", "samplers", "waits"]);
     assert_eq!(pgio("none"), Value::Null);
 
     let mut words = vec!["spinlock", "--observe", "sched"];
