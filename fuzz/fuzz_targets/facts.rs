@@ -1,5 +1,5 @@
-//! Whatever a file of collected facts holds, it is refused or judged, and every finding has its
-//! evidence.
+//! Whatever a file of collected facts holds, it is refused or judged, and every finding says
+//! what was seen.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let report = check(&facts);
     for finding in report.findings() {
-        assert!(!finding.evidence.is_empty());
+        assert!(!finding.saw.is_empty());
     }
     let style = TextStyle {
         width: 80,
