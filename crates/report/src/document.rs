@@ -22,6 +22,12 @@ pub struct Document {
     pub badges: Vec<Badge>,
     /// The figures that most readers came for.
     pub tiles: Vec<Tile>,
+    /// Pictures of the first screen, side by side.
+    pub glance: Vec<Block>,
+    /// What to do first, in order.
+    pub first_steps: Vec<FindingBlock>,
+    /// How many findings there are beyond the first steps.
+    pub further_findings: usize,
     /// The result in plain sentences, the most important first.
     pub headline: Vec<String>,
     /// The parts, in order.
@@ -31,6 +37,15 @@ pub struct Document {
 }
 
 impl Document {
+    /// Says that there are findings beyond the first steps, where there are.
+    pub fn more_findings(&self) -> Option<String> {
+        match self.further_findings {
+            0 => None,
+            1 => Some("One more finding is below.".to_owned()),
+            n => Some(format!("{n} more findings are below.")),
+        }
+    }
+
     /// What qualifies the run as a whole and is not said above the headline
     /// already, each with its number.
     pub fn run_notes(&self) -> Vec<(usize, &Note)> {
@@ -198,6 +213,17 @@ impl FindingBlock {
     /// `high confidence`.
     pub fn confidence(&self) -> String {
         format!("{} confidence", self.finding.confidence.name())
+    }
+
+    /// `select-only, high confidence, up to 1.30 times the throughput`: what qualifies it in a list.
+    pub fn in_brief(&self) -> String {
+        let weight = match self.finding.basis.is_measured() {
+            true => self.under.clone(),
+            false => Some(format!("by the audit, {} severity", self.weight())),
+        };
+        let parts = weight.into_iter().chain([self.confidence()]);
+        let parts: Vec<String> = parts.chain(self.finding.gain_in_brief()).collect();
+        parts.join(", ")
     }
 
     /// What was seen, and under which load.

@@ -2,7 +2,7 @@
 //!
 //! Tables carry every figure, so pictures are left out.
 
-use pgassay_analysis::bottlenecks::StepKind;
+use pgassay_analysis::bottlenecks::{Step, StepKind};
 
 use super::document::{
     Block, Cell, Document, Fact, FindingBlock, Note, Section, Table, Tile, Value,
@@ -23,6 +23,7 @@ pub fn render(document: &Document) -> String {
         let tiles: Vec<Fact> = document.tiles.iter().map(Tile::as_fact).collect();
         push_facts(&mut out, &tiles);
     }
+    push_first_steps(&mut out, document);
     for sentence in &document.headline {
         out.push_str(&format!("{}\n\n", escape(sentence)));
     }
@@ -35,6 +36,32 @@ pub fn render(document: &Document) -> String {
     push_notes(&mut out, &document.notes);
     out.push_str(&format!("---\n\n{}\n", escape(&document.provenance)));
     out
+}
+
+fn push_first_steps(out: &mut String, document: &Document) {
+    if document.first_steps.is_empty() {
+        return;
+    }
+    out.push_str("## Do these first\n\n");
+    for (i, block) in document.first_steps.iter().enumerate() {
+        let (title, brief) = (escape(&block.finding.title), escape(&block.in_brief()));
+        out.push_str(&format!("{}. **{title}** ({brief})", i + 1));
+        if let Some(step) = block.finding.remedy.first() {
+            out.push_str(&format!("<br>{}", self::step(step)));
+        }
+        out.push('\n');
+    }
+    out.push('\n');
+    if let Some(more) = document.more_findings() {
+        out.push_str(&format!("{more}\n\n"));
+    }
+}
+
+fn step(step: &Step) -> String {
+    match step.kind {
+        StepKind::Advice => escape(&step.text),
+        _ => code(&step.text),
+    }
 }
 
 fn push_section(out: &mut String, section: &Section, notes: &[Note]) {
@@ -77,11 +104,7 @@ fn push_finding(out: &mut String, block: &FindingBlock) {
         out.push('\n');
     }
     for (n, step) in finding.remedy.iter().enumerate() {
-        let text = match step.kind {
-            StepKind::Advice => escape(&step.text),
-            _ => code(&step.text),
-        };
-        out.push_str(&format!("{}. {text}\n", n + 1));
+        out.push_str(&format!("{}. {}\n", n + 1, self::step(step)));
     }
     out.push_str(&format!(
         "\n{} {}\n\n",

@@ -10,7 +10,7 @@ use comfy_table::{
 };
 use owo_colors::OwoColorize;
 
-use pgassay_analysis::bottlenecks::StepKind;
+use pgassay_analysis::bottlenecks::{Step, StepKind};
 
 use super::document::{
     Badge, Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Note, Rating, Table, Tile,
@@ -54,10 +54,12 @@ pub fn render(document: &Document, style: &TextStyle) -> String {
     if !document.tiles.is_empty() {
         let tiles: Vec<Fact> = document.tiles.iter().map(Tile::as_fact).collect();
         page.facts(&tiles);
-        if !document.headline.is_empty() {
+        document.glance.iter().for_each(|block| page.block(block));
+        if !(document.first_steps.is_empty() && document.headline.is_empty()) {
             page.blank();
         }
     }
+    page.first_steps(document);
     for sentence in &document.headline {
         page.paragraph(sentence, Tone::Normal);
     }
@@ -136,6 +138,44 @@ impl Page {
         self.paragraph(&badge.line(), tone);
     }
 
+    fn first_steps(&mut self, document: &Document) {
+        if document.first_steps.is_empty() {
+            return;
+        }
+        self.paragraph("Do these first", Tone::Strong);
+        let width = self.style.width.min(READABLE);
+        for (i, block) in document.first_steps.iter().enumerate() {
+            let what = format!("{} ({})", block.finding.title, block.in_brief());
+            for line in wrapped(vec![vec![format!("{}.", i + 1), self.leaf(&what)]], width) {
+                self.line(&line, Tone::Normal);
+            }
+            if let Some(step) = block.finding.remedy.first() {
+                self.step(step);
+            }
+        }
+        if let Some(more) = document.more_findings() {
+            self.paragraph(&more, Tone::Quiet);
+        }
+        if !document.headline.is_empty() {
+            self.blank();
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let width = self.style.width.min(READABLE);
+        let text = self.leaf(&step.text);
+        let fits = text.chars().count() + 5 <= self.style.width;
+        let lines = match step.kind {
+            StepKind::Advice => wrapped(vec![vec!["  -".to_owned(), text]], width),
+            // Whole if there is room, so that it can be copied.
+            _ if fits => vec![format!("     {text}")],
+            _ => wrapped(vec![vec!["   ".to_owned(), text]], width),
+        };
+        for line in lines {
+            self.line(&line, Tone::Normal);
+        }
+    }
+
     fn block(&mut self, block: &Block) {
         match block {
             Block::Text(text) => self.paragraph(text, Tone::Normal),
@@ -177,26 +217,14 @@ impl Page {
             item(" ", &self.leaf(&finding.why));
             item(" ", &self.leaf(&block.impact()));
         }
-        for step in &finding.remedy {
-            let text = self.leaf(&step.text);
-            let fits = text.chars().count() + 5 <= self.style.width;
-            match step.kind {
-                StepKind::Advice => {
-                    lines.extend(wrapped(vec![vec!["  -".to_owned(), text]], width))
-                }
-                // Whole if there is room, so that it can be copied.
-                _ if fits => lines.push(format!("     {text}")),
-                _ => lines.extend(wrapped(vec![vec!["   ".to_owned(), text]], width)),
-            }
-        }
-        for source in finding.sources.iter().filter(|_| block.in_full) {
-            lines.extend(wrapped(
-                vec![vec![" ".to_owned(), self.leaf(source)]],
-                width,
-            ));
-        }
         for line in lines {
             self.line(&line, Tone::Normal);
+        }
+        finding.remedy.iter().for_each(|step| self.step(step));
+        for source in finding.sources.iter().filter(|_| block.in_full) {
+            for line in wrapped(vec![vec![" ".to_owned(), self.leaf(source)]], width) {
+                self.line(&line, Tone::Normal);
+            }
         }
         self.blank();
     }

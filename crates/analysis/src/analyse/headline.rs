@@ -13,13 +13,13 @@ pub fn write(analysis: &Analysis) -> Vec<String> {
     sentences(analysis, true)
 }
 
-/// The same without those that only say what the figures at the peaks are, for reports that show
-/// these figures by themselves.
-pub fn beside_peaks(analysis: &Analysis) -> Vec<String> {
+/// The same without the figures at the peaks and what holds the server back, for reports that show
+/// these by themselves.
+pub fn remarks(analysis: &Analysis) -> Vec<String> {
     sentences(analysis, false)
 }
 
-fn sentences(analysis: &Analysis, peaks: bool) -> Vec<String> {
+fn sentences(analysis: &Analysis, whole: bool) -> Vec<String> {
     let mut sentences = Vec::new();
     for warning in &analysis.warnings {
         // These head the page: it is not your build, it is not the whole run, somebody else's code
@@ -37,10 +37,10 @@ fn sentences(analysis: &Analysis, peaks: bool) -> Vec<String> {
     let load = analysis.main();
     for (arm, did) in analysis.arms.iter().zip(&load.arms) {
         let peak = peak_sentence(analysis, arm, did);
-        sentences.extend(peak.filter(|_| peaks));
+        sentences.extend(peak.filter(|_| whole));
         sentences.extend(growth_sentence(did));
     }
-    if peaks {
+    if whole {
         for further in analysis.further_loads() {
             sentences.extend(further_sentences(further));
         }
@@ -58,8 +58,10 @@ fn sentences(analysis: &Analysis, peaks: bool) -> Vec<String> {
             ));
         }
     }
-    let nothing_measured = peaks && sentences.is_empty();
-    sentences.extend(held_back(&analysis.causes));
+    let nothing_measured = whole && sentences.is_empty();
+    if whole {
+        sentences.extend(held_back(&analysis.causes));
+    }
     if nothing_measured {
         sentences.insert(
             0,

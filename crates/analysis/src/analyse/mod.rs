@@ -7,7 +7,7 @@ mod reads;
 mod scope;
 
 pub use failed::ALL_FAILED;
-pub use headline::beside_peaks;
+pub use headline::remarks;
 pub(crate) use points::decode;
 pub(crate) use scope::Scope;
 

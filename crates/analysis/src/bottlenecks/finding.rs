@@ -265,6 +265,15 @@ impl Finding {
         }
     }
 
+    /// `up to 1.30 times the throughput`; none if nothing can be said, or nothing would be gained.
+    pub fn gain_in_brief(&self) -> Option<String> {
+        let factor = 1.0 / (1.0 - self.gain_at_most?);
+        // Beyond that the bound says nothing.
+        (1.005..20.0)
+            .contains(&factor)
+            .then(|| format!("up to {factor:.2} times the throughput"))
+    }
+
     /// The gain in words; none if nothing can be said.
     pub fn gain_in_words(&self) -> Option<String> {
         let share = self.gain_at_most?;

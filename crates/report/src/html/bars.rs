@@ -17,8 +17,8 @@ const TOP: f64 = 8.0;
 const BOTTOM: f64 = 44.0;
 const RIGHT: f64 = 14.0;
 
-/// The figure with legend and caption.
-pub fn figure(bars: &Bars) -> Markup {
+/// The figure with legend and caption, in this size where there is room for it.
+pub fn figure(bars: &Bars, size: &Size) -> Markup {
     html! {
         figure id={ "figure-" (bars.id) } {
             h3 { (text(&bars.title)) }
@@ -32,7 +32,7 @@ pub fn figure(bars: &Bars) -> Markup {
                     }
                 }
             }
-            div.wide { (picture(bars, &svg::WIDE)) }
+            div.wide { (picture(bars, size)) }
             div.narrow { (picture(bars, &svg::NARROW)) }
             figcaption { (text(&bars.caption)) }
         }

@@ -5,20 +5,20 @@
 
 use maud::{Markup, html};
 
-use super::svg;
+use super::svg::{self, Size};
 use super::text;
 use crate::document::{Chart, Series};
 
 /// Markers and colours that the style sheet tells apart; further series begin again.
 pub const LOOKS: usize = 4;
 
-/// The figure with its caption.
-pub fn figure(chart: &Chart) -> Markup {
+/// The figure with its caption, in this size where there is room for it.
+pub fn figure(chart: &Chart, size: &Size) -> Markup {
     html! {
         figure id={ "figure-" (chart.id) } {
             h3 { (text(&chart.title)) }
             (legend(chart))
-            div.wide { (svg::picture(chart, &svg::WIDE)) }
+            div.wide { (svg::picture(chart, size)) }
             div.narrow { (svg::picture(chart, &svg::NARROW)) }
             figcaption { (text(&chart.caption)) }
         }

@@ -12,7 +12,7 @@ mod scale;
 mod svg;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use pgassay_analysis::bottlenecks::StepKind;
+use pgassay_analysis::bottlenecks::{Step, StepKind};
 
 use super::document::{
     Badge, Block, Cell, Column, Document, Fact, FindingBlock, Note, Section, Table, Tile, Value,
@@ -114,6 +114,8 @@ fn head_of(document: &Document) -> Markup {
                 p.alarm role="note" { (text(alarm)) }
             }
             (tiles(&document.tiles))
+            (glance(&document.glance))
+            (first_steps(document))
             div.headline {
                 @for sentence in &document.headline { p { (text(sentence)) } }
             }
@@ -151,6 +153,55 @@ fn tiles(tiles: &[Tile]) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// The pictures of the first screen, side by side where there is room for two.
+fn glance(blocks: &[Block]) -> Markup {
+    let size = match blocks.len() {
+        0 | 1 => &svg::WIDE,
+        _ => &svg::HALF,
+    };
+    html! {
+        @if !blocks.is_empty() {
+            section.glance aria-labelledby="glance-heading" {
+                h2.unseen id="glance-heading" { "At a glance" }
+                @for block in blocks {
+                    @match block {
+                        Block::Chart(chart) => (chart::figure(chart, size)),
+                        Block::Bars(bars) => (bars::figure(bars, size)),
+                        _ => {},
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What to do first, a line or two each; the rest of a finding is in its section.
+fn first_steps(document: &Document) -> Markup {
+    html! {
+        @if !document.first_steps.is_empty() {
+            section.first aria-labelledby="first-heading" {
+                h2 id="first-heading" { "Do these first" }
+                ol {
+                    @for block in &document.first_steps {
+                        li {
+                            strong { (text(&block.finding.title)) }
+                            " " span.remark { (text(&block.in_brief())) }
+                            @if let Some(step) = block.finding.remedy.first() { div { (self::step(step)) } }
+                        }
+                    }
+                }
+                @if let Some(more) = document.more_findings() { p.remark { (more) } }
+            }
+        }
+    }
+}
+
+fn step(step: &Step) -> Markup {
+    html! {
+        @if step.kind == StepKind::Advice { (text(&step.text)) } @else { code { (text(&step.text)) } }
     }
 }
 
@@ -226,11 +277,11 @@ fn section(section: &Section, notes: &[Note]) -> Markup {
                     Block::Heading(heading) => h3 { (text(heading)) },
                     Block::Facts(facts) => (self::facts(facts)),
                     Block::Table(table) => (self::table(table, &format!("{}-{i}", section.id), notes)),
-                    Block::Chart(chart) => (chart::figure(chart)),
+                    Block::Chart(chart) => (chart::figure(chart, &svg::WIDE)),
                     Block::Charts(charts) => (chart::small_figures(charts)),
                     Block::Flame(flame, title) => (flame::figure(flame, title, &format!("{}-{i}", section.id))),
                     Block::HeatMap(map) => (heat::figure(map)),
-                    Block::Bars(bars) => (bars::figure(bars)),
+                    Block::Bars(bars) => (bars::figure(bars, &svg::WIDE)),
                     Block::Commands(commands) => (self::commands(commands)),
                     Block::Finding(finding) => (self::finding(finding)),
                 }
@@ -270,9 +321,7 @@ fn finding(block: &FindingBlock) -> Markup {
             @if !finding.remedy.is_empty() {
                 ol.steps {
                     @for step in &finding.remedy {
-                        li {
-                            @if step.kind == StepKind::Advice { (text(&step.text)) } @else { code { (text(&step.text)) } }
-                        }
+                        li { (self::step(step)) }
                     }
                 }
             }

@@ -58,6 +58,16 @@ pub const WIDE: Size = Size {
     spread: 18.0,
 };
 
+/// For two side by side on a desk.
+pub const HALF: Size = Size {
+    name: "half",
+    width: 540.0,
+    height: 280.0,
+    character: 7.6,
+    rows: 5,
+    spread: 12.0,
+};
+
 /// For a phone held upright.
 pub const NARROW: Size = Size {
     name: "narrow",

@@ -1,5 +1,6 @@
 //! The time budget: where the sessions' time went at each client count, as a table and bars.
 
+use pgassay_analysis::Analysis;
 use pgassay_analysis::observed::budget::Budget;
 use pgassay_analysis::observed::{ArmObserved, PointObserved};
 
@@ -17,22 +18,63 @@ struct Parts {
 
 /// The table and the picture; nothing where no point has a budget.
 pub(super) fn blocks(observed: &ArmObserved, id: &str) -> Vec<Block> {
-    let seen: Vec<(&PointObserved, &Budget)> = observed
-        .points
-        .iter()
-        .filter_map(|p| Some((p, p.budget.as_ref()?)))
-        .collect();
+    let seen = seen(observed);
     if seen.is_empty() {
         return Vec::new();
     }
-    let parts = parts(&seen);
+    let labelled = seen.iter().map(|(point, budget)| (label(point), *budget));
+    let parts = parts(labelled.collect());
     vec![
         Block::Table(table(observed, &seen, &parts)),
         Block::Bars(Box::new(bars(&parts, id))),
     ]
 }
 
-fn parts(seen: &[(&PointObserved, &Budget)]) -> Parts {
+/// The picture of all loads of one server: every client count of one load, the fewest and the most
+/// clients of several.
+pub(super) fn overview(analysis: &Analysis) -> Option<Bars> {
+    let loads = analysis.stages.iter().filter_map(|stage| {
+        let observed = stage.arms.first()?.observed.as_ref()?;
+        let seen = seen(observed);
+        (!seen.is_empty()).then_some((stage.plan.workload.name.as_str(), seen))
+    });
+    let loads: Vec<_> = loads.collect();
+    let several = loads.len() > 1;
+    let mut rows = Vec::new();
+    for (load, seen) in loads {
+        let last = seen.len() - 1;
+        for (i, (point, budget)) in seen.into_iter().enumerate() {
+            let label = label(point);
+            match several {
+                false => rows.push((label, budget)),
+                true if i == 0 || i == last => rows.push((format!("{load}, {label}"), budget)),
+                true => {}
+            }
+        }
+    }
+    (!rows.is_empty()).then(|| bars(&parts(rows), "overview"))
+}
+
+fn seen(observed: &ArmObserved) -> Vec<(&PointObserved, &Budget)> {
+    let points = observed.points.iter();
+    points
+        .filter_map(|p| Some((p, p.budget.as_ref()?)))
+        .collect()
+}
+
+/// `8 clients`, with the load before it where a server was observed under several.
+fn label(point: &PointObserved) -> String {
+    let clients = match point.clients {
+        1 => "1 client".to_owned(),
+        n => format!("{n} clients"),
+    };
+    match &point.load {
+        Some(load) => format!("{load}, {clients}"),
+        None => clients,
+    }
+}
+
+fn parts(seen: Vec<(String, &Budget)>) -> Parts {
     // The events of the largest client count first, where contention shows.
     let mut events: Vec<String> = Vec::new();
     for (_, budget) in seen.iter().rev() {
@@ -65,17 +107,7 @@ fn parts(seen: &[(&PointObserved, &Budget)]) -> Parts {
     };
     let rows = seen
         .iter()
-        .map(|(point, budget)| {
-            let clients = match point.clients {
-                1 => "1 client".to_owned(),
-                n => format!("{n} clients"),
-            };
-            let label = match &point.load {
-                Some(load) => format!("{load}, {clients}"),
-                None => clients,
-            };
-            (label, row(budget))
-        })
+        .map(|(label, budget)| (label.clone(), row(budget)))
         .collect();
     let mut names = vec!["on a CPU".to_owned(), "waiting for a CPU".to_owned()];
     names.extend(events);

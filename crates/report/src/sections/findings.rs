@@ -19,14 +19,21 @@ pub fn block(finding: &Finding, under: Option<&str>, in_full: bool) -> Block {
     }))
 }
 
+/// What holds the server back, in order of what it is expected to cost.
+pub fn of_causes(analysis: &Analysis) -> Vec<FindingBlock> {
+    let causes = analysis.causes.iter();
+    causes
+        .filter_map(|cause| of_cause(analysis, cause))
+        .collect()
+}
+
 /// What the loads showed and the findings of an assay's check, in one order: those of weight
 /// whole, the audit's others in a line each.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
     let check = analysis.check.as_ref()?;
-    let mut blocks: Vec<Block> = analysis
-        .causes
-        .iter()
-        .filter_map(|cause| of_cause(analysis, cause))
+    let mut blocks: Vec<Block> = of_causes(analysis)
+        .into_iter()
+        .map(|block| Block::Finding(Box::new(block)))
         .collect();
     let in_full = |id: &str| {
         let of_audit = |c: &Cause| c.seen_by == SeenBy::Audit && c.id == id;
@@ -72,8 +79,12 @@ fn of_blocks(blocks: Vec<Block>) -> Section {
 }
 
 /// A cause in full, if it is worth that.
-fn of_cause(analysis: &Analysis, cause: &Cause) -> Option<Block> {
+fn of_cause(analysis: &Analysis, cause: &Cause) -> Option<FindingBlock> {
     let worth = cause.seen_by == SeenBy::Audit || cause.expected_gain >= WORTH_A_BLOCK;
     let finding = finding_of(analysis, cause).filter(|_| worth)?;
-    Some(block(finding, cause.workload.as_deref(), false))
+    Some(FindingBlock {
+        finding: finding.clone(),
+        under: cause.workload.clone(),
+        in_full: false,
+    })
 }

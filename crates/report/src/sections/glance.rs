@@ -6,8 +6,12 @@ use pgassay_analysis::analysis::{PointAnalysis, StageArm};
 use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::Estimate;
 
-use crate::document::{Badge, Rating, Tile};
+use super::{budget, findings, results};
+use crate::document::{Badge, Block, FindingBlock, Rating, Section, Tile};
 use crate::number;
+
+/// Findings that the first screen names.
+const FIRST: usize = 3;
 
 /// How far the run was disturbed.
 pub fn badges(analysis: &Analysis) -> Vec<Badge> {
@@ -45,6 +49,30 @@ pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
         tiles.push(time("server CPU per transaction", cpu, &at));
     }
     tiles
+}
+
+/// The pictures of the first screen: throughput over clients, which the results leave out then, and
+/// where the sessions' time goes.
+pub fn pictures(analysis: &Analysis, sections: &mut [Section]) -> Vec<Block> {
+    let is_throughput = |block: &Block| match block {
+        Block::Chart(chart) => chart.id == results::THROUGHPUT,
+        _ => false,
+    };
+    let mut pictures = Vec::new();
+    for section in sections {
+        pictures.extend(section.blocks.extract_if(.., |block| is_throughput(block)));
+    }
+    let budget = budget::overview(analysis);
+    pictures.extend(budget.map(|bars| Block::Bars(Box::new(bars))));
+    pictures
+}
+
+/// The findings that are expected to cost most, and how many there are beyond these.
+pub fn first_steps(analysis: &Analysis) -> (Vec<FindingBlock>, usize) {
+    let mut blocks = findings::of_causes(analysis);
+    let further = blocks.len().saturating_sub(FIRST);
+    blocks.truncate(FIRST);
+    (blocks, further)
 }
 
 /// `, 2 CPUs (AMD EPYC)`: as much of the machine as belongs into a title; may be empty.

@@ -32,7 +32,7 @@ pub(crate) use method::has_seed;
 pub(super) use summary::machine;
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analyse::beside_peaks;
+use pgassay_analysis::analyse::remarks;
 use pgassay_analysis::analysis::{
     ArmAnalysis, PointAnalysis, RunInfo, RunState, StageAnalysis, StageArm, TrialAnalysis,
 };
@@ -95,10 +95,13 @@ fn document(analysis: &Analysis) -> Document {
     }
     let alarms = alarms(analysis);
     let tiles = glance::tiles(analysis);
-    let headline = match tiles.as_slice() {
-        [] => analysis.headline.clone(),
-        _ => beside_peaks(analysis),
-    };
+    let (mut glance, mut first_steps, mut further_findings) = (Vec::new(), Vec::new(), 0);
+    let mut headline = analysis.headline.clone();
+    if !tiles.is_empty() {
+        glance = glance::pictures(analysis, &mut sections);
+        (first_steps, further_findings) = glance::first_steps(analysis);
+        headline = remarks(analysis);
+    }
     Document {
         title: title(analysis),
         provenance: provenance(analysis),
@@ -109,6 +112,9 @@ fn document(analysis: &Analysis) -> Document {
         alarms,
         badges: glance::badges(analysis),
         tiles,
+        glance,
+        first_steps,
+        further_findings,
         sections,
         notes: notes.into_notes(),
     }

@@ -10,6 +10,9 @@ use crate::document::{
 };
 use crate::number;
 
+/// The picture of throughput over clients.
+pub const THROUGHPUT: &str = "throughput";
+
 /// Throughput and latency at each client count.
 pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     of_load(analysis.main(), notes)
@@ -162,16 +165,15 @@ fn chart(load: &StageAnalysis) -> Chart {
         .flat_map(|s| s.estimates.iter().map(|e| e.tip.clone()))
         .collect();
     Chart {
-        id: "throughput".to_owned(),
+        id: THROUGHPUT.to_owned(),
         title: "Throughput over clients".to_owned(),
         alternative: format!(
             "Transactions a second against the number of clients. {}.",
             spoken.join("; ")
         ),
         caption: format!(
-            "Small marks are single trials, left to right in the order in which they ran; the \
-             bar is the interval of the estimate. The dashed line is what the first point would \
-             give if every further client added as much.{}",
+            "Bars are intervals; small marks are single trials, left to right in the order in \
+             which they ran.{}",
             thinned_at_points(load)
         ),
         x: Axis {

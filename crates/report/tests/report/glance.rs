@@ -81,3 +81,35 @@ fn every_format_begins_with_the_grade_and_the_peak() {
     assert!(at("class=\"tiles\"") < at("id=\"figure-throughput\""));
     assert!(at("id=\"figure-throughput\"") < at("id=\"summary\""));
 }
+
+#[test]
+fn what_to_do_first_stands_before_the_evidence_and_once() {
+    let analysis = fixture::checked();
+    let page = pgassay_report::html(&analysis);
+    let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
+    assert!(at("class=\"tiles\"") < at("Do these first"));
+    assert!(at("Do these first") < at("<nav"));
+    let text = pgassay_report::text(
+        &analysis,
+        &TextStyle {
+            width: 100,
+            color: false,
+            unicode: true,
+        },
+    );
+    let lines: Vec<&str> = text.lines().collect();
+    let first = lines.iter().position(|line| *line == "Do these first");
+    let first = first.expect("a list");
+    assert!(lines[first + 1].starts_with("1. "), "{}", lines[first + 1]);
+    assert!(
+        lines[first + 1].contains("by the audit"),
+        "{}",
+        lines[first + 1]
+    );
+    assert!(!text.contains("What holds it back, by the audit"), "{text}");
+    let markdown = pgassay_report::markdown(&analysis);
+    assert!(
+        markdown.contains("## Do these first\n\n1. **"),
+        "{markdown}"
+    );
+}
