@@ -1,7 +1,7 @@
 """The sections in their order, and each one's share of the time."""
 
 from . import (archives, binaries, catalogue, clock, disks, facts, guest_kill, hostile_server, hostile_tls, kill, limits, names, outputs,
-               places, pooler, proxy, roles, run_directories, schemas, scripts, secrets, signals, standby, terminate, users)
+               places, pooler, proxy, roles, run_directories, sandboxes, schemas, scripts, secrets, signals, standby, terminate, users)
 
 SECTIONS = {
     "binaries": (binaries, 4),
@@ -17,6 +17,7 @@ SECTIONS = {
     "limits": (limits, 2),
     "disks": (disks, 2),
     "clock": (clock, 1),
+    "sandboxes": (sandboxes, 2),
     "hostile-server": (hostile_server, 5),
     "hostile-tls": (hostile_tls, 2),
     "proxy": (proxy, 4),

@@ -175,14 +175,7 @@ fn open(postmaster: u32, frequency: u32) -> Result<(Vec<Ring>, bool), String> {
     let own = Whose::Process(postmaster);
     let mut rings = all(own, options(true))
         .or_else(|_| all(own, options(false)))
-        .map_err(|e| {
-            let paranoid =
-                perf::paranoid().map_or_else(|| "not there".to_owned(), |p| p.to_string());
-            format!(
-                "perf_event_open: {e}; /proc/sys/kernel/perf_event_paranoid is {paranoid}: run \
-                 pgassay as root or as the server's user, with 2 or less there"
-            )
-        })?;
+        .map_err(|e| refused(&e, perf::paranoid(), rustix::process::geteuid().is_root()))?;
     for child in children_of(postmaster).unwrap_or_default() {
         for ring in &mut rings {
             // One that has just ended, or one too many for the limit of open files.
@@ -190,6 +183,23 @@ fn open(postmaster: u32, frequency: u32) -> Result<(Vec<Ring>, bool), String> {
         }
     }
     Ok((rings, false))
+}
+
+/// What the kernel refused, and what would help.
+fn refused(error: &io::Error, paranoid: Option<i32>, root: bool) -> String {
+    if root || error.kind() == io::ErrorKind::Unsupported {
+        // Root is let through by perf_event_paranoid.
+        return format!(
+            "perf_event_open: {error}: a sandbox or a container forbids it, or the kernel is \
+             without it; a container needs the capability PERFMON and a seccomp profile that \
+             allows perf_event_open"
+        );
+    }
+    let paranoid = paranoid.map_or_else(|| "not there".to_owned(), |level| level.to_string());
+    format!(
+        "perf_event_open: {error}; /proc/sys/kernel/perf_event_paranoid is {paranoid}: run \
+         pgassay as root or as the server's user, with 2 or less there"
+    )
 }
 
 /// CPUs that are online, as /sys lists them: `0-3,8`.
@@ -426,5 +436,25 @@ impl Folder {
             }
             .to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_what_would_help_whom() {
+        let forbidden = io::Error::from_raw_os_error(1);
+        let user = refused(&forbidden, Some(3), false);
+        assert!(user.contains("perf_event_paranoid is 3: run"), "{user}");
+        // Root is told nothing that it has already.
+        let root = refused(&forbidden, Some(2), true);
+        assert!(
+            root.contains("PERFMON") && !root.contains("paranoid"),
+            "{root}"
+        );
+        let without = refused(&io::Error::from_raw_os_error(38), None, false);
+        assert!(without.contains("kernel is without it"), "{without}");
     }
 }

@@ -53,6 +53,12 @@ fn explain(
     if kind == io::ErrorKind::NotFound || status.is_empty() {
         return ("it is not there (any more)".to_owned(), None);
     }
+    if kind == io::ErrorKind::Unsupported {
+        return (
+            "this kernel, or what stands in for it, has no ptrace".to_owned(),
+            Some("run pgassay outside of the sandbox or emulator"),
+        );
+    }
     if kind != io::ErrorKind::PermissionDenied {
         return (String::new(), None);
     }
@@ -119,6 +125,12 @@ mod tests {
         assert!(said(ITS, "1", &other).contains("another user"));
         let same = "Uid:\t106\t106\t106\t106\nSeccomp:\t0\n";
         assert!(said(ITS, "1", same).contains("ptrace_scope=0"));
+        let missing = io::Error::from_raw_os_error(38).kind();
+        assert!(
+            explain(missing, ITS, "0", ROOT)
+                .1
+                .is_some_and(|remedy| remedy.contains("sandbox"))
+        );
         assert!(
             explain(io::ErrorKind::NotFound, "", "", ROOT)
                 .0

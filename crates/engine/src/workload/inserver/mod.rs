@@ -33,6 +33,19 @@ const ROWS: u64 = 100_000;
 /// The name that stands for the page of primitives.
 pub const ALL: &str = "primitives";
 
+/// What to do about the server's refusal, where that is known.
+fn not_created(said: &str) -> Option<Failure> {
+    // The C library's words where the kernel maps no code from a file system.
+    said.contains("failed to map segment").then(|| {
+        Failure::target(format!(
+            "the functions inside the server can't be created: {said}"
+        ))
+        .with_remedy(
+            "the library's directory is mounted noexec: name one that is not with --scratch DIR",
+        )
+    })
+}
+
 /// Makes the functions and the tables that these calls need.
 ///
 /// # Errors
@@ -48,7 +61,11 @@ pub fn create(
     session
         .execute(&format!("CREATE SCHEMA {SCHEMA}"))
         .and_then(|()| session.execute(definitions))
-        .context("the functions inside the server can't be created")?;
+        .map_err(|error| match not_created(&error.to_string()) {
+            Some(failure) => failure.into(),
+            None => anyhow::Error::new(error)
+                .context("the functions inside the server can't be created"),
+        })?;
     if needs("buffer-hit") {
         let blocks = HIT_BLOCKS.min(shared_buffers / 8192 / 2).max(1);
         // One row to a block; no vacuum is left to come.
@@ -288,4 +305,25 @@ pub fn settings() -> [(&'static str, &'static str); 3] {
         ("wal_writer_delay", "10ms"),
         ("max_wal_size", "8GB"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_may_not_be_executed_is_put_elsewhere() {
+        let noexec = "ERROR: could not load library \"/x/pgassay.so\": /x/pgassay.so: failed to \
+                      map segment from shared object";
+        let failure = not_created(noexec).expect("known");
+        assert!(
+            failure
+                .remedy
+                .is_some_and(|remedy| remedy.contains("--scratch"))
+        );
+        assert_eq!(
+            not_created("ERROR: permission denied to create \"c\""),
+            None
+        );
+    }
 }

@@ -64,7 +64,10 @@ fn perf_by(
     const ID: &str = "perf";
     let refusal = match (everybody, own) {
         (Ok(()), _) => return Finding::ok(ID, "CPU samples of all processes and the kernel"),
-        (Err(refusal), Err(_)) if refusal.kind() == io::ErrorKind::Unsupported => {
+        // Ours, not the kernel's: a kernel without perf events refuses the program perf, too.
+        (Err(refusal), Err(_))
+            if refusal.kind() == io::ErrorKind::Unsupported && refusal.raw_os_error().is_none() =>
+        {
             return match in_path("perf") {
                 Some(program) => Finding::ok(ID, format!("by {}", program.display())),
                 None => Finding::lacking(
@@ -183,8 +186,7 @@ fn ptrace() -> Finding {
 
 fn ptrace_by(child: io::Result<()>, scope: Option<&str>) -> Finding {
     const ID: &str = "ptrace";
-    const USE: &str =
-        "debuggers beside a measurement (gdb, strace); pgassay itself does not need it";
+    const USE: &str = "lines and walls, which step a session of the server";
     match (child, scope) {
         (Ok(()), None | Some("0")) => Finding::ok(ID, "allowed"),
         (Ok(()), Some(scope)) => Finding::ok(
@@ -365,6 +367,15 @@ mod tests {
         assert!(finding.fix.is_none() && finding.advice.unwrap().contains("seccomp"));
         assert_eq!(perf_by(refused(), Ok(()), Some(1), false).state, State::Ok);
         assert_eq!(perf_by(Ok(()), refused(), None, true).state, State::Ok);
+        // ENOSYS: a program perf that happens to be installed is refused in the same way.
+        let without = || Err(io::Error::from_raw_os_error(38));
+        let finding = perf_by(without(), without(), None, true);
+        assert_eq!(finding.state, State::Limited);
+        assert!(
+            finding.found.contains("not implemented"),
+            "{}",
+            finding.found
+        );
     }
 
     #[test]
