@@ -27,7 +27,7 @@ build: ## build pgassay in release mode
 	@scripts/bootstrap.sh build
 	$(CARGO) build --release --locked --package pgassay
 
-test: ## run all tests, formatting, clippy, documentation, the extension's tests
+test: ## run all tests, formatting, clippy, documentation, the extension's and the pages' tests
 	@scripts/bootstrap.sh test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
@@ -35,6 +35,7 @@ test: ## run all tests, formatting, clippy, documentation, the extension's tests
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	scripts/test-bootstrap.sh
 	scripts/test-extension.sh
+	scripts/test-pages.sh target/debug/pgassay
 
 deny: ## check the licences, advisories and sources of dependencies (needs cargo-deny)
 	@$(CARGO) deny --version >/dev/null 2>&1 || \

@@ -264,6 +264,11 @@ if [ "$purpose" = test ]; then
             missing "the server's headers, for the extension" "postgresql-server-dev-$major"
     fi
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing "PgBouncer, a connection pooler" pgbouncer
+    # Ubuntu has a browser as a snap only: scripts/test-pages.sh says so.
+    if [ "$(. /etc/os-release && echo "$ID")" = debian ]; then
+        have chromedriver || missing "Chromium and its driver, which open the reports' pages" chromium-driver
+        /usr/bin/python3 -c 'import selenium' 2>/dev/null || missing "Selenium, which drives them" python3-selenium
+    fi
     if [ ${#packages[@]} -gt 0 ]; then
         update_once
         install_server "${packages[@]}"

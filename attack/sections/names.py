@@ -15,7 +15,7 @@ NAMES = ("<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"><svg o
          "[x](javascript:alert(1))", "`x` | a | b", "![x](http://x)", "**b** _i_ ~~s~~", "a\\b", "%s%n%d", "{{7*7}}", "${x}",
          "]]>", "--><b>", "&lt;b&gt;", "a" * 60, "é😀", "\"quoted\"", "a;b,c", "\r", "\x7f", "</style><script>1</script>")
 
-ATTACKS = re.compile(r"<script|<img|<svg|<b>|</style>", re.I)
+ATTACKS = re.compile(r"<script>|<img|<svg|<b>|</style>", re.I)
 
 
 class Elements(html.parser.HTMLParser):

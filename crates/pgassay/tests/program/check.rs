@@ -154,7 +154,7 @@ fn a_badly_set_server_is_seen_through_its_file() {
     let (exit, _, err) = pgassay(&["check", &file, "--html", &html]);
     assert_eq!(exit, Exit::Done, "{err}");
     let page = fs::read_to_string(&html).unwrap();
-    assert!(page.contains("fsync = off") && !page.contains("<script"));
+    assert!(page.contains("fsync = off") && !page.contains("<script>"));
 
     // A directory of files is checked file by file.
     fs::copy(&file, scratch.file("other.json")).unwrap();

@@ -1,8 +1,8 @@
 //! A flame graph as SVG: a box a function, as wide as its share of the samples, above
 //! those that called it.
 //!
-//! Written here and not by `inferno`, which brings fixed colours, a script and its own
-//! page: a report holds no script, and its colours follow light, dark and print.
+//! Written here and not by `inferno`, which brings fixed colours and its own page and
+//! script: a report's colours follow light, dark and print, and it is whole without a script.
 
 use maud::{Markup, html};
 use pgassay_analysis::profile::Class;
@@ -28,7 +28,7 @@ pub fn figure(flame: &Flame, title: &str, id: &str) -> Markup {
             figcaption {
                 "Each box is a function, as wide as its share of the CPU samples, what it called \
                  included; what it called stands above it, side by side in the order of the alphabet. \
-                 Rest a pointer on a box to read its share."
+                 Point at a box to read its share; click it to zoom in."
                 @if compared { " Shares are those of the second profile; colour says how they changed." }
                 @if flame.left_out > 0.005 {
                     (format!(" Boxes narrower than 0.2 % are left out, {:.1} % of the samples in all.", 100.0 * flame.left_out))

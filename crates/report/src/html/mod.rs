@@ -1,4 +1,5 @@
-//! One self-contained HTML file: no script, no external request, no asset.
+//! One self-contained HTML file: no external request, no asset, and one script of ours, without
+//! which the page is whole.
 //!
 //! Pictures are inline SVG whose colours are CSS variables, so that light, dark
 //! and print are the same file. Everything foreign goes through `maud`, which
@@ -11,7 +12,13 @@ mod heat;
 mod scale;
 mod svg;
 
+use std::sync::LazyLock;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sha2::{Digest, Sha256};
+
 use pgassay_analysis::bottlenecks::{Step, StepKind};
 
 use super::document::{
@@ -20,9 +27,15 @@ use super::document::{
 use super::{number, plain};
 
 const STYLE: &str = include_str!("style.css");
-/// Nothing may be loaded or run, whatever slipped into the page.
-const POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+const SCRIPT: &str = include_str!("page.js");
+/// Nothing may be loaded, and nothing but our script run, whatever slipped into the page.
+static POLICY: LazyLock<String> = LazyLock::new(|| {
+    let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT));
+    format!(
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'; \
+         base-uri 'none'; form-action 'none'"
+    )
+});
 
 /// The whole page.
 pub fn render(document: &Document) -> String {
@@ -85,10 +98,12 @@ fn page(title: &str, skip_to: &str, body: Markup) -> String {
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta http-equiv="Content-Security-Policy" content=(*POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (text(title)) " · pgassay" }
+                // A module runs when the page is read.
+                script type="module" { (PreEscaped(SCRIPT)) }
                 style { (PreEscaped(STYLE)) }
             }
             body {

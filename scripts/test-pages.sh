@@ -1,0 +1,23 @@
+#!/bin/bash
+# Opens pages of reports in a real browser: a short assay's, and those that the
+# tests of reports compare with.
+#
+#   scripts/test-pages.sh PROGRAM
+#
+# Needs chromedriver and Debian's python3-selenium (scripts/bootstrap.sh test).
+set -euo pipefail
+program=$(realpath "${1:?missing argument: the pgassay to measure with}")
+cd "$(dirname "$0")/.."
+if ! command -v chromedriver >/dev/null; then
+    # Without one on Debian, bootstrap.sh has failed.
+    [ "$(. /etc/os-release && echo "$ID")" != debian ] || { echo "test-pages.sh: chromedriver is missing" >&2; exit 3; }
+    echo "test-pages.sh: THE PAGES WERE NOT TESTED: this distribution has no package of chromedriver" >&2
+    exit 0
+fi
+runs=$(mktemp -d)
+trap 'rm -rf "$runs"' EXIT
+"$program" assay temp --quick --clients 1,2 --runs "$runs" >"$runs/said" 2>&1 || {
+    cat "$runs/said" >&2
+    exit 1
+}
+/usr/bin/python3 scripts/test-pages.py "$runs"/*/report.html crates/report/tests/report/golden/*.html
