@@ -56,6 +56,9 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
     let labels = bars.rows.iter().map(|row| row.label.chars().count());
     let left = labels.max().unwrap_or(0) as f64 * size.character() + 12.0;
     let right = width - RIGHT;
+    // Under the bars, unless that would cut it.
+    let half = bars.axis.chars().count() as f64 * size.character() / 2.0;
+    let middle = ((left + right) / 2.0).min(width - half);
     let at = |share: f64| left + (right - left) * share;
     let id = format!("{}-{}", bars.id, size.name());
     let bottom = height - BOTTOM;
@@ -69,7 +72,7 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
                     path.grid d={ "M" (r(at(tick))) " " (TOP) "V" (r(bottom)) } {}
                     text.middle x=(r(at(tick))) y=(r(bottom + 16.0)) { (tick_label(100.0 * tick)) }
                 }
-                text.middle x=(r((left + right) / 2.0)) y=(r(height - 6.0)) { (text(&bars.axis)) }
+                text.middle x=(r(middle)) y=(r(height - 6.0)) { (text(&bars.axis)) }
             }
             @for (i, row) in bars.rows.iter().enumerate() {
                 @let top = TOP + ROW * i as f64 + (ROW - BAR) / 2.0;
