@@ -13,6 +13,7 @@ mod io;
 mod normalise;
 pub mod perf;
 mod perf_program;
+mod plans;
 mod sched;
 mod server;
 mod statements;

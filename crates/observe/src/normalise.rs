@@ -111,6 +111,7 @@ impl Making {
             b'.' if second.is_ascii_digit() => self.number(bytes),
             b';' => {
                 self.ended = true;
+                (self.list, self.comma, self.folded) = (None, false, false);
                 1
             }
             b if is_word(b) => {
@@ -170,11 +171,14 @@ impl Making {
     }
 
     fn begin(&mut self) {
-        self.several |= self.ended;
+        if self.ended && !self.out.is_empty() {
+            self.several = true;
+            self.out.push(';');
+        }
         if self.blank && !self.out.is_empty() {
             self.out.push(' ');
         }
-        self.blank = false;
+        (self.blank, self.ended) = (false, false);
     }
 
     fn word(&mut self, word: &str) {
@@ -195,7 +199,6 @@ impl Making {
     /// A literal or a parameter; of a list of them the first stands for all.
     fn value(&mut self) {
         if let (Some(end), true) = (self.list, self.comma) {
-            self.several |= self.ended;
             self.out.truncate(end);
             if !self.folded {
                 self.out.push_str(", ...");
@@ -328,7 +331,11 @@ mod tests {
         assert!(normalise("SELECT $a$ b").cut);
         assert!(!normalise("SELECT 1").cut);
         assert!(!normalise("SELECT 1; -- that is all").several);
-        assert!(normalise("SELECT 1; DROP TABLE t").several);
+        let two = normalise("SELECT 1; DROP TABLE t;");
+        assert!(
+            two.several && two.text == "SELECT $1; DROP TABLE t",
+            "{two:?}"
+        );
         assert!(!normalise("SELECT '; DROP TABLE t'").several);
         let long = normalise(&format!("SELECT {}", "ä".repeat(900)));
         assert!(long.text.len() <= MOST_TEXT + 3 && long.text.ends_with('…'));

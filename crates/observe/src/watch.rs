@@ -1,18 +1,29 @@
 //! The observers that run beside a load, each on or off, and what they cost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use pgassay_analysis::observed::{COUNTERS, Cost, Observed, StackRecord, SymbolTable, Unavailable};
+use pgassay_analysis::observed::statements::SeenStatement;
+use pgassay_analysis::observed::{
+    COUNTERS, Cost, Observed, PlanRecord, StackRecord, StatementRecord, SymbolTable, Unavailable,
+};
 use pgassay_analysis::record::Sample;
 
 use super::cpu::{process_ns, thread_ns};
 use super::growth::Stood;
 use super::perf::PerfSampler;
 use super::perf_program::PerfProgram;
+use super::plans;
 use super::sched;
 use super::waits::{self, WaitSampler};
 use super::{Readings, Scene};
-use pgassay_pgwire::Conninfo;
+use pgassay_pgwire::{Conninfo, Session};
+
+/// Statements whose plans are asked for, in all.
+const EXPLAINED: usize = 10;
+/// A statement with a smaller share of the sightings is not worth its plan.
+const WORTH_A_PLAN: f64 = 0.05;
+/// The same for fewer sightings in a window.
+const LEAST_SIGHTINGS: u64 = 5;
 
 /// Which observers run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -87,6 +98,8 @@ pub struct Observers {
     spent: u64,
     /// CPU time of reading the views before it, ours and the server's.
     counting: (u64, u64),
+    /// Statements whose plan was asked for.
+    explained: HashSet<String>,
 }
 
 impl Observers {
@@ -162,17 +175,54 @@ impl Observers {
 
     /// Reads the server's statistics views, and what that costs.
     fn stand(&mut self, scene: &mut Scene) -> Option<Stood> {
+        if !self.choice.waits {
+            return None;
+        }
+        self.counted(scene, Stood::read)
+    }
+
+    /// Asks the server something, and notes what that costs.
+    fn counted<T>(&mut self, scene: &mut Scene, ask: impl FnOnce(&mut Session) -> T) -> Option<T> {
         let local = scene.postmaster.is_ok();
-        let session = scene.session.as_mut().filter(|_| self.choice.waits)?;
+        let session = scene.session.as_mut()?;
         let backend = u32::try_from(session.backend_pid()).ok();
         let backend = backend.filter(|_| local);
         let spent = || (thread_ns(), backend.and_then(process_ns).unwrap_or(0));
         let before = spent();
-        let stood = Stood::read(session);
+        let answer = ask(session);
         let after = spent();
         self.counting.0 += after.0.saturating_sub(before.0);
         self.counting.1 += after.1.saturating_sub(before.1);
-        Some(stood)
+        Some(answer)
+    }
+
+    /// The plans of the window's weightiest statements, each once.
+    fn explain(&mut self, scene: &mut Scene, seen: Option<&StatementRecord>) -> Vec<PlanRecord> {
+        let Some(seen) = seen else {
+            return Vec::new();
+        };
+        let own: u64 = seen.statements.iter().map(SeenStatement::sightings).sum();
+        let least = (WORTH_A_PLAN * (own + seen.others) as f64).max(LEAST_SIGHTINGS as f64);
+        let mut plans = Vec::new();
+        for statement in &seen.statements {
+            let worth = statement.sightings() as f64 >= least;
+            if !worth || self.explained.len() >= EXPLAINED || self.explained.contains(&statement.id)
+            {
+                continue;
+            }
+            let example = self.waits.as_ref().and_then(|w| w.example(&statement.id));
+            let Some(example) = example else {
+                continue;
+            };
+            self.explained.insert(statement.id.clone());
+            if let Some(plan) = self.counted(scene, |session| plans::ask(session, &example)) {
+                plans.push(PlanRecord {
+                    statement: statement.id.clone(),
+                    plan,
+                });
+            }
+        }
+        plans
     }
 
     /// Ends observing and reads again: all readings of both borders, and what was seen between.
@@ -212,6 +262,7 @@ impl Observers {
         {
             observed.growth = Some(then.until(now));
         }
+        observed.plans = self.explain(scene, observed.statements.as_ref());
         let (own_ns, server_ns) = std::mem::take(&mut self.counting);
         if observed.growth.is_some() {
             observed.costs.push(Cost {

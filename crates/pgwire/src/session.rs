@@ -144,6 +144,43 @@ impl Session {
     /// transaction.
     pub fn query(&mut self, sql: &str) -> Result<Vec<ResultSet>, QueryError> {
         self.begin(sql)?;
+        self.answer()
+    }
+
+    /// Runs a text that must be a single statement without a result: sent in a form in which the
+    /// server refuses several. For texts that somebody else wrote.
+    pub fn execute_single(&mut self, sql: &str) -> Result<(), QueryError> {
+        self.check_alive()?;
+        let mut out = BytesMut::new();
+        let written = frontend::parse("", sql, [], &mut out)
+            .and_then(|()| {
+                let none = || std::iter::empty::<i16>();
+                let values = std::iter::empty::<()>();
+                let bound = frontend::bind(
+                    "",
+                    "",
+                    none(),
+                    values,
+                    |(), _| Ok(postgres_protocol::IsNull::Yes),
+                    none(),
+                    &mut out,
+                );
+                bound.map_err(|error| match error {
+                    frontend::BindError::Serialization(error) => error,
+                    frontend::BindError::Conversion(error) => std::io::Error::other(error),
+                })
+            })
+            .and_then(|()| frontend::execute("", 0, &mut out));
+        written.map_err(|error| {
+            QueryError::Misused(format!("the statement can't be sent: {error}"))
+        })?;
+        frontend::sync(&mut out);
+        self.send(&out)?;
+        self.answer().map(drop)
+    }
+
+    /// Takes the answer in, up to where the server is ready for the next query.
+    fn answer(&mut self) -> Result<Vec<ResultSet>, QueryError> {
         let mut results = Vec::new();
         let mut current = ResultSet::default();
         let mut failure = None;
@@ -205,6 +242,7 @@ impl Session {
                 // Not kept; but a table of terabytes is not waited for.
                 Message::CopyData(body) if failure.is_some() => bytes += body.data().len(),
                 Message::CopyDone if failure.is_some() => {}
+                Message::ParseComplete | Message::BindComplete => {}
                 Message::ReadyForQuery(body) => {
                     self.ready(body.status())?;
                     return failure.map_or(Ok(results), Err);

@@ -69,6 +69,8 @@ pub enum Basis {
     Throughput,
     /// Counters of the server over the windows.
     Counters,
+    /// Time of statements, on a CPU and waiting: of the sessions' time in transactions.
+    Statements,
 }
 
 impl Basis {
@@ -179,6 +181,11 @@ impl Circumstances {
                 (gain, self.busy.map(|busy| busy * (1.0 - of_busy)))
             }
             Basis::WaitTime => (share * cycle, self.busy),
+            // Without the work, neither its waits nor its CPU time would be there.
+            Basis::Statements => match self.busy {
+                Some(busy) if busy >= FULL => (share * self.server_of_busy.unwrap_or(1.0), None),
+                _ => (share * cycle, None),
+            },
             Basis::State | Basis::MachineTime | Basis::Throughput | Basis::Counters => {
                 (share, None)
             }
@@ -193,7 +200,7 @@ impl Circumstances {
         let on_cpu = self.on_cpu?;
         match basis {
             Basis::CpuSamples => Some(share * on_cpu),
-            Basis::WaitTime => Some(share),
+            Basis::WaitTime | Basis::Statements => Some(share),
             Basis::State | Basis::MachineTime | Basis::Throughput | Basis::Counters => None,
         }
     }

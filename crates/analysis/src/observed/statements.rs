@@ -142,20 +142,19 @@ impl Counters {
         let of = |name: &str| grown.get(name).copied();
         let calls = of("calls").filter(|calls| *calls > 0.0)?;
         let a_call = |value: Option<f64>| value.map(|value| value / calls);
+        // These columns are in every version: what is not there did not grow.
+        let at_least_0 = |name: &str| of(name).unwrap_or(0.0);
+        let read = at_least_0("shared_blks_read");
         let plans = of("plans").filter(|plans| *plans > 0.0);
         Some(Self {
             calls,
             // Its name up to the version of PostgreSQL 12.
             execution_ms: a_call(of("total_exec_time").or(of("total_time"))),
             planning_ms: plans.and_then(|_| a_call(of("total_plan_time"))),
-            rows: a_call(of("rows")),
-            blocks: a_call(
-                of("shared_blks_hit")
-                    .zip(of("shared_blks_read"))
-                    .map(|(a, b)| a + b),
-            ),
-            blocks_read: a_call(of("shared_blks_read")),
-            temp_blocks: a_call(of("temp_blks_written")),
+            rows: a_call(Some(at_least_0("rows"))),
+            blocks: a_call(Some(at_least_0("shared_blks_hit") + read)),
+            blocks_read: a_call(Some(read)),
+            temp_blocks: a_call(Some(at_least_0("temp_blks_written"))),
             wal_bytes: a_call(of("wal_bytes")),
         })
     }

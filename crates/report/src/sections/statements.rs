@@ -78,7 +78,7 @@ fn by_statement(seen: &StatementAnalysis, at: &str) -> Option<Table> {
             Column::figures("WAL", "bytes a call", 5),
         ]);
     }
-    columns.push(Column::prose("statement"));
+    columns.push(Column::words("statement", 0));
     let rows = shown
         .iter()
         .map(|statement| {

@@ -9,8 +9,10 @@ mod build;
 mod checkpoints;
 mod cpus;
 mod memory;
+mod objects;
 mod others;
 mod pages;
+mod plans;
 mod processor;
 mod releases;
 mod run;
@@ -95,6 +97,8 @@ const FUNCTIONS: &[&[Detector]] = &[
     checkpoints::DETECTORS,
     cpus::DETECTORS,
     scaling::DETECTORS,
+    plans::DETECTORS,
+    objects::DETECTORS,
 ];
 
 /// What looks at one kind of evidence for an entry.

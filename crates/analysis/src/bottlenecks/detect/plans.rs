@@ -1,0 +1,485 @@
+//! What the plans of the statements show on which the sessions spent their time.
+
+use super::{Detector, run, shown, tenths};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
+use crate::observed::plans::{Node, Plan, RelationFacts};
+use crate::observed::statements::StatementTime;
+
+pub(super) const DETECTORS: &[Detector] = &[
+    run("sequential-scan", sequential_scans),
+    run("spilling", spilling),
+    run("partitions-not-pruned", unpruned),
+    run("function-per-row", functions),
+    run("planning-longer", planning),
+    run("rows-misestimated", misestimated),
+];
+
+/// The share of the sessions' time from which on a statement is looked at.
+const NOTABLE: f64 = 0.1;
+/// The share from which on what is wrong with it decides how fast the server is.
+const MUCH: f64 = 0.3;
+/// A scan's part of its plan's cost below which it does not matter.
+const MINOR: f64 = 0.3;
+/// A table of fewer rows is read whole in no time.
+const FEW_ROWS: f64 = 10_000.0;
+/// The part of a table's rows that a selective condition leaves at most.
+const SELECTIVE: f64 = 0.01;
+/// Fewer partitions are no burden.
+const FEW_PARTITIONS: u32 = 8;
+/// Bytes of a block of temporary files.
+const BLOCK: f64 = 8192.0;
+
+/// Something wrong with a statement.
+struct Hit<'s> {
+    statement: &'s StatementTime,
+    /// The part of the statement's time that it accounts for, 0 to 1.
+    part: f64,
+    saw: String,
+    confidence: Confidence,
+    evidence: Vec<String>,
+    steps: Vec<(StepKind, String)>,
+}
+
+/// The statements that matter, by their time.
+fn weighty<'a>(run: &RunEvidence<'a>) -> impl Iterator<Item = &'a StatementTime> {
+    let seen = run
+        .observed
+        .and_then(|observed| observed.statements.as_ref());
+    let all = seen.into_iter().flat_map(|seen| &seen.statements);
+    // A handful of sightings is chance.
+    all.filter(|s| s.share >= NOTABLE && s.sightings >= 10)
+}
+
+/// One finding of all the statements that have it, the one with the most time leading.
+fn joined(run: &RunEvidence, mut hits: Vec<Hit>) -> Option<Observation> {
+    let share_of = |hit: &Hit| hit.statement.share * hit.part;
+    hits.sort_by(|a, b| share_of(b).total_cmp(&share_of(a)));
+    let share: f64 = hits.iter().map(share_of).sum();
+    let mut hits = hits.into_iter();
+    let first = hits.next()?;
+    let mut seen = Observation::measured(Basis::Statements, Some(share.min(1.0)), first.saw)
+        .confidence(first.confidence)
+        .severity(match share {
+            MUCH.. => Severity::High,
+            _ => Severity::Medium,
+        })
+        .seen(format!(
+            "{} of {} goes to: {}",
+            tenths(first.statement.share),
+            run.whole(),
+            first.statement.named()
+        ))
+        .all_seen(first.evidence);
+    for (kind, step) in first.steps {
+        seen = seen.step(kind, step);
+    }
+    Some(seen.all_seen(hits.map(|hit| {
+        format!(
+            "also: {} ({} of the time: {})",
+            hit.saw.trim_end_matches('.'),
+            tenths(hit.statement.share),
+            hit.statement.named()
+        )
+    })))
+}
+
+fn with_plans<'a>(
+    run: &RunEvidence<'a>,
+    look: impl Fn(&'a StatementTime, &'a Plan) -> Option<Hit<'a>>,
+) -> Vec<Hit<'a>> {
+    weighty(run)
+        .filter_map(|statement| look(statement, statement.plan.as_ref()?))
+        .collect()
+}
+
+fn sequential_scans(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let scans = plan.root.all().into_iter();
+        scans
+            .filter_map(|(parent, node)| scan(&run, statement, plan, parent, node))
+            .max_by(|a, b| a.part.total_cmp(&b.part))
+    });
+    joined(&run, hits)
+}
+
+fn scan<'a>(
+    run: &RunEvidence,
+    statement: &'a StatementTime,
+    plan: &Plan,
+    parent: Option<&Node>,
+    node: &Node,
+) -> Option<Hit<'a>> {
+    let filter = node
+        .conditions
+        .get("Filter")
+        .filter(|_| node.kind == "Seq Scan")?;
+    let table = node.relation.as_ref()?;
+    let facts = plan.relations.get(table)?;
+    let rows = facts.rows.filter(|rows| *rows >= FEW_ROWS)?;
+    let part = (node.cost / plan.root.cost.max(node.cost)).min(1.0);
+    // Under a limit a scan may stop early.
+    let may_stop = parent.is_some_and(|parent| parent.kind == "Limit");
+    if node.rows > SELECTIVE * rows || part < MINOR || may_stop {
+        return None;
+    }
+    let read = read_by_scans(run, table);
+    let column = compared(filter, facts);
+    let saw = format!(
+        "{table} is read whole, {rows:.0} rows, for about {:.0} that match {filter}.",
+        node.rows
+    );
+    let mut evidence = Vec::new();
+    if let Some((scans, each)) = read {
+        evidence.push(format!(
+            "{scans:.0} sequential scans of {table} in the measured time, {each:.0} rows each"
+        ));
+    }
+    let steps = vec![remedy(table, filter, column.as_ref(), facts)];
+    Some(Hit {
+        statement,
+        part,
+        saw,
+        confidence: match read {
+            Some((_, each)) if each >= 0.3 * rows => Confidence::High,
+            _ => Confidence::Medium,
+        },
+        evidence,
+        steps,
+    })
+}
+
+/// Sequential scans of a table over the windows, and rows of each.
+fn read_by_scans(run: &RunEvidence, table: &str) -> Option<(f64, f64)> {
+    let growth = run.observed?.growth.as_ref()?;
+    let grown = growth.tables.iter().find(|t| t.name == table)?;
+    let scans = grown.by("seq_scan");
+    (scans > 0.0).then(|| (scans, grown.by("seq_tup_read") / scans))
+}
+
+/// What a condition compares.
+#[derive(Debug, PartialEq)]
+enum Compared {
+    /// A column as it is.
+    Column(String),
+    /// A column in another type.
+    Cast(String),
+    /// An expression over columns.
+    Expression(String),
+}
+
+/// What stands left of the first `=` of a filter.
+fn compared(filter: &str, facts: &RelationFacts) -> Option<Compared> {
+    let (left, _) = filter.split_once(" = ")?;
+    let operand = last_operand(left);
+    let bare = |text: &str| -> Option<String> {
+        let name = text.trim_matches(['(', ')']);
+        let name = name.rsplit_once('.').map_or(name, |(_, name)| name);
+        let plain = name.trim_matches('"');
+        facts
+            .columns
+            .iter()
+            .any(|c| c == plain)
+            .then(|| name.to_owned())
+    };
+    if let Some(column) = bare(operand) {
+        return Some(Compared::Column(column));
+    }
+    if let Some((column, to)) = operand.rsplit_once("::")
+        && let Some(column) = bare(column)
+    {
+        // Indexes on varchar and char columns are used for these.
+        let same = matches!(to, "text" | "bpchar" | "character varying");
+        return Some(match same {
+            true => Compared::Column(column),
+            false => Compared::Cast(column),
+        });
+    }
+    operand
+        .contains('(')
+        .then(|| Compared::Expression(operand.to_owned()))
+}
+
+/// The last balanced operand of a text: what `(a.x > 1) AND (lower(a.mail)` ends with.
+fn last_operand(text: &str) -> &str {
+    let mut depth = 0_i32;
+    for (at, c) in text.char_indices().rev() {
+        match c {
+            ')' => depth += 1,
+            '(' if depth == 0 => return &text[at + 1..],
+            '(' => depth -= 1,
+            _ => {}
+        }
+    }
+    text
+}
+
+/// What makes the scan unnecessary.
+fn remedy(
+    table: &str,
+    filter: &str,
+    compared: Option<&Compared>,
+    facts: &RelationFacts,
+) -> (StepKind, String) {
+    let of = |column: &str| {
+        let name = column.trim_matches('"').to_owned();
+        let mut indexes = facts.indexes.iter();
+        indexes.find(move |index| index.first.as_deref() == Some(&name))
+    };
+    let advice = StepKind::Advice;
+    match compared {
+        Some(Compared::Column(column)) => match of(column) {
+            Some(index) if !index.valid => (
+                StepKind::Sql,
+                format!(
+                    "REINDEX INDEX CONCURRENTLY {};   -- from 12 on: it is invalid, so no query uses it",
+                    index.name
+                ),
+            ),
+            Some(index) if index.partial => (
+                advice,
+                format!(
+                    "{} covers only some rows: create an index on {table} ({column}) for all of \
+                     them, or add its condition to the statement",
+                    index.name
+                ),
+            ),
+            Some(index) => (
+                advice,
+                format!(
+                    "{} begins with {column} and is not used: compare its definition (type, \
+                     collation, operator class) with {filter}, and ANALYZE {table}",
+                    index.name
+                ),
+            ),
+            None => (
+                StepKind::Sql,
+                format!("CREATE INDEX CONCURRENTLY ON {table} ({column});"),
+            ),
+        },
+        Some(Compared::Cast(column)) => (
+            advice,
+            format!(
+                "pass the value in the type of the column: the statement converts {column} of each \
+                 row ({filter}), so that an index on it can't be used"
+            ),
+        ),
+        Some(Compared::Expression(expression)) => (
+            StepKind::Sql,
+            format!("CREATE INDEX CONCURRENTLY ON {table} (({expression}));"),
+        ),
+        None => (
+            advice,
+            format!("create an index on {table} that serves the condition {filter}"),
+        ),
+    }
+}
+
+fn spilling(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = weighty(&run)
+        .filter_map(|statement| {
+            let file = |name: &str| name.contains("BufFile") || name.contains("BuffileR");
+            let waits = statement.waits.iter().filter(|w| file(&w.name));
+            let waiting: f64 = waits.map(|w| w.sessions).sum();
+            let written = statement.counters.as_ref().and_then(|c| c.temp_blocks);
+            let written = written.filter(|blocks| *blocks >= 16.0).map(|b| b * BLOCK);
+            if written.is_none() && waiting < 0.02 * statement.sessions {
+                return None;
+            }
+            let part = if statement.sessions > 0.0 {
+                waiting / statement.sessions
+            } else {
+                0.0
+            };
+            let amount = match written {
+                Some(bytes) => format!("{} of temporary files a call", shown(bytes as u64)),
+                None => "temporary files".to_owned(),
+            };
+            let memory = statement.plan.as_ref().and_then(|plan| plan.work_mem_bytes);
+            let memory = memory.map(|bytes| format!("work_mem = {}", shown(bytes as u64)));
+            // In memory rows take about twice what they take in a file.
+            let needed = written.map(|bytes| (2.0 * bytes / 1048576.0).ceil().max(1.0));
+            let step = match needed {
+                Some(megabytes) => (
+                    StepKind::Sql,
+                    format!(
+                        "SET work_mem = '{megabytes:.0}MB';   -- in the sessions that send it: ALTER ROLE … SET"
+                    ),
+                ),
+                None => (StepKind::Advice, "raise work_mem for this statement".to_owned()),
+            };
+            Some(Hit {
+                statement,
+                part,
+                saw: format!("A statement writes {amount}: it sorts or hashes more than work_mem holds."),
+                confidence: Confidence::High,
+                evidence: memory.into_iter().collect(),
+                steps: vec![step],
+            })
+        })
+        .collect();
+    joined(&run, hits)
+}
+
+fn unpruned(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let all = plan.root.all();
+        let (_, append) = all.iter().find(|(_, node)| {
+            matches!(node.kind.as_str(), "Append" | "Merge Append")
+                && node.subplans_removed.unwrap_or(0.0) < 1.0
+        })?;
+        let parts: Vec<&RelationFacts> = append
+            .nodes
+            .iter()
+            .flat_map(|child| child.all())
+            .filter_map(|(_, node)| plan.relations.get(node.relation.as_ref()?))
+            .filter(|facts| facts.partition_of.is_some())
+            .collect();
+        let facts = parts.first()?;
+        let (parent, number) = facts.partition_of.as_ref()?;
+        let rows: f64 = parts.iter().filter_map(|facts| facts.rows).sum();
+        let visited = parts.len() as u32;
+        // Few rows of many: who wants them all must visit all.
+        if *number < FEW_PARTITIONS || visited < *number || append.rows > SELECTIVE * rows {
+            return None;
+        }
+        let key = facts.partition_key.join(", ");
+        Some(Hit {
+            statement,
+            part: 1.0 - 1.0 / f64::from(visited),
+            saw: format!(
+                "All {visited} partitions of {parent} are visited for about {:.0} rows of {rows:.0}.",
+                append.rows
+            ),
+            confidence: Confidence::Medium,
+            evidence: vec![format!("{parent} is partitioned by {key}")],
+            steps: vec![(
+                StepKind::Advice,
+                format!("add a condition on the partition key ({key}) to the statement"),
+            )],
+        })
+    });
+    joined(&run, hits)
+}
+
+fn functions(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        plan.functions.iter().find_map(|(function, language)| {
+            let call = format!("{function}(");
+            let (_, node) = plan.root.all().into_iter().find(|(_, node)| {
+                node.conditions.values().any(|condition| condition.contains(&call))
+            })?;
+            let facts = node.relation.as_ref().and_then(|t| plan.relations.get(t));
+            let reach = match node.conditions.get("Filter") {
+                Some(filter) if filter.contains(&call) && node.index.is_none() => {
+                    facts.and_then(|facts| facts.rows).unwrap_or(node.rows)
+                }
+                _ => node.rows,
+            };
+            if reach < 100.0 {
+                return None;
+            }
+            let share = evidence.profile.and_then(|profile| {
+                let mut objects = profile.objects.iter();
+                let found = objects.find(|o| o.object.starts_with(language.as_str()))?;
+                Some(found.share)
+            });
+            Some(Hit {
+                statement,
+                part: 1.0,
+                saw: format!(
+                    "{function}, written in {language}, is called for each of about {reach:.0} rows."
+                ),
+                confidence: match share {
+                    Some(share) if share >= 0.02 => Confidence::High,
+                    _ => Confidence::Medium,
+                },
+                evidence: share
+                    .map(|share| format!("{} of the CPU samples in {language}", tenths(share)))
+                    .into_iter()
+                    .collect(),
+                steps: Vec::new(),
+            })
+        })
+    });
+    joined(&run, hits)
+}
+
+fn planning(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = weighty(&run)
+        .filter_map(|statement| {
+            let counters = statement.counters.as_ref()?;
+            let (planning, execution) = (counters.planning_ms?, counters.execution_ms?);
+            (planning > execution).then(|| Hit {
+                statement,
+                part: planning / (planning + execution),
+                saw: format!(
+                    "Planning takes {planning:.3} ms a call, and execution {execution:.3} ms."
+                ),
+                confidence: Confidence::High,
+                evidence: Vec::new(),
+                steps: Vec::new(),
+            })
+        })
+        .collect();
+    joined(&run, hits)
+}
+
+fn misestimated(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits: Vec<Hit> = with_plans(&run, |statement, plan| {
+        let counters = statement.counters.as_ref()?;
+        let rows = counters.rows?;
+        let expected = plan.root.rows;
+        let writes = plan.root.kind == "ModifyTable";
+        // Of few calls the average is chance.
+        if writes || counters.calls < 10.0 || rows.max(expected) < 100.0 {
+            return None;
+        }
+        let (less, more) = (rows.min(expected).max(1.0), rows.max(expected));
+        (more >= 10.0 * less).then(|| Hit {
+            statement,
+            part: 0.0,
+            saw: format!("The planner expects {expected:.0} rows where {rows:.0} come."),
+            confidence: Confidence::Medium,
+            evidence: Vec::new(),
+            steps: Vec::new(),
+        })
+    });
+    joined(&run, hits).map(|seen| seen.severity(Severity::Low))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> RelationFacts {
+        RelationFacts {
+            columns: ["id", "mail", "Odd"].map(str::to_owned).to_vec(),
+            ..RelationFacts::default()
+        }
+    }
+
+    #[test]
+    fn what_a_filter_compares_is_found() {
+        let of = |filter: &str| compared(filter, &facts());
+        let column = |name: &str| Some(Compared::Column(name.to_owned()));
+        assert_eq!(of("(t.id = $1)"), column("id"));
+        assert_eq!(of("((t.mail)::text = $1::text)"), column("mail"));
+        assert_eq!(of("((t.x > $1) AND (t.\"Odd\" = $2))"), column("\"Odd\""));
+        assert_eq!(
+            of("((t.id)::numeric = $1)"),
+            Some(Compared::Cast("id".to_owned()))
+        );
+        assert_eq!(
+            of("(lower((t.mail)::text) = $1::text)"),
+            Some(Compared::Expression("lower((t.mail)::text)".to_owned()))
+        );
+        assert_eq!(of("(t.id > $1)"), None);
+    }
+}

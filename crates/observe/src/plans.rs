@@ -1,0 +1,351 @@
+//! Plans of statements that somebody else sent, as a guest may ask for them: EXPLAIN without
+//! ANALYZE, in a read-only transaction with a time limit, so that nothing is executed or written.
+//!
+//! A statement is prepared in a form in which the server takes one statement only, and explained
+//! with a generic plan (`plan_cache_mode`, from 12 on), which parameters don't change.
+//!
+//! Planning evaluates functions that are marked immutable or stable. So a statement of another role
+//! could have its functions run with our rights: it is only explained where no such function can
+//! be its own.
+
+use std::collections::BTreeMap;
+
+use pgassay_analysis::observed::plans::{Node, Plan, RelationFacts};
+use pgassay_pgwire::{QueryError, Session};
+use serde_json::Value;
+
+use super::normalise::normalise;
+use super::statements::Example;
+
+/// Statements that have a plan.
+const PLANNED: &[&str] = &[
+    "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "TABLE",
+];
+/// Keys of a node in EXPLAIN's JSON that hold an expression.
+const CONDITIONS: &[&str] = &[
+    "Filter",
+    "Index Cond",
+    "Recheck Cond",
+    "Join Filter",
+    "Hash Cond",
+    "Merge Cond",
+    "TID Cond",
+    "Order By",
+    "Output",
+];
+/// What a select list shows; kept only where it calls procedural functions.
+const OUTPUT: &str = "Output";
+/// Bytes of an expression that are looked at.
+const MOST_EXPRESSION: usize = 2000;
+/// Nodes below each other that are kept.
+const DEEPEST: usize = 60;
+
+/// The plan of a statement, or why there is none.
+pub fn ask(session: &mut Session, example: &Example) -> Result<Plan, String> {
+    let version: u32 = session
+        .value("SHOW server_version_num")
+        .map_err(|e| e.to_string())?
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    let of = &example.normalised;
+    let verb: String = of
+        .text
+        .chars()
+        .take_while(char::is_ascii_alphabetic)
+        .collect();
+    if !PLANNED
+        .iter()
+        .any(|planned| verb.eq_ignore_ascii_case(planned))
+    {
+        return Err("it is no statement that has a plan".to_owned());
+    }
+    if of.cut {
+        return Err(
+            "the server keeps only the beginning of its text (track_activity_query_size)"
+                .to_owned(),
+        );
+    }
+    if of.several {
+        return Err("it was sent together with others in one text".to_owned());
+    }
+    if of.parameters > 0 && version < 120_000 {
+        return Err("it has parameters, and generic plans came with PostgreSQL 12".to_owned());
+    }
+    let mut prepared = false;
+    let plan = explain(session, example, version, &mut prepared);
+    if plan.is_err() {
+        let _ = session.execute("ROLLBACK");
+    }
+    if prepared {
+        // Prepared statements are no part of the transaction.
+        let _ = session.execute("DEALLOCATE pgassay_plan");
+    }
+    plan
+}
+
+fn explain(
+    session: &mut Session,
+    example: &Example,
+    version: u32,
+    prepared: &mut bool,
+) -> Result<Plan, String> {
+    let said = |error: QueryError| error.to_string();
+    let generic = match version {
+        120_000.. => "SET LOCAL plan_cache_mode = force_generic_plan; ",
+        _ => "",
+    };
+    session
+        .execute(&format!(
+            "BEGIN READ ONLY; SET LOCAL statement_timeout = 2000; SET LOCAL lock_timeout = 200; \
+             SET LOCAL standard_conforming_strings = on; {generic}"
+        ))
+        .map_err(said)?;
+    allowed(session, example)?;
+    // The tables of a load of ours are found first, as its sessions find them.
+    session
+        .execute(
+            "SELECT pg_catalog.set_config('search_path', \
+             'pgassay, ' || pg_catalog.current_setting('search_path'), true) \
+             WHERE EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'pgassay' \
+             AND pg_catalog.has_schema_privilege(oid, 'USAGE'))",
+        )
+        .map_err(said)?;
+    session
+        .execute_single(&format!("PREPARE pgassay_plan AS {}", example.sql))
+        .map_err(said)?;
+    *prepared = true;
+    let values = match example.normalised.parameters {
+        0 => String::new(),
+        n => format!("({})", vec!["NULL"; n as usize].join(", ")),
+    };
+    let summary = if version >= 100_000 { ", SUMMARY" } else { "" };
+    let text = session
+        .value(&format!(
+            "EXPLAIN (FORMAT JSON, VERBOSE{summary}) EXECUTE pgassay_plan{values}"
+        ))
+        .map_err(said)?
+        .ok_or("EXPLAIN gave nothing")?;
+    let explained: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+    let top = explained.get(0).ok_or("EXPLAIN gave nothing")?;
+    let mut plan = Plan {
+        root: node(&top["Plan"], 0),
+        planning_ms: top["Planning Time"].as_f64(),
+        ..Plan::default()
+    };
+    // What the catalogues say is beside the plan: it stands without.
+    plan.work_mem_bytes = session
+        .value("SELECT 1024 * setting::float8 FROM pg_catalog.pg_settings WHERE name = 'work_mem'")
+        .ok()
+        .flatten()
+        .and_then(|bytes| bytes.parse().ok());
+    plan.relations = relations(session, &plan).unwrap_or_default();
+    plan.functions = functions(session, &plan).unwrap_or_default();
+    session.execute("ROLLBACK").map_err(said)?;
+    keep_what_tells(&mut plan);
+    Ok(plan)
+}
+
+/// Whether planning somebody's statement runs no code of theirs with our rights.
+fn allowed(session: &mut Session, example: &Example) -> Result<(), String> {
+    let said = |error: QueryError| error.to_string();
+    let database = example.database.unwrap_or(0);
+    let role = example.role.unwrap_or(0);
+    let row = session
+        .rows(&format!(
+            "SELECT (SELECT oid FROM pg_catalog.pg_database \
+                     WHERE datname = pg_catalog.current_database()) = {database}, \
+             (SELECT r.rolsuper OR r.rolname = current_user FROM pg_catalog.pg_roles r \
+              WHERE r.oid = {role}), \
+             EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_roles o \
+                     ON o.oid = p.proowner WHERE NOT o.rolsuper AND o.rolname <> current_user)"
+        ))
+        .map_err(said)?;
+    let answers: Vec<Option<String>> = row.rows.into_iter().next().unwrap_or_default();
+    let is = |at: usize| answers.get(at).and_then(Option::as_deref) == Some("t");
+    if !is(0) {
+        return Err("it ran in another database".to_owned());
+    }
+    if !is(1) && is(2) {
+        return Err(
+            "it is another role's, and planning it could run functions of that role with ours: \
+             connect as that role"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn node(value: &Value, depth: usize) -> Node {
+    let text = |key: &str| value[key].as_str().map(str::to_owned);
+    let figure = |key: &str| value[key].as_f64().unwrap_or(0.0);
+    let words = |key: &str| -> Vec<String> {
+        let list = value[key].as_array().into_iter().flatten();
+        list.filter_map(Value::as_str).map(clean).collect()
+    };
+    let condition = |key: &&str| {
+        let condition = match &value[*key] {
+            Value::String(text) => clean(text),
+            Value::Array(_) => words(key).join(", "),
+            _ => return None,
+        };
+        Some(((*key).to_owned(), condition))
+    };
+    let children = value["Plans"].as_array().into_iter().flatten();
+    Node {
+        kind: text("Node Type").unwrap_or_default(),
+        relation: text("Relation Name").map(|name| match value["Schema"].as_str() {
+            Some(schema) => format!("{}.{}", quoted(schema), quoted(&name)),
+            None => quoted(&name),
+        }),
+        index: text("Index Name"),
+        conditions: CONDITIONS.iter().filter_map(condition).collect(),
+        sort_key: words("Sort Key"),
+        relationship: text("Parent Relationship"),
+        subplans_removed: value["Subplans Removed"].as_f64(),
+        rows: figure("Plan Rows"),
+        width: figure("Plan Width"),
+        cost: figure("Total Cost"),
+        nodes: match depth {
+            DEEPEST.. => Vec::new(),
+            _ => children.map(|child| node(child, depth + 1)).collect(),
+        },
+    }
+}
+
+/// An expression without literals.
+fn clean(expression: &str) -> String {
+    let end = expression.len().min(MOST_EXPRESSION);
+    let end = (0..=end).rev().find(|at| expression.is_char_boundary(*at));
+    normalise(&expression[..end.unwrap_or(0)]).text
+}
+
+/// An identifier as SQL writes it.
+fn quoted(name: &str) -> String {
+    let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let plain = name.chars().all(fine) && !name.starts_with(|c: char| c.is_ascii_digit());
+    match plain && !name.is_empty() {
+        true => name.to_owned(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, RelationFacts>> {
+    let all = plan.root.all();
+    let mut names: Vec<&str> = all
+        .iter()
+        .filter_map(|(_, n)| n.relation.as_deref())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = names
+        .iter()
+        .map(|name| format!("({})", literal(name)))
+        .collect();
+    let answer = session
+        .value(&format!(
+            "SELECT pg_catalog.json_object_agg(v.name, pg_catalog.json_build_object( \
+               'rows', CASE WHEN c.reltuples > 0 THEN c.reltuples END, 'pages', c.relpages, \
+               'partition_of', CASE WHEN p.inhparent IS NOT NULL THEN \
+                 pg_catalog.json_build_array(p.inhparent::pg_catalog.regclass::text, \
+                   (SELECT count(*) FROM pg_catalog.pg_inherits s WHERE s.inhparent = p.inhparent)) \
+                 END, \
+               'partition_key', coalesce((SELECT pg_catalog.json_agg(a.attname) \
+                 FROM pg_catalog.pg_partitioned_table t \
+                 JOIN pg_catalog.pg_attribute a ON a.attrelid = t.partrelid \
+                 AND a.attnum = ANY (t.partattrs::int2[]) WHERE t.partrelid = p.inhparent), '[]'), \
+               'columns', coalesce((SELECT pg_catalog.json_agg(a.attname) \
+                 FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
+                 AND NOT a.attisdropped), '[]'), \
+               'indexes', coalesce((SELECT pg_catalog.json_agg(pg_catalog.json_build_object( \
+                 'name', i.indexrelid::pg_catalog.regclass::text, \
+                 'first', (SELECT a.attname FROM pg_catalog.pg_attribute a \
+                           WHERE a.attrelid = c.oid AND a.attnum = i.indkey[0]), \
+                 'valid', i.indisvalid, 'partial', i.indpred IS NOT NULL)) \
+                 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid), '[]'))) \
+             FROM (VALUES {}) v(name) \
+             JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(v.name) \
+             LEFT JOIN pg_catalog.pg_inherits p ON p.inhrelid = c.oid AND c.relispartition",
+            names.join(", ")
+        ))
+        .ok()??;
+    serde_json::from_str(&answer).ok()
+}
+
+/// Words before an opening parenthesis, without their schema.
+fn called(expression: &str) -> impl Iterator<Item = &str> {
+    expression.match_indices('(').filter_map(|(at, _)| {
+        let before = &expression[..at];
+        let word = |c: char| c.is_alphanumeric() || c == '_';
+        let name = &before[before.rfind(|c| !word(c)).map_or(0, |i| {
+            i + before[i..].chars().next().map_or(1, char::len_utf8)
+        })..];
+        (!name.is_empty()).then_some(name)
+    })
+}
+
+fn functions(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, String>> {
+    let all = plan.root.all();
+    let conditions = all.iter().flat_map(|(_, node)| node.conditions.values());
+    let mut names: Vec<&str> = conditions.flat_map(|condition| called(condition)).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = names.iter().map(|name| literal(name)).collect();
+    let found = session
+        .rows(&format!(
+            "SELECT DISTINCT p.proname, l.lanname FROM pg_catalog.pg_proc p \
+             JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
+             WHERE p.proname IN ({}) AND l.lanname NOT IN ('internal', 'c', 'sql')",
+            names.join(", ")
+        ))
+        .ok()?;
+    let pair = |row: Vec<Option<String>>| match <[Option<String>; 2]>::try_from(row) {
+        Ok([Some(name), Some(language)]) => Some((name, language)),
+        _ => None,
+    };
+    Some(found.rows.into_iter().filter_map(pair).collect())
+}
+
+/// Drops select lists that call nothing of interest: they are long, and are the statement's text
+/// again.
+fn keep_what_tells(plan: &mut Plan) {
+    let functions = &plan.functions;
+    let mut left = vec![&mut plan.root];
+    while let Some(node) = left.pop() {
+        let tells = |text: &String| called(text).any(|name| functions.contains_key(name));
+        if !node.conditions.get(OUTPUT).is_some_and(tells) {
+            node.conditions.remove(OUTPUT);
+        }
+        left.extend(node.nodes.iter_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_words_before_a_parenthesis() {
+        let names: Vec<&str> = called("(public.f(lower(t.é), (a + b)) = $1)").collect();
+        assert_eq!(names, ["f", "lower"]);
+    }
+
+    #[test]
+    fn a_node_keeps_no_literal() {
+        let text = r#"{"Node Type": "Seq Scan", "Schema": "public", "Relation Name": "My t",
+            "Filter": "((t.mail)::text = 'secret'::text)", "Plan Rows": 3, "Total Cost": 7.5}"#;
+        let node = node(&serde_json::from_str(text).unwrap(), 0);
+        assert_eq!(node.relation.as_deref(), Some("public.\"My t\""));
+        assert_eq!(node.conditions["Filter"], "((t.mail)::text = $1::text)");
+        assert_eq!((node.rows, node.cost), (3.0, 7.5));
+    }
+}
