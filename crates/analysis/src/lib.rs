@@ -39,6 +39,7 @@ pub mod stats;
 pub mod storage;
 pub mod trial;
 pub mod warning;
+pub mod watched;
 
 pub use analyse::analyse;
 pub use analysis::Analysis;

@@ -103,6 +103,8 @@ pub enum Command {
     Fit(FitArgs),
     /// Which known bottleneck it is, and what to do: from a recorded run, or a profile of perf
     Diagnose(DiagnoseArgs),
+    /// A running server under its own load: where its time goes, and what holds it back
+    Watch(super::watch::WatchArgs),
     /// List, show and remove recorded runs
     Runs(RunsArgs),
     /// pgbench's own command line, driven by this load engine; see `pgassay pgbench --help`

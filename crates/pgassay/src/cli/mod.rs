@@ -19,6 +19,7 @@ pub mod patch;
 pub mod show;
 pub mod tables;
 pub mod walls;
+pub mod watch;
 
 use std::ffi::OsString;
 

@@ -39,6 +39,7 @@ pub mod subject;
 mod sweep;
 pub mod targets;
 pub mod walls;
+pub mod watch;
 
 use crate::cli::Args;
 use crate::cli::args::Command;
@@ -69,6 +70,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Lines(args) => lines::lines(&args, terminal, stop),
         Command::Walls(args) => walls::walls(&args, terminal, stop),
         Command::Diagnose(args) => diagnose::diagnose(&args, &global, terminal),
+        Command::Watch(args) => watch::watch(&args, &global, terminal, stop),
         Command::Check(args) => check::check(&args, terminal, stop),
         Command::Collect(args) => check::collect(&args, terminal, stop),
         Command::Doctor(args) => doctor::doctor(&args, &global, terminal, stop),

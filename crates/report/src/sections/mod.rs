@@ -27,6 +27,7 @@ pub(crate) mod statements;
 mod summary;
 mod tails;
 mod trials;
+mod watched;
 
 pub(crate) use method::has_seed;
 pub(super) use summary::machine;

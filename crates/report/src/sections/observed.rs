@@ -30,34 +30,7 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
         if !of_which.is_empty() {
             blocks.push(Block::Heading(of_which.join(", ")));
         }
-        blocks.extend(budget::blocks(observed, &place.to_string()));
-        blocks.extend(statements::blocks(observed));
-        blocks.extend(waits(observed).map(Block::Table));
-        blocks.extend(scheduling(observed).map(Block::Table));
-        blocks.extend(backends::tables(observed).into_iter().map(Block::Table));
-        if let Some(profile) = &observed.profile {
-            blocks.push(Block::Heading("Where the CPU time goes".to_owned()));
-            blocks.extend(diagnosis::profile_blocks(profile));
-            if let Some(flame) = &observed.flame {
-                blocks.push(Block::Flame(
-                    Box::new(flame.clone()),
-                    "Functions by their callers".to_owned(),
-                ));
-            }
-        }
-        for missing in &observed.unavailable {
-            blocks.push(Block::Text(format!(
-                "Not seen: {}: {}.",
-                missing.observer,
-                missing.why.trim_end_matches('.')
-            )));
-        }
-        blocks.extend(
-            observed
-                .cost
-                .as_ref()
-                .map(|cost| Block::Text(cost_in_words(cost))),
-        );
+        blocks.extend(of_server(observed, &place.to_string()));
     }
     (!blocks.is_empty()).then_some(Section {
         id: "observed",
@@ -65,6 +38,39 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
         depth: Depth::Evidence,
         blocks,
     })
+}
+
+/// What observers saw of one server; `id` tells its pictures from others'.
+pub(super) fn of_server(observed: &ArmObserved, id: &str) -> Vec<Block> {
+    let mut blocks = budget::blocks(observed, id);
+    blocks.extend(statements::blocks(observed));
+    blocks.extend(waits(observed).map(Block::Table));
+    blocks.extend(scheduling(observed).map(Block::Table));
+    blocks.extend(backends::tables(observed).into_iter().map(Block::Table));
+    if let Some(profile) = &observed.profile {
+        blocks.push(Block::Heading("Where the CPU time goes".to_owned()));
+        blocks.extend(diagnosis::profile_blocks(profile));
+        if let Some(flame) = &observed.flame {
+            blocks.push(Block::Flame(
+                Box::new(flame.clone()),
+                "Functions by their callers".to_owned(),
+            ));
+        }
+    }
+    for missing in &observed.unavailable {
+        blocks.push(Block::Text(format!(
+            "Not seen: {}: {}.",
+            missing.observer,
+            missing.why.trim_end_matches('.')
+        )));
+    }
+    blocks.extend(
+        observed
+            .cost
+            .as_ref()
+            .map(|cost| Block::Text(cost_in_words(cost))),
+    );
+    blocks
 }
 
 /// The columns that say which load and how many clients; the load only where there are several.
