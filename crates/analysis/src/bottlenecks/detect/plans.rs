@@ -174,7 +174,10 @@ fn compared(filter: &str, facts: &RelationFacts) -> Option<Compared> {
     let (left, _) = filter.split_once(" = ")?;
     let operand = last_operand(left);
     let bare = |text: &str| -> Option<String> {
-        let name = text.trim_matches(['(', ')']);
+        let name = text.trim_start_matches('(').trim_end_matches(')');
+        if name.contains('(') {
+            return None;
+        }
         let name = name.rsplit_once('.').map_or(name, |(_, name)| name);
         let plain = name.trim_matches('"');
         facts
@@ -198,7 +201,25 @@ fn compared(filter: &str, facts: &RelationFacts) -> Option<Compared> {
     }
     operand
         .contains('(')
-        .then(|| Compared::Expression(operand.to_owned()))
+        .then(|| Compared::Expression(unqualified(operand, facts)))
+}
+
+/// An expression as an index has it: its columns without the table's name.
+fn unqualified(expression: &str, facts: &RelationFacts) -> String {
+    let of_word = |c: char| c.is_alphanumeric() || c == '_' || c == '"';
+    let mut parts = expression.split_inclusive('.').peekable();
+    let mut text = String::new();
+    while let Some(part) = parts.next() {
+        let next = parts.peek().map_or("", |next| *next);
+        let word = &next[..next.find(|c| !of_word(c)).unwrap_or(next.len())];
+        let column = facts.columns.iter().any(|c| c == word.trim_matches('"'));
+        let qualifier = part.trim_end_matches('.').trim_end_matches(of_word);
+        match column && part.ends_with('.') {
+            true => text.push_str(qualifier),
+            false => text.push_str(part),
+        }
+    }
+    text
 }
 
 /// The last balanced operand of a text: what `(a.x > 1) AND (lower(a.mail)` ends with.
@@ -478,7 +499,11 @@ mod tests {
         );
         assert_eq!(
             of("(lower((t.mail)::text) = $1::text)"),
-            Some(Compared::Expression("lower((t.mail)::text)".to_owned()))
+            Some(Compared::Expression("lower((mail)::text)".to_owned()))
+        );
+        assert_eq!(
+            of("(public.f(t.id, t.\"Odd\") = 3)"),
+            Some(Compared::Expression("public.f(id, \"Odd\")".to_owned()))
         );
         assert_eq!(of("(t.id > $1)"), None);
     }
