@@ -105,6 +105,16 @@ install: man ## install below PREFIX (/usr/local)
 dist: ## tar.gz, wheel, .deb and .rpm for three processors, SBOM and checksums, into dist/
 	scripts/dist.sh
 
+.PHONY: try-dist reproduce
+try-dist: ## the packages in dist/ as root: rpm systems, CI templates, arm64 and ppc64le under qemu
+	scripts/try-rpm.sh
+	scripts/try-ci.sh
+	scripts/try-foreign.sh aarch64
+	scripts/try-foreign.sh ppc64le
+
+reproduce: ## build the packages again elsewhere, and compare them with those in dist/
+	scripts/reproduce.sh
+
 vendor: ## sources with all crates into dist/, to build without a network
 	scripts/vendor.sh
 

@@ -4,7 +4,8 @@
 #
 #   scripts/dist.sh [PROCESSOR...]      x86_64, aarch64, ppc64le; all by default
 #
-# Needs rustup (for the standard libraries), Python with venv, dpkg-deb and rpmbuild (Debian: dpkg, rpm).
+# Needs rustup (for the standard libraries), Python with venv, dpkg-deb, rpmbuild and readelf
+# (Debian: dpkg, rpm, binutils).
 # zig, which compiles the one dependency in C and links for ppc64le, and cargo-zigbuild are fetched from
 # PyPI into target/dist-tools.
 #
@@ -23,7 +24,7 @@ own=$(uname -m)
 # Rust's target; what cargo-zigbuild appends (the oldest glibc that it runs with); how it is linked; the
 # wheel's tags. A static program runs with any C library, so its wheel is right for both kinds of Linux.
 choose() {
-    glibc='' libc=static linking=''
+    glibc='' libc=static linking='' zig=0.17.1
     case $1 in
     x86_64 | aarch64)
         target=$1-unknown-linux-musl
@@ -31,8 +32,9 @@ choose() {
         tags=manylinux_2_17_$1.manylinux2014_$1.musllinux_1_1_$1
         ;;
     ppc64le)
-        target=powerpc64le-unknown-linux-gnu glibc=.2.17 libc=2.17
-        tags=manylinux_2_17_$1.manylinux2014_$1
+        # The oldest that zig has the headers of. The unwinder of zig 0.17 asks for 2.32 here.
+        target=powerpc64le-unknown-linux-gnu glibc=.2.19 libc=2.19 zig=0.14.1
+        tags=manylinux_2_19_$1
         ;;
     *)
         echo "dist.sh: unknown processor: $1 (x86_64, aarch64, ppc64le)" >&2
@@ -42,14 +44,18 @@ choose() {
 }
 for processor; do choose "$processor"; done
 
-tools=$root/target/dist-tools
-export PATH=$tools/python/bin:$PATH
-if [ ! -x "$tools/python/bin/cargo-zigbuild" ]; then
-    python3 -m venv "$tools/python"
-    "$tools/python/bin/pip" install --quiet ziglang==0.17.1 cargo-zigbuild==0.24.0
-fi
-for tool in dpkg-deb rpmbuild; do
-    command -v $tool >/dev/null || { echo "dist.sh: $tool is missing (Debian: apt-get install dpkg rpm)" >&2; exit 3; }
+path=$PATH
+# zig of the version chosen, and cargo-zigbuild with it, before all else.
+use_zig() {
+    local tools=$root/target/dist-tools/zig-$zig
+    if [ ! -x "$tools/bin/cargo-zigbuild" ]; then
+        python3 -m venv "$tools"
+        "$tools/bin/pip" install --quiet "ziglang==$zig" cargo-zigbuild==0.24.0
+    fi
+    PATH=$tools/bin:$path
+}
+for tool in dpkg-deb rpmbuild readelf; do
+    command -v $tool >/dev/null || { echo "dist.sh: $tool is missing (Debian: apt-get install dpkg rpm binutils)" >&2; exit 3; }
 done
 
 # Paths in messages of panics begin at the project, at a crate's name, or at /rustc.
@@ -62,13 +68,21 @@ for registry in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/; do
 done
 export CARGO_TARGET_DIR=$root/target
 declare -A built=()
-build() { # processor: sets target, glibc, libc, tags, program
+build() { # processor: sets target, glibc, libc, tags, zig, program
     choose "$1"
     program=target/$target/release/pgassay
     [ -z "${built[$1]:-}" ] || return 0
     rustup target list --installed | grep -qx "$target" || rustup target add "$target"
+    use_zig
     RUSTFLAGS="$flags $linking" cargo zigbuild --release --locked --package pgassay --target "$target$glibc"
     built[$1]=yes
+    # What the tags say has to be true.
+    local needs
+    needs=$(readelf --version-info "$program" | { grep -o 'GLIBC_[0-9.]*' || true; } | sort -uV | tail -1)
+    [ "$(printf '%s\n' "${needs#GLIBC_}" "${libc/static/}" | sort -V | tail -1)" = "${libc/static/}" ] || {
+        echo "dist.sh: the program for $1 needs $needs, not $libc" >&2
+        exit 1
+    }
 }
 
 # What is the same for every processor: manual page, completions, licences. The program that runs here
@@ -103,8 +117,13 @@ for processor; do
     scripts/system-packages.sh "$tree" "$processor" "$libc" dist
 done
 cd dist
+large=$(find . -maxdepth 1 -name 'pgassay*' ! -name '*-vendored.tar.gz' -size +25M)
+[ -z "$large" ] || { echo "dist.sh: larger than 25 MiB: $large" >&2; exit 1; }
 # The versions that the same files need again.
-{ rustc --version; echo "zig $(python3 -m ziglang version)"; } >"pgassay-$version.built-with.txt"
+{
+    rustc --version
+    for processor; do choose "$processor" && echo "$processor: zig $zig"; done
+} >"pgassay-$version.built-with.txt"
 rm -f SHA256SUMS
 find . -maxdepth 1 -type f -name 'pgassay*' -printf '%P\n' | sort | xargs sha256sum >SHA256SUMS
 ls -l
