@@ -4,7 +4,7 @@ use pgassay_analysis::observed::growth::{Grown, GrowthRecord};
 use pgassay_analysis::observed::statements::{StatementAnalysis, StatementTime};
 use pgassay_analysis::observed::{ArmObserved, PointObserved};
 
-use crate::document::{Block, Cell, Column, Table};
+use crate::document::{Block, Cell, Column, Fact, Table};
 use crate::number;
 
 /// Statements and tables that are shown.
@@ -38,11 +38,11 @@ pub(crate) fn tables(
     growth: Option<&GrowthRecord>,
     at: &str,
 ) -> Vec<Block> {
-    let statements = statements.and_then(|statements| by_statement(statements, at));
+    let mut blocks = statements.map_or_else(Vec::new, |statements| by_statement(statements, at));
     let tables = growth.and_then(|growth| by_table(&growth.tables, at));
     let indexes = growth.and_then(|growth| by_index(&growth.indexes));
-    let all = [statements, tables, indexes].into_iter().flatten();
-    all.map(Block::Table).collect()
+    blocks.extend(tables.into_iter().chain(indexes).map(Block::Table));
+    blocks
 }
 
 fn percent(share: f64) -> Cell {
@@ -53,17 +53,19 @@ fn figure(value: Option<f64>) -> Cell {
     Cell::plain_or_missing(value.map(number::short))
 }
 
-fn by_statement(seen: &StatementAnalysis, at: &str) -> Option<Table> {
+/// A table by number, and the texts to the numbers, which no table has room for.
+fn by_statement(seen: &StatementAnalysis, at: &str) -> Vec<Block> {
     let all = seen.statements.iter();
     let shown: Vec<&StatementTime> = all
         .filter(|s| s.share >= WORTH_A_LINE)
         .take(SHOWN)
         .collect();
     if shown.is_empty() {
-        return None;
+        return Vec::new();
     }
     let counted = shown.iter().any(|s| s.counters.is_some());
     let mut columns = vec![
+        Column::words("statement", 0),
         Column::figures("of the time", "%", 0),
         Column::figures("of the CPU time", "%", 0),
         Column::words("waits, in sessions", 2),
@@ -78,16 +80,17 @@ fn by_statement(seen: &StatementAnalysis, at: &str) -> Option<Table> {
             Column::figures("WAL", "bytes a call", 5),
         ]);
     }
-    columns.push(Column::words("statement", 0));
     let rows = shown
         .iter()
-        .map(|statement| {
+        .enumerate()
+        .map(|(index, statement)| {
             let waits = statement.waits.iter().filter(|w| w.sessions >= 0.005);
             let waits: Vec<String> = waits
                 .take(WAITS)
                 .map(|wait| format!("{} {:.2}", wait.name, wait.sessions))
                 .collect();
             let mut row = vec![
+                Cell::plain((index + 1).to_string()),
                 percent(statement.share),
                 percent(statement.cpu_share),
                 match waits.is_empty() {
@@ -106,10 +109,6 @@ fn by_statement(seen: &StatementAnalysis, at: &str) -> Option<Table> {
                     figure(of.and_then(|c| c.wal_bytes)),
                 ]);
             }
-            row.push(Cell::plain(match statement.text.as_str() {
-                "" => statement.named(),
-                text => text.to_owned(),
-            }));
             row
         })
         .collect();
@@ -117,10 +116,11 @@ fn by_statement(seen: &StatementAnalysis, at: &str) -> Option<Table> {
         true => " Counters are those of pg_stat_statements over the windows.",
         false => "",
     };
-    Some(Table {
+    let table = Table {
         caption: format!(
-            "By statement, {at}: its share of the sessions' time in transactions, its share of their \
-             CPU time, and what it waited for. By {} sightings of sessions in a statement in {} \
+            "By statement, {at}: its share of the sessions' time in transactions (without a time \
+             budget, of the time of sessions in a statement), its share of their CPU time, and what it \
+             waited for. By {} sightings of sessions in a statement in {} \
              looks; literals are left out.{counted}",
             number::count(seen.sightings),
             number::count(seen.looks),
@@ -129,7 +129,15 @@ fn by_statement(seen: &StatementAnalysis, at: &str) -> Option<Table> {
         rows,
         folded: false,
         marks: Vec::new(),
-    })
+    };
+    let texts = shown.iter().enumerate().map(|(index, statement)| {
+        let text = match statement.text.as_str() {
+            "" => statement.named(),
+            text => text.to_owned(),
+        };
+        Fact::new((index + 1).to_string(), text)
+    });
+    vec![Block::Table(table), Block::Facts(texts.collect())]
 }
 
 /// A part for each of something; none where there is nothing of it.
