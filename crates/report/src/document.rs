@@ -498,6 +498,8 @@ pub enum Scale {
     FromZero,
     /// By ratio.
     Log,
+    /// By ratio, microseconds, labelled in the unit that suits each.
+    Duration,
 }
 
 /// What belongs together in a chart: one colour, one marker.

@@ -40,7 +40,7 @@ fn picture(map: &HeatMap, size: &Size) -> Markup {
     let end = map.columns.last().map_or(1.0, |c| c.begin + c.length);
     let log = Axis {
         label: String::new(),
-        scale: Scale::Log,
+        scale: Scale::Duration,
         ticks: vec![],
     };
     let time = Axis {
@@ -54,7 +54,7 @@ fn picture(map: &HeatMap, size: &Size) -> Markup {
         (height - BOTTOM, TOP),
         size.rows(),
     );
-    let labels = y.ticks.iter().map(|t| tick_label(*t).chars().count());
+    let labels = y.ticks.iter().map(|t| y.label(*t).chars().count());
     let left = labels.max().unwrap_or(0) as f64 * size.character() + 12.0;
     let right = width - RIGHT;
     let columns = ((width - left) / 70.0) as usize;
@@ -74,9 +74,9 @@ fn picture(map: &HeatMap, size: &Size) -> Markup {
                 @for tick in &y.ticks {
                     @let place = r(y.at(*tick));
                     path.grid d={ "M" (r(left)) " " (place) "H" (r(right)) } {}
-                    text.end x=(r(left - 8.0)) y=(place + 4.0) { (tick_label(*tick)) }
+                    text.end x=(r(left - 8.0)) y=(place + 4.0) { (y.label(*tick)) }
                 }
-                text x="0" y="12" { "latency, µs" }
+                text x="0" y="12" { "latency" }
                 path.base d={ "M" (r(left)) " " (bottom) "H" (r(right)) } {}
                 @for tick in x.ticks.iter().filter(|t| **t <= end * 1.001) {
                     path.tick d={ "M" (r(at(*tick))) " " (bottom) "v5" } {}

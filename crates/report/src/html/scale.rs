@@ -1,10 +1,12 @@
 //! From values to places: axes, their ranges and their ticks.
 
+use super::svg::tick_label;
 use crate::document::{Axis, Scale};
 
 /// An axis laid on a stretch of the picture.
 #[derive(Debug, Clone)]
 pub struct Placed {
+    scale: Scale,
     log: bool,
     /// Range in values.
     low: f64,
@@ -19,7 +21,7 @@ pub struct Placed {
 impl Placed {
     /// Lays an axis that must show `values`; about `wanted` labels fit on it.
     pub fn new(axis: &Axis, values: &[f64], (from, to): (f64, f64), wanted: usize) -> Self {
-        let log = axis.scale == Scale::Log;
+        let log = matches!(axis.scale, Scale::Log | Scale::Duration);
         let usable = |v: &&f64| v.is_finite() && (!log || **v > 0.0);
         let low = values.iter().filter(usable).copied().reduce(f64::min);
         let high = values.iter().filter(usable).copied().reduce(f64::max);
@@ -28,7 +30,7 @@ impl Placed {
             _ => (1.0, 2.0),
         };
         let (low, high, ticks) = match (axis.ticks.as_slice(), axis.scale) {
-            ([], Scale::Log) => by_ratio(low, high, wanted),
+            ([], Scale::Log | Scale::Duration) => by_ratio(low, high, wanted),
             ([], Scale::FromZero) => evenly(0.0, high, wanted),
             ([], Scale::Linear) => evenly(low, high, wanted),
             (given, _) => {
@@ -37,6 +39,7 @@ impl Placed {
             }
         };
         Self {
+            scale: axis.scale,
             log,
             low,
             high,
@@ -44,6 +47,19 @@ impl Placed {
             to,
             ticks,
         }
+    }
+
+    /// A tick's label.
+    pub fn label(&self, tick: f64) -> String {
+        if self.scale != Scale::Duration {
+            return tick_label(tick);
+        }
+        let (unit, name) = match tick {
+            us if us < 999.0 => (1.0, "µs"),
+            us if us < 999e3 => (1e3, "ms"),
+            _ => (1e6, "s"),
+        };
+        format!("{} {name}", tick_label(tick / unit))
     }
 
     /// Where a value lies in the picture.
@@ -129,6 +145,15 @@ fn by_ratio(low: f64, high: f64, wanted: usize) -> (f64, f64, Vec<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_labelled_in_their_unit() {
+        let placed = Placed::new(&axis(Scale::Duration), &[20.0, 2e6], (300.0, 0.0), 30);
+        let labels: Vec<String> = placed.ticks.iter().map(|t| placed.label(*t)).collect();
+        assert_eq!(labels[..2], ["20 µs", "50 µs"]);
+        assert!(labels.contains(&"1 ms".to_owned()) && labels.contains(&"500 ms".to_owned()));
+        assert_eq!(labels.last().map(String::as_str), Some("2 s"));
+    }
 
     fn axis(scale: Scale) -> Axis {
         Axis {

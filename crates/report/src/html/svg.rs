@@ -131,7 +131,7 @@ impl<'a> Plot<'a> {
         // a margin on either side, where trials are spread around the outermost points
         let inset = size.spread + 7.0;
         let y = Placed::new(&chart.y, &ys, (size.height - BOTTOM, TOP), size.rows);
-        let labels = y.ticks.iter().map(|t| tick_label(*t).chars().count());
+        let labels = y.ticks.iter().map(|t| y.label(*t).chars().count());
         let left = labels.max().unwrap_or(0) as f64 * size.character + 12.0;
         let columns = ((size.width - left) / 70.0) as usize;
         let ends = (left + inset, size.width - RIGHT - inset);
@@ -151,7 +151,7 @@ impl<'a> Plot<'a> {
                 @for tick in &self.y.ticks {
                     @let y = r(self.y.at(*tick));
                     path.grid d={ "M" (left) " " (y) "H" (right) } {}
-                    text.end x=(r(self.left - 8.0)) y=(y + 4.0) { (tick_label(*tick)) }
+                    text.end x=(r(self.left - 8.0)) y=(y + 4.0) { (self.y.label(*tick)) }
                 }
                 text x="0" y="12" { (text(&chart.y.label)) }
                 path.base d={ "M" (left) " " (bottom) "H" (right) } {}
@@ -171,7 +171,7 @@ impl<'a> Plot<'a> {
         let mut labels: Vec<(f64, String)> = Vec::new();
         let mut free_from = f64::NEG_INFINITY;
         for tick in self.x.ticks.iter().filter(|t| self.x.holds(**t)) {
-            let (x, label) = (self.x.at(*tick), tick_label(*tick));
+            let (x, label) = (self.x.at(*tick), self.x.label(*tick));
             let half = label.chars().count() as f64 * self.size.character / 2.0;
             if x - half > free_from {
                 free_from = x + half + self.size.character * 0.6;

@@ -93,8 +93,8 @@ fn chart(load: &StageAnalysis, index: usize, arm: &StageArm) -> Chart {
             ticks: client_ticks(load),
         },
         y: Axis {
-            label: "latency, µs".to_owned(),
-            scale: Scale::Log,
+            label: "latency".to_owned(),
+            scale: Scale::Duration,
             ticks: vec![],
         },
         series,

@@ -238,8 +238,8 @@ fn curves(detailed: &[Detailed]) -> Chart {
                 .collect(),
         },
         y: Axis {
-            label: "latency, µs".to_owned(),
-            scale: Scale::Log,
+            label: "latency".to_owned(),
+            scale: Scale::Duration,
             ticks: vec![],
         },
         series,
