@@ -18,6 +18,7 @@ use std::error::Error;
 
 use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::Pair;
+use pgassay_analysis::metrics::THROUGHPUT;
 use pgassay_analysis::stats::simulate::{Rng, rng};
 use pgassay_analysis::stats::{
     Direction, NoiseFloor, Rule, Verdict, compare_in_order, compare_launches, forecast,
@@ -59,16 +60,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// What the comparisons themselves said.
 fn said(runs: &[&Compare], out: &mut String) {
     let results = || runs.iter().flat_map(|run| &run.results);
-    let count = |verdict: Verdict| {
-        results()
-            .filter(|r| r.throughput.verdict == verdict)
-            .count()
-    };
+    let count = |verdict: Verdict| results().filter(|r| r.compared.verdict == verdict).count();
     let all = results().count();
-    let covered = results().filter(|r| r.throughput.ratio.holds(1.0)).count();
-    let mut spreads: Vec<f64> = results()
-        .filter_map(|r| r.throughput.pair_spread())
-        .collect();
+    let covered = results().filter(|r| r.compared.ratio.holds(1.0)).count();
+    let mut spreads: Vec<f64> = results().filter_map(|r| r.compared.pair_spread()).collect();
     spreads.sort_by(f64::total_cmp);
     let at = |share: f64| 100.0 * spreads[((spreads.len() - 1) as f64 * share) as usize];
     let pairs: usize = results().map(|r| r.pairs.len()).sum();
@@ -247,7 +242,7 @@ fn promise(stretches: &[Vec<(f64, f64)>], pairs: usize, rng: &mut Rng) -> Option
 }
 
 fn sides(pair: &Pair) -> (f64, f64) {
-    (pair.a_tps, pair.b_tps)
+    pair.both(THROUGHPUT).unwrap_or((f64::NAN, f64::NAN))
 }
 
 /// A stretch of successive pairs from one recording, the arms exchanged by a coin.

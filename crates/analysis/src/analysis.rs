@@ -4,6 +4,7 @@
 //! knows more than another. Units stand in the names. Serialized it is the
 //! document `pgassay/analysis/1`, described in `docs/schema/analysis-1.json`.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use crate::checkpoints::Checkpoints;
 use crate::diagnose::{Cause, Diagnosis};
 use crate::host::HostSummary;
 use crate::latency::LatencyDetail;
+use crate::metrics::{MetricId, THROUGHPUT};
 use crate::observed::ArmObserved;
 use crate::pgio::PgioAnalysis;
 use crate::plan::{Plan, Point};
@@ -223,41 +225,15 @@ pub struct ArmAnalysis {
     pub commit_check: Option<CommitCheck>,
 }
 
-/// Logical reads, shared-buffer misses and device reads of one server.
+/// What the read metrics of one server rest on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReadsAnalysis {
     /// What lies under the data directory.
     pub storage: Storage,
     /// The server's block size, in bytes.
     pub block_size_bytes: u64,
-    /// One entry a client count, ascending.
-    pub points: Vec<PointReads>,
     /// What can't be seen, and why.
     pub unseen: Vec<String>,
-}
-
-/// The three figures at one client count, estimates over trials.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PointReads {
-    /// Connections that carried load.
-    pub clients: u32,
-    /// Blocks looked at in shared buffers for each transaction.
-    pub logical_reads_per_transaction: Option<Estimate>,
-    /// Blocks that were not there.
-    pub misses_per_transaction: Option<Estimate>,
-    /// Bytes a second that the devices read, others' reads included.
-    pub device_bytes_per_second: Option<Estimate>,
-    /// Requests a second, likewise.
-    pub device_requests_per_second: Option<Estimate>,
-    /// Bytes of a device request on average; none without requests.
-    pub device_request_bytes: Option<f64>,
-    /// Bytes a second read from devices for the server's processes.
-    pub processes_bytes_per_second: Option<Estimate>,
-    /// Bytes a second read from these devices by the server's cgroup.
-    pub cgroup_bytes_per_second: Option<Estimate>,
-    /// Memory of the page tables of the server's processes.
-    #[serde(default)]
-    pub page_table_bytes: Option<Estimate>,
 }
 
 /// What the server said of itself, as far as it bears on the figures.
@@ -282,14 +258,10 @@ pub struct PointAnalysis {
     pub point: Point,
     /// Transactions a second, with the interval over trials.
     pub throughput_tps: Estimate,
-    /// Latency percentiles in microseconds; the interval is over trials.
-    pub latency_us: LatencyEstimates,
-    /// CPU time of pgassay's load threads for each transaction, microseconds.
-    pub client_cpu_us_per_transaction: Estimate,
-    /// The part of it in user mode.
-    pub client_user_us_per_transaction: Estimate,
-    /// CPU time of the server's processes for each transaction, microseconds; none where they can't be seen.
-    pub server_cpu_us_per_transaction: Option<Estimate>,
+    /// All other metrics, with the intervals over trials; those that were not seen are missing.
+    pub metrics: BTreeMap<MetricId, Estimate>,
+    /// Latency in microseconds, of all trials together.
+    pub latency_us: LatencyRange,
     /// System calls of pgassay's load threads for each transaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_calls_per_transaction: Option<f64>,
@@ -297,22 +269,10 @@ pub struct PointAnalysis {
     /// 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_gathered_share: Option<f64>,
-    /// CPUs that the client kept busy on average.
-    pub client_cpus: Estimate,
-    /// CPUs that the server kept busy on average.
-    pub server_cpus: Option<Estimate>,
-    /// CPUs that the whole machine kept busy on average, others' work included.
-    pub machine_cpus: Option<Estimate>,
-    /// Share of time that the hypervisor gave to others, 0 to 1.
-    pub steal_share: Option<Estimate>,
     /// Share of the machine's CPU time that neither server nor client used, 0 to 1: the median of
     /// the trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_share: Option<f64>,
-    /// Shared-buffer hits for each transaction, by `pg_stat_database`.
-    pub buffer_hits_per_transaction: Option<Estimate>,
-    /// Blocks read into shared buffers for each transaction, likewise.
-    pub buffer_reads_per_transaction: Option<Estimate>,
     /// Failed transactions of all counted trials by SQLSTATE.
     pub failures: Vec<(String, u64)>,
     /// Transactions a second beyond which this client does not come, where it was measured alone.
@@ -327,40 +287,51 @@ pub struct PointAnalysis {
     pub warnings: Vec<Warning>,
 }
 
+impl PointAnalysis {
+    /// A metric at this point; none where it was not seen.
+    pub fn estimate(&self, metric: MetricId) -> Option<&Estimate> {
+        match metric == THROUGHPUT {
+            true => Some(&self.throughput_tps),
+            false => self.metrics.get(&metric),
+        }
+    }
+
+    /// A metric in each of the trials that show it.
+    pub fn values(&self, metric: MetricId) -> impl Iterator<Item = f64> {
+        self.trials.iter().filter_map(move |t| t.value(metric))
+    }
+}
+
 /// Latency at one point, microseconds from the intended start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LatencyEstimates {
+pub struct LatencyRange {
     /// Transactions that the percentiles are read from.
     pub count: u64,
     /// The mean; for checks against other tools, not for judgement.
     pub mean: f64,
-    /// Median.
-    pub p50: Estimate,
-    /// 90th percentile.
-    pub p90: Estimate,
-    /// 99th percentile.
-    pub p99: Estimate,
-    /// 99.9th percentile.
-    pub p99_9: Estimate,
     /// The longest of all trials.
     pub max: f64,
 }
 
-/// One trial, reduced to what a chart draws.
+/// One trial, reduced to its metrics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrialAnalysis {
     /// Position in the schedule.
     pub index: u32,
     /// Transactions a second.
     pub throughput_tps: f64,
-    /// Median latency, microseconds.
-    pub p50_us: f64,
-    /// 99th percentile, microseconds.
-    pub p99_us: f64,
-    /// Server CPU time for each transaction, microseconds.
-    pub server_cpu_us_per_transaction: Option<f64>,
-    /// Client CPU time for each transaction, microseconds.
-    pub client_cpu_us_per_transaction: f64,
+    /// All other metrics that it shows.
+    pub metrics: BTreeMap<MetricId, f64>,
+}
+
+impl TrialAnalysis {
+    /// A metric of this trial; none where it was not seen.
+    pub fn value(&self, metric: MetricId) -> Option<f64> {
+        match metric == THROUGHPUT {
+            true => Some(self.throughput_tps),
+            false => self.metrics.get(&metric).copied(),
+        }
+    }
 }
 
 /// Whether server and client counted the same work.

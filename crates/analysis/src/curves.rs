@@ -1,7 +1,7 @@
 //! Throughput over concurrency, whatever the load counts: what can be fitted and followed of any run.
 
-use crate::analysis::{Analysis, StageArm};
-use crate::metrics::{Measured, Metric};
+use crate::analysis::{Analysis, PointAnalysis, StageArm};
+use crate::metrics::{MetricId, SERVER_CPU, THROUGHPUT};
 use crate::stats::Estimate;
 
 /// One load of a run over its client or session counts.
@@ -27,16 +27,16 @@ pub(crate) struct CurvePoint<'a> {
     /// The client, and not the server, was what limited it.
     pub client_bound: bool,
     /// Everything else that is known of clients over the wire.
-    wire: Option<Measured<'a>>,
+    wire: Option<&'a PointAnalysis>,
 }
 
 impl CurvePoint<'_> {
     /// A metric here; none where this load has it not.
-    pub fn metric(&self, metric: &Metric) -> Option<Estimate> {
+    pub fn metric(&self, metric: MetricId) -> Option<Estimate> {
         match &self.wire {
-            Some(measured) => metric.of(measured),
-            None if metric.id == "throughput" => Some(self.throughput.clone()),
-            None if metric.id == "server-cpu" => self.server_cpu_us.clone(),
+            Some(point) => point.estimate(metric).cloned(),
+            None if metric == THROUGHPUT => Some(self.throughput.clone()),
+            None if metric == SERVER_CPU => self.server_cpu_us.clone(),
             None => None,
         }
     }
@@ -76,9 +76,9 @@ pub(crate) fn wire(index: usize, arm: &StageArm) -> Curve<'_> {
         clients: point.point.clients,
         throughput: point.throughput_tps.clone(),
         trials: point.trials.iter().map(|t| t.throughput_tps).collect(),
-        server_cpu_us: point.server_cpu_us_per_transaction.clone(),
+        server_cpu_us: point.estimate(SERVER_CPU).cloned(),
         client_bound: point.warnings.iter().any(|w| w.id == "client-bound"),
-        wire: Measured::at(arm, point.point.clients),
+        wire: Some(point),
     });
     Curve {
         load: None,

@@ -200,7 +200,7 @@ fn follow(
         let mut curves = curves.iter();
         let curve = curves.find(|curve| curve.arm == 0 && curve.load == load)?;
         let point = curve.points.iter().find(|point| point.clients == clients)?;
-        point.metric(&metric)
+        point.metric(metric)
     };
     let values: Vec<Option<Estimate>> = runs.iter().map(at).collect();
     let numbers: Vec<f64> = values

@@ -3,14 +3,14 @@
 //!
 //! Percentiles of several trials are read from their merged histograms, so that the far ones rest
 //! on all transactions; how much a percentile varies from trial to trial is told by the estimates of
-//! [`crate::analysis::LatencyEstimates`].
+//! [`crate::metrics`].
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::analyse::decode;
 use crate::plan::{Slice, WorkloadPlan};
 use crate::record::Trial;
+use crate::trial_view::decode;
 
 /// Transactions that must lie beyond a percentile for it to be given.
 const BEYOND: f64 = 5.0;

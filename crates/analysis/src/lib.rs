@@ -38,6 +38,7 @@ pub mod server;
 pub mod stats;
 pub mod storage;
 pub mod trial;
+mod trial_view;
 pub mod warning;
 pub mod watched;
 

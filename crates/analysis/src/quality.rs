@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{PointAnalysis, RunInfo, RunState};
+use crate::metrics;
 use crate::stats::Caveat;
 use crate::warning::Warning;
 
@@ -89,7 +90,7 @@ impl Quality {
             );
             Reason::new(grade, text)
         }));
-        let steal = largest(&|point| Some(point.steal_share.as_ref()?.estimate));
+        let steal = largest(&|point| Some(point.estimate(metrics::STEAL)?.estimate));
         reasons.extend(beyond(steal, STEAL).map(|grade| {
             let text = format!(
                 "the hypervisor gave up to {:.0} % of the time to others",

@@ -1,6 +1,7 @@
 //! Figures in rows, for a spreadsheet or a statistics program (RFC 4180).
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::metrics::METRICS;
 use pgassay_text::cell;
 
 /// A header and rows of as many fields.
@@ -12,9 +13,9 @@ pub struct Rows {
 
 impl Rows {
     /// No rows yet.
-    pub fn new<'a>(header: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn new<T: Into<String>>(header: impl IntoIterator<Item = T>) -> Self {
         Self {
-            header: header.into_iter().map(str::to_owned).collect(),
+            header: header.into_iter().map(Into::into).collect(),
             rows: Vec::new(),
         }
     }
@@ -45,16 +46,19 @@ pub fn figure(value: Option<f64>) -> String {
     }
 }
 
-/// One row a trial, in the order in which they were measured.
+/// One row a trial with every metric, load by load in the order in which they were measured.
 pub fn trials(analysis: &Analysis) -> Rows {
-    let mut rows = Vec::new();
-    let load = analysis.main();
-    for (arm, did) in analysis.arms.iter().zip(&load.arms) {
-        for point in &did.points {
-            for trial in &point.trials {
-                rows.push((
-                    trial.index,
-                    vec![
+    let before = [
+        "run", "workload", "arm", "target", "clients", "threads", "trial",
+    ];
+    let metrics = METRICS.iter().map(|metric| metric.id);
+    let mut table = Rows::new(before.into_iter().chain(metrics));
+    for load in std::iter::once(analysis.main()).chain(analysis.further_loads()) {
+        let mut rows = Vec::new();
+        for (arm, did) in analysis.arms.iter().zip(&load.arms) {
+            for point in &did.points {
+                for trial in &point.trials {
+                    let mut row = vec![
                         cell(&analysis.run.id),
                         cell(&load.plan.workload.name),
                         cell(&arm.label),
@@ -62,33 +66,16 @@ pub fn trials(analysis: &Analysis) -> Rows {
                         point.point.clients.to_string(),
                         point.point.threads.to_string(),
                         trial.index.to_string(),
-                        figure(Some(trial.throughput_tps)),
-                        figure(Some(trial.p50_us)),
-                        figure(Some(trial.p99_us)),
-                        figure(Some(trial.client_cpu_us_per_transaction)),
-                        figure(trial.server_cpu_us_per_transaction),
-                    ],
-                ));
+                    ];
+                    row.extend(METRICS.iter().map(|metric| figure(trial.value(*metric))));
+                    rows.push((trial.index, row));
+                }
             }
         }
-    }
-    rows.sort_by_key(|(index, _)| *index);
-    let mut table = Rows::new([
-        "run",
-        "workload",
-        "arm",
-        "target",
-        "clients",
-        "threads",
-        "trial",
-        "throughput_tps",
-        "p50_us",
-        "p99_us",
-        "client_cpu_us_per_transaction",
-        "server_cpu_us_per_transaction",
-    ]);
-    for (_, row) in rows {
-        table.push(row);
+        rows.sort_by_key(|(index, _)| *index);
+        for (_, row) in rows {
+            table.push(row);
+        }
     }
     table
 }

@@ -1,6 +1,7 @@
 //! The same comparison from several runs, taken together.
 
 use pgassay_analysis::compare::pooled::{PooledCompare, PooledPoint};
+use pgassay_analysis::compare::{companion, word};
 use pgassay_analysis::stats::Comparison;
 use pgassay_analysis::stats::pooled::Pooled;
 
@@ -17,7 +18,7 @@ impl Report for PooledCompare {
         let mut blocks = Vec::new();
         for point in &self.points {
             blocks.push(Block::Table(table(self, point, &mut notes)));
-            blocks.extend(agreement(&point.throughput).map(Block::Text));
+            blocks.extend(agreement(&point.compared).map(Block::Text));
         }
         let targets = ('A'..)
             .zip(&self.targets)
@@ -53,6 +54,7 @@ impl Report for PooledCompare {
 
     /// One row a point and run, and one for all runs together.
     fn rows(&self) -> Option<Rows> {
+        let companion = format!("{}_ratio", companion(self.metric));
         let mut rows = Rows::new([
             "arm",
             "clients",
@@ -61,21 +63,21 @@ impl Report for PooledCompare {
             "low",
             "high",
             "pairs",
-            "cpu_ratio",
+            companion.as_str(),
             "verdict",
         ]);
         for point in &self.points {
-            for (run, throughput, cpu) in lines(self, point) {
+            for (run, compared, beside) in lines(self, point) {
                 rows.push(vec![
                     cell(&point.label),
                     point.clients.to_string(),
                     cell(run),
-                    figure(Some(throughput.ratio.estimate)),
-                    figure(Some(throughput.ratio.low)),
-                    figure(Some(throughput.ratio.high)),
-                    throughput.pairs.to_string(),
-                    figure(cpu.map(|c| c.ratio.estimate)),
-                    throughput.verdict.to_string(),
+                    figure(Some(compared.ratio.estimate)),
+                    figure(Some(compared.ratio.low)),
+                    figure(Some(compared.ratio.high)),
+                    compared.pairs.to_string(),
+                    figure(beside.map(|c| c.ratio.estimate)),
+                    compared.verdict.to_string(),
                 ]);
             }
         }
@@ -83,20 +85,20 @@ impl Report for PooledCompare {
     }
 }
 
-/// The runs by themselves and together: name, throughput, server CPU.
+/// The runs by themselves and together: name, the compared metric, its companion.
 fn lines<'a>(
     pooled: &'a PooledCompare,
     point: &'a PooledPoint,
 ) -> Vec<(&'a str, &'a Comparison, Option<&'a Comparison>)> {
-    let cpu = point.server_cpu.as_ref();
-    let runs = pooled.runs.iter().zip(&point.throughput.runs).enumerate();
+    let beside = point.others.get(&companion(pooled.metric));
+    let runs = pooled.runs.iter().zip(&point.compared.runs).enumerate();
     let mut lines: Vec<_> = runs
-        .map(|(n, (run, one))| (run.id.as_str(), one, cpu.and_then(|c| c.runs.get(n))))
+        .map(|(n, (run, one))| (run.id.as_str(), one, beside.and_then(|c| c.runs.get(n))))
         .collect();
     lines.push((
         "together",
-        &point.throughput.together,
-        cpu.map(|c| &c.together),
+        &point.compared.together,
+        beside.map(|c| &c.together),
     ));
     lines
 }
@@ -105,21 +107,24 @@ fn table(pooled: &PooledCompare, point: &PooledPoint, notes: &mut Notes) -> Tabl
     let at = format!("{} at {} clients", point.label, point.clients);
     let rows = lines(pooled, point)
         .into_iter()
-        .map(|(run, throughput, cpu)| {
+        .map(|(run, compared, beside)| {
             let about = format!("{at}, {run}");
-            let marks = notes.marks(&throughput.ratio.warnings, &about);
+            let marks = notes.marks(&compared.ratio.warnings, &about);
             vec![
                 Cell::plain(run).marked(marks),
-                Cell::plain(throughput.verdict.to_string()),
-                Cell::plain(change(throughput)),
-                Cell::plain(ends(throughput)),
-                Cell::plain(p_value(throughput)),
-                Cell::plain(number::count(throughput.pairs as u64)),
-                Cell::plain_or_missing(cpu.map(change)),
+                Cell::plain(word(pooled.metric, compared.verdict)),
+                Cell::plain(change(compared)),
+                Cell::plain(ends(compared)),
+                Cell::plain(p_value(compared)),
+                Cell::plain(number::count(compared.pairs as u64)),
+                Cell::plain_or_missing(beside.map(change)),
             ]
         });
     Table::new(
-        format!("{at}: throughput against A with the 95 % interval of the change."),
+        format!(
+            "{at}: {} against A with the 95 % interval of the change.",
+            pooled.metric.heading
+        ),
         vec![
             Column::prose("run"),
             Column::words("verdict", 0),
@@ -127,15 +132,15 @@ fn table(pooled: &PooledCompare, point: &PooledPoint, notes: &mut Notes) -> Tabl
             Column::figures("interval", "", 0),
             Column::figures("p", "", 0),
             Column::figures("pairs", "", 0),
-            Column::figures("server CPU", "", 0),
+            Column::figures(companion(pooled.metric).heading, "", 0),
         ],
         rows,
     )
 }
 
 /// Whether the runs agree with one another.
-fn agreement(throughput: &Pooled) -> Option<String> {
-    let agreement = throughput.agreement.as_ref()?;
+fn agreement(compared: &Pooled) -> Option<String> {
+    let agreement = compared.agreement.as_ref()?;
     Some(format!(
         "Agreement: Q = {:.2} with {} degrees of freedom, p = {:.3}; {:.0} % of what lies between \
          the runs is not noise.",

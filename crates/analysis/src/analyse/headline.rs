@@ -2,6 +2,7 @@
 
 use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState, StageAnalysis, StageArm};
 use crate::diagnose::{Cause, SeenBy};
+use crate::metrics;
 use crate::stats::Estimate;
 use crate::trial::StageId;
 
@@ -81,13 +82,16 @@ fn sentences(analysis: &Analysis, whole: bool) -> Vec<String> {
 fn further_sentences(load: &StageAnalysis) -> Vec<String> {
     let peaks = load.arms.iter().filter_map(|arm| {
         let peak = arm.peak()?;
+        let within = peak
+            .estimate(metrics::P99)
+            .map(|p99| format!("; 99 % take at most {}", duration(p99.estimate)));
         Some(format!(
-            "Under {} it does at most {} a second{}, with {}; 99 % take at most {}.",
+            "Under {} it does at most {} a second{}, with {}{}.",
             load.plan.workload.name,
             resolved(rate(peak), &peak.throughput_tps),
             interval(&peak.throughput_tps),
             clients(peak),
-            duration(peak.latency_us.p99.estimate),
+            within.unwrap_or_default(),
         ))
     });
     peaks.collect()

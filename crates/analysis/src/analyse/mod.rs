@@ -8,7 +8,6 @@ mod scope;
 
 pub use failed::ALL_FAILED;
 pub use headline::remarks;
-pub(crate) use points::decode;
 pub(crate) use scope::Scope;
 
 use std::collections::BTreeMap;
@@ -24,6 +23,7 @@ use crate::check::{self, CheckReport};
 use crate::checkpoints;
 use crate::diagnose;
 use crate::host::{self, HostSummary};
+use crate::metrics;
 use crate::observed;
 use crate::pgio::{self, PgioAnalysis};
 use crate::plan::{DriverConfig, Stage};
@@ -34,6 +34,7 @@ use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts, StageI
 use crate::samples;
 use crate::scattered::{self, ScatteredPlan};
 use crate::server;
+use crate::trial_view::Server;
 use crate::warning::Warning;
 
 /// Concludes what a run says. The same run gives the same answer on any machine.
@@ -131,11 +132,14 @@ fn analyse_stage(scope: &Scope, stage: &Stage, host: &HostSummary) -> StageAnaly
         // What is told of transactions.
         let by_clients: &[&Trial] = if wire { &trials } else { &[] };
         let facts = run.servers.get(&index);
-        let storage = run.storage.get(&index);
+        let server = Server {
+            storage: run.storage.get(&index),
+            facts,
+        };
         StageArm {
             label: arm.label.clone(),
-            points: points::analyse(&plan, by_clients, &alone, &skipped),
-            reads: reads::analyse(&plan, by_clients, storage, facts),
+            points: points::analyse(&plan, by_clients, server, &alone, &skipped),
+            reads: reads::analyse(by_clients, server),
             checkpoints: checkpoints::analyse(by_clients, facts),
             observed: observed::analysis::analyse(
                 stage,
@@ -438,7 +442,7 @@ fn warnings(
         .iter()
         .flat_map(|stage| &stage.arms)
         .flat_map(|arm| &arm.points)
-        .filter_map(|point| point.steal_share.as_ref())
+        .filter_map(|point| point.estimate(metrics::STEAL))
         .map(|share| share.estimate)
         .fold(0.0, f64::max);
     if steal > 0.02 {

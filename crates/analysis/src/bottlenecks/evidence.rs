@@ -3,6 +3,7 @@
 use super::finding::Circumstances;
 use crate::analysis::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::host::HostSummary;
+use crate::metrics;
 use crate::observed::{Budget, PointObserved, WaitAnalysis};
 use crate::profile::Summary;
 use crate::stats::scaling::Scaling;
@@ -44,8 +45,8 @@ impl Evidence<'_> {
             in_transactions: run.and_then(RunEvidence::in_transactions),
             busy,
             server_of_busy: run.and_then(|run| {
-                let machine = run.point.machine_cpus.as_ref()?.estimate;
-                let server = run.point.server_cpus.as_ref()?.estimate;
+                let machine = run.point.estimate(metrics::MACHINE_CPUS)?.estimate;
+                let server = run.point.estimate(metrics::SERVER_CPUS)?.estimate;
                 (machine > 0.0).then(|| (server / machine).min(1.0))
             }),
         }
@@ -102,9 +103,9 @@ impl<'a> RunEvidence<'a> {
     /// CPUs that neither server nor client kept busy, but something else; none where the server's
     /// are not seen.
     pub(super) fn other_cpus(&self) -> Option<f64> {
-        let machine = self.point.machine_cpus.as_ref()?.estimate;
-        let server = self.point.server_cpus.as_ref()?.estimate;
-        Some((machine - server - self.point.client_cpus.estimate).max(0.0))
+        let machine = self.point.estimate(metrics::MACHINE_CPUS)?.estimate;
+        let server = self.point.estimate(metrics::SERVER_CPUS)?.estimate;
+        Some((machine - server - self.point.estimate(metrics::CLIENT_CPUS)?.estimate).max(0.0))
     }
 
     /// The share of the CPUs that was busy, or stolen: of the machine's, or of the quota that
@@ -113,14 +114,17 @@ impl<'a> RunEvidence<'a> {
     /// CPUs are not seen.
     fn busy(&self) -> Option<f64> {
         let cpus = f64::from(self.host.cpus?);
-        let machine = self.point.machine_cpus.as_ref()?.estimate;
+        let machine = self.point.estimate(metrics::MACHINE_CPUS)?.estimate;
         let others = self.other_cpus()?;
         let counted = if others > OTHERS * cpus {
             machine - others
         } else {
             machine
         };
-        let stolen = self.point.steal_share.as_ref().map_or(0.0, |s| s.estimate);
+        let stolen = self
+            .point
+            .estimate(metrics::STEAL)
+            .map_or(0.0, |s| s.estimate);
         let quota = self
             .host
             .cpu_quota

@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use super::model::{Difference, Kind};
 use super::plan::{ArmFacts, Typed};
-use crate::analysis::{Analysis, ArmAnalysis, StageArm};
+use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, StageArm};
+use crate::metrics::BUFFER_MISSES;
 use crate::record::RecordedRun;
 use crate::server::{self, RELEVANT, Setting};
-use crate::stats::Estimate;
 
 /// Settings that are another for every server, or follow from others.
 const OF_THE_LAUNCH: &[&str] = &[
@@ -284,11 +284,8 @@ fn misses(a: &StageArm, b: &StageArm, asked: &[String], found: &mut Found) {
     for x in &a.points {
         let other = b.points.iter().find(|p| p.point.clients == x.point.clients);
         let Some(y) = other else { continue };
-        let reads = |e: &Option<Estimate>| e.as_ref().map(|e| e.estimate);
-        let (Some(p), Some(q)) = (
-            reads(&x.buffer_reads_per_transaction),
-            reads(&y.buffer_reads_per_transaction),
-        ) else {
+        let reads = |point: &PointAnalysis| Some(point.estimate(BUFFER_MISSES)?.estimate);
+        let (Some(p), Some(q)) = (reads(x), reads(y)) else {
             continue;
         };
         if (p - q).abs() > FEW_READS && (p - q).abs() > 0.2 * p.max(q) {

@@ -12,32 +12,24 @@ mod beyond;
 mod pairs;
 mod words;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analyse::{Scope, analyse_within};
 use crate::analysis::Analysis;
 use crate::fit;
+use crate::metrics::{METRICS, MetricId};
 use crate::record::{EndState, EventKind, RecordedRun};
 use crate::stats::family::judge_family;
 use crate::stats::scaling_change::ScalingChange;
 use crate::stats::sequential::{Decision, Sequential};
 use crate::stats::{
-    Caveat, Comparison, Direction, Forecast, Rule, StatsError, Verdict, forecast, paired,
-    summarize_positive,
+    Caveat, Comparison, Forecast, StatsError, Verdict, forecast, paired, summarize_positive,
 };
 use crate::warning::Warning;
 
 pub use model::Compare;
 pub use plan::{ArmFacts, ComparisonPlan, Phase, Typed};
-pub use words::signed;
-
-/// The rule for transactions a second.
-fn throughput_rule(delta: f64) -> Rule {
-    Rule {
-        delta,
-        direction: Direction::HigherIsBetter,
-    }
-}
+pub use words::{companion, signed, word};
 
 /// Concludes what a comparison showed; none where the run is no comparison or no
 /// pair was measured.
@@ -46,31 +38,28 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
     let analysis = of_pairs(run, comparison);
     let plan = run.plan();
     let arms = comparison.compared();
+    let metric = comparison.metric;
     let mut results = Vec::new();
     for arm in 1..arms {
         for (point, at) in (0u32..).zip(&plan.points) {
             let pairs = pairs::pairs(run, comparison, Phase::Pairs, arm, point);
             let like = comparison.like_a();
             let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
-            let Ok(throughput) = throughput(run, comparison, &pairs) else {
+            let Ok(compared) = compared(run, comparison, &pairs) else {
                 continue;
             };
-            let floor = pairs::noise_floor(&noise);
-            let rule = Rule {
-                delta: comparison.delta,
-                direction: Direction::LowerIsBetter,
-            };
-            let cpu = pairs::compare(&pairs, comparison.launches, pairs::SERVER_CPU, rule);
-            let forecast = pairs::floor_of_pairs(&noise)
+            let floor = pairs::noise_floor(&noise, metric);
+            let forecast = pairs::floor_of_pairs(&noise, metric)
                 .and_then(|floor| forecast(&floor, comparison.delta, comparison.power));
+            let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().filter_map(|p| p.both(metric)).unzip();
             results.push(model::PointResult {
                 arm,
                 label: run.header.experiment.arms[arm as usize].label.clone(),
                 clients: at.clients,
-                throughput: throughput.with_noise_floor(floor),
-                server_cpu: cpu.ok(),
-                a_tps: summarize_positive(&pairs.iter().map(|p| p.a_tps).collect::<Vec<_>>()),
-                b_tps: summarize_positive(&pairs.iter().map(|p| p.b_tps).collect::<Vec<_>>()),
+                compared: compared.with_noise_floor(floor),
+                others: others(&pairs, comparison),
+                a: summarize_positive(&a),
+                b: summarize_positive(&b),
                 forecast,
                 pairs,
                 noise,
@@ -88,7 +77,8 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
     void(run, &differences, &mut results);
     let mut compare = Compare {
         schema: model::SCHEMA.to_owned(),
-        verdict: worst(results.iter().map(|r| r.throughput.verdict)),
+        metric,
+        verdict: worst(results.iter().map(|r| r.compared.verdict)),
         headline: Vec::new(),
         plan: Some(comparison.clone()),
         scaling: scaling(&analysis),
@@ -110,7 +100,7 @@ pub fn may_stop(run: &RecordedRun) -> Result<bool, StatsError> {
         return Ok(false);
     };
     let pairs = pairs::pairs(run, comparison, Phase::Pairs, 1, 0);
-    let plain = pairs::by_launch(&pairs, pairs::THROUGHPUT).concat();
+    let plain = pairs::by_launch(&pairs, comparison.metric).concat();
     let rule = sequential(run, comparison)?;
     Ok(matches!(rule.decide(&plain)?, Decision::Stop { .. }))
 }
@@ -124,7 +114,7 @@ pub fn forecast_so_far(run: &RecordedRun) -> Option<Forecast> {
     (0..plan.points.len() as u32)
         .filter_map(|point| {
             let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
-            let floor = pairs::floor_of_pairs(&noise)?;
+            let floor = pairs::floor_of_pairs(&noise, comparison.metric)?;
             forecast(&floor, comparison.delta, comparison.power)
         })
         .max_by_key(|f| f.pairs_promised)
@@ -139,26 +129,35 @@ pub fn spread_so_far(run: &RecordedRun) -> Option<f64> {
     (0..plan.points.len() as u32)
         .filter_map(|point| {
             let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
-            Some(pairs::floor_of_pairs(&noise)?.pair_spread)
+            Some(pairs::floor_of_pairs(&noise, comparison.metric)?.pair_spread)
         })
         .max_by(f64::total_cmp)
 }
 
 fn sequential(run: &RecordedRun, comparison: &ComparisonPlan) -> Result<Sequential, StatsError> {
     let looks = comparison.looks.iter().map(|n| *n as usize).collect();
-    Sequential::new(throughput_rule(comparison.delta), looks, run.plan().seed)
+    Sequential::new(
+        pairs::rule(comparison.metric, comparison.delta),
+        looks,
+        run.plan().seed,
+    )
 }
 
-fn throughput(
+fn compared(
     run: &RecordedRun,
     comparison: &ComparisonPlan,
     pairs: &[model::Pair],
 ) -> Result<Comparison, StatsError> {
-    let rule = throughput_rule(comparison.delta);
+    let rule = pairs::rule(comparison.metric, comparison.delta);
     if comparison.looks.is_empty() {
-        return pairs::compare(pairs, comparison.launches, pairs::THROUGHPUT, rule);
+        return pairs::compare(
+            pairs,
+            comparison.launches,
+            comparison.metric,
+            comparison.delta,
+        );
     }
-    let plain = pairs::by_launch(pairs, pairs::THROUGHPUT).concat();
+    let plain = pairs::by_launch(pairs, comparison.metric).concat();
     // The look at which it was stopped is the last that there are pairs for.
     let look = comparison
         .looks
@@ -178,6 +177,33 @@ fn throughput(
         "stopped before one of the looks that were planned: nothing is decided",
     ));
     Ok(so_far)
+}
+
+/// Every other metric, compared likewise; one that is zero throughout says nothing.
+fn others(pairs: &[model::Pair], comparison: &ComparisonPlan) -> BTreeMap<MetricId, Comparison> {
+    let shown = METRICS.iter().filter(|metric| {
+        let mut values = pairs.iter().filter_map(|pair| pair.both(**metric));
+        **metric != comparison.metric && values.any(|(a, b)| a > 0.0 || b > 0.0)
+    });
+    shown
+        .filter_map(|metric| {
+            let (launches, delta) = (comparison.launches, comparison.delta);
+            let compared = pairs::compare(pairs, launches, *metric, delta).ok()?;
+            Some((*metric, compared))
+        })
+        .collect()
+}
+
+/// Whether the noise pairs so far show the metric that is to be compared; `None` before there are any.
+pub fn shows_metric(run: &RecordedRun) -> Option<bool> {
+    let comparison = run.comparison.as_ref()?;
+    let points = 0..run.plan().points.len() as u32;
+    let like = comparison.like_a();
+    let mut noise =
+        points.flat_map(|point| pairs::pairs(run, comparison, Phase::Noise, like, point));
+    let first = noise.next()?;
+    let mut all = std::iter::once(first).chain(noise);
+    Some(all.any(|pair| pair.both(comparison.metric).is_some()))
 }
 
 /// What the pairs of the compared arms say by themselves.
@@ -208,12 +234,12 @@ fn of_pairs(run: &RecordedRun, comparison: &ComparisonPlan) -> Analysis {
 
 /// Holm's correction over all arms and points.
 fn judge(results: &mut [model::PointResult]) {
-    let mut family: Vec<Comparison> = results.iter().map(|r| r.throughput.clone()).collect();
+    let mut family: Vec<Comparison> = results.iter().map(|r| r.compared.clone()).collect();
     if family.len() > 1 {
         judge_family(&mut family);
     }
     for (result, judged) in results.iter_mut().zip(family) {
-        result.throughput = judged;
+        result.compared = judged;
     }
 }
 
@@ -232,8 +258,8 @@ fn void(run: &RecordedRun, differences: &[model::Difference], results: &mut [mod
             (None, Some(warning)) => warning.clone(),
             (None, None) => continue,
         };
-        let comparison = result.throughput.clone().not_comparable(why);
-        result.throughput = comparison;
+        let comparison = result.compared.clone().not_comparable(why);
+        result.compared = comparison;
     }
 }
 
@@ -286,7 +312,7 @@ fn warnings(
     // the spread while the arms were compared, against that before
     let grown = results.iter().filter_map(|result| {
         let before = result.noise_floor()?.pair_spread;
-        let meanwhile = result.throughput.spread?;
+        let meanwhile = result.compared.spread?;
         let (n, m) = (result.noise.len(), result.pairs.len());
         (comparison.launches == 1 && n >= 10 && m >= 10 && meanwhile > 1.6 * before)
             .then_some((before, meanwhile))
@@ -304,7 +330,7 @@ fn warnings(
     }
     if comparison.launches == 1
         && results.iter().any(|r| {
-            r.throughput
+            r.compared
                 .ratio
                 .warnings
                 .iter()

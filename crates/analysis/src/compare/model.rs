@@ -3,10 +3,13 @@
 //! Serialized it is the document `pgassay/compare/1`, described in
 //! `docs/schema/compare-1.json`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::plan::ComparisonPlan;
 use crate::analysis::Analysis;
+use crate::metrics::MetricId;
 use crate::stats::scaling_change::ScalingChange;
 use crate::stats::{Comparison, Estimate, Forecast, NoiseFloor, Verdict};
 use crate::warning::Warning;
@@ -19,6 +22,8 @@ pub const SCHEMA: &str = "pgassay/compare/1";
 pub struct Compare {
     /// [`SCHEMA`].
     pub schema: String,
+    /// What the verdict is about.
+    pub metric: MetricId,
     /// Over all arms and points: the worst that was shown, else the least sure.
     pub verdict: Verdict,
     /// The verdict in plain sentences, the most important first.
@@ -47,14 +52,14 @@ pub struct PointResult {
     pub label: String,
     /// Clients.
     pub clients: u32,
-    /// Transactions a second of A, over its slices.
-    pub a_tps: Option<Estimate>,
-    /// Transactions a second of the other.
-    pub b_tps: Option<Estimate>,
-    /// Transactions a second, the other against A.
-    pub throughput: Comparison,
-    /// CPU time of the server for each transaction.
-    pub server_cpu: Option<Comparison>,
+    /// The compared metric at A, over its slices.
+    pub a: Option<Estimate>,
+    /// The same at the other.
+    pub b: Option<Estimate>,
+    /// The compared metric, the other against A: the verdict.
+    pub compared: Comparison,
+    /// All other metrics that both show. They are not in the verdict's family.
+    pub others: BTreeMap<MetricId, Comparison>,
     /// Every pair, in the order of measurement.
     pub pairs: Vec<Pair>,
     /// Every pair of A beside its like: the noise floor.
@@ -72,20 +77,19 @@ pub struct Pair {
     pub round: u32,
     /// A was measured first.
     pub a_first: bool,
-    /// Transactions a second of A.
-    pub a_tps: f64,
-    /// Transactions a second of the other.
-    pub b_tps: f64,
-    /// CPU time of A's server for each transaction, microseconds.
-    pub a_server_cpu_us: Option<f64>,
-    /// CPU time of the other's server for each transaction, microseconds.
-    pub b_server_cpu_us: Option<f64>,
+    /// Every metric that both slices show: A's value, then the other's.
+    pub metrics: BTreeMap<MetricId, (f64, f64)>,
 }
 
 impl Pair {
-    /// The other's throughput divided by A's.
-    pub fn ratio(&self) -> f64 {
-        self.b_tps / self.a_tps
+    /// A metric of both slices, A's first; none where one of them does not show it.
+    pub fn both(&self, metric: MetricId) -> Option<(f64, f64)> {
+        self.metrics.get(&metric).copied()
+    }
+
+    /// A metric of the other divided by A's.
+    pub fn ratio(&self, metric: MetricId) -> Option<f64> {
+        self.both(metric).map(|(a, b)| b / a)
     }
 }
 
@@ -142,8 +146,16 @@ pub struct ArmScaling {
 }
 
 impl PointResult {
+    /// A metric of the other against A's; none where one of them does not show it.
+    pub fn comparison(&self, compared: MetricId, metric: MetricId) -> Option<&Comparison> {
+        match metric == compared {
+            true => Some(&self.compared),
+            false => self.others.get(&metric),
+        }
+    }
+
     /// The noise floor, where equal servers were measured.
     pub fn noise_floor(&self) -> Option<&NoiseFloor> {
-        self.throughput.noise_floor.as_ref()
+        self.compared.noise_floor.as_ref()
     }
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::model::Pair;
 use super::plan::{ComparisonPlan, Phase};
+use crate::metrics::{self, MetricId};
 use crate::record::{RecordedRun, Trial};
-use crate::samples;
 use crate::stats::paired::{self, Comparison, Unit};
 use crate::stats::{NoiseFloor, Rule, StatsError, compare_in_order, compare_launches};
+use crate::trial_view::{Server, TrialView};
 
 /// The pairs of `other` beside A at one point, in the order of measurement. A
 /// round in which either is missing gives none.
@@ -41,59 +42,60 @@ pub fn pairs(
                 launch: comparison.launch_of(round),
                 round,
                 a_first: a.slice.index < b.slice.index,
-                a_tps: tps(a),
-                b_tps: tps(b),
-                a_server_cpu_us: server_cpu_us(a),
-                b_server_cpu_us: server_cpu_us(b),
+                metrics: both(&values(run, a), &values(run, b)),
             })
         })
         .collect()
 }
 
-fn tps(trial: &Trial) -> f64 {
-    trial.transactions as f64 / (trial.window_ns as f64 / 1e9)
+fn values(run: &RecordedRun, trial: &Trial) -> BTreeMap<MetricId, f64> {
+    let server = Server {
+        storage: run.storage.get(&trial.slice.arm),
+        facts: run.servers.get(&trial.slice.arm),
+    };
+    metrics::of_trial(&TrialView::of(trial, server))
 }
 
-fn server_cpu_us(trial: &Trial) -> Option<f64> {
-    if let Some(ns) = trial.server_cpu_ns {
-        return (trial.transactions > 0).then(|| ns as f64 / 1e3 / trial.transactions as f64);
-    }
-    let sample = trial.samples.get(samples::SERVER_SCHEDSTAT)?;
-    let cpus = samples::server_cpu_ns(sample)? as f64 / sample.elapsed_ns.max(1) as f64;
-    (trial.transactions > 0).then(|| cpus * 1e6 / tps(trial))
+fn both(
+    a: &BTreeMap<MetricId, f64>,
+    b: &BTreeMap<MetricId, f64>,
+) -> BTreeMap<MetricId, (f64, f64)> {
+    a.iter()
+        .filter_map(|(metric, a)| Some((*metric, (*a, *b.get(metric)?))))
+        .collect()
 }
 
-/// A figure of both sides of a pair.
-pub type Figure = fn(&Pair) -> Option<(f64, f64)>;
-
-/// Transactions a second of both sides.
-pub const THROUGHPUT: Figure = |pair| Some((pair.a_tps, pair.b_tps));
-
-/// Server CPU time for each transaction of both sides.
-pub const SERVER_CPU: Figure = |pair| Some((pair.a_server_cpu_us?, pair.b_server_cpu_us?));
-
-/// One figure of all pairs, each launch's together.
-pub fn by_launch(pairs: &[Pair], figure: Figure) -> Vec<Vec<(f64, f64)>> {
+/// One metric of all pairs, each launch's together.
+pub fn by_launch(pairs: &[Pair], metric: MetricId) -> Vec<Vec<(f64, f64)>> {
     let mut launches: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
     for pair in pairs {
-        if let Some(both) = figure(pair) {
+        if let Some(both) = pair.both(metric) {
             launches.entry(pair.launch).or_default().push(both);
         }
     }
     launches.into_values().collect()
 }
 
-/// Compares one figure; with several launches they are the unit.
+/// The rule for a metric, by its own direction.
+pub fn rule(metric: MetricId, delta: f64) -> Rule {
+    Rule {
+        delta,
+        direction: metric.better,
+    }
+}
+
+/// Compares one metric by its own direction; with several launches they are the unit.
 ///
 /// # Errors
-/// Where there is no pair that has the figure.
+/// Where there is no pair that has the metric.
 pub fn compare(
     pairs: &[Pair],
     launches: u32,
-    figure: Figure,
-    rule: Rule,
+    metric: MetricId,
+    delta: f64,
 ) -> Result<Comparison, StatsError> {
-    let by_launch = by_launch(pairs, figure);
+    let rule = rule(metric, delta);
+    let by_launch = by_launch(pairs, metric);
     if launches > 1 {
         compare_launches(&by_launch, rule)
     } else {
@@ -103,16 +105,13 @@ pub fn compare(
 
 /// The noise floor: of pairs, or where several launches have some, of launches by
 /// their pairs' centres.
-pub fn noise_floor(noise: &[Pair]) -> Option<(NoiseFloor, Unit)> {
-    let by_launch = by_launch(noise, THROUGHPUT);
+pub fn noise_floor(noise: &[Pair], metric: MetricId) -> Option<(NoiseFloor, Unit)> {
+    let by_launch = by_launch(noise, metric);
     if by_launch.len() <= 1 {
         let floor = NoiseFloor::from_pairs(&by_launch.concat()).ok()?;
         return Some((floor, Unit::Pair));
     }
-    let rule = Rule {
-        delta: 0.0,
-        direction: crate::stats::Direction::HigherIsBetter,
-    };
+    let rule = rule(metric, 0.0);
     let centres: Vec<(f64, f64)> = by_launch
         .iter()
         .filter_map(|pairs| Some((1.0, paired::compare(pairs, rule).ok()?.ratio.estimate)))
@@ -121,7 +120,7 @@ pub fn noise_floor(noise: &[Pair]) -> Option<(NoiseFloor, Unit)> {
 }
 
 /// How far the pairs of equal servers of the first launch lie apart.
-pub fn floor_of_pairs(noise: &[Pair]) -> Option<NoiseFloor> {
-    let by_launch = by_launch(noise, THROUGHPUT);
+pub fn floor_of_pairs(noise: &[Pair], metric: MetricId) -> Option<NoiseFloor> {
+    let by_launch = by_launch(noise, metric);
     NoiseFloor::from_pairs(by_launch.first()?).ok()
 }

@@ -11,6 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use serde::{Deserialize, Serialize};
 
+use crate::metrics::MetricId;
 use crate::plan::{Plan, Slice};
 use crate::record::Reading;
 
@@ -18,7 +19,10 @@ use crate::record::Reading;
 /// when the noise floor is known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonPlan {
-    /// The smallest relative difference that matters, 0.01 for 1 %.
+    /// What the verdict is about.
+    #[serde(default)]
+    pub metric: MetricId,
+    /// The smallest relative difference of it that matters, 0.01 for 1 %.
     pub delta: f64,
     /// The chance of showing it that forecasts are made for.
     pub power: f64,
@@ -205,6 +209,7 @@ mod tests {
             seed: 11,
         };
         let comparison = ComparisonPlan {
+            metric: MetricId::default(),
             delta: 0.01,
             power: 0.9,
             launches: 2,

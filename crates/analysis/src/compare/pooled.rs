@@ -3,17 +3,20 @@
 //! What a run is pooled with must have asked the same question: the same targets, settings, workload,
 //! lengths and δ. Serialized it is the document `pgassay/pool/1`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::model::{Compare, Pair, PointResult};
 use super::pairs::{self, by_launch};
-use super::plan::Typed;
-use super::words::signed;
+use super::plan::{ComparisonPlan, Typed};
+use super::words::{as_good, signed, word};
 use super::worst;
+use crate::metrics::MetricId;
 use crate::stats::family::judge_family;
 use crate::stats::paired::{Comparison, Unit, compare};
 use crate::stats::pooled::{Pooled, Run, pool};
-use crate::stats::{Direction, FEWEST, Rule, Verdict};
+use crate::stats::{FEWEST, Verdict};
 use crate::warning::Warning;
 
 /// Name and version of the serialized form.
@@ -32,7 +35,9 @@ pub struct PooledCompare {
     pub workload: String,
     /// What was typed for each arm.
     pub targets: Vec<Typed>,
-    /// The smallest difference that matters.
+    /// What the verdict is about.
+    pub metric: MetricId,
+    /// The smallest difference of it that matters.
     pub delta: f64,
     /// The runs, in the order named.
     pub runs: Vec<PooledRun>,
@@ -62,10 +67,10 @@ pub struct PooledPoint {
     pub label: String,
     /// Clients.
     pub clients: u32,
-    /// Transactions a second, the other against A.
-    pub throughput: Pooled,
-    /// CPU time of the server for each transaction.
-    pub server_cpu: Option<Pooled>,
+    /// The compared metric, the other against A: the verdict.
+    pub compared: Pooled,
+    /// All other metrics that all runs show. They are not in the verdict's family.
+    pub others: BTreeMap<MetricId, Pooled>,
 }
 
 /// Why runs can't be pooled.
@@ -142,27 +147,26 @@ pub fn pool_runs(runs: &[Compare]) -> Result<PooledCompare, Refusal> {
     let mut points: Vec<PooledPoint> = first
         .results
         .iter()
-        .filter_map(|result| point(runs, result, plan.delta, plan.launches))
+        .filter_map(|result| point(runs, result, plan))
         .collect();
     if points.is_empty() {
         return Err(Refusal::NoCommonPoint);
     }
     if points.len() > 1 {
-        let mut family: Vec<Comparison> = points
-            .iter()
-            .map(|p| p.throughput.together.clone())
-            .collect();
+        let mut family: Vec<Comparison> =
+            points.iter().map(|p| p.compared.together.clone()).collect();
         judge_family(&mut family);
         for (point, judged) in points.iter_mut().zip(family) {
-            point.throughput.together = judged;
+            point.compared.together = judged;
         }
     }
     let mut pooled = PooledCompare {
         schema: SCHEMA.to_owned(),
-        verdict: worst(points.iter().map(|p| p.throughput.together.verdict)),
+        verdict: worst(points.iter().map(|p| p.compared.together.verdict)),
         headline: Vec::new(),
         workload: first.analysis.main().plan.workload.name.clone(),
         targets: plan.typed.clone(),
+        metric: plan.metric,
         delta: plan.delta,
         runs: runs.iter().map(described).collect(),
         warnings: warnings(runs, &points),
@@ -196,9 +200,9 @@ fn usable(run: &Compare) -> Result<(), Refusal> {
     let void = run
         .results
         .iter()
-        .find(|r| r.throughput.verdict == Verdict::NotComparable);
+        .find(|r| r.compared.verdict == Verdict::NotComparable);
     if let Some(result) = void {
-        let mut said = result.throughput.ratio.warnings.iter().rev();
+        let mut said = result.compared.ratio.warnings.iter().rev();
         let why = said.find(|w| w.id == "beyond-the-plan" || w.id == "setting-not-in-force");
         return Err(Refusal::NotComparable {
             id: id(),
@@ -251,6 +255,10 @@ fn question(run: &Compare) -> Vec<(&'static str, String)> {
             format!("{} ms after {} ms", plan.window_ms, plan.warmup_ms),
         ),
         (
+            "the metric",
+            comparison.map_or_else(String::new, |plan| plan.metric.to_string()),
+        ),
+        (
             "δ",
             format!("{} %", 100.0 * comparison.map_or(0.0, |plan| plan.delta)),
         ),
@@ -282,7 +290,7 @@ fn same_question(first: &Compare, other: &Compare) -> Result<(), Refusal> {
 }
 
 /// The point of every run that `like` is of the first; none where a run lacks it.
-fn point(runs: &[Compare], like: &PointResult, delta: f64, launches: u32) -> Option<PooledPoint> {
+fn point(runs: &[Compare], like: &PointResult, plan: &ComparisonPlan) -> Option<PooledPoint> {
     let of_runs: Vec<&PointResult> = runs
         .iter()
         .map(|run| {
@@ -290,46 +298,44 @@ fn point(runs: &[Compare], like: &PointResult, delta: f64, launches: u32) -> Opt
             results.find(|r| r.arm == like.arm && r.clients == like.clients)
         })
         .collect::<Option<_>>()?;
-    let throughput: Vec<Run> = of_runs
-        .iter()
-        .map(|result| Run {
-            pairs: units(&result.pairs, launches, pairs::THROUGHPUT),
-            noise: result.noise_floor().map(|floor| floor.pair_spread),
-        })
-        .collect();
-    let cpu: Vec<Run> = of_runs
-        .iter()
-        .map(|result| Run {
-            pairs: units(&result.pairs, launches, pairs::SERVER_CPU),
-            noise: None,
-        })
-        .collect();
-    let rule = |direction| Rule { delta, direction };
-    let mut throughput = pool(&throughput, rule(Direction::HigherIsBetter)).ok()?;
-    if launches > 1 {
-        let all = throughput.runs.iter_mut().chain([&mut throughput.together]);
+    let pooled = |metric: MetricId, noise: bool| {
+        let runs: Vec<Run> = of_runs
+            .iter()
+            .map(|result| Run {
+                pairs: units(&result.pairs, plan.launches, metric),
+                noise: result
+                    .noise_floor()
+                    .filter(|_| noise)
+                    .map(|floor| floor.pair_spread),
+            })
+            .collect();
+        pool(&runs, pairs::rule(metric, plan.delta)).ok()
+    };
+    let mut compared = pooled(plan.metric, true)?;
+    if plan.launches > 1 {
+        let all = compared.runs.iter_mut().chain([&mut compared.together]);
         all.filter(|c| c.unit == Unit::Pair)
             .for_each(|c| c.unit = Unit::Launch);
     }
+    let others = like.others.keys();
     Some(PooledPoint {
         arm: like.arm,
         label: like.label.clone(),
         clients: like.clients,
-        throughput,
-        server_cpu: pool(&cpu, rule(Direction::LowerIsBetter)).ok(),
+        compared,
+        others: others
+            .filter_map(|metric| Some((*metric, pooled(*metric, false)?)))
+            .collect(),
     })
 }
 
 /// What is ranked: the pairs, or where there were several launches one figure for each.
-fn units(pairs: &[Pair], launches: u32, figure: pairs::Figure) -> Vec<(f64, f64)> {
-    let by_launch = by_launch(pairs, figure);
+fn units(pairs: &[Pair], launches: u32, metric: MetricId) -> Vec<(f64, f64)> {
+    let by_launch = by_launch(pairs, metric);
     if launches == 1 {
         return by_launch.concat();
     }
-    let rule = Rule {
-        delta: 0.0,
-        direction: Direction::HigherIsBetter,
-    };
+    let rule = pairs::rule(metric, 0.0);
     let centres = by_launch
         .iter()
         .filter_map(|pairs| compare(pairs, rule).ok());
@@ -398,7 +404,7 @@ fn headline(pooled: &PooledCompare) -> Vec<String> {
         .points
         .iter()
         .map(|point| {
-            let together = &point.throughput.together;
+            let together = &point.compared.together;
             let ratio = &together.ratio;
             let clients = match point.clients {
                 1 => "1 client".to_owned(),
@@ -406,18 +412,25 @@ fn headline(pooled: &PooledCompare) -> Vec<String> {
             };
             let b = &point.label;
             let said = match together.verdict {
-                Verdict::Faster => format!("{b} is faster than A"),
-                Verdict::Slower => format!("{b} is slower than A"),
-                Verdict::Equivalent => {
-                    format!("{b} is as fast as A within {} %", 100.0 * pooled.delta)
+                Verdict::Faster | Verdict::Slower => {
+                    format!("{b} is {} than A", word(pooled.metric, together.verdict))
                 }
-                _ if point.throughput.agreement.is_some_and(|a| a.disagree()) => {
+                Verdict::Equivalent => format!(
+                    "{b} is {} A within {} %",
+                    as_good(pooled.metric),
+                    100.0 * pooled.delta
+                ),
+                _ if point.compared.agreement.is_some_and(|a| a.disagree()) => {
                     format!("The runs disagree on {b} and A")
                 }
                 _ => format!("Inconclusive on {b} and A"),
             };
+            let what = match pooled.metric == MetricId::default() {
+                true => String::new(),
+                false => format!("{} ", pooled.metric.heading),
+            };
             format!(
-                "{said} at {clients}: {} ({} to {}, {:.0} % interval; {runs} runs, {} pairs).",
+                "{said} at {clients}: {what}{} ({} to {}, {:.0} % interval; {runs} runs, {} pairs).",
                 signed(ratio.estimate),
                 signed(ratio.low),
                 signed(ratio.high),

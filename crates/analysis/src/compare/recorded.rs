@@ -1,10 +1,11 @@
 //! Runs that were recorded apart, held against each other, and what that is worth.
 
 use super::model::{Compare, PointResult, SCHEMA};
-use super::{words, worst};
+use super::{pairs, words, worst};
 use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, StageAnalysis, StageArm};
+use crate::metrics::{METRICS, MetricId};
 use crate::stats::family::judge_family;
-use crate::stats::{Direction, Rule, Verdict, compare_runs};
+use crate::stats::{Verdict, compare_runs};
 use crate::warning::Warning;
 
 /// Why recorded runs can't be held against each other.
@@ -25,12 +26,15 @@ pub enum Refusal {
         /// What that ran.
         of_b: String,
     },
+    /// They do not show the metric.
+    #[error("the runs do not show {0}")]
+    NotShown(MetricId),
     /// No client count in common.
     #[error("the runs have no client count in common")]
     NoCommonPoint,
 }
 
-/// Holds the runs of B against those of A. `run_spread` is how far equal runs are
+/// Holds the runs of B against those of A by one metric. `run_spread` is how far equal runs are
 /// known to lie apart (0.03 for 3 %), where that is known.
 ///
 /// # Errors
@@ -38,6 +42,7 @@ pub enum Refusal {
 pub fn compare_recorded(
     a: &[Analysis],
     b: &[Analysis],
+    metric: MetricId,
     delta: f64,
     run_spread: Option<f64>,
 ) -> Result<Compare, Refusal> {
@@ -61,51 +66,51 @@ pub fn compare_recorded(
         let (Some(of_a), Some(of_b)) = (at(a, clients), at(b, clients)) else {
             continue;
         };
-        let held = |value: fn(&PointAnalysis) -> Vec<f64>, direction| {
-            let of = |side: &[&PointAnalysis]| side.iter().map(|p| value(p)).collect::<Vec<_>>();
-            compare_runs(
-                &of(&of_a),
-                &of(&of_b),
-                run_spread,
-                Rule { delta, direction },
-            )
+        let held = |metric: MetricId| {
+            let of = |side: &[&PointAnalysis]| {
+                let runs = side.iter().map(|p| p.values(metric).collect::<Vec<f64>>());
+                runs.filter(|values| !values.is_empty()).collect::<Vec<_>>()
+            };
+            let rule = pairs::rule(metric, delta);
+            compare_runs(&of(&of_a), &of(&of_b), run_spread, rule).ok()
         };
-        let throughput = held(
-            |p| p.trials.iter().map(|t| t.throughput_tps).collect(),
-            Direction::HigherIsBetter,
-        );
-        let cpu = held(
-            |p| {
-                let trials = p.trials.iter();
-                trials
-                    .filter_map(|t| t.server_cpu_us_per_transaction)
-                    .collect()
-            },
-            Direction::LowerIsBetter,
-        );
-        let Ok(throughput) = throughput else { continue };
+        let Some(compared) = held(metric) else {
+            continue;
+        };
+        let others = METRICS.iter().filter(|other| **other != metric);
+        let one = |side: &[&PointAnalysis]| side.first()?.estimate(metric).cloned();
         results.push(PointResult {
             arm: 1,
             label: "B".to_owned(),
             clients,
-            a_tps: of_a.first().map(|p| p.throughput_tps.clone()),
-            b_tps: of_b.first().map(|p| p.throughput_tps.clone()),
-            throughput,
-            server_cpu: cpu.ok(),
+            a: one(&of_a),
+            b: one(&of_b),
+            compared,
+            others: others
+                .filter_map(|other| Some((*other, held(*other)?)))
+                .collect(),
             pairs: Vec::new(),
             noise: Vec::new(),
             forecast: None,
         });
     }
     if results.is_empty() {
-        return Err(Refusal::NoCommonPoint);
+        let shown = |side: &[Analysis]| {
+            let runs = side.iter().flat_map(|run| run.main().arms.first());
+            let mut points = runs.flat_map(|arm| &arm.points);
+            points.any(|point| point.values(metric).next().is_some())
+        };
+        return Err(match shown(a) && shown(b) {
+            true => Refusal::NoCommonPoint,
+            false => Refusal::NotShown(metric),
+        });
     }
-    let mut family: Vec<_> = results.iter().map(|r| r.throughput.clone()).collect();
+    let mut family: Vec<_> = results.iter().map(|r| r.compared.clone()).collect();
     if family.len() > 1 {
         judge_family(&mut family);
     }
     for (result, judged) in results.iter_mut().zip(family) {
-        result.throughput = judged;
+        result.compared = judged;
     }
     let mut warnings = vec![worth(a.len().min(b.len()), run_spread)];
     if first.host != other.host {
@@ -115,10 +120,10 @@ pub fn compare_recorded(
              what the machine does is in the difference.",
         ));
         for result in &mut results {
-            if result.throughput.verdict != Verdict::Inconclusive
+            if result.compared.verdict != Verdict::Inconclusive
                 && first.host.cpu_model != other.host.cpu_model
             {
-                result.throughput = result.throughput.clone().not_comparable(Warning::new(
+                result.compared = result.compared.clone().not_comparable(Warning::new(
                     "beyond-the-plan",
                     "they ran on different processors.",
                 ));
@@ -155,7 +160,8 @@ pub fn compare_recorded(
     warnings.extend(analysis.warnings.iter().cloned());
     let mut compare = Compare {
         schema: SCHEMA.to_owned(),
-        verdict: worst(results.iter().map(|r| r.throughput.verdict)),
+        metric,
+        verdict: worst(results.iter().map(|r| r.compared.verdict)),
         headline: Vec::new(),
         plan: None,
         scaling: super::scaling(&analysis),

@@ -1,6 +1,7 @@
 //! The verdict in plain sentences: what anyone can read first.
 
 use super::model::{Compare, Difference, Kind, PointResult};
+use crate::metrics::{MetricId, SERVER_CPU, THROUGHPUT};
 use crate::stats::forecast::more_in_launches;
 use crate::stats::paired::Unit;
 use crate::stats::scaling_change::ScalingChange;
@@ -27,11 +28,24 @@ const IN_THE_VERDICT: &[&str] = &[
 struct Names<'a> {
     workload: &'a str,
     work: Work,
+    metric: MetricId,
 }
 
 impl Names<'_> {
-    fn work(self) -> &'static str {
-        self.work.units
+    /// `3 % more select-only transactions a second`, `select-only p99 latency is 3 % higher`.
+    fn differs(self, ratio: f64) -> String {
+        let (by, more) = (percent((ratio - 1.0).abs()), ratio > 1.0);
+        if self.metric == THROUGHPUT {
+            let more = if more { "more" } else { "fewer" };
+            return format!("{by} {more} {} {} a second", self.workload, self.work.units);
+        }
+        let higher = if more { "higher" } else { "lower" };
+        format!("{} is {by} {higher}", self.subject())
+    }
+
+    /// `select-only throughput`.
+    fn subject(self) -> String {
+        format!("{} {}", self.workload, self.metric.heading)
     }
 
     fn clients(self, n: u32) -> String {
@@ -48,6 +62,7 @@ pub fn headline(compare: &Compare) -> Vec<String> {
     let workload = Names {
         workload: &compare.analysis.main().plan.workload.name,
         work: compare.analysis.main().id.work(),
+        metric: compare.metric,
     };
     let mut sentences = match compare.results.as_slice() {
         [one] => vec![sentence(one, workload)],
@@ -63,8 +78,8 @@ pub fn headline(compare: &Compare) -> Vec<String> {
     let decisive = compare
         .results
         .iter()
-        .find(|r| r.throughput.verdict == compare.verdict);
-    sentences.extend(decisive.and_then(|r| cpu_sentence(r, workload)));
+        .find(|r| r.compared.verdict == compare.verdict);
+    sentences.extend(decisive.and_then(|r| companion_sentence(r, workload)));
     for warning in &compare.warnings {
         if IN_THE_VERDICT.contains(&warning.id.as_str()) {
             sentences.push(warning.text.clone());
@@ -89,7 +104,7 @@ fn by_verdict(compare: &Compare, results: &[PointResult], names: Names) -> Vec<S
             continue;
         }
         let mut labels: Vec<&str> = Vec::new();
-        for result in results.iter().filter(|r| r.throughput.verdict == *verdict) {
+        for result in results.iter().filter(|r| r.compared.verdict == *verdict) {
             if !labels.contains(&result.label.as_str()) {
                 labels.push(&result.label);
             }
@@ -97,7 +112,7 @@ fn by_verdict(compare: &Compare, results: &[PointResult], names: Names) -> Vec<S
         for label in labels {
             let of_arm: Vec<&PointResult> = results
                 .iter()
-                .filter(|r| r.throughput.verdict == *verdict && r.label == label)
+                .filter(|r| r.compared.verdict == *verdict && r.label == label)
                 .collect();
             sentences.push(match of_arm.as_slice() {
                 [one] => sentence(one, names),
@@ -110,11 +125,10 @@ fn by_verdict(compare: &Compare, results: &[PointResult], names: Names) -> Vec<S
 
 /// Several points of one arm that share a verdict.
 fn together(results: &[&PointResult], b: &str, names: Names, verdict: Verdict) -> String {
-    let workload = names.workload;
     let points: Vec<String> = results
         .iter()
         .map(|r| {
-            let ratio = &r.throughput.ratio;
+            let ratio = &r.compared.ratio;
             format!(
                 "{} at {} ({} to {})",
                 signed(ratio.estimate),
@@ -125,22 +139,21 @@ fn together(results: &[&PointResult], b: &str, names: Names, verdict: Verdict) -
         })
         .collect();
     let points = points.join(", ");
-    let delta = results.first().map_or(0.0, |r| r.throughput.rule.delta);
+    let delta = results.first().map_or(0.0, |r| r.compared.rule.delta);
     let delta = percent(delta);
     let family = "95 % intervals; as one family";
+    let (subject, is) = (names.subject(), word(names.metric, verdict));
     match verdict {
-        Verdict::Faster => {
-            format!("{b} is faster than A: {workload} throughput is {points} ({family}).")
-        }
-        Verdict::Slower => {
-            format!("{b} is slower than A: {workload} throughput is {points} ({family}).")
+        Verdict::Faster | Verdict::Slower => {
+            format!("{b} is {is} than A: {subject} is {points} ({family}).")
         }
         Verdict::Equivalent => format!(
-            "{b} is as fast as A within {delta}: {workload} throughput differs by {points} ({family})."
+            "{b} is {is} A within {delta}: {subject} differs by {points} ({family}).",
+            is = as_good(names.metric),
         ),
         Verdict::Inconclusive => format!(
             "Inconclusive: neither a difference between {b} and A nor their being equal within \
-             {delta} was shown; {workload} throughput of {b} is {points} ({family})."
+             {delta} was shown; {subject} of {b} is {points} ({family})."
         ),
         Verdict::NotComparable => results
             .first()
@@ -150,8 +163,8 @@ fn together(results: &[&PointResult], b: &str, names: Names, verdict: Verdict) -
 }
 
 fn sentence(result: &PointResult, names: Names) -> String {
-    let (workload, work) = (names.workload, names.work());
-    let comparison = &result.throughput;
+    let (subject, is) = (names.subject(), as_good(names.metric));
+    let comparison = &result.compared;
     let (b, at) = (&result.label, names.clients(result.clients));
     let delta = percent(comparison.rule.delta);
     let interval = format!(
@@ -161,27 +174,25 @@ fn sentence(result: &PointResult, names: Names) -> String {
         100.0 * comparison.ratio.level
     );
     let basis = basis(comparison);
-    let by = percent((comparison.ratio.estimate - 1.0).abs());
     match comparison.verdict {
-        Verdict::Faster => format!(
-            "{b} is faster than A: {by} more {workload} {work} a second at {at} ({interval}; {basis})."
-        ),
-        Verdict::Slower => format!(
-            "{b} is slower than A: {by} fewer {workload} {work} a second at {at} ({interval}; {basis})."
+        Verdict::Faster | Verdict::Slower => format!(
+            "{b} is {} than A: {} at {at} ({interval}; {basis}).",
+            word(names.metric, comparison.verdict),
+            names.differs(comparison.ratio.estimate),
         ),
         Verdict::Equivalent => format!(
-            "{b} is as fast as A within {delta} at {at}: {workload} throughput differs by {} ({interval}; {basis}).",
+            "{b} is {is} A within {delta} at {at}: {subject} differs by {} ({interval}; {basis}).",
             signed(comparison.ratio.estimate)
         ),
         Verdict::Inconclusive if comparison.rule.delta == 0.0 => format!(
-            "Inconclusive at {at}: no difference between {b} and A was shown; {workload} \
-             throughput of {b} is {} ({interval}; {basis}).{}",
+            "Inconclusive at {at}: no difference between {b} and A was shown; {subject} \
+             of {b} is {} ({interval}; {basis}).{}",
             signed(comparison.ratio.estimate),
             why_not(result)
         ),
         Verdict::Inconclusive => format!(
             "Inconclusive at {at}: neither a difference between {b} and A nor their being equal \
-             within {delta} was shown; {workload} throughput of {b} is {} ({interval}; {basis}).{}",
+             within {delta} was shown; {subject} of {b} is {} ({interval}; {basis}).{}",
             signed(comparison.ratio.estimate),
             why_not(result)
         ),
@@ -202,7 +213,7 @@ fn sentence(result: &PointResult, names: Names) -> String {
 
 /// What an inconclusive comparison would have needed.
 fn why_not(result: &PointResult) -> String {
-    let comparison = &result.throughput;
+    let comparison = &result.compared;
     if comparison.unit == Unit::Pair && comparison.pairs < 6 {
         return format!(
             " {} pairs can't show anything at 95 %, whatever they say: 6 or more are needed.",
@@ -248,23 +259,52 @@ fn basis(comparison: &Comparison) -> String {
     }
 }
 
-/// What a transaction costs the server: a figure that others' work bends less.
-fn cpu_sentence(result: &PointResult, names: Names) -> Option<String> {
-    let cpu = result.server_cpu.as_ref()?;
-    let shown = match cpu.verdict {
+/// The metric that is told beside the compared one: what a transaction costs the server, a figure
+/// that others' work bends less; or throughput, where the verdict is about something else.
+pub fn companion(compared: MetricId) -> MetricId {
+    match compared == THROUGHPUT {
+        true => SERVER_CPU,
+        false => THROUGHPUT,
+    }
+}
+
+fn companion_sentence(result: &PointResult, names: Names) -> Option<String> {
+    let metric = companion(names.metric);
+    let beside = result.others.get(&metric)?;
+    let what = match metric == SERVER_CPU {
+        true => format!("Server CPU time for each {}", names.work.unit),
+        false => "Throughput".to_owned(),
+    };
+    let shown = match beside.verdict {
         Verdict::Faster | Verdict::Slower => "",
         Verdict::Equivalent => ", which is the same within the difference that matters",
         _ => ", which is not told apart from no difference",
     };
     Some(format!(
-        "Server CPU time for each {} at {}: {} in {} against A ({} to {}){shown}.",
-        names.work.unit,
+        "{what} at {}: {} in {} against A ({} to {}){shown}.",
         names.clients(result.clients),
-        signed(cpu.ratio.estimate),
+        signed(beside.ratio.estimate),
         result.label,
-        signed(cpu.ratio.low),
-        signed(cpu.ratio.high),
+        signed(beside.ratio.low),
+        signed(beside.ratio.high),
     ))
+}
+
+/// A verdict in a word, by what it is about.
+pub fn word(metric: MetricId, verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Faster if metric != THROUGHPUT => "better".to_owned(),
+        Verdict::Slower if metric != THROUGHPUT => "worse".to_owned(),
+        verdict => verdict.to_string(),
+    }
+}
+
+/// What equivalent servers are.
+pub fn as_good(metric: MetricId) -> &'static str {
+    match metric == THROUGHPUT {
+        true => "as fast as",
+        false => "as good as",
+    }
 }
 
 /// Why a difference voids the comparison.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::analysis::{ArmAnalysis, StageAnalysis};
 use crate::fit;
 use crate::host::HostSummary;
+use crate::metrics;
 use crate::observed::{Budget, WaitAnalysis};
 use crate::profile::Summary;
 use crate::profile::difference::Difference;
@@ -149,10 +150,15 @@ fn time(evidence: &Evidence) -> Vec<String> {
         (None, Some(waits)) => sentences.push(sampled(run, waits)),
         (None, None) => {}
     }
-    if let (Some(machine), Some(cpus)) = (&run.point.machine_cpus, run.host.cpus) {
+    let busy = |metric| Some(run.point.estimate(metric)?.estimate);
+    if let (Some(machine), Some(client), Some(cpus)) = (
+        busy(metrics::MACHINE_CPUS),
+        busy(metrics::CLIENT_CPUS),
+        run.host.cpus,
+    ) {
         sentences.push(format!(
             "Of {cpus} CPUs {:.2} were busy, {:.2} of them with the load's client.",
-            machine.estimate, run.point.client_cpus.estimate,
+            machine, client,
         ));
     }
     if let Some(profile) = evidence.profile {

@@ -13,6 +13,7 @@ use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay_analysis::analysis::RunState;
+use pgassay_analysis::metrics;
 use pgassay_analysis::plan::{Arm, Experiment, Point, Slice, Stage, WorkloadPlan};
 use pgassay_analysis::record::{
     EndState, EventKind, FORMAT, Reading, RunEnd, RunHeader, Sample, StageId, Trial,
@@ -313,18 +314,17 @@ fn what_was_played_is_concluded() {
         );
         assert!(estimate.low <= estimate.estimate && estimate.estimate <= estimate.high);
         assert_eq!((estimate.n, estimate.level), (8, 0.95));
-        let server = point.server_cpu_us_per_transaction.as_ref().unwrap();
-        assert!((server.estimate - 80.0).abs() < 0.1, "{server:?}");
-        assert!((point.client_cpu_us_per_transaction.estimate - 5.0).abs() < 0.01);
-        assert!((point.client_user_us_per_transaction.estimate - 2.0).abs() < 0.01);
-        let hits = point.buffer_hits_per_transaction.as_ref().unwrap();
-        assert!((hits.estimate - 4.0).abs() < 0.01);
+        let of = |metric| point.estimate(metric).expect("it was seen").estimate;
+        assert!((of(metrics::SERVER_CPU) - 80.0).abs() < 0.1);
+        assert!((of(metrics::CLIENT_CPU) - 5.0).abs() < 0.01);
+        assert!((of(metrics::CLIENT_USER_CPU) - 2.0).abs() < 0.01);
+        assert!((of(metrics::BUFFER_HITS) - 4.0).abs() < 0.01);
         // What could not be read is missing, not nought.
-        assert_eq!(point.machine_cpus, None);
+        assert_eq!(point.estimate(metrics::MACHINE_CPUS), None);
         assert_eq!(point.trials.len(), 8);
     }
     // HDR histograms keep three digits.
-    let p99 = points[2].latency_us.p99.estimate;
+    let p99 = points[2].estimate(metrics::P99).unwrap().estimate;
     assert!((195.0..=201.0).contains(&p99), "{p99}");
     assert!(
         analysis.headline[0].contains("select-only"),

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args as ClapArgs};
+use pgassay_analysis::metrics::MetricId;
 
 use super::clients::ClientList;
 use super::io::DataArgs;
 use super::kinds::{OF_CLIENTS, OF_SESSIONS};
 use super::load::LoadArgs;
+use super::metric::metric;
 use super::observe::ObserveArgs;
 use super::show::ShowArgs;
 
@@ -23,6 +25,7 @@ Examples:
   pgassay compare temp temp --set-a huge_pages=on --set-b huge_pages=off
   pgassay compare /opt/pg-O0 /opt/pg-O2 --launches 20 --delta 2%
   pgassay compare temp:15 temp:17 --clients 1,2,4,8 --minutes 20
+  pgassay compare temp:15 temp:17 --metric p99 --delta 5%
   pgassay compare temp:15 temp:17 --workload lwlock:shared --clients 2,8
   pgassay compare temp:15 temp:17 --workload pgio --size 1GB --clients 8
   pgassay compare temp:15 build:mine --by instructions --delta 0.1%
@@ -31,7 +34,7 @@ Examples:
   pgassay compare --pool RUN RUN FILE.json  one comparison measured several times, on any machines
   pgassay compare --resume last
 
-Exit codes: 0 answered, no slowdown; 1 slower; 5 inconclusive; 6 not comparable; 4 measured in part")]
+Exit codes: 0 answered, no slowdown; 1 slower, or worse; 5 inconclusive; 6 not comparable; 4 measured in part")]
 pub struct CompareArgs {
     /// What to compare, A first, in any form that other commands take for a target. With --recorded:
     /// two runs, each a name, or several separated by commas. With --pool: two runs or more
@@ -69,6 +72,10 @@ pub struct CompareArgs {
     /// A setting for C, the third target
     #[arg(long = "set-c", value_name = "NAME=VALUE")]
     pub set_c: Vec<String>,
+    /// What the verdict, the exit code, --delta and the number of pairs are about [default:
+    /// throughput]
+    #[arg(long, value_name = "METRIC", value_parser = metric(), conflicts_with_all = ["by", "resume", "pool"])]
+    pub metric: Option<MetricId>,
     /// The smallest difference that matters; 0 leaves only faster, slower and inconclusive
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent, allow_hyphen_values = true)]
     pub delta: f64,

@@ -3,6 +3,7 @@
 use clap::Args as ClapArgs;
 use pgassay_analysis::metrics::MetricId;
 
+use super::metric::metric;
 use super::show::ShowArgs;
 
 /// Arguments of `pgassay history`.
@@ -23,10 +24,8 @@ pub struct HistoryArgs {
     /// The smallest change that is reported
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = super::compare::percent)]
     pub magnitude: f64,
-    /// Metrics to follow (repeatable, comma-separated): throughput, server-cpu, p50, p90, p99,
-    /// p99.9, client-cpu, client-cpus, server-cpus, machine-cpus, steal, buffer-hits,
-    /// buffer-misses, device-reads, page-tables [default: throughput,server-cpu]
-    #[arg(long = "metric", value_name = "METRIC", value_delimiter = ',', value_parser = MetricId::find)]
+    /// Metrics to follow (repeatable, comma-separated) [default: throughput,server-cpu]
+    #[arg(long = "metric", value_name = "METRIC", value_delimiter = ',', value_parser = metric())]
     pub metrics: Vec<MetricId>,
     /// How it is shown.
     #[command(flatten)]

@@ -14,6 +14,7 @@ pub mod kinds;
 pub mod lines;
 pub mod load;
 pub mod measure;
+mod metric;
 pub mod observe;
 pub mod patch;
 pub mod show;

@@ -9,8 +9,9 @@ use crate::cli::{self, Args};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use anyhow::{Context, bail};
-use pgassay_analysis::compare::model::{Kind, Pair};
+use pgassay_analysis::compare::model::Kind;
 use pgassay_analysis::compare::{Compare, signed};
+use pgassay_analysis::metrics::THROUGHPUT;
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
 use pgassay_report::document::{Block, Cell, Column, Depth, Document, Fact, Section, Table};
@@ -326,19 +327,20 @@ fn document(
         ));
     }
     let rows = compare.results.iter().map(|result| {
-        let tps = |pick: fn(&Pair) -> f64| {
-            let median = median(result.pairs.iter().map(pick));
+        let tps = |pick: fn((f64, f64)) -> f64| {
+            let pairs = result.pairs.iter();
+            let median = median(pairs.filter_map(|p| p.both(THROUGHPUT)).map(pick));
             Cell::plain(format!("{median:.0}"))
         };
-        let ratio = &result.throughput.ratio;
+        let ratio = &result.compared.ratio;
         vec![
             Cell::plain(number::count(u64::from(result.clients))),
-            tps(|pair| pair.a_tps),
-            tps(|pair| pair.b_tps),
+            tps(|(base, _)| base),
+            tps(|(_, patched)| patched),
             Cell::plain(signed(ratio.estimate)),
             Cell::plain(format!("{} to {}", signed(ratio.low), signed(ratio.high))),
-            Cell::plain(number::count(result.throughput.pairs as u64)),
-            Cell::plain(result.throughput.verdict.to_string()),
+            Cell::plain(number::count(result.compared.pairs as u64)),
+            Cell::plain(result.compared.verdict.to_string()),
         ]
     });
     let columns = vec![

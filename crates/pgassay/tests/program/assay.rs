@@ -57,19 +57,9 @@ fn an_assay_measures_reports_and_leaves_nothing() {
         assert!(tps["estimate"].as_f64().unwrap() > 100.0, "{tps}");
         assert!(tps["low"].as_f64() <= tps["estimate"].as_f64());
         assert_eq!(tps["n"], 6);
-        assert!(point["latency_us"]["p50"]["estimate"].as_f64().unwrap() > 1.0);
-        assert!(
-            point["server_cpu_us_per_transaction"]["estimate"]
-                .as_f64()
-                .unwrap()
-                > 1.0
-        );
-        assert!(
-            point["client_cpu_us_per_transaction"]["estimate"]
-                .as_f64()
-                .unwrap()
-                > 0.5
-        );
+        assert!(point["metrics"]["p50"]["estimate"].as_f64().unwrap() > 1.0);
+        assert!(point["metrics"]["server-cpu"]["estimate"].as_f64().unwrap() > 1.0);
+        assert!(point["metrics"]["client-cpu"]["estimate"].as_f64().unwrap() > 0.5);
     }
     // Server and client counted the same transactions, but for set-up and samplers.
     let check = &document["arms"][0]["commit_check"];

@@ -154,7 +154,7 @@ fn a_wall_clock_that_steps_changes_no_figure() {
     let point = &analysis["stages"][0]["arms"][0]["points"][0];
     let longest = point["latency_us"]["max"].as_f64().unwrap();
     assert!((0.0..HOUR as f64 * 1e6).contains(&longest), "{longest}");
-    let server = point["server_cpu_us_per_transaction"]["estimate"].as_f64();
+    let server = point["metrics"]["server-cpu"]["estimate"].as_f64();
     assert!(server.is_some_and(|us| us > 0.0), "{point}");
     let checkpoints = &analysis["stages"][0]["arms"][0]["checkpoints"];
     assert_eq!(checkpoints["windows"], TRIALS, "{checkpoints}");

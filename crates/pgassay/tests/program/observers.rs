@@ -349,7 +349,9 @@ fn cpu_time_of_processes_that_ended_is_the_servers_too() {
     }
     assert!(ended > 0.0, "no session ended within a window");
     let point = &analysis["stages"][0]["arms"][0]["points"][0];
-    let cpus = point["server_cpus"]["estimate"].as_f64().unwrap();
+    let cpus = point["metrics"]["server-cpus"]["estimate"]
+        .as_f64()
+        .unwrap();
     assert!(
         cpus >= 0.8 * ended / seconds,
         "the server kept {cpus} CPUs busy, sessions that ended {}",

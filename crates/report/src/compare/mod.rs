@@ -5,6 +5,7 @@
 
 mod differences;
 mod method;
+mod metrics;
 mod noise;
 mod observed;
 mod pairs;
@@ -16,6 +17,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::PointResult;
+use pgassay_analysis::metrics::METRICS;
 use pgassay_analysis::warning::Warning;
 use pgassay_text::cell;
 
@@ -28,35 +30,29 @@ impl Report for Compare {
         document(self)
     }
 
-    /// One row a pair, those of the noise floor among them.
+    /// One row a pair with every metric of both sides, those of the noise floor among them.
     fn rows(&self) -> Option<Rows> {
-        let mut rows = Rows::new([
-            "arm",
-            "clients",
-            "kind",
-            "launch",
-            "round",
-            "a_first",
-            "a_tps",
-            "b_tps",
-            "a_server_cpu_us",
-            "b_server_cpu_us",
-        ]);
+        let before = ["arm", "clients", "kind", "launch", "round", "a_first"];
+        let sides = METRICS
+            .iter()
+            .flat_map(|metric| [format!("a_{metric}"), format!("b_{metric}")]);
+        let mut rows = Rows::new(before.map(str::to_owned).into_iter().chain(sides));
         for result in &self.results {
             for (kind, pairs) in [("noise", &result.noise), ("pair", &result.pairs)] {
                 for pair in pairs {
-                    rows.push(vec![
+                    let mut row = vec![
                         cell(&result.label),
                         result.clients.to_string(),
                         kind.to_owned(),
                         pair.launch.to_string(),
                         pair.round.to_string(),
                         pair.a_first.to_string(),
-                        figure(Some(pair.a_tps)),
-                        figure(Some(pair.b_tps)),
-                        figure(pair.a_server_cpu_us),
-                        figure(pair.b_server_cpu_us),
-                    ]);
+                    ];
+                    for metric in METRICS {
+                        let (a, b) = pair.both(*metric).unzip();
+                        row.extend([figure(a), figure(b)]);
+                    }
+                    rows.push(row);
                 }
             }
         }
@@ -76,6 +72,7 @@ pub(super) fn document(compare: &Compare) -> Document {
     let analysis = &compare.analysis;
     let own = [
         verdict::section(compare, &mut notes),
+        metrics::section(compare),
         differences::section(compare),
         pairs::section(compare),
         noise::section(compare),
@@ -93,7 +90,7 @@ pub(super) fn document(compare: &Compare) -> Document {
         title: title(compare),
         provenance: sections::provenance(analysis),
         alarms: alarms(compare),
-        badges: vec![verdict::badge(compare.verdict)],
+        badges: vec![verdict::badge(compare)],
         headline: compare.headline.clone(),
         sections,
         notes: notes.into_notes(),

@@ -32,7 +32,7 @@ pub fn section(compare: &Compare) -> Option<Section> {
                     signed(floor.ratio.high)
                 )),
                 result
-                    .throughput
+                    .compared
                     .pair_spread()
                     .map_or_else(missing, |s| Cell::plain(percent(s))),
                 count(forecast.map(|f| f.pairs_promised)),
@@ -64,7 +64,7 @@ pub fn section(compare: &Compare) -> Option<Section> {
     let launches = compare
         .results
         .iter()
-        .filter_map(|r| Some((place(compare, r), r.throughput.launch_spread?)));
+        .filter_map(|r| Some((place(compare, r), r.compared.launch_spread?)));
     for (at, spread) in launches {
         blocks.push(Block::Text(format!(
             "At {at} launches differ by {} (standard deviation of the difference, beyond what \

@@ -5,6 +5,7 @@
 
 use pgassay_analysis::analysis::StageArm;
 use pgassay_analysis::compare::Compare;
+use pgassay_analysis::metrics::SERVER_CPU;
 use pgassay_analysis::observed::{ArmObserved, PointObserved};
 use pgassay_analysis::profile::flame;
 
@@ -246,7 +247,7 @@ impl At<'_> {
             .points
             .iter()
             .find(|p| p.point.clients == self.clients)?;
-        Some(point.server_cpu_us_per_transaction.as_ref()?.estimate)
+        Some(point.estimate(SERVER_CPU)?.estimate)
     }
 
     /// A column an arm; none where no arm has a figure.

@@ -36,8 +36,8 @@ pub fn section(compare: &Compare) -> Option<Section> {
 fn farthest<'a>(results: impl Iterator<Item = &'a PointResult>) -> f64 {
     let spreads = results.flat_map(|r| {
         let noise = r.noise_floor().map(|floor| floor.pair_spread);
-        let shift = (r.throughput.ratio.estimate - 1.0).abs() / FARTHEST;
-        [r.throughput.spread.map(|s| s + shift), noise]
+        let shift = (r.compared.ratio.estimate - 1.0).abs() / FARTHEST;
+        [r.compared.spread.map(|s| s + shift), noise]
     });
     let widest = spreads
         .flatten()
@@ -46,8 +46,16 @@ fn farthest<'a>(results: impl Iterator<Item = &'a PointResult>) -> f64 {
     (100.0 * FARTHEST * widest).max(2.0)
 }
 
-fn difference(pair: &Pair, farthest: f64) -> f64 {
-    (100.0 * (pair.ratio() - 1.0)).clamp(-farthest, farthest)
+/// The ratio of each pair that shows the metric, with its number.
+fn ratios<'a>(compare: &Compare, pairs: &'a [Pair]) -> Vec<(usize, &'a Pair, f64)> {
+    let numbered = (1..).zip(pairs);
+    numbered
+        .filter_map(|(n, pair)| Some((n, pair, pair.ratio(compare.metric)?)))
+        .collect()
+}
+
+fn difference(ratio: f64, farthest: f64) -> f64 {
+    (100.0 * (ratio - 1.0)).clamp(-farthest, farthest)
 }
 
 /// All points side by side: the pairs, the interval, and the noise beside them.
@@ -61,7 +69,9 @@ fn spread(compare: &Compare) -> Chart {
         look: 0,
         lane: (0, lanes),
         estimates: noise.clone().filter_map(noise_interval).collect(),
-        dots: noise.flat_map(|r| dots(r, &r.noise, far)).collect(),
+        dots: noise
+            .flat_map(|r| dots(compare, r, &r.noise, far))
+            .collect(),
     });
     for arm in 1..lanes {
         let of_arm = || compare.results.iter().filter(|r| r.arm == arm as u32);
@@ -73,7 +83,9 @@ fn spread(compare: &Compare) -> Chart {
             look: arm,
             lane: (arm, lanes),
             estimates: of_arm().map(|r| interval(compare, r)).collect(),
-            dots: of_arm().flat_map(|r| dots(r, &r.pairs, far)).collect(),
+            dots: of_arm()
+                .flat_map(|r| dots(compare, r, &r.pairs, far))
+                .collect(),
         });
     }
     let mut ticks: Vec<f64> = compare
@@ -90,7 +102,7 @@ fn spread(compare: &Compare) -> Chart {
     let delta = compare
         .results
         .first()
-        .map_or(0.0, |r| r.throughput.rule.delta);
+        .map_or(0.0, |r| r.compared.rule.delta);
     let spoken: Vec<String> = compare
         .results
         .iter()
@@ -100,7 +112,8 @@ fn spread(compare: &Compare) -> Chart {
         id: "pairs".to_owned(),
         title: "Difference of each pair, and of all".to_owned(),
         alternative: format!(
-            "Difference of throughput from A, in percent. {}.",
+            "Difference of {} from A, in percent. {}.",
+            compare.metric.heading,
             spoken.join("; ")
         ),
         caption: format!(
@@ -143,23 +156,25 @@ fn spread(compare: &Compare) -> Chart {
     }
 }
 
-fn dots<'a>(result: &PointResult, pairs: &'a [Pair], far: f64) -> impl Iterator<Item = Dot> + 'a {
+fn dots(compare: &Compare, result: &PointResult, pairs: &[Pair], far: f64) -> Vec<Dot> {
     let (x, count) = (f64::from(result.clients), pairs.len());
     let step = count.div_ceil(MOST_DOTS / 4).max(1);
-    let numbered = pairs.iter().enumerate().step_by(step);
-    numbered.map(move |(i, pair)| Dot {
-        x,
-        y: difference(pair, far),
-        offset: match count {
-            0 | 1 => 0.0,
-            _ => 2.0 * i as f64 / (count - 1) as f64 - 1.0,
-        },
-        tip: format!("pair {}: {}", i + 1, signed(pair.ratio())),
-    })
+    let drawn = ratios(compare, pairs).into_iter().step_by(step);
+    drawn
+        .map(|(n, _, ratio)| Dot {
+            x,
+            y: difference(ratio, far),
+            offset: match count {
+                0 | 1 => 0.0,
+                _ => 2.0 * (n - 1) as f64 / (count - 1) as f64 - 1.0,
+            },
+            tip: format!("pair {n}: {}", signed(ratio)),
+        })
+        .collect()
 }
 
 fn interval(compare: &Compare, result: &PointResult) -> Interval {
-    let ratio = &result.throughput.ratio;
+    let ratio = &result.compared.ratio;
     let percent = |v: f64| 100.0 * (v - 1.0);
     Interval {
         x: f64::from(result.clients),
@@ -199,24 +214,23 @@ fn course(compare: &Compare, result: &PointResult) -> Chart {
     let far = farthest(std::iter::once(result));
     let step = (shift + result.pairs.len()).div_ceil(MOST_DOTS).max(1);
     let points = |pairs: &[Pair], from: usize, what: &str| -> Vec<Dot> {
-        let numbered = pairs.iter().enumerate().step_by(step);
-        numbered
-            .map(|(i, pair)| Dot {
-                x: (from + i + 1) as f64,
-                y: difference(pair, far),
+        let drawn = ratios(compare, pairs).into_iter().step_by(step);
+        drawn
+            .map(|(n, pair, ratio)| Dot {
+                x: (from + n) as f64,
+                y: difference(ratio, far),
                 offset: 0.0,
                 tip: format!(
-                    "{what} {}, launch {}, {} first: {}",
-                    i + 1,
+                    "{what} {n}, launch {}, {} first: {}",
                     pair.launch + 1,
                     if pair.a_first { "A" } else { "B" },
-                    signed(pair.ratio())
+                    signed(ratio)
                 ),
             })
             .collect()
     };
     let last = (shift + result.pairs.len()).max(2) as f64;
-    let ratio = &result.throughput.ratio;
+    let ratio = &result.compared.ratio;
     let percent = |v: f64| 100.0 * (v - 1.0);
     let first = (shift + 1) as f64;
     let line = |y: f64| vec![(first, y), (last, y)];

@@ -2,7 +2,8 @@
 
 use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::PointResult;
-use pgassay_analysis::compare::signed;
+use pgassay_analysis::compare::{companion, signed, word};
+use pgassay_analysis::metrics::THROUGHPUT;
 use pgassay_analysis::stats::{Comparison, Verdict};
 
 use super::{others, place};
@@ -10,11 +11,11 @@ use crate::document::{Badge, Block, Cell, Column, Depth, Notes, Rating, Section,
 use crate::number;
 
 /// The verdict over all arms and points, in a word.
-pub fn badge(verdict: Verdict) -> Badge {
+pub fn badge(compare: &Compare) -> Badge {
     Badge {
         subject: "verdict",
-        judgement: verdict.to_string(),
-        rating: match verdict {
+        judgement: word(compare.metric, compare.verdict),
+        rating: match compare.verdict {
             Verdict::Faster | Verdict::Equivalent => Rating::Good,
             Verdict::Inconclusive => Rating::Fair,
             Verdict::Slower | Verdict::NotComparable => Rating::Bad,
@@ -27,19 +28,23 @@ pub fn badge(verdict: Verdict) -> Badge {
 pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
     let several = others(&compare.analysis) > 1;
     let work = compare.analysis.main().id.work();
-    let unit = work.rate;
+    let (metric, beside) = (compare.metric, companion(compare.metric));
+    let unit = match metric == THROUGHPUT {
+        true => work.rate,
+        false => metric.unit,
+    };
     let mut columns = vec![Column::figures(&format!("{}s", work.who), "", 0)];
     if several {
         columns.push(Column::words("arm", 0));
     }
     columns.extend([
         Column::figures("verdict", "", 0),
-        Column::figures("throughput", "of A", 0),
+        Column::figures(metric.heading, "of A", 0),
         Column::figures("interval", "", 1),
         Column::figures("A", unit, 8),
         Column::figures("the other", unit, 8),
         Column::figures("p", "", 4),
-        Column::figures("server CPU", "of A", 2),
+        Column::figures(beside.heading, "of A", 2),
         Column::figures("interval", "of it", 5),
         Column::figures("pairs", "", 3),
         Column::figures("spread", "of a pair", 6),
@@ -75,7 +80,8 @@ pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
 
 fn row(compare: &Compare, result: &PointResult, several: bool, notes: &mut Notes) -> Vec<Cell> {
     let at = place(compare, result);
-    let comparison = &result.throughput;
+    let comparison = &result.compared;
+    let beside = result.others.get(&companion(compare.metric));
     let marks = notes.marks(
         &comparison.ratio.warnings,
         &format!("the comparison at {at}"),
@@ -85,14 +91,14 @@ fn row(compare: &Compare, result: &PointResult, several: bool, notes: &mut Notes
         row.push(Cell::plain(&result.label));
     }
     row.extend([
-        Cell::plain(comparison.verdict.to_string()).marked(marks),
+        Cell::plain(word(compare.metric, comparison.verdict)).marked(marks),
         Cell::plain(change(comparison)),
         Cell::plain(ends(comparison)),
-        notes.maybe(result.a_tps.as_ref(), &format!("A at {at}")),
-        notes.maybe(result.b_tps.as_ref(), &format!("{} at {at}", result.label)),
+        notes.maybe(result.a.as_ref(), &format!("A at {at}")),
+        notes.maybe(result.b.as_ref(), &format!("{} at {at}", result.label)),
         Cell::plain(p_value(comparison)),
-        Cell::plain_or_missing(result.server_cpu.as_ref().map(change)),
-        Cell::plain_or_missing(result.server_cpu.as_ref().map(ends)),
+        Cell::plain_or_missing(beside.map(change)),
+        Cell::plain_or_missing(beside.map(ends)),
         Cell::plain(number::count(comparison.pairs as u64)),
         Cell::plain_or_missing(comparison.pair_spread().map(percent)),
         Cell::plain_or_missing(
@@ -108,7 +114,7 @@ fn caption(compare: &Compare) -> String {
     let delta = compare
         .results
         .first()
-        .map_or(0.0, |r| r.throughput.rule.delta);
+        .map_or(0.0, |r| r.compared.rule.delta);
     let family = match compare.results.len() {
         0 | 1 => String::new(),
         n => format!(" The {n} comparisons are one family (Holm's correction)."),

@@ -3,6 +3,7 @@
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{PointAnalysis, StageArm};
+use pgassay_analysis::metrics;
 use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::Estimate;
 
@@ -44,9 +45,11 @@ pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
         let peak = further.arms.first().and_then(StageArm::peak);
         tiles.extend(peak.map(|peak| rate(&further.plan.workload.name, peak)));
     }
-    tiles.push(time("p99 latency", &peak.latency_us.p99, &at));
-    if let Some(cpu) = &peak.server_cpu_us_per_transaction {
-        tiles.push(time("server CPU per transaction", cpu, &at));
+    for (name, metric) in [
+        ("p99 latency", metrics::P99),
+        ("server CPU per transaction", metrics::SERVER_CPU),
+    ] {
+        tiles.extend(peak.estimate(metric).map(|value| time(name, value, &at)));
     }
     tiles
 }

@@ -1,26 +1,23 @@
 //! Latency percentiles over clients.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{LatencyEstimates, StageAnalysis, StageArm, TrialAnalysis};
-use pgassay_analysis::stats::Estimate;
+use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
+use pgassay_analysis::metrics::{self, MetricId};
 
-use super::{client_ticks, dots, has_course, interval, points, thinned_at_points};
+use super::metric_table::series;
+use super::{client_ticks, has_course, points, thinned_at_points};
 use crate::document::{Axis, Block, Chart, Depth, Notes, Scale, Section, Series};
 use crate::number;
 
-/// One percentile: its name, where it stands in a point, and in a trial where trials keep it.
-type Percentile = (
-    &'static str,
-    fn(&LatencyEstimates) -> &Estimate,
-    fn(&TrialAnalysis) -> Option<f64>,
-);
-
-const PERCENTILES: [Percentile; 4] = [
-    ("p50 (median)", |l| &l.p50, |t| Some(t.p50_us)),
-    ("p90", |l| &l.p90, |_| None),
-    ("p99", |l| &l.p99, |t| Some(t.p99_us)),
-    ("p99.9", |l| &l.p99_9, |_| None),
+const PERCENTILES: [(&str, MetricId); 4] = [
+    ("p50 (median)", metrics::P50),
+    ("p90", metrics::P90),
+    ("p99", metrics::P99),
+    ("p99.9", metrics::P99_9),
 ];
+
+/// The percentiles whose single trials are drawn: those of all would hide each other.
+const WITH_TRIALS: [MetricId; 2] = [metrics::P50, metrics::P99];
 
 /// A chart for each server, and what the tails rest on.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
@@ -43,30 +40,19 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
 }
 
 fn chart(load: &StageAnalysis, index: usize, arm: &StageArm) -> Chart {
-    let series: Vec<Series> = PERCENTILES
+    let lines: Vec<Series> = PERCENTILES
         .iter()
         .enumerate()
-        .map(|(look, (label, estimate, trial))| Series {
-            label: (*label).to_owned(),
-            look,
-            lane: (0, 1),
-            estimates: arm
-                .points
-                .iter()
-                .map(|p| {
-                    let x = f64::from(p.point.clients);
-                    let what = format!("{label} at {} clients", p.point.clients);
-                    interval(x, estimate(&p.latency_us), &what, "µs")
-                })
-                .collect(),
-            dots: arm
-                .points
-                .iter()
-                .flat_map(|p| dots(p, trial, "µs"))
-                .collect(),
+        .map(|(look, (label, metric))| {
+            let what = |p: &PointAnalysis| format!("{label} at {} clients", p.point.clients);
+            let mut line = series(arm, (label, "µs"), *metric, what);
+            if !WITH_TRIALS.contains(metric) {
+                line.dots.clear();
+            }
+            Series { look, ..line }
         })
         .collect();
-    let spoken: Vec<String> = series
+    let spoken: Vec<String> = lines
         .iter()
         .flat_map(|s| s.estimates.iter().map(|e| e.tip.clone()))
         .collect();
@@ -97,7 +83,7 @@ fn chart(load: &StageAnalysis, index: usize, arm: &StageArm) -> Chart {
             scale: Scale::Duration,
             ticks: vec![],
         },
-        series,
+        series: lines,
         guides: vec![],
     }
 }

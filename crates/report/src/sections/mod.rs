@@ -15,6 +15,7 @@ mod glance;
 mod host;
 mod latency;
 mod method;
+mod metric_table;
 pub(super) mod observed;
 mod pgio;
 mod primitives;
@@ -35,10 +36,10 @@ pub(super) use summary::machine;
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analyse::remarks;
 use pgassay_analysis::analysis::{
-    ArmAnalysis, PointAnalysis, RunInfo, RunState, StageAnalysis, StageArm, TrialAnalysis,
+    ArmAnalysis, PointAnalysis, RunInfo, RunState, StageAnalysis, StageArm,
 };
 
-use super::document::{Block, Depth, Document, Dot, Interval, Notes, Section};
+use super::document::{Block, Depth, Document, Interval, Notes, Section};
 use super::{Report, Rows, csv, number};
 use pgassay_analysis::stats::Estimate;
 
@@ -293,32 +294,6 @@ fn thinned_at_points(load: &StageAnalysis) -> String {
     let all = points(load);
     let most = all.iter().map(|(_, p)| p.trials.len()).max();
     thinned(most.unwrap_or(0), MOST_DOTS)
-}
-
-/// One dot a trial, set apart sideways in the order in which they ran.
-fn dots(
-    point: &PointAnalysis,
-    value: impl Fn(&TrialAnalysis) -> Option<f64>,
-    unit: &str,
-) -> Vec<Dot> {
-    let count = point.trials.len();
-    let offset = |i: usize| match count {
-        0 | 1 => 0.0,
-        _ => 2.0 * i as f64 / (count - 1) as f64 - 1.0,
-    };
-    let trials = point.trials.iter().enumerate();
-    trials
-        .step_by(thinning(count, MOST_DOTS))
-        .filter_map(|(i, trial)| {
-            let y = value(trial)?;
-            Some(Dot {
-                x: f64::from(point.point.clients),
-                y,
-                offset: offset(i),
-                tip: format!("trial {}: {} {unit}", trial.index + 1, number::single(y)),
-            })
-        })
-        .collect()
 }
 
 /// How wide the intervals of a table claim to be, in words.

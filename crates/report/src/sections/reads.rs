@@ -2,11 +2,11 @@
 //! always side by side.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{PointReads, ReadsAnalysis, StageAnalysis, StageArm};
+use pgassay_analysis::analysis::{ReadsAnalysis, StageArm};
+use pgassay_analysis::metrics;
 
-use super::{levels, place};
-use crate::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
-use crate::number;
+use super::metric_table::{PointTable, column};
+use crate::document::{Block, Depth, Fact, Notes, Section};
 
 /// The three figures of every point.
 pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
@@ -15,13 +15,13 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
         .arms
         .iter()
         .filter_map(|arm| Some((arm, arm.reads.as_ref()?)))
-        .filter(|(_, reads)| !reads.points.is_empty())
+        .filter(|(arm, _)| !arm.points.is_empty())
         .collect();
     if arms.is_empty() {
         return None;
     }
     let several = arms.len() > 1;
-    let mut blocks = vec![Block::Table(table(load, &arms, notes))];
+    let mut blocks = vec![Block::Table(TABLE.of(load, notes))];
     let mut facts = Vec::new();
     for (arm, reads) in &arms {
         let of = |what: &str| match several {
@@ -51,75 +51,20 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     })
 }
 
-fn table(load: &StageAnalysis, arms: &[(&StageArm, &ReadsAnalysis)], notes: &mut Notes) -> Table {
-    let several = arms.len() > 1;
-    let mut columns = vec![Column::figures("clients", "", 0)];
-    if several {
-        columns.push(Column::words("server", 0));
-    }
-    columns.extend([
-        Column::figures("logical reads", "per tx", 0),
-        Column::figures("shared-buffer misses", "per tx", 0),
-        Column::figures("device reads", "bytes/s", 1),
-        Column::figures("device requests", "/s", 1),
-        Column::figures("average request", "bytes", 2),
-        Column::figures("server's processes", "bytes/s", 3),
-        Column::figures("cgroup", "bytes/s", 4),
-        Column::figures("page tables", "bytes", 4),
-    ]);
-    let mut rows = Vec::new();
-    for (arm, reads) in arms {
-        for point in &reads.points {
-            rows.push(row(load, arm, point, several, notes));
-        }
-    }
-    let all = arms.iter().flat_map(|(_, reads)| &reads.points);
-    Table {
-        caption: format!(
-            "A logical read is a block that the server looked at, a miss one that it asked the \
-             kernel for, a device read what the kernel then fetched. Device reads hold everybody's; \
-             those of the server's processes are its own, read-ahead included. {}",
-            levels(all.filter_map(|p| p.logical_reads_per_transaction.as_ref()))
-        ),
-        columns,
-        rows,
-        folded: false,
-        marks: vec![],
-    }
-}
-
-fn row(
-    load: &StageAnalysis,
-    arm: &StageArm,
-    point: &PointReads,
-    several: bool,
-    notes: &mut Notes,
-) -> Vec<Cell> {
-    let at = place(load, arm, point.clients);
-    let mut row = vec![Cell::plain(number::count(u64::from(point.clients)))];
-    if several {
-        row.push(Cell::plain(&arm.label));
-    }
-    let figures = [
-        (&point.logical_reads_per_transaction, "logical reads"),
-        (&point.misses_per_transaction, "misses"),
-        (&point.device_bytes_per_second, "device reads"),
-        (&point.device_requests_per_second, "device requests"),
-    ];
-    for (estimate, what) in figures {
-        row.push(notes.maybe(estimate.as_ref(), &format!("{what} at {at}")));
-    }
-    row.push(match point.device_request_bytes {
-        Some(bytes) => Cell::plain(number::bytes(bytes.round() as u64)),
-        None => Cell::plain("none"),
-    });
-    let figures = [
-        (&point.processes_bytes_per_second, "the processes' reads"),
-        (&point.cgroup_bytes_per_second, "the cgroup's reads"),
-        (&point.page_table_bytes, "page tables"),
-    ];
-    for (estimate, what) in figures {
-        row.push(notes.maybe(estimate.as_ref(), &format!("{what} at {at}")));
-    }
-    row
-}
+/// The read metrics of every point.
+const TABLE: PointTable = PointTable {
+    caption: "A logical read is a block that the server looked at, a miss one that it asked the \
+              kernel for, a device read what the kernel then fetched. Device reads hold \
+              everybody's; those of the server's processes are its own, read-ahead included.",
+    columns: &[
+        column(metrics::LOGICAL_READS, "logical reads", "per tx", 0),
+        column(metrics::BUFFER_MISSES, "shared-buffer misses", "per tx", 0),
+        column(metrics::DEVICE_READS, "device reads", "bytes/s", 1),
+        column(metrics::DEVICE_REQUESTS, "device requests", "/s", 1),
+        column(metrics::DEVICE_REQUEST_SIZE, "average request", "bytes", 2),
+        column(metrics::SERVER_READS, "server's processes", "bytes/s", 3),
+        column(metrics::CGROUP_READS, "cgroup", "bytes/s", 4),
+        column(metrics::PAGE_TABLES, "page tables", "bytes", 4),
+    ],
+    marked: false,
+};

@@ -2,9 +2,10 @@
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
-use pgassay_analysis::stats::Estimate;
+use pgassay_analysis::metrics;
 
-use super::{client_ticks, dots, has_course, interval, levels, place, points, thinned_at_points};
+use super::metric_table::{PointTable, column, series};
+use super::{client_ticks, has_course, place, points, thinned_at_points};
 use crate::document::{
     Axis, Block, Cell, Chart, Column, Depth, Guide, Notes, Scale, Section, Series, Table,
 };
@@ -26,7 +27,7 @@ fn of_load(load: &StageAnalysis, notes: &mut Notes) -> Option<Section> {
     if load.arms.iter().any(has_course) {
         blocks.push(Block::Chart(Box::new(chart(load))));
     }
-    blocks.push(Block::Table(table(load, notes)));
+    blocks.push(Block::Table(TABLE.of(load, notes)));
     blocks.extend(failures(load).map(Block::Table));
     Some(Section {
         id: "results",
@@ -58,109 +59,41 @@ pub fn further(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     Some(made)
 }
 
-fn table(load: &StageAnalysis, notes: &mut Notes) -> Table {
-    let arms = load.arms.len() > 1;
-    let mut columns = vec![Column::figures("clients", "", 0)];
-    if arms {
-        columns.push(Column::words("server", 0));
-    }
-    columns.extend([
-        Column::figures("throughput", "tps", 0),
-        Column::figures("p50", "µs", 1),
-        Column::figures("p90", "µs", 5),
-        Column::figures("p99", "µs", 2),
-        Column::figures("p99.9", "µs", 6),
-        Column::figures("client CPU", "µs/tx", 4),
-        Column::figures("server CPU", "µs/tx", 3),
-    ]);
-    let rows = points(load)
-        .into_iter()
-        .map(|(arm, point)| {
-            let at = place(load, arm, point.point.clients);
-            let clients = number::count(u64::from(point.point.clients));
-            let mut row = vec![Cell::plain(clients).marked(notes.marks(&point.warnings, &at))];
-            if arms {
-                row.push(Cell::plain(&arm.label));
-            }
-            let latency = &point.latency_us;
-            row.extend([
-                notes.estimate(&point.throughput_tps, &format!("throughput at {at}")),
-                notes.estimate(&latency.p50, &format!("p50 at {at}")),
-                notes.estimate(&latency.p90, &format!("p90 at {at}")),
-                notes.estimate(&latency.p99, &format!("p99 at {at}")),
-                notes.estimate(&latency.p99_9, &format!("p99.9 at {at}")),
-                notes.estimate(
-                    &point.client_cpu_us_per_transaction,
-                    &format!("client CPU at {at}"),
-                ),
-                notes.maybe(
-                    point.server_cpu_us_per_transaction.as_ref(),
-                    &format!("server CPU at {at}"),
-                ),
-            ]);
-            row
-        })
-        .collect();
-    let all = points(load);
-    let estimates = all.iter().flat_map(|(_, p)| shown_estimates(p));
-    Table {
-        caption: format!(
-            "Transactions a second, latency from the intended start, and CPU time for each \
-             transaction. {}",
-            levels(estimates)
-        ),
-        columns,
-        rows,
-        folded: false,
-        marks: vec![],
-    }
-}
-
-fn shown_estimates(p: &PointAnalysis) -> impl Iterator<Item = &Estimate> {
-    let latency = &p.latency_us;
-    [
-        Some(&p.throughput_tps),
-        Some(&latency.p50),
-        Some(&latency.p90),
-        Some(&latency.p99),
-        Some(&latency.p99_9),
-        Some(&p.client_cpu_us_per_transaction),
-        p.server_cpu_us_per_transaction.as_ref(),
-    ]
-    .into_iter()
-    .flatten()
-}
+/// Throughput, latency and CPU time of every point.
+const TABLE: PointTable = PointTable {
+    caption: "Transactions a second, latency from the intended start, and CPU time for each \
+              transaction.",
+    columns: &[
+        column(metrics::THROUGHPUT, "throughput", "tps", 0),
+        column(metrics::P50, "p50", "µs", 1),
+        column(metrics::P90, "p90", "µs", 5),
+        column(metrics::P99, "p99", "µs", 2),
+        column(metrics::P99_9, "p99.9", "µs", 6),
+        column(metrics::CLIENT_CPU, "client CPU", "µs/tx", 4),
+        column(metrics::SERVER_CPU, "server CPU", "µs/tx", 3),
+    ],
+    marked: true,
+};
 
 fn chart(load: &StageAnalysis) -> Chart {
-    let series: Vec<Series> = load
+    let lines: Vec<Series> = load
         .arms
         .iter()
         .enumerate()
-        .map(|(look, arm)| Series {
-            label: if load.arms.len() > 1 {
-                arm.label.clone()
-            } else {
-                "measured, with its interval".to_owned()
-            },
-            look,
-            lane: (look, load.arms.len()),
-            estimates: arm
-                .points
-                .iter()
-                .map(|p| {
-                    let at = place(load, arm, p.point.clients);
-                    let x = f64::from(p.point.clients);
-                    interval(x, &p.throughput_tps, &at, "tps")
-                })
-                .collect(),
-            dots: arm
-                .points
-                .iter()
-                .flat_map(|p| dots(p, |t| Some(t.throughput_tps), "tps"))
-                .collect(),
+        .map(|(look, arm)| {
+            let label = match load.arms.len() {
+                1 => "measured, with its interval",
+                _ => &arm.label,
+            };
+            let at = |p: &PointAnalysis| place(load, arm, p.point.clients);
+            Series {
+                look,
+                lane: (look, load.arms.len()),
+                ..series(arm, (label, "tps"), metrics::THROUGHPUT, at)
+            }
         })
         .collect();
-    let spoken: Vec<String> = series
+    let spoken: Vec<String> = lines
         .iter()
         .flat_map(|s| s.estimates.iter().map(|e| e.tip.clone()))
         .collect();
@@ -186,7 +119,7 @@ fn chart(load: &StageAnalysis) -> Chart {
             scale: Scale::FromZero,
             ticks: vec![],
         },
-        series,
+        series: lines,
         guides: load
             .arms
             .first()

@@ -1,13 +1,24 @@
 //! Every trial as a row: the evidence itself.
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::metrics::{self, THROUGHPUT};
 
+use super::metric_table::{MetricColumn, column};
 use super::points;
-use crate::document::{Block, Cell, Column, Depth, Notes, Section, Table, Value};
+use crate::document::{Block, Cell, Column, Depth, Notes, Section, Table};
 use crate::number;
 
 /// A page with more rows than this serves nobody.
 const MOST_ROWS: usize = 2000;
+
+/// What is shown of each; the CSV has every metric.
+const COLUMNS: [MetricColumn; 5] = [
+    column(THROUGHPUT, "throughput", "tps", 0),
+    column(metrics::P50, "p50", "µs", 1),
+    column(metrics::P99, "p99", "µs", 1),
+    column(metrics::CLIENT_CPU, "client CPU", "µs/tx", 2),
+    column(metrics::SERVER_CPU, "server CPU", "µs/tx", 2),
+];
 
 /// All counted trials in the order in which they ran.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
@@ -38,14 +49,8 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
     if arms {
         columns.push(Column::words("server", 0));
     }
-    columns.extend([
-        Column::figures("clients", "", 0),
-        Column::figures("throughput", "tps", 0),
-        Column::figures("p50", "µs", 1),
-        Column::figures("p99", "µs", 1),
-        Column::figures("client CPU", "µs/tx", 2),
-        Column::figures("server CPU", "µs/tx", 2),
-    ]);
+    columns.push(Column::figures("clients", "", 0));
+    columns.extend(COLUMNS.iter().map(MetricColumn::heading));
     let rows = trials
         .into_iter()
         .map(|(arm, clients, t)| {
@@ -53,20 +58,14 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
             if arms {
                 row.push(Cell::plain(&arm.label));
             }
-            row.extend([
-                Cell::plain(number::count(u64::from(clients))),
-                Cell::plain(number::count(t.throughput_tps.max(0.0).round() as u64)),
-                Cell::plain(number::single(t.p50_us)),
-                Cell::plain(number::single(t.p99_us)),
-                Cell::plain(number::single(t.client_cpu_us_per_transaction)),
-                match t.server_cpu_us_per_transaction {
-                    Some(us) => Cell::plain(number::single(us)),
-                    None => Cell {
-                        value: Value::Missing,
-                        marks: vec![],
-                    },
-                },
-            ]);
+            row.push(Cell::plain(number::count(u64::from(clients))));
+            row.extend(COLUMNS.iter().map(|column| {
+                let value = t.value(column.metric);
+                Cell::plain_or_missing(value.map(|value| match column.metric == THROUGHPUT {
+                    true => number::count(value.max(0.0).round() as u64),
+                    false => number::single(value),
+                }))
+            }));
             row
         })
         .collect();

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{
-    ArmAnalysis, CommitCheck, LatencyEstimates, PointAnalysis, RunInfo, RunState, SCHEMA,
+    ArmAnalysis, CommitCheck, LatencyRange, PointAnalysis, RunInfo, RunState, SCHEMA,
     StageAnalysis, StageArm, TrialAnalysis,
 };
 use pgassay_analysis::check::{self, Facts, Place};
 use pgassay_analysis::checkpoints::Checkpoints;
 use pgassay_analysis::diagnose::causes;
 use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::metrics::{self, MetricId};
 use pgassay_analysis::observed::stacks::{ObjectSymbols, StackRecord};
 use pgassay_analysis::plan::{Plan, Point, Slice, Stage, WorkloadPlan};
 use pgassay_analysis::primitives::{
@@ -312,14 +313,19 @@ pub fn warned() -> Analysis {
     analysis.arms[0].binary =
         Err("the server's executable could not be read: permission denied".to_owned());
     for point in &mut analysis.stages[0].arms[0].points {
-        point.server_cpu_us_per_transaction = None;
-        point.server_cpus = None;
-        point.machine_cpus = None;
-        point.steal_share = None;
-        point.buffer_hits_per_transaction = None;
-        point.buffer_reads_per_transaction = None;
-        for trial in &mut point.trials {
-            trial.server_cpu_us_per_transaction = None;
+        // Neither the server's processes nor its counters are visible.
+        for metric in [
+            metrics::SERVER_CPU,
+            metrics::SERVER_CPUS,
+            metrics::MACHINE_CPUS,
+            metrics::STEAL,
+            metrics::BUFFER_HITS,
+            metrics::BUFFER_MISSES,
+        ] {
+            point.metrics.remove(&metric);
+            for trial in &mut point.trials {
+                trial.metrics.remove(&metric);
+            }
         }
         for estimate in estimates(point) {
             estimate.warnings = vec![few()];
@@ -392,8 +398,8 @@ pub fn absurd() -> Analysis {
     }
     for trial in &mut points[0].trials {
         trial.throughput_tps = 0.0;
-        trial.p50_us = f64::NAN;
-        trial.p99_us = -1.0;
+        trial.metrics.insert(metrics::P50, f64::NAN);
+        trial.metrics.insert(metrics::P99, -1.0);
     }
     for estimate in estimates(&mut points[1]) {
         estimate.estimate = 1e15;
@@ -537,45 +543,52 @@ fn point_analysis(point: Point, indices: &[u32], noise: &mut Noise) -> PointAnal
         .map(|&index| {
             let drift = 1.0 - 0.0006 * f64::from(index);
             let tps = capacity * drift * noise.around(0.025);
+            let (p50, p99) = (
+                latency * 0.93 * noise.around(0.02),
+                latency * (1.9 + n.ln() / 3.0) * noise.around(0.08),
+            );
+            let server = (48.0 + n / 8.0) * noise.around(0.02);
+            let client = (8.0 + 6.0 / n) * noise.around(0.02);
+            let busy = |us: f64| us * tps / 1e6;
             TrialAnalysis {
                 index,
                 throughput_tps: tps,
-                p50_us: latency * 0.93 * noise.around(0.02),
-                p99_us: latency * (1.9 + n.ln() / 3.0) * noise.around(0.08),
-                server_cpu_us_per_transaction: Some((48.0 + n / 8.0) * noise.around(0.02)),
-                client_cpu_us_per_transaction: (8.0 + 6.0 / n) * noise.around(0.02),
+                metrics: BTreeMap::from([
+                    (metrics::P50, p50),
+                    (metrics::P90, p50 * 1.5),
+                    (metrics::P99, p99),
+                    (metrics::P99_9, p99 * 2.6),
+                    (metrics::SERVER_CPU, server),
+                    (metrics::CLIENT_CPU, client),
+                    (metrics::CLIENT_USER_CPU, client * 0.35),
+                    (metrics::CLIENT_CPUS, busy(client)),
+                    (metrics::SERVER_CPUS, busy(server)),
+                    (metrics::MACHINE_CPUS, busy(server + client) + 0.3),
+                    (metrics::STEAL, 0.002 * p99 / p50),
+                    (metrics::BUFFER_HITS, 3.98 + p50 / 1e4),
+                    (metrics::BUFFER_MISSES, 0.0021 + p50 / 1e7),
+                ]),
             }
         })
         .collect();
-    let each = |value: &dyn Fn(&TrialAnalysis) -> f64| {
-        over(&trials.iter().map(value).collect::<Vec<f64>>())
+    let each = |metric: MetricId| {
+        let values = trials.iter().filter_map(|t| t.value(metric));
+        over(&values.collect::<Vec<f64>>())
     };
-    let server = |t: &TrialAnalysis| t.server_cpu_us_per_transaction.unwrap_or(f64::NAN);
-    let busy = |us: f64, t: &TrialAnalysis| us * t.throughput_tps / 1e6;
     PointAnalysis {
         point,
-        throughput_tps: each(&|t| t.throughput_tps),
-        latency_us: LatencyEstimates {
+        throughput_tps: each(metrics::THROUGHPUT),
+        metrics: trials[0]
+            .metrics
+            .keys()
+            .map(|metric| (*metric, each(*metric)))
+            .collect(),
+        latency_us: LatencyRange {
             count: (capacity * 2.0) as u64 * trials.len() as u64,
             mean: latency,
-            p50: each(&|t| t.p50_us),
-            p90: each(&|t| t.p50_us * 1.5),
-            p99: each(&|t| t.p99_us),
-            p99_9: each(&|t| t.p99_us * 2.6),
             max: latency * 40.0,
         },
-        client_cpu_us_per_transaction: each(&|t| t.client_cpu_us_per_transaction),
-        client_user_us_per_transaction: each(&|t| t.client_cpu_us_per_transaction * 0.35),
-        server_cpu_us_per_transaction: Some(each(&server)),
-        client_cpus: each(&|t| busy(t.client_cpu_us_per_transaction, t)),
-        server_cpus: Some(each(&|t| busy(server(t), t))),
-        machine_cpus: Some(each(&|t| {
-            busy(server(t) + t.client_cpu_us_per_transaction, t) + 0.3
-        })),
-        steal_share: Some(each(&|t| 0.002 * t.p99_us / t.p50_us)),
         others_share: Some(0.08),
-        buffer_hits_per_transaction: Some(each(&|t| 3.98 + t.p50_us / 1e4)),
-        buffer_reads_per_transaction: Some(each(&|t| 0.0021 + t.p50_us / 1e7)),
         failures: vec![],
         client_calls_per_transaction: Some(1.28),
         client_gathered_share: Some(0.84),
@@ -594,29 +607,8 @@ fn over(values: &[f64]) -> Estimate {
 }
 
 fn estimates(p: &mut PointAnalysis) -> Vec<&mut Estimate> {
-    let latency = &mut p.latency_us;
-    let mut all = vec![
-        &mut p.throughput_tps,
-        &mut latency.p50,
-        &mut latency.p90,
-        &mut latency.p99,
-        &mut latency.p99_9,
-        &mut p.client_cpu_us_per_transaction,
-        &mut p.client_user_us_per_transaction,
-        &mut p.client_cpus,
-    ];
-    all.extend(
-        [
-            &mut p.server_cpu_us_per_transaction,
-            &mut p.server_cpus,
-            &mut p.machine_cpus,
-            &mut p.steal_share,
-            &mut p.buffer_hits_per_transaction,
-            &mut p.buffer_reads_per_transaction,
-        ]
-        .into_iter()
-        .flatten(),
-    );
+    let mut all = vec![&mut p.throughput_tps];
+    all.extend(p.metrics.values_mut());
     all
 }
 

@@ -1,6 +1,7 @@
 //! The first screen: the grade of the measurement and the figures at the peaks.
 
 use pgassay_analysis::analysis::RunState;
+use pgassay_analysis::metrics::STEAL;
 use pgassay_analysis::quality::{Grade, Quality};
 use pgassay_analysis::{Analysis, warning::Warning};
 use pgassay_report::TextStyle;
@@ -29,7 +30,8 @@ fn a_run_is_graded_by_what_disturbed_it_most() {
 
     let steal = |share: f64| {
         graded(|a| {
-            for estimate in a.stages[0].arms[0].points[0].steal_share.iter_mut() {
+            let metrics = &mut a.stages[0].arms[0].points[0].metrics;
+            if let Some(estimate) = metrics.get_mut(&STEAL) {
                 estimate.estimate = share;
             }
         })

@@ -252,10 +252,10 @@ fn every_trial_is_drawn() {
         .iter()
         .map(|p| p.trials.len())
         .sum();
-    // throughput once, latency twice (median and p99), CPU twice (server and client), steadiness
+    // throughput once, latency twice (median and p99), CPU three times (server, client, machine), steadiness
     // once; each in two sizes of picture; and the legend's own dot of the last
     let dots = page.matches("class=\"dot\"").count();
-    assert_eq!(dots, trials * 6 * 2 + 1);
+    assert_eq!(dots, trials * 7 * 2 + 1);
 }
 
 /// The colours of the first block of custom properties after `from`.

@@ -5,6 +5,7 @@ use crate::analyse;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Finding, Severity};
 use crate::bottlenecks::load;
+use crate::metrics;
 use crate::observed::budget::{Budget, OffCpu, Wait};
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::profile::{Profile, summarise};
@@ -89,9 +90,11 @@ fn found(seen: &Seen) -> Vec<Finding> {
     });
     let mut point = did.points.last().unwrap().clone();
     point.point.clients = 8;
-    point.machine_cpus = Some(estimate(seen.busy));
-    point.server_cpus = Some(estimate(seen.on_cpu));
-    point.client_cpus = estimate(0.1);
+    point.metrics.extend([
+        (metrics::MACHINE_CPUS, estimate(seen.busy)),
+        (metrics::SERVER_CPUS, estimate(seen.on_cpu)),
+        (metrics::CLIENT_CPUS, estimate(0.1)),
+    ]);
     let profile =
         (!seen.listing.is_empty()).then(|| summarise(&Profile::parse(seen.listing).unwrap()));
     load(&Evidence {

@@ -4,6 +4,7 @@ use super::{Detector, facts, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::fact_view::FactView;
 use crate::bottlenecks::finding::{Basis, Confidence, FULL, Judged, Observation, Severity, passed};
+use crate::metrics;
 use crate::profile::Summary;
 
 pub(super) const DETECTORS: &[Detector] = &[
@@ -23,7 +24,7 @@ const NAMED: usize = 5;
 fn saturated(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let cpus = f64::from(run.host.cpus?);
-    let busy = run.point.machine_cpus.as_ref()?.estimate;
+    let busy = run.point.estimate(metrics::MACHINE_CPUS)?.estimate;
     let full = busy >= FULL * cpus;
     // Where the server is not seen, these are not its CPUs.
     let others = run.other_cpus()?;
@@ -107,8 +108,14 @@ fn saturated_now(seen: &FactView) -> Judged {
 
 /// Who keeps the CPUs busy.
 fn takers(run: &RunEvidence, others: f64) -> String {
-    let server = run.point.server_cpus.as_ref().map_or(0.0, |s| s.estimate);
-    let client = run.point.client_cpus.estimate;
+    let server = run
+        .point
+        .estimate(metrics::SERVER_CPUS)
+        .map_or(0.0, |s| s.estimate);
+    let client = run
+        .point
+        .estimate(metrics::CLIENT_CPUS)
+        .map_or(0.0, |c| c.estimate);
     format!(
         "the server keeps {server:.2} CPUs busy, the load's client {client:.2}, other programs {others:.2}"
     )

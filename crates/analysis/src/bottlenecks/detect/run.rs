@@ -5,6 +5,7 @@ use pgassay_inspect::cpu::Path;
 use super::{Detector, run, tenths, waits};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Basis, Confidence, Observation};
+use crate::metrics;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("client-bound", client_bound),
@@ -28,10 +29,11 @@ fn client_bound(evidence: &Evidence) -> Option<Observation> {
         run.clients()
     );
     let mut found = Observation::measured(Basis::Counters, None, saw).seen(warning.text.clone());
-    if let Some(server) = &point.server_cpus {
+    let cpus = point.estimate(metrics::CLIENT_CPUS);
+    if let Some((server, client)) = point.estimate(metrics::SERVER_CPUS).zip(cpus) {
         found = found.seen(format!(
             "the client kept {:.2} CPUs busy, the server {:.2}",
-            point.client_cpus.estimate, server.estimate
+            client.estimate, server.estimate
         ));
     }
     if let Some(waits) = run.waits() {
@@ -74,7 +76,7 @@ fn many_connections(evidence: &Evidence) -> Option<Observation> {
 
 fn stolen(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
-    let share = run.point.steal_share.as_ref()?.estimate;
+    let share = run.point.estimate(metrics::STEAL)?.estimate;
     (share >= 0.05).then(|| {
         let saw = format!(
             "The hypervisor gave {} of the machine's time to other guests.",
@@ -92,7 +94,8 @@ fn cpu_quota(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let quota = run.host.cpu_quota?;
     let cpus = f64::from(run.host.cpus?);
-    let used = run.point.server_cpus.as_ref()?.estimate + run.point.client_cpus.estimate;
+    let used = run.point.estimate(metrics::SERVER_CPUS)?.estimate
+        + run.point.estimate(metrics::CLIENT_CPUS)?.estimate;
     (quota < cpus && used >= 0.85 * quota).then(|| {
         let saw = format!(
             "A quota of {quota:.2} CPUs holds the server back, not the machine's {cpus:.0}."

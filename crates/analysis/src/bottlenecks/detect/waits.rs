@@ -8,6 +8,7 @@ use super::tenths;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation};
 use crate::bottlenecks::wait_events::{same_kind, same_name};
+use crate::metrics;
 use crate::observed::budget::Wait;
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::server::LONG_COMMIT_DELAY_US;
@@ -271,8 +272,8 @@ pub(super) fn is_covered(kind: &str, event: &str, found: &[&str]) -> bool {
 
 /// The share of the blocks looked up that were not in shared buffers.
 pub(super) fn missed(run: &RunEvidence) -> Option<f64> {
-    let reads = run.point.buffer_reads_per_transaction.as_ref()?.estimate;
-    let hits = run.point.buffer_hits_per_transaction.as_ref()?.estimate;
+    let reads = run.point.estimate(metrics::BUFFER_MISSES)?.estimate;
+    let hits = run.point.estimate(metrics::BUFFER_HITS)?.estimate;
     Some(reads / (reads + hits).max(f64::MIN_POSITIVE))
 }
 
@@ -340,7 +341,7 @@ pub(super) fn misses_by_counts(evidence: &Evidence) -> Option<Observation> {
 
 /// `12.00 blocks read per transaction`.
 pub(super) fn blocks_read(run: &RunEvidence) -> String {
-    let reads = run.point.buffer_reads_per_transaction.as_ref();
+    let reads = run.point.estimate(metrics::BUFFER_MISSES);
     format!(
         "{:.2} blocks read per transaction, {} of all that are looked up",
         reads.map_or(0.0, |reads| reads.estimate),

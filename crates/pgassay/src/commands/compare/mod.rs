@@ -21,8 +21,8 @@ use pgassay_analysis::compare::plan::{ComparisonPlan, Typed, launch_order};
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::plan::{Arm, Experiment, Stage};
 use pgassay_analysis::record::{EndState, EventKind, RunEnd, RunHeader, StageId};
+use pgassay_analysis::stats::Rule;
 use pgassay_analysis::stats::sequential::Sequential;
-use pgassay_analysis::stats::{Direction, Rule};
 use pgassay_analysis::warning::Warning;
 use pgassay_analysis::{Plan, host::HostSummary};
 
@@ -394,7 +394,9 @@ fn comparison_plan(
         None if args.pairs.is_some() || args.sequential || guests => 1,
         None => launches_for(args.minutes * 60.0, starting_seconds(plan, arms)),
     };
+    let metric = args.metric.unwrap_or_default();
     let mut comparison = ComparisonPlan {
+        metric,
         delta: args.delta,
         power: POWER,
         launches,
@@ -420,7 +422,7 @@ fn comparison_plan(
     if args.sequential {
         let rule = Rule {
             delta: args.delta,
-            direction: Direction::HigherIsBetter,
+            direction: metric.better,
         };
         let most = comparison.most_pairs as usize;
         let sequential = Sequential::evenly(rule, most, LOOKS, plan.seed)?;

@@ -34,7 +34,8 @@ pub fn recorded(
             .map(|name| Ok(analyse(&rundir::read(&catalogue::find(&root, name)?)?)))
             .collect()
     };
-    let compare = compare_recorded(&read(a)?, &read(b)?, args.delta, args.run_spread)
+    let metric = args.metric.unwrap_or_default();
+    let compare = compare_recorded(&read(a)?, &read(b)?, metric, args.delta, args.run_spread)
         .map_err(|refusal| Failure::usage(refusal.to_string()))?;
     show(&compare, &args.show, terminal)?;
     Ok(compare.verdict.into())

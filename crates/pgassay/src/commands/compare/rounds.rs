@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::{ComparisonPlan, Phase, Typed, launch_order};
 use pgassay_analysis::compare::{self};
+use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::{EventKind, StageId};
@@ -29,6 +31,7 @@ use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Driver, Ended, Schedule};
 use pgassay_engine::workload::setup;
+use pgassay_model::Failure;
 use pgassay_observe::Choice;
 use pgassay_observe::host;
 use pgassay_sys::stop::Stop;
@@ -407,6 +410,19 @@ impl Measuring {
         terminal: &mut Terminal,
     ) -> anyhow::Result<()> {
         let run = rundir::read(self.writer.dir())?;
+        let metric = self.comparison.metric;
+        if compare::shows_metric(&run) == Some(false) {
+            bail!(
+                Failure::usage(format!(
+                    "{} can't be compared by {metric}: no trial shows it here",
+                    self.plan.workload.name
+                ))
+                .with_remedy(
+                    "latency is known of clients over the wire only, CPU time and reads where the \
+                     server's processes can be seen; name another metric"
+                )
+            );
+        }
         let Some(spread) = compare::spread_so_far(&run) else {
             return Ok(());
         };
@@ -416,8 +432,12 @@ impl Measuring {
             |each| each * slices,
         );
         let delta = 100.0 * self.comparison.delta;
+        let by = match metric == MetricId::default() {
+            true => String::new(),
+            false => format!(" in {}", metric.heading),
+        };
         let floor = format!(
-            "pairs of equal servers spread by {:.1} % here",
+            "pairs of equal servers spread by {:.1} %{by} here",
             100.0 * spread
         );
         let forecast = compare::forecast_so_far(&run);

@@ -2,6 +2,7 @@
 
 use pgassay_analysis::compare::plan::Phase;
 use pgassay_analysis::compare::{self, Compare};
+use pgassay_analysis::metrics::{self, MetricId, SERVER_CPU};
 use pgassay_analysis::observed::Observed;
 use pgassay_analysis::observed::stacks::{ObjectSymbols, StackRecord, SymbolTable};
 use pgassay_analysis::observed::waits::{WaitKey, WaitRecord};
@@ -53,6 +54,63 @@ fn the_four_verdicts_are_reached_and_said() {
     assert!(said.contains("pairs would show 1 %"), "{said}");
 }
 
+/// The verdict, its words and its direction follow the metric; throughput stands beside it.
+#[test]
+fn any_metric_can_be_compared() {
+    let by = |metric: MetricId, made: Made| concluded(&Made { metric, ..made }.run());
+    let longer = Made {
+        latency: 0.15,
+        ..Made::default()
+    };
+    let worse = by(metrics::P99, longer.clone());
+    assert_eq!(worse.verdict, Verdict::Slower);
+    let said = &worse.headline[0];
+    assert!(
+        said.starts_with("B is worse than A: select-only p99 latency is 1"),
+        "{said}"
+    );
+    assert!(said.contains("% higher at 4 clients"), "{said}");
+    assert!(
+        worse.headline[1].starts_with("Throughput at 4 clients"),
+        "{:?}",
+        worse.headline
+    );
+    let result = &worse.results[0];
+    assert!(!result.others.contains_key(&metrics::P99));
+    assert!(result.others.contains_key(&metrics::THROUGHPUT));
+    let a = result.a.as_ref().expect("A was measured").estimate;
+    assert!((380.0..420.0).contains(&a), "p99 in µs: {a}");
+    // The same run by throughput: nothing that a metric of latency says is in its verdict.
+    assert_ne!(
+        by(metrics::THROUGHPUT, longer.clone()).verdict,
+        Verdict::Slower
+    );
+    let shorter = Made {
+        latency: -0.15,
+        ..longer.clone()
+    };
+    let better = by(metrics::P99, shorter);
+    assert_eq!(better.verdict, Verdict::Faster);
+    assert!(
+        better.headline[0].starts_with("B is better than A: select-only p99 latency is 1"),
+        "{:?}",
+        better.headline
+    );
+    let markdown = pgassay_report::markdown(&worse);
+    assert!(
+        markdown.contains("verdict: **worse**") || markdown.contains("worse"),
+        "{markdown}"
+    );
+    let csv = pgassay_report::csv(&worse).expect("it has rows");
+    let header = csv.lines().next().expect("a header");
+    assert!(header.contains("a_p99,b_p99"), "{header}");
+    let rows = csv.lines().filter(|line| line.contains(",pair,")).count();
+    assert_eq!(rows, 60);
+    // A comparison needs more pairs for what varies more: the forecast is the metric's own.
+    let floor = result.noise_floor().expect("equal servers were measured");
+    assert!(floor.pair_spread > 0.01, "{floor:?}");
+}
+
 #[test]
 fn five_pairs_are_told_that_they_show_nothing() {
     let made = Made {
@@ -81,10 +139,10 @@ fn launches_are_the_unit_where_there_are_several() {
     let compare = concluded(&made.run());
     let result = &compare.results[0];
     assert_eq!(
-        (result.throughput.unit, result.throughput.ratio.n),
+        (result.compared.unit, result.compared.ratio.n),
         (Unit::Launch, 8)
     );
-    let spread = result.throughput.launch_spread.expect("several launches");
+    let spread = result.compared.launch_spread.expect("several launches");
     assert!(spread.between > 0.03 && spread.within < 0.05, "{spread:?}");
     // the floor is over launches, too: the luck is in it
     assert!(result.noise_floor().expect("a floor").pair_spread > 0.03);
@@ -111,7 +169,7 @@ fn several_points_and_arms_are_one_family() {
         compare
             .results
             .iter()
-            .all(|r| r.throughput.p_family.is_some())
+            .all(|r| r.compared.p_family.is_some())
     );
     assert_eq!(compare.verdict, Verdict::Slower);
     assert!(
@@ -123,7 +181,7 @@ fn several_points_and_arms_are_one_family() {
         .results
         .iter()
         .filter(|r| r.label == "C")
-        .map(|r| r.throughput.verdict)
+        .map(|r| r.compared.verdict)
         .collect();
     assert!(
         of_c.iter()
@@ -142,7 +200,10 @@ fn cpu_time_stands_beside_time() {
         ..Made::default()
     };
     let compare = concluded(&made.run());
-    let cpu = compare.results[0].server_cpu.as_ref().expect("it was seen");
+    let cpu = compare.results[0]
+        .others
+        .get(&SERVER_CPU)
+        .expect("it was seen");
     assert_eq!(cpu.verdict, Verdict::Slower);
     assert!((cpu.ratio.estimate - 1.0 / 0.9).abs() < 0.01, "{cpu:?}");
     assert!(
@@ -297,7 +358,7 @@ fn a_sequential_comparison_stops_at_a_look_and_between_looks_decides_nothing() {
     assert_eq!(stopped.verdict, Verdict::Slower);
     assert!(
         stopped.results[0]
-            .throughput
+            .compared
             .ratio
             .warnings
             .iter()

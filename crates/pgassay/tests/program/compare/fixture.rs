@@ -7,6 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay_analysis::compare::plan::{ArmFacts, ComparisonPlan, Phase, Typed};
+use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::plan::{Arm, Experiment, Plan, Point, Slice, Stage, WorkloadPlan};
 use pgassay_analysis::record::{
     EndState, Origin, Reading, RecordedRun, RunEnd, RunHeader, Sample, ServerFacts, StageId, Trial,
@@ -18,6 +19,10 @@ use pgassay_analysis::stats::simulate::{self, normal};
 pub struct Made {
     /// How much more than A each other arm does: -0.05 for 5 % less.
     pub effects: Vec<f64>,
+    /// What the verdict is about.
+    pub metric: MetricId,
+    /// How much longer than A's each other arm's latencies are: 0.1 for 10 %.
+    pub latency: f64,
     /// Client counts.
     pub clients: Vec<u32>,
     /// Standard deviation of a slice's logarithm.
@@ -38,6 +43,8 @@ impl Default for Made {
     fn default() -> Self {
         Self {
             effects: vec![0.0],
+            metric: MetricId::default(),
+            latency: 0.0,
             clients: vec![4],
             noise: 0.02,
             pairs: 60,
@@ -88,6 +95,7 @@ impl Made {
             })
             .collect();
         let comparison = ComparisonPlan {
+            metric: self.metric,
             delta: 0.01,
             power: 0.9,
             launches: self.launches,
@@ -149,8 +157,8 @@ impl Made {
 
     fn trials(&self, plan: &Plan, comparison: &ComparisonPlan) -> Vec<Trial> {
         let mut rng = simulate::rng(self.seed);
+        let mut tails = simulate::rng(self.seed + 1);
         let mut trials = Vec::new();
-        let histogram = histogram();
         for launch in 0..self.launches {
             let arms = comparison.like_a() + 1;
             let luck: Vec<f64> = (0..arms).map(|_| self.luck * normal(&mut rng)).collect();
@@ -161,13 +169,15 @@ impl Made {
                     let log = luck[arm] + self.noise * normal(&mut rng);
                     let clients = f64::from(plan.points[slice.point as usize].clients);
                     let tps = 10_000.0 * clients * log.exp() * (1.0 + effect.unwrap_or(&0.0));
+                    let longer = if effect.is_some() { self.latency } else { 0.0 };
+                    let latency = (1.0 + longer) * (self.noise * normal(&mut tails)).exp();
                     let reads = self.reads.get(arm).copied().unwrap_or(0.0);
                     trials.push(trial(
                         slice,
                         tps,
                         40.0 / (1.0 + effect.unwrap_or(&0.0)),
                         reads,
-                        &histogram,
+                        &histogram(latency),
                     ));
                 }
             }
@@ -176,10 +186,12 @@ impl Made {
     }
 }
 
-fn histogram() -> String {
+/// Latencies so many times as long as usual.
+fn histogram(factor: f64) -> String {
     let mut histogram = Histogram::<u64>::new(3).expect("three digits");
     for us in [80u64, 90, 100, 110, 400] {
-        histogram.record(us * 1000).expect("within range");
+        let ns = (us as f64 * 1000.0 * factor) as u64;
+        histogram.record(ns).expect("within range");
     }
     let mut bytes = Vec::new();
     V2DeflateSerializer::new()

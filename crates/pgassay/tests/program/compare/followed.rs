@@ -2,7 +2,7 @@
 
 use pgassay_analysis::compare::recorded::{Refusal, compare_recorded};
 use pgassay_analysis::history::history;
-use pgassay_analysis::metrics::MetricId;
+use pgassay_analysis::metrics::{MetricId, P99, THROUGHPUT};
 use pgassay_analysis::stats::{ChangeRule, Verdict};
 use pgassay_analysis::{Analysis, analyse};
 use serde_json::Value;
@@ -77,16 +77,15 @@ fn a_step_down_is_found_dated_and_worse() {
 fn any_metric_can_be_followed() {
     let mut all = runs(&[1.0; 14]);
     for run in &mut all[8..] {
-        let p99 = &mut run.stages[0].arms[0].points[0].latency_us.p99;
-        p99.estimate *= 2.0;
+        let metrics = &mut run.stages[0].arms[0].points[0].metrics;
+        metrics.get_mut(&P99).expect("it was seen").estimate *= 2.0;
     }
-    let p99 = MetricId::find("p99").expect("it is a metric");
-    let found = history(all, &[p99], ChangeRule::default());
+    let found = history(all, &[P99], ChangeRule::default());
     assert!(found.worse);
     let [series] = found.series.as_slice() else {
         panic!("one metric at one client count: {:?}", found.series);
     };
-    assert_eq!(series.metric, p99);
+    assert_eq!(series.metric, P99);
     assert_eq!(series.history.changes[0].index, 8);
     assert!(
         found.headline[0].starts_with("p99 latency, µs at 4 clients changed for the worse"),
@@ -119,7 +118,8 @@ fn a_level_history_and_other_work_are_told() {
 
 #[test]
 fn two_recorded_runs_have_a_figure_and_no_verdict() {
-    let one = compare_recorded(&[run(0, 1.0)], &[run(1, 0.9)], 0.01, None).expect("same work");
+    let one = compare_recorded(&[run(0, 1.0)], &[run(1, 0.9)], THROUGHPUT, 0.01, None)
+        .expect("same work");
     assert_eq!(one.verdict, Verdict::Inconclusive);
     assert!(
         one.headline.iter().any(|s| s.contains("no verdict")),
@@ -130,15 +130,16 @@ fn two_recorded_runs_have_a_figure_and_no_verdict() {
     assert_schema(&json, "compare-1.json");
     assert!(pgassay_report::html(&one).contains("Not interleaved"));
     // equal runs are known to lie 1 % apart: 10 % are shown
-    let known =
-        compare_recorded(&[run(0, 1.0)], &[run(1, 0.9)], 0.01, Some(0.01)).expect("same work");
+    let known = compare_recorded(&[run(0, 1.0)], &[run(1, 0.9)], THROUGHPUT, 0.01, Some(0.01))
+        .expect("same work");
     assert_eq!(known.verdict, Verdict::Slower);
-    let four = compare_recorded(&runs(&[1.0; 4]), &runs(&[0.9; 4]), 0.01, None).expect("same work");
+    let four = compare_recorded(&runs(&[1.0; 4]), &runs(&[0.9; 4]), THROUGHPUT, 0.01, None)
+        .expect("same work");
     assert_eq!(four.verdict, Verdict::Slower);
     let mut other = run(1, 1.0);
     other.stages[0].plan.workload.scale = 99;
     assert!(matches!(
-        compare_recorded(&[run(0, 1.0)], &[other], 0.01, None),
+        compare_recorded(&[run(0, 1.0)], &[other], THROUGHPUT, 0.01, None),
         Err(Refusal::OtherWork { .. })
     ));
 }

@@ -4,6 +4,7 @@ use std::fs;
 
 use pgassay_analysis::compare::pooled::{PooledCompare, Refusal, pool_runs};
 use pgassay_analysis::compare::{self, Compare};
+use pgassay_analysis::metrics::SERVER_CPU;
 use pgassay_analysis::stats::Verdict;
 use pgassay_analysis::stats::paired::Unit;
 use serde_json::Value;
@@ -45,7 +46,7 @@ fn several_short_runs_show_what_none_shows_alone() {
     let got = pooled(&runs);
     assert!(alone < 5, "{alone} of 5 by themselves");
     assert_eq!(got.verdict, Verdict::Slower, "{:?}", got.headline);
-    let together = &got.points[0].throughput.together;
+    let together = &got.points[0].compared.together;
     assert_eq!((together.pairs, together.unit), (50, Unit::Pair));
     assert!(together.ratio.holds(0.98), "{:?}", together.ratio);
     assert!(
@@ -53,12 +54,12 @@ fn several_short_runs_show_what_none_shows_alone() {
         "{:?}",
         got.headline
     );
-    assert!(got.points[0].server_cpu.is_some());
+    assert!(got.points[0].others.contains_key(&SERVER_CPU));
     assert!(got.warnings.iter().any(|w| w.id == "few-runs"));
 
     let six: Vec<Compare> = (1..=6).map(|n| run(n, small(-0.02))).collect();
     let over = pooled(&six);
-    assert_eq!(over.points[0].throughput.together.unit, Unit::Run);
+    assert_eq!(over.points[0].compared.together.unit, Unit::Run);
     assert!(over.warnings.iter().all(|w| w.id != "few-runs"));
 }
 
@@ -74,7 +75,7 @@ fn points_are_one_family_and_only_the_common_ones_count() {
     assert!(
         got.points
             .iter()
-            .all(|p| p.throughput.together.p_family.is_some())
+            .all(|p| p.compared.together.p_family.is_some())
     );
     let left = got
         .warnings
@@ -92,7 +93,7 @@ fn launches_are_pooled_as_launches() {
         ..small(-0.05)
     };
     let got = pooled(&[run(1, made.clone()), run(2, made)]);
-    let together = &got.points[0].throughput.together;
+    let together = &got.points[0].compared.together;
     assert_eq!((together.unit, together.ratio.n), (Unit::Launch, 8));
     assert_eq!(got.verdict, Verdict::Slower);
 }

@@ -62,7 +62,7 @@ fn settings_are_compared_and_the_exit_code_is_the_verdict() {
         Some(4)
     );
     assert!(
-        json["results"][0]["server_cpu"].is_object(),
+        json["results"][0]["others"]["server-cpu"].is_object(),
         "CPU time was seen"
     );
     let differences = json["differences"].as_array().expect("a list");
@@ -101,6 +101,48 @@ fn settings_are_compared_and_the_exit_code_is_the_verdict() {
 }
 
 #[test]
+fn a_comparison_goes_by_the_metric_that_is_named() {
+    let runs = Runs::new("metric");
+    let args = [
+        "compare", "temp", "temp", "--metric", "p99", "--delta", "20%", "--pairs", "6", "--json",
+    ];
+    let output = runs.run(&with(&args));
+    let said = text(&output.stderr);
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+    assert_schema(&json, "compare-1.json");
+    assert_eq!(json["metric"], "p99");
+    assert!(said.contains("in p99 latency here"), "{said}");
+    let result = &json["results"][0];
+    assert_eq!(result["compared"]["rule"]["direction"], "lower-is-better");
+    assert!(result["others"]["throughput"].is_object(), "{result}");
+    let pair = &result["pairs"][0]["metrics"]["p99"];
+    assert!(pair[0].as_f64().is_some_and(|us| us > 1.0), "{pair}");
+    // What no trial shows is refused as soon as that is seen, and not called equal.
+    let args = [
+        "compare",
+        "temp",
+        "temp",
+        "--metric",
+        "p99",
+        "--workload",
+        "spinlock",
+        "--pairs",
+        "6",
+        "--noise-pairs",
+        "2",
+        "--clients",
+        "2",
+        "--time",
+        "0.1",
+    ];
+    let output = runs.run(&args);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("can't be compared by p99"), "{said}");
+}
+
+#[test]
 fn launches_are_made_anew_and_a_primitive_is_compared_inside() {
     let runs = Runs::new("launches");
     let args = [
@@ -136,12 +178,12 @@ fn launches_are_made_anew_and_a_primitive_is_compared_inside() {
     assert_eq!(launches, [0, 0, 0, 0, 1, 1, 1, 1]);
     // a contended spinlock does some hundred thousand operations a second at least
     assert!(
-        pairs
-            .iter()
-            .all(|p| p["a_tps"].as_f64().is_some_and(|tps| tps > 1e4)),
+        pairs.iter().all(|p| p["metrics"]["throughput"][0]
+            .as_f64()
+            .is_some_and(|tps| tps > 1e4)),
         "{pairs:?}"
     );
-    assert!(json["results"][0]["server_cpu"].is_object());
+    assert!(json["results"][0]["others"]["server-cpu"].is_object());
     let headline = json["headline"][0].as_str().expect("a sentence");
     assert!(headline.contains("2 sessions"), "{headline}");
     // What waiting for the sessions takes is mostly the kernel's, and no user time.
@@ -185,7 +227,7 @@ fn pgio_and_scattered_reads_get_verdicts() {
         let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert_schema(&json, "compare-1.json");
         let result = &json["results"][0];
-        let verdict = result["throughput"]["verdict"].as_str().expect("a word");
+        let verdict = result["compared"]["verdict"].as_str().expect("a word");
         assert!(["faster", "slower", "equivalent", "inconclusive"].contains(&verdict));
         assert_eq!(result["pairs"].as_array().map(Vec::len), Some(6));
         assert_eq!(result["noise"].as_array().map(Vec::len), Some(2));

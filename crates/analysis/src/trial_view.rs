@@ -1,0 +1,151 @@
+//! One trial with its histogram and samples interpreted: what metrics are computed from.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+
+use crate::observed::Observed;
+use crate::record::{Sample, ServerFacts, Trial};
+use crate::samples;
+use crate::server;
+use crate::storage::{DeviceReads, ReadFigures, Seen, Storage, figures};
+
+/// Commits that `pg_stat_database` must have counted for figures per commit.
+const FEWEST_COMMITS: u64 = 100;
+
+/// Bytes of a block where the server's own size is not known.
+const BLOCK_SIZE: u64 = 8192;
+
+/// What a trial's samples are read with: its server's storage and settings.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Server<'a> {
+    /// What lies under the data directory, where that was recorded.
+    pub storage: Option<&'a Storage>,
+    /// Its settings.
+    pub facts: Option<&'a ServerFacts>,
+}
+
+impl Server<'_> {
+    /// Bytes of one of its blocks.
+    pub fn block_size(&self) -> u64 {
+        self.facts
+            .and_then(server::block_size)
+            .unwrap_or(BLOCK_SIZE)
+    }
+}
+
+/// A trial with its histogram and samples interpreted.
+#[derive(Debug)]
+pub struct TrialView<'a> {
+    /// The trial as recorded.
+    pub record: &'a Trial,
+    /// Latency from the intended start, nanoseconds; none where single transactions are not timed.
+    pub latency: Option<Histogram<u64>>,
+    /// Length of its window.
+    pub seconds: f64,
+    /// CPUs that the server kept busy.
+    pub server_cpus: Option<f64>,
+    /// CPU time of the whole machine.
+    pub host: Option<samples::HostCpu>,
+    /// Blocks and bytes that were read.
+    pub reads: ReadFigures,
+}
+
+impl<'a> TrialView<'a> {
+    /// Interprets what was recorded.
+    pub(crate) fn of(record: &'a Trial, server: Server) -> Self {
+        let seconds = record.window_ns as f64 / 1e9;
+        let by_sessions = record.server_cpu_ns.map(|ns| ns as f64 / 1e9 / seconds);
+        Self {
+            latency: decode(&record.latency),
+            seconds,
+            server_cpus: by_sessions.or_else(|| server_cpus(record)),
+            host: record
+                .samples
+                .get(samples::HOST_STAT)
+                .and_then(samples::host_cpu),
+            reads: figures(&record.samples, server.storage, server.block_size()),
+            record,
+        }
+    }
+
+    fn sample(&self, id: &str) -> Option<&Sample> {
+        self.record.samples.get(id)
+    }
+
+    /// Units of work a second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.record.transactions as f64 / self.seconds
+    }
+
+    /// A percentile of the latency, microseconds.
+    pub(crate) fn percentile_us(&self, percentile: f64) -> Option<f64> {
+        let latency = self.latency.as_ref().filter(|latency| !latency.is_empty())?;
+        Some(latency.value_at_percentile(percentile) as f64 / 1000.0)
+    }
+
+    /// CPUs that the load threads kept busy.
+    pub(crate) fn client_cpus(&self) -> f64 {
+        self.record.client_ns() as f64 / 1e9 / self.seconds
+    }
+
+    /// The same in user mode.
+    pub(crate) fn client_user_cpus(&self) -> f64 {
+        self.record.client_user_ns as f64 / 1e9 / self.seconds
+    }
+
+    /// Microseconds of CPU for each transaction, from CPUs kept busy.
+    pub(crate) fn per_transaction_us(&self, cpus: f64) -> Option<f64> {
+        (self.record.transactions > 0).then(|| cpus * 1e6 / self.rate())
+    }
+
+    /// A count of `pg_stat_database` for each commit that it counted; its counters arrive late, but
+    /// all of a backend's together.
+    pub(crate) fn per_commit(&self, count: Option<u64>) -> Option<f64> {
+        let sample = self.sample(samples::PG_STAT_DATABASE)?;
+        let commits = samples::database_counter(sample, "xact_commit")?;
+        let count = count?;
+        (commits > FEWEST_COMMITS).then(|| count as f64 / commits as f64)
+    }
+
+    /// A counter of `pg_stat_database`.
+    pub(crate) fn counter(&self, name: &str) -> Option<u64> {
+        samples::database_counter(self.sample(samples::PG_STAT_DATABASE)?, name)
+    }
+
+    /// What the devices under the data directory read.
+    pub(crate) fn device(&self) -> Option<&DeviceReads> {
+        self.reads.device.seen()
+    }
+
+    /// Bytes a second, of a count that may not be visible.
+    pub(crate) fn rate_of(&self, bytes: &Seen<u64>) -> Option<f64> {
+        Some(*bytes.seen()? as f64 / self.seconds)
+    }
+
+    /// Memory of the page tables of the server's processes.
+    pub(crate) fn page_tables(&self) -> Option<f64> {
+        let sample = self.sample(samples::SERVER_PAGE_TABLES)?;
+        Some(samples::page_table_bytes(sample)? as f64)
+    }
+}
+
+fn server_cpus(record: &Trial) -> Option<f64> {
+    let sample = |id: &str| record.samples.get(id);
+    let own = sample(samples::SERVER_SCHEDSTAT)?;
+    // The backend that answers our observers is no part of the load.
+    let ours = record.observed.as_ref().map_or(0, Observed::server_ns);
+    // Parallel workers and short sessions end within a window.
+    let ended = sample(samples::SERVER_ENDED);
+    let ended = ended.and_then(|ended| samples::ended_cpu_ns(ended, own));
+    let ns = samples::server_cpu_ns(own)? + ended.unwrap_or(0);
+    let ns = ns.saturating_sub(ours);
+    Some(ns as f64 / own.elapsed_ns.max(1) as f64)
+}
+
+/// A latency histogram as recorded: V2, deflate, base64. None where it is damaged.
+pub(crate) fn decode(text: &str) -> Option<Histogram<u64>> {
+    let bytes = BASE64_STANDARD.decode(text).ok()?;
+    Deserializer::new().deserialize(&mut bytes.as_slice()).ok()
+}
