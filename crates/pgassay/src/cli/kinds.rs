@@ -196,10 +196,71 @@ impl Kind {
     }
 }
 
+/// What stands beside a flag that names recorded runs: their plan is recorded, and any other flag would
+/// say something that is not heard.
+const RECORDED: [(&str, &[&str]); 4] = [
+    ("resume", AGAIN),
+    ("repeat", AGAIN),
+    ("recorded", &["targets", "metric", "delta", "run_spread"]),
+    ("pool", &["targets"]),
+];
+
+/// Where and how the recorded plan is measured, which is no part of it.
+const AGAIN: &[&str] = &["load", "scratch", "stand_in", "observe", "allow_shell"];
+
+/// How a result is shown, and what the program says: of no plan.
+const SHOWN: [&str; 8] = [
+    "format",
+    "output",
+    "json",
+    "html",
+    "pgio_output",
+    "quiet",
+    "verbose",
+    "runs",
+];
+
+fn is_typed(matches: &ArgMatches, id: &str) -> bool {
+    matches.try_contains_id(id).unwrap_or(false)
+        && matches.value_source(id) == Some(ValueSource::CommandLine)
+}
+
+/// Refuses flags that a recorded plan would overrule.
+///
+/// # Errors
+/// Naming the first of them.
+fn refuse_beside_recorded(command: &Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let Some((flag, allowed)) = RECORDED.iter().find(|(flag, _)| is_typed(matches, flag)) else {
+        return Ok(());
+    };
+    // A comparison that goes on may take longer than was planned.
+    let longer = *flag == "resume";
+    let ignored = command.get_arguments().find(|arg| {
+        let id = arg.get_id().as_str();
+        let heard = id == *flag
+            || (longer && id == "minutes")
+            || allowed.contains(&id)
+            || SHOWN.contains(&id);
+        !heard && is_typed(matches, id)
+    });
+    let Some(ignored) = ignored else {
+        return Ok(());
+    };
+    let typed = match ignored.get_long() {
+        Some(long) => format!("--{long}"),
+        None => ignored.get_id().as_str().to_uppercase(),
+    };
+    Err(command.clone().error(
+        ErrorKind::ArgumentConflict,
+        format!("{typed} does not apply to --{flag}: the recorded plan decides; leave it out"),
+    ))
+}
+
 /// Commands whose flags depend on the workload, and how that is typed.
 const BY_WORKLOAD: [&str; 2] = ["run", "compare"];
 
-/// Refuses flags of another kind of load than the one that was named.
+/// Refuses flags of another kind of load than the one that was named, and those that a recorded plan
+/// would overrule.
 ///
 /// # Errors
 /// Naming the first of them, and whose it is.
@@ -207,16 +268,14 @@ pub fn refuse_others(program: &mut Command, matches: &ArgMatches) -> Result<(), 
     let Some((name, matches)) = matches.subcommand() else {
         return Ok(());
     };
+    if let Some(command) = program.find_subcommand(name) {
+        refuse_beside_recorded(command, matches)?;
+    }
     if !BY_WORKLOAD.contains(&name) {
         return Ok(());
     }
     // What a recorded run was is not known yet.
-    let recorded = ["resume", "repeat", "recorded", "pool"];
-    let typed = |id: &&str| {
-        matches.try_contains_id(id).unwrap_or(false)
-            && matches.value_source(id) == Some(ValueSource::CommandLine)
-    };
-    if recorded.iter().any(typed) {
+    if RECORDED.iter().any(|(flag, _)| is_typed(matches, flag)) {
         return Ok(());
     }
     let workload = matches

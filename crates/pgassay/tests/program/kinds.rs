@@ -67,6 +67,62 @@ fn flags_of_another_kind_are_refused_with_whose_they_are() {
     }
 }
 
+/// They were taken and not heard: the recorded plan was measured, and nothing said so.
+#[test]
+fn flags_that_a_recorded_plan_overrules_are_refused() {
+    for (line, flag, by) in [
+        (
+            "pgassay run --resume last --warmup 1",
+            "--warmup",
+            "--resume",
+        ),
+        ("pgassay run --repeat last --rate 5", "--rate", "--repeat"),
+        (
+            "pgassay run --repeat last --set jit=off",
+            "--set",
+            "--repeat",
+        ),
+        ("pgassay run --resume last --size 1GB", "--size", "--resume"),
+        (
+            "pgassay assay --resume last --threads 2",
+            "--threads",
+            "--resume",
+        ),
+        (
+            "pgassay compare --resume last --pairs 9",
+            "--pairs",
+            "--resume",
+        ),
+        (
+            "pgassay compare --resume last --delta 2%",
+            "--delta",
+            "--resume",
+        ),
+        (
+            "pgassay compare --recorded a b --clients 2",
+            "--clients",
+            "--recorded",
+        ),
+        (
+            "pgassay compare --recorded a b -w pgio",
+            "--workload",
+            "--recorded",
+        ),
+        ("pgassay compare --pool a b --delta 2%", "--delta", "--pool"),
+        (
+            "pgassay compare --pool a b --minutes 3",
+            "--minutes",
+            "--pool",
+        ),
+    ] {
+        let text = answer(line);
+        assert!(
+            text.contains(&format!("{flag} does not apply to {by}")),
+            "{line}: {text}"
+        );
+    }
+}
+
 #[test]
 fn a_kinds_own_flags_are_taken() {
     for line in [
@@ -78,6 +134,10 @@ fn a_kinds_own_flags_are_taken() {
         "pgassay run query-loop --sql x --param int:1:2 --instructions",
         "pgassay run tpcb-like -s 3 -j 2 --rate 5 --fillfactor 50 --pin -T 1",
         "pgassay run --resume last --pgio-output",
+        "pgassay run --repeat last --allow-shell --observe none --json -q",
+        "pgassay compare --resume last --minutes 2 --load",
+        "pgassay compare --recorded a b --metric p99 --delta 2% --format csv",
+        "pgassay compare --pool a b c --html x.html",
         "pgassay compare a b --workload pgio --tables 3 -c 4 -T 1",
         "pgassay compare a b --workload scattered-read:sequential --size 1GB",
     ] {
