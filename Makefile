@@ -84,8 +84,9 @@ matrix: build ## provoke bottlenecks on real servers, count how many are found
 lab-page-size: build ## scattered reads on emulated kernels with 4, 16 and 64 KiB pages
 	labs/page-size/run.sh
 
-docs: ## regenerate the pages in docs/ that come from the catalogue of bottlenecks
+docs: ## regenerate the bottlenecks' pages and the JSON Schemas in docs/
 	$(CARGO) run --locked --package pgassay-analysis --example catalogue_docs -- docs
+	BLESS=1 $(CARGO) test --locked --workspace --test program -- schemas::
 
 query-loop: ## where a query's CPU time goes, over the wire and in a loop inside the server
 	pg_config=$$(scripts/postgres-with-symbols.sh) && bench/query-loop.sh "$$pg_config"

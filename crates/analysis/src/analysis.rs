@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::check::CheckReport;
@@ -33,7 +34,7 @@ use crate::warning::Warning;
 pub const SCHEMA: &str = "pgassay/analysis/1";
 
 /// Everything that was concluded from one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Analysis {
     /// [`SCHEMA`].
     pub schema: String,
@@ -91,7 +92,7 @@ impl Analysis {
 }
 
 /// What one load of the experiment showed, from its own trials.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StageAnalysis {
     /// Which load it is.
     pub id: StageId,
@@ -112,7 +113,7 @@ impl StageAnalysis {
 }
 
 /// How one server did under one load.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StageArm {
     /// The server's short name in tables.
     pub label: String,
@@ -139,7 +140,7 @@ impl StageArm {
 }
 
 /// Scattered reads: the table, and each way of reading it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ScatteredAnalysis {
     /// What was read and how.
     pub plan: ScatteredPlan,
@@ -150,7 +151,7 @@ pub struct ScatteredAnalysis {
 }
 
 /// A run's identity and how it went.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RunInfo {
     /// Name of the run directory.
     pub id: String,
@@ -177,7 +178,7 @@ pub struct RunInfo {
 }
 
 /// How a run stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     /// Every slice of the plan was measured.
@@ -204,7 +205,7 @@ impl From<EndState> for RunState {
 }
 
 /// One server: what it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ArmAnalysis {
     /// Short name in tables.
     pub label: String,
@@ -217,6 +218,7 @@ pub struct ArmAnalysis {
     pub server: Option<ServerSummary>,
     /// What inspect saw in its executable; the text says why there is none.
     #[serde(with = "seen")]
+    #[schemars(with = "seen::Seen<pgassay_inspect::Binary>")]
     pub binary: Result<pgassay_inspect::Binary, String>,
     /// Which path its atomics take on this host, and what that costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -226,7 +228,7 @@ pub struct ArmAnalysis {
 }
 
 /// What the read metrics of one server rest on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ReadsAnalysis {
     /// What lies under the data directory.
     pub storage: Storage,
@@ -237,7 +239,7 @@ pub struct ReadsAnalysis {
 }
 
 /// What the server said of itself, as far as it bears on the figures.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ServerSummary {
     /// Launched or running.
     pub origin: Origin,
@@ -252,7 +254,7 @@ pub struct ServerSummary {
 }
 
 /// How one server did at one client count.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PointAnalysis {
     /// Clients and threads.
     pub point: Point,
@@ -303,7 +305,7 @@ impl PointAnalysis {
 }
 
 /// Latency at one point, microseconds from the intended start.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LatencyRange {
     /// Transactions that the percentiles are read from.
     pub count: u64,
@@ -314,7 +316,7 @@ pub struct LatencyRange {
 }
 
 /// One trial, reduced to its metrics.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct TrialAnalysis {
     /// Position in the schedule.
     pub index: u32,
@@ -335,7 +337,7 @@ impl TrialAnalysis {
 }
 
 /// Whether server and client counted the same work.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CommitCheck {
     /// Transactions that the client sent over the whole run, warm-ups included.
     pub client_transactions: u64,
@@ -345,12 +347,15 @@ pub struct CommitCheck {
 
 /// `{"seen": …}` or `{"unavailable": "why"}`: a `Result` under names that suit a document.
 mod seen {
+    use schemars::JsonSchema;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    #[derive(Serialize, Deserialize)]
+    #[derive(JsonSchema, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
-    enum Seen<T> {
+    pub(super) enum Seen<T> {
+        /// What was seen.
         Seen(T),
+        /// Why there is none.
         Unavailable(String),
     }
 

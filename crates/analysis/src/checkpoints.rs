@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::observed::waits::WaitRecord;
@@ -21,7 +22,7 @@ const AT_WORK: f64 = 0.5;
 const AT_REST: f64 = 0.1;
 
 /// What the server's counters and its checkpointer showed over the windows of one server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Checkpoints {
     /// Windows that the counters stand for.
     pub windows: u32,

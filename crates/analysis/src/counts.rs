@@ -5,6 +5,7 @@
 //! the first use of everything drop out. What is left varies by parts in ten thousand, from timers
 //! and hash tables, which the repetition of A shows beside each pair.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Verdict;
@@ -13,7 +14,7 @@ use crate::stats::Verdict;
 pub const SCHEMA: &str = "pgassay/counts/1";
 
 /// A comparison by counted instructions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Counts {
     /// [`SCHEMA`].
     pub schema: String,
@@ -36,7 +37,7 @@ pub struct Counts {
 }
 
 /// What a function itself executes per transaction.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FunctionCount {
     /// Its name.
     pub name: String,
@@ -47,7 +48,7 @@ pub struct FunctionCount {
 }
 
 /// What one session of one server executed between a shorter and a longer run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Count {
     /// Transactions that the counts are of: the longer run's less the shorter's.
     pub transactions: u64,
@@ -71,7 +72,7 @@ impl Count {
 }
 
 /// One round: both servers with one seed, A twice.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Round {
     /// The seed.
     pub seed: u64,
@@ -84,7 +85,7 @@ pub struct Round {
 }
 
 /// A share with the range that the rounds gave.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Share {
     /// The median of the rounds, as B's excess over A: 0.01 is one per cent more.
     pub estimate: f64,
@@ -95,7 +96,7 @@ pub struct Share {
 }
 
 /// What the counts come to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Counted {
     /// Instructions per transaction of A and B, medians.
     pub instructions: (f64, f64),

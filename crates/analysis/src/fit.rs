@@ -1,5 +1,6 @@
 //! The scaling law over a recorded sweep: what `pgassay fit` answers.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Analysis, StageAnalysis};
@@ -11,7 +12,7 @@ use crate::stats::scaling::{self, REACH, Scaling, ScalingPoint};
 pub const SCHEMA: &str = "pgassay/fit/1";
 
 /// The fits of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Fit {
     /// [`SCHEMA`].
     pub schema: String,
@@ -26,7 +27,7 @@ pub struct Fit {
 }
 
 /// The fit of one arm, or why there is none.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ArmFit {
     /// Short name of the arm, or which variant of the load.
     pub label: String,
@@ -42,7 +43,7 @@ pub struct ArmFit {
 }
 
 /// One client count.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FitPoint {
     /// Clients.
     pub clients: u32,

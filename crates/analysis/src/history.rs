@@ -1,6 +1,7 @@
 //! Many recorded runs of one plan over time: when did the level change?
 //! What `pgassay history` answers.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
@@ -15,7 +16,7 @@ use crate::warning::Warning;
 pub const SCHEMA: &str = "pgassay/history/1";
 
 /// The history of one plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RunHistory {
     /// [`SCHEMA`].
     pub schema: String,
@@ -38,7 +39,7 @@ pub struct RunHistory {
 }
 
 /// One run of the history.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Entry {
     /// Name of its directory.
     pub run: String,
@@ -49,7 +50,7 @@ pub struct Entry {
 }
 
 /// A run that is not part of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct LeftOut {
     /// Name of its directory.
     pub run: String,
@@ -58,7 +59,7 @@ pub struct LeftOut {
 }
 
 /// One metric at one client count, over the runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Series {
     /// Which metric.
     pub metric: MetricId,

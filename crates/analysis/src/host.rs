@@ -13,12 +13,13 @@ mod surroundings;
 use std::collections::BTreeMap;
 
 use procfs_core::{FromRead, Meminfo};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::Reading;
 
 /// What bears on the figures, as far as it could be seen; none means not seen.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct HostSummary {
     /// `x86_64`, `aarch64` …
     pub architecture: Option<String>,

@@ -6,6 +6,7 @@
 //! [`crate::metrics`].
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Slice, WorkloadPlan};
@@ -20,7 +21,7 @@ const MOST_COLUMNS: usize = 240;
 pub const ROWS_PER_DECADE: f64 = 12.0;
 
 /// What the histograms of one point hold.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LatencyDetail {
     /// All scripts, from the intended start, microseconds.
     pub all: Percentiles,
@@ -55,7 +56,7 @@ pub struct LatencyDetail {
 }
 
 /// Percentiles in microseconds; none where too few transactions lie beyond.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Percentiles {
     /// How many they are read from.
     pub count: u64,
@@ -74,7 +75,7 @@ pub struct Percentiles {
 }
 
 /// One script's latencies.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ScriptLatency {
     /// Its name in the plan.
     pub name: String,
@@ -90,7 +91,7 @@ pub struct ScriptLatency {
 }
 
 /// One command's latencies.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StatementLatency {
     /// Which command of the script, from 0.
     pub command: u32,
@@ -101,7 +102,7 @@ pub struct StatementLatency {
 }
 
 /// A stretch of time in a trial.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Moment {
     /// The trial, by its position in the schedule.
     pub trial: u32,

@@ -3,11 +3,11 @@
 //!
 //! A new metric is an entry here and its name in [`METRICS`].
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
-
-use serde::{Deserialize, Serialize};
 
 use self::Values::{Counted, Measured, Positive};
 use crate::stats::Direction::{self, HigherIsBetter, LowerIsBetter};
@@ -372,6 +372,17 @@ impl MetricId {
 impl Default for MetricId {
     fn default() -> Self {
         THROUGHPUT
+    }
+}
+
+impl JsonSchema for MetricId {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "MetricId".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let ids: Vec<&str> = METRICS.iter().map(|metric| metric.id).collect();
+        json_schema!({ "description": "A metric, by its id.", "type": "string", "enum": ids })
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::pgio::PgioPlan;
@@ -31,7 +32,7 @@ pub struct Experiment {
 }
 
 /// One kind of load, over its points.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Stage {
     /// By which its trials know it.
     pub id: StageId,
@@ -44,7 +45,7 @@ pub struct Stage {
 }
 
 /// What runs the trials of a stage, and what it is to do beyond its plan.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DriverConfig {
     /// Scripts over the wire, by the load engine.
@@ -66,7 +67,7 @@ pub enum DriverConfig {
 }
 
 /// The points of a stage, how often and how long each is measured.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Plan {
     /// What the clients do; of other loads its name alone.
     pub workload: WorkloadPlan,
@@ -83,7 +84,7 @@ pub struct Plan {
 }
 
 /// The workload of a plan, enough to run it again without the files that it came from.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WorkloadPlan {
     /// Its registered name, such as `select-only`, or the scripts' names joined.
     pub name: String,
@@ -121,7 +122,7 @@ pub struct WorkloadPlan {
 }
 
 /// One script of a workload.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ScriptPlan {
     /// Its name: the file's, or the built-in's.
     pub name: String,
@@ -132,7 +133,7 @@ pub struct ScriptPlan {
 }
 
 /// How clients behave, where it is not the default.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Dials {
     /// Transactions meant to start a second over all clients; `None` is a closed loop.
@@ -160,7 +161,7 @@ pub struct Dials {
 }
 
 /// How pgbench's tables are made, where it is not the default: what `pgbench -i` has options for.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tables {
     /// Percent; `None` is 100.
@@ -220,7 +221,7 @@ pub struct Arm {
 }
 
 /// One concurrency at which every arm is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 pub struct Point {
     /// Connections that carry load at once.
     pub clients: u32,
@@ -233,7 +234,18 @@ pub struct Point {
 
 /// One trial of the schedule.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    JsonSchema,
+    Serialize,
+    Deserialize,
 )]
 pub struct Slice {
     /// Position in the schedule, from 0.

@@ -11,6 +11,7 @@ mod record;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use record::{
@@ -27,7 +28,7 @@ use crate::warning::Warning;
 const IDENTICAL: &str = "identical-values";
 
 /// One variant over session counts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PrimitiveAnalysis {
     /// Which.
     #[serde(flatten)]
@@ -37,7 +38,7 @@ pub struct PrimitiveAnalysis {
 }
 
 /// One variant at one session count.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PrimitivePoint {
     /// Sessions at once.
     pub sessions: u32,
@@ -77,7 +78,7 @@ pub struct PrimitivePoint {
 }
 
 /// One kind of wait, or none, at one point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WaitShare {
     /// `LWLock:pgassay`; empty: running, or ready to run.
     pub event: String,

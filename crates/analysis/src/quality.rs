@@ -3,6 +3,7 @@
 //! The grade says nothing about the server. It sums up what disturbed the measurement, so that a
 //! reader who takes one figure away knows whether to measure again first.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{PointAnalysis, RunInfo, RunState};
@@ -11,7 +12,9 @@ use crate::stats::Caveat;
 use crate::warning::Warning;
 
 /// A grade, the best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
     /// Nothing that was looked at disturbed the run.
@@ -34,7 +37,7 @@ impl Grade {
 }
 
 /// A run's grade, and why it is not better.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Quality {
     /// The worst of the reasons' grades; good without any.
     pub grade: Grade,
@@ -44,7 +47,7 @@ pub struct Quality {
 }
 
 /// Something that lowered the grade.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Reason {
     /// The grade that it alone leaves.
     pub grade: Grade,

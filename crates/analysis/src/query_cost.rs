@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::observed::stacks::{self, StackRecord, SymbolTable};
@@ -17,7 +18,9 @@ use crate::stats::{Estimate, summarize_positive};
 use crate::trial::{Raw, StageId, Trial};
 
 /// One way of having a statement executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
     /// select-only in the simple protocol.
@@ -134,7 +137,7 @@ pub struct CountedWay {
 }
 
 /// Where the CPU time of a query goes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct QueryCost {
     /// The ways that were measured, in the order of [`WAYS`].
     pub ways: Vec<WayCost>,
@@ -149,7 +152,7 @@ pub struct QueryCost {
 }
 
 /// What a query costs in one way.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WayCost {
     /// Which way.
     pub way: Way,
@@ -172,7 +175,7 @@ pub struct WayCost {
 }
 
 /// What a stage costs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StageCost {
     /// The stage.
     pub stage: Stage,
@@ -183,7 +186,7 @@ pub struct StageCost {
 }
 
 /// query-loop's executor against select-only's.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Agreement {
     /// The way over the wire.
     pub with: Way,

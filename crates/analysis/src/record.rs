@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::check::Facts;
@@ -45,7 +46,7 @@ pub struct RunHeader {
 }
 
 /// Something read from the outside: its text, or why there is none.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reading {
     /// The text as read.
@@ -65,7 +66,7 @@ impl Reading {
 }
 
 /// One sampler's readings around the window of a trial.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Sample {
     /// At the window's start.
     pub before: Reading,
@@ -93,7 +94,7 @@ pub struct ServerFacts {
 }
 
 /// How a server came to be measured.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Origin {
     /// Launched by pgassay from this bin directory and removed afterwards.

@@ -1,11 +1,12 @@
 //! What a server says of itself: its settings, out of the recorded rows.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Reading, ServerFacts};
 
 /// A setting in force.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Setting {
     /// PostgreSQL's name.
     pub name: String,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::observed::Observed;
@@ -14,7 +15,18 @@ use crate::scattered::ExecutionRecord;
 
 /// The stages that runs have.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    JsonSchema,
+    Serialize,
+    Deserialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum StageId {
@@ -74,7 +86,7 @@ pub struct Work {
 }
 
 /// One line of `trials.jsonl`: a slice of load and what was seen around it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Trial {
     /// Which of the run's stages it belongs to.
     pub stage: StageId,
@@ -162,7 +174,7 @@ pub struct Trial {
 }
 
 /// What a load tells beyond what all tell, as it was seen.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Raw {
     /// Nothing.
@@ -197,7 +209,7 @@ impl Trial {
 }
 
 /// System calls of the load threads, by kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ClientCalls {
     /// recv
     pub receive: u64,
@@ -225,7 +237,7 @@ impl ClientCalls {
 }
 
 /// What one script came to in a trial.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ScriptRecord {
     /// Transactions that ended well.
     pub transactions: u64,
@@ -241,7 +253,7 @@ pub struct ScriptRecord {
 }
 
 /// What one command of a script came to in a trial.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StatementRecord {
     /// How often it failed.
     #[serde(default)]

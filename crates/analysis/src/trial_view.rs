@@ -81,7 +81,10 @@ impl<'a> TrialView<'a> {
 
     /// A percentile of the latency, microseconds.
     pub(crate) fn percentile_us(&self, percentile: f64) -> Option<f64> {
-        let latency = self.latency.as_ref().filter(|latency| !latency.is_empty())?;
+        let latency = self
+            .latency
+            .as_ref()
+            .filter(|latency| !latency.is_empty())?;
         Some(latency.value_at_percentile(percentile) as f64 / 1000.0)
     }
 

@@ -4,6 +4,7 @@
 //! what runs, never how much faster: where somebody measured, it cites them, and where a measurement
 //! went the other way (Kunpeng 920, Apple M1) it says that no gain is claimed.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Binary, Machine};
@@ -258,7 +259,7 @@ pub fn by_midr(implementer: u32, part: u32) -> Option<&'static Cpu> {
 }
 
 /// Which atomics run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Path {
     /// LSE instructions, inline.
@@ -282,7 +283,7 @@ pub enum Path {
 }
 
 /// How the path taken is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
     /// From the file and what is known of the CPU.
@@ -292,7 +293,7 @@ pub enum Evidence {
 }
 
 /// What a CPU makes of a binary.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Verdict {
     /// The CPU.
     pub cpu: String,

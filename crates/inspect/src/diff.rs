@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{Binary, Counts, FunctionAtomics};
 
 /// The atomics and outline calls of one side.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Side {
     /// Instructions by class.
     pub counts: Counts,
@@ -16,7 +17,7 @@ pub struct Side {
 }
 
 /// A function that differs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FunctionDiff {
     /// Its name.
     pub name: String,
@@ -27,7 +28,7 @@ pub struct FunctionDiff {
 }
 
 /// The difference of two files.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Diff {
     /// Name of the first.
     pub a: String,

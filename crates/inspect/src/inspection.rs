@@ -1,5 +1,6 @@
 //! What `pgassay inspect` answers, as data (`pgassay/inspect/1`).
 
+use schemars::JsonSchema;
 use serde::ser::Error as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -9,7 +10,7 @@ use crate::cpu::Verdict;
 use crate::diff::Diff;
 
 /// Files with what was found in them, and what was asked of them.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct Inspection {
     /// `pgassay/inspect/1`.
     pub schema: &'static str,
@@ -26,7 +27,7 @@ pub struct Inspection {
 }
 
 /// One file.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct Entry {
     /// What is in it.
     #[serde(flatten)]
@@ -36,7 +37,7 @@ pub struct Entry {
 }
 
 /// Something that could not be read.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub struct Problem {
     /// Its name.
     pub path: String,
@@ -47,7 +48,7 @@ pub struct Problem {
 }
 
 /// A demand and what became of it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
 pub struct Demand {
     /// As typed.
     pub requirement: &'static str,

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::process::ProcessFacts;
@@ -13,7 +14,9 @@ mod hot_path;
 pub use hot_path::{HotFunction, HotPath, Technique};
 
 /// The instruction set of an ELF file.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 pub enum Machine {
     /// AMD64, Intel 64.
     #[serde(rename = "x86-64")]
@@ -49,8 +52,21 @@ impl Machine {
     }
 }
 
+/// A function in a document: by its name in what `pgassay inspect` prints, elsewhere by its place in
+/// the list of functions.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[allow(
+    dead_code,
+    reason = "it describes what is serialized, and is never made"
+)]
+enum FunctionName {
+    Name(String),
+    Place(u32),
+}
+
 /// What sort of ELF file it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileKind {
     /// A program at a fixed address.
@@ -68,7 +84,9 @@ pub enum FileKind {
 /// Atomic instructions by what they do, across the architectures.
 ///
 /// `docs/inspect.md` lists the encodings behind each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// A64 LDXR, LDAXR, LDXP, LDAXP: opens an exclusive loop.
@@ -199,7 +217,7 @@ impl Class {
 }
 
 /// The memory ordering that the instruction itself gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ordering {
     /// None of its own; barriers around it may give one.
@@ -215,7 +233,7 @@ pub enum Ordering {
 }
 
 /// One atomic instruction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Atomic {
     /// Virtual address in the file's own numbering, as objdump prints it.
     pub address: u64,
@@ -229,6 +247,7 @@ pub struct Atomic {
     pub ordering: Ordering,
     /// Index into [`Atomics::functions`]; none outside function bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<FunctionName>")]
     pub function: Option<u32>,
     /// The functions that DWARF says were inlined around it, the outermost first: the last is the one
     /// in whose source it stands, the first was inlined into `function`.
@@ -240,7 +259,7 @@ pub struct Atomic {
 pub type Counts = BTreeMap<Class, u64>;
 
 /// A function that holds atomic instructions or calls outline helpers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FunctionAtomics {
     /// Symbol name; none where the file was stripped of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -282,7 +301,7 @@ impl FunctionAtomics {
 }
 
 /// An outline helper: the LSE instruction if the flag byte is set, else an exclusive loop.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct OutlineHelper {
     /// `__aarch64_ldadd4_acq_rel` and the like, told from its instructions.
     pub name: String,
@@ -299,7 +318,7 @@ pub struct OutlineHelper {
 }
 
 /// One branch to an outline helper.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct OutlineCall {
     /// Address of the branch.
     pub address: u64,
@@ -307,6 +326,7 @@ pub struct OutlineCall {
     pub helper: u32,
     /// Index into [`Atomics::functions`]; none outside function bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<FunctionName>")]
     pub function: Option<u32>,
     /// As for [`Atomic::inlined`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -314,7 +334,7 @@ pub struct OutlineCall {
 }
 
 /// The outline atomics of an aarch64 file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Outline {
     /// The helpers.
     pub helpers: Vec<OutlineHelper>,
@@ -330,7 +350,7 @@ pub struct Outline {
 }
 
 /// The atomic instructions of a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Atomics {
     /// Inside function bounds, by class; those of outline helpers included.
     pub counts: Counts,
@@ -419,7 +439,9 @@ impl Atomics {
 }
 
 /// Instructions that are not atomics but tell how the build waits, checks and counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hint {
     /// A64 ISB: a delay of tens of cycles when spun on.
@@ -441,7 +463,7 @@ pub enum Hint {
 }
 
 /// Where such an instruction stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct HintCount {
     /// Which.
     pub hint: Hint,
@@ -452,7 +474,7 @@ pub struct HintCount {
 }
 
 /// How well function bounds are known.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct FunctionBounds {
     /// Functions known.
     pub functions: u64,
@@ -467,7 +489,7 @@ pub struct FunctionBounds {
 }
 
 /// What the file says about how it was compiled.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct BuildFacts {
     /// Compilers, from `.comment`, annobin notes and `DW_AT_producer`.
     pub compilers: Vec<String>,
@@ -487,7 +509,7 @@ pub struct BuildFacts {
 }
 
 /// Compiler flags and where they were read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct RecordedFlags {
     /// `DW_AT_producer`, `.GCC.command.line`, `.gnu.build.attributes` or `pg_config`.
     pub source: String,
@@ -496,7 +518,7 @@ pub struct RecordedFlags {
 }
 
 /// What a PostgreSQL server binary tells of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PostgresFacts {
     /// `15.18`, `19beta1`.
     pub version: String,
@@ -523,7 +545,7 @@ impl PostgresFacts {
 }
 
 /// Hardening of the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Hardening {
     /// Position-independent.
     pub pie: bool,
@@ -545,7 +567,7 @@ pub struct Hardening {
 }
 
 /// Everything that was found in one ELF file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Binary {
     /// The name it was given: a path, or `package!member`.
     pub path: String,

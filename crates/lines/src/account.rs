@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::gathered::{Counts, Gathered, rounded};
@@ -17,7 +18,7 @@ const LINES: usize = 200;
 const SITES: usize = 6;
 
 /// Which shared cache lines a transaction takes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Account {
     /// `pgassay/lines/1`.
     pub schema: String,
@@ -67,7 +68,7 @@ pub struct Account {
 }
 
 /// A share of all accesses.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Share {
     /// Of what.
     pub name: String,
@@ -76,7 +77,7 @@ pub struct Share {
 }
 
 /// Memory of one kind.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Group {
     /// What it is.
     pub name: String,
@@ -89,7 +90,7 @@ pub struct Group {
 }
 
 /// A line.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Line {
     /// Its address in the server's processes, in hexadecimal; above user addresses for segments that
     /// lie elsewhere in each process.
@@ -107,7 +108,7 @@ pub struct Line {
 }
 
 /// A part of a line.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Part {
     /// Its name.
     pub name: String,
@@ -116,7 +117,7 @@ pub struct Part {
 }
 
 /// Code that takes lines.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Taker {
     /// The function.
     pub function: String,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use pgassay_report::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use pgassay_report::{Document, Report, Rows};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::account::Account;
@@ -17,7 +18,7 @@ const SHOWN: f64 = 0.05;
 const ROWS: usize = 30;
 
 /// Two accounts of one workload.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Difference {
     /// `pgassay/lines-difference/1`.
     pub schema: String,
@@ -32,7 +33,7 @@ pub struct Difference {
 }
 
 /// The same thing in both.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Pair {
     /// What it is.
     pub name: String,

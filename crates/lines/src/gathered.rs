@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::recording::Kind;
 
 /// Accesses by kind, a transaction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, JsonSchema, Serialize)]
 pub struct Counts {
     /// Reads.
     pub loads: f64,

@@ -9,6 +9,7 @@
 use pgassay_model::Failure;
 use pgassay_report::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use pgassay_report::{Document, Report, Rows};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::account::Account;
@@ -22,7 +23,7 @@ const SHOWN: usize = 6;
 const MAPS: &str = include_str!("../maps.csv");
 
 /// How long a line takes from one processor to another.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Map {
     /// The processor, as it is named on the command line.
     pub name: String,
@@ -75,7 +76,7 @@ fn map(line: &str) -> Result<Map, ()> {
 }
 
 /// Where the lines of a workload stop it on one processor.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Walls {
     /// `pgassay/walls/1`.
     pub schema: String,
@@ -94,7 +95,7 @@ pub struct Walls {
 }
 
 /// What the lines allow at a number of sessions.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Bound {
     /// Sessions, each on a processor of its own.
     pub sessions: usize,
@@ -105,7 +106,7 @@ pub struct Bound {
 }
 
 /// A line as a wall.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
 pub struct Wall {
     /// The line.
     pub name: String,

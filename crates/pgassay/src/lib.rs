@@ -9,6 +9,7 @@
 pub mod cli;
 pub mod commands;
 pub mod exit;
+pub mod schemas;
 pub mod secrets;
 pub mod terminal;
 

@@ -1,5 +1,6 @@
 //! An entry of the catalogue: what is known of a bottleneck, whoever detects it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::finding::Severity;
@@ -92,7 +93,9 @@ impl Change {
 }
 
 /// What bears on what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// Base pages, huge pages, page tables.

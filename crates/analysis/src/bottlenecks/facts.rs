@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pgassay_inspect::Binary;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Origin, Reading};
@@ -23,7 +24,7 @@ pub const PROCESSES_LATER: &str = "schedstat of the processes later";
 pub const NANOSECONDS_BETWEEN: &str = "nanoseconds between";
 
 /// Recorded facts, raw: texts of /proc and /sys, rows of the server's views.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Facts {
     /// [`FACTS_SCHEMA`].
     pub schema: String,
@@ -79,7 +80,7 @@ impl Facts {
 }
 
 /// Where the server runs, seen from the host that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "server", content = "why")]
 pub enum Place {
     /// On this host; the text says how that is known.
@@ -91,7 +92,7 @@ pub enum Place {
 }
 
 /// A library in the server's process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Library {
     /// Its path in the process's view.
     pub path: String,

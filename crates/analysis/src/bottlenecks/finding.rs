@@ -1,11 +1,14 @@
 //! A bottleneck that was found: what a detector observed, joined with what its entry knows.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Entry, Family};
 
 /// How much a finding weighs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing; nothing need be done.
@@ -31,7 +34,9 @@ impl Severity {
 }
 
 /// How far the evidence carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
     /// The conditions are there; something else would look the same, or the load decides.
@@ -54,7 +59,7 @@ impl Confidence {
 }
 
 /// What a finding's share is a share of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// A setting, a version, a file: what it costs was not measured.
@@ -81,7 +86,7 @@ impl Basis {
 }
 
 /// A step of a remedy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Step {
     /// How it is carried out.
     pub kind: StepKind,
@@ -90,7 +95,7 @@ pub struct Step {
 }
 
 /// How a step of a remedy is carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {
     /// In a shell, mostly as root.
@@ -102,7 +107,7 @@ pub enum StepKind {
 }
 
 /// A bottleneck, found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Finding {
     /// The entry of the catalogue.
     pub id: String,

@@ -19,6 +19,7 @@
 //! What makes all figures those of something else (a build with assertions, a client at its
 //! limit) stands before everything, whatever it costs.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Confidence, Finding, Severity};
@@ -36,7 +37,7 @@ const EXPECTED_LEFT: f64 = 0.15;
 const UNSAID: f64 = 0.05;
 
 /// What saw a cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SeenBy {
     /// The run's load.
@@ -48,7 +49,7 @@ pub enum SeenBy {
 }
 
 /// Something that holds the server back.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Cause {
     /// The entry of the catalogue.
     pub id: String,

@@ -1,5 +1,6 @@
 //! The results of all rules, as every format shows them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Entry, FactView, Facts, Family, Finding, Place, Severity};
@@ -10,7 +11,7 @@ use crate::host::HostSummary;
 pub const CHECK_SCHEMA: &str = "pgassay/check/1";
 
 /// What was made of all entries.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CheckReport {
     /// [`CHECK_SCHEMA`].
     pub schema: String,
@@ -36,7 +37,7 @@ pub struct CheckReport {
 }
 
 /// The server in short.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct CheckedServer {
     /// `version()`, where it could be asked.
     pub version: Option<String>,
@@ -47,7 +48,7 @@ pub struct CheckedServer {
 }
 
 /// How many outcomes there are of each kind.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Counts {
     /// Findings.
     pub findings: u32,
@@ -72,7 +73,7 @@ impl Counts {
 }
 
 /// What was made of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It is as it should not be.
@@ -86,7 +87,7 @@ pub enum Outcome {
 }
 
 /// One entry's result.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct EntryResult {
     /// The entry.
     pub id: String,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plan::ComparisonPlan;
@@ -18,7 +19,7 @@ use crate::warning::Warning;
 pub const SCHEMA: &str = "pgassay/compare/1";
 
 /// Everything that was concluded from one comparison.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Compare {
     /// [`SCHEMA`].
     pub schema: String,
@@ -44,7 +45,7 @@ pub struct Compare {
 }
 
 /// One arm against A at one client count.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PointResult {
     /// Index of the arm that is held against A.
     pub arm: u32,
@@ -69,7 +70,7 @@ pub struct PointResult {
 }
 
 /// Two slices measured next to each other.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Pair {
     /// Launch, from 0.
     pub launch: u32,
@@ -94,7 +95,7 @@ impl Pair {
 }
 
 /// Something in which an arm differs from A.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Difference {
     /// Index of the arm that is held against A.
     pub arm: u32,
@@ -111,7 +112,7 @@ pub struct Difference {
 }
 
 /// Kinds of differences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Version of the server.
@@ -131,7 +132,7 @@ pub enum Kind {
 }
 
 /// Whether an arm scales otherwise than A.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ArmScaling {
     /// Index of the arm that is held against A.
     pub arm: u32,

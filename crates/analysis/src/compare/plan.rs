@@ -9,6 +9,7 @@
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::MetricId;
@@ -17,7 +18,7 @@ use crate::record::Reading;
 
 /// `facts/comparison.json`: written before the first slice; `pairs` is filled in
 /// when the noise floor is known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ComparisonPlan {
     /// What the verdict is about.
     #[serde(default)]
@@ -52,7 +53,7 @@ fn each() -> bool {
 }
 
 /// A target as typed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Typed {
     /// The target, without a password.
     pub target: String,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::model::{Compare, Pair, PointResult};
@@ -23,7 +24,7 @@ use crate::warning::Warning;
 pub const SCHEMA: &str = "pgassay/pool/1";
 
 /// Runs of one plan, pooled.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PooledCompare {
     /// [`SCHEMA`].
     pub schema: String,
@@ -48,7 +49,7 @@ pub struct PooledCompare {
 }
 
 /// One of the runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PooledRun {
     /// Its name.
     pub id: String,
@@ -59,7 +60,7 @@ pub struct PooledRun {
 }
 
 /// One arm against A at one client count.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PooledPoint {
     /// Index of the arm that is held against A.
     pub arm: u32,

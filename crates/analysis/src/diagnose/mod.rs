@@ -1,5 +1,6 @@
 //! From what a load or a profile shows to findings, ranked: the other view of the catalogue.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{ArmAnalysis, StageAnalysis};
@@ -20,7 +21,7 @@ pub use crate::bottlenecks::{
 pub const SCHEMA: &str = "pgassay/diagnosis/1";
 
 /// All that was found, ranked, and what could not be seen.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// [`SCHEMA`].
     pub schema: String,

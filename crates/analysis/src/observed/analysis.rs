@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::backends::{self, Backends};
@@ -21,7 +22,7 @@ use crate::samples;
 use crate::scattered;
 
 /// What observers saw of one server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ArmObserved {
     /// One entry a load and client count, ascending.
     pub points: Vec<PointObserved>,
@@ -43,7 +44,7 @@ pub struct ArmObserved {
 }
 
 /// What observers saw at one client count.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PointObserved {
     /// Which of the run's loads: `lwlock, exclusive`; none where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,7 +78,7 @@ pub struct PointObserved {
 
 /// How the kernel scheduled the server, averaged over the trials of a point; none
 /// where it could not be seen.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Scheduling {
     /// Server processes that were ready to run and waited for a CPU, on average.
     pub run_queue: Option<f64>,

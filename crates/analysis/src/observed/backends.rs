@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::Sample;
@@ -22,7 +23,7 @@ const OTHER: &str = "other process";
 const POSTMASTER: &str = "postmaster";
 
 /// The processes of one server at one client count.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Backends {
     /// By role, the most CPU time first.
     pub roles: Vec<Role>,
@@ -31,7 +32,7 @@ pub struct Backends {
 }
 
 /// All processes of one role.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Role {
     /// `client backend`, `pgassay load`, `checkpointer` …
     pub role: String,
@@ -51,7 +52,7 @@ pub struct Role {
 }
 
 /// One process.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Process {
     /// Its role.
     pub role: String,

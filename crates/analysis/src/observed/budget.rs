@@ -14,6 +14,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::backends;
@@ -35,7 +36,7 @@ pub const OBSERVER: &str = "pgassay observer";
 const OURS: &str = "pgassay";
 
 /// Where the time of a server's sessions went, on average over the windows of a point.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Budget {
     /// Sessions that there were. The next three add up to it.
     pub sessions: f64,
@@ -57,7 +58,7 @@ pub struct Budget {
 }
 
 /// Time off the CPU by what it was spent on; the parts add up to [`Budget::off_cpu`].
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct OffCpu {
     /// Waits within a statement, the longest first; those for the client are not among them.
     pub waits: Vec<Wait>,
@@ -76,7 +77,7 @@ pub struct OffCpu {
 }
 
 /// Time at one wait event.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Wait {
     /// `wait_event_type`.
     #[serde(rename = "type")]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Observed;
 
 /// The CPU time of the observers over all windows.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct CostAnalysis {
     /// Seconds observed.
     pub seconds: f64,
@@ -18,7 +19,7 @@ pub struct CostAnalysis {
 }
 
 /// What one observer kept busy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ObserverCost {
     /// Its name.
     pub observer: String,

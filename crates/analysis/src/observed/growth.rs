@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The counters of one window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct GrowthRecord {
     /// By pg_stat_statements, named by `queryid`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -31,7 +32,7 @@ pub struct GrowthRecord {
 }
 
 /// A row of a statistics view over a window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Grown {
     /// Its name: `public.queue`.
     pub name: String,

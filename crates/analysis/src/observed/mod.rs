@@ -14,6 +14,7 @@ pub mod stacks;
 pub mod statements;
 pub mod waits;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use analysis::{ArmObserved, PointObserved};
@@ -26,7 +27,7 @@ pub use statements::{StatementAnalysis, StatementRecord};
 pub use waits::{WaitAnalysis, WaitRecord};
 
 /// What the observers of one trial recorded, within its window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Observed {
     /// Wait events of all sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +53,7 @@ pub struct Observed {
 }
 
 /// CPU time that an observer used within the window.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Cost {
     /// Its name: `waits`, `perf`, `samplers`.
     pub observer: String,
@@ -70,7 +71,7 @@ pub struct Cost {
 pub const COUNTERS: &str = "counters";
 
 /// An observer that saw nothing.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize)]
 pub struct Unavailable {
     /// Its name.
     pub observer: String,

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What came of asking for a statement's plan.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PlanRecord {
     /// The statement, by its `id`.
     pub statement: String,
@@ -14,7 +15,7 @@ pub struct PlanRecord {
 }
 
 /// A plan, and what the catalogues say of what it names.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Plan {
     /// The topmost node.
     pub root: Node,
@@ -33,7 +34,7 @@ pub struct Plan {
 }
 
 /// A node of a plan. Conditions are without literals.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Node {
     /// `Seq Scan`.
     #[serde(rename = "type")]
@@ -68,7 +69,7 @@ pub struct Node {
 }
 
 /// What the catalogues say of a relation.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RelationFacts {
     /// Rows, as the planner takes them; none where it was never analysed.
     pub rows: Option<f64>,
@@ -89,7 +90,7 @@ pub struct RelationFacts {
 }
 
 /// What the catalogues say of an index.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct IndexFacts {
     /// Its name.
     pub name: String,

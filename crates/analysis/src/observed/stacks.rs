@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::profile::{Frame, KERNEL, Profile, UNKNOWN, Unit};
 
 /// The call chains of one window, folded a second.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StackRecord {
     /// Samples a second of CPU time that were asked for.
     pub frequency_hz: u32,

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::budget::{Budget, Wait};
@@ -14,7 +15,7 @@ use super::growth::Grown;
 use super::plans::Plan;
 
 /// What was seen of statements in one window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StatementRecord {
     /// Looks at all sessions.
     pub looks: u64,
@@ -26,7 +27,7 @@ pub struct StatementRecord {
 }
 
 /// A statement in one window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct SeenStatement {
     /// What tells it from others, by its text without literals.
     pub id: String,
@@ -40,7 +41,7 @@ pub struct SeenStatement {
 }
 
 /// How often a statement was seen at a wait event.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Sighting {
     /// `wait_event_type`; empty for none.
     #[serde(rename = "type")]
@@ -59,7 +60,7 @@ impl SeenStatement {
 }
 
 /// What the sessions' time went to, by statement, at a point.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StatementAnalysis {
     /// Looks at all sessions that it rests on.
     pub looks: u64,
@@ -72,7 +73,7 @@ pub struct StatementAnalysis {
 }
 
 /// One statement's time.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StatementTime {
     /// What tells it from others.
     pub id: String,
@@ -106,7 +107,7 @@ pub struct StatementTime {
 }
 
 /// What a statement waited for.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StatementWait {
     /// `LWLock:WALWrite`.
     pub name: String,
@@ -116,7 +117,7 @@ pub struct StatementWait {
 
 /// pg_stat_statements' counters of a statement, for each of its calls; none where the extension's
 /// version has no such column.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Counters {
     /// Calls over the windows.
     pub calls: f64,

@@ -6,12 +6,15 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::share::{TOO_FEW, at_least};
 
 /// A kind of session at a wait event.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 pub struct WaitKey {
     /// `backend_type` of pg_stat_activity: `client backend`, `checkpointer` …
     pub backend: String,
@@ -32,7 +35,7 @@ impl WaitKey {
 }
 
 /// The wait samples of one window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WaitRecord {
     /// Samples a second that were asked for: fewer than usual where they cost too much.
     pub rate_hz: f64,
@@ -43,7 +46,7 @@ pub struct WaitRecord {
 }
 
 /// The samples of one second.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct WaitSecond {
     /// How often all sessions were looked at.
     pub samples: u32,
@@ -88,7 +91,7 @@ impl WaitRecord {
 }
 
 /// What sessions were doing on average, over the trials of one point.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WaitAnalysis {
     /// Looks at all sessions that it rests on.
     pub samples: u64,
@@ -114,7 +117,7 @@ pub struct WaitAnalysis {
 }
 
 /// One wait event.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WaitEvent {
     /// Kind of process.
     pub backend: String,

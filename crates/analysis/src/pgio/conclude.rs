@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{PgioCounters, PgioPlan, PgioSession};
@@ -23,7 +24,7 @@ const IDLE: f64 = 1e6;
 const STEADY: usize = 6;
 
 /// What a PGIO run says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PgioAnalysis {
     /// What was run.
     pub plan: PgioPlan,
@@ -40,7 +41,7 @@ pub struct PgioAnalysis {
 }
 
 /// One session count.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PgioPoint {
     /// Sessions in all.
     pub sessions: u32,
@@ -87,7 +88,7 @@ pub struct PgioPoint {
 }
 
 /// A change of a device's rate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Step {
     /// The first trial at the new rate, from 0.
     pub trial: usize,
@@ -98,7 +99,7 @@ pub struct Step {
 }
 
 /// The blocks by two accounts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Agreement {
     /// Blocks of tables and indexes that the sessions say they looked at.
     pub sessions_blocks: u64,

@@ -8,12 +8,13 @@ pub use conclude::{
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::Reading;
 
 /// What a session of PGIO does, and over what.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PgioPlan {
     /// Tables.
     pub tables: u32,
@@ -51,7 +52,7 @@ pub struct PgioPlan {
 }
 
 /// What one session did in a trial, by its own account.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PgioSession {
     /// Which table, from 1.
     pub table: u32,
@@ -79,7 +80,7 @@ pub struct PgioSession {
 }
 
 /// `facts/pgio-counters.json`: `pg_stat_database` around all trials, settled.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PgioCounters {
     /// Before the first.
     pub before: Reading,

@@ -1,12 +1,13 @@
 //! What is recorded of primitives: the plan, and one line a trial.
 
 use pgassay_inspect::Binary;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Point;
 
 /// What is called inside the server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PrimitivesPlan {
     /// The primitives, each in one or several variants, which the points number.
     pub variants: Vec<Variant>,
@@ -46,7 +47,7 @@ impl PrimitivesPlan {
 }
 
 /// How the functions inside the server were compiled.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Compiled {
     /// Path of the library.
     pub library: String,
@@ -63,7 +64,7 @@ pub struct Compiled {
 }
 
 /// One primitive in one way of using it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Variant {
     /// The workload's name: `lwlock`.
     pub primitive: String,
@@ -77,7 +78,9 @@ pub struct Variant {
 }
 
 /// Sessions that are connected beside those that measure.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 pub struct Company {
     /// They do nothing.
     #[serde(default)]
@@ -121,7 +124,7 @@ impl Variant {
 }
 
 /// What only a trial inside the server tells.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct InServerTrial {
     /// What each session did, by its slot.
     pub sessions: Vec<SessionOutcome>,
@@ -152,7 +155,7 @@ impl InServerTrial {
 }
 
 /// How often sessions were seen in one wait.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct WaitSeen {
     /// `LWLock:pgassay` as pg_stat_activity names it; empty: no wait.
     pub event: String,
@@ -161,7 +164,7 @@ pub struct WaitSeen {
 }
 
 /// What one call returned: the columns of the SQL type `outcome`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SessionOutcome {
     /// Operations done.
     pub operations: u64,

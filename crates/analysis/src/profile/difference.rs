@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Class, Profile, summary};
 
 /// A share before and after.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Change<T> {
     /// What changed.
     pub of: T,
@@ -25,7 +26,7 @@ impl<T> Change<T> {
 }
 
 /// The difference of two profiles, the largest changes first.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Difference {
     /// By class.
     pub classes: Vec<Change<Class>>,

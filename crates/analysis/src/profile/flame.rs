@@ -1,5 +1,6 @@
 //! A profile as a tree of callers and callees: what a flame graph draws.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Class, Profile, class};
@@ -15,7 +16,7 @@ const MOST: usize = 2000;
 pub const ROWS: usize = 44;
 
 /// A function as called by those below it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Node {
     /// The function.
     pub symbol: String,
@@ -32,7 +33,7 @@ pub struct Node {
 }
 
 /// A whole flame graph.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Flame {
     /// Samples that it stands for; per cent where the profile was a listing.
     pub total: f64,

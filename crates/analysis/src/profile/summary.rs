@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::class::{self, CLASSES, Class};
@@ -13,7 +14,7 @@ use crate::stats::share::{TOO_FEW, at_least};
 const LISTED: usize = 40;
 
 /// A profile in figures; shares are of all samples, 0 to 1.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Summary {
     /// Samples, where they were counted and not given in per cent.
     pub samples: Option<u64>,
@@ -37,7 +38,7 @@ pub struct Summary {
 }
 
 /// The share of a class.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ClassShare {
     /// The class.
     pub class: Class,
@@ -46,7 +47,7 @@ pub struct ClassShare {
 }
 
 /// The share of a program or library.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ObjectShare {
     /// `postgres`, `libc.so.6`, `[kernel]`.
     pub object: String,
@@ -55,7 +56,7 @@ pub struct ObjectShare {
 }
 
 /// The share of a function.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FunctionShare {
     /// Its name.
     pub symbol: String,
@@ -70,7 +71,7 @@ pub struct FunctionShare {
 }
 
 /// The share of a lock function for one lock.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LockShare {
     /// The lock function.
     pub function: String,

@@ -1,5 +1,6 @@
 //! Read amplification and its causes, over the trials of each variant.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ExecutionRecord, Explained, ScatteredPlan, ScatteredVariant, execution};
@@ -20,7 +21,7 @@ const SAME_BLOCKS: f64 = 0.01;
 const THROUGH_CACHE: f64 = 0.05;
 
 /// One way of reading, over its executions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct VariantAnalysis {
     /// Stable name.
     pub id: String,
@@ -67,14 +68,14 @@ pub struct VariantAnalysis {
 }
 
 /// What an execution takes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Cost {
     /// Milliseconds by EXPLAIN.
     pub execution_ms: Estimate,
 }
 
 /// The causes of read amplification; they add up to it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Shares {
     /// The blocks themselves: 1, or less where some were in the page cache still.
     pub blocks: f64,

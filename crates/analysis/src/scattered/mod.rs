@@ -17,6 +17,7 @@ pub use explain::Explained;
 pub use headline::headline;
 pub use kernels::{OnKernel, SideBySide, side_by_side};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Point;
@@ -25,7 +26,7 @@ use crate::server;
 use crate::trial::{Raw, Trial};
 
 /// What is read, and in which ways, which the points number.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ScatteredPlan {
     /// Rows of the table, one a block.
     pub rows: u64,
@@ -48,7 +49,7 @@ pub struct ScatteredPlan {
 }
 
 /// One way of reading the table.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ScatteredVariant {
     /// Stable name: `bitmap`.
     pub id: String,
@@ -79,7 +80,7 @@ impl ScatteredVariant {
 }
 
 /// Which blocks a variant reads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
     /// Every tenth.
@@ -92,7 +93,7 @@ pub enum Pattern {
 }
 
 /// What only an execution of a scattered read tells.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ExecutionRecord {
     /// The value whose rows were read.
     pub value: u32,
@@ -155,7 +156,7 @@ pub fn execution(trial: &Trial) -> Option<&ExecutionRecord> {
 }
 
 /// How much of the table is in the page cache, in pages of the kernel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residency {
     /// It could be seen.

@@ -4,6 +4,7 @@ use super::caveat::{Caveat, add};
 use super::order::{Walsh, sorted_finite};
 use super::rank_null::RankNull;
 use crate::warning::Warning;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The level of intervals where nothing else is said.
@@ -13,7 +14,7 @@ pub const LEVEL: f64 = 0.95;
 pub const FEWEST: usize = 6;
 
 /// An estimate, the interval around it, and what must be known to read it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Estimate {
     /// The value, in the unit of the figure.
     pub estimate: f64,

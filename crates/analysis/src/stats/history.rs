@@ -16,6 +16,7 @@ use super::order::{median_of_sorted, sorted_finite};
 use super::simulate;
 use crate::warning::Warning;
 use rand::seq::SliceRandom as _;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The longest history looked at; of a longer one, its latest part. The method
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub const MOST_RUNS: usize = 500;
 
 /// What counts as a change.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ChangeRule {
     /// The smallest relative change of the median, 0.02 for 2 %.
     pub magnitude: f64,
@@ -50,7 +51,7 @@ impl Default for ChangeRule {
 }
 
 /// A stretch of runs without a change among them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Level {
     /// Index of its first run.
     pub first: usize,
@@ -61,7 +62,7 @@ pub struct Level {
 }
 
 /// A change of level.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ChangePoint {
     /// Index of the first run at the new level.
     pub index: usize,
@@ -72,7 +73,7 @@ pub struct ChangePoint {
 }
 
 /// The levels of a history and the changes between them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct History {
     /// At least one, unless there were no values; in order.
     pub levels: Vec<Level>,

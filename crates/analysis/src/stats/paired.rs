@@ -14,6 +14,7 @@ use super::order::{Walsh, sorted_finite};
 use super::rank_null::RankNull;
 use super::verdict::{Rule, StatsError, Verdict};
 use crate::warning::Warning;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -26,7 +27,7 @@ pub const EQUIVALENCE_LEVEL: f64 = 0.90;
 const ALL_OR_NOTHING: f64 = 20.0;
 
 /// What was drawn anew each time and so is what the interval speaks of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Pairs of slices on the same two servers: the claim is about these launches.
@@ -40,7 +41,7 @@ pub enum Unit {
 }
 
 /// An interval of the ratio of B to A.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,
@@ -51,7 +52,7 @@ pub struct Interval {
 }
 
 /// A comparison of one quantity at one point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Comparison {
     /// What was decided.
     pub verdict: Verdict,
@@ -79,7 +80,7 @@ pub struct Comparison {
 }
 
 /// Where the spread comes from; standard deviations of log-ratios.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LaunchSpread {
     /// Between launches, beyond what their pairs explain.
     pub between: f64,

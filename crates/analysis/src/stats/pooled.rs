@@ -16,6 +16,7 @@
 //!   and of one difference common to them; where they are shown not to share one
 //!   (Cochran's Q), there is no verdict.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
@@ -48,7 +49,7 @@ pub struct Run {
 }
 
 /// Several runs' differences and their pooled one.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Pooled {
     /// All runs together.
     pub together: Comparison,
@@ -59,7 +60,7 @@ pub struct Pooled {
 }
 
 /// How far runs differ from each other beyond what their pairs explain.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Agreement {
     /// Cochran's Q: squared distances from the common difference, in standard errors.
     pub q: f64,

@@ -13,6 +13,7 @@ use super::scaling_law::{Law, LeastSquares, least_squares};
 use super::simulate;
 use crate::warning::Warning;
 use rand::RngExt as _;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -46,7 +47,7 @@ pub struct ScalingPoint {
 }
 
 /// Why a point was left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exclusion {
     /// The load generator was the limit.
@@ -136,7 +137,7 @@ pub enum PredictionRefusal {
 
 /// A coefficient with its standard error (none where it is held at 0) and its
 /// interval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Coefficient {
     /// The value and the wider of the two intervals below.
     pub value: Estimate,
@@ -149,7 +150,7 @@ pub struct Coefficient {
 }
 
 /// A fitted scaling law.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Scaling {
     /// λ: throughput of one alone.
     pub lambda: Coefficient,

@@ -1,9 +1,10 @@
 //! What lies between the data directory and the disks.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `facts/storage-ARM.json`: the devices under a server's data directory.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Storage {
     /// Type of the file system that holds the data directory: `ext4`.
     pub file_system: Option<String>,
@@ -21,7 +22,7 @@ pub struct Storage {
 }
 
 /// One device, or what stands in for one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Layer {
     /// Its kernel name: `dm-0`, `md127`, `loop3`, `nvme0n1p2`.
     pub name: String,
@@ -35,7 +36,7 @@ pub struct Layer {
 }
 
 /// Kinds of layers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerKind {
     /// A whole disk, or what the kernel shows as one.

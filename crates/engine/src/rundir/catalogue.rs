@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::record::RunEnd;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::read::{count_lines, document, is_running, read_header};
 use pgassay_model::Failure;
 
 /// One run in the list.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, JsonSchema, Serialize)]
 pub struct Entry {
     /// Name of its directory.
     pub id: String,

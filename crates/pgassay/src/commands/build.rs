@@ -17,6 +17,7 @@ use pgassay_server::pgbuild::recipe::System;
 use pgassay_server::pgbuild::variant::{PRESETS, cpu_flag};
 use pgassay_server::pgbuild::{BuildRecord, Builder, Made, Maker, Place, Source, Variant};
 use pgassay_sys::stop::Stop;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -179,11 +180,11 @@ fn variants(args: &BuildArgs) -> anyhow::Result<Vec<Variant>> {
 }
 
 /// Name and version of the serialized form.
-const SCHEMA: &str = "pgassay/builds/1";
+pub(crate) const SCHEMA: &str = "pgassay/builds/1";
 
 /// Builds that are there, or were just made.
-#[derive(Debug, Serialize)]
-struct Builds {
+#[derive(Debug, JsonSchema, Serialize)]
+pub(crate) struct Builds {
     schema: &'static str,
     builds: Vec<BuildRecord>,
     /// How each came about; empty for builds that were there.

@@ -28,7 +28,7 @@ pub fn recommend(args: &BuildArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
     };
     let compiler = compiler(args.compiler.as_deref())?;
     let recommended = Recommended {
-        schema: "pgassay/recommendation/1".to_owned(),
+        schema: Recommended::SCHEMA.to_owned(),
         recommendation: recommend_for(cpu, compiler),
     };
     show(&recommended, &args.show, terminal)?;

@@ -4,12 +4,33 @@ use std::collections::BTreeMap;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use pgassay_analysis::analysis::RunState;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::cli::args::{GlobalArgs, RunsAction, RunsArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir::{self, catalogue};
+
+/// What `pgassay runs --json` prints.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Runs {
+    schema: &'static str,
+    /// Oldest first.
+    runs: Vec<catalogue::Entry>,
+}
+
+impl Runs {
+    /// Name and version of the serialized form.
+    pub(crate) const SCHEMA: &str = "pgassay/runs/1";
+
+    fn new(runs: Vec<catalogue::Entry>) -> Self {
+        Self {
+            schema: Self::SCHEMA,
+            runs,
+        }
+    }
+}
 
 /// Lists, shows or removes runs.
 ///
@@ -21,7 +42,7 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
         None | Some(RunsAction::List) => {
             let runs = catalogue::list(&root)?;
             if args.json {
-                return print_json(terminal, &json!({"schema": "pgassay/runs/1", "runs": runs}));
+                return print_json(terminal, &Runs::new(runs));
             }
             if runs.is_empty() {
                 terminal.announce(&format!("no run is recorded in {}", root.display()));
@@ -33,10 +54,7 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
         Some(RunsAction::Show { run }) => {
             let entry = catalogue::describe(&catalogue::find(&root, run)?)?;
             if args.json {
-                return print_json(
-                    terminal,
-                    &json!({"schema": "pgassay/runs/1", "runs": [entry]}),
-                );
+                return print_json(terminal, &Runs::new(vec![entry]));
             }
             let text = show(&entry);
             terminal.show(&text)?;
@@ -56,7 +74,7 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
     Ok(Exit::Done)
 }
 
-fn print_json(terminal: &mut Terminal, value: &serde_json::Value) -> anyhow::Result<Exit> {
+fn print_json(terminal: &mut Terminal, value: &Runs) -> anyhow::Result<Exit> {
     terminal.print(&pgassay_report::json(value))?;
     Ok(Exit::Done)
 }

@@ -1,13 +1,53 @@
 //! `pgassay targets`: what a temporary server can be launched from.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
 use comfy_table::{ContentArrangement, Table, presets};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::cli::args::TargetsArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_model::Failure;
 use pgassay_server::Installations;
+
+/// What `pgassay targets --json` prints.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Targets {
+    schema: &'static str,
+    /// Installations that a temporary server can be launched from, the default first.
+    targets: Vec<Target>,
+    /// Directories that look like one and are none.
+    unusable: Vec<Unusable>,
+}
+
+impl Targets {
+    /// Name and version of the serialized form.
+    pub(crate) const SCHEMA: &str = "pgassay/targets/1";
+}
+
+/// One installation.
+#[derive(JsonSchema, Serialize)]
+struct Target {
+    version: String,
+    bin_dir: PathBuf,
+    /// Which of the tools worth knowing are there.
+    tools: BTreeSet<&'static str>,
+    /// How it was found.
+    found_by: String,
+    can_launch: bool,
+    /// What speaks against figures of this build.
+    caveat: Option<String>,
+}
+
+/// A directory that was passed over.
+#[derive(JsonSchema, Serialize)]
+struct Unusable {
+    path: PathBuf,
+    reason: String,
+}
 
 /// Lists the installations, the default first.
 ///
@@ -19,24 +59,28 @@ pub fn targets(args: &TargetsArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
         let found: Vec<_> = at_hand
             .found
             .iter()
-            .map(|i| {
-                json!({
-                    "version": i.version.to_string(),
-                    "bin_dir": i.bin_dir,
-                    "tools": i.tools,
-                    "found_by": i.found_by,
-                    "can_launch": i.can_launch(),
-                    "caveat": i.caveat,
-                })
+            .map(|i| Target {
+                version: i.version.to_string(),
+                bin_dir: i.bin_dir.clone(),
+                tools: i.tools.clone(),
+                found_by: i.found_by.clone(),
+                can_launch: i.can_launch(),
+                caveat: i.caveat.clone(),
             })
             .collect();
         let unusable: Vec<_> = at_hand
             .unusable
             .iter()
-            .map(|(path, why)| json!({"path": path, "reason": why}))
+            .map(|(path, why)| Unusable {
+                path: path.clone(),
+                reason: why.to_string(),
+            })
             .collect();
-        let document =
-            json!({"schema": "pgassay/targets/1", "targets": found, "unusable": unusable});
+        let document = Targets {
+            schema: Targets::SCHEMA,
+            targets: found,
+            unusable,
+        };
         terminal.print(&pgassay_report::json(&document))?;
         return Ok(Exit::Done);
     }

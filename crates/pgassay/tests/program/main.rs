@@ -27,6 +27,7 @@ mod pgbench_command;
 mod pgbench_words;
 mod pooler;
 mod runs;
+mod schemas;
 mod secrets;
 mod signals;
 mod statements;

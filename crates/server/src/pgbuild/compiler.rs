@@ -7,13 +7,14 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use pgassay_inspect::Machine;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::builder::tool;
 use pgassay_model::Failure;
 
 /// A compiler that is here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Compiler {
     /// The program and what always follows it, without a cache in front.
     pub command: Vec<String>,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::builder::tool;
@@ -11,7 +12,7 @@ use super::source::hash_of;
 use pgassay_model::Failure;
 
 /// What a build's record says of a patch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct PatchFacts {
     /// The file, as named on the command line.
     pub file: String,

@@ -14,6 +14,7 @@
 use std::path::{Path, PathBuf};
 
 use pgassay_inspect::Machine;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::compiler::Compiler;
@@ -23,7 +24,7 @@ use super::variant::Variant;
 pub const RECIPE_VERSION: u32 = 1;
 
 /// PostgreSQL's two build systems.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum System {
     /// configure and make.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use pgassay_inspect::Binary;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::compiler::Compiler;
@@ -20,7 +21,7 @@ const FILE: &str = "pgassay-build.json";
 const SCHEMA: &str = "pgassay/build/1";
 
 /// One build, as it was made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct BuildRecord {
     /// `pgassay/build/1`.
     pub schema: String,
@@ -80,7 +81,7 @@ pub struct BuildRecord {
 }
 
 /// A patch and how it went on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct AppliedPatch {
     /// File and hash.
     #[serde(flatten)]
@@ -91,7 +92,7 @@ pub struct AppliedPatch {
 }
 
 /// A random order of the objects in the link.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Layout {
     /// Which, from 1.
     pub number: u32,

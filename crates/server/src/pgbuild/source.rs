@@ -14,6 +14,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use ring::digest;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::builder::tool;
@@ -41,7 +42,7 @@ pub struct Source {
 }
 
 /// What a build's record says of its source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SourceFacts {
     /// As named on the command line; no password is left in a URL.
     pub given: String,

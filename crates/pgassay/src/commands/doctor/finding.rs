@@ -1,9 +1,10 @@
 //! What the doctor says of one part of the system.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// How a part stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// No server can be launched here.
@@ -32,7 +33,7 @@ impl State {
 }
 
 /// One part of the system.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Finding {
     /// A stable name.
     pub id: &'static str,

@@ -8,7 +8,8 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use self::finding::{Finding, State};
 use super::recorded_scripts::answer;
@@ -18,6 +19,21 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_model::Failure;
 use pgassay_sys::stop::Stop;
+
+/// What `pgassay doctor --json` prints.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Looked {
+    schema: &'static str,
+    /// A server can be launched here.
+    can_launch: bool,
+    /// Every part of the system that measurements need.
+    findings: Vec<Finding>,
+}
+
+impl Looked {
+    /// Name and version of the serialized form.
+    pub(crate) const SCHEMA: &str = "pgassay/doctor/1";
+}
 
 /// Looks at everything that measurements need; with `--fix` runs the lines that mend it.
 ///
@@ -31,13 +47,13 @@ pub fn doctor(
 ) -> anyhow::Result<Exit> {
     let mut findings = look(global.runs.as_deref());
     if args.json {
-        let document = json!({
-            "schema": "pgassay/doctor/1",
-            "can_launch": can_launch(&findings),
-            "findings": findings,
-        });
-        terminal.print(&format!("{document:#}\n"))?;
-        return Ok(exit(&findings));
+        let document = Looked {
+            schema: Looked::SCHEMA,
+            can_launch: can_launch(&findings),
+            findings,
+        };
+        terminal.print(&pgassay_report::json(&document))?;
+        return Ok(exit(&document.findings));
     }
     show(&findings, terminal)?;
     let lines = lines(&findings);
