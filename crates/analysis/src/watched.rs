@@ -1,5 +1,6 @@
 //! A live server under its own load, over a window: what `pgassay watch` shows.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analyse;
@@ -11,7 +12,7 @@ use crate::record::RecordedRun;
 pub const SCHEMA: &str = "pgassay/watch/1";
 
 /// One window.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Watched {
     /// [`SCHEMA`].
     pub schema: String,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use pgassay_analysis::check::{CHECK_SCHEMA, CheckReport, FACTS_SCHEMA, Facts};
 use pgassay_analysis::compare::{model, pooled};
-use pgassay_analysis::{analysis, counts, diagnose, fit, history};
+use pgassay_analysis::{analysis, counts, diagnose, fit, history, watched};
 use pgassay_inspect::inspection::Inspection;
 use pgassay_inspect::recommend::Recommended;
 use pgassay_lines::{account, difference, walls};
@@ -43,6 +43,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         of::<account::Account>(account::SCHEMA, "lines"),
         of::<difference::Difference>(difference::SCHEMA, "lines A B"),
         of::<walls::Walls>(walls::SCHEMA, "walls"),
+        of::<watched::Watched>(watched::SCHEMA, "watch"),
     ];
     let compare = all.iter_mut().find(|(name, _)| *name == model::SCHEMA);
     if let Some((_, schema)) = compare {
