@@ -61,6 +61,7 @@ fn joined(run: &RunEvidence, mut hits: Vec<Hit>) -> Option<Observation> {
     let mut seen = Observation::measured(Basis::Statements, Some(share.min(1.0)), first.saw)
         .confidence(first.confidence)
         .severity(match share {
+            _ if first.confidence == Confidence::Low => Severity::Low,
             MUCH.. => Severity::High,
             _ => Severity::Medium,
         })
@@ -142,12 +143,20 @@ fn scan<'a>(
         part,
         saw,
         confidence: match read {
+            _ if is_guess(node.rows, rows, column.as_ref()) => Confidence::Low,
             Some((_, each)) if each >= 0.3 * rows => Confidence::High,
             _ => Confidence::Medium,
         },
         evidence,
         steps,
     })
+}
+
+/// Whether the planner had nothing to go by: of an expression without statistics of its own it takes
+/// one row in 200 to match (DEFAULT_EQ_SEL, selfuncs.h), however many do.
+fn is_guess(expected: f64, rows: f64, compared: Option<&Compared>) -> bool {
+    let of_column = matches!(compared, Some(Compared::Column(_)));
+    !of_column && (expected - 0.005 * rows).abs() <= 1.0 + 0.0001 * rows
 }
 
 /// Sequential scans of a table over the windows, and rows of each.
@@ -478,6 +487,16 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guess_of_the_planner_is_no_evidence() {
+        let expression = Compared::Expression("(id % $1)".to_owned());
+        assert!(is_guess(100.0, 20_000.0, Some(&expression)));
+        assert!(is_guess(100.0, 20_000.0, None));
+        assert!(!is_guess(1.0, 20_000.0, Some(&expression)));
+        let column = Compared::Column("id".to_owned());
+        assert!(!is_guess(100.0, 20_000.0, Some(&column)));
+    }
 
     fn facts() -> RelationFacts {
         RelationFacts {
