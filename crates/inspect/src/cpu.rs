@@ -418,7 +418,7 @@ pub fn verdict(binary: &Binary, cpu: &Features, flag_byte: Option<u8>) -> Verdic
         verdict.runs = format!("does not run: the file is for {}", binary.machine.name());
         return verdict;
     }
-    let total = binary.atomics.total() + binary.atomics.outline_calls();
+    let total = binary.atomics.total_with_calls();
     if total == 0 {
         verdict.path = Path::Nothing;
         verdict.runs = "no atomic instruction".into();
@@ -443,7 +443,10 @@ pub fn verdict(binary: &Binary, cpu: &Features, flag_byte: Option<u8>) -> Verdic
         Machine::Riscv64 => {
             verdict.runs = format!(
                 "{} instructions in memory and {} of lr/sc",
-                binary.atomics.total() - binary.atomics.inline_llsc(),
+                binary
+                    .atomics
+                    .total()
+                    .saturating_sub(binary.atomics.inline_llsc()),
                 binary.atomics.inline_llsc()
             );
             verdict.cost = "compare and swap is an lr/sc loop unless compiled for Zacas".into();

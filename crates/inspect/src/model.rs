@@ -296,7 +296,7 @@ impl FunctionAtomics {
 
     /// Atomic instructions and outline calls together.
     pub fn total(&self) -> u64 {
-        self.counts.values().sum::<u64>() + self.outline_calls.values().sum::<u64>()
+        sum(self.counts.values().chain(self.outline_calls.values()))
     }
 }
 
@@ -397,27 +397,26 @@ impl Atomics {
 
     /// How many instructions satisfy `pick`.
     pub fn count(&self, pick: impl Fn(Class) -> bool) -> u64 {
-        self.counts
-            .iter()
-            .filter(|(c, _)| pick(**c))
-            .map(|(_, n)| n)
-            .sum()
+        let picked = self.counts.iter().filter(|(c, _)| pick(**c));
+        sum(picked.map(|(_, n)| n))
     }
 
     /// LSE instructions that run without asking (outside helpers).
     pub fn inline_lse(&self) -> u64 {
-        self.count(Class::is_lse) - self.outline.as_ref().map_or(0, |o| o.lse_in_helpers)
+        let in_helpers = self.outline.as_ref().map_or(0, |o| o.lse_in_helpers);
+        self.count(Class::is_lse).saturating_sub(in_helpers)
     }
 
     /// Exclusive loads and stores, reservations and conditional stores outside helpers.
     pub fn inline_llsc(&self) -> u64 {
-        self.count(Class::is_llsc) - self.outline.as_ref().map_or(0, |o| o.exclusive_in_helpers)
+        let in_helpers = self.outline.as_ref().map_or(0, |o| o.exclusive_in_helpers);
+        self.count(Class::is_llsc).saturating_sub(in_helpers)
     }
 
     /// Branches to outline helpers.
     pub fn outline_calls(&self) -> u64 {
         let helpers = self.outline.iter().flat_map(|o| &o.helpers);
-        helpers.map(|h| h.call_sites).sum()
+        sum(helpers.map(|h| &h.call_sites))
     }
 
     /// Calls of outline helpers that are counted but not in the list.
@@ -434,8 +433,40 @@ impl Atomics {
 
     /// Every atomic instruction inside function bounds.
     pub fn total(&self) -> u64 {
-        self.counts.values().sum()
+        sum(self.counts.values())
     }
+
+    /// The same with the calls of outline helpers.
+    pub fn total_with_calls(&self) -> u64 {
+        self.total().saturating_add(self.outline_calls())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by fuzzing facts: more instructions in helpers than in the file.
+    #[test]
+    fn figures_of_others_do_not_overflow() {
+        let atomics: Atomics = serde_json::from_value(serde_json::json!({
+            "counts": {"load-exclusive": u64::MAX, "store-exclusive": 2, "lse-cas": 1},
+            "functions": [],
+            "outline": {
+                "helpers": [], "flag_addresses": [],
+                "lse_in_helpers": 9, "exclusive_in_helpers": 3,
+            },
+        }))
+        .unwrap();
+        assert_eq!(atomics.inline_lse(), 0);
+        assert_eq!(atomics.total_with_calls(), u64::MAX);
+        assert_eq!(atomics.inline_llsc(), u64::MAX - 3);
+    }
+}
+
+/// The figures of a file of facts may be anybody's.
+fn sum<'a>(counts: impl Iterator<Item = &'a u64>) -> u64 {
+    counts.fold(0, |sum, count| sum.saturating_add(*count))
 }
 
 /// Instructions that are not atomics but tell how the build waits, checks and counts.

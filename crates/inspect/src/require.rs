@@ -69,7 +69,7 @@ pub const REQUIREMENTS: &[Requirement] = &[
             arm(b)?;
             let a = &b.atomics;
             demand(
-                a.inline_lse() + a.outline_calls() > 0,
+                a.inline_lse() > 0 || a.outline_calls() > 0,
                 "neither inline LSE nor outline calls",
             )?;
             demand(
@@ -198,7 +198,7 @@ impl Requirement {
     /// Whether it says anything about this file: a demand on atomics passes over files without any.
     pub fn concerns(&self, binary: &Binary) -> bool {
         match self.scope {
-            Scope::Atomics => binary.atomics.total() + binary.atomics.outline_calls() > 0,
+            Scope::Atomics => binary.atomics.total_with_calls() > 0,
             Scope::Server => binary.postgres.is_some(),
             Scope::All => binary.kind != FileKind::DebugInfo,
         }

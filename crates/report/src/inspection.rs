@@ -166,7 +166,7 @@ pub fn technique(binary: &Binary) -> String {
 fn overview(files: &[Entry]) -> Vec<Block> {
     let busy: Vec<&Entry> = files
         .iter()
-        .filter(|f| f.binary.atomics.total() + f.binary.atomics.outline_calls() > 0)
+        .filter(|f| f.binary.atomics.total_with_calls() > 0)
         .collect();
     let rows = busy
         .iter()
@@ -203,7 +203,7 @@ fn file(entry: &Entry, blocks: &mut Vec<Block>) {
     blocks.push(Block::Heading(binary.path.clone()));
     blocks.push(Block::Facts(build(binary)));
     let a = &binary.atomics;
-    if a.total() + a.outline_calls() > 0 {
+    if a.total_with_calls() > 0 {
         let rows = a
             .counts
             .iter()

@@ -45,7 +45,7 @@ fn lse_server(seen: &FactView) -> Judged {
     let atomics = &seen.binary()?.atomics;
     let (lse, loops) = (atomics.inline_lse(), atomics.inline_llsc() / 2);
     let outline = atomics.outline_calls();
-    if lse + outline + loops == 0 {
+    if [lse, outline, loops] == [0; 3] {
         return could_not_see("no atomic instruction was found in the executable");
     }
     // The process's own word: outline helpers that chose the loops all the same.
