@@ -185,10 +185,12 @@ fn sweep(
         progress,
         stop,
     );
-    observing::write_all_symbols(writer, &mut driver)?;
+    let written = observing::write_all_symbols(writer, &mut driver);
+    // Before any error: what is ours in the server is removed by the session in it.
     for scene in driver.close() {
         subject.scene = scene;
     }
+    written?;
     if stage.id == StageId::Load {
         // The comparison of commits is of the first load alone.
         let row = settled_counters(&mut subject.scene);

@@ -429,11 +429,12 @@ fn measure_all(
         stop,
     );
     drop(recorder);
-    observing::write_all_symbols(writer, &mut driver)?;
+    let written = observing::write_all_symbols(writer, &mut driver);
     // The sessions close, and report what they have not yet reported.
     for arm in driver.arms {
         subject.scene = arm.watched.scene;
     }
+    written?;
     progress.say("waiting for the server's counters");
     let after = settled_counters(&mut subject.scene);
     writer.write_fact("pgio-counters", &PgioCounters { before, after })?;
