@@ -4,6 +4,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::observed::budget::Budget;
 use pgassay_analysis::observed::{ArmObserved, PointObserved};
 
+use super::glance;
 use super::observed::{point_cells, point_columns};
 use crate::document::{Bar, Bars, Block, Cell, Column, Table};
 
@@ -16,29 +17,38 @@ struct Parts {
     rows: Vec<(String, Vec<f64>)>,
 }
 
-/// The table and the picture; nothing where no point has a budget.
-pub(super) fn blocks(observed: &ArmObserved, id: &str) -> Vec<Block> {
+/// The table and, by the name of `picture`, the bars; nothing where no point has a budget.
+pub(super) fn blocks(observed: &ArmObserved, picture: Option<&str>) -> Vec<Block> {
     let seen = seen(observed);
     if seen.is_empty() {
         return Vec::new();
     }
     let labelled = seen.iter().map(|(point, budget)| (label(point), *budget));
     let parts = parts(labelled.collect());
-    vec![
-        Block::Table(table(observed, &seen, &parts)),
-        Block::Bars(Box::new(bars(&parts, id))),
-    ]
+    let mut blocks = vec![Block::Table(table(observed, &seen, &parts))];
+    blocks.extend(picture.map(|id| Block::Bars(Box::new(bars(&parts, id)))));
+    blocks
 }
 
-/// The picture of all loads of one server: every client count of one load, the fewest and the most
-/// clients of several.
-pub(super) fn overview(analysis: &Analysis) -> Option<Bars> {
+/// Whether the first screen has the bars of every point: of a single load it has.
+pub(super) fn is_in_overview(analysis: &Analysis) -> bool {
+    glance::is_shown(analysis) && of_loads(analysis).len() == 1
+}
+
+/// The points that have a budget, by load; those of the first server.
+fn of_loads(analysis: &Analysis) -> Vec<(&str, Vec<(&PointObserved, &Budget)>)> {
     let loads = analysis.stages.iter().filter_map(|stage| {
         let observed = stage.arms.first()?.observed.as_ref()?;
         let seen = seen(observed);
         (!seen.is_empty()).then_some((stage.plan.workload.name.as_str(), seen))
     });
-    let loads: Vec<_> = loads.collect();
+    loads.collect()
+}
+
+/// The picture of all loads of one server: every client count of one load, the fewest and the most
+/// clients of several.
+pub(super) fn overview(analysis: &Analysis) -> Option<Bars> {
+    let loads = of_loads(analysis);
     let several = loads.len() > 1;
     let mut rows = Vec::new();
     for (load, seen) in loads {

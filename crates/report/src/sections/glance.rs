@@ -8,7 +8,7 @@ use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::Estimate;
 
 use super::{budget, findings, results};
-use crate::document::{Badge, Block, FindingBlock, Rating, Section, Tile};
+use crate::document::{Badge, Block, FindingBlock, Rating, Tile};
 use crate::number;
 
 /// Findings that the first screen names.
@@ -29,18 +29,26 @@ pub fn badges(analysis: &Analysis) -> Vec<Badge> {
     badge.into_iter().collect()
 }
 
-/// The peak of each load, and what a transaction of the first costs there; none where several
-/// servers are held against each other.
+/// Whether there is a first screen: one server was measured, and not several held against each
+/// other.
+pub fn is_shown(analysis: &Analysis) -> bool {
+    peak(analysis).is_some()
+}
+
+fn peak(analysis: &Analysis) -> Option<&PointAnalysis> {
+    match analysis.main().arms.as_slice() {
+        [arm] => arm.peak(),
+        _ => None,
+    }
+}
+
+/// The peak of each load, and what a transaction of the first costs there.
 pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
-    let load = analysis.main();
-    let [arm] = load.arms.as_slice() else {
-        return Vec::new();
-    };
-    let Some(peak) = arm.peak() else {
+    let Some(peak) = peak(analysis) else {
         return Vec::new();
     };
     let at = clients(peak);
-    let mut tiles = vec![rate(&load.plan.workload.name, peak)];
+    let mut tiles = vec![rate(&analysis.main().plan.workload.name, peak)];
     for further in analysis.further_loads() {
         let peak = further.arms.first().and_then(StageArm::peak);
         tiles.extend(peak.map(|peak| rate(&further.plan.workload.name, peak)));
@@ -54,20 +62,13 @@ pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
     tiles
 }
 
-/// The pictures of the first screen: throughput over clients, which the results leave out then, and
-/// where the sessions' time goes.
-pub fn pictures(analysis: &Analysis, sections: &mut [Section]) -> Vec<Block> {
-    let is_throughput = |block: &Block| match block {
-        Block::Chart(chart) => chart.id == results::THROUGHPUT,
-        _ => false,
-    };
-    let mut pictures = Vec::new();
-    for section in sections {
-        pictures.extend(section.blocks.extract_if(.., |block| is_throughput(block)));
-    }
+/// The pictures of the first screen: throughput over clients, and where the sessions' time goes.
+pub fn pictures(analysis: &Analysis) -> Vec<Block> {
+    let throughput = results::chart(analysis.main());
     let budget = budget::overview(analysis);
-    pictures.extend(budget.map(|bars| Block::Bars(Box::new(bars))));
-    pictures
+    let budget = budget.map(|bars| Block::Bars(Box::new(bars)));
+    let throughput = throughput.map(|chart| Block::Chart(Box::new(chart)));
+    throughput.into_iter().chain(budget).collect()
 }
 
 /// The findings that are expected to cost most, and how many there are beyond these.

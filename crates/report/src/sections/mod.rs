@@ -96,11 +96,10 @@ fn document(analysis: &Analysis) -> Document {
         }
     }
     let alarms = alarms(analysis);
-    let tiles = glance::tiles(analysis);
     let (mut glance, mut first_steps, mut further_findings) = (Vec::new(), Vec::new(), 0);
     let mut headline = analysis.headline.clone();
-    if !tiles.is_empty() {
-        glance = glance::pictures(analysis, &mut sections);
+    if glance::is_shown(analysis) {
+        glance = glance::pictures(analysis);
         (first_steps, further_findings) = glance::first_steps(analysis);
         headline = remarks(analysis);
     }
@@ -113,7 +112,7 @@ fn document(analysis: &Analysis) -> Document {
             .collect(),
         alarms,
         badges: glance::badges(analysis),
-        tiles,
+        tiles: glance::tiles(analysis),
         glance,
         first_steps,
         further_findings,

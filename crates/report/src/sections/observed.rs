@@ -13,6 +13,7 @@ const EVENTS: usize = 8;
 /// One part for each server that was observed.
 pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     let several = analysis.arms.len() > 1;
+    let elsewhere = budget::is_in_overview(analysis);
     let mut blocks = Vec::new();
     let loads = analysis.stages.iter().enumerate();
     let each = loads.flat_map(|(i, s)| s.arms.iter().map(move |arm| (i, s, arm)));
@@ -30,7 +31,8 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
         if !of_which.is_empty() {
             blocks.push(Block::Heading(of_which.join(", ")));
         }
-        blocks.extend(of_server(observed, &place.to_string()));
+        let id = place.to_string();
+        blocks.extend(of_server(observed, (!elsewhere).then_some(id.as_str())));
     }
     (!blocks.is_empty()).then_some(Section {
         id: "observed",
@@ -40,9 +42,10 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     })
 }
 
-/// What observers saw of one server; `id` tells its pictures from others'.
-pub(super) fn of_server(observed: &ArmObserved, id: &str) -> Vec<Block> {
-    let mut blocks = budget::blocks(observed, id);
+/// What observers saw of one server. `picture` names that of its time budget; none where it stands
+/// elsewhere.
+pub(super) fn of_server(observed: &ArmObserved, picture: Option<&str>) -> Vec<Block> {
+    let mut blocks = budget::blocks(observed, picture);
     blocks.extend(statements::blocks(observed));
     blocks.extend(waits(observed).map(Block::Table));
     blocks.extend(scheduling(observed).map(Block::Table));

@@ -4,6 +4,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
 use pgassay_analysis::metrics;
 
+use super::glance;
 use super::metric_table::{PointTable, column, series};
 use super::{client_ticks, has_course, place, points, thinned_at_points};
 use crate::document::{
@@ -11,22 +12,22 @@ use crate::document::{
 };
 use crate::number;
 
-/// The picture of throughput over clients.
-pub const THROUGHPUT: &str = "throughput";
-
-/// Throughput and latency at each client count.
+/// Throughput and latency at each client count; where there is a first screen, it has the chart.
 pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
-    of_load(analysis.main(), notes)
+    let load = analysis.main();
+    let chart = match glance::is_shown(analysis) {
+        true => None,
+        false => chart(load),
+    };
+    of_load(load, chart, notes)
 }
 
-fn of_load(load: &StageAnalysis, notes: &mut Notes) -> Option<Section> {
+fn of_load(load: &StageAnalysis, chart: Option<Chart>, notes: &mut Notes) -> Option<Section> {
     if points(load).is_empty() {
         return None;
     }
     let mut blocks = Vec::new();
-    if load.arms.iter().any(has_course) {
-        blocks.push(Block::Chart(Box::new(chart(load))));
-    }
+    blocks.extend(chart.map(|chart| Block::Chart(Box::new(chart))));
     blocks.push(Block::Table(TABLE.of(load, notes)));
     blocks.extend(failures(load).map(Block::Table));
     Some(Section {
@@ -40,20 +41,18 @@ fn of_load(load: &StageAnalysis, notes: &mut Notes) -> Option<Section> {
 /// The same for a second load, as a section of its own.
 pub fn further(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     let load = analysis.further_loads().next()?;
-    let mut made = of_load(load, notes)?;
+    // Ids are of the whole page.
+    let chart = chart(load).map(|chart| Chart {
+        id: format!("second-{}", chart.id),
+        title: format!("{} over clients", load.plan.workload.name),
+        ..chart
+    });
+    let mut made = of_load(load, chart, notes)?;
     made.id = "second";
     made.title = "The same server under transactions that write";
     for block in &mut made.blocks {
-        match block {
-            // Ids are of the whole page.
-            Block::Chart(chart) => {
-                chart.id = format!("second-{}", chart.id);
-                chart.title = format!("{} over clients", load.plan.workload.name);
-            }
-            Block::Table(table) => {
-                table.caption = format!("{}. {}", load.plan.workload.name, table.caption);
-            }
-            _ => {}
+        if let Block::Table(table) = block {
+            table.caption = format!("{}. {}", load.plan.workload.name, table.caption);
         }
     }
     Some(made)
@@ -75,7 +74,11 @@ const TABLE: PointTable = PointTable {
     marked: true,
 };
 
-fn chart(load: &StageAnalysis) -> Chart {
+/// Throughput over clients, where a server was measured at more than one client count.
+pub fn chart(load: &StageAnalysis) -> Option<Chart> {
+    if !load.arms.iter().any(has_course) {
+        return None;
+    }
     let lines: Vec<Series> = load
         .arms
         .iter()
@@ -97,8 +100,8 @@ fn chart(load: &StageAnalysis) -> Chart {
         .iter()
         .flat_map(|s| s.estimates.iter().map(|e| e.tip.clone()))
         .collect();
-    Chart {
-        id: THROUGHPUT.to_owned(),
+    Some(Chart {
+        id: "throughput".to_owned(),
         title: "Throughput over clients".to_owned(),
         alternative: format!(
             "Transactions a second against the number of clients. {}.",
@@ -126,7 +129,7 @@ fn chart(load: &StageAnalysis) -> Chart {
             .and_then(|arm| ideal(arm, load.arms.len() > 1))
             .into_iter()
             .collect(),
-    }
+    })
 }
 
 /// Linear scaling from the first point, in steps fine enough for a log axis.

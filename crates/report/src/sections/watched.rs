@@ -19,7 +19,7 @@ impl Report for Watched {
         });
         let blocks = rate
             .into_iter()
-            .chain(observed::of_server(&self.observed, "0"));
+            .chain(observed::of_server(&self.observed, Some("0")));
         Document {
             title: format!("Watch of {}", self.target),
             provenance: about.join("; "),

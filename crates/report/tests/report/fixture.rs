@@ -427,7 +427,7 @@ fn client_bound() -> Warning {
     .with_remedy("give the client more threads: --threads")
 }
 
-fn assay(clients: &[u32], rounds: u32) -> Analysis {
+pub fn assay(clients: &[u32], rounds: u32) -> Analysis {
     let plan = Plan {
         workload: WorkloadPlan {
             name: "select-only".to_owned(),

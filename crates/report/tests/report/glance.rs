@@ -6,7 +6,7 @@ use pgassay_analysis::quality::{Grade, Quality};
 use pgassay_analysis::{Analysis, warning::Warning};
 use pgassay_report::TextStyle;
 
-use super::fixture;
+use super::{fixture, observed};
 
 fn graded(spoil: impl FnOnce(&mut Analysis)) -> Quality {
     let mut analysis = fixture::complete();
@@ -114,4 +114,17 @@ fn what_to_do_first_stands_before_the_evidence_and_once() {
         markdown.contains("## Do these first\n\n1. **"),
         "{markdown}"
     );
+}
+
+/// The bars of a single load stood on the first screen and again beside their table.
+#[test]
+fn a_picture_of_the_first_screen_is_not_drawn_again() {
+    let page = pgassay_report::html(&observed::budgets());
+    assert_eq!(page.matches("<figure id=\"figure-budget-").count(), 1);
+    assert_eq!(page.matches("<figure id=\"figure-throughput\"").count(), 1);
+    // Of two loads it has the ends only, and each load's own bars are below.
+    let mut two = observed::budgets();
+    two.stages.push(two.stages[0].clone());
+    let page = pgassay_report::html(&two);
+    assert_eq!(page.matches("<figure id=\"figure-budget-").count(), 3);
 }

@@ -6,6 +6,7 @@
 mod fixture;
 mod glance;
 mod machine;
+mod observed;
 mod page;
 mod schema;
 
@@ -53,7 +54,7 @@ fn plain(width: usize) -> TextStyle {
     }
 }
 
-fn all() -> [(&'static str, Analysis); 10] {
+fn all() -> [(&'static str, Analysis); 11] {
     [
         ("complete", fixture::complete()),
         ("interrupted", fixture::interrupted()),
@@ -65,6 +66,7 @@ fn all() -> [(&'static str, Analysis); 10] {
         ("primitives", fixture::primitives()),
         ("second", fixture::second()),
         ("checked", fixture::checked()),
+        ("observed", observed::budgets()),
     ]
 }
 

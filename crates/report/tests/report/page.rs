@@ -217,7 +217,7 @@ fn it_can_be_read_without_seeing_it() {
             "{name}: a table without a caption"
         );
         assert_eq!(
-            count("class=\"chart\""),
+            count("class=\"chart"),
             count("<desc"),
             "{name}: a chart without words"
         );
