@@ -32,6 +32,9 @@ return [...document.body.querySelectorAll("*")].filter(e => {
 }).map(e => e.outerHTML.slice(0, 160));
 """
 
+# A script that ends after 300 ms.
+WAIT = "const done = arguments[0]; setTimeout(done, 300)"
+
 
 def browser():
     options = webdriver.ChromeOptions()
@@ -154,7 +157,6 @@ def commands(driver):
     if button is None:
         return False
     button.click()
-    WAIT = "const done = arguments[0]; setTimeout(done, 300)"
     driver.execute_async_script(WAIT)
     expect(button.text == "Copied", f"the button says {button.text!r}")
     return True
