@@ -140,7 +140,7 @@ fn number(session: &mut Session) -> Option<u32> {
 
 /// Sums of pg_stat_statements by the statement's number, of this database.
 fn statements(session: &mut Session) -> Result<Rows, String> {
-    let found = session.value(
+    let found = session.catalog_value(
         "SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_extension e \
          JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace \
          WHERE e.extname = 'pg_stat_statements'",
@@ -153,7 +153,7 @@ fn statements(session: &mut Session) -> Result<Rows, String> {
                           'wal_bytes'";
     // Columns differ by the extension's version.
     let columns = session
-        .rows(&format!(
+        .catalog_rows(&format!(
             "SELECT a.attname FROM pg_catalog.pg_attribute a \
              WHERE a.attrelid = '{schema}.pg_stat_statements'::pg_catalog.regclass \
              AND a.attname IN ({WANTED})"

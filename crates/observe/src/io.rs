@@ -98,7 +98,7 @@ pub(super) fn pg_stat_io(scene: &mut Scene) -> Reading {
     }
     let sql = "SELECT coalesce(pg_catalog.json_agg(s), '[]') FROM pg_catalog.pg_stat_io s \
                WHERE reads > 0 OR hits > 0";
-    match session.value(sql) {
+    match session.catalog_value(sql) {
         Ok(Some(rows)) => Reading::Text(rows),
         Ok(None) => Reading::Unavailable("pg_stat_io has no rows".to_owned()),
         Err(e) => Reading::Unavailable(e.to_string()),

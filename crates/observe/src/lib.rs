@@ -227,7 +227,7 @@ pub fn stat_database(scene: &mut Scene) -> Reading {
     // stats_reset and the like differ by version: the whole row is kept.
     let sql = "SELECT pg_catalog.row_to_json(d) FROM pg_catalog.pg_stat_database d \
                WHERE datname = pg_catalog.current_database()";
-    match session.value(sql) {
+    match session.catalog_value(sql) {
         Ok(Some(row)) => Reading::Text(row),
         Ok(None) => Reading::Unavailable("pg_stat_database has no row".to_owned()),
         Err(e) => Reading::Unavailable(e.to_string()),

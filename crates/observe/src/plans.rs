@@ -96,20 +96,32 @@ fn explain(
     };
     session
         .execute(&format!(
-            "BEGIN READ ONLY; SET LOCAL statement_timeout = 2000; SET LOCAL lock_timeout = 200; \
+            "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; SET LOCAL lock_timeout = 200; \
              SET LOCAL standard_conforming_strings = on; {generic}"
         ))
         .map_err(said)?;
     allowed(session, example)?;
-    // The tables of a load of ours are found first, as its sessions find them.
-    session
-        .execute(
-            "SELECT pg_catalog.set_config('search_path', \
-             'pgassay, ' || pg_catalog.current_setting('search_path'), true) \
-             WHERE EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'pgassay' \
-             AND pg_catalog.has_schema_privilege(oid, 'USAGE'))",
+    // The statement is read as its session reads it; the tables of a load of ours are found first.
+    let ours = session
+        .catalog_value(
+            "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = 'pgassay' \
+             AND pg_catalog.has_schema_privilege(oid, 'USAGE')",
         )
+        .map_err(said)?
+        .is_some();
+    session
+        .execute("SET LOCAL search_path TO DEFAULT")
         .map_err(said)?;
+    if ours {
+        let path = session.value("SHOW search_path").map_err(said)?;
+        let path = match path.as_deref().map(str::trim) {
+            None | Some("") => "pgassay".to_owned(),
+            Some(path) => format!("pgassay, {path}"),
+        };
+        session
+            .execute(&format!("SET LOCAL search_path = {path}"))
+            .map_err(said)?;
+    }
     session
         .execute_single(&format!("PREPARE pgassay_plan AS {}", example.sql))
         .map_err(said)?;
@@ -134,7 +146,9 @@ fn explain(
     };
     // What the catalogues say is beside the plan: it stands without.
     plan.work_mem_bytes = session
-        .value("SELECT 1024 * setting::float8 FROM pg_catalog.pg_settings WHERE name = 'work_mem'")
+        .catalog_value(
+            "SELECT 1024 * setting::float8 FROM pg_catalog.pg_settings WHERE name = 'work_mem'",
+        )
         .ok()
         .flatten()
         .and_then(|bytes| bytes.parse().ok());
@@ -249,7 +263,7 @@ fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Rela
         .map(|name| format!("({})", literal(name)))
         .collect();
     let answer = session
-        .value(&format!(
+        .catalog_value(&format!(
             "SELECT pg_catalog.json_object_agg(v.name, pg_catalog.json_build_object( \
                'rows', CASE WHEN c.reltuples > 0 THEN c.reltuples END, 'pages', c.relpages, \
                'partition_of', CASE WHEN p.inhparent IS NOT NULL THEN \
@@ -301,7 +315,7 @@ fn functions(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Stri
     }
     let names: Vec<String> = names.iter().map(|name| literal(name)).collect();
     let found = session
-        .rows(&format!(
+        .catalog_rows(&format!(
             "SELECT DISTINCT p.proname, l.lanname FROM pg_catalog.pg_proc p \
              JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
              WHERE p.proname IN ({}) AND l.lanname NOT IN ('internal', 'c', 'sql')",

@@ -16,6 +16,11 @@ use super::perf::online_cpus;
 use super::statements::{Example, Origin, Sightings};
 use pgassay_pgwire::{Connector, Conninfo, Session};
 
+/// Sessions in a statement. The statement is read again whenever the search_path is another, so that
+/// its names and operators bear their schema.
+const RUNNING: &str = "(state OPERATOR(pg_catalog.=) 'active' \
+     OR state OPERATOR(pg_catalog.=) 'fastpath function call')";
+
 /// Looks a second.
 pub const RATE_HZ: f64 = 25.0;
 /// Share of the machine's CPUs beyond which looking at all sessions so often costs too much:
@@ -276,11 +281,12 @@ fn prepare(session: &mut Session, beside: &[i32]) -> Result<(), String> {
     let statement = |backend: &str, number: &str| {
         format!(
             "PREPARE pgassay_waits AS SELECT {backend}, coalesce(state, ''), \
-             coalesce(wait_event_type, ''), coalesce(wait_event, ''), count(*), datid, usesysid, \
-             CASE WHEN state IN ('active', 'fastpath function call') THEN {number} END, \
-             CASE WHEN {number} IS NULL AND state IN ('active', 'fastpath function call') \
+             coalesce(wait_event_type, ''), coalesce(wait_event, ''), pg_catalog.count(*), datid, usesysid, \
+             CASE WHEN {RUNNING} THEN {number} END, \
+             CASE WHEN {number} IS NULL AND {RUNNING} \
                   THEN query END \
-             FROM pg_catalog.pg_stat_get_activity(NULL) WHERE pid NOT IN ({}) \
+             FROM pg_catalog.pg_stat_get_activity(NULL) \
+             WHERE pid OPERATOR(pg_catalog.<>) ALL (ARRAY[{}]) \
              GROUP BY 1, 2, 3, 4, 6, 7, 8, 9",
             ours.join(", ")
         )
@@ -292,7 +298,10 @@ fn prepare(session: &mut Session, beside: &[i32]) -> Result<(), String> {
         return Ok(());
     }
     session
-        .execute(&statement("'client backend'::text", "NULL::bigint"))
+        .execute(&statement(
+            "'client backend'::pg_catalog.text",
+            "NULL::bigint",
+        ))
         .map_err(|e| {
             format!(
                 "the server's wait events can't be read, which exist from PostgreSQL 9.6 on: {e}"
@@ -374,12 +383,12 @@ fn learn(shared: &Shared, session: &mut Session) {
     let numbers: Vec<String> = unknown.iter().map(i64::to_string).collect();
     // What is asked for by hand stays below the rate of looks, and its failure costs a text.
     let answer = session.query(&format!(
-        "BEGIN; SELECT query_id, min(query), min(datid), min(usesysid) \
+        "BEGIN; SET LOCAL search_path = pg_catalog; SELECT query_id, min(query), min(datid), min(usesysid) \
          FROM pg_catalog.pg_stat_get_activity(NULL) \
          WHERE query_id IN ({}) AND query NOT LIKE '<%' GROUP BY 1; ROLLBACK",
         numbers.join(", ")
     ));
-    let rows = answer.ok().and_then(|results| results.into_iter().nth(1));
+    let rows = answer.ok().and_then(|results| results.into_iter().nth(2));
     let mut state = shared.state();
     state.asked += 1;
     for row in rows.map(|r| r.rows).unwrap_or_default() {

@@ -44,7 +44,7 @@ fn row(scene: &mut Scene, statement: impl Fn(Option<u32>) -> String) -> Reading 
         return Reading::Unavailable("no session to ask".to_owned());
     };
     let sql = statement(major_version(session));
-    match session.value(&sql) {
+    match session.catalog_value(&sql) {
         Ok(Some(row)) => Reading::Text(row),
         Ok(None) => Reading::Unavailable("the server counts nothing of the kind".to_owned()),
         Err(e) => Reading::Unavailable(e.to_string()),

@@ -16,6 +16,9 @@ use postgres_protocol::message::frontend;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// For the transaction, nothing but PostgreSQL's own is found without its schema.
+const ONLY_CATALOGS: &str = "SELECT pg_catalog.set_config('search_path', 'pg_catalog', true)";
+
 /// Bytes of values that one query may return unless set otherwise.
 const RESULT_LIMIT: usize = 256 << 20;
 
@@ -267,6 +270,19 @@ impl Session {
             .next()
             .and_then(|row| row.into_iter().next())
             .flatten())
+    }
+
+    /// [`Self::rows`] of a question to the system catalogs: every name and operator in it is
+    /// PostgreSQL's, whatever search_path the role or the database has, which whoever owns them may
+    /// set to a schema with operators of theirs. Outside of a transaction block that holds for this
+    /// message only, within one to its end.
+    pub fn catalog_rows(&mut self, sql: &str) -> Result<ResultSet, QueryError> {
+        self.rows(&format!("{ONLY_CATALOGS}; {sql}"))
+    }
+
+    /// [`Self::value`] of a question to the system catalogs, as [`Self::catalog_rows`] asks it.
+    pub fn catalog_value(&mut self, sql: &str) -> Result<Option<String>, QueryError> {
+        self.value(&format!("{ONLY_CATALOGS}; {sql}"))
     }
 
     /// Runs statements for their effect.

@@ -50,7 +50,7 @@ impl WireArm {
         let options = engine_options(plan, stop)?;
         let conninfo = conninfo
             .with_application_name("pgassay load")
-            .with_options(&setup::find_ours_first(conninfo)?);
+            .with_options(&setup::find_tables(&plan.workload, conninfo)?);
         let connector = Connector::new(&conninfo.with_application_name("pgassay idle"));
         Ok(Self {
             label: None,

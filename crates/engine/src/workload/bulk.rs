@@ -166,7 +166,9 @@ pub fn missing_branches(
     table: &str,
     scale: u32,
 ) -> anyhow::Result<Vec<u64>> {
-    let rows = session.rows(&format!("SELECT bid, count(*) FROM {table} GROUP BY bid"))?;
+    let rows = session.rows(&format!(
+        "SELECT bid, pg_catalog.count(*) FROM {table} GROUP BY bid"
+    ))?;
     let mut there = vec![false; scale as usize + 1];
     for row in &rows.rows {
         let number = |at: usize| -> Option<u64> { row.get(at)?.as_deref()?.parse().ok() };
@@ -195,7 +197,9 @@ pub fn missing_branches(
 /// # Errors
 /// Where they are not.
 pub fn check_accounts(session: &mut Session, table: &str, scale: u32) -> anyhow::Result<()> {
-    let ends = session.rows(&format!("SELECT min(aid), max(aid) FROM {table}"))?;
+    let ends = session.rows(&format!(
+        "SELECT pg_catalog.min(aid), pg_catalog.max(aid) FROM {table}"
+    ))?;
     let found: Vec<Option<u64>> = ends
         .rows
         .first()

@@ -90,7 +90,7 @@ pub fn admit(session: &mut Session) -> anyhow::Result<Admission> {
             .with_remedy("use a database without such a publication")
         );
     }
-    if yes(session.value(NO_SYNCHRONOUS_STANDBY)?) {
+    if yes(session.catalog_value(NO_SYNCHRONOUS_STANDBY)?) {
         bail!(
             Failure::target(
                 "every commit waits for a synchronous standby, and none is connected \
@@ -115,7 +115,7 @@ pub fn admit(session: &mut Session) -> anyhow::Result<Admission> {
 
 /// Connections that an ordinary role could still open.
 fn free_connections(session: &mut Session) -> anyhow::Result<u32> {
-    let free = session.value(
+    let free = session.catalog_value(
         "SELECT pg_catalog.current_setting('max_connections')::int \
            - pg_catalog.current_setting('superuser_reserved_connections')::int \
            - (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname IS NOT NULL)",

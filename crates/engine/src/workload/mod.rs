@@ -110,6 +110,28 @@ pub fn find(words: &[&str]) -> Result<WorkloadPlan, Failure> {
     Ok(plan)
 }
 
+/// Whether a plan is that of registered workloads, word for word: all of its SQL is ours.
+pub(crate) fn is_registered(plan: &WorkloadPlan) -> bool {
+    let words: Vec<&str> = plan.name.split('+').collect();
+    let known = names();
+    if !words.iter().all(|word| known.contains(word)) {
+        return false;
+    }
+    let Ok(ours) = find(&words) else {
+        return false;
+    };
+    let texts = |plan: &WorkloadPlan| -> Vec<String> {
+        plan.scripts
+            .iter()
+            .map(|script| script.text.clone())
+            .collect()
+    };
+    (plan.scripts.is_empty() || texts(plan) == texts(&ours))
+        && plan.setup == ours.setup
+        && plan.settle == ours.settle
+        && plan.verify == ours.verify
+}
+
 /// The scripts of a plan, compiled. A run of an earlier version names its script only.
 ///
 /// # Errors

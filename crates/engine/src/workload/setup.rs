@@ -25,23 +25,34 @@ pub const VACUUM_OURS: &str = "VACUUM";
 /// a transaction, never by a plain SET: behind a pooler others would inherit it.
 pub const FIND_OURS: &str = "-c search_path=pgassay";
 
-/// Our tables come first for one transaction, and whatever the session found before comes after.
-const FIND_OURS_FIRST: &str = "SELECT pg_catalog.set_config('search_path', \
-     'pgassay, ' || pg_catalog.current_setting('search_path'), true)";
+/// The option with which a session finds nothing by its bare name that is not PostgreSQL's own: for
+/// those in which every statement is ours and names its schema.
+pub const FIND_CATALOGS: &str = "-c search_path=pg_catalog";
 
-/// The option with which a session finds our tables first, and then those that the user's own
-/// sessions find: scripts may name either.
+/// The option with which a session of a workload finds its tables.
 ///
 /// # Errors
 /// Where the server can't be asked what its sessions find.
-pub fn find_ours_first(conninfo: &Conninfo) -> anyhow::Result<String> {
-    let mut session = pgassay_pgwire::connect(conninfo)?;
+pub fn find_tables(plan: &WorkloadPlan, conninfo: &Conninfo) -> anyhow::Result<String> {
+    if super::is_registered(plan) {
+        return Ok(FIND_OURS.to_owned());
+    }
+    let path = search_path(plan, &mut pgassay_pgwire::connect(conninfo)?)?;
+    Ok(format!("-c search_path={}", escaped(&path)))
+}
+
+/// Where a workload's statements find tables: those that we wrote find ours and no others, so that
+/// nothing that the database's or the role's search_path names is run by them; scripts of the user
+/// find ours first and then what the user's own sessions find.
+fn search_path(plan: &WorkloadPlan, session: &mut Session) -> Result<String, QueryError> {
+    if super::is_registered(plan) {
+        return Ok(SCHEMA.to_owned());
+    }
     let found = session.value("SHOW search_path")?.unwrap_or_default();
-    let path = match found.trim().is_empty() {
+    Ok(match found.trim().is_empty() {
         true => SCHEMA.to_owned(),
         false => format!("{SCHEMA}, {found}"),
-    };
-    Ok(format!("-c search_path={}", escaped(&path)))
+    })
 }
 
 /// A value among the options of a start-up message, where blanks separate and a backslash escapes.
@@ -192,7 +203,7 @@ pub fn again(connector: &Connector) -> anyhow::Result<Session> {
 /// # Errors
 /// Where a schema of that name is not known by its comment, or something is in the way.
 pub fn remove_noted(session: &mut Session) -> anyhow::Result<bool> {
-    let found = session.rows(&format!(
+    let found = session.catalog_rows(&format!(
         "SELECT n.oid, pg_catalog.obj_description(n.oid, 'pg_namespace') AS comment, \
                 n.nspowner = (SELECT oid FROM pg_catalog.pg_roles \
                               WHERE rolname = current_user) AS own, \
@@ -237,7 +248,8 @@ fn fill(
     if stop.asked() {
         bail!(Failure::interrupted());
     }
-    session.execute(&format!("BEGIN; {FIND_OURS_FIRST}"))?;
+    let path = search_path(plan, session)?;
+    session.execute(&format!("BEGIN; SET LOCAL search_path = {path}"))?;
     for statement in &plan.setup {
         let statement = statement.replace(":scale", &plan.scale.to_string());
         session
@@ -262,11 +274,13 @@ fn fill(
 pub fn read_in(session: &mut Session) -> anyhow::Result<()> {
     // Whole tables, and then whole keys. After VACUUM both counts could be answered from the key
     // alone, and the table stay unread.
-    const TABLE: &str = "SET LOCAL max_parallel_workers_per_gather = 0; \
+    const TABLE: &str = "SET LOCAL search_path = pg_catalog; \
+                         SET LOCAL max_parallel_workers_per_gather = 0; \
                          SET LOCAL enable_indexonlyscan = off";
-    const KEY: &str = "SET LOCAL max_parallel_workers_per_gather = 0; \
+    const KEY: &str = "SET LOCAL search_path = pg_catalog; \
+                       SET LOCAL max_parallel_workers_per_gather = 0; \
                        SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off";
-    let tables = session.rows(
+    let tables = session.catalog_rows(
         "SELECT pg_catalog.quote_ident(c.relname) AS name, a.attname AS key \
          FROM pg_catalog.pg_class c \
          JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
@@ -303,7 +317,7 @@ pub fn foreign_triggers(
     if plan.setup.iter().any(our_own) {
         return Ok(None);
     }
-    Ok(session.value(&format!(
+    Ok(session.catalog_value(&format!(
         "SELECT pg_catalog.string_agg(pg_catalog.format('%s on %s, which calls %s', t.tgname, \
              c.relname, t.tgfoid::pg_catalog.regproc), '; ' ORDER BY c.relname, t.tgname) \
          FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid \
@@ -354,7 +368,8 @@ pub fn verify(session: &mut Session, plan: &WorkloadPlan) -> anyhow::Result<Opti
         return Ok(None);
     };
     // No statement of ours outlasts a second in a server of somebody else; in our own there is time.
-    session.execute(&format!("BEGIN; {FIND_OURS_FIRST}"))?;
+    let path = search_path(plan, session)?;
+    session.execute(&format!("BEGIN; SET LOCAL search_path = {path}"))?;
     let answer = session.value(question);
     if !answer.as_ref().is_err_and(QueryError::is_fatal) {
         session.execute("ROLLBACK")?;
@@ -375,10 +390,10 @@ fn look(session: &mut Session) -> anyhow::Result<Made> {
         text.and_then(|t| t.parse().ok())
             .context("an OID is missing")
     };
-    let schema = session.rows(&format!(
+    let schema = session.catalog_rows(&format!(
         "SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = '{SCHEMA}'"
     ))?;
-    let tables = session.rows(&format!(
+    let tables = session.catalog_rows(&format!(
         "SELECT c.oid FROM pg_catalog.pg_class c \
          JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
          WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('r', 'p') ORDER BY c.oid"
@@ -395,7 +410,7 @@ fn look(session: &mut Session) -> anyhow::Result<Made> {
 
 /// The names of the tables in our schema that hold rows.
 fn tables(session: &mut Session) -> anyhow::Result<Vec<String>> {
-    let rows = session.rows(&format!(
+    let rows = session.catalog_rows(&format!(
         "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) \
          FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
          WHERE n.nspname = '{SCHEMA}' AND c.relkind = 'r' ORDER BY c.relpages"
@@ -414,7 +429,7 @@ fn tables(session: &mut Session) -> anyhow::Result<Vec<String>> {
 pub fn remove(session: &mut Session, made: &Made) -> anyhow::Result<()> {
     for oid in &made.tables {
         // The name is asked for by OID: a table of the same name made by another stays.
-        let name = session.value(&format!(
+        let name = session.catalog_value(&format!(
             "SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) \
              FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
              WHERE c.oid = {oid} AND n.oid = {}",
@@ -426,7 +441,7 @@ pub fn remove(session: &mut Session, made: &Made) -> anyhow::Result<()> {
                 .with_context(|| format!("cannot remove {name}"))?;
         }
     }
-    let schema = session.value(&format!(
+    let schema = session.catalog_value(&format!(
         "SELECT pg_catalog.quote_ident(nspname) FROM pg_catalog.pg_namespace WHERE oid = {}",
         made.schema
     ))?;

@@ -36,7 +36,7 @@ impl Relations {
     /// # Errors
     /// Where the session breaks or the server refuses.
     pub fn ask(session: &mut Session) -> Result<Self, QueryError> {
-        let rows = session.rows(QUESTION)?;
+        let rows = session.catalog_rows(QUESTION)?;
         let relations = rows.rows.iter().filter_map(|row| {
             let [name, file, database, method] = row.as_slice() else {
                 return None;

@@ -127,7 +127,7 @@ fn record(
     })?;
     if subject.cluster.is_none() {
         subject.keep(stop);
-        let admission = subject.admit()?;
+        let admission = subject.admit(None)?;
         if setup::remove_noted(subject.session()?)? {
             terminal.announce("removed the schema pgassay that a killed run had left");
         }
@@ -266,7 +266,9 @@ fn backend_of(session: &mut Session, name: &str) -> anyhow::Result<u32> {
         "SELECT pid FROM pg_catalog.pg_stat_activity WHERE application_name = '{name}' \
          AND pid <> pg_catalog.pg_backend_pid() ORDER BY backend_start DESC LIMIT 1"
     );
-    let pid = session.value(&question)?.and_then(|pid| pid.parse().ok());
+    let pid = session
+        .catalog_value(&question)?
+        .and_then(|pid| pid.parse().ok());
     pid.context("the server does not list our session")
 }
 

@@ -139,7 +139,7 @@ pub fn measure(
     let mut most_clients = u32::MAX;
     if loads && subject.origin == Origin::Running {
         subject.keep(stop);
-        most_clients = subject.admit()?.most_clients;
+        most_clients = subject.admit(None)?.most_clients;
         if setup::remove_noted(subject.session()?)? {
             terminal.announce("removed the schema pgassay that a killed run had left");
         }

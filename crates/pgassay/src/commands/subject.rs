@@ -138,13 +138,15 @@ impl Subject {
         })
     }
 
-    /// Makes sure that load is harmless on this running server, and prepares the sessions for it.
+    /// Makes sure that load is harmless on this running server, and prepares the sessions for it:
+    /// they get `options` at their start, and where the server has them those that keep it safe.
     ///
     /// # Errors
     /// Why there can be no load, with what can be done about it.
-    pub fn admit(&mut self) -> anyhow::Result<Admission> {
+    pub fn admit(&mut self, options: Option<&str>) -> anyhow::Result<Admission> {
         guest::check_direct(self.session()?)?;
-        if let Some(options) = guest::options(self.session()?)? {
+        let safe = guest::options(self.session()?)?;
+        if safe.is_some() || options.is_some() {
             // Its place is given up first: the role may have no second one.
             let connector = self.scene.session.take().and_then(|session| {
                 let connector = session.connector().cloned();
@@ -152,16 +154,18 @@ impl Subject {
                 connector
             });
             let connector = connector.context("how this session was connected")?;
-            let optioned = connector.with_options(options);
-            self.scene.session = Some(match setup::again(&optioned) {
-                Ok(mut session) => {
-                    guest::check_direct(&mut session)?;
-                    self.conninfo = optioned.conninfo().clone();
-                    session
-                }
-                // A system on which the server can't watch its clients refuses the option.
-                Err(_) => setup::again(&connector)?,
-            });
+            let wanted = options.map_or_else(|| connector.clone(), |o| connector.with_options(o));
+            // A system on which the server can't watch its clients refuses the second one.
+            let (mut session, connector) = match safe.map(|safe| wanted.with_options(safe)) {
+                Some(all) => match setup::again(&all) {
+                    Ok(session) => (session, all),
+                    Err(_) => (setup::again(&wanted)?, wanted),
+                },
+                None => (setup::again(&wanted)?, wanted),
+            };
+            guest::check_direct(&mut session)?;
+            self.conninfo = connector.conninfo().clone();
+            self.scene.session = Some(session);
         }
         guest::admit(self.session()?)
     }
@@ -266,7 +270,7 @@ impl Subject {
             .iter()
             .map(|(name, _)| name.to_owned())
             .collect();
-        let rows = self.session()?.rows(
+        let rows = self.session()?.catalog_rows(
             "SELECT lower(name), source, setting FROM pg_catalog.pg_settings \
              WHERE source NOT IN ('command line', 'configuration file')",
         )?;

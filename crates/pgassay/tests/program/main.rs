@@ -28,6 +28,7 @@ mod pgbench_words;
 mod pooler;
 mod runs;
 mod schemas;
+mod search_path;
 mod secrets;
 mod signals;
 mod statements;

@@ -82,7 +82,7 @@ enum State {
 }
 
 fn state(session: &mut Session, number: u32) -> anyhow::Result<State> {
-    let found = session.rows(&format!(
+    let found = session.catalog_rows(&format!(
         "SELECT pg_catalog.obj_description(c.oid, 'pg_class') AS comment \
          FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass('{}')",
         table(number)
@@ -98,7 +98,7 @@ fn state(session: &mut Session, number: u32) -> anyhow::Result<State> {
 }
 
 fn make_schema(session: &mut Session) -> anyhow::Result<()> {
-    let found = session.rows(&format!(
+    let found = session.catalog_rows(&format!(
         "SELECT pg_catalog.obj_description(oid, 'pg_namespace') AS comment \
          FROM pg_catalog.pg_namespace WHERE nspname = '{SCHEMA}'"
     ))?;
@@ -230,7 +230,7 @@ fn make_table(
 /// Where the session broke.
 pub fn others(session: &mut Session, tables: u32) -> anyhow::Result<u32> {
     let names: Vec<String> = (1..=tables).map(|n| format!("'pgio{n}'")).collect();
-    let count = session.value(&format!(
+    let count = session.catalog_value(&format!(
         "SELECT count(*) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n \
          ON n.oid = c.relnamespace WHERE n.nspname = '{SCHEMA}' AND c.relkind = 'r' \
          AND c.relname NOT IN ({})",
@@ -244,13 +244,13 @@ pub fn others(session: &mut Session, tables: u32) -> anyhow::Result<u32> {
 /// # Errors
 /// Where the session broke, or something of somebody else lies in the schema.
 pub fn remove(session: &mut Session) -> anyhow::Result<()> {
-    let found = session.rows(&format!(
+    let found = session.catalog_rows(&format!(
         "SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n \
          ON n.oid = c.relnamespace WHERE n.nspname = '{SCHEMA}' AND c.relkind = 'r' \
          AND pg_catalog.obj_description(c.oid, 'pg_class') LIKE '{MARK} rows=%'"
     ))?;
-    let routines = session.rows(&format!(
-        "SELECT p.oid::regprocedure::text FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n \
+    let routines = session.catalog_rows(&format!(
+        "SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n \
          ON n.oid = p.pronamespace WHERE n.nspname = '{SCHEMA}' \
          AND pg_catalog.obj_description(p.oid, 'pg_proc') = '{MARK}'"
     ))?;

@@ -19,6 +19,7 @@ use pgassay_analysis::record::{Origin, RunHeader};
 use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
+use pgassay_engine::workload::setup;
 use pgassay_model::Failure;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
@@ -62,7 +63,7 @@ fn open(
     terminal.announce(&format!("server: {}", subject.shown));
     if subject.origin == Origin::Running {
         subject.keep(stop);
-        let admitted = subject.admit()?;
+        let admitted = subject.admit(Some(setup::FIND_CATALOGS))?;
         if connections > admitted.most_clients {
             return Err(Failure::target(format!(
                 "{connections} connections are needed, and half of the server's free ones are {}",

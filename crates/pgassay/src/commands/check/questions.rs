@@ -358,7 +358,7 @@ impl Asking<'_> {
     }
 
     fn value(&mut self, sql: &str) -> Result<Option<String>, QueryError> {
-        let value = self.session.value(sql);
+        let value = self.session.catalog_value(sql);
         if let Err(error) = &value {
             self.note(error);
         }

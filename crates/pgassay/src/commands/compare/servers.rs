@@ -91,7 +91,7 @@ impl Servers {
                 .with_context(|| format!("{label} ({})", shown(&typed.target)))?;
             if subject.origin == Origin::Running {
                 subject.keep(stop);
-                let most = subject.admit()?.most_clients;
+                let most = subject.admit(None)?.most_clients;
                 if most.saturating_add(4) < around.connections {
                     return Err(Failure::target(format!(
                         "{label}: only {most} clients may be used, half of the connections that \
@@ -276,7 +276,7 @@ impl Servers {
     pub fn arm_facts(&mut self, arm: usize, workload: &WorkloadPlan) -> anyhow::Result<ArmFacts> {
         let session = self.subject(arm).session()?;
         let plans = plans(session, workload)?;
-        let data = session.value(
+        let data = session.catalog_value(
             "SELECT pg_catalog.json_agg(pg_catalog.json_build_object( \
                'table', c.relname, 'bytes', pg_catalog.pg_total_relation_size(c.oid), \
                'rows', GREATEST(c.reltuples, 0)) ORDER BY c.relname) \
