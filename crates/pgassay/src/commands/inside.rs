@@ -480,10 +480,11 @@ fn sweep(
         Ok(Ended::Complete) => driver.give_back().map(|()| Ended::Complete),
         ended => ended,
     };
-    observing::write_all_symbols(writer, &mut driver)?;
+    let written = observing::write_all_symbols(writer, &mut driver);
     for arm in driver.arms {
         subject.scene = arm.watched.scene;
     }
+    written?;
     ended.map_err(|error| of_the_asker(error, loops.knobs))
 }
 

@@ -72,6 +72,39 @@ impl Visit {
     }
 }
 
+/// A disk that is full when the names of functions are written down: the run fails, and what it made
+/// in the server is removed all the same.
+#[test]
+fn what_cannot_be_written_down_leaves_nothing_in_the_server() {
+    let visit = Visit::to("unwritten", &[]);
+    let uri = visit.uri();
+    let words = [
+        "run",
+        "select-only",
+        &uri,
+        "--load",
+        "--observe",
+        "all",
+        "--clients",
+        "1",
+        "--trials",
+        "2",
+        "--time",
+        "1",
+        "--scale",
+        "1",
+    ];
+    let running = visit.runs.start(&words);
+    // Nothing can be renamed over a directory.
+    let facts = visit.runs.await_trials(1).join("facts");
+    std::fs::create_dir_all(facts.join("symbols-0.json")).unwrap();
+    let output = running.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("symbols-0"), "{said}");
+    assert_eq!(visit.schemas(), "", "{said}");
+}
+
 /// Attack D8: the schema was made before its comment, in a transaction of its own; a pgassay that
 /// ended in between left a schema that no later run dared to remove.
 #[test]
