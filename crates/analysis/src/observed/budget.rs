@@ -8,7 +8,8 @@
 //! Samples of wait events can't tell a session that waits from one that has been woken and waits
 //! for a CPU: its old event, or `idle`, stands in the view until it runs again. Where they claim
 //! more time off the CPU than there was, what they claim is scaled down to it, and each wait has
-//! bounds: all of the excess could be its own, or none.
+//! bounds: all of the excess could be its own, or none; and beyond that what samples of so many looks
+//! can miss by in either direction.
 //!
 //! All times are in sessions: seconds of session time for each second of the windows.
 
@@ -86,9 +87,9 @@ pub struct Wait {
     pub event: String,
     /// Sessions there.
     pub sessions: f64,
-    /// At least, if all of the excess is its own.
+    /// At least, if all of the excess is its own, less the 95 % error of sampling.
     pub least: f64,
-    /// At most, if none is.
+    /// At most, if none is, with the 95 % error of sampling.
     pub most: f64,
 }
 
@@ -262,6 +263,18 @@ impl Sums {
     }
 }
 
+/// By how much a share of all sessions, 0 to 1, may be off after so many looks: half the width of
+/// Wilson's interval at 95 % (E. B. Wilson, JASA 22, 1927). It takes all sessions to do the same at
+/// each look, as those do that wait for one lock; where they don't the error is smaller.
+fn sampling_error(share: f64, looks: u64) -> f64 {
+    const Z: f64 = 1.96;
+    if looks == 0 {
+        return 1.0;
+    }
+    let (p, n) = (share.clamp(0.0, 1.0), looks as f64);
+    Z / (1.0 + Z * Z / n) * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt()
+}
+
 /// Divides the time off the CPU by what samples show of it.
 fn divide(waits: &WaitAnalysis, sessions: f64, off_cpu: f64) -> Option<OffCpu> {
     let idle_in_transaction = waits.idle_in_transaction_sessions;
@@ -285,12 +298,15 @@ fn divide(waits: &WaitAnalysis, sessions: f64, off_cpu: f64) -> Option<OffCpu> {
         .events
         .iter()
         .filter(|e| !of_client(&e.kind))
-        .map(|e| Wait {
-            kind: e.kind.clone(),
-            event: e.event.clone(),
-            sessions: part(e.sessions),
-            least: (whole * e.sessions - excess).max(0.0),
-            most: (whole * e.sessions).min(off_cpu),
+        .map(|e| {
+            let error = sessions * sampling_error(e.sessions / seen, waits.samples);
+            Wait {
+                kind: e.kind.clone(),
+                event: e.event.clone(),
+                sessions: part(e.sessions),
+                least: (whole * e.sessions - excess - error).max(0.0),
+                most: (whole * e.sessions + error).min(off_cpu),
+            }
         })
         .collect();
     parts.sort_by(|a, b| b.sessions.total_cmp(&a.sessions));
@@ -404,7 +420,11 @@ mod tests {
         assert!((off.unnamed - 0.5).abs() < 1e-9, "{off:?}");
         assert!((off.client - 0.2).abs() < 1e-9);
         assert_eq!(off.waits.len(), 1);
-        assert_eq!((off.waits[0].least, off.waits[0].most), (0.7, 0.7));
+        // 50 looks at 2 sessions tell a share of 0.35 to within 0.128.
+        let error = 2.0 * sampling_error(0.35, 50);
+        assert!((error - 0.2557).abs() < 1e-4, "{error}");
+        assert!((off.waits[0].least - (0.7 - error)).abs() < 1e-9);
+        assert!((off.waits[0].most - (0.7 + error)).abs() < 1e-9);
         assert!((budget.in_transactions() - 1.5).abs() < 1e-9);
         assert!((budget.share(0.75) - 0.5).abs() < 1e-9);
         assert_eq!(budget.at(|kind, _| kind == "IO"), Some(0.7));
