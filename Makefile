@@ -71,6 +71,10 @@ builds: build ## build PostgreSQL in variants and for arm64, verify each build
 calibrate: ## simulate the error rates of comparisons
 	$(CARGO) --with bench/calibrate.sh
 
+.PHONY: search-rates
+search-rates: ## simulate how often the search for the causes of a change errs
+	$(CARGO) --with bench/search-rates.sh
+
 calibrate-real: build ## run COMPARISONS comparisons of equal servers, MINUTES each, and replay them
 	$(CARGO) --with bench/calibrate-real.sh $(PROGRAM) $(COMPARISONS) $(MINUTES)
 

@@ -34,6 +34,7 @@ pub mod query_cost;
 pub mod record;
 pub mod samples;
 pub mod scattered;
+pub mod search;
 pub mod server;
 pub mod stats;
 pub mod storage;

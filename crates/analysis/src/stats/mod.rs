@@ -42,4 +42,4 @@ pub use sequential::{Decision, Sequential};
 pub use unpaired::compare_runs;
 pub use verdict::{Direction, Rule, StatsError, Verdict};
 
-pub(crate) use order::median_of_sorted;
+pub(crate) use order::{Walsh, median_of_sorted};
