@@ -100,6 +100,12 @@ impl<'a> RunEvidence<'a> {
         share * self.in_transactions().unwrap_or(1.0)
     }
 
+    /// CPUs that the server kept busy; 0 where that is not seen.
+    pub(super) fn server_cpus(&self) -> f64 {
+        let seen = self.point.estimate(metrics::SERVER_CPUS);
+        seen.map_or(0.0, |server| server.estimate)
+    }
+
     /// CPUs that neither server nor client kept busy, but something else; none where the server's
     /// are not seen.
     pub(super) fn other_cpus(&self) -> Option<f64> {

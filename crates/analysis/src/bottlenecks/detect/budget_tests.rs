@@ -194,6 +194,28 @@ fn idle_cpus_are_not_saturated_and_waiting_for_one_beside_them_is_said() {
     assert!(saw.contains("confines them to fewer"), "{saw}");
 }
 
+/// What other programs take is told as theirs, and nobody is told to tune statements.
+#[test]
+fn cpus_that_others_keep_busy_are_not_the_servers_fault() {
+    let findings = found(&Seen {
+        on_cpu: 0.6,
+        ready: 1.4,
+        busy: 2.0,
+        ..QUIET
+    });
+    let others = one(&findings, "cpu-others");
+    assert!(
+        others.saw.contains("1.30 of 2 CPUs busy, the server 0.60"),
+        "{}",
+        others.saw
+    );
+    assert!(others.remedy[0].text.contains("ps -eo"), "{others:?}");
+    assert!(
+        findings.iter().all(|f| f.id != "cpu-saturated"),
+        "{findings:?}"
+    );
+}
+
 #[test]
 fn a_wait_that_no_rule_knows_is_a_finding_by_its_name() {
     let findings = found(&Seen {

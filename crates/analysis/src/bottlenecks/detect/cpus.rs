@@ -2,7 +2,7 @@
 
 use super::{Detector, facts, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
-use crate::bottlenecks::fact_view::FactView;
+use crate::bottlenecks::fact_view::{FactView, Moment};
 use crate::bottlenecks::finding::{Basis, Confidence, FULL, Judged, Observation, Severity, passed};
 use crate::metrics;
 use crate::profile::Summary;
@@ -10,6 +10,8 @@ use crate::profile::Summary;
 pub(super) const DETECTORS: &[Detector] = &[
     run("cpu-saturated", saturated),
     facts("cpu-saturated", saturated_now),
+    run("cpu-others", taken),
+    facts("cpu-others", taken_now),
 ];
 
 /// The share of the sessions' time that waits for a CPU, from which on it is worth a finding.
@@ -18,6 +20,8 @@ const NOTABLE: f64 = 0.1;
 const MUCH: f64 = 0.25;
 /// The server's part of what is busy below which it hardly uses the CPUs.
 const LITTLE: f64 = 0.1;
+/// Shows who the others are.
+const LIST: &str = "ps -eo pcpu,pid,args --sort=-pcpu | head   # what runs beside the server";
 /// Functions and libraries that the evidence names.
 const NAMED: usize = 5;
 
@@ -28,6 +32,9 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
     let full = busy >= FULL * cpus;
     // Where the server is not seen, these are not its CPUs.
     let others = run.other_cpus()?;
+    if full && mostly_others(run.server_cpus(), others) {
+        return None;
+    }
     let of_others = if others >= 0.25 * busy {
         format!(", {others:.2} of them with other programs than the server and the load's client")
     } else {
@@ -82,6 +89,69 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
     })
 }
 
+/// Whether it is other programs above all that keep CPUs busy.
+fn mostly_others(server: f64, others: f64) -> bool {
+    others > server
+}
+
+/// CPUs that are full with the work of other programs.
+fn taken(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let cpus = f64::from(run.host.cpus?);
+    let busy = run.point.estimate(metrics::MACHINE_CPUS)?.estimate;
+    let (server, others) = (run.server_cpus(), run.other_cpus()?);
+    if busy < FULL * cpus || !mostly_others(server, others) {
+        return None;
+    }
+    let budget = run.budget();
+    let waiting = budget.map(|budget| budget.share(budget.ready));
+    if waiting.is_some_and(|waiting| waiting < NOTABLE) {
+        return None;
+    }
+    let waits = waiting.map_or_else(String::new, |waiting| {
+        format!(
+            " Sessions spend {} of their time in transactions waiting for one.",
+            tenths(waiting)
+        )
+    });
+    let saw = format!(
+        "Other programs keep {others:.2} of {cpus:.0} CPUs busy, the server {server:.2}.{waits}"
+    );
+    // Without them, the time that sessions wait would be gone.
+    let gain = waiting.map(|waiting| run.of_cycle(waiting));
+    let seen = Observation::measured(Basis::MachineTime, gain, saw).shell(LIST);
+    let seen = match waiting {
+        Some(waiting) => seen.covers(waiting),
+        None => seen.confidence(Confidence::Medium),
+    };
+    Some(seen.seen(takers(&run, others)))
+}
+
+/// The same of a running server.
+fn taken_now(seen: &FactView) -> Judged {
+    let moment = seen.moment()?;
+    let cpus = f64::from(seen.cpus()?);
+    let busy = moment.busy * cpus;
+    let others = (busy - moment.server).max(0.0);
+    let at = format!(
+        "{busy:.2} of {cpus:.0} CPUs were busy over a second, {:.2} of them with this server, and \
+         {:.2} of its processes waited for one",
+        moment.server, moment.ready
+    );
+    if moment.busy < FULL || !mostly_others(moment.server, others) || !uses_cpus(&moment, busy) {
+        return passed(at);
+    }
+    let saw = format!("Other programs keep the CPUs busy: {at}.");
+    Observation::new(Severity::High, Confidence::High, saw)
+        .shell(LIST)
+        .found()
+}
+
+/// Full CPUs matter to a server that uses them and waits for them.
+fn uses_cpus(moment: &Moment, busy: f64) -> bool {
+    moment.server >= LITTLE * busy && moment.ready >= 0.5 * moment.server
+}
+
 /// A running server under its own application's load.
 fn saturated_now(seen: &FactView) -> Judged {
     let moment = seen.moment()?;
@@ -91,8 +161,7 @@ fn saturated_now(seen: &FactView) -> Judged {
     if moment.busy < FULL {
         return passed(at);
     }
-    // Full CPUs matter to a server that uses them and waits for them.
-    if moment.server < LITTLE * busy || moment.ready < 0.5 * moment.server {
+    if !uses_cpus(&moment, busy) || mostly_others(moment.server, busy - moment.server) {
         return passed(format!(
             "{at}, {:.2} of them with this server, and {:.2} of its processes waited for one",
             moment.server, moment.ready
@@ -108,10 +177,7 @@ fn saturated_now(seen: &FactView) -> Judged {
 
 /// Who keeps the CPUs busy.
 fn takers(run: &RunEvidence, others: f64) -> String {
-    let server = run
-        .point
-        .estimate(metrics::SERVER_CPUS)
-        .map_or(0.0, |s| s.estimate);
+    let server = run.server_cpus();
     let client = run
         .point
         .estimate(metrics::CLIENT_CPUS)
