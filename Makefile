@@ -111,9 +111,10 @@ dist: ## tar.gz, wheel, .deb and .rpm for three processors, SBOM and checksums, 
 	scripts/dist.sh
 
 .PHONY: try-dist reproduce
-try-dist: ## the packages in dist/ as root: rpm systems, CI templates, arm64 and ppc64le under qemu
+try-dist: ## the packages in dist/ as root: rpm systems, CI templates, images, arm64 and ppc64le under qemu
 	scripts/try-rpm.sh
 	scripts/try-ci.sh
+	scripts/try-containers.sh
 	scripts/try-foreign.sh aarch64
 	scripts/try-foreign.sh ppc64le
 

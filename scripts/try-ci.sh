@@ -4,6 +4,8 @@
 #
 #   scripts/try-ci.sh
 #
+# BUILDS=yes adds GitLab's comparison of a merge request against its base, which builds PostgreSQL twice.
+#
 # Needs root, debootstrap, Python with PyYAML, and the packages in DIST (dist/). Prints a line for each step and
 # ends with 1 if one failed. What is not executed is said at the end.
 set -euo pipefail
@@ -21,7 +23,6 @@ export GITHUB_WORKSPACE=/srv/workspace
 "$steps" action >"$root/srv/ci/action"
 for job in inspect assay compare; do
     "$steps" gitlab $job >"$root/srv/ci/gitlab-$job"
-    # The base and the head of a pull request are built from sources: see below.
     "$steps" github $job >"$root/srv/ci/github-$job"
 done
 
@@ -62,6 +63,28 @@ gitlab "gitlab: inspect, with its installation" 0 /srv/ci/gitlab-inspect
 gitlab "gitlab: assay" 0 /srv/ci/gitlab-assay
 ls runs/*/report.html >/dev/null || { echo "FAIL  no run to keep"; failed=1; }
 
+if [ -n "${BUILDS:-}" ]; then
+    # A repository of PostgreSQL, and a merge request that gives away time at each statement.
+    sed 's/^deb /deb-src /' /etc/apt/sources.list >/etc/apt/sources.list.d/sources.list
+    apt-get -q update >/dev/null
+    apt-get -q -y install --no-install-recommends dpkg-dev git >/dev/null
+    (cd /srv && apt-get -q source --only-source postgresql-17 >/dev/null 2>&1 && mv postgresql-17-*/ merge)
+    cd /srv/merge
+    git init -q . && git add -A -f . && git -c user.name=a -c user.email=a@b commit -q -m base
+    sed -i '/^PortalRun(Portal portal/,/^{/s/^{/{\n\tfor (volatile int lost = 0; lost < 20000; lost++)\n\t\t;/' \
+        src/backend/tcop/pquery.c
+    git diff --stat
+    git -c user.name=a -c user.email=a@b commit -q -a -m slower
+    CI_MERGE_REQUEST_DIFF_BASE_SHA=$(git rev-parse HEAD~1) CI_COMMIT_SHA=$(git rev-parse HEAD)
+    export CI_MERGE_REQUEST_DIFF_BASE_SHA CI_COMMIT_SHA
+    code=0
+    (CI_PROJECT_DIR=/srv/merge bash /srv/ci/gitlab-compare) >/srv/said 2>&1 || code=$?
+    says "gitlab: compare, the merge request is slower" 1 "$code" /srv/said
+    grep -i slower /srv/said | head -n 2 | sed 's/^/      /'
+    [ -s compare.html ] || { echo "FAIL  no compare.html"; failed=1; }
+    cd /srv/workspace
+fi
+
 # --- GitHub's runner has pipx; the action installs pgassay with it ------------------
 pipx uninstall pgassay >/dev/null
 export PATH=/root/.local/bin:$PATH
@@ -90,8 +113,8 @@ grep -qi 'verdict\|no difference\|equivalent\|same' "$GITHUB_STEP_SUMMARY" || { 
 head -n 4 "$GITHUB_STEP_SUMMARY" | sed 's/^/      /'
 action "github: compare, the head is slower" 1 1 "$count --set-b plan_cache_mode=force_custom_plan" "${with[1]}"
 head -n 4 "$GITHUB_STEP_SUMMARY" | sed 's/^/      /'
-echo "not executed: pgassay build of a pull request's base and head (the tests of pgassay build do that), and"
-echo "what GitHub and GitLab do themselves: checkout, artifacts, the order of jobs"
+[ -n "${BUILDS:-}" ] || echo "not executed: pgassay build of a pull request's base and head (BUILDS=yes does that)"
+echo "not executed: what GitHub and GitLab do themselves: checkout, artifacts, the order of jobs"
 exit $failed
 STEPS
 cat >"$root/srv/before" <<'STEPS'
@@ -100,6 +123,6 @@ apt-get -q update && apt-get -q -y install --no-install-recommends ca-certificat
 STEPS
 inside HOME=/root bash /srv/before >"$log" 2>&1 || { tail -n 20 "$log" >&2; exit 1; }
 result=0
-inside HOME=/root PIP_FIND_LINKS=/srv/dist PIP_CERT="${PIP_CERT:-}" bash /srv/steps 2>&1 | tee -a "$log" || result=1
+inside HOME=/root PIP_FIND_LINKS=/srv/dist PIP_CERT="${PIP_CERT:-}" BUILDS="${BUILDS:-}" bash /srv/steps 2>&1 | tee -a "$log" || result=1
 [ -n "${KEEP:-}" ] || rm -rf --one-file-system "$root"
 exit $result
