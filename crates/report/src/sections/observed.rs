@@ -99,7 +99,8 @@ fn several_loads(observed: &ArmObserved) -> bool {
 }
 
 fn sessions(value: f64) -> Cell {
-    Cell::plain(format!("{value:.2}"))
+    // The sum of nothing is -0.
+    Cell::plain(format!("{:.2}", value + 0.0))
 }
 
 /// Sessions by what they waited for, one row a client count.
