@@ -103,14 +103,17 @@ def damage_document(rng, value):
         if what == 0:
             del holder[key]
         elif what == 1 and isinstance(holder, list):
-            holder[key:key] = [holder[key]] * rng.choice((1, 50))
+            # Copies: one element in many places would multiply with whatever is doubled in it later.
+            again = json.dumps(holder[key])
+            times = fitting(rng.choice((1, 50)), again)
+            holder[key:key] = [json.loads(again) for _ in range(times)]
         elif what == 2 and isinstance(holder, dict):
             holder[rng.choice(("", "\x1b", str(key) + "x"))] = holder.pop(key)
         elif what == 3 and isinstance(holder[key], (int, float)) and not isinstance(holder[key], bool):
             holder[key] = rng.choice((-holder[key], holder[key] * 10**9, 0, holder[key] + 1))
         elif what == 4 and isinstance(holder[key], str):
             text = holder[key]
-            holder[key] = rng.choice((text[:len(text) // 2], text * 50, text.upper(), text + "\x1b]0;x\x07"))
+            holder[key] = rng.choice((text[:len(text) // 2], text * fitting(50, text), text.upper(), text + "\x1b]0;x\x07"))
         else:
             holder[key] = rng.choice(VALUES)
     return value
