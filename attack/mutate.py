@@ -115,7 +115,8 @@ def damage_document(rng, value):
             text = holder[key]
             holder[key] = rng.choice((text[:len(text) // 2], text * fitting(50, text), text.upper(), text + "\x1b]0;x\x07"))
         else:
-            holder[key] = rng.choice(VALUES)
+            # A copy: a list that is put into itself has no end.
+            holder[key] = json.loads(json.dumps(rng.choice(VALUES)))
     return value
 
 
