@@ -104,6 +104,16 @@ def marks(driver):
     return True
 
 
+def heat(driver):
+    maps = [heat for heat in driver.find_elements(By.CSS_SELECTOR, "svg.chart:has(.heat)") if heat.is_displayed()]
+    if not maps:
+        return False
+    columns = maps[0].find_elements(By.CSS_SELECTOR, ".heat rect")
+    ActionChains(driver).move_to_element(columns[len(columns) // 2]).perform()
+    expect("half within" in tip(driver) or "no transaction" in tip(driver), f"a column says {tip(driver)!r}")
+    return True
+
+
 def flame(driver):
     graphs = driver.find_elements(By.CSS_SELECTOR, "svg.flame")
     graphs = [graph for graph in graphs if graph.is_displayed()]
@@ -175,7 +185,7 @@ def main():
                     at = f"{page.name}, {width} x {height}, {scheme}"
                     try:
                         look(driver, page, scheme, width, height)
-                        for part in (marks, flame, tables, commands):
+                        for part in (marks, heat, flame, tables, commands):
                             tried[part.__name__] = tried.get(part.__name__, 0) + part(driver)
                         errors = [e["message"] for e in driver.get_log("browser") if e["level"] == "SEVERE"]
                         expect(not errors, f"logged: {errors}")

@@ -145,6 +145,8 @@ pub struct HeatMap {
     pub low: f64,
     /// The longest.
     pub high: f64,
+    /// Between them, rows of equal ratio.
+    pub rows: usize,
     /// Stretches of time, in order.
     pub columns: Vec<HeatColumn>,
 }
@@ -164,8 +166,8 @@ pub struct HeatColumn {
     pub p99: Option<f64>,
     /// The longest.
     pub max: Option<f64>,
-    /// From how many microseconds to how many, and how many transactions.
-    pub cells: Vec<(f64, f64, u64)>,
+    /// In which row how many transactions ended, ascending.
+    pub cells: Vec<(usize, u64)>,
     /// What a pointer resting on it reads.
     pub tip: String,
 }

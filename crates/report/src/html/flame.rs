@@ -108,7 +108,7 @@ fn drawn(placed: &Placed, height: f64) -> Markup {
     html! {
         g class=(look) {
             rect x=(r(placed.x)) y=(r(y)) width=(r((placed.width - 0.6).max(0.8))) height=(ROW - 1.0)
-                fill-opacity=(opacity) {
+                fill-opacity=[opacity] {
                 title { (text(&tip(placed.node))) }
             }
             @if let Some(label) = label {
@@ -179,18 +179,19 @@ fn family(class: Class) -> &'static str {
     }
 }
 
-/// The colour of a box and how strong it is.
-fn colour(node: &Node) -> (&'static str, f64) {
+/// The colour of a box, and how strong it is where that says something.
+fn colour(node: &Node) -> (&'static str, Option<f64>) {
     let Some(before) = node.before else {
-        return (family(node.class), 0.3);
+        return (family(node.class), None);
     };
     let change = node.share - before;
     let strength = (change.abs() * 4.0).min(0.6);
-    match change {
+    let (look, opacity) = match change {
         c if c > 0.002 => ("look-1", 0.12 + strength),
         c if c < -0.002 => ("look-0", 0.12 + strength),
         _ => ("look-none", 0.12),
-    }
+    };
+    (look, Some((opacity * 100.0).round() / 100.0))
 }
 
 fn legend(compared: bool) -> Markup {

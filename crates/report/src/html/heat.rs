@@ -1,4 +1,6 @@
-//! A heat map of latency over time as SVG: cells by opacity, three lines on top.
+//! A heat map of latency over time as SVG: cells in shades, three lines on top.
+
+use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
@@ -62,7 +64,6 @@ fn picture(map: &HeatMap, size: &Size) -> Markup {
     // The axis may end on a round figure beyond the last trial; the picture does not.
     let at = |seconds: f64| left + (right - left) * seconds / end.max(1e-9);
     let bottom = height - BOTTOM;
-    let most = |column: &HeatColumn| column.cells.iter().map(|c| c.2).max().unwrap_or(1);
     let id = format!("{}-{}", map.id, size.name());
     let line = |value: &dyn Fn(&HeatColumn) -> Option<f64>| course(map, &at, &y, value);
     html! {
@@ -84,19 +85,7 @@ fn picture(map: &HeatMap, size: &Size) -> Markup {
                 }
                 text.middle x=(r((left + right) / 2.0)) y=(height - 6.0) { "seconds of load" }
             }
-            g.heat {
-                @for column in &map.columns {
-                    @let (from, to) = (at(column.begin), at(column.begin + column.length));
-                    g {
-                        title { (text(&column.tip)) }
-                        @for (low, high, count) in &column.cells {
-                            rect x=(r(from)) width=(r(to - from + 0.2)) y=(r(y.at(*high)))
-                                height=(r(y.at(*low) - y.at(*high) + 0.2))
-                                fill-opacity=(opacity(*count, most(column))) {}
-                        }
-                    }
-                }
-            }
+            (cells(map, &at, &y))
             g aria-hidden="true" {
                 @for column in map.columns.iter().filter(|c| c.new_trial) {
                     path.seam d={ "M" (r(at(column.begin))) " " (TOP) "V" (bottom) } {}
@@ -109,10 +98,80 @@ fn picture(map: &HeatMap, size: &Size) -> Markup {
     }
 }
 
+/// Shades of a cell.
+const SHADES: usize = 16;
+/// How far a cell reaches under its neighbour, so that no seam is seen between them.
+const OVERLAP: f64 = 0.04;
+
+/// The cells, and over each column an area that says what it holds. They are drawn in columns and
+/// rows, one path for each shade, which takes a tenth of the room that a box a cell takes.
+fn cells(map: &HeatMap, at: &dyn Fn(f64) -> f64, y: &Placed) -> Markup {
+    let unit = map.columns.iter().map(|c| c.length).fold(1e-9, f64::max);
+    let begin = |column: &HeatColumn| thousandth(column.begin / unit);
+    let length = |column: &HeatColumn| thousandth(column.length / unit);
+    let (left, low) = (at(0.0), y.at(map.low));
+    let (wide, high) = (
+        at(unit) - left,
+        (low - y.at(map.high)) / map.rows.max(1) as f64,
+    );
+    let shades: Vec<BTreeMap<usize, usize>> = map.columns.iter().map(shades).collect();
+    let mut paths = vec![String::new(); SHADES];
+    for row in 0..map.rows {
+        // Neighbours of one shade are one stroke.
+        let mut shaded = shades.iter().map(|column| column.get(&row)).enumerate();
+        let mut next = shaded.next();
+        while let Some((first, shade)) = next {
+            let mut last = first;
+            next = shaded.next();
+            while let Some((column, _)) = next.filter(|(_, other)| *other == shade) {
+                last = column;
+                next = shaded.next();
+            }
+            if let Some(shade) = shade {
+                let (from, last) = (begin(&map.columns[first]), &map.columns[last]);
+                let long = thousandth(begin(last) + length(last) - from + OVERLAP);
+                paths[*shade].push_str(&format!("M{from} {row}h{long}"));
+            }
+        }
+    }
+    let drawn = paths
+        .iter()
+        .enumerate()
+        .filter(|(_, path)| !path.is_empty());
+    html! {
+        // Upwards, as the latency grows; a row's number is its middle.
+        g.heat transform={
+            "translate(" (r(left)) " " (r(low - high / 2.0)) ") scale(" (thousandth(wide)) " -" (thousandth(high)) ")"
+        } {
+            @for (shade, path) in drawn {
+                path stroke-opacity=(thousandth((shade + 1) as f64 / SHADES as f64)) d=(path) {}
+            }
+            @for column in &map.columns {
+                rect x=(begin(column)) y="-.5" width=(length(column)) height=(map.rows) {
+                    title { (text(&column.tip)) }
+                }
+            }
+        }
+    }
+}
+
+/// The shades of a column's cells, by row.
+fn shades(column: &HeatColumn) -> BTreeMap<usize, usize> {
+    let most = column.cells.iter().map(|c| c.1).max().unwrap_or(1);
+    let cells = column.cells.iter();
+    cells
+        .map(|(row, count)| (*row, shade(*count, most)))
+        .collect()
+}
+
 /// By the cube root: a single slow transaction among thousands must still be seen.
-fn opacity(count: u64, most: u64) -> f64 {
-    let share = count as f64 / most.max(1) as f64;
-    (share.cbrt().clamp(0.08, 1.0) * 100.0).round() / 100.0
+fn shade(count: u64, most: u64) -> usize {
+    let share = (count as f64 / most.max(1) as f64).cbrt();
+    ((share * SHADES as f64).ceil() as usize).clamp(1, SHADES) - 1
+}
+
+fn thousandth(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }
 
 /// A line through the middles of the columns, broken where a trial begins or nothing ended.
@@ -143,4 +202,67 @@ fn course(
 /// A tenth of a pixel is fine enough.
 fn r(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(columns: usize, rows: usize, count: impl Fn(usize, usize) -> u64) -> HeatMap {
+        let column = |at: usize| HeatColumn {
+            begin: at as f64 * 0.2,
+            length: 0.2,
+            new_trial: false,
+            p50: Some(100.0),
+            p99: Some(200.0),
+            max: Some(900.0),
+            cells: (0..rows).map(|row| (row, count(at, row))).collect(),
+            tip: format!("trial 1, {at} s: half within 100 µs, the longest 900 µs"),
+        };
+        HeatMap {
+            id: "t".to_owned(),
+            title: String::new(),
+            alternative: String::new(),
+            caption: String::new(),
+            low: 10.0,
+            high: 1000.0,
+            rows,
+            columns: (0..columns).map(column).collect(),
+        }
+    }
+
+    #[test]
+    fn neighbours_of_one_shade_are_one_stroke() {
+        // two columns alike, then one in which the second row has less
+        let page = figure(&map(
+            3,
+            2,
+            |at, row| if at == 2 && row == 1 { 1 } else { 9 },
+        ));
+        let page = page.into_string();
+        assert!(page.contains("d=\"M0 0h3.04M0 1h2.04\""), "{page}");
+        assert!(page.contains("d=\"M2 1h1.04\""), "{page}");
+        assert_eq!(
+            page.matches("<rect x=\"2\" y=\"-.5\" width=\"1\"").count(),
+            2
+        );
+    }
+
+    /// A box a cell took 75 bytes: heat maps were two thirds of a page.
+    #[test]
+    fn a_cell_takes_few_bytes() {
+        let unlike = |at: usize, row: usize| 1 + ((at * 31 + row * 17) % 97) as u64;
+        let cells = 160 * 30;
+        let page = figure(&map(160, 30, unlike)).into_string();
+        let without = figure(&map(160, 0, unlike)).into_string();
+        let drawn = page.len() - without.len();
+        assert!(drawn < 2 * cells * 14, "{} bytes a cell", drawn / 2 / cells);
+    }
+
+    #[test]
+    fn a_single_slow_transaction_is_seen() {
+        assert_eq!(shade(1, 1), SHADES - 1);
+        assert_eq!(shade(1, 1_000_000), 0);
+        assert!(shade(1, 1000) > 0);
+    }
 }

@@ -275,7 +275,7 @@ fn heat_map(d: &Detailed) -> Option<HeatMap> {
                 cells: moment
                     .rows
                     .iter()
-                    .map(|(row, count)| (edge(*row), edge(*row + 1), *count))
+                    .map(|(row, count)| (row.abs_diff(low) as usize, *count))
                     .collect(),
                 tip: match (moment.p50, moment.max) {
                     (Some(p50), Some(max)) => format!(
@@ -310,6 +310,7 @@ fn heat_map(d: &Detailed) -> Option<HeatMap> {
             .to_owned(),
         low: edge(low),
         high: edge(high),
+        rows: high.abs_diff(low) as usize,
         columns,
     })
 }
