@@ -52,6 +52,13 @@ impl Evidence<'_> {
         }
     }
 
+    /// A setting's value and where it comes from, as far as they are known.
+    pub(super) fn value_and_source(&self, name: &str) -> Option<(&str, &str)> {
+        let settings = &self.run?.arm.server.as_ref()?.settings;
+        let found = settings.iter().find(|s| s.name == name)?;
+        Some((&found.value, &found.source))
+    }
+
     /// Whether the server's version is known to be older than this.
     pub(super) fn is_before(&self, version: u32) -> bool {
         self.version.is_some_and(|v| v < version)

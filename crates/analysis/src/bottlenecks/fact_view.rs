@@ -225,6 +225,12 @@ impl<'a> FactView<'a> {
         }
     }
 
+    /// A setting's value and where it comes from, as far as they are known.
+    pub(super) fn value_and_source(&self, name: &str) -> Option<(&str, &str)> {
+        let setting = self.settings.as_ref().ok()?.get(name)?;
+        Some((setting.setting.as_deref()?, setting.source.as_deref()?))
+    }
+
     /// ` (set for this role)` and the like, where a setting holds by more than the server's files.
     pub fn set_where(&self, name: &str) -> &'static str {
         match self.source_of(name) {
@@ -232,25 +238,6 @@ impl<'a> FactView<'a> {
             "user" => " (set for this role)",
             "database user" => " (set for this role in this database)",
             _ => "",
-        }
-    }
-
-    /// The statement that takes a setting back to its default, where it was set.
-    pub fn reset(&self, name: &str) -> String {
-        self.altered(name, &format!("RESET {name}"))
-    }
-
-    /// The statement that gives a setting another value, where it was set.
-    pub fn change(&self, name: &str, value: &str) -> String {
-        self.altered(name, &format!("SET {name} = '{value}'"))
-    }
-
-    fn altered(&self, name: &str, how: &str) -> String {
-        match self.source_of(name) {
-            "database" => format!("ALTER DATABASE … {how};   -- for new sessions"),
-            "user" => format!("ALTER ROLE … {how};   -- for new sessions"),
-            "database user" => format!("ALTER ROLE … IN DATABASE … {how};   -- for new sessions"),
-            _ => format!("ALTER SYSTEM {how}; SELECT pg_reload_conf();"),
         }
     }
 

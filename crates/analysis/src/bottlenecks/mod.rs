@@ -15,6 +15,7 @@ mod evidence;
 mod fact_view;
 pub mod facts;
 mod finding;
+mod origin;
 mod rank;
 mod version;
 mod wait_events;
@@ -76,7 +77,11 @@ pub(crate) fn audit(entry: &Entry, facts: &FactView) -> Result<Verdict<Finding>,
         ..Circumstances::default()
     };
     Ok(match judged? {
-        Verdict::Found(seen) => Verdict::Found(Box::new(Finding::new(entry, *seen, circumstances))),
+        Verdict::Found(seen) => {
+            let mut finding = Finding::new(entry, *seen, circumstances);
+            origin::fit(&mut finding.remedy, |name| facts.value_and_source(name));
+            Verdict::Found(Box::new(finding))
+        }
         Verdict::Passed(saw) => Verdict::Passed(saw),
     })
 }
@@ -120,6 +125,9 @@ pub(crate) fn load(evidence: &Evidence) -> Vec<Finding> {
         }
         Some(finding)
     }));
+    for finding in &mut findings {
+        origin::fit(&mut finding.remedy, |name| evidence.value_and_source(name));
+    }
     findings
 }
 

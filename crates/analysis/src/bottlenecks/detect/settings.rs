@@ -255,14 +255,22 @@ fn of_rows(rows: &[Row], facts: &FactView) -> Judged {
     let mut found = Observation::new(severity, confidence, saw);
     for (_, row) in bad {
         let (kind, text) = match row.fix {
-            Fix::Reset => (StepKind::Sql, facts.reset(row.name())),
-            Fix::Set(value) => (StepKind::Sql, facts.change(row.name(), value)),
+            Fix::Reset => (StepKind::Sql, altered(&format!("RESET {}", row.name()))),
+            Fix::Set(value) => (
+                StepKind::Sql,
+                altered(&format!("SET {} = '{value}'", row.name())),
+            ),
             Fix::Sql(text) => (StepKind::Sql, text.to_owned()),
             Fix::Shell(text) => (StepKind::Shell, text.to_owned()),
         };
         found = found.step(kind, text);
     }
     found.found()
+}
+
+/// The statement that changes a setting; `origin` fits it to where the setting comes from.
+fn altered(how: &str) -> String {
+    format!("ALTER SYSTEM {how}; SELECT pg_reload_conf();")
 }
 
 impl Row {

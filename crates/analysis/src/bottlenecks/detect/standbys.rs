@@ -41,11 +41,11 @@ fn synchronous(seen: &FactView) -> Judged {
         format!("{saw}: each commit waits until {who} {waits_for}."),
     )
     .sql(match level {
-        "remote_apply" => format!(
-            "{}   -- on: flushed there, not yet visible there",
-            seen.change("synchronous_commit", "on")
-        ),
-        _ => "SET synchronous_commit = 'local';   -- in transactions that may be lost with this server".to_owned(),
+        "remote_apply" => {
+            "ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();   \
+             -- on: flushed there, not yet visible there"
+        }
+        _ => "SET synchronous_commit = 'local';   -- in transactions that may be lost with this server",
     })
     .sql("SELECT application_name, sync_state, write_lag, flush_lag, replay_lag FROM pg_stat_replication;")
     .found()

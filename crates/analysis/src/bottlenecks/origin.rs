@@ -1,0 +1,217 @@
+//! Where a setting's value comes from decides what changes it: `ALTER SYSTEM` is overruled by the
+//! server's command line, by a database's and by a role's own setting, and from 17 on it may be
+//! switched off (PostgreSQL manual, "Setting Parameters" and `allow_alter_system`). What a remedy
+//! says is fitted here to what the server reported, for all entries of the catalogue.
+
+use super::finding::{Step, StepKind};
+
+const ALTER_SYSTEM: &str = "ALTER SYSTEM ";
+const RELOAD: &str = "SELECT pg_reload_conf()";
+
+/// Fits the steps of a remedy. `setting` gives a setting's value and source as `pg_settings` has
+/// them, none where they are not known.
+pub(super) fn fit<'s>(steps: &mut Vec<Step>, setting: impl Fn(&str) -> Option<(&'s str, &'s str)>) {
+    let refused = setting("allow_alter_system").is_some_and(|(value, _)| value == "off");
+    *steps = std::mem::take(steps)
+        .into_iter()
+        .flat_map(|step| match step.kind {
+            StepKind::Sql if step.text.contains(ALTER_SYSTEM) => {
+                let source = |name: &str| setting(name).map_or("", |(_, source)| source);
+                fitted(step, source, refused)
+            }
+            _ => vec![step],
+        })
+        .collect();
+}
+
+fn fitted<'s>(step: Step, source: impl Fn(&str) -> &'s str, refused: bool) -> Vec<Step> {
+    let (statements, comment) = match step.text.split_once("   -- ") {
+        Some((statements, comment)) => (statements, Some(comment)),
+        None => (step.text.as_str(), None),
+    };
+    let mut sql: Vec<String> = Vec::new();
+    let mut elsewhere: Vec<String> = Vec::new();
+    let mut altered = false;
+    for statement in statements
+        .split(';')
+        .map(str::trim)
+        .filter(|s| !s.is_empty())
+    {
+        let Some(how) = statement.strip_prefix(ALTER_SYSTEM) else {
+            sql.push(statement.to_owned());
+            continue;
+        };
+        let Some(change) = Change::read(how) else {
+            sql.push(statement.to_owned());
+            continue;
+        };
+        let (name, value) = (change.name, change.value);
+        match source(name) {
+            "command line" => elsewhere.push(match value {
+                Some(value) => format!(
+                    "the server's command line sets {name}, which overrules ALTER SYSTEM: there give \
+                     -c {name}={value} and restart (a server that pgassay launches: --set {name}={value})"
+                ),
+                None => format!(
+                    "the server's command line sets {name}, which overrules ALTER SYSTEM: take -c {name} \
+                     out of it and restart"
+                ),
+            }),
+            "database" => sql.push(format!("ALTER DATABASE … {how}")),
+            "user" => sql.push(format!("ALTER ROLE … {how}")),
+            "database user" => sql.push(format!("ALTER ROLE … IN DATABASE … {how}")),
+            _ if refused => elsewhere.push(match value {
+                Some(value) => format!(
+                    "allow_alter_system is off: set {name} = {value} in the configuration file that the \
+                     server is managed by, and reload it"
+                ),
+                None => format!(
+                    "allow_alter_system is off: take {name} out of the configuration file that the server \
+                     is managed by, and reload it"
+                ),
+            }),
+            _ => {
+                altered = true;
+                sql.push(statement.to_owned());
+            }
+        }
+    }
+    if elsewhere.is_empty()
+        && sql
+            .iter()
+            .all(|s| s.starts_with(ALTER_SYSTEM) || s == RELOAD)
+    {
+        return vec![step];
+    }
+    // Files are read again for what was written into them.
+    if !altered {
+        sql.retain(|statement| statement != RELOAD);
+    }
+    let mut steps = Vec::new();
+    if !sql.is_empty() {
+        let comment = match (altered, comment) {
+            (true, Some(comment)) => format!("   -- {comment}"),
+            (true, None) => String::new(),
+            (false, _) => "   -- for new sessions".to_owned(),
+        };
+        steps.push(Step {
+            kind: StepKind::Sql,
+            text: format!("{};{comment}", sql.join("; ")),
+        });
+    }
+    steps.extend(elsewhere.into_iter().map(|text| Step {
+        kind: StepKind::Advice,
+        text,
+    }));
+    steps
+}
+
+/// What follows `ALTER SYSTEM`.
+struct Change<'t> {
+    name: &'t str,
+    /// None where it is reset.
+    value: Option<&'t str>,
+}
+
+impl<'t> Change<'t> {
+    fn read(how: &'t str) -> Option<Self> {
+        if let Some(name) = how.strip_prefix("RESET ") {
+            return Some(Self {
+                name: name.trim(),
+                value: None,
+            });
+        }
+        let (name, value) = how.strip_prefix("SET ")?.split_once('=')?;
+        Some(Self {
+            name: name.trim(),
+            value: Some(value.trim().trim_matches('\'')),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The steps that become of a statement where these settings come from there.
+    fn fitted(text: &str, settings: &[(&str, &str, &str)]) -> Vec<(StepKind, String)> {
+        let mut steps = vec![Step {
+            kind: StepKind::Sql,
+            text: text.to_owned(),
+        }];
+        fit(&mut steps, |name| {
+            let found = settings.iter().find(|(known, ..)| *known == name)?;
+            Some((found.1, found.2))
+        });
+        steps
+            .into_iter()
+            .map(|step| (step.kind, step.text))
+            .collect()
+    }
+
+    const WAL: &str = "ALTER SYSTEM SET max_wal_size = '4GB'; SELECT pg_reload_conf();";
+
+    #[test]
+    fn what_files_and_defaults_set_is_altered_as_it_was() {
+        for source in ["default", "configuration file"] {
+            let steps = fitted(WAL, &[("max_wal_size", "1024", source)]);
+            assert_eq!(steps, [(StepKind::Sql, WAL.to_owned())]);
+        }
+        assert_eq!(fitted(WAL, &[]), [(StepKind::Sql, WAL.to_owned())]);
+        let other = "VACUUM t;   -- and ALTER TABLE";
+        assert_eq!(fitted(other, &[])[0].1, other);
+    }
+
+    #[test]
+    fn what_the_command_line_sets_is_changed_there() {
+        let steps = fitted(WAL, &[("max_wal_size", "1024", "command line")]);
+        let [(StepKind::Advice, text)] = steps.as_slice() else {
+            panic!("{steps:?}");
+        };
+        assert!(text.contains("-c max_wal_size=4GB"), "{text}");
+        let reset = fitted(
+            "ALTER SYSTEM RESET jit_above_cost; SELECT pg_reload_conf();   -- 100000",
+            &[("jit_above_cost", "1", "command line")],
+        );
+        assert!(reset[0].1.contains("take -c jit_above_cost"), "{reset:?}");
+    }
+
+    #[test]
+    fn what_a_role_or_a_database_sets_is_changed_there() {
+        let of = |source| {
+            fitted(WAL, &[("max_wal_size", "1024", source)])[0]
+                .1
+                .clone()
+        };
+        assert_eq!(
+            of("database"),
+            "ALTER DATABASE … SET max_wal_size = '4GB';   -- for new sessions"
+        );
+        assert!(of("user").starts_with("ALTER ROLE … SET"));
+        assert!(of("database user").starts_with("ALTER ROLE … IN DATABASE … SET"));
+    }
+
+    #[test]
+    fn several_statements_part_where_their_settings_do() {
+        let both = "ALTER SYSTEM SET bgwriter_lru_maxpages = 1000; \
+                    ALTER SYSTEM SET bgwriter_delay = '50ms'; SELECT pg_reload_conf();   -- why";
+        let steps = fitted(both, &[("bgwriter_delay", "200", "command line")]);
+        assert_eq!(
+            steps[0].1,
+            "ALTER SYSTEM SET bgwriter_lru_maxpages = 1000; SELECT pg_reload_conf();   -- why"
+        );
+        assert!(steps[1].1.contains("-c bgwriter_delay=50ms"), "{steps:?}");
+    }
+
+    #[test]
+    fn a_server_that_refuses_it_is_not_told_to() {
+        let steps = fitted(WAL, &[("allow_alter_system", "off", "configuration file")]);
+        assert!(
+            steps[0]
+                .1
+                .contains("set max_wal_size = 4GB in the configuration file"),
+            "{steps:?}"
+        );
+        assert_eq!(steps.len(), 1);
+    }
+}
