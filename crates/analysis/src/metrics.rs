@@ -10,9 +10,10 @@ use std::fmt;
 use std::ops::Deref;
 
 use self::Values::{Counted, Measured, Positive};
+use crate::record::Trial;
 use crate::stats::Direction::{self, HigherIsBetter, LowerIsBetter};
 use crate::stats::{Caveat, Estimate, summarize, summarize_positive};
-use crate::trial_view::TrialView;
+use crate::trial_view::{Server, TrialView};
 
 /// One metric.
 #[derive(Debug)]
@@ -361,6 +362,12 @@ impl MetricId {
     pub fn find(id: &str) -> Result<Self, UnknownMetric> {
         let found = METRICS.iter().find(|metric| metric.id == id);
         found.copied().ok_or_else(|| UnknownMetric(id.to_owned()))
+    }
+
+    /// Its value in a trial by itself; `None` where the trial does not show it. What needs the server's
+    /// facts or storage is not shown by a trial alone.
+    pub fn in_trial(self, trial: &Trial) -> Option<f64> {
+        (self.of)(&TrialView::of(trial, Server::default()))
     }
 
     /// What is followed unless something else is asked for.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use pgassay_analysis::check::{CHECK_SCHEMA, CheckReport, FACTS_SCHEMA, Facts};
 use pgassay_analysis::compare::{model, pooled};
-use pgassay_analysis::{analysis, counts, diagnose, fit, history, watched};
+use pgassay_analysis::{analysis, counts, diagnose, fit, history, search, watched};
 use pgassay_inspect::inspection::Inspection;
 use pgassay_inspect::recommend::Recommended;
 use pgassay_lines::{account, difference, walls};
@@ -26,6 +26,7 @@ const WIDTH: usize = 140;
 pub fn all() -> Vec<(&'static str, Value)> {
     let mut all = vec![
         of::<analysis::Analysis>(analysis::SCHEMA, "assay, run and report"),
+        of::<search::document::Bisected>(search::document::SCHEMA, "bisect"),
         of::<Builds>(build::SCHEMA, "build and build --list"),
         of::<CheckReport>(CHECK_SCHEMA, "check"),
         of::<model::Compare>(model::SCHEMA, "compare"),

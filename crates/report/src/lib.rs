@@ -7,6 +7,7 @@
 //! paragraphs, tables, facts and charts), and each format renders that document. So
 //! no format knows more than another, and no result lacks a format.
 
+mod bisect;
 pub mod check;
 mod compare;
 mod counts;
@@ -26,6 +27,7 @@ mod text;
 
 use serde::Serialize;
 
+pub use bisect::change;
 pub use csv::Rows;
 pub use document::Document;
 pub use inspection::technique;

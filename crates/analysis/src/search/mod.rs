@@ -1,7 +1,7 @@
 //! The search for what makes a difference, under noise.
 //!
 //! Two versions differ in speed, and many steps lead from the one to the other: commits in their
-//! order, for instance ([`range`]). A *block* compares two versions in
+//! order ([`range`]), or settings in any ([`differences`]). A *block* compares two versions in
 //! interleaved pairs of one launch ([`noise`]); each says a little. [`posterior`] holds the
 //! probability of every set of steps that could have brought the change (a Bayesian change point
 //! model with several causes), [`choose`] takes the comparison that is expected to tell most about it
@@ -10,14 +10,15 @@
 //! Pure numerics, like [`crate::stats`]: no I/O, no clock, and no random draw but from a seed. A search
 //! is a function of what was measured, so that a killed one continues from its record.
 
-pub mod choose;
+mod choose;
+pub mod differences;
+pub mod document;
 pub mod made_up;
 pub mod noise;
-pub mod posterior;
+mod posterior;
 pub mod range;
 
 pub use noise::{Block, Observation, observations};
-pub use posterior::Posterior;
 pub use range::{
     Cause, Conclusion, Forecast, Interval, Look, Outcome, Range, Rules, forecast, look,
 };

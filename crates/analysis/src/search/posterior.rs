@@ -137,11 +137,6 @@ impl Posterior {
         let holds = |set: &&Hypothesis| set.segments.contains(&segment);
         self.sets.iter().filter(holds).map(|s| s.probability).sum()
     }
-
-    /// Steps of each segment.
-    pub fn lengths(&self) -> Vec<usize> {
-        self.points.windows(2).map(|w| w[1] - w[0]).collect()
-    }
 }
 
 /// The difference between the ends by the blocks that compared them; 0 where none did.

@@ -149,6 +149,17 @@ pub struct Cause {
     pub share: Interval,
 }
 
+/// Steps that are no cause.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Stretch {
+    /// The first of them.
+    pub first: usize,
+    /// The last.
+    pub last: usize,
+    /// What they changed together.
+    pub effect: Interval,
+}
+
 /// What is known so far.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Conclusion {
@@ -162,6 +173,8 @@ pub struct Conclusion {
     pub probability: f64,
     /// What all other steps together changed.
     pub rest: Interval,
+    /// The same of each stretch of steps between the causes.
+    pub others: Vec<Stretch>,
     /// Blocks measured.
     pub blocks: usize,
 }
@@ -257,6 +270,7 @@ fn nothing(blocks: usize) -> Conclusion {
         causes: Vec::new(),
         probability: 0.0,
         rest: unknown,
+        others: Vec::new(),
         blocks,
     }
 }
@@ -296,8 +310,24 @@ fn conclude(
         causes: causes.collect(),
         probability: best.probability,
         rest: Interval::of_log(rest.0, rest.1),
+        others: stretches(&others, posterior, &levels),
         blocks: seen.len(),
     }
+}
+
+/// What each run of neighbouring segments changed.
+fn stretches(segments: &[usize], posterior: &Posterior, levels: &Levels) -> Vec<Stretch> {
+    segments
+        .chunk_by(|a, b| a + 1 == *b)
+        .map(|stretch| {
+            let (effect, variance) = levels.across(stretch);
+            Stretch {
+                first: posterior.points[stretch[0]] + 1,
+                last: posterior.points[stretch[stretch.len() - 1] + 1],
+                effect: Interval::of_log(effect, variance),
+            }
+        })
+        .collect()
 }
 
 /// A quotient with its interval, by the delta method.

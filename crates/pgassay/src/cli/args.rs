@@ -87,6 +87,8 @@ pub enum Command {
     Walls(super::walls::WallsArgs),
     /// Is B really different from A: interleaved, with a verdict and an exit code
     Compare(Box<super::compare::CompareArgs>),
+    /// Which settings make the difference between two configurations: found by experiment
+    Bisect(Box<super::bisect::BisectArgs>),
     /// Build PostgreSQL variants from source: flags, compilers, patches
     Build(BuildArgs),
     /// When did the level of many runs of one plan change

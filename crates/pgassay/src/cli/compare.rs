@@ -166,7 +166,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-fn minutes(text: &str) -> Result<f64, String> {
+pub(super) fn minutes(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(m) if (0.1..=10_000.0).contains(&m) => Ok(m),
         Ok(_) => Err("between 0.1 and 10000 minutes".to_owned()),

@@ -3,6 +3,7 @@
 mod again;
 pub mod alone;
 pub mod assay;
+mod bisect;
 pub mod build;
 pub mod build_recommend;
 pub mod bytes;
@@ -61,6 +62,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Assay(args) => assay::assay(&args, &global, terminal, stop),
         Command::Run(args) => assay::run(&args, &global, terminal, stop),
         Command::Compare(args) => compare::compare(&args, &global, terminal, stop),
+        Command::Bisect(args) => bisect::bisect(&args, &global, terminal, stop),
         Command::Build(args) => build::build(&args, terminal, stop),
         Command::History(args) => history::history_of(&args, &global, terminal),
         Command::Patch(args) => patch::patch(&args, &global, terminal, stop),

@@ -5,8 +5,9 @@ use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::scattered::side_by_side;
 use pgassay_analysis::{Analysis, analyse};
 
+use super::bisect;
 use super::files::to_file;
-use super::show::{deliver, render, style};
+use super::show::{deliver, render, show, style};
 use crate::cli::args::{GlobalArgs, ReportArgs};
 use crate::cli::show::Format;
 use crate::exit::Exit;
@@ -25,6 +26,12 @@ pub fn report(
 ) -> anyhow::Result<Exit> {
     let root = rundir::root(global.runs.as_deref())?;
     let format = args.show.format();
+    if let [name] = args.run.as_slice()
+        && let Some(search) = bisect::recorded(&catalogue::find(&root, name)?)?
+    {
+        show(&search, &args.show, terminal)?;
+        return Ok(Exit::Done);
+    }
     let runs = args
         .run
         .iter()

@@ -4,6 +4,7 @@
 mod again;
 mod architecture;
 mod assay;
+mod bisect;
 mod budget;
 mod build;
 mod bytes;

@@ -11,7 +11,7 @@ mod machine;
 mod pooled;
 mod recorded;
 mod rounds;
-mod servers;
+pub mod servers;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
 /// Connections beside the load: two control sessions and a few to spare.
-const BESIDE: u32 = 6;
+pub const BESIDE: u32 = 6;
 /// Seconds that a slice takes beside its load.
 const BETWEEN: f64 = 0.06;
 /// Chance of showing δ that forecasts are made for.

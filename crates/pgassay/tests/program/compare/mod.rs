@@ -27,7 +27,7 @@ fn strict(schema: &mut Value) {
 }
 
 /// Holds a document against its schema in docs/schema, both ways.
-fn assert_schema(document: &Value, name: &str) {
+pub fn assert_schema(document: &Value, name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs/schema")
         .join(name);
