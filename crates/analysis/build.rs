@@ -58,8 +58,12 @@ fn entry(path: &Path, table: &mut String) {
     }
     let _ = writeln!(
         table,
-        "], supersedes: &{:?}, expected_under: &{:?}, caused_by_workload: &{:?}, measured_by: &{:?}, \
+        "], costs: &[{}], supersedes: &{:?}, expected_under: &{:?}, caused_by_workload: &{:?}, measured_by: &{:?}, \
          sources: &{:?}, why: {:?}, impact: {:?}, remedy: {:?} }},",
+        page.list("costs")
+            .iter()
+            .map(|part| format!("Part::{}, ", variant(part)))
+            .collect::<String>(),
         page.list("supersedes"),
         page.list("expected_under"),
         page.list("caused_by_workload"),
@@ -83,6 +87,7 @@ const KEYS: &[&str] = &[
     "open",
     "invalidates_results",
     "changes",
+    "costs",
     "supersedes",
     "expected_under",
     "caused_by_workload",

@@ -34,6 +34,8 @@ pub struct Entry {
     pub expected_under: &'static [&'static str],
     /// Our loads that cause it themselves.
     pub caused_by_workload: &'static [&'static str],
+    /// Where its cost would be seen if it had one: a load's time there bounds what it can be.
+    pub costs: &'static [Part],
     /// Workloads of pgassay that measure it by itself.
     pub measured_by: &'static [&'static str],
     /// Where this is from.
@@ -90,6 +92,15 @@ impl Change {
             self.commits.join(", ")
         )
     }
+}
+
+/// A part of the sessions' time in transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// On a CPU.
+    Cpu,
+    /// Reading blocks that are not in shared buffers.
+    Reads,
 }
 
 /// What bears on what.

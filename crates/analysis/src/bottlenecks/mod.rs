@@ -20,7 +20,7 @@ mod rank;
 mod version;
 mod wait_events;
 
-pub use entry::{Change, Entry, Family, Need};
+pub use entry::{Change, Entry, Family, Need, Part};
 pub use evidence::{Evidence, RunEvidence};
 pub use fact_view::FactView;
 pub use facts::{FACTS_SCHEMA, Facts, Library, Place};

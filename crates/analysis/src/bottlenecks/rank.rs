@@ -6,7 +6,9 @@
 //! * what a load measured: its gain, times the confidence;
 //! * what the audit knows: what findings of its severity bring, times the confidence, and half
 //!   of that, since under these loads nobody has measured it. If a load did measure it, the two
-//!   are one cause, that of the load, and the half is no longer taken off;
+//!   are one cause, that of the load, and the half is no longer taken off. It can't bring more
+//!   than the time that the loads spent where its cost would lie: huge pages nothing where no
+//!   session is on a CPU, a larger cache nothing where no block is read;
 //! * what a load of ours shows on a well-configured server too, such as a commit's wait for the
 //!   disk: less, since it is no fault of this server.
 //!
@@ -23,7 +25,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Confidence, Finding, Severity};
-use super::{Entry, find};
+use super::{Entry, Part, find};
 use crate::analysis::Analysis;
 use crate::check::CheckReport;
 
@@ -35,6 +37,9 @@ const NOT_MEASURED: f64 = 0.5;
 const EXPECTED_LEFT: f64 = 0.15;
 /// The gain of a measured finding that cannot say one.
 const UNSAID: f64 = 0.05;
+
+/// The gain below which what the loads bound is no cause of theirs.
+const NOTHING: f64 = 0.01;
 
 /// What saw a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -110,13 +115,48 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
     let unmeasured = audit
         .into_iter()
         .filter(|f| f.severity >= Severity::Medium && !measured.contains(&f.id.as_str()));
-    causes.extend(unmeasured.map(|f| cause(f, SeenBy::Audit, None, known_gain(f) * NOT_MEASURED)));
+    causes.extend(unmeasured.filter_map(|f| {
+        let known = known_gain(f) * NOT_MEASURED;
+        match find(&f.id).and_then(|entry| spent(analysis, entry.costs)) {
+            Some(spent) if spent < NOTHING => None,
+            Some(spent) => Some(cause(f, SeenBy::Audit, None, known.min(spent))),
+            None => Some(cause(f, SeenBy::Audit, None, known)),
+        }
+    }));
     let key = |cause: &Cause| (invalidates(&cause.id), cause.expected_gain);
     causes.sort_by(|a, b| {
         let ((first_a, gain_a), (first_b, gain_b)) = (key(a), key(b));
         first_b.cmp(&first_a).then(gain_b.total_cmp(&gain_a))
     });
     causes
+}
+
+/// The largest share of their time in transactions that sessions spent in these parts, of all points
+/// of all loads; none where no load could show it.
+fn spent(analysis: &Analysis, parts: &[Part]) -> Option<f64> {
+    if parts.is_empty() {
+        return None;
+    }
+    let arms = analysis.stages.iter().flat_map(|stage| &stage.arms);
+    let points = arms
+        .filter_map(|arm| arm.observed.as_ref())
+        .flat_map(|o| &o.points);
+    points
+        .filter_map(|point| {
+            let (budget, waits) = (point.budget.as_ref()?, point.waits.as_ref()?);
+            let share = |part: &Part| match part {
+                Part::Cpu => budget.share(budget.on_cpu),
+                // A look sees the event also while the kernel copies, which is time on a CPU.
+                Part::Reads => waits.share(|event| event.kind == "IO" && reads(&event.event)),
+            };
+            Some(parts.iter().map(share).sum::<f64>())
+        })
+        .reduce(f64::max)
+}
+
+/// Wait events of reading blocks, by the names of all releases.
+fn reads(event: &str) -> bool {
+    matches!(event, "DataFileRead" | "DataFilePrefetch") || event.starts_with("Aio")
 }
 
 /// Orders the findings of one load in the same way, the audit left aside.
@@ -211,11 +251,13 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::analysis::StageAnalysis;
+    use crate::analysis::{StageAnalysis, StageArm};
     use crate::bottlenecks::Facts;
     use crate::bottlenecks::finding::{Basis, Circumstances, Observation};
     use crate::check;
     use crate::diagnose::{Diagnosis, SCHEMA};
+    use crate::observed::waits::{WaitAnalysis, WaitEvent};
+    use crate::observed::{ArmObserved, Budget, PointObserved};
     use crate::record::{Reading, RecordedRun};
 
     const RECORDED: &str = include_str!("../../tests/check/recorded/debian12-pg15.json");
@@ -322,6 +364,54 @@ mod tests {
         let costly = finding("shared-buffers-small", 0.9, Confidence::High);
         let named = ranked(vec![costly], vec![], &[("fsync", "off")]);
         assert_eq!(named[..2], ["fsync-off", "shared-buffers-small"]);
+    }
+
+    /// A load that spends its time elsewhere takes back what the audit only knows.
+    #[test]
+    fn what_the_loads_show_no_cost_of_is_no_cause() {
+        const SMALL: &[(&str, &str)] = &[("shared_buffers", "1024")];
+        let with_time = |on_cpu: f64, reading: f64, settings: &[(&str, &str)]| {
+            let mut stage = loaded("mine.sql", vec![]);
+            let budget = Budget {
+                sessions: 1.0,
+                on_cpu,
+                off_cpu: 1.0 - on_cpu,
+                ..Budget::default()
+            };
+            let event = WaitEvent {
+                kind: "IO".into(),
+                event: "DataFileRead".into(),
+                sessions: reading,
+                ..WaitEvent::default()
+            };
+            let waits = WaitAnalysis {
+                active_sessions: 1.0,
+                events: vec![event],
+                ..WaitAnalysis::default()
+            };
+            let point = PointObserved {
+                budget: Some(budget),
+                waits: Some(waits),
+                ..PointObserved::default()
+            };
+            stage.arms.push(StageArm {
+                observed: Some(ArmObserved {
+                    points: vec![point],
+                    ..ArmObserved::default()
+                }),
+                ..StageArm::default()
+            });
+            let mut analysis = run(vec![stage]);
+            analysis.check = Some(audit(settings));
+            causes(&analysis)
+        };
+        let has = |causes: &[Cause], id: &str| causes.iter().any(|cause| cause.id == id);
+        assert!(has(&with_time(0.9, 0.5, SMALL), "shared-buffers-small"));
+        assert!(!has(&with_time(0.9, 0.0, SMALL), "shared-buffers-small"));
+        assert!(!has(&with_time(0.005, 0.9, &[]), "huge-pages"));
+        let some = with_time(0.03, 0.9, &[]);
+        let pages = some.iter().find(|cause| cause.id == "huge-pages").unwrap();
+        assert!((pages.expected_gain - 0.03).abs() < 1e-9, "{pages:?}");
     }
 
     #[test]

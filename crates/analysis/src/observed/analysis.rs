@@ -22,7 +22,7 @@ use crate::samples;
 use crate::scattered;
 
 /// What observers saw of one server.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ArmObserved {
     /// One entry a load and client count, ascending.
     pub points: Vec<PointObserved>,
@@ -44,7 +44,7 @@ pub struct ArmObserved {
 }
 
 /// What observers saw at one client count.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PointObserved {
     /// Which of the run's loads: `lwlock, exclusive`; none where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -117,7 +117,7 @@ pub struct WaitAnalysis {
 }
 
 /// One wait event.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct WaitEvent {
     /// Kind of process.
     pub backend: String,
