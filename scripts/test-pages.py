@@ -3,8 +3,8 @@
 
     scripts/test-pages.py PAGE.html...
 
-Each page at the width of a desk and of a phone, in light and dark: a chart begins within the
-first screen, nothing is wider than the window, no error is logged, nothing is requested.  Then
+Each page at the width of a desk and of a phone, in light and dark: a chart and what to do
+first begin within the first screen, nothing is wider than the window, no error is logged, nothing is requested.  Then
 what its script adds: marks by pointer and by keys, a flame graph that zooms and searches, tables
 that sort, commands that copy.  The first failure ends it with what was expected.
 
@@ -69,6 +69,10 @@ def look(driver, page, scheme, width, height):
     if shown:
         top = shown[0].rect["y"]
         expect(top < height, f"the first chart begins at {top}, below the first screen of {height}")
+    steps = [step for step in driver.find_elements(By.CSS_SELECTOR, ".first li strong") if step.is_displayed()]
+    if steps:
+        top = steps[0].rect["y"]
+        expect(top + 20 < height, f"what to do first begins at {top}, below the first screen of {height}")
     out = driver.execute_script(STICKS_OUT)
     expect(not out, f"wider than the window: {out[:3]}")
     wide = driver.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Opens pages of reports in a real browser: a short assay's, and those that the
-# tests of reports compare with.
+# Opens pages of reports in a real browser: a short assay's, a short comparison's, and those that
+# the tests of reports compare with.
 #
 #   scripts/test-pages.sh PROGRAM
 #
@@ -20,4 +20,13 @@ trap 'rm -rf "$runs"' EXIT
     cat "$runs/said" >&2
     exit 1
 }
-/usr/bin/python3 scripts/test-pages.py "$runs"/*/report.html crates/report/tests/report/golden/*.html
+# Whether it is found slower (1) or nothing is shown (5) is no matter here.
+"$program" compare temp temp --set-b work_mem=8MB --scale 1 --pairs 6 --noise-pairs 6 --clients 1,2 \
+    --runs "$runs/compared" --html "$runs/comparison.html" >"$runs/said" 2>&1 || case $? in
+    1 | 5) ;;
+    *)
+        cat "$runs/said" >&2
+        exit 1
+        ;;
+esac
+/usr/bin/python3 scripts/test-pages.py "$runs"/*/report.html "$runs/comparison.html" crates/report/tests/report/golden/*.html

@@ -14,6 +14,7 @@ mod counts;
 mod csv;
 pub mod document;
 mod fit;
+mod forest;
 mod history;
 mod html;
 mod inspection;

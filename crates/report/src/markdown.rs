@@ -1,13 +1,13 @@
 //! GitHub-flavoured markdown: for issues, mailing lists and wikis.
 //!
-//! Tables carry every figure, so pictures are left out.
+//! Tables carry every figure, so pictures are left out, but for those that characters can draw.
 
 use pgassay_analysis::bottlenecks::{Step, StepKind};
 
 use super::document::{
-    Block, Cell, Document, Fact, FindingBlock, Note, Section, Table, Tile, Value,
+    Block, Cell, Document, Fact, FindingBlock, Forest, Note, Section, Table, Tile, Value,
 };
-use super::{number, plain};
+use super::{forest, number, plain};
 use pgassay_text::markdown as escape;
 
 /// The whole report.
@@ -22,6 +22,11 @@ pub fn render(document: &Document) -> String {
     if !document.tiles.is_empty() {
         let tiles: Vec<Fact> = document.tiles.iter().map(Tile::as_fact).collect();
         push_facts(&mut out, &tiles);
+    }
+    for block in &document.glance {
+        if let Block::Forest(forest) = block {
+            push_forest(&mut out, forest);
+        }
     }
     push_first_steps(&mut out, document);
     for sentence in &document.headline {
@@ -77,6 +82,7 @@ fn push_section(out: &mut String, section: &Section, notes: &[Note]) {
             | Block::Flame(..)
             | Block::HeatMap(_)
             | Block::Bars(_) => {}
+            Block::Forest(forest) => push_forest(out, forest),
             Block::Finding(finding) => push_finding(out, finding),
             Block::Commands(commands) => {
                 // a fence longer than any run of backticks within
@@ -86,6 +92,17 @@ fn push_section(out: &mut String, section: &Section, notes: &[Note]) {
             }
         }
     }
+}
+
+/// In characters, within a fence that nothing in it ends.
+fn push_forest(out: &mut String, forest: &Forest) {
+    let lines = forest::lines(forest, 120, true);
+    if lines.is_empty() {
+        return;
+    }
+    let fence = "`".repeat(3.max(longest_run(&lines, '`') + 1));
+    out.push_str(&format!("{fence}text\n{}\n{fence}\n\n", lines.join("\n")));
+    out.push_str(&format!("{}\n\n", escape(&forest.caption)));
 }
 
 fn push_finding(out: &mut String, block: &FindingBlock) {

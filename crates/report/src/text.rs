@@ -16,7 +16,7 @@ use super::document::{
     Badge, Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Note, Rating, Table, Tile,
     Value,
 };
-use super::{number, plain};
+use super::{forest, number, plain};
 
 /// What the reader's terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,10 +54,11 @@ pub fn render(document: &Document, style: &TextStyle) -> String {
     if !document.tiles.is_empty() {
         let tiles: Vec<Fact> = document.tiles.iter().map(Tile::as_fact).collect();
         page.facts(&tiles);
-        document.glance.iter().for_each(|block| page.block(block));
-        if !(document.first_steps.is_empty() && document.headline.is_empty()) {
-            page.blank();
-        }
+    }
+    document.glance.iter().for_each(|block| page.block(block));
+    let before = !(document.tiles.is_empty() && document.glance.is_empty());
+    if before && !(document.first_steps.is_empty() && document.headline.is_empty()) {
+        page.blank();
     }
     page.first_steps(document);
     for sentence in &document.headline {
@@ -184,6 +185,10 @@ impl Page {
             Block::Table(table) => self.table(table),
             Block::Chart(chart) => self.sparklines(chart),
             Block::Charts(charts) => charts.iter().for_each(|chart| self.sparklines(chart)),
+            Block::Forest(forest) => {
+                let lines = forest::lines(forest, self.style.width, self.style.unicode);
+                lines.iter().for_each(|line| self.line(line, Tone::Normal));
+            }
             Block::Flame(..) | Block::HeatMap(_) | Block::Bars(_) => {}
             Block::Finding(finding) => self.finding(finding),
             Block::Commands(commands) => {

@@ -11,12 +11,12 @@ mod observed;
 mod pairs;
 mod verdict;
 
-pub use verdict::{change, ends, p_value};
+pub use verdict::{change, ends, p_value, percent};
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::compare::Compare;
-use pgassay_analysis::compare::model::PointResult;
+use pgassay_analysis::compare::model::{Kind, PointResult};
 use pgassay_analysis::metrics::METRICS;
 use pgassay_analysis::warning::Warning;
 use pgassay_text::cell;
@@ -91,6 +91,10 @@ pub(super) fn document(compare: &Compare) -> Document {
         provenance: sections::provenance(analysis),
         alarms: alarms(compare),
         badges: vec![verdict::badge(compare)],
+        glance: verdict::forest(compare)
+            .map(|forest| Block::Forest(Box::new(forest)))
+            .into_iter()
+            .collect(),
         headline: compare.headline.clone(),
         sections,
         notes: notes.into_notes(),
@@ -125,8 +129,19 @@ fn title(compare: &Compare) -> String {
             if !settings.is_empty() {
                 name = format!("{name} with {settings}");
             }
-            format!("{} ({name})", arm.label)
+            name
         })
+        .collect();
+    // What was typed tells them apart, or the versions; of recorded runs the settings may.
+    let alike = names.windows(2).all(|two| two[0] == two[1]);
+    let named = analysis.arms.iter().zip(names).enumerate();
+    let names: Vec<String> = named
+        .map(
+            |(index, (arm, name))| match setting(compare, index).filter(|_| alike) {
+                Some(setting) => format!("{} ({name} with {setting})", arm.label),
+                None => format!("{} ({name})", arm.label),
+            },
+        )
         .collect();
     format!("{workload}: {}", names.join(" against "))
 }
@@ -142,6 +157,14 @@ fn alarms(compare: &Compare) -> Vec<String> {
         }));
     }
     alarms
+}
+
+/// The first setting in which an arm differs from the others: `shared_buffers=1GB`.
+fn setting(compare: &Compare, arm: usize) -> Option<String> {
+    let mut differences = compare.differences.iter();
+    let first = differences.find(|d| d.kind == Kind::Setting && d.arm as usize == arm.max(1))?;
+    let value = if arm == 0 { &first.a } else { &first.b };
+    Some(format!("{}={value}", first.name))
 }
 
 /// `B, 4 clients`; without the arm where there is one other only.

@@ -7,7 +7,9 @@ use pgassay_analysis::metrics::THROUGHPUT;
 use pgassay_analysis::stats::{Comparison, Verdict};
 
 use super::{others, place};
-use crate::document::{Badge, Block, Cell, Column, Depth, Notes, Rating, Section, Table};
+use crate::document::{
+    Badge, Block, Cell, Column, Compared, Depth, Forest, Notes, Rating, Section, Table,
+};
 use crate::number;
 
 /// The verdict over all arms and points, in a word.
@@ -21,6 +23,53 @@ pub fn badge(compare: &Compare) -> Badge {
             Verdict::Slower | Verdict::NotComparable => Rating::Bad,
         },
         why: String::new(),
+    }
+}
+
+/// The verdict at each point as a picture, before a word is read.
+pub fn forest(compare: &Compare) -> Option<Forest> {
+    let rows: Vec<Compared> = (compare.results.iter())
+        .map(|result| row_of(compare, result))
+        .collect();
+    let first = compare.results.first()?;
+    let spoken: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{}: {}, {}", row.label, row.verdict, row.figures()))
+        .collect();
+    let heading = compare.metric.heading;
+    let other = match others(&compare.analysis) {
+        1 => first.label.as_str(),
+        _ => "each arm",
+    };
+    Some(Forest {
+        id: "forest".to_owned(),
+        title: format!("Difference of {other} from A: {heading}"),
+        alternative: format!("{}.", spoken.join("; ")),
+        caption:
+            "Each bar is an interval at 95 %, its mark the estimate. What the noise covers, equal \
+                  servers show, too; within the dashed lines no difference matters."
+                .to_owned(),
+        axis: format!("{heading}, difference from A, logarithmic"),
+        delta: first.compared.rule.delta,
+        rows,
+    })
+}
+
+fn row_of(compare: &Compare, result: &PointResult) -> Compared {
+    let comparison = &result.compared;
+    let ratio = &comparison.ratio;
+    Compared {
+        label: place(compare, result),
+        ratio: (ratio.estimate, ratio.low, ratio.high),
+        floor: result.noise_floor().map(|floor| floor.floor),
+        change: change(comparison),
+        ends: ends(comparison),
+        verdict: word(compare.metric, comparison.verdict),
+        rating: match comparison.verdict {
+            Verdict::Faster => Some(Rating::Good),
+            Verdict::Slower => Some(Rating::Bad),
+            _ => None,
+        },
     }
 }
 

@@ -6,7 +6,8 @@
 mod picture;
 
 pub use picture::{
-    Axis, Bar, Bars, Chart, Dot, Guide, HeatColumn, HeatMap, Interval, Scale, Series,
+    Axis, Bar, Bars, Chart, Compared, Dot, Forest, Guide, HeatColumn, HeatMap, Interval, Reach,
+    Scale, Series, percent_label,
 };
 
 use pgassay_analysis::bottlenecks::{Finding, Severity};
@@ -182,6 +183,8 @@ pub enum Block {
     HeatMap(Box<HeatMap>),
     /// Stacked bars, likewise.
     Bars(Box<Bars>),
+    /// Ratios with their intervals; in characters where there are no pictures.
+    Forest(Box<Forest>),
     /// Commands to type.
     Commands(Vec<String>),
     /// A heading within the section, and what follows it.

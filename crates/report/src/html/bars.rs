@@ -2,23 +2,22 @@
 
 use maud::{Markup, html};
 
-use super::svg::{self, Size, tick_label};
-use super::text;
+use super::svg::{Room, Size, tick_label};
+use super::{caption, text};
 use crate::document::Bars;
 
 /// Fills that the style sheet tells apart: five that are strong, three that are pale.
 const STRONG: usize = 5;
 const PALE: usize = 3;
 
-/// Height of a bar with the space below it.
-const ROW: f64 = 34.0;
-const BAR: f64 = 22.0;
+/// As much of a row as the bar takes.
+const BAR: f64 = 0.65;
 const TOP: f64 = 8.0;
 const BOTTOM: f64 = 44.0;
 const RIGHT: f64 = 14.0;
 
-/// The figure with legend and caption, in this size where there is room for it.
-pub fn figure(bars: &Bars, size: &Size) -> Markup {
+/// The figure with its legend and caption.
+pub fn figure(bars: &Bars, room: &Room) -> Markup {
     html! {
         figure id={ "figure-" (bars.id) } {
             h3 { (text(&bars.title)) }
@@ -32,9 +31,9 @@ pub fn figure(bars: &Bars, size: &Size) -> Markup {
                     }
                 }
             }
-            div.wide { (picture(bars, size)) }
-            div.narrow { (picture(bars, &svg::NARROW)) }
-            figcaption { (text(&bars.caption)) }
+            div.wide { (picture(bars, room.wide)) }
+            div.narrow { (picture(bars, room.narrow)) }
+            (caption(&bars.caption, room.folded))
         }
     }
 }
@@ -52,7 +51,9 @@ fn fill(part: usize, parts: usize) -> String {
 /// The picture with its text alternative: every bar is as long as the whole that it divides.
 fn picture(bars: &Bars, size: &Size) -> Markup {
     let (width, _) = size.measures();
-    let height = TOP + ROW * bars.rows.len() as f64 + BOTTOM;
+    let row_high = size.bar();
+    let bar = (BAR * row_high).round();
+    let height = TOP + row_high * bars.rows.len() as f64 + BOTTOM;
     let labels = bars.rows.iter().map(|row| row.label.chars().count());
     let left = labels.max().unwrap_or(0) as f64 * size.character() + 12.0;
     let right = width - RIGHT;
@@ -75,12 +76,12 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
                 text.middle x=(r(middle)) y=(r(height - 6.0)) { (text(&bars.axis)) }
             }
             @for (i, row) in bars.rows.iter().enumerate() {
-                @let top = TOP + ROW * i as f64 + (ROW - BAR) / 2.0;
+                @let top = TOP + row_high * i as f64 + (row_high - bar) / 2.0;
                 g {
-                    text.end x=(r(left - 8.0)) y=(r(top + BAR / 2.0 + 4.0)) { (text(&row.label)) }
+                    text.end x=(r(left - 8.0)) y=(r(top + bar / 2.0 + 4.0)) { (text(&row.label)) }
                     @for (part, from, to) in spans(&row.parts) {
                         rect class=(fill(part, bars.parts.len())) x=(r(at(from))) y=(r(top))
-                            width=(r(at(to) - at(from))) height=(BAR) {
+                            width=(r(at(to) - at(from))) height=(bar) {
                             title {
                                 (text(&row.label)) ", " (text(&bars.parts[part])) ": "
                                 (format!("{:.2}", row.parts[part])) " " (text(&bars.unit))

@@ -5,22 +5,22 @@
 
 use maud::{Markup, html};
 
-use super::svg::{self, Size};
-use super::text;
+use super::svg::{self, Room};
+use super::{caption, text};
 use crate::document::{Chart, Series};
 
 /// Markers and colours that the style sheet tells apart; further series begin again.
 pub const LOOKS: usize = 4;
 
-/// The figure with its caption, in this size where there is room for it.
-pub fn figure(chart: &Chart, size: &Size) -> Markup {
+/// The figure with its legend and caption.
+pub fn figure(chart: &Chart, room: &Room) -> Markup {
     html! {
         figure id={ "figure-" (chart.id) } {
             h3 { (text(&chart.title)) }
             (legend(chart))
-            div.wide { (svg::picture(chart, size)) }
-            div.narrow { (svg::picture(chart, &svg::NARROW)) }
-            figcaption { (text(&chart.caption)) }
+            div.wide { (svg::picture(chart, room.wide)) }
+            div.narrow { (svg::picture(chart, room.narrow)) }
+            (caption(&chart.caption, room.folded))
         }
     }
 }

@@ -8,6 +8,7 @@
 mod bars;
 mod chart;
 mod flame;
+mod forest;
 mod heat;
 mod scale;
 mod svg;
@@ -173,9 +174,9 @@ fn tiles(tiles: &[Tile]) -> Markup {
 
 /// The pictures of the first screen, side by side where there is room for two.
 fn glance(blocks: &[Block]) -> Markup {
-    let size = match blocks.len() {
-        0 | 1 => &svg::WIDE,
-        _ => &svg::HALF,
+    let room = match blocks.len() {
+        0 | 1 => &svg::ALONE,
+        _ => &svg::BESIDE,
     };
     html! {
         @if !blocks.is_empty() {
@@ -183,8 +184,9 @@ fn glance(blocks: &[Block]) -> Markup {
                 h2.unseen id="glance-heading" { "At a glance" }
                 @for block in blocks {
                     @match block {
-                        Block::Chart(chart) => (chart::figure(chart, size)),
-                        Block::Bars(bars) => (bars::figure(bars, size)),
+                        Block::Chart(chart) => (chart::figure(chart, room)),
+                        Block::Bars(bars) => (bars::figure(bars, room)),
+                        Block::Forest(forest) => (forest::figure(forest)),
                         _ => {},
                     }
                 }
@@ -292,14 +294,28 @@ fn section(section: &Section, notes: &[Note]) -> Markup {
                     Block::Heading(heading) => h3 { (text(heading)) },
                     Block::Facts(facts) => (self::facts(facts)),
                     Block::Table(table) => (self::table(table, &format!("{}-{i}", section.id), notes)),
-                    Block::Chart(chart) => (chart::figure(chart, &svg::WIDE)),
+                    Block::Chart(chart) => (chart::figure(chart, &svg::IN_TEXT)),
                     Block::Charts(charts) => (chart::small_figures(charts)),
                     Block::Flame(flame, title) => (flame::figure(flame, title, &format!("{}-{i}", section.id))),
                     Block::HeatMap(map) => (heat::figure(map)),
-                    Block::Bars(bars) => (bars::figure(bars, &svg::WIDE)),
+                    Block::Bars(bars) => (bars::figure(bars, &svg::IN_TEXT)),
+                    Block::Forest(forest) => (forest::figure(forest)),
                     Block::Commands(commands) => (self::commands(commands)),
                     Block::Finding(finding) => (self::finding(finding)),
                 }
+            }
+        }
+    }
+}
+
+/// How to read a picture; on demand where room is short.
+fn caption(caption: &str, folded: bool) -> Markup {
+    html! {
+        figcaption {
+            @if folded {
+                details { summary { "How to read it" } (text(caption)) }
+            } @else {
+                (text(caption))
             }
         }
     }

@@ -24,6 +24,8 @@ pub struct Size {
     rows: usize,
     /// Half the width over which trials of one position are spread.
     spread: f64,
+    /// Height of a bar with the space below it.
+    bar: f64,
 }
 
 impl Size {
@@ -46,6 +48,11 @@ impl Size {
     pub fn rows(&self) -> usize {
         self.rows
     }
+
+    /// Height of a bar with the space below it.
+    pub fn bar(&self) -> f64 {
+        self.bar
+    }
 }
 
 /// For pages of a desk or of paper.
@@ -56,6 +63,7 @@ pub const WIDE: Size = Size {
     character: 7.6,
     rows: 6,
     spread: 18.0,
+    bar: 34.0,
 };
 
 /// For two side by side on a desk.
@@ -66,6 +74,7 @@ pub const HALF: Size = Size {
     character: 7.6,
     rows: 5,
     spread: 12.0,
+    bar: 34.0,
 };
 
 /// For a phone held upright.
@@ -76,6 +85,18 @@ pub const NARROW: Size = Size {
     character: 7.6,
     rows: 5,
     spread: 9.0,
+    bar: 34.0,
+};
+
+/// For the first screen of a phone.
+pub const COMPACT: Size = Size {
+    name: "compact",
+    width: 330.0,
+    height: 158.0,
+    character: 7.6,
+    rows: 3,
+    spread: 9.0,
+    bar: 20.0,
 };
 
 /// For several side by side.
@@ -86,6 +107,37 @@ pub const SMALL: Size = Size {
     character: 7.6,
     rows: 4,
     spread: 7.0,
+    bar: 34.0,
+};
+
+/// The room that a figure has on a desk and on a phone.
+pub struct Room {
+    /// The picture's size on a desk.
+    pub wide: &'static Size,
+    /// On a phone.
+    pub narrow: &'static Size,
+    /// Whether the caption is folded.
+    pub folded: bool,
+}
+
+/// Among the text.
+pub const IN_TEXT: Room = Room {
+    wide: &WIDE,
+    narrow: &NARROW,
+    folded: false,
+};
+
+/// The only one of the first screen.
+pub const ALONE: Room = Room {
+    wide: &WIDE,
+    narrow: &COMPACT,
+    folded: true,
+};
+
+/// One of two of the first screen.
+pub const BESIDE: Room = Room {
+    wide: &HALF,
+    ..ALONE
 };
 
 const TOP: f64 = 26.0;
