@@ -19,6 +19,7 @@ pub mod counts;
 mod curves;
 pub mod diagnose;
 pub mod fit;
+pub mod guard;
 pub mod history;
 pub mod host;
 pub mod latency;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use pgassay_analysis::check::{CHECK_SCHEMA, CheckReport, FACTS_SCHEMA, Facts};
 use pgassay_analysis::compare::{model, pooled};
-use pgassay_analysis::{analysis, counts, diagnose, fit, history, search, watched};
+use pgassay_analysis::{analysis, counts, diagnose, fit, guard, history, search, watched};
 use pgassay_inspect::inspection::Inspection;
 use pgassay_inspect::recommend::Recommended;
 use pgassay_lines::{account, difference, walls};
@@ -35,6 +35,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         of::<Looked>(Looked::SCHEMA, "doctor"),
         of::<Facts>(FACTS_SCHEMA, "collect"),
         of::<fit::Fit>(fit::SCHEMA, "fit"),
+        of::<guard::Guarded>(guard::SCHEMA, "guard"),
         of::<history::RunHistory>(history::SCHEMA, "history"),
         of::<Inspection>(Inspection::SCHEMA, "inspect"),
         of::<pooled::PooledCompare>(pooled::SCHEMA, "compare --pool"),

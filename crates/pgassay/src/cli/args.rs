@@ -91,6 +91,8 @@ pub enum Command {
     Bisect(Box<super::bisect::BisectArgs>),
     /// Build PostgreSQL variants from source: flags, compilers, patches
     Build(BuildArgs),
+    /// For CI: two servers compared within minutes, thresholds, JUnit XML and a markdown summary
+    Guard(super::guard::GuardArgs),
     /// When did the level of many runs of one plan change
     History(super::history::HistoryArgs),
     /// A patch against its base: built alike, compared over a sweep, a table for a mailing list

@@ -14,6 +14,7 @@ pub mod diagnose;
 pub mod doctor;
 mod files;
 pub mod fit;
+mod guard;
 pub mod history;
 pub mod inside;
 pub mod inspect;
@@ -64,6 +65,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Compare(args) => compare::compare(&args, &global, terminal, stop),
         Command::Bisect(args) => bisect::bisect(&args, &global, terminal, stop),
         Command::Build(args) => build::build(&args, terminal, stop),
+        Command::Guard(args) => guard::guard(&args, &global, terminal, stop),
         Command::History(args) => history::history_of(&args, &global, terminal),
         Command::Patch(args) => patch::patch(&args, &global, terminal, stop),
         Command::Targets(args) => targets::targets(&args, terminal),

@@ -14,6 +14,7 @@ mod compare;
 mod diagnose_perf;
 mod doctor;
 mod fit;
+mod guard;
 mod guest;
 mod inspect;
 mod inspect_server;

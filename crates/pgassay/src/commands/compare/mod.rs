@@ -87,6 +87,42 @@ pub fn compare(
     if args.by != crate::cli::compare::By::Time {
         return super::counts::compare(args, terminal, stop);
     }
+    let measured = measure(args, global, terminal, stop)?;
+    conclude(&measured.concluded, &args.show, &measured.dir, terminal)?;
+    let ended = measured
+        .ended
+        .map_err(|error| in_part(error, &measured.run))?;
+    measured.finished?;
+    Ok(match ended {
+        Ended::Complete => measured.concluded.verdict.into(),
+        Ended::Interrupted | Ended::ServerDied(_) => Exit::Partial,
+    })
+}
+
+/// A comparison that was measured, whole or in part.
+pub struct Measured {
+    /// What follows.
+    pub concluded: Compare,
+    /// The run's name.
+    pub run: String,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// How measuring ended.
+    pub ended: anyhow::Result<Ended>,
+    /// Whether the run's end could be written down.
+    pub finished: anyhow::Result<()>,
+}
+
+/// Measures by time what was named, or goes on with it; shows nothing.
+///
+/// # Errors
+/// What kept it from measuring anything.
+pub fn measure(
+    args: &CompareArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Measured> {
     let started = Instant::now();
     let root = rundir::root(global.runs.as_deref())?;
     let resume = args
@@ -244,12 +280,12 @@ pub fn compare(
     let Some(concluded) = compare::conclude(&run) else {
         return Err(nothing_measured(ended, &end));
     };
-    conclude(&concluded, &args.show, &dir, terminal)?;
-    let ended = ended.map_err(|error| in_part(error, &run.header.id))?;
-    finished?;
-    Ok(match ended {
-        Ended::Complete => concluded.verdict.into(),
-        Ended::Interrupted | Ended::ServerDied(_) => Exit::Partial,
+    Ok(Measured {
+        concluded,
+        run: run.header.id,
+        dir,
+        ended,
+        finished,
     })
 }
 

@@ -1,0 +1,83 @@
+//! `pgassay guard` from outside, against a real PostgreSQL.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::compare::assert_schema;
+use crate::runs::{Runs, text};
+
+#[test]
+fn a_slower_head_fails_and_ci_gets_its_files() {
+    let runs = Runs::new("guard");
+    fs::create_dir_all(&runs.0).unwrap();
+    let file = |name: &str| runs.0.join(name).to_str().unwrap().to_owned();
+    let (junit, summary) = (file("guard.xml"), file("summary.md"));
+    let args = [
+        "guard",
+        "temp",
+        "temp",
+        "--threshold",
+        "throughput=20%,p50=5000%",
+        "--junit",
+        &junit,
+        "--markdown",
+        &summary,
+        "--json",
+        "--",
+        "--clients",
+        "1",
+        "--scale",
+        "1",
+        "--time",
+        "0.1",
+        "--pairs",
+        "8",
+        "--noise-pairs",
+        "2",
+        "--seed",
+        "4",
+        "--set",
+        "enable_bitmapscan=off",
+        "--set-b",
+        "enable_indexscan=off",
+    ];
+    // A threshold is a share: 5000 % is none.
+    let output = runs.run(&args);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    let args = args.map(|word| word.replace("5000%", "100%"));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let output = runs.run(&args);
+    let said = text(&output.stderr);
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+    assert_schema(&json, "guard-1.json");
+    let checks = json["checks"].as_array().unwrap();
+    let of = |metric: &str| checks.iter().find(|c| c["metric"] == metric).unwrap();
+    assert_eq!(of("throughput")["judged"], "failed", "{checks:?}");
+    assert!(of("p50")["change"].is_object());
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let xml = fs::read_to_string(&junit).unwrap();
+    assert!(
+        xml.contains("<failure") && xml.contains("throughput at 1 client"),
+        "{xml}"
+    );
+    let summary = fs::read_to_string(&summary).unwrap();
+    assert!(summary.contains("FAILED"), "{summary}");
+}
+
+#[test]
+fn what_is_no_guard_is_refused() {
+    let runs = Runs::new("guard-refused");
+    for (args, words) in [
+        (&["temp"][..], "HEAD"),
+        (&["temp", "temp", "--threshold", "p42=1%"], "p42"),
+        (&["temp", "temp", "--", "--no-such"], "--no-such"),
+        (&["temp", "temp", "--", "--by", "instructions"], "--by"),
+    ] {
+        let output = runs.run(&[&["guard"], args].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+}

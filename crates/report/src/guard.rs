@@ -1,0 +1,184 @@
+//! Reports of checks against thresholds: a summary, and JUnit XML for CI servers.
+
+use maud::html;
+use pgassay_analysis::guard::{Change, Check, Guarded, Judged};
+use pgassay_analysis::search::Interval;
+use pgassay_text::line;
+
+use super::Report;
+use super::bisect::change;
+use super::document::{Block, Cell, Column, Depth, Document, Section, Table};
+
+impl Report for Guarded {
+    fn document(&self) -> Document {
+        let rows = self.checks.iter().map(|check| {
+            vec![
+                Cell::plain(check.judged.words()),
+                Cell::plain(&check.workload),
+                Cell::plain(check.clients.to_string()),
+                Cell::plain(&check.metric),
+                Cell::plain_or_missing(check.change.as_ref().map(words)),
+                Cell::plain(format!("{:.1} %", 100.0 * check.threshold)),
+            ]
+        });
+        let columns = vec![
+            Column::words("check", 0),
+            Column::words("workload", 0),
+            Column::figures("clients", "", 0),
+            Column::words("metric", 0),
+            Column::words("HEAD against BASE", 0),
+            Column::figures("allowed", "", 0),
+        ];
+        let caption =
+            "With 95 % intervals. Passed: not worse by more than allowed. Unclear: neither shown.";
+        let mut blocks = vec![Block::Table(Table::new(caption, columns, rows))];
+        blocks.extend(self.warnings.iter().cloned().map(Block::Text));
+        Document {
+            title: format!("{} against {}", self.head, self.base),
+            provenance: format!(
+                "Measured by pgassay {} in {}",
+                env!("CARGO_PKG_VERSION"),
+                super::number::duration(self.seconds)
+            ),
+            alarms: match self.complete {
+                true => Vec::new(),
+                false => vec!["Measured in part: not all that was planned.".to_owned()],
+            },
+            headline: vec![headline(self)],
+            sections: vec![Section {
+                id: "checks",
+                title: "Checks",
+                depth: Depth::Summary,
+                blocks,
+            }],
+            ..Document::default()
+        }
+    }
+}
+
+fn headline(guarded: &Guarded) -> String {
+    let count = |judged: Judged| match guarded.count(judged) {
+        0 => None,
+        n => Some(format!("{n} {}", judged.words())),
+    };
+    let all = [
+        Judged::Failed,
+        Judged::NotComparable,
+        Judged::Unclear,
+        Judged::Passed,
+    ];
+    let said: Vec<String> = all.into_iter().filter_map(count).collect();
+    format!("{} of {} checks.", said.join(", "), guarded.checks.len())
+}
+
+fn words(of: &Change) -> String {
+    change(&Interval {
+        estimate: of.estimate,
+        low: of.low,
+        high: of.high,
+    })
+}
+
+/// The checks in the XML that CI servers read: a test suite with a case for each.
+pub fn junit(guarded: &Guarded) -> String {
+    let failures = guarded.count(Judged::Failed);
+    let skipped = guarded.count(Judged::Unclear) + guarded.count(Judged::NotComparable);
+    let name = line(&format!(
+        "pgassay guard: {} against {}",
+        guarded.head, guarded.base
+    ));
+    let suite = html! {
+        testsuites {
+            testsuite name=(name) tests=(guarded.checks.len()) failures=(failures)
+                skipped=(skipped) time=(format!("{:.1}", guarded.seconds)) {
+                @for check in &guarded.checks {
+                    testcase classname=(line(&check.workload)) name=(case(check)) {
+                        @match check.judged {
+                            Judged::Passed => {}
+                            Judged::Failed => {
+                                failure message=(said(check)) { (said(check)) }
+                            }
+                            Judged::Unclear | Judged::NotComparable => {
+                                skipped message=(said(check)) {}
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{}\n",
+        suite.into_string()
+    )
+}
+
+fn case(check: &Check) -> String {
+    let clients = match check.clients {
+        1 => "1 client".to_owned(),
+        n => format!("{n} clients"),
+    };
+    line(&format!("{} at {clients}", check.metric))
+}
+
+fn said(check: &Check) -> String {
+    let change = check.change.as_ref();
+    let change = change.map_or_else(|| "not shown by this workload".to_owned(), words);
+    line(&format!(
+        "{}: {change}; worse by {:.1} % is allowed",
+        check.judged.words(),
+        100.0 * check.threshold
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn junit_counts_and_escapes() {
+        let check = |judged, workload: &str| Check {
+            workload: workload.to_owned(),
+            clients: 2,
+            metric: "throughput".to_owned(),
+            threshold: 0.03,
+            change: Some(Change {
+                estimate: -0.05,
+                low: -0.07,
+                high: -0.03,
+            }),
+            judged,
+            run: None,
+        };
+        let guarded = Guarded {
+            schema: String::new(),
+            base: "a<b".to_owned(),
+            head: "c".to_owned(),
+            checks: vec![
+                check(Judged::Failed, "x\u{1b}[31m & \"y\""),
+                check(Judged::Passed, "z"),
+                check(Judged::Unclear, "z"),
+            ],
+            warnings: Vec::new(),
+            complete: true,
+            seconds: 12.34,
+        };
+        let xml = junit(&guarded);
+        assert!(
+            xml.contains("tests=\"3\" failures=\"1\" skipped=\"1\" time=\"12.3\""),
+            "{xml}"
+        );
+        assert!(xml.contains("c against a&lt;b"), "{xml}");
+        assert!(
+            !xml.contains('\u{1b}') && xml.contains("&amp; &quot;y&quot;"),
+            "{xml}"
+        );
+        assert_eq!(xml.matches("<testcase").count(), 3);
+        assert_eq!(xml.matches("<failure").count(), 1);
+        let text = super::super::markdown(&guarded);
+        assert!(
+            text.contains("1 FAILED, 1 unclear, 1 passed of 3 checks"),
+            "{text}"
+        );
+    }
+}
