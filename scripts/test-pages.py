@@ -129,12 +129,15 @@ def flame(driver):
     small = sorted(rects, key=lambda rect: rect.rect["width"])[len(rects) // 2]
     width = small.rect["width"]
     driver.execute_script("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))", small)
+    driver.execute_async_script(WAIT)
     expect(small.rect["width"] > 0.9 * whole, f"a box of {width} px zooms to {small.rect['width']} of {whole}")
     figure = graph.find_element(By.XPATH, "./ancestor::figure")
     figure.find_element(By.CSS_SELECTOR, ".controls button").click()
+    driver.execute_async_script(WAIT)
     expect(abs(small.rect["width"] - width) < 2, "the whole is not shown again")
     search = figure.find_element(By.CSS_SELECTOR, "input[type=search]")
     search.send_keys("exec")
+    driver.execute_async_script(WAIT)
     said = figure.find_element(By.CSS_SELECTOR, ".controls [role=status]").text
     expect("found" in said and "%" in said, f"a search says {said!r}")
     search.clear()
@@ -157,12 +160,54 @@ def tables(driver):
 
     before = names()
     head.find_element(By.CSS_SELECTOR, ".sort").click()
+    driver.execute_async_script(WAIT)
     down = names()
     head.find_element(By.CSS_SELECTOR, ".sort").click()
+    driver.execute_async_script(WAIT)
     up = names()
     # Rows of the same name keep their order.
     expect(list(dict.fromkeys(down)) == list(reversed(dict.fromkeys(up))), f"sorted down {down}, up {up}")
     expect(sorted(before) == sorted(down) == sorted(up), "rows were lost")
+    return True
+
+
+def views(driver):
+    """What is shown stands in the address: opened anew it is shown again, and back is as before."""
+    graphs = [graph for graph in driver.find_elements(By.CSS_SELECTOR, "svg.flame") if graph.is_displayed()]
+    heads = driver.find_elements(By.CSS_SELECTOR, "thead th:first-child:has(.sort):not(details:not([open]) *)")
+    if not graphs or not any(head.is_displayed() for head in heads):
+        return False
+    plain = driver.current_url.partition("#")[0]
+    # Another address first, so that the page is read anew.
+    driver.get("about:blank")
+    driver.get(plain)
+    widths = "return [...document.querySelectorAll('svg.flame rect')].map(rect => rect.getAttribute('width')).join()"
+    order = "return [...document.querySelectorAll('tbody th')].map(cell => cell.textContent).join()"
+    shown = lambda: (driver.execute_script(widths), driver.execute_script(order))
+    first = shown()
+    graph = next(graph for graph in driver.find_elements(By.CSS_SELECTOR, "svg.flame") if graph.is_displayed())
+    rects = sorted(graph.find_elements(By.CSS_SELECTOR, "rect"), key=lambda rect: rect.rect["width"])
+    driver.execute_script("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))", rects[len(rects) // 2])
+    driver.execute_async_script(WAIT)
+    zoomed = shown()
+    expect(zoomed[0] != first[0], "a box does not zoom")
+    heads = driver.find_elements(By.CSS_SELECTOR, "thead th:first-child:has(.sort):not(details:not([open]) *)")
+    next(head for head in heads if head.is_displayed()).find_element(By.CSS_SELECTOR, ".sort").click()
+    driver.execute_async_script(WAIT)
+    both, address = shown(), driver.current_url
+    expect(both[1] != first[1], "a table does not sort")
+    driver.get("about:blank")
+    driver.get(address)
+    driver.execute_async_script(WAIT)
+    expect(shown() == both, f"{address} does not show what it showed")
+    driver.back()
+    driver.get(plain)
+    driver.get(address)
+    driver.back()
+    driver.execute_async_script(WAIT)
+    expect(shown() == first, "back does not show the page as it was")
+    asked = [url for url in requested(driver) if not url.startswith((plain, "about:"))]
+    expect(not asked, f"requested: {asked}")
     return True
 
 
@@ -189,7 +234,7 @@ def main():
                     at = f"{page.name}, {width} x {height}, {scheme}"
                     try:
                         look(driver, page, scheme, width, height)
-                        for part in (marks, heat, flame, tables, commands):
+                        for part in (marks, heat, flame, tables, commands, views):
                             tried[part.__name__] = tried.get(part.__name__, 0) + part(driver)
                         errors = [e["message"] for e in driver.get_log("browser") if e["level"] == "SEVERE"]
                         expect(not errors, f"logged: {errors}")

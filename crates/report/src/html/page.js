@@ -1,6 +1,7 @@
 // @ts-check
 // What a page can do where scripts run: marks that are read by pointer, touch and keys; flame
-// graphs that zoom and search; tables that sort; commands that copy. Without it the page is whole.
+// graphs that zoom and search; tables that sort; commands that copy. What is shown so is in the
+// address, after its #: a view can be pasted, and the browser goes back. Without it the page is whole.
 // It asks nothing of any network, keeps nothing, and makes elements only, never markup from text.
 
 /** @param {string} name @param {Record<string, string>} [attributes] @param {string} [text] */
@@ -10,6 +11,41 @@ const make = (name, attributes = {}, text = "") => {
   element.textContent = text;
   return element;
 };
+
+// ---- the view in the address: #view&NAME=VALUE&... ----
+const VIEW = "#view&";
+/** What shows a value, by its name; nothing is the look without a script.
+ * @type {Map<string, (value: string | null) => void>} */
+const shows = new Map();
+const view = () => new URLSearchParams(location.hash.startsWith(VIEW) ? location.hash.slice(VIEW.length) : "");
+/** Writes a value into the address, which shows it. @param {string} name @param {string} value
+ * @param {boolean} [instead] in place of the last view, where going back would be tedious */
+const remember = (name, value, instead = false) => {
+  const now = view();
+  now.delete("at");
+  if (value) now.set(name, value);
+  else now.delete(name);
+  const hash = VIEW + now.toString();
+  if (instead) location.replace(hash);
+  else location.hash = hash;
+};
+const showView = () => {
+  const now = view();
+  for (const [name, show] of shows) show(now.get(name));
+};
+/** What a value of the view is about. @param {string} name */
+const subject = (name) => document.getElementById(name.slice(name.indexOf(".") + 1));
+// A link within the page keeps the view.
+document.addEventListener("click", (event) => {
+  const link = /** @type {Element} */ (event.target).closest?.('a[href^="#"]');
+  if (!link || !view().toString()) return;
+  const to = (link.getAttribute("href") || "").slice(1);
+  const now = view();
+  now.set("at", to);
+  event.preventDefault();
+  location.hash = VIEW + now.toString();
+  document.getElementById(to)?.scrollIntoView();
+});
 
 // ---- marks ----
 const tip = make("div", { class: "tip", role: "status" });
@@ -67,6 +103,18 @@ for (const picture of document.querySelectorAll("svg.chart")) {
     }
     choose(nearest);
   };
+  const figure = picture.closest("figure");
+  if (figure && !picture.classList.contains("flame")) {
+    const name = `mark.${figure.id}`;
+    picture.addEventListener("click", () => at >= 0 && remember(name, String(at)));
+    const before = shows.get(name);
+    shows.set(name, (value) => {
+      before?.(value); // the picture for the other width
+      if (!picture.getClientRects().length) return;
+      if (value !== null) choose(marks[Number(value)]);
+      else if (at >= 0) choose(undefined);
+    });
+  }
   picture.addEventListener("pointermove", point);
   picture.addEventListener("pointerdown", point);
   picture.addEventListener("pointerleave", () => choose(undefined));
@@ -89,6 +137,7 @@ for (const picture of document.querySelectorAll("svg.chart")) {
 
 // ---- flame graphs ----
 const CHARACTER = 6.6; // width of one, in the picture's units
+const tenth = (/** @type {number} */ value) => String(Math.round(value * 10) / 10);
 for (const figure of document.querySelectorAll("figure:has(svg.flame)")) {
   const search = /** @type {HTMLInputElement} */ (
     make("input", { type: "search", placeholder: "function", "aria-label": "Search functions" })
@@ -98,8 +147,11 @@ for (const figure of document.querySelectorAll("figure:has(svg.flame)")) {
   const bar = make("p", { class: "controls" });
   bar.append(search, " ", whole, " ", found);
   figure.querySelector("h3")?.after(bar);
-  /** @type {(() => void)[]} */
-  const reset = [];
+  const [zoomed, searched] = [`zoom.${figure.id}`, `find.${figure.id}`];
+  /** Show a stretch, in shares of the whole. @type {((from: number, span: number) => void)[]} */
+  const stretch = [];
+  /** Mark what has such a name. @type {((wanted: string) => void)[]} */
+  const find = [];
   for (const picture of figure.querySelectorAll("svg.flame")) {
     const width = /** @type {SVGSVGElement} */ (picture).viewBox.baseVal.width;
     const boxes = [...picture.querySelectorAll("g")].flatMap((group) => {
@@ -121,30 +173,29 @@ for (const figure of document.querySelectorAll("figure:has(svg.flame)")) {
       for (const { group, rect, label, name, x, w } of boxes) {
         const left = Math.max(0, (x - from) * scale);
         const right = Math.min(width, (x - from + w) * scale);
-        const gone = right - left < 0.8;
+        const gone = right - left < 0.75;
         group.setAttribute("visibility", gone ? "hidden" : "visible");
         if (gone) continue;
-        rect.setAttribute("x", String(left));
-        rect.setAttribute("width", String(right - left));
+        rect.setAttribute("x", tenth(left));
+        rect.setAttribute("width", tenth(right - left));
         const room = Math.floor((right - left - 4) / CHARACTER);
-        label.setAttribute("x", String(left + 3));
+        label.setAttribute("x", tenth(left + 3));
         label.textContent =
           room >= name.length ? name : room >= 4 ? `${name.slice(0, room - 1)}…` : "";
       }
       whole.hidden = span >= width - 1;
     };
-    reset.push(() => draw(0, width));
+    stretch.push((from, span) => draw(from * width, Math.max(span * width, 1)));
     const zoom = (/** @type {Element} */ rect) => {
       const box = boxes.find((one) => one.rect === rect);
-      if (box) draw(box.x, Math.max(box.w, 1));
+      if (box) remember(zoomed, `${(box.x / width).toFixed(5)} ${(box.w / width).toFixed(5)}`);
     };
     picture.addEventListener("click", (event) => zoom(/** @type {Element} */ (event.target)));
     picture.addEventListener("keydown", (event) => {
       const chosen = picture.querySelector(".chosen");
       if (/** @type {KeyboardEvent} */ (event).key === "Enter" && chosen) zoom(chosen);
     });
-    search.addEventListener("input", () => {
-      const wanted = search.value.toLowerCase();
+    find.push((wanted) => {
       const hits = boxes.filter((box) => wanted && box.name.toLowerCase().includes(wanted));
       for (const box of boxes) box.group.classList.toggle("dim", !!wanted && !hits.includes(box));
       // What lies within another hit is a part of it.
@@ -155,7 +206,16 @@ for (const figure of document.querySelectorAll("figure:has(svg.flame)")) {
       found.textContent = wanted ? `${hits.length} found, ${(100 * share).toFixed(1)} % of the samples` : "";
     });
   }
-  whole.addEventListener("click", () => reset.forEach((one) => one()));
+  whole.addEventListener("click", () => remember(zoomed, ""));
+  search.addEventListener("input", () => remember(searched, search.value, true));
+  shows.set(zoomed, (value) => {
+    const [from, span] = (value || "0 1").split(" ").map(Number);
+    if (from >= 0 && span > 0) stretch.forEach((one) => one(from, span));
+  });
+  shows.set(searched, (value) => {
+    if (search.value !== (value || "")) search.value = value || "";
+    find.forEach((one) => one((value || "").toLowerCase()));
+  });
 }
 
 // ---- tables ----
@@ -169,6 +229,8 @@ for (const table of document.querySelectorAll("table")) {
   const body = table.tBodies[0];
   if (!body || body.rows.length < 2) continue;
   const heads = [...(table.tHead?.rows[0]?.cells || [])];
+  const asWritten = [...body.rows];
+  const name = `sort.${table.closest("[aria-labelledby]")?.getAttribute("aria-labelledby") || ""}`;
   heads.forEach((head, column) => {
     if (!head.textContent?.trim()) return; // nothing to take hold of
     const button = make("button", { type: "button", class: "sort" });
@@ -176,17 +238,23 @@ for (const table of document.querySelectorAll("table")) {
     head.append(button);
     button.addEventListener("click", () => {
       const descending = head.getAttribute("aria-sort") !== "descending";
-      for (const other of heads) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", descending ? "descending" : "ascending");
-      const sign = descending ? -1 : 1;
-      const rows = [...body.rows].sort((a, b) => {
-        const [x, y] = [key(a.cells[column]), key(b.cells[column])];
-        if (typeof x === "number" && typeof y === "number") return sign * (x - y);
-        if (typeof x !== typeof y) return typeof x === "number" ? -1 : 1;
-        return sign * String(x).localeCompare(String(y));
-      });
-      body.append(...rows);
+      remember(name, `${descending ? "-" : ""}${column + 1}`);
     });
+  });
+  shows.set(name, (value) => {
+    const column = Math.abs(Number(value)) - 1;
+    const head = heads[column];
+    for (const other of heads) other.removeAttribute("aria-sort");
+    if (!head) return body.append(...asWritten);
+    const sign = Number(value) < 0 ? -1 : 1;
+    head.setAttribute("aria-sort", sign < 0 ? "descending" : "ascending");
+    const rows = [...body.rows].sort((a, b) => {
+      const [x, y] = [key(a.cells[column]), key(b.cells[column])];
+      if (typeof x === "number" && typeof y === "number") return sign * (x - y);
+      if (typeof x !== typeof y) return typeof x === "number" ? -1 : 1;
+      return sign * String(x).localeCompare(String(y));
+    });
+    body.append(...rows);
   });
 }
 
@@ -209,4 +277,13 @@ for (const code of document.querySelectorAll(".first code, .steps code, pre code
     setTimeout(() => (button.textContent = "Copy"), 1500);
   });
   (code.closest("pre") || code).after(button);
+}
+
+// ---- the view of the address that was opened ----
+addEventListener("hashchange", showView);
+if (view().toString()) {
+  showView();
+  const about = [...view()].map(([name, value]) => (name === "at" ? document.getElementById(value) : subject(name)));
+  for (const element of about) element?.closest("details")?.setAttribute("open", "");
+  about.reverse().find((element) => element)?.scrollIntoView();
 }
