@@ -17,6 +17,7 @@ work=$(mktemp -d "${TMPDIR:-/var/tmp}/pgassay-containers-XXXXXX")
 log=$fresh/containers.log
 finish() { [ -n "${KEEP:-}" ] || rm -rf --one-file-system "$work" "$root"; }
 trap finish EXIT
+mkdir -p "$fresh"
 : >"$log"
 # chroot needs no rights that a machine in a container lacks, vfs no file system of its own.
 export BUILDAH_ISOLATION=chroot
