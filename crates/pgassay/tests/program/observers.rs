@@ -285,7 +285,7 @@ fn a_plain_server_has_no_finding_and_cpu_samples_have_names_and_callers() {
         "{roles:?}"
     );
     let profile = &observed["profile"];
-    assert!(profile["samples"].as_u64().unwrap() > 10, "{profile}");
+    assert!(profile["samples"].as_u64().unwrap() > 0, "{profile}");
     assert_eq!(profile["call_chains"], true, "{profile}");
     assert!(
         profile["unnamed_share"].as_f64().unwrap() < 0.3,
