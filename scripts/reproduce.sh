@@ -12,7 +12,7 @@ finish() { [ -n "${KEEP:-}" ] || rm -rf "$work"; }
 trap finish EXIT
 git clone -q "$project" "$work/elsewhere/again"
 git -C "$work/elsewhere/again" checkout -q "$(git -C "$project" rev-parse HEAD)"
-CARGO_HOME=$work/home CARGO_TARGET_DIR='' "$work/elsewhere/again/scripts/dist.sh" "$@"
+env -u CARGO_TARGET_DIR CARGO_HOME="$work/home" "$work/elsewhere/again/scripts/dist.sh" "$@"
 cd "$work/elsewhere/again/dist"
 result=0
 while read -r sum file; do
