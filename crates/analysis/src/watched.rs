@@ -11,6 +11,9 @@ use crate::record::RecordedRun;
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/watch/1";
 
+/// What stands for a workload's name where a server is watched under its own load.
+pub const OWN_LOAD: &str = "the server's own load";
+
 /// One window.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Watched {

@@ -171,9 +171,17 @@ impl<'a> RunEvidence<'a> {
         Some(&found.value)
     }
 
-    /// `8 clients`: how many there were.
+    /// Whether nobody of ours loaded the server.
+    pub(crate) fn is_own_load(&self) -> bool {
+        self.observed.is_some_and(|observed| observed.own_load)
+    }
+
+    /// `8 clients`: how many there were, or sessions of the server's own load.
     pub(crate) fn clients(&self) -> String {
-        clients(self.point.point.clients)
+        match self.observed.filter(|observed| observed.own_load) {
+            Some(observed) => observed.how_many(),
+            None => clients(self.point.point.clients),
+        }
     }
 }
 

@@ -157,10 +157,13 @@ fn time(evidence: &Evidence) -> Vec<String> {
         busy(metrics::CLIENT_CPUS),
         run.host.cpus,
     ) {
-        sentences.push(format!(
-            "Of {cpus} CPUs {:.2} were busy, {:.2} of them with the load's client.",
-            machine, client,
-        ));
+        sentences.push(if run.is_own_load() {
+            format!("Of {cpus} CPUs {machine:.2} were busy.")
+        } else {
+            format!(
+                "Of {cpus} CPUs {machine:.2} were busy, {client:.2} of them with the load's client."
+            )
+        });
     }
     if let Some(profile) = evidence.profile {
         let classes: Vec<String> = profile
@@ -211,9 +214,12 @@ fn spent(run: &RunEvidence, budget: &Budget) -> String {
             parts.extend(rest.map(|(sessions, what)| format!("{sessions:.2} {what}")));
         }
     }
+    let of = match run.is_own_load() {
+        true => "Of".to_owned(),
+        false => format!("With {}, of", run.clients()),
+    };
     format!(
-        "With {}, of {:.2} sessions on average {}.",
-        run.clients(),
+        "{of} {:.2} sessions on average {}.",
         budget.sessions,
         parts.join(", ")
     )

@@ -14,12 +14,14 @@ use super::stacks::{self, SymbolTable};
 use super::statements::{self, StatementAnalysis};
 use super::waits::{self, WaitAnalysis};
 use super::{Observed, Unavailable};
+use crate::number;
 use crate::plan::{DriverConfig, Stage};
 use crate::profile::flame::{self, Flame};
 use crate::profile::{Summary, summarise};
 use crate::record::{Reading, Sample, Trial};
 use crate::samples;
 use crate::scattered;
+use crate::watched::OWN_LOAD;
 
 /// What observers saw of one server.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -49,8 +51,11 @@ pub struct PointObserved {
     /// Which of the run's loads: `lwlock, exclusive`; none where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<String>,
-    /// Clients.
+    /// Clients; of a server's own load as many as there were sessions on average.
     pub clients: u32,
+    /// Nobody of ours loaded the server.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_load: bool,
     /// What sessions were doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<WaitAnalysis>,
@@ -74,6 +79,17 @@ pub struct PointObserved {
     /// CPU samples by class, function and lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Summary>,
+}
+
+impl PointObserved {
+    /// `8 clients`, or of a server's own load `8 sessions`: how many there were.
+    pub fn how_many(&self) -> String {
+        let what = if self.own_load { "session" } else { "client" };
+        match self.clients {
+            1 => format!("1 {what}"),
+            n => format!("{} {what}s", number::count(u64::from(n))),
+        }
+    }
 }
 
 /// How the kernel scheduled the server, averaged over the trials of a point; none
@@ -172,7 +188,10 @@ pub fn analyse(
     }
     let points: Vec<PointObserved> = by_point
         .into_iter()
-        .map(|((load, clients), of)| analyse_point(load, clients, &of, symbols, &plans))
+        .map(|((load, clients), of)| PointObserved {
+            own_load: stage.plan.workload.name == OWN_LOAD,
+            ..analyse_point(load, clients, &of, symbols, &plans)
+        })
         .collect();
     let profile = stacks::profile(seen().filter_map(|(o, _)| o.stacks.as_ref()), symbols);
     let mut unavailable: Vec<Unavailable> = seen()
@@ -251,6 +270,7 @@ fn analyse_point(
     PointObserved {
         load: load.map(str::to_owned),
         clients,
+        own_load: false,
         no_budget: budget.as_ref().err().cloned(),
         budget: budget.ok(),
         statements,

@@ -107,7 +107,7 @@ fn facts(subject: &mut Subject, global: &GlobalArgs) -> anyhow::Result<RecordedR
         target: subject.shown.clone(),
         ..Arm::default()
     };
-    let plan = record::without_clients("the server's own load", 1, 0, 0);
+    let plan = record::without_clients(watched::OWN_LOAD, 1, 0, 0);
     let stage = Stage::wire(StageId::Load, plan);
     let mut run = RecordedRun {
         header: record::header("watch", global, Experiment::single(vec![arm], stage)),

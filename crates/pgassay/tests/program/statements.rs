@@ -438,7 +438,13 @@ fn watching_writes_nothing() {
     let before = state();
     let seen = watched(&server, &["SELECT pg_sleep(0.2)"]);
     assert_eq!(state(), before);
-    assert!(the(&seen, "wait-event/Timeout:PgSleep")["saw"].is_string());
+    let slept = the(&seen, "wait-event/Timeout:PgSleep");
+    assert!(slept["saw"].is_string());
+    // Nobody of ours is a client here.
+    let points = &seen["observed"]["points"];
+    let said = format!("{} {}", slept["evidence"], seen["diagnosis"]["time"]);
+    assert_eq!(points[0]["own_load"], true, "{points}");
+    assert!(!said.contains("clients") && !said.contains("the load"), "{said}");
     let (exit, _, err) = pgassay(&["watch", "temp"]);
     assert!(
         exit != Exit::Done && err.contains("running server"),

@@ -23,8 +23,7 @@ pub fn tables(observed: &ArmObserved) -> Vec<Table> {
     };
     let at = match (&point.load, point.clients) {
         (Some(load), clients) => format!("{load}, at {clients}"),
-        (None, 1) => "at 1 client".to_owned(),
-        (None, clients) => format!("at {} clients", number::count(u64::from(clients))),
+        (None, _) => format!("with {}", point.how_many()),
     };
     vec![by_role(backends, &at), one_by_one(backends, &at)]
         .into_iter()

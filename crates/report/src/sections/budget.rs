@@ -74,10 +74,7 @@ fn seen(observed: &ArmObserved) -> Vec<(&PointObserved, &Budget)> {
 
 /// `8 clients`, with the load before it where a server was observed under several.
 fn label(point: &PointObserved) -> String {
-    let clients = match point.clients {
-        1 => "1 client".to_owned(),
-        n => format!("{n} clients"),
-    };
+    let clients = point.how_many();
     match &point.load {
         Some(load) => format!("{load}, {clients}"),
         None => clients,

@@ -79,9 +79,8 @@ pub(super) fn of_server(observed: &ArmObserved, picture: Option<&str>) -> Vec<Bl
 /// The columns that say which load and how many clients; the load only where there are several.
 pub(super) fn point_columns(observed: &ArmObserved) -> Vec<Column> {
     let load = several_loads(observed).then(|| Column::words("load", 0));
-    load.into_iter()
-        .chain([Column::figures("clients", "", 0)])
-        .collect()
+    let clients = (!own_load(observed)).then(|| Column::figures("clients", "", 0));
+    load.into_iter().chain(clients).collect()
 }
 
 pub(super) fn point_cells(observed: &ArmObserved, point: &PointObserved) -> Vec<Cell> {
@@ -91,7 +90,13 @@ pub(super) fn point_cells(observed: &ArmObserved, point: &PointObserved) -> Vec<
         .unwrap_or_else(|| number::NONE.to_owned());
     let load = several_loads(observed).then(|| Cell::plain(name));
     let clients = Cell::plain(number::count(u64::from(point.clients)));
-    load.into_iter().chain([clients]).collect()
+    let clients = (!own_load(observed)).then_some(clients);
+    load.into_iter().chain(clients).collect()
+}
+
+/// How many sessions a server's own load has is among the figures.
+fn own_load(observed: &ArmObserved) -> bool {
+    observed.points.iter().any(|p| p.own_load)
 }
 
 fn several_loads(observed: &ArmObserved) -> bool {

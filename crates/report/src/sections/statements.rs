@@ -21,10 +21,7 @@ pub(super) fn blocks(observed: &ArmObserved) -> Vec<Block> {
     let Some(point) = points.max_by_key(|p| p.clients) else {
         return Vec::new();
     };
-    let at = match point.clients {
-        1 => "with 1 client".to_owned(),
-        clients => format!("with {} clients", number::count(u64::from(clients))),
-    };
+    let at = format!("with {}", point.how_many());
     let mut blocks = tables(point.statements.as_ref(), point.growth.as_ref(), &at);
     if let (Some(load), Some(Block::Table(table))) = (&point.load, blocks.first_mut()) {
         table.caption = format!("{load}: {}", table.caption);

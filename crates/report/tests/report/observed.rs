@@ -21,6 +21,7 @@ pub fn budgets() -> Analysis {
         };
         let off_cpu = sessions - on_cpu - waiting;
         PointObserved {
+            own_load: false,
             load: None,
             clients: point.point.clients,
             waits: None,

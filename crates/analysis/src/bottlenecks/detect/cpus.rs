@@ -36,7 +36,12 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
         return None;
     }
     let of_others = if others >= 0.25 * busy {
-        format!(", {others:.2} of them with other programs than the server and the load's client")
+        let than = if run.is_own_load() {
+            "the server"
+        } else {
+            "the server and the load's client"
+        };
+        format!(", {others:.2} of them with other programs than {than}")
     } else {
         String::new()
     };
@@ -182,6 +187,9 @@ fn takers(run: &RunEvidence, others: f64) -> String {
         .point
         .estimate(metrics::CLIENT_CPUS)
         .map_or(0.0, |c| c.estimate);
+    if run.is_own_load() {
+        return format!("the server keeps {server:.2} CPUs busy, other programs {others:.2}");
+    }
     format!(
         "the server keeps {server:.2} CPUs busy, the load's client {client:.2}, other programs {others:.2}"
     )
