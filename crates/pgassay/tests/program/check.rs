@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use crate::runs::Reachable;
 use pgassay::{Exit, Stop, Terminal};
 use pgassay_pgwire::fake::{FakeServer, Step, say};
 use serde_json::Value;
@@ -334,7 +335,8 @@ const NOBODY: u32 = 65534;
 /// The program as an ordinary user: root becomes one.
 fn as_nobody(words: &[&str]) -> std::process::Output {
     use std::os::unix::process::CommandExt;
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_pgassay"));
+    let place = Reachable::new("as-nobody");
+    let mut command = std::process::Command::new(place.copy(env!("CARGO_BIN_EXE_pgassay")));
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }

@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::runs::Reachable;
+
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../inspect/tests/fixtures")
@@ -299,11 +301,9 @@ fn a_small_stack_is_enough() {
 #[test]
 fn without_threads_it_is_slower_only() {
     use std::os::unix::process::CommandExt;
-    let files = [
-        path("a64-gcc-outline.so"),
-        path("x86-gcc.so"),
-        path("s390x-gcc.so"),
-    ];
+    let place = Reachable::new("without-threads");
+    let names = ["a64-gcc-outline.so", "x86-gcc.so", "s390x-gcc.so"];
+    let files = names.map(|name| place.copy(&path(name)));
     let words = [
         &["inspect", "--json"][..],
         &files.each_ref().map(String::as_str),
@@ -312,7 +312,7 @@ fn without_threads_it_is_slower_only() {
     let mut limited = Command::new("prlimit");
     limited
         .args(["--nproc=1", "--"])
-        .arg(env!("CARGO_BIN_EXE_pgassay"));
+        .arg(place.copy(env!("CARGO_BIN_EXE_pgassay")));
     if rustix::process::geteuid().is_root() {
         limited.uid(65533).gid(65533);
     }

@@ -1,7 +1,8 @@
 //! The program from outside: started with runs of its own, watched, and sent signals.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
@@ -86,6 +87,33 @@ impl Runs {
 }
 
 impl Drop for Runs {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Copies of files where every user reaches them: the project itself may lie in root's home.
+pub struct Reachable(PathBuf);
+
+impl Reachable {
+    pub fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("pgassay-test-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+        Self(dir)
+    }
+
+    /// Where the copy is.
+    pub fn copy(&self, file: &str) -> String {
+        let name = Path::new(file).file_name().unwrap();
+        let copy = self.0.join(name);
+        fs::copy(file, &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        copy.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Reachable {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

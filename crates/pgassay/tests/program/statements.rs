@@ -444,7 +444,10 @@ fn watching_writes_nothing() {
     let points = &seen["observed"]["points"];
     let said = format!("{} {}", slept["evidence"], seen["diagnosis"]["time"]);
     assert_eq!(points[0]["own_load"], true, "{points}");
-    assert!(!said.contains("clients") && !said.contains("the load"), "{said}");
+    assert!(
+        !said.contains("clients") && !said.contains("the load"),
+        "{said}"
+    );
     let (exit, _, err) = pgassay(&["watch", "temp"]);
     assert!(
         exit != Exit::Done && err.contains("running server"),
