@@ -3,6 +3,16 @@
 //! Bytes in, an account of the code out: this crate opens no file and starts no process, so that it
 //! can be fuzzed whole and used from anywhere. [`inspect_elf`] reads one ELF image; [`archive`]
 //! walks packages and hands over the images in them.
+//!
+//! ```
+//! use pgassay_inspect::{Options, inspect_elf};
+//!
+//! let bytes = std::fs::read("/proc/self/exe")?;
+//! let binary = inspect_elf("this program", &bytes, &Options::default())?;
+//! println!("{} for {}: {:?}", binary.path, binary.machine.name(), binary.atomics.counts);
+//! assert!(!binary.atomics.functions.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod annobin;
 pub mod archive;

@@ -9,6 +9,23 @@
 //! One loop serves every kind of load. A schedule yields intended starts, the interpreter
 //! (`advance`, with `captured` and `failing`) moves a client from one wait to the next, the wire state machine says when an
 //! answer is whole, and the tally counts what lies in the window.
+//!
+//! Eight clients for ten seconds:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use pgassay_load::{Engine, Length, Options, SliceSpec, script::Program};
+//!
+//! let mut program = Program::new();
+//! program.add("one.sql", "SELECT :client_id", 1)?;
+//! let server = pgassay_pgwire::Conninfo::parse("host=/run/postgresql dbname=postgres")?;
+//! let mut engine = Engine::new(server, program, Options::default());
+//! engine.resize(8)?;
+//! let seconds = SliceSpec { length: Length::Time(Duration::from_secs(10)), ..SliceSpec::default() };
+//! let result = engine.run_slice(&seconds, &mut |_| {});
+//! println!("{:.0} tps, p99 {} ns", result.throughput(), result.latency.percentile(99.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod advance;
 mod captured;
