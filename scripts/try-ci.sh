@@ -65,7 +65,8 @@ ls runs/*/report.html >/dev/null || { echo "FAIL  no run to keep"; failed=1; }
 
 if [ -n "${BUILDS:-}" ]; then
     # A repository of PostgreSQL, and a merge request that gives away time at each statement.
-    sed 's/^deb /deb-src /' /etc/apt/sources.list >/etc/apt/sources.list.d/sources.list
+    # Mirrors of the security archive may lack sources.
+    sed -n '1s/^deb /deb-src /p' /etc/apt/sources.list >/etc/apt/sources.list.d/sources.list
     apt-get -q update >/dev/null
     apt-get -q -y install --no-install-recommends dpkg-dev git >/dev/null
     (cd /srv && apt-get -q source --only-source postgresql-17 >/dev/null 2>&1 && mv postgresql-17-*/ merge)
