@@ -69,7 +69,9 @@ if [ -n "${BUILDS:-}" ]; then
     sed -n '1s/^deb /deb-src /p' /etc/apt/sources.list >/etc/apt/sources.list.d/sources.list
     apt-get -q update >/dev/null
     apt-get -q -y install --no-install-recommends dpkg-dev git >/dev/null
-    (cd /srv && apt-get -q source --only-source postgresql-17 >/dev/null 2>&1 && mv postgresql-17-*/ merge)
+    # Without Debian's patches, which fix the places that it is installed in.
+    (cd /srv && apt-get -q source --download-only --only-source postgresql-17 >/dev/null 2>&1 &&
+        dpkg-source --skip-patches --no-check -x postgresql-17_*.dsc merge >/dev/null)
     cd /srv/merge
     git init -q . && git add -A -f . && git -c user.name=a -c user.email=a@b commit -q -m base
     sed -i '/^PortalRun(Portal portal/,/^{/s/^{/{\n\tfor (volatile int lost = 0; lost < 20000; lost++)\n\t\t;/' \
