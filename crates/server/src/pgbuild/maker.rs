@@ -305,6 +305,19 @@ impl Maker<'_> {
         // DESTDIR is put before the whole prefix.
         let inner = prefix.strip_prefix("/").unwrap_or(prefix);
         let staged = request.stage.join(inner);
+        if let Some(stray) = beside(request.stage, inner)? {
+            bail!(
+                Failure::usage(format!(
+                    "{}'s makefiles install into /{} too, so the build would lack those files",
+                    order.source.facts.given,
+                    stray.display()
+                ))
+                .with_remedy(
+                    "build PostgreSQL's own release; distributions patch theirs with fixed directories \
+                     (Debian's 50-per-version-dirs.patch): apt-get source --download-only, and name the .orig.tar"
+                )
+            );
+        }
         publish(&staged).context("the installation can't be made readable")?;
         let mut record = BuildRecord {
             schema: BuildRecord::schema(),
@@ -392,6 +405,21 @@ impl Maker<'_> {
         record.write(&prefix)?;
         Ok(record)
     }
+}
+
+/// A directory or file of a stage that does not lead to the prefix in it, relative to the stage.
+fn beside(stage: &Path, prefix: &Path) -> std::io::Result<Option<PathBuf>> {
+    let mut at = PathBuf::new();
+    for part in prefix {
+        for entry in fs::read_dir(stage.join(&at))? {
+            let name = entry?.file_name();
+            if name != part {
+                return Ok(Some(at.join(name)));
+            }
+        }
+        at.push(part);
+    }
+    Ok(None)
 }
 
 /// A build's name: what it is of, the variant, the machine of a cross-build.
@@ -492,4 +520,21 @@ pub fn native_machine() -> Machine {
 
 fn now() -> String {
     format!("{:.3}", clock::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgassay_sys::private::Directory;
+
+    #[test]
+    fn files_installed_outside_of_the_prefix_are_seen() {
+        let stage = Directory::make(&std::env::temp_dir(), "pgassay-stage").unwrap();
+        let inner = Path::new("var/tmp/builds/15");
+        fs::create_dir_all(stage.path().join(inner).join("bin")).unwrap();
+        assert_eq!(beside(stage.path(), inner).unwrap(), None);
+        fs::create_dir_all(stage.path().join("var/lib")).unwrap();
+        let stray = beside(stage.path(), inner).unwrap();
+        assert_eq!(stray.as_deref(), Some(Path::new("var/lib")));
+    }
 }
