@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::analysis::Analysis;
 use crate::curves::{self, Curve};
 use crate::metrics::MetricId;
+use crate::number;
 use crate::stats::history::{ChangePoint, ChangeRule, History, change_points};
 use crate::stats::{Direction, Estimate};
 use crate::trial::StageId;
@@ -231,10 +232,7 @@ fn headline(work: &str, runs: &[Entry], series: &[Series], rule: ChangeRule) -> 
         let Some(change) = s.history.changes.last() else {
             continue;
         };
-        let at = match s.clients {
-            1 => "1 client".to_owned(),
-            n => format!("{n} clients"),
-        };
+        let at = number::counted(s.clients, "client");
         let direction = if s.latest_worse().is_some() {
             "worse"
         } else {

@@ -16,6 +16,7 @@ use procfs_core::{FromRead, Meminfo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::number;
 use crate::record::Reading;
 
 /// What bears on the figures, as far as it could be seen; none means not seen.
@@ -74,10 +75,7 @@ pub struct HostSummary {
 impl HostSummary {
     /// `2 CPUs (AMD EPYC)`; `None` where their number is not known.
     pub fn processors(&self) -> Option<String> {
-        let cpus = match self.cpus? {
-            1 => "1 CPU".to_owned(),
-            n => format!("{n} CPUs"),
-        };
+        let cpus = number::counted(self.cpus?, "CPU");
         Some(match &self.cpu_model {
             Some(model) => format!("{cpus} ({model})"),
             None => cpus,

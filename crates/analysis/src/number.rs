@@ -60,6 +60,14 @@ pub fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
+/// How many there are of what is named in the singular: `1 client`, `1,000 clients`.
+pub fn counted(n: impl Into<u64>, one: &str) -> String {
+    match n.into() {
+        1 => format!("1 {one}"),
+        n => format!("{} {one}s", count(n)),
+    }
+}
+
 /// A known quantity that needs no more than two decimals, such as a quota of CPUs.
 pub fn short(value: f64) -> String {
     if !value.is_finite() {

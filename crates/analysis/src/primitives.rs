@@ -19,6 +19,7 @@ pub use record::{
 };
 
 use crate::host::HostSummary;
+use crate::number;
 use crate::plan::{Plan, Point};
 use crate::stats::{Estimate, summarize, summarize_positive};
 use crate::trial::{Raw, Trial};
@@ -332,10 +333,7 @@ pub fn headline(primitives: &[PrimitiveAnalysis]) -> Vec<String> {
 }
 
 fn count(sessions: u32) -> String {
-    match sessions {
-        1 => "1 session".to_owned(),
-        n => format!("{n} sessions"),
-    }
+    number::counted(sessions, "session")
 }
 
 /// `3.24 million`, `512 thousand`.

@@ -82,19 +82,22 @@ fn headline(report: &CheckReport) -> Vec<String> {
             vec!["Whether anything holds this server back is not known.".to_owned()]
         }
         ([], 0) => vec!["Nothing was found that holds this server back.".to_owned()],
-        ([], n) => vec![format!("{} of little weight.", counted(n, "finding"))],
+        ([], n) => vec![format!(
+            "{} of little weight.",
+            number::counted(n, "finding")
+        )],
         ([first, ..], n) => vec![
             first.saw.clone(),
             format!(
                 "{}, {} of them of weight.",
-                counted(n, "finding"),
+                number::counted(n, "finding"),
                 grave.len()
             ),
         ],
     };
     sentences.push(format!(
         "{} passed, {} not applicable, {} not evaluated.",
-        counted(counts.passed, "check"),
+        number::counted(counts.passed, "check"),
         counts.not_applicable,
         counts.could_not_see
     ));
@@ -152,12 +155,4 @@ fn rest(report: &CheckReport, depth: Depth) -> Vec<Section> {
             })
         })
         .collect()
-}
-
-/// `1 finding`, `2 findings`.
-fn counted(count: u32, one: &str) -> String {
-    match count {
-        1 => format!("1 {one}"),
-        n => format!("{n} {one}s"),
-    }
 }

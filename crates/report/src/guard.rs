@@ -2,6 +2,7 @@
 
 use maud::html;
 use pgassay_analysis::guard::{Change, Check, Guarded, Judged};
+use pgassay_analysis::number;
 use pgassay_analysis::search::Interval;
 use pgassay_text::line;
 
@@ -114,10 +115,7 @@ pub fn junit(guarded: &Guarded) -> String {
 }
 
 fn case(check: &Check) -> String {
-    let clients = match check.clients {
-        1 => "1 client".to_owned(),
-        n => format!("{n} clients"),
-    };
+    let clients = number::counted(check.clients, "client");
     line(&format!("{} at {clients}", check.metric))
 }
 

@@ -74,10 +74,8 @@ fn document(history: &RunHistory) -> Document {
 fn name(series: &Followed) -> String {
     let load = series.load.as_ref();
     let load = load.map_or_else(String::new, |load| format!("{load}: "));
-    match series.clients {
-        1 => format!("{load}{}, 1 client", series.metric.label()),
-        n => format!("{load}{}, {n} clients", series.metric.label()),
-    }
+    let clients = number::counted(series.clients, "client");
+    format!("{load}{}, {clients}", series.metric.label())
 }
 
 /// The load in an id.

@@ -5,8 +5,8 @@ use pgassay_inspect::cpu::{Evidence, Verdict};
 use pgassay_inspect::diff::{Diff, Side};
 use pgassay_inspect::inspection::{Demand, Entry, Inspection, Problem};
 
-use crate::Report;
 use crate::document::{Block, Cell, Column, Depth, Document, Fact, Section, Table};
+use crate::{Report, number};
 
 /// Functions listed of a file; JSON has all.
 const FUNCTIONS_SHOWN: usize = 24;
@@ -94,7 +94,10 @@ fn unmet(demand: &Demand, files: usize) -> String {
     }
     if demand.unread > 0 {
         let n = demand.unread;
-        parts.push(format!("{n} file{} could not be read", plural(n)));
+        parts.push(format!(
+            "{} could not be read",
+            number::counted(n as u64, "file")
+        ));
     }
     let between = if failed > 0 { " " } else { ": " };
     format!("unmet{between}{}", parts.join("; "))
@@ -102,7 +105,7 @@ fn unmet(demand: &Demand, files: usize) -> String {
 
 fn required(demand: &Demand) -> Block {
     let state = match (demand.met, demand.files) {
-        (true, n) => format!("met by {n} file{}", plural(n)),
+        (true, n) => format!("met by {}", number::counted(n as u64, "file")),
         (false, 0) if demand.unread == 0 => "unmet: no file that it is about".into(),
         (false, n) => unmet(demand, n),
     };
@@ -128,10 +131,6 @@ fn table(caption: impl Into<String>, columns: &[&str], rows: Vec<Vec<String>>) -
         .into_iter()
         .map(|row| row.into_iter().map(Cell::plain).collect());
     Block::Table(Table::new(caption, columns, rows))
-}
-
-fn plural(n: usize) -> &'static str {
-    if n == 1 { "" } else { "s" }
 }
 
 /// What a file does for its atomics, in a few words.
@@ -189,7 +188,10 @@ fn overview(files: &[Entry]) -> Vec<Block> {
     let idle = files.len() - busy.len();
     let caption = match idle {
         0 => String::new(),
-        n => format!("{n} more file{} without atomics.", plural(n)),
+        n => format!(
+            "{} without atomics.",
+            number::counted(n as u64, "more file")
+        ),
     };
     vec![table(
         caption,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::number;
 use crate::record::{RecordedRun, StageId};
 use crate::warning::Warning;
 
@@ -30,10 +31,9 @@ pub(super) fn warnings(run: &RecordedRun) -> Vec<Warning> {
                 .map(|(state, count)| format!("{count} with SQLSTATE {state}"))
                 .collect();
             let text = format!(
-                "Every transaction of {} failed with {} {}: {}.",
+                "Every transaction of {} failed with {}: {}.",
                 stage.plan.workload.name,
-                point.clients,
-                if point.clients == 1 { "client" } else { "clients" },
+                number::counted(point.clients, "client"),
                 states.join(", ")
             );
             Some(Warning::new(ALL_FAILED, text).with_remedy(

@@ -3,6 +3,7 @@
 use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState, StageAnalysis, StageArm};
 use crate::diagnose::{Cause, SeenBy};
 use crate::metrics;
+use crate::number;
 use crate::stats::Estimate;
 use crate::trial::StageId;
 
@@ -199,10 +200,7 @@ fn product(arm: &ArmAnalysis) -> String {
 }
 
 fn clients(point: &PointAnalysis) -> String {
-    match point.point.clients {
-        1 => "1 client".to_owned(),
-        n => format!("{n} clients"),
-    }
+    number::counted(point.point.clients, "client")
 }
 
 fn interval(estimate: &Estimate) -> String {

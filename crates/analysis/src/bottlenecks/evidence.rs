@@ -4,6 +4,7 @@ use super::finding::Circumstances;
 use crate::analysis::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::host::HostSummary;
 use crate::metrics;
+use crate::number;
 use crate::observed::{Budget, PointObserved, WaitAnalysis};
 use crate::profile::Summary;
 use crate::stats::scaling::Scaling;
@@ -180,15 +181,7 @@ impl<'a> RunEvidence<'a> {
     pub(crate) fn clients(&self) -> String {
         match self.observed.filter(|observed| observed.own_load) {
             Some(observed) => observed.how_many(),
-            None => clients(self.point.point.clients),
+            None => number::counted(self.point.point.clients, "client"),
         }
-    }
-}
-
-/// `1 client`, `8 clients`.
-pub(super) fn clients(n: u32) -> String {
-    match n {
-        1 => "1 client".to_owned(),
-        n => format!("{n} clients"),
     }
 }

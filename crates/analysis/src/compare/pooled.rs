@@ -14,6 +14,7 @@ use super::plan::{ComparisonPlan, Typed};
 use super::words::{as_good, signed, word};
 use super::worst;
 use crate::metrics::MetricId;
+use crate::number;
 use crate::stats::family::judge_family;
 use crate::stats::paired::{Comparison, Unit, compare};
 use crate::stats::pooled::{Pooled, Run, pool};
@@ -407,10 +408,7 @@ fn headline(pooled: &PooledCompare) -> Vec<String> {
         .map(|point| {
             let together = &point.compared.together;
             let ratio = &together.ratio;
-            let clients = match point.clients {
-                1 => "1 client".to_owned(),
-                n => format!("{n} clients"),
-            };
+            let clients = number::counted(point.clients, "client");
             let b = &point.label;
             let said = match together.verdict {
                 Verdict::Faster | Verdict::Slower => {

@@ -2,6 +2,7 @@
 
 use super::model::{Compare, Difference, Kind, PointResult};
 use crate::metrics::{MetricId, SERVER_CPU, THROUGHPUT};
+use crate::number;
 use crate::stats::forecast::more_in_launches;
 use crate::stats::paired::Unit;
 use crate::stats::scaling_change::ScalingChange;
@@ -49,11 +50,7 @@ impl Names<'_> {
     }
 
     fn clients(self, n: u32) -> String {
-        let who = self.work.who;
-        match n {
-            1 => format!("1 {who}"),
-            n => format!("{n} {who}s"),
-        }
+        number::counted(n, self.work.who)
     }
 }
 

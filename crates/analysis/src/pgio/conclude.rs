@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{PgioCounters, PgioPlan, PgioSession};
+use crate::number;
 use crate::plan::Point;
 use crate::samples;
 use crate::stats::history::{ChangeRule, change_points};
@@ -401,11 +402,11 @@ pub fn headline(pgio: &PgioAnalysis) -> Vec<String> {
         "{:.0} thousand logical reads a second in {}{way}: {:.0} thousand each, {:.0} to {:.0} thousand \
          in all over {}.",
         rate.estimate / 1e3,
-        number_of(peak.sessions, "session"),
+        number::counted(peak.sessions, "session"),
         peak.logical_reads_per_second_per_session.estimate / 1e3,
         rate.low / 1e3,
         rate.high / 1e3,
-        number_of(rate.n as u32, "trial")
+        number::counted(rate.n as u32, "trial")
     )];
     sentences.push(match (&peak.device_bytes_per_second, peak.device_request_bytes) {
         (Some(device), Some(request)) => format!(
@@ -434,14 +435,6 @@ pub fn headline(pgio: &PgioAnalysis) -> Vec<String> {
         ));
     }
     sentences
-}
-
-/// `1 session`, `2 sessions`.
-pub fn number_of(count: u32, one: &str) -> String {
-    match count {
-        1 => format!("1 {one}"),
-        n => format!("{n} {one}s"),
-    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,7 @@
 
 mod conclude;
 
-pub use conclude::{
-    Agreement, PgioAnalysis, PgioPoint, Step, analyse, headline, is_stable, number_of, steps,
-};
+pub use conclude::{Agreement, PgioAnalysis, PgioPoint, Step, analyse, headline, is_stable, steps};
 
 use std::collections::BTreeMap;
 

@@ -210,10 +210,7 @@ impl Report for Builds {
             made => made.iter().flat_map(|made| self.described(made)).collect(),
         };
         Document {
-            title: match self.builds.len() {
-                1 => "1 build".to_owned(),
-                n => format!("{n} builds"),
-            },
+            title: number::counted(self.builds.len() as u64, "build"),
             provenance: format!("pgassay {}", env!("CARGO_PKG_VERSION")),
             alarms: Vec::new(),
             headline: Vec::new(),

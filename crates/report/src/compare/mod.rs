@@ -169,10 +169,7 @@ fn setting(compare: &Compare, arm: usize) -> Option<String> {
 
 /// `B, 4 clients`; without the arm where there is one other only.
 fn place(compare: &Compare, result: &PointResult) -> String {
-    let clients = match result.clients {
-        1 => "1 client".to_owned(),
-        n => format!("{} clients", number::count(u64::from(n))),
-    };
+    let clients = number::counted(result.clients, "client");
     match others(&compare.analysis) {
         0 | 1 => clients,
         _ => format!("{}, {clients}", result.label),

@@ -103,10 +103,7 @@ impl At<'_> {
     }
 
     fn clients(&self) -> String {
-        match self.clients {
-            1 => "1 client".to_owned(),
-            n => format!("{} clients", number::count(u64::from(n))),
-        }
+        number::counted(self.clients, "client")
     }
 
     /// Sessions by what they waited for.

@@ -114,8 +114,5 @@ fn time(name: &str, us: &Estimate, at: &str) -> Tile {
 }
 
 fn clients(point: &PointAnalysis) -> String {
-    match point.point.clients {
-        1 => "1 client".to_owned(),
-        n => format!("{} clients", number::count(u64::from(n))),
-    }
+    number::counted(point.point.clients, "client")
 }

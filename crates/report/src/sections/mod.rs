@@ -232,10 +232,7 @@ fn points(load: &StageAnalysis) -> Vec<(&StageArm, &PointAnalysis)> {
 
 /// `8 clients`, with the arm before it where there are several.
 fn place(load: &StageAnalysis, arm: &StageArm, clients: u32) -> String {
-    let clients = match clients {
-        1 => "1 client".to_owned(),
-        n => format!("{} clients", number::count(u64::from(n))),
-    };
+    let clients = number::counted(clients, "client");
     match load.arms.len() {
         0 | 1 => clients,
         _ => format!("{}, {clients}", arm.label),

@@ -33,10 +33,7 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
 }
 
 fn place(point: &PgioPoint) -> String {
-    match point.sessions {
-        1 => "1 session".to_owned(),
-        n => format!("{} sessions", number::count(u64::from(n))),
-    }
+    number::counted(point.sessions, "session")
 }
 
 fn reads(pgio: &PgioAnalysis, notes: &mut Notes) -> Table {

@@ -333,8 +333,5 @@ fn compiled(analysis: &Analysis) -> Option<Block> {
 }
 
 fn place(title: &str, point: &PrimitivePoint) -> String {
-    match point.sessions {
-        1 => format!("{title} in 1 session"),
-        n => format!("{title} in {} sessions", number::count(u64::from(n))),
-    }
+    format!("{title} in {}", number::counted(point.sessions, "session"))
 }

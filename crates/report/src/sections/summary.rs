@@ -49,10 +49,7 @@ fn server(analysis: &Analysis, arm: &ArmAnalysis) -> Fact {
 pub(crate) fn machine(host: &HostSummary) -> String {
     let mut parts: Vec<String> = Vec::new();
     parts.extend(host.cpu_model.clone().or_else(|| host.architecture.clone()));
-    parts.extend(host.cpus.map(|n| match n {
-        1 => "1 CPU".to_owned(),
-        n => format!("{} CPUs", number::count(u64::from(n))),
-    }));
+    parts.extend(host.cpus.map(|n| number::counted(n, "CPU")));
     parts.extend(
         host.cpu_quota
             .map(|n| format!("limited to {} CPUs", number::short(n))),

@@ -7,8 +7,9 @@
 //! whose share is notable at the largest client count and grew towards it.
 
 use super::{Detector, run, tenths};
-use crate::bottlenecks::evidence::{Evidence, RunEvidence, clients};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation};
+use crate::number;
 use crate::observed::PointObserved;
 use crate::profile::lock::Lock;
 use crate::stats::scaling::Scaling;
@@ -89,9 +90,9 @@ fn contention(evidence: &Evidence) -> Option<Observation> {
             suspect.name,
             tenths(first.1),
             suspect.of(),
-            clients(first.0),
+            number::counted(first.0, "client"),
             tenths(last),
-            clients(largest)
+            number::counted(largest, "client")
         ));
     Some(match scaling.peak.as_ref().filter(|_| kappa.low > 0.0) {
         Some(peak) => found.seen(format!(

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
-use pgassay_analysis::pgio::{PgioCounters, PgioPlan, is_stable, number_of};
+use pgassay_analysis::number;
+use pgassay_analysis::pgio::{PgioCounters, PgioPlan, is_stable};
 use pgassay_analysis::plan::{DriverConfig, Point, Stage};
 use pgassay_analysis::record::{EventKind, Origin, StageId, Trial};
 use pgassay_analysis::storage::figures;
@@ -368,16 +369,16 @@ fn measure_all(
     let counts: Vec<u32> = plan.points.iter().map(|point| point.clients).collect();
     terminal.announce(&format!(
         "pgio: {} of {:.2} s in {} over {} of {}, {} % updates: about {}",
-        number_of(plan.trials, "trial"),
+        number::counted(plan.trials, "trial"),
         plan.window_ms as f64 / 1000.0,
         match counts.as_slice() {
-            [one] => number_of(*one, "session"),
+            [one] => number::counted(*one, "session"),
             several => {
                 let several: Vec<String> = several.iter().map(u32::to_string).collect();
                 format!("{} sessions", several.join(", "))
             }
         },
-        number_of(pgio.tables, "table"),
+        number::counted(pgio.tables, "table"),
         pgio.scale,
         pgio.update_pct,
         minutes(std::time::Duration::from_secs_f64(

@@ -17,6 +17,7 @@ use crate::cli::args::GlobalArgs;
 use crate::cli::doctor::DoctorArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
+use pgassay_analysis::number;
 use pgassay_model::Failure;
 use pgassay_sys::stop::Stop;
 
@@ -61,7 +62,7 @@ pub fn doctor(
         if !lines.is_empty() {
             terminal.show(&format!(
                 "\n`pgassay doctor --fix` runs what stands after \"mend\" ({}), after asking.\n",
-                counted(lines.len())
+                number::counted(lines.len() as u64, "command")
             ))?;
         }
         return Ok(exit(&findings));
@@ -103,13 +104,6 @@ fn show(findings: &[Finding], terminal: &mut Terminal) -> anyhow::Result<()> {
     terminal.show(&text)
 }
 
-fn counted(lines: usize) -> String {
-    match lines {
-        1 => "1 command".to_owned(),
-        many => format!("{many} commands"),
-    }
-}
-
 /// The commands that mend something, the most needed first, each once.
 fn lines(findings: &[Finding]) -> Vec<String> {
     let mut sorted: Vec<&Finding> = findings.iter().collect();
@@ -131,7 +125,10 @@ fn agreed(lines: usize, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<
                 .into(),
         );
     }
-    terminal.announce(&format!("Run {}? [y/N]", counted(lines)));
+    terminal.announce(&format!(
+        "Run {}? [y/N]",
+        number::counted(lines as u64, "command")
+    ));
     let said = answer(stop)?;
     Ok(matches!(said.trim(), "y" | "Y" | "yes"))
 }
