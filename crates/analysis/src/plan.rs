@@ -51,6 +51,8 @@ pub enum DriverConfig {
     /// Scripts over the wire, by the load engine.
     #[default]
     Wire,
+    /// Nothing: the server is watched under its own load.
+    OwnLoad,
     /// The same scripts against a peer that answers at once.
     Ceiling,
     /// Sessions that call primitives inside the server.
@@ -327,7 +329,9 @@ impl Stage {
             points.iter().map(group).collect()
         };
         match &self.driver {
-            DriverConfig::Wire | DriverConfig::Pgio(_) => (vec![0; points.len()], Order::Rounds),
+            DriverConfig::Wire | DriverConfig::OwnLoad | DriverConfig::Pgio(_) => {
+                (vec![0; points.len()], Order::Rounds)
+            }
             DriverConfig::Ceiling => (each(), Order::GroupByGroup),
             DriverConfig::QueryWays { .. } => (each(), Order::BackAndForth),
             DriverConfig::InServer(plan) => (by(plan.groups()), Order::BackAndForth),

@@ -125,7 +125,7 @@ fn analyse_stage(scope: &Scope, stage: &Stage, host: &HostSummary) -> StageAnaly
         StageId::Load => scope.trials_of(StageId::Ceiling).collect(),
         _ => Vec::new(),
     };
-    let wire = stage.driver == DriverConfig::Wire;
+    let wire = matches!(stage.driver, DriverConfig::Wire | DriverConfig::OwnLoad);
     let arms = scope.arms().map(|(index, arm)| {
         let of_arm = scope.trials_on(stage.id, index);
         let trials: Vec<&Trial> = of_arm.filter(|t| t.counts()).collect();

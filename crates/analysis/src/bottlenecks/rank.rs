@@ -132,7 +132,7 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
 }
 
 /// The largest share of their time in transactions that sessions spent in these parts, of all points
-/// of all loads; none where no load could show it.
+/// of all loads: a bound must not be below what any of them could gain. None where no load could show it.
 fn spent(analysis: &Analysis, parts: &[Part]) -> Option<f64> {
     if parts.is_empty() {
         return None;
@@ -154,7 +154,8 @@ fn spent(analysis: &Analysis, parts: &[Part]) -> Option<f64> {
         .reduce(f64::max)
 }
 
-/// Wait events of reading blocks, by the names of all releases.
+/// Wait events of reading blocks (PostgreSQL manual, "Wait Events of Type IO"): by the reader itself up to 17,
+/// also for asynchronous reads that it waits for from 18.
 fn reads(event: &str) -> bool {
     matches!(event, "DataFileRead" | "DataFilePrefetch") || event.starts_with("Aio")
 }

@@ -21,7 +21,6 @@ use crate::profile::{Summary, summarise};
 use crate::record::{Reading, Sample, Trial};
 use crate::samples;
 use crate::scattered;
-use crate::watched::OWN_LOAD;
 
 /// What observers saw of one server.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -85,10 +84,7 @@ impl PointObserved {
     /// `8 clients`, or of a server's own load `8 sessions`: how many there were.
     pub fn how_many(&self) -> String {
         let what = if self.own_load { "session" } else { "client" };
-        match self.clients {
-            1 => format!("1 {what}"),
-            n => format!("{} {what}s", number::count(u64::from(n))),
-        }
+        number::counted(self.clients, what)
     }
 }
 
@@ -132,7 +128,7 @@ impl<'r> Window<'r> {
         // Which load it was; and its length, where another clock tells better.
         let at = stage.plan.points.get(point)?;
         let (load, window_ns) = match &stage.driver {
-            DriverConfig::Wire | DriverConfig::Pgio(_) => (None, None),
+            DriverConfig::Wire | DriverConfig::OwnLoad | DriverConfig::Pgio(_) => (None, None),
             DriverConfig::InServer(plan) => {
                 let variant = plan.variants.get(at.variant as usize)?;
                 (Some(variant.title()), None)
@@ -189,7 +185,7 @@ pub fn analyse(
     let points: Vec<PointObserved> = by_point
         .into_iter()
         .map(|((load, clients), of)| PointObserved {
-            own_load: stage.plan.workload.name == OWN_LOAD,
+            own_load: stage.driver == DriverConfig::OwnLoad,
             ..analyse_point(load, clients, &of, symbols, &plans)
         })
         .collect();

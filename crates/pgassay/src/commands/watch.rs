@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pgassay_analysis::observed::waits;
-use pgassay_analysis::plan::{Arm, Experiment, Point, Stage};
+use pgassay_analysis::plan::{Arm, DriverConfig, Experiment, Point, Stage};
 use pgassay_analysis::record::{EndState, Origin, RecordedRun, RunEnd, StageId};
 use pgassay_analysis::{Plan, Trial, samples, watched};
 use pgassay_engine::drivers::Watched;
@@ -107,8 +107,11 @@ fn facts(subject: &mut Subject, global: &GlobalArgs) -> anyhow::Result<RecordedR
         target: subject.shown.clone(),
         ..Arm::default()
     };
-    let plan = record::without_clients(watched::OWN_LOAD, 1, 0, 0);
-    let stage = Stage::wire(StageId::Load, plan);
+    let stage = Stage {
+        id: StageId::Load,
+        driver: DriverConfig::OwnLoad,
+        plan: record::without_clients(watched::OWN_LOAD, 1, 0, 0),
+    };
     let mut run = RecordedRun {
         header: record::header("watch", global, Experiment::single(vec![arm], stage)),
         host: host::facts(None),
