@@ -96,8 +96,8 @@ fn explain(
     };
     session
         .execute(&format!(
-            "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; SET LOCAL lock_timeout = 200; \
-             SET LOCAL standard_conforming_strings = on; {generic}"
+            "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; \
+             SET LOCAL lock_timeout = 200; SET LOCAL standard_conforming_strings = on; {generic}"
         ))
         .map_err(said)?;
     allowed(session, example)?;
@@ -113,11 +113,7 @@ fn explain(
         .execute("SET LOCAL search_path TO DEFAULT")
         .map_err(said)?;
     if ours {
-        let path = session.value("SHOW search_path").map_err(said)?;
-        let path = match path.as_deref().map(str::trim) {
-            None | Some("") => "pgassay".to_owned(),
-            Some(path) => format!("pgassay, {path}"),
-        };
+        let path = session.search_path_behind("pgassay").map_err(said)?;
         session
             .execute(&format!("SET LOCAL search_path = {path}"))
             .map_err(said)?;

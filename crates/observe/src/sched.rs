@@ -85,9 +85,11 @@ fn roles(scene: &mut Scene) -> Reading {
     };
     // Rolled back, so that it is no commit among those that are counted.
     let sql = format!(
-        "BEGIN; SET LOCAL search_path = pg_catalog; SELECT pg_catalog.string_agg(role || E'\\t' || pids, E'\\n') FROM (SELECT role, \
-         pg_catalog.string_agg(pid::text, ' ') AS pids FROM (SELECT pid, CASE WHEN \
-         pid = pg_catalog.pg_backend_pid() THEN '{OBSERVER}' WHEN application_name LIKE 'pgassay%' THEN application_name ELSE {kind} END AS role \
+        "BEGIN; SET LOCAL search_path = pg_catalog; \
+         SELECT pg_catalog.string_agg(role || E'\\t' || pids, E'\\n') FROM (\
+         SELECT role, pg_catalog.string_agg(pid::text, ' ') AS pids FROM (\
+         SELECT pid, CASE WHEN pid = pg_catalog.pg_backend_pid() THEN '{OBSERVER}' \
+         WHEN application_name LIKE 'pgassay%' THEN application_name ELSE {kind} END AS role \
          FROM pg_catalog.pg_stat_get_activity(NULL)) a GROUP BY role) r; ROLLBACK"
     );
     let results = match session.query(&sql) {

@@ -285,6 +285,16 @@ impl Session {
         self.value(&format!("{ONLY_CATALOGS}; {sql}"))
     }
 
+    /// A search_path that finds what is in `schema` first, and then what this session finds now.
+    pub fn search_path_behind(&mut self, schema: &str) -> Result<String, QueryError> {
+        // Quoted by the server as it has to be.
+        let found = self.value("SHOW search_path")?.unwrap_or_default();
+        Ok(match found.trim() {
+            "" => schema.to_owned(),
+            found => format!("{schema}, {found}"),
+        })
+    }
+
     /// Runs statements for their effect.
     pub fn execute(&mut self, sql: &str) -> Result<(), QueryError> {
         self.query(sql).map(drop)

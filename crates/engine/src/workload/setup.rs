@@ -48,11 +48,7 @@ fn search_path(plan: &WorkloadPlan, session: &mut Session) -> Result<String, Que
     if super::is_registered(plan) {
         return Ok(SCHEMA.to_owned());
     }
-    let found = session.value("SHOW search_path")?.unwrap_or_default();
-    Ok(match found.trim().is_empty() {
-        true => SCHEMA.to_owned(),
-        false => format!("{SCHEMA}, {found}"),
-    })
+    session.search_path_behind(SCHEMA)
 }
 
 /// A value among the options of a start-up message, where blanks separate and a backslash escapes.
