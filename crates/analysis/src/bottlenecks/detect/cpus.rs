@@ -3,7 +3,9 @@
 use super::{Detector, facts, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::fact_view::{FactView, Moment};
-use crate::bottlenecks::finding::{Basis, Confidence, FULL, Judged, Observation, Severity, passed};
+use crate::bottlenecks::finding::{
+    Basis, Confidence, FULL, Judged, NotJudged, Observation, Severity, passed,
+};
 use crate::metrics;
 use crate::profile::Summary;
 
@@ -24,6 +26,12 @@ const LITTLE: f64 = 0.1;
 const LIST: &str = "ps -eo pcpu,pid,args --sort=-pcpu | head   # what runs beside the server";
 /// Functions and libraries that the evidence names.
 const NAMED: usize = 5;
+
+/// Who fills the CPUs.
+enum By {
+    Server,
+    Others,
+}
 
 fn saturated(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
@@ -132,52 +140,52 @@ fn taken(evidence: &Evidence) -> Option<Observation> {
     Some(seen.seen(takers(&run, others)))
 }
 
-/// The same of a running server.
-fn taken_now(seen: &FactView) -> Judged {
-    let moment = seen.moment()?;
+/// Whose work fills the CPUs of a running server that waits for them, and what was seen.
+fn full_now(seen: &FactView) -> Result<(Option<By>, String), NotJudged> {
+    let Moment {
+        busy: share,
+        server,
+        ready,
+        ..
+    } = seen.moment()?;
     let cpus = f64::from(seen.cpus()?);
-    let busy = moment.busy * cpus;
-    let others = (busy - moment.server).max(0.0);
-    let at = format!(
-        "{busy:.2} of {cpus:.0} CPUs were busy over a second, {:.2} of them with this server, and \
-         {:.2} of its processes waited for one",
-        moment.server, moment.ready
+    let busy = share * cpus;
+    let saw = format!(
+        "{busy:.2} of {cpus:.0} CPUs were busy over a second, {server:.2} of them with this server, and \
+         {ready:.2} of its processes waited for one"
     );
-    if moment.busy < FULL || !mostly_others(moment.server, others) || !uses_cpus(&moment, busy) {
-        return passed(at);
-    }
-    let saw = format!("Other programs keep the CPUs busy: {at}.");
-    Observation::new(Severity::High, Confidence::High, saw)
-        .shell(LIST)
-        .found()
+    // Full CPUs matter to a server that uses them and waits for them.
+    let matters = share >= FULL && server >= LITTLE * busy && ready >= 0.5 * server;
+    let by = if mostly_others(server, (busy - server).max(0.0)) {
+        By::Others
+    } else {
+        By::Server
+    };
+    Ok((matters.then_some(by), saw))
 }
 
-/// Full CPUs matter to a server that uses them and waits for them.
-fn uses_cpus(moment: &Moment, busy: f64) -> bool {
-    moment.server >= LITTLE * busy && moment.ready >= 0.5 * moment.server
+/// A running server beside other programs that take the CPUs.
+fn taken_now(seen: &FactView) -> Judged {
+    match full_now(seen)? {
+        (Some(By::Others), saw) => {
+            let saw = format!("Other programs keep the CPUs busy: {saw}.");
+            Observation::new(Severity::High, Confidence::High, saw)
+                .shell(LIST)
+                .found()
+        }
+        (_, saw) => passed(saw),
+    }
 }
 
 /// A running server under its own application's load.
 fn saturated_now(seen: &FactView) -> Judged {
-    let moment = seen.moment()?;
-    let cpus = f64::from(seen.cpus()?);
-    let busy = moment.busy * cpus;
-    let at = format!("{busy:.2} of {cpus:.0} CPUs were busy over a second");
-    if moment.busy < FULL {
-        return passed(at);
+    match full_now(seen)? {
+        (Some(By::Server), saw) => {
+            let saw = format!("The CPUs are saturated: {saw}.");
+            Observation::new(Severity::High, Confidence::High, saw).found()
+        }
+        (_, saw) => passed(saw),
     }
-    if !uses_cpus(&moment, busy) || mostly_others(moment.server, busy - moment.server) {
-        return passed(format!(
-            "{at}, {:.2} of them with this server, and {:.2} of its processes waited for one",
-            moment.server, moment.ready
-        ));
-    }
-    let saw = format!(
-        "The CPUs are saturated: {at}, {:.2} of them with this server, and {:.2} of its processes \
-         waited for one.",
-        moment.server, moment.ready
-    );
-    Observation::new(Severity::High, Confidence::High, saw).found()
 }
 
 /// Who keeps the CPUs busy.
