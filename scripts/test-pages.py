@@ -12,13 +12,23 @@ It runs under Debian's Python, which has the package.
 """
 
 import json
+import os
+import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select
+
+# Where the browser writes what a page saves.
+DOWNLOADS = Path(tempfile.mkdtemp(prefix="pgassay-pages-"))
+# What the program writes for the Firefox Profiler, where the caller has such a file.
+FIREFOX = json.loads(Path(os.environ["FIREFOX_PROFILE"]).read_text()) if "FIREFOX_PROFILE" in os.environ else None
 
 SCREENS = [(1440, 900), (390, 844)]
 
@@ -40,6 +50,11 @@ def browser():
     options = webdriver.ChromeOptions()
     for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
         options.add_argument(flag)
+    downloads = {
+        "download.default_directory": str(DOWNLOADS),
+        "profile.default_content_setting_values.automatic_downloads": 1,
+    }
+    options.add_experimental_option("prefs", downloads)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     return webdriver.Chrome(options=options)
 
@@ -118,29 +133,181 @@ def heat(driver):
     return True
 
 
+def click(driver, element):
+    """As a pointer would, wherever the page is scrolled to."""
+    driver.execute_script("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))", element)
+    driver.execute_async_script(WAIT)
+
+
+def boxes(figure):
+    """Boxes of a flame graph: what each says, where it is, how wide it is."""
+    script = """return [...arguments[0].querySelectorAll("svg.flame rect")].map(rect => {
+      const { x, y, width } = rect.getBoundingClientRect();
+      return { said: rect.getAttribute("data-tip"), x, y, width };
+    })"""
+    return figure.parent.execute_script(script, figure)
+
+
+def saids(figure):
+    return [box["said"] for box in boxes(figure)]
+
+
+def function_of(said):
+    return said.partition(":")[0]
+
+
+def button(parent, words):
+    return next(b for b in parent.find_elements(By.CSS_SELECTOR, "button") if b.text == words)
+
+
 def flame(driver):
-    graphs = driver.find_elements(By.CSS_SELECTOR, "svg.flame")
-    graphs = [graph for graph in graphs if graph.is_displayed()]
-    if not graphs:
+    figures = driver.find_elements(By.CSS_SELECTOR, "figure.flamegraph")
+    figures = [figure for figure in figures if figure.is_displayed()]
+    if not figures:
         return False
-    graph = graphs[0]
+    figure = figures[0]
+    graph = figure.find_element(By.CSS_SELECTOR, "svg.flame")
     whole = graph.rect["width"]
-    rects = graph.find_elements(By.CSS_SELECTOR, "rect")
-    small = sorted(rects, key=lambda rect: rect.rect["width"])[len(rects) // 2]
-    width = small.rect["width"]
-    driver.execute_script("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))", small)
+    first = boxes(figure)
+    small = sorted(range(len(first)), key=lambda index: first[index]["width"])[len(first) // 2]
+    said = first[small]["said"]
+    click(driver, graph.find_elements(By.CSS_SELECTOR, "rect")[small])
+    zoomed = max(box["width"] for box in boxes(figure) if box["said"] == said)
+    expect(zoomed > 0.9 * whole, f"a box of {first[small]['width']} px zooms to {zoomed} of {whole}")
+    told = figure.find_element(By.CSS_SELECTOR, ".functions").text
+    expect(function_of(said) in told and "from" in told and "to" in told, f"callers and callees: {told!r}")
+    button(figure, "Show the whole").click()
     driver.execute_async_script(WAIT)
-    expect(small.rect["width"] > 0.9 * whole, f"a box of {width} px zooms to {small.rect['width']} of {whole}")
-    figure = graph.find_element(By.XPATH, "./ancestor::figure")
-    figure.find_element(By.CSS_SELECTOR, ".controls button").click()
+    expect(saids(figure) == [box["said"] for box in first], "the whole is not shown again")
+    button(figure, "All functions").click()
     driver.execute_async_script(WAIT)
-    expect(abs(small.rect["width"] - width) < 2, "the whole is not shown again")
+
     search = figure.find_element(By.CSS_SELECTOR, "input[type=search]")
     search.send_keys("exec")
     driver.execute_async_script(WAIT)
-    said = figure.find_element(By.CSS_SELECTOR, ".controls [role=status]").text
-    expect("found" in said and "%" in said, f"a search says {said!r}")
-    search.clear()
+    told = figure.find_element(By.CSS_SELECTOR, ".controls [role=status]").text
+    expect("found" in told and "%" in told, f"a search says {told!r}")
+    dim = figure.find_elements(By.CSS_SELECTOR, "svg.flame .dim")
+    expect(0 < len(dim) < len(first), f"a search dims {len(dim)} of {len(first)}")
+    search.send_keys(Keys.BACKSPACE * 4)
+    driver.execute_async_script(WAIT)
+
+    # Inverted, the first row are the functions that were sampled themselves.
+    button(figure, "Invert").click()
+    driver.execute_async_script(WAIT)
+    table = figure.find_element(By.CSS_SELECTOR, ".functions tbody tr").text.split("\n")[0]
+    widest = function_of(min(boxes(figure), key=lambda box: (box["y"], box["x"]))["said"])
+    expect(table.startswith(widest), f"the widest leaf is {widest}, the table begins with {table}")
+    button(figure, "Invert").click()
+    driver.execute_async_script(WAIT)
+    return True
+
+
+def flame_by_keys(driver):
+    graphs = [graph for graph in driver.find_elements(By.CSS_SELECTOR, "svg.flame") if graph.is_displayed()]
+    if not graphs:
+        return False
+    graph = graphs[0]
+    driver.execute_script("arguments[0].focus()", graph)
+    graph.send_keys(Keys.ARROW_UP)
+    first = tip(driver)
+    graph.send_keys(Keys.ARROW_UP)
+    second = tip(driver)
+    expect(first and second and first != second, f"keys walk from {first!r} to {second!r}")
+    graph.send_keys(Keys.ARROW_DOWN)
+    expect(tip(driver) == first, "a key does not lead back")
+    graph.send_keys(Keys.ARROW_UP, Keys.ENTER)
+    driver.execute_async_script(WAIT)
+    expect("zoom." in driver.current_url, "Enter does not zoom")
+    graph.send_keys(Keys.ESCAPE)
+    driver.execute_async_script(WAIT)
+    expect("zoom." not in driver.current_url, "Escape does not show the whole")
+    graph.send_keys("/")
+    focus = driver.execute_script("return document.activeElement.type")
+    expect(focus == "search", f"/ leads to {focus}")
+    figure = graph.find_element(By.XPATH, "./ancestor::figure")
+    button(figure, "All functions").click()
+    driver.execute_async_script(WAIT)
+    return True
+
+
+def differences(driver):
+    """Another profile of the page, and one that another run saved."""
+    figures = driver.find_elements(By.CSS_SELECTOR, "figure.flamegraph")
+    figures = [figure for figure in figures if figure.is_displayed()]
+    if not figures:
+        return False
+    figure = figures[0]
+    profile, against = [Select(select) for select in figure.find_elements(By.CSS_SELECTOR, ".controls select")]
+    names = [option.text for option in profile.options]
+    expect(len(names) > 1, f"profiles: {names}")
+    chosen = profile.first_selected_option.text
+    other = next(name for name in names if name != chosen)
+    before = against.first_selected_option.text
+    against.select_by_visible_text(other)
+    driver.execute_async_script(WAIT)
+    told = saids(figure)
+    expect(all("points)" in said for said in told), f"a difference says {told[:2]}")
+    expect(figure.find_elements(By.CSS_SELECTOR, "svg.flame .look-more, svg.flame .look-less"), "nothing is coloured")
+    expect("change" in figure.find_element(By.CSS_SELECTOR, ".functions").text, "functions have no change")
+    # The same profile is no different from itself, saved and read again.
+    saved = download(driver, figure, "Save for speedscope")
+    names = [profile["name"] for profile in saved["profiles"]]
+    profile.select_by_visible_text(names[0])
+    figure.find_element(By.CSS_SELECTOR, "input[type=file]").send_keys(str(DOWNLOADS / "pgassay.speedscope.json"))
+    driver.execute_async_script(WAIT)
+    driver.execute_async_script(WAIT)
+    shown = against.first_selected_option.text
+    expect(shown == f"pgassay.speedscope.json: {names[0]}", f"a file is shown as {shown!r}")
+    changed = [said for said in saids(figure) if "(+0.0 points)" not in said]
+    expect(not changed, f"the same profile differs: {changed[:2]}")
+    against.select_by_visible_text(before)
+    profile.select_by_visible_text(chosen)
+    driver.execute_async_script(WAIT)
+    return True
+
+
+def download(driver, figure, words):
+    for old in DOWNLOADS.iterdir():
+        old.unlink()
+    button(figure, words).click()
+    for _ in range(50):
+        files = list(DOWNLOADS.glob("*.json"))
+        if files:
+            return json.loads(files[0].read_text())
+        driver.execute_async_script(WAIT)
+    raise AssertionError(f"{words!r} saves nothing")
+
+
+def exports(driver):
+    """What is saved holds all samples of the page, whatever functions are called."""
+    figures = driver.find_elements(By.CSS_SELECTOR, "figure.flamegraph")
+    figures = [figure for figure in figures if figure.is_displayed()]
+    if not figures:
+        return False
+    figure = figures[0]
+    data = json.loads(driver.execute_script("return document.querySelector('script.profiles').textContent"))
+    totals = [sum(view["own"][1::2]) for view in data["views"]]
+    speedscope = download(driver, figure, "Save for speedscope")
+    expect([sum(p["weights"]) for p in speedscope["profiles"]] == totals, "speedscope's samples are not the page's")
+    frames = len(speedscope["shared"]["frames"])
+    for profile in speedscope["profiles"]:
+        expect(len(profile["samples"]) == len(profile["weights"]), "a sample has no weight")
+        expect(all(0 <= f < frames for sample in profile["samples"] for f in sample), "a frame is not there")
+    firefox = download(driver, figure, "Save for the Firefox Profiler")
+    expect([sum(t["samples"]["weight"]) for t in firefox["threads"]] == totals, "Firefox's samples are not the page's")
+    for thread in firefox["threads"]:
+        for name in ("frameTable", "funcTable", "stackTable", "samples"):
+            table = thread[name]
+            columns = {key: len(column) for key, column in table.items() if isinstance(column, list)}
+            expect(set(columns.values()) == {table["length"]}, f"{name}: {columns}")
+    if FIREFOX:
+        # The program writes the same keys.
+        shape = lambda thread: {key: sorted(table) for key, table in thread.items() if isinstance(table, dict)}
+        expect(sorted(firefox) == sorted(FIREFOX), f"{sorted(firefox)}, {sorted(FIREFOX)}")
+        expect(sorted(firefox["meta"]) == sorted(FIREFOX["meta"]), "meta differs")
+        expect(sorted(firefox["threads"][0]) == sorted(FIREFOX["threads"][0]), "threads differ")
+        expect(shape(firefox["threads"][0]) == shape(FIREFOX["threads"][0]), "tables differ")
     return True
 
 
@@ -165,8 +332,9 @@ def tables(driver):
     head.find_element(By.CSS_SELECTOR, ".sort").click()
     driver.execute_async_script(WAIT)
     up = names()
-    # Rows of the same name keep their order.
-    expect(list(dict.fromkeys(down)) == list(reversed(dict.fromkeys(up))), f"sorted down {down}, up {up}")
+    # Sorted by the first figure, else by words; rows of the same key keep their order.
+    keys = lambda names: list(dict.fromkeys(re.sub(r"^([\d.,]+).*", r"\1", name) for name in names))
+    expect(keys(down) == list(reversed(keys(up))), f"sorted down {down}, up {up}")
     expect(sorted(before) == sorted(down) == sorted(up), "rows were lost")
     return True
 
@@ -187,8 +355,7 @@ def views(driver):
     first = shown()
     graph = next(graph for graph in driver.find_elements(By.CSS_SELECTOR, "svg.flame") if graph.is_displayed())
     rects = sorted(graph.find_elements(By.CSS_SELECTOR, "rect"), key=lambda rect: rect.rect["width"])
-    driver.execute_script("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))", rects[len(rects) // 2])
-    driver.execute_async_script(WAIT)
+    click(driver, rects[len(rects) // 2])
     zoomed = shown()
     expect(zoomed[0] != first[0], "a box does not zoom")
     heads = driver.find_elements(By.CSS_SELECTOR, "thead th:first-child:has(.sort):not(details:not([open]) *)")
@@ -221,6 +388,9 @@ def commands(driver):
     return True
 
 
+PARTS = (marks, heat, flame, flame_by_keys, differences, exports, tables, commands, views)
+
+
 def main():
     pages = [Path(name).resolve() for name in sys.argv[1:]]
     if not pages:
@@ -234,7 +404,8 @@ def main():
                     at = f"{page.name}, {width} x {height}, {scheme}"
                     try:
                         look(driver, page, scheme, width, height)
-                        for part in (marks, heat, flame, tables, commands, views):
+                        # What it can do is the same in other colours.
+                        for part in PARTS if scheme == "light" else ():
                             tried[part.__name__] = tried.get(part.__name__, 0) + part(driver)
                         errors = [e["message"] for e in driver.get_log("browser") if e["level"] == "SEVERE"]
                         expect(not errors, f"logged: {errors}")
@@ -243,6 +414,7 @@ def main():
             print(f"{page.name}: looked at on a desk and on a phone, in light and dark")
     finally:
         driver.quit()
+        shutil.rmtree(DOWNLOADS)
     missing = [name for name, count in tried.items() if not count]
     if missing:
         sys.exit(f"test-pages.py: no page had: {', '.join(missing)}")

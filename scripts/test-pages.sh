@@ -29,4 +29,8 @@ trap 'rm -rf "$runs"' EXIT
         exit 1
         ;;
 esac
-/usr/bin/python3 scripts/test-pages.py "$runs"/*/report.html "$runs/comparison.html" crates/report/tests/report/golden/*.html
+"$program" report last --runs "$runs" --format firefox --output "$runs/profile.json" 2>"$runs/said" || {
+    cat "$runs/said" >&2
+    exit 1
+}
+FIREFOX_PROFILE=$runs/profile.json /usr/bin/python3 scripts/test-pages.py "$runs"/*/report.html "$runs/comparison.html" crates/report/tests/report/golden/*.html

@@ -23,10 +23,12 @@ mod kernels;
 mod markdown;
 mod plain;
 mod pooled;
+mod profiles;
 mod recommendation;
 mod sections;
 mod text;
 
+use pgassay_analysis::profile::tree::CallTree;
 use serde::Serialize;
 
 pub use bisect::change;
@@ -45,6 +47,11 @@ pub trait Report {
     /// Its figures in rows, for a spreadsheet or a statistics program; none where it
     /// has none.
     fn rows(&self) -> Option<Rows> {
+        None
+    }
+
+    /// Its CPU samples with their call chains; none where it has none.
+    fn profiles(&self) -> Option<CallTree> {
         None
     }
 }
@@ -84,6 +91,28 @@ pub fn json(report: &impl Serialize) -> String {
         .expect("results have string keys only, so they always serialize");
     text.push('\n');
     pgassay_text::json(&text)
+}
+
+/// JSON in one line, for programs of others.
+fn compact(report: &impl Serialize) -> String {
+    let text = serde_json::to_string(report).expect("as above");
+    pgassay_text::json(&text)
+}
+
+/// The CPU samples as a file for speedscope; none where the report has none.
+pub fn speedscope(report: &impl Report) -> Option<String> {
+    let title = report.document().title;
+    report
+        .profiles()
+        .map(|tree| profiles::speedscope(&tree, &title))
+}
+
+/// The CPU samples as a file for the Firefox Profiler; none where the report has none.
+pub fn firefox(report: &impl Report) -> Option<String> {
+    let title = report.document().title;
+    report
+        .profiles()
+        .map(|tree| profiles::firefox(&tree, &title))
 }
 
 /// The rows as comma-separated values (RFC 4180) with a header line; what was not seen

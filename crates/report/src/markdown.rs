@@ -79,7 +79,7 @@ fn push_section(out: &mut String, section: &Section, notes: &[Note]) {
             Block::Table(table) => push_table(out, table, notes),
             Block::Chart(_)
             | Block::Charts(_)
-            | Block::Flame(..)
+            | Block::Flame(_)
             | Block::HeatMap(_)
             | Block::Bars(_) => {}
             Block::Forest(forest) => push_forest(out, forest),

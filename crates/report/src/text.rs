@@ -189,7 +189,7 @@ impl Page {
                 let lines = forest::lines(forest, self.style.width, self.style.unicode);
                 lines.iter().for_each(|line| self.line(line, Tone::Normal));
             }
-            Block::Flame(..) | Block::HeatMap(_) | Block::Bars(_) => {}
+            Block::Flame(_) | Block::HeatMap(_) | Block::Bars(_) => {}
             Block::Finding(finding) => self.finding(finding),
             Block::Commands(commands) => {
                 for command in commands {

@@ -249,6 +249,7 @@ pub fn finding_of<'a>(analysis: &'a Analysis, cause: &Cause) -> Option<&'a Findi
 
 #[cfg(test)]
 mod tests {
+    use crate::profile::tree::CallTree;
     use serde_json::Value;
 
     use super::*;
@@ -295,6 +296,7 @@ mod tests {
             explained: None,
             profile: None,
             flame: None,
+            stacks: CallTree::default(),
             difference: None,
             not_seen: Vec::new(),
         });

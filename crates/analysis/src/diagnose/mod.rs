@@ -11,6 +11,7 @@ use crate::observed::{Budget, WaitAnalysis};
 use crate::profile::Summary;
 use crate::profile::difference::Difference;
 use crate::profile::flame::Flame;
+use crate::profile::tree::CallTree;
 
 pub use crate::bottlenecks::{
     Basis, Cause, Confidence, Evidence, Finding, RunEvidence, SeenBy, Severity, causes, finding_of,
@@ -43,6 +44,10 @@ pub struct Diagnosis {
     /// The same as a flame graph.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flame: Option<Flame>,
+    /// The samples, and those that they are held against; not in JSON, there are formats of their
+    /// own for them.
+    #[serde(skip)]
+    pub stacks: CallTree,
     /// What changed from another profile, where one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
@@ -72,6 +77,7 @@ pub fn diagnose(subject: &str, evidence: &Evidence) -> Diagnosis {
         explained,
         profile: evidence.profile.cloned(),
         flame: None,
+        stacks: CallTree::default(),
         difference: None,
         not_seen: not_seen(evidence),
     }

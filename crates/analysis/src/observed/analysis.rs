@@ -17,7 +17,7 @@ use super::{Observed, Unavailable};
 use crate::number;
 use crate::plan::{DriverConfig, Stage};
 use crate::profile::flame::{self, Flame};
-use crate::profile::{Summary, summarise};
+use crate::profile::{Profile, Summary, summarise};
 use crate::record::{Reading, Sample, Trial};
 use crate::samples;
 use crate::scattered;
@@ -78,6 +78,9 @@ pub struct PointObserved {
     /// CPU samples by class, function and lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Summary>,
+    /// The samples with their call chains; not in JSON, there are formats of their own for them.
+    #[serde(skip)]
+    pub stacks: Option<Profile>,
 }
 
 impl PointObserved {
@@ -263,6 +266,7 @@ fn analyse_point(
         plans,
         budget.as_ref().ok(),
     );
+    let stacks = stacks::profile(observed().filter_map(|o| o.stacks.as_ref()), symbols);
     PointObserved {
         load: load.map(str::to_owned),
         clients,
@@ -274,9 +278,8 @@ fn analyse_point(
         waits,
         scheduling: scheduling(windows),
         backends: backends::analyse(windows.iter().map(|w| w.samples)),
-        profile: stacks::profile(observed().filter_map(|o| o.stacks.as_ref()), symbols)
-            .as_ref()
-            .map(summarise),
+        profile: stacks.as_ref().map(summarise),
+        stacks,
     }
 }
 

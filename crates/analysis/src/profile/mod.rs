@@ -17,6 +17,7 @@ mod names;
 pub mod script;
 pub mod stage;
 pub mod summary;
+pub mod tree;
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -42,4 +42,8 @@ pub enum Format {
     Markdown,
     /// Figures in rows, where there are any
     Csv,
+    /// CPU samples for speedscope, where there are any
+    Speedscope,
+    /// CPU samples for the Firefox Profiler, likewise
+    Firefox,
 }

@@ -44,7 +44,7 @@ pub fn deliver(text: &str, args: &ShowArgs, terminal: &mut Terminal) -> anyhow::
 /// One result in one format; colour and width only where it goes to the terminal.
 ///
 /// # Errors
-/// Where CSV is asked for and the result has no rows.
+/// Where CSV is asked for and the result has no rows, or a profile and it has no CPU samples.
 pub fn render(
     result: &(impl Report + Serialize),
     format: Format,
@@ -60,7 +60,14 @@ pub fn render(
             Failure::usage("this result has no rows to write as CSV")
                 .with_remedy("use --format json")
         })?,
+        Format::Speedscope => pgassay_report::speedscope(result).ok_or_else(no_samples)?,
+        Format::Firefox => pgassay_report::firefox(result).ok_or_else(no_samples)?,
     })
+}
+
+fn no_samples() -> Failure {
+    Failure::usage("this result holds no CPU samples to export")
+        .with_remedy("measure with --observe all, and see what its report says was not seen")
 }
 
 /// How text is laid out where it goes.

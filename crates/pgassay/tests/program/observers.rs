@@ -296,6 +296,22 @@ fn a_plain_server_has_no_finding_and_cpu_samples_have_names_and_callers() {
     assert!(text.contains("\"PostgresMain\""), "{text}");
     // Nobody else's samples are among them.
     assert!(!text.contains("pgassay"), "{text}");
+    // Viewers of profiles get each of them.
+    let all = profile["samples"].as_u64().unwrap();
+    let exported = |format: &str| -> Value {
+        let words = ["report", "last", "--runs", runs.path(), "--format", format];
+        serde_json::from_str(&pgassay(&words).1).unwrap()
+    };
+    let speedscope = exported("speedscope");
+    let weights = speedscope["profiles"][0]["weights"].as_array().unwrap();
+    let sum: f64 = weights.iter().map(|w| w.as_f64().unwrap()).sum();
+    assert_eq!(sum, all as f64, "{speedscope}");
+    let firefox = exported("firefox");
+    let weights = firefox["threads"][0]["samples"]["weight"]
+        .as_array()
+        .unwrap();
+    let sum: u64 = weights.iter().map(|w| w.as_u64().unwrap()).sum();
+    assert_eq!(sum, all, "{firefox}");
 
     let analysis = measured(
         &runs,

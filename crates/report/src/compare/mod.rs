@@ -18,16 +18,21 @@ use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::{Kind, PointResult};
 use pgassay_analysis::metrics::METRICS;
+use pgassay_analysis::profile::tree::CallTree;
 use pgassay_analysis::warning::Warning;
 use pgassay_text::cell;
 
 use super::csv::figure;
 use super::document::{Block, Document, Notes, Section};
-use super::{Report, Rows, number, sections};
+use super::{Report, Rows, number, profiles, sections};
 
 impl Report for Compare {
     fn document(&self) -> Document {
         document(self)
+    }
+
+    fn profiles(&self) -> Option<CallTree> {
+        profiles::of_run(&self.analysis)
     }
 
     /// One row a pair with every metric of both sides, those of the noise floor among them.
@@ -98,6 +103,7 @@ pub(super) fn document(compare: &Compare) -> Document {
         headline: compare.headline.clone(),
         sections,
         notes: notes.into_notes(),
+        profiles: compare.profiles(),
         ..Document::default()
     }
 }

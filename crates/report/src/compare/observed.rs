@@ -9,9 +9,9 @@ use pgassay_analysis::metrics::SERVER_CPU;
 use pgassay_analysis::observed::{ArmObserved, PointObserved};
 use pgassay_analysis::profile::flame;
 
-use crate::document::{Block, Cell, Column, Depth, Section, Table};
-use crate::number;
+use crate::document::{Block, Cell, Column, Depth, FlameGraph, Section, Table};
 use crate::sections::observed::{FIGURES, cost_in_words};
+use crate::{number, profiles};
 
 /// Wait events, and classes of CPU time, that have a row at a client count.
 const ROWS: usize = 8;
@@ -41,13 +41,16 @@ pub fn section(compare: &Compare) -> Option<Section> {
         let tables = [at.waits(), at.scheduling(), at.profile()];
         blocks.extend(tables.into_iter().flatten().map(Block::Table));
     }
-    if let Some(before) = arms.first().and_then(flame_of) {
+    let group = |arm| profiles::group(&compare.analysis, compare.analysis.main(), arm);
+    if let Some((a, before)) = arms.first().and_then(|a| Some((a, flame_of(a)?))) {
         for arm in arms.iter().skip(1) {
             blocks.extend(flame_of(arm).map(|after| {
-                Block::Flame(
-                    Box::new(flame::against(after, before)),
-                    format!("{}: functions by their callers, against A", arm.label),
-                )
+                Block::Flame(Box::new(FlameGraph {
+                    flame: flame::against(after, before),
+                    title: format!("{}: functions by their callers, against A", arm.label),
+                    group: group(arm),
+                    against: Some(group(a)),
+                }))
             }));
         }
     }

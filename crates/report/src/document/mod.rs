@@ -13,6 +13,7 @@ pub use picture::{
 use pgassay_analysis::bottlenecks::{Finding, Severity};
 use pgassay_analysis::number;
 use pgassay_analysis::profile::flame::Flame;
+use pgassay_analysis::profile::tree::CallTree;
 use pgassay_analysis::stats::Estimate;
 use pgassay_analysis::warning::Warning;
 
@@ -41,6 +42,8 @@ pub struct Document {
     pub sections: Vec<Section>,
     /// Every warning, numbered from 1 in the order of first mention.
     pub notes: Vec<Note>,
+    /// The samples behind the flame graphs, for pages.
+    pub profiles: Option<CallTree>,
 }
 
 impl Document {
@@ -177,8 +180,8 @@ pub enum Block {
     Chart(Box<Chart>),
     /// Small ones side by side that are read alike: one legend, the first's, stands for all.
     Charts(Vec<Chart>),
-    /// Functions by who called them, under a title; formats without pictures leave it out.
-    Flame(Box<Flame>, String),
+    /// Functions by who called them; formats without pictures leave it out.
+    Flame(Box<FlameGraph>),
     /// Another kind of picture, likewise.
     HeatMap(Box<HeatMap>),
     /// Stacked bars, likewise.
@@ -191,6 +194,19 @@ pub enum Block {
     Heading(String),
     /// Something that holds the server back, and what to do about it.
     Finding(Box<FindingBlock>),
+}
+
+/// A flame graph as shown.
+#[derive(Debug, Clone)]
+pub struct FlameGraph {
+    /// The picture.
+    pub flame: Flame,
+    /// Its title.
+    pub title: String,
+    /// Which of the document's profiles it shows, by group.
+    pub group: String,
+    /// Which it is held against.
+    pub against: Option<String>,
 }
 
 /// A finding as shown.

@@ -9,25 +9,33 @@ use pgassay_analysis::profile::Class;
 use pgassay_analysis::profile::flame::{Flame, Node, ROWS};
 
 use super::text;
+use crate::document::FlameGraph;
 
 /// Height of a row and of its text.
 const ROW: f64 = 18.0;
 /// Width of a character, about.
 const CHARACTER: f64 = 6.6;
 
-/// The pictures of a flame graph for a desk and for a phone.
-pub fn figure(flame: &Flame, title: &str, id: &str) -> Markup {
+/// Width of the picture; the script draws it anew at the width of the page.
+const WIDTH: f64 = 880.0;
+/// Share from which outermost functions that do nothing but call one other are one box.
+const STEM: f64 = 0.99;
+
+/// A flame graph with what its script needs to know: which profiles it shows.
+pub fn figure(graph: &FlameGraph, id: &str) -> Markup {
+    let (flame, title) = (&graph.flame, &graph.title);
     let compared = flame.roots.iter().any(|n| n.before.is_some());
+    let (stem, roots) = stem(flame);
     let deep = depth(&flame.roots) >= ROWS;
     html! {
-        figure id={ "figure-" (id) } {
+        figure.flamegraph id={ "figure-" (id) } data-group=(text(&graph.group))
+            data-against=[graph.against.as_deref().map(text)] {
             h3 { (text(title)) }
             (legend(compared))
-            div.wide { (picture(flame, title, &format!("{id}-wide"), 880.0)) }
-            div.narrow { (picture(flame, title, &format!("{id}-narrow"), 330.0)) }
+            div.scroll tabindex="0" role="region" aria-label=(text(title)) { (picture(&stem, roots, title, id)) }
             figcaption {
                 "Each box is a function, as wide as its share of the CPU samples, what it called \
-                 included; what it called stands above it, side by side in the order of the alphabet. \
+                 included; what it called stands above it, side by side, the widest first. \
                  Point at a box to read its share; click it to zoom in."
                 @if compared { " Shares are those of the second profile; colour says how they changed." }
                 @if flame.left_out > 0.005 {
@@ -50,6 +58,24 @@ fn depth(nodes: &[Node]) -> usize {
     deepest
 }
 
+/// The outermost functions that nearly all samples have in common, and what stands above them.
+fn stem(flame: &Flame) -> (Vec<&Node>, &[Node]) {
+    let (mut stem, mut above) = (Vec::new(), flame.roots.as_slice());
+    while let [node] = above
+        && node.share >= STEM
+        && node.called.iter().map(|n| n.share).fold(0.0, f64::max) >= STEM
+        && node.before.is_none()
+    {
+        stem.push(node);
+        above = &node.called;
+    }
+    // One by itself has a box of its own.
+    match stem.len() {
+        0 | 1 => (Vec::new(), &flame.roots),
+        _ => (stem, above),
+    }
+}
+
 /// A box as it is drawn.
 struct Placed<'a> {
     node: &'a Node,
@@ -58,29 +84,31 @@ struct Placed<'a> {
     row: usize,
 }
 
-fn place<'a>(flame: &'a Flame, width: f64) -> Vec<Placed<'a>> {
+fn place(roots: &[Node], first: usize) -> Vec<Placed<'_>> {
     let mut placed = Vec::new();
-    let mut open: Vec<(&'a [Node], f64, usize)> = vec![(&flame.roots, 0.0, 0)];
+    let mut open: Vec<(&[Node], f64, usize)> = vec![(roots, 0.0, first)];
     while let Some((nodes, mut x, row)) = open.pop() {
+        let mut nodes: Vec<&Node> = nodes.iter().collect();
+        nodes.sort_by(|a, b| b.share.total_cmp(&a.share));
         for node in nodes {
-            let wide = node.share * width;
-            if wide >= 1.5 && row < ROWS {
+            let width = node.share * WIDTH;
+            if width >= 1.5 && row < ROWS {
                 placed.push(Placed {
                     node,
                     x,
-                    width: wide,
+                    width,
                     row,
                 });
                 open.push((&node.called, x, row + 1));
             }
-            x += wide;
+            x += width;
         }
     }
     placed
 }
 
-fn picture(flame: &Flame, title: &str, id: &str, width: f64) -> Markup {
-    let boxes = place(flame, width);
+fn picture(stem: &[&Node], roots: &[Node], title: &str, id: &str) -> Markup {
+    let boxes = place(roots, usize::from(!stem.is_empty()));
     let rows = boxes.iter().map(|b| b.row + 1).max().unwrap_or(1);
     let height = rows as f64 * ROW + 2.0;
     let mut widest: Vec<&Placed> = boxes.iter().collect();
@@ -92,9 +120,21 @@ fn picture(flame: &Flame, title: &str, id: &str, width: f64) -> Markup {
         .collect();
     html! {
         svg.chart.flame role="img" aria-labelledby={ (id) "-t " (id) "-d" }
-            viewBox={ "0 0 " (width) " " (height) } {
+            viewBox={ "0 0 " (WIDTH) " " (height) } {
             title id={ (id) "-t" } { (text(title)) }
             desc id={ (id) "-d" } { "The widest boxes: " (text(&spoken.join("; "))) "." }
+            @if let Some(outermost) = stem.first() {
+                @let names: Vec<&str> = stem.iter().map(|n| n.symbol.as_str()).collect();
+                g.look-none {
+                    rect x="0" y=(r(height - ROW)) width=(WIDTH) height=(ROW - 1.0) {
+                        title { (text(&format!("{}: {}", names.join(" › "), percent(outermost.share)))) }
+                    }
+                    @let room = ((WIDTH - 4.0) / CHARACTER) as usize;
+                    @if let Some(label) = shortened(&names.join(" › "), room) {
+                        text x="3" y=(r(height - ROW + 12.5)) { (text(&label)) }
+                    }
+                }
+            }
             @for b in &boxes { (drawn(b, height)) }
         }
     }
@@ -160,7 +200,8 @@ const FAMILIES: [(&str, &str); 5] = [
     ("look-none", "other"),
 ];
 
-fn family(class: Class) -> &'static str {
+/// The look of what samples were spent on.
+pub fn family(class: Class) -> &'static str {
     match class {
         Class::Spinlock
         | Class::Lwlock
@@ -226,7 +267,32 @@ fn r(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_analysis::profile::{Profile, flame};
+    use pgassay_analysis::profile::{Frame, Profile, flame};
+
+    fn graph(flame: flame::Flame) -> FlameGraph {
+        FlameGraph {
+            flame,
+            title: "Samples".to_owned(),
+            group: "a load".to_owned(),
+            against: None,
+        }
+    }
+
+    #[test]
+    fn what_all_samples_have_in_common_is_one_box() {
+        let mut profile = Profile::new(pgassay_analysis::profile::Unit::Samples);
+        for (chain, weight) in [
+            ("_start;main;ServerLoop;x", 1.0),
+            ("_start;main;ServerLoop;y", 3.0),
+        ] {
+            let frames = chain.split(';').map(|name| Frame::new(name, "postgres"));
+            profile.add(frames, weight);
+        }
+        let page = figure(&graph(flame::fold(&profile)), "t").into_string();
+        assert!(page.contains("_start › main: 100.0 %"), "{page}");
+        // The widest stands to the left.
+        assert!(page.find("y: 75.0 %").unwrap() < page.find("x: 25.0 %").unwrap());
+    }
 
     #[test]
     fn boxes_stand_above_their_callers_and_say_their_share() {
@@ -238,7 +304,7 @@ mod tests {
     40.00%  postgres  postgres  [.] <evil&>
 ";
         let profile = Profile::parse(text).unwrap();
-        let page = figure(&flame::fold(&profile), "Samples", "t").into_string();
+        let page = figure(&graph(flame::fold(&profile)), "t").into_string();
         assert!(page.contains("PinBuffer: 60.0 %; buffer pin"), "{page}");
         assert!(page.contains("s_lock: 60.0 %; spinlock"));
         assert!(page.contains("&lt;evil&amp;&gt;") && !page.contains("<evil"));
@@ -256,7 +322,7 @@ mod tests {
     fn a_comparison_is_coloured_by_change() {
         let before = Profile::parse("80.00% postgres [.] a\n20.00% postgres [.] b\n").unwrap();
         let after = Profile::parse("50.00% postgres [.] a\n50.00% postgres [.] b\n").unwrap();
-        let page = figure(&flame::difference(&before, &after), "x", "t").into_string();
+        let page = figure(&graph(flame::difference(&before, &after)), "t").into_string();
         assert!(page.contains("before 80.0 % (-30.0 points)"), "{page}");
         assert!(page.contains("before 20.0 % (+30.0 points)"));
     }

@@ -25,10 +25,19 @@ use pgassay_analysis::bottlenecks::{Step, StepKind};
 use super::document::{
     Badge, Block, Cell, Column, Document, Fact, FindingBlock, Note, Section, Table, Tile, Value,
 };
-use super::{number, plain};
+use super::{number, plain, profiles};
+pub(crate) use flame::family;
 
 const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("page.js");
+/// One module, in pieces of one idea each.
+const SCRIPT: &str = concat!(
+    include_str!("script/view.js"),
+    include_str!("script/marks.js"),
+    include_str!("script/profile.js"),
+    include_str!("script/flame.js"),
+    include_str!("script/tables.js"),
+    include_str!("script/start.js"),
+);
 /// Nothing may be loaded, and nothing but our script run, whatever slipped into the page.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let hash = BASE64_STANDARD.encode(Sha256::digest(SCRIPT));
@@ -226,6 +235,11 @@ fn body_of(document: &Document) -> Markup {
     html! {
         @for section in &document.sections { (self::section(section, &document.notes)) }
         (all_notes(&document.notes))
+        @if let Some(tree) = &document.profiles {
+            script.profiles type="application/json" {
+                (PreEscaped(profiles::page(tree, &document.title)))
+            }
+        }
     }
 }
 
@@ -296,7 +310,7 @@ fn section(section: &Section, notes: &[Note]) -> Markup {
                     Block::Table(table) => (self::table(table, &format!("{}-{i}", section.id), notes)),
                     Block::Chart(chart) => (chart::figure(chart, &svg::IN_TEXT)),
                     Block::Charts(charts) => (chart::small_figures(charts)),
-                    Block::Flame(flame, title) => (flame::figure(flame, title, &format!("{}-{i}", section.id))),
+                    Block::Flame(graph) => (flame::figure(graph, &format!("{}-{i}", section.id))),
                     Block::HeatMap(map) => (heat::figure(map)),
                     Block::Bars(bars) => (bars::figure(bars, &svg::IN_TEXT)),
                     Block::Forest(forest) => (forest::figure(forest)),

@@ -4,10 +4,13 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::diagnose::{Diagnosis, Finding, Severity, major};
 use pgassay_analysis::profile::Summary;
 use pgassay_analysis::profile::difference::Difference;
+use pgassay_analysis::profile::tree::CallTree;
 
 use super::findings::block;
 use crate::Report;
-use crate::document::{Block, Cell, Column, Depth, Document, Fact, Notes, Section, Table};
+use crate::document::{
+    Block, Cell, Column, Depth, Document, Fact, FlameGraph, Notes, Section, Table,
+};
 
 /// Functions that the table of a profile lists.
 const FUNCTIONS: usize = 20;
@@ -16,6 +19,16 @@ impl Report for Diagnosis {
     fn document(&self) -> Document {
         document(self)
     }
+
+    fn profiles(&self) -> Option<CallTree> {
+        (!self.stacks.views.is_empty()).then(|| self.stacks.clone())
+    }
+}
+
+/// What its profiles are called; the second is what the first is held against.
+fn groups(diagnosis: &Diagnosis) -> Vec<String> {
+    let views = diagnosis.stacks.views.iter();
+    views.map(|view| view.group.clone()).collect()
 }
 
 /// A diagnosis as a document of its own.
@@ -23,10 +36,13 @@ fn document(diagnosis: &Diagnosis) -> Document {
     let mut sections = vec![findings(diagnosis)];
     sections.extend(diagnosis.profile.as_ref().map(profile));
     if let (Some(flame), Some(section)) = (&diagnosis.flame, sections.last_mut()) {
-        section.blocks.push(Block::Flame(
-            Box::new(flame.clone()),
-            "Functions by their callers".to_owned(),
-        ));
+        let groups: Vec<String> = groups(diagnosis);
+        section.blocks.push(Block::Flame(Box::new(FlameGraph {
+            flame: flame.clone(),
+            title: "Functions by their callers".to_owned(),
+            group: groups.first().cloned().unwrap_or_default(),
+            against: groups.get(1).cloned(),
+        })));
     }
     sections.extend(diagnosis.difference.as_ref().map(difference));
     Document {
@@ -39,6 +55,7 @@ fn document(diagnosis: &Diagnosis) -> Document {
         headline: headline(diagnosis),
         sections,
         notes: Vec::new(),
+        profiles: diagnosis.profiles(),
         ..Document::default()
     }
 }

@@ -40,7 +40,8 @@ use pgassay_analysis::analysis::{
 };
 
 use super::document::{Block, Depth, Document, Interval, Notes, Section};
-use super::{Report, Rows, csv, number};
+use super::{Report, Rows, csv, number, profiles};
+use pgassay_analysis::profile::tree::CallTree;
 use pgassay_analysis::stats::Estimate;
 
 /// A section: what it says of an analysis, where it has something to say.
@@ -80,6 +81,10 @@ impl Report for Analysis {
     fn rows(&self) -> Option<Rows> {
         Some(csv::trials(self))
     }
+
+    fn profiles(&self) -> Option<CallTree> {
+        profiles::of_run(self)
+    }
 }
 
 /// The report on an analysis, ready for any format.
@@ -118,6 +123,7 @@ fn document(analysis: &Analysis) -> Document {
         further_findings,
         sections,
         notes: notes.into_notes(),
+        profiles: profiles::of_run(analysis),
     }
 }
 

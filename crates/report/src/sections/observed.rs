@@ -4,8 +4,8 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::observed::{ArmObserved, CostAnalysis, PointObserved};
 
 use super::{backends, budget, diagnosis, statements};
-use crate::document::{Block, Cell, Column, Depth, Notes, Section, Table};
-use crate::number;
+use crate::document::{Block, Cell, Column, Depth, FlameGraph, Notes, Section, Table};
+use crate::{number, profiles};
 
 /// Wait events that have a column of their own.
 const EVENTS: usize = 8;
@@ -32,7 +32,12 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
             blocks.push(Block::Heading(of_which.join(", ")));
         }
         let id = place.to_string();
-        blocks.extend(of_server(observed, (!elsewhere).then_some(id.as_str())));
+        let group = profiles::group(analysis, load, arm);
+        blocks.extend(of_server(
+            observed,
+            &group,
+            (!elsewhere).then_some(id.as_str()),
+        ));
     }
     (!blocks.is_empty()).then_some(Section {
         id: "observed",
@@ -42,9 +47,9 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     })
 }
 
-/// What observers saw of one server. `picture` names that of its time budget; none where it stands
-/// elsewhere.
-pub(super) fn of_server(observed: &ArmObserved, picture: Option<&str>) -> Vec<Block> {
+/// What observers saw of one server, whose profiles are of this group. `picture` names that of its
+/// time budget; none where it stands elsewhere.
+pub(super) fn of_server(observed: &ArmObserved, group: &str, picture: Option<&str>) -> Vec<Block> {
     let mut blocks = budget::blocks(observed, picture);
     blocks.extend(statements::blocks(observed));
     blocks.extend(waits(observed).map(Block::Table));
@@ -54,10 +59,12 @@ pub(super) fn of_server(observed: &ArmObserved, picture: Option<&str>) -> Vec<Bl
         blocks.push(Block::Heading("Where the CPU time goes".to_owned()));
         blocks.extend(diagnosis::profile_blocks(profile));
         if let Some(flame) = &observed.flame {
-            blocks.push(Block::Flame(
-                Box::new(flame.clone()),
-                "Functions by their callers".to_owned(),
-            ));
+            blocks.push(Block::Flame(Box::new(FlameGraph {
+                flame: flame.clone(),
+                title: "Functions by their callers".to_owned(),
+                group: group.to_owned(),
+                against: None,
+            })));
         }
     }
     for missing in &observed.unavailable {

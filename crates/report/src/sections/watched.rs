@@ -1,10 +1,11 @@
 //! A live server under its own load, over a window.
 
+use pgassay_analysis::profile::tree::CallTree;
 use pgassay_analysis::watched::Watched;
 
 use super::{diagnosis, observed};
 use crate::document::{Block, Depth, Document, Section};
-use crate::{Report, number};
+use crate::{Report, number, profiles};
 
 impl Report for Watched {
     fn document(&self) -> Document {
@@ -17,9 +18,9 @@ impl Report for Watched {
                 number::short(rate)
             ))
         });
-        let blocks = rate
-            .into_iter()
-            .chain(observed::of_server(&self.observed, Some("0")));
+        let blocks =
+            rate.into_iter()
+                .chain(observed::of_server(&self.observed, &self.target, Some("0")));
         Document {
             title: format!("Watch of {}", self.target),
             provenance: about.join("; "),
@@ -33,7 +34,12 @@ impl Report for Watched {
                     blocks: blocks.collect(),
                 },
             ],
+            profiles: self.profiles(),
             ..Document::default()
         }
+    }
+
+    fn profiles(&self) -> Option<CallTree> {
+        profiles::of_server(&self.target, &self.observed)
     }
 }

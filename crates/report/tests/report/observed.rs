@@ -44,6 +44,7 @@ pub fn budgets() -> Analysis {
             scheduling: Scheduling::default(),
             backends: None,
             profile: None,
+            stacks: None,
         }
     });
     let points = points.collect();

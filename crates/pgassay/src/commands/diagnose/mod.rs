@@ -75,6 +75,10 @@ fn draw(diagnosis: &mut Diagnosis, profile: &Profile, before: Option<&Profile>) 
         Some(before) => flame::difference(before, profile),
         None => flame::fold(profile),
     });
+    diagnosis.stacks.add(&diagnosis.subject, "", profile);
+    if let Some(before) = before {
+        diagnosis.stacks.add("before", "", before);
+    }
     diagnosis.difference = before.map(|before| difference(before, profile));
 }
 

@@ -1,0 +1,90 @@
+// @ts-check
+// ---- marks ----
+const tip = make("div", { class: "tip", role: "status" });
+document.body.append(tip);
+const hide = () => tip.classList.remove("shown");
+/** Shows what a mark says beside it.
+ * @param {Element} mark
+ */
+const show = (mark) => {
+  const said = mark.getAttribute("data-tip");
+  if (!said) return;
+  tip.textContent = said;
+  tip.classList.add("shown");
+  const box = mark.getBoundingClientRect();
+  const middle = box.left + box.width / 2 - tip.offsetWidth / 2;
+  const left = Math.max(4, Math.min(middle, document.documentElement.clientWidth - tip.offsetWidth - 4));
+  const above = box.top - tip.offsetHeight - 8;
+  tip.style.left = `${left + scrollX}px`;
+  tip.style.top = `${(above > 0 ? above : box.bottom + 8) + scrollY}px`;
+};
+/** @param {Element} mark */
+const centre = (mark) => {
+  const box = mark.getBoundingClientRect();
+  return [box.left + box.width / 2, box.top + box.height / 2];
+};
+const NEAR = 28; // CSS pixels from which a mark is taken
+for (const picture of document.querySelectorAll("svg.chart:not(.flame)")) {
+  const titles = [...picture.querySelectorAll("path > title, rect > title")];
+  const marks = titles.map((title) => {
+    const mark = /** @type {Element} */ (title.parentElement);
+    mark.setAttribute("data-tip", title.textContent || "");
+    title.remove(); // the browser's own tip would stand beside ours
+    return mark;
+  });
+  if (!marks.length) continue;
+  const areas = marks[0].tagName === "rect";
+  let at = -1;
+  /** @param {Element | undefined} mark */
+  const choose = (mark) => {
+    if (at >= 0) marks[at].classList.remove("chosen");
+    at = mark ? marks.indexOf(mark) : -1;
+    if (!mark) return hide();
+    mark.classList.add("chosen");
+    show(mark);
+  };
+  const point = (/** @type {Event} */ event) => {
+    const { clientX, clientY, target } = /** @type {PointerEvent} */ (event);
+    if (areas) {
+      const over = /** @type {Element} */ (target).closest("[data-tip]");
+      return choose(over && picture.contains(over) ? over : undefined);
+    }
+    let nearest, least = NEAR;
+    for (const mark of marks) {
+      const [x, y] = centre(mark);
+      const distance = Math.hypot(x - clientX, y - clientY);
+      if (distance < least) [nearest, least] = [mark, distance];
+    }
+    choose(nearest);
+  };
+  const figure = picture.closest("figure");
+  if (figure) {
+    const name = `mark.${figure.id}`;
+    picture.addEventListener("click", () => at >= 0 && remember(name, String(at)));
+    const before = shows.get(name);
+    shows.set(name, (value) => {
+      before?.(value); // the picture for the other width
+      if (!picture.getClientRects().length) return;
+      if (value !== null) choose(marks[Number(value)]);
+      else if (at >= 0) choose(undefined);
+    });
+  }
+  picture.addEventListener("pointermove", point);
+  picture.addEventListener("pointerdown", point);
+  picture.addEventListener("pointerleave", () => choose(undefined));
+  picture.addEventListener("blur", () => choose(undefined));
+  // Keys walk over the estimates, or the areas, from left to right.
+  const estimates = marks.filter((mark) => areas || mark.classList.contains("estimate"));
+  const walked = estimates.length ? estimates : marks;
+  picture.setAttribute("tabindex", "0");
+  picture.addEventListener("keydown", (event) => {
+    const { key } = /** @type {KeyboardEvent} */ (event);
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
+    if (key === "Escape") return choose(undefined);
+    if (!step) return;
+    event.preventDefault();
+    const now = at < 0 ? -1 : walked.indexOf(marks[at]);
+    const next = now < 0 ? (step > 0 ? 0 : walked.length - 1) : now + step;
+    choose(walked[Math.max(0, Math.min(next, walked.length - 1))]);
+  });
+}

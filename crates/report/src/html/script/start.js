@@ -1,0 +1,9 @@
+// @ts-check
+// ---- the view of the address that was opened ----
+addEventListener("hashchange", showView);
+showView();
+if (view().toString()) {
+  const about = [...view()].map(([name, value]) => (name === "at" ? document.getElementById(value) : subject(name)));
+  for (const element of about) element?.closest("details")?.setAttribute("open", "");
+  about.reverse().find((element) => element)?.scrollIntoView();
+}
