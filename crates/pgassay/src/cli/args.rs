@@ -168,7 +168,7 @@ impl TargetArgs {
 }
 
 /// How it is measured, shared by all commands that measure.
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, Clone, Default, ClapArgs)]
 #[command(
     group = ArgGroup::new(OF_SESSIONS).multiple(true),
     group = ArgGroup::new(OF_CLIENTS).multiple(true)

@@ -14,17 +14,64 @@ const BETWEEN_SLICES: f64 = 0.06;
 /// Seconds that a connection takes; each round opens at most as many as its points have clients.
 const TO_CONNECT: f64 = 0.0015;
 
+/// How many clients load the server at a time, and by how many threads: known before the server is.
+#[derive(Debug, Clone)]
+pub struct Concurrency {
+    /// Numbers of clients, ascending.
+    pub clients: Vec<u32>,
+    /// Threads of the load; a point has at most one for each client.
+    pub threads: u32,
+    by_default: bool,
+}
+
+impl Concurrency {
+    /// What was asked for, else 1, 2, 4 … four times the CPUs, and a thread for each four CPUs.
+    pub fn of(flags: &MeasureArgs, cpus: u32) -> Self {
+        let asked = flags.clients.as_ref();
+        Self {
+            clients: match asked {
+                Some(list) => list.0.clone(),
+                None => doubling_up_to(cpus.saturating_mul(4).max(1)),
+            },
+            threads: flags.threads.unwrap_or(cpus.div_ceil(4)).max(1),
+            by_default: asked.is_none(),
+        }
+    }
+
+    /// That of a server that can be loaded with so many clients: a default becomes smaller, what was
+    /// asked for stays.
+    pub fn within(self, most: u32) -> Self {
+        match self.by_default && most < self.most() {
+            true => Self {
+                clients: doubling_up_to(most.max(1)),
+                ..self
+            },
+            false => self,
+        }
+    }
+
+    /// The most clients.
+    pub fn most(&self) -> u32 {
+        self.clients.last().copied().unwrap_or(1)
+    }
+
+    fn points(&self) -> Vec<Point> {
+        let point = |&clients: &u32| Point {
+            clients,
+            threads: self.threads.min(clients),
+            variant: 0,
+        };
+        self.clients.iter().map(point).collect()
+    }
+}
+
 /// What the plan depends on beside the flags.
 #[derive(Debug, Clone, Copy)]
 pub struct Machine {
-    /// CPUs that may be used.
-    pub cpus: u32,
     /// All last-level caches together, in bytes; 0 where not known.
     pub cache_bytes: u64,
     /// shared_buffers of the server, in bytes.
     pub shared_buffers: u64,
-    /// The most clients that the server may be loaded with.
-    pub most_clients: u32,
 }
 
 /// How long the load of a command may take by default.
@@ -61,21 +108,13 @@ impl Budget {
 pub fn plan(
     workload: WorkloadPlan,
     flags: &MeasureArgs,
+    concurrency: &Concurrency,
     arms: usize,
     machine: &Machine,
     budget: Budget,
     drawn_seed: u64,
 ) -> Result<Plan, Failure> {
-    let counts = client_counts(flags, machine.cpus, machine.most_clients);
-    let threads = threads(flags, machine.cpus);
-    let points: Vec<Point> = counts
-        .into_iter()
-        .map(|clients| Point {
-            clients,
-            threads: threads.min(clients),
-            variant: 0,
-        })
-        .collect();
+    let points = concurrency.points();
     let trials = flags.trials.unwrap_or(budget.trials);
     let slices = arms as f64 * points.len() as f64 * f64::from(trials);
     // Given nothing, the budget is shared out; a window is never so short that
@@ -98,19 +137,6 @@ pub fn plan(
     })
 }
 
-/// The client counts asked for, else 1, 2, 4 … four times the CPUs or what the server allows.
-pub fn client_counts(flags: &MeasureArgs, cpus: u32, most_clients: u32) -> Vec<u32> {
-    match &flags.clients {
-        Some(list) => list.0.clone(),
-        None => doubling_up_to(cpus.saturating_mul(4).min(most_clients).max(1)),
-    }
-}
-
-/// The threads asked for, else a quarter of the CPUs.
-pub fn threads(flags: &MeasureArgs, cpus: u32) -> u32 {
-    flags.threads.unwrap_or(cpus.div_ceil(4)).max(1)
-}
-
 /// The smallest scale whose data is four times the last-level cache, if it fits
 /// into three fifths of shared_buffers; at least 1.
 fn default_scale(machine: &Machine) -> u32 {
@@ -125,13 +151,11 @@ mod tests {
     use clap::Parser;
 
     const SMALL: Machine = Machine {
-        cpus: 2,
         cache_bytes: 32 << 20,
         shared_buffers: 6 << 30,
-        most_clients: 90,
     };
 
-    fn planned(flags: &[&str], machine: &Machine, budget: Budget) -> Plan {
+    fn planned(flags: &[&str], cpus: u32, machine: &Machine, budget: Budget) -> Plan {
         #[derive(Parser)]
         struct Only {
             #[command(flatten)]
@@ -140,18 +164,14 @@ mod tests {
         let line = ["x"].iter().chain(flags);
         let flags = Only::try_parse_from(line).unwrap().measure;
         let workload = pgassay_engine::workload::find(&["select-only"]).unwrap();
-        plan(workload, &flags, 1, machine, budget, 42).unwrap()
+        let concurrency = Concurrency::of(&flags, cpus).within(1000);
+        plan(workload, &flags, &concurrency, 1, machine, budget, 42).unwrap()
     }
 
     #[test]
     fn the_default_keeps_to_its_budget() {
         for (budget, cpus) in [(Budget::ASSAY, 2), (Budget::QUICK, 2), (Budget::ASSAY, 192)] {
-            let machine = Machine {
-                cpus,
-                most_clients: 1000,
-                ..SMALL
-            };
-            let plan = planned(&[], &machine, budget);
+            let plan = planned(&[], cpus, &SMALL, budget);
             assert_eq!(plan.max_clients(), cpus * 4);
             assert!(plan.load_seconds() <= budget.load_seconds, "{plan:?}");
             assert!(plan.window_ms >= 400);
@@ -161,18 +181,31 @@ mod tests {
 
     #[test]
     fn the_data_is_larger_than_the_cache_and_fits_the_buffers() {
-        assert_eq!(planned(&[], &SMALL, Budget::ASSAY).workload.scale, 10);
+        assert_eq!(planned(&[], 2, &SMALL, Budget::ASSAY).workload.scale, 10);
         let large = Machine {
             cache_bytes: 512 << 20,
             ..SMALL
         };
-        let scale = u64::from(planned(&[], &large, Budget::ASSAY).workload.scale);
+        let scale = u64::from(planned(&[], 2, &large, Budget::ASSAY).workload.scale);
         assert!(scale * BYTES_PER_SCALE >= 4 * large.cache_bytes);
         let tiny = Machine {
             shared_buffers: 64 << 20,
             ..SMALL
         };
-        assert_eq!(planned(&[], &tiny, Budget::ASSAY).workload.scale, 2);
+        assert_eq!(planned(&[], 2, &tiny, Budget::ASSAY).workload.scale, 2);
+    }
+
+    #[test]
+    fn a_small_server_shortens_the_default_and_nothing_else() {
+        let flags = |clients: Option<&str>| MeasureArgs {
+            clients: clients.map(|list| list.parse().unwrap()),
+            ..MeasureArgs::default()
+        };
+        let counts = |clients, most| Concurrency::of(&flags(clients), 4).within(most).clients;
+        assert_eq!(counts(None, 100), [1, 2, 4, 8, 16]);
+        assert_eq!(counts(None, 6), [1, 2, 4, 6]);
+        assert_eq!(counts(None, 0), [1]);
+        assert_eq!(counts(Some("1,50"), 6), [1, 50]);
     }
 
     #[test]
@@ -180,7 +213,7 @@ mod tests {
         let flags = [
             "-c", "1,3", "-T", "0.5", "--warmup", "0", "--trials", "7", "-s", "3", "--seed", "9",
         ];
-        let plan = planned(&flags, &SMALL, Budget::ASSAY);
+        let plan = planned(&flags, 2, &SMALL, Budget::ASSAY);
         assert_eq!(
             plan.points.iter().map(|p| p.clients).collect::<Vec<_>>(),
             [1, 3]

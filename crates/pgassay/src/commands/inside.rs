@@ -20,7 +20,7 @@ use super::record;
 use super::recorder::Recorder;
 use super::subject::{Subject, explain};
 use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
-use crate::cli::measure;
+use crate::cli::measure::Concurrency;
 use crate::cli::observe::ObserveArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -80,7 +80,7 @@ pub fn run(
     let root = rundir::root(global.runs.as_deref())?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let counts = match again.experiment() {
-        None => measure::client_counts(&args.measure, machine.cpus.unwrap_or(1), u32::MAX),
+        None => Concurrency::of(&args.measure, machine.cpus.unwrap_or(1)).clients,
         Some(experiment) => sessions(experiment.plan()),
     };
     let most = counts.iter().max().copied().unwrap_or(1);

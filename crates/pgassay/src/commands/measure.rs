@@ -9,7 +9,7 @@ use super::sweep::load;
 use super::{check, inside, ordinary, record, second, show};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::load::Pin;
-use crate::cli::measure::{self, Budget, Machine};
+use crate::cli::measure::{self, Budget, Concurrency, Machine};
 use crate::cli::show::Format;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -92,54 +92,18 @@ pub fn measure(
                 .into(),
         );
     }
-    let facts = host::facts(None);
-    let machine = pgassay_analysis::host::summarise(&facts);
+    let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let cpus = machine.cpus.unwrap_or(1);
+    let mut concurrency = Concurrency::of(request.measure, cpus);
     let most = match request.again.experiment() {
-        None => {
-            let counts = measure::client_counts(request.measure, cpus, u32::MAX);
-            counts.iter().max().copied().unwrap_or(1)
-        }
+        None => concurrency.most(),
         Some(experiment) => experiment.plan().max_clients(),
     };
-    let connections = most
-        .saturating_add(request.workload.idle)
-        .saturating_add(BESIDE);
-
-    let progress = Progress::new(terminal, 100);
-    progress.say(match spec.is_launched() {
-        true => "making and starting a throw-away PostgreSQL",
-        false => "connecting",
-    });
-    let memory = machine
-        .memory_limit_bytes
-        .or(machine.memory_bytes)
-        .unwrap_or(1 << 30);
-    let (client_cpus, server_cpus) = pinned(request, cpus)?;
-    // The server inherits where we may run while we start it.
-    let everywhere = affinity::allowed_cpus().unwrap_or_default();
-    if !server_cpus.is_empty() && spec.is_launched() {
-        affinity::pin_current_thread(&server_cpus).context("keeping the server off our CPUs")?;
-    }
-    let opened = Subject::open(&spec, request.target, memory, connections, stop);
-    if !server_cpus.is_empty() && spec.is_launched() {
-        affinity::pin_current_thread(&everywhere).context("using all CPUs again")?;
-    }
-    progress.clear();
-    let mut subject = opened?;
-    for leftover in subject.cluster.iter().flat_map(|c| c.leftovers()) {
-        let dir = leftover.dir.display();
-        match &leftover.failed {
-            None => terminal.announce(&format!("removed what a killed run had left: {dir}")),
-            Some(why) => terminal.warn(&format!("a killed run left {dir}: {why}")),
-        }
-    }
-    terminal.announce(&format!("server: {}", subject.shown));
-
-    let mut most_clients = u32::MAX;
+    let apart = apart(request, &concurrency)?;
+    let mut subject = open(request, &spec, &machine, most, &apart, terminal, stop)?;
     if loads && subject.origin == Origin::Running {
         subject.keep(stop);
-        most_clients = subject.admit(None)?.most_clients;
+        concurrency = concurrency.within(subject.admit(None)?.most_clients);
         if setup::remove_noted(subject.session()?)? {
             terminal.announce("removed the schema pgassay that a killed run had left");
         }
@@ -149,8 +113,8 @@ pub fn measure(
     let experiment = match request.again.experiment() {
         Some(experiment) => experiment.clone(),
         None => {
-            let mut plan = make_plan(request, &mut subject, &machine, most_clients, loads)?;
-            plan.workload.dials.client_cpus = client_cpus;
+            let mut plan = make_plan(request, &mut subject, &machine, &concurrency, loads)?;
+            plan.workload.dials.client_cpus = apart.client;
             let arm = record::arm(request.target, &subject);
             let primitives = extension.as_ref().and_then(|made| made.as_ref().ok());
             let stages = stages(request, plan, primitives, cpus, loads)?;
@@ -164,7 +128,7 @@ pub fn measure(
     let plan = experiment.plan();
     if !plan.workload.dials.client_cpus.is_empty() {
         let server = match spec.is_launched() {
-            true => format!("the server on {server_cpus:?}"),
+            true => format!("the server on {:?}", apart.server),
             false => "the server, which runs already, where it is".to_owned(),
         };
         let ours = &plan.workload.dials.client_cpus;
@@ -230,8 +194,7 @@ pub fn measure(
         true => Ok(Ended::ServerDied(format!("{error:#}"))),
         false => Err(error),
     });
-    let end = record::end_of(&ended, started);
-    let finished = writer.finish(&end);
+    let finished = writer.finish(&record::end_of(&ended, started));
     let dir = writer.dir().to_owned();
     // The lock is given up first, so that the run does not count as running.
     drop(writer);
@@ -241,43 +204,47 @@ pub fn measure(
     let left_out = left_out(&run);
     let analysis = analyse(&run);
     if analysis.run.trials_measured == 0 && loads {
-        let error = match ended {
-            Ok(Ended::Interrupted) => Failure::interrupted().into(),
-            Ok(Ended::ServerDied(why)) => Failure::target(format!(
-                "the server was lost before anything was measured: {why}"
-            ))
-            .into(),
-            Ok(Ended::Complete) => Failure::target(match &left_out {
-                Some(why) => format!("nothing was measured: {why}"),
-                None => "nothing was measured".to_owned(),
-            })
-            .with_remedy("ask for fewer clients with --clients, or raise the limit")
-            .into(),
-            Err(error) => error,
-        };
-        return Err(error);
+        return Err(nothing_measured(ended, left_out));
     }
     conclude(&analysis, request.json, &dir, terminal)?;
     let ended = ended?;
     finished?;
-    let failed = analysis.warnings.iter().filter(|w| w.id == ALL_FAILED);
-    let failed: Vec<&Warning> = failed.collect();
-    if let Some(first) = failed.first()
+    exit_of(&ended, &analysis, left_out.is_some())
+}
+
+/// Why a load has no trial at all.
+fn nothing_measured(ended: anyhow::Result<Ended>, left_out: Option<String>) -> anyhow::Error {
+    match ended {
+        Ok(Ended::Interrupted) => Failure::interrupted().into(),
+        Ok(Ended::ServerDied(why)) => Failure::target(format!(
+            "the server was lost before anything was measured: {why}"
+        ))
+        .into(),
+        Ok(Ended::Complete) => Failure::target(match left_out {
+            Some(why) => format!("nothing was measured: {why}"),
+            None => "nothing was measured".to_owned(),
+        })
+        .with_remedy("ask for fewer clients with --clients, or raise the limit")
+        .into(),
+        Err(error) => error,
+    }
+}
+
+/// Whether all that was asked for was measured.
+fn exit_of(ended: &Ended, analysis: &Analysis, left_out: bool) -> anyhow::Result<Exit> {
+    let mut failed = analysis.warnings.iter().filter(|w| w.id == ALL_FAILED);
+    let first = failed.next();
+    if let Some(first) = first
         && analysis.main().arms.iter().all(|arm| arm.points.is_empty())
     {
         let why = first.text.trim_end_matches('.').to_owned();
-        let failure = Failure::partial(why);
         let remedy = first.remedy.clone().unwrap_or_default();
-        return Err(failure.with_remedy(remedy).into());
+        return Err(Failure::partial(why).with_remedy(remedy).into());
     }
-    match ended {
-        Ended::Complete => Ok(match left_out {
-            Some(_) => Exit::Partial,
-            None if !failed.is_empty() => Exit::Partial,
-            None => Exit::Done,
-        }),
-        Ended::Interrupted | Ended::ServerDied(_) => Ok(Exit::Partial),
-    }
+    Ok(match ended {
+        Ended::Complete if !left_out && first.is_none() => Exit::Done,
+        Ended::Complete | Ended::Interrupted | Ended::ServerDied(_) => Exit::Partial,
+    })
 }
 
 /// Why a part of the schedule was left out although it was gone through; none where it was not.
@@ -295,44 +262,96 @@ fn left_out(run: &RecordedRun) -> Option<String> {
     Some(skipped.unwrap_or_else(|| "a part of the schedule was left out".to_owned()))
 }
 
-/// The CPUs of the client and of the server, where they are to be kept apart.
-fn pinned(request: &Request, cpus: u32) -> anyhow::Result<(Vec<usize>, Vec<usize>)> {
+/// The CPUs of the client and of the server; none where both run anywhere.
+#[derive(Debug, Default)]
+struct Apart {
+    client: Vec<usize>,
+    server: Vec<usize>,
+}
+
+fn apart(request: &Request, concurrency: &Concurrency) -> anyhow::Result<Apart> {
     let allowed = affinity::allowed_cpus().context("the CPUs that we may use")?;
     let client = match (request.again.experiment(), &request.pin) {
         (Some(experiment), _) => experiment.plan().workload.dials.client_cpus.clone(),
-        (None, Some(pin)) => {
-            let threads = measure::threads(request.measure, cpus);
-            pin.client_cpus(&allowed, threads as usize)?
-        }
+        (None, Some(pin)) => pin.client_cpus(&allowed, concurrency.threads as usize)?,
         (None, None) => Vec::new(),
     };
     if client.is_empty() {
-        return Ok((client, Vec::new()));
+        return Ok(Apart::default());
     }
     let server = allowed.into_iter().filter(|cpu| !client.contains(cpu));
-    let server: Vec<usize> = server.collect();
-    Ok((client, server))
+    Ok(Apart {
+        server: server.collect(),
+        client,
+    })
+}
+
+/// Launches the server or connects to it, with connections for so many clients.
+fn open(
+    request: &Request,
+    spec: &TargetSpec,
+    machine: &HostSummary,
+    clients: u32,
+    apart: &Apart,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Subject> {
+    let progress = Progress::new(terminal, 100);
+    progress.say(match spec.is_launched() {
+        true => "making and starting a throw-away PostgreSQL",
+        false => "connecting",
+    });
+    let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
+    let connections = clients
+        .saturating_add(request.workload.idle)
+        .saturating_add(BESIDE);
+    // The server inherits where we may run while we start it.
+    let everywhere = affinity::allowed_cpus().unwrap_or_default();
+    let confined = !apart.server.is_empty() && spec.is_launched();
+    if confined {
+        affinity::pin_current_thread(&apart.server).context("keeping the server off our CPUs")?;
+    }
+    let opened = Subject::open(
+        spec,
+        request.target,
+        memory.unwrap_or(1 << 30),
+        connections,
+        stop,
+    );
+    if confined {
+        affinity::pin_current_thread(&everywhere).context("using all CPUs again")?;
+    }
+    progress.clear();
+    let subject = opened?;
+    for leftover in subject.cluster.iter().flat_map(|c| c.leftovers()) {
+        let dir = leftover.dir.display();
+        match &leftover.failed {
+            None => terminal.announce(&format!("removed what a killed run had left: {dir}")),
+            Some(why) => terminal.warn(&format!("a killed run left {dir}: {why}")),
+        }
+    }
+    terminal.announce(&format!("server: {}", subject.shown));
+    Ok(subject)
 }
 
 fn make_plan(
     request: &Request,
     subject: &mut Subject,
     machine: &HostSummary,
-    most_clients: u32,
+    concurrency: &Concurrency,
     loads: bool,
 ) -> anyhow::Result<Plan> {
     let shared_buffers = subject.session()?.value(setup::SHARED_BUFFERS)?;
     let machine = Machine {
-        cpus: machine.cpus.unwrap_or(1),
         cache_bytes: machine.last_level_cache_total_bytes.unwrap_or(0),
         shared_buffers: shared_buffers
             .and_then(|b| b.parse().ok())
             .unwrap_or(128 << 20),
-        most_clients,
     };
     let mut plan = measure::plan(
         request.workload.clone(),
         request.measure,
+        concurrency,
         1,
         &machine,
         request.budget,

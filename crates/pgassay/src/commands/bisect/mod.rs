@@ -31,7 +31,7 @@ use super::subject::explain;
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::bisect::BisectArgs;
 use crate::cli::clients::ClientList;
-use crate::cli::measure::{self as resolved, Budget, Machine};
+use crate::cli::measure::{self as resolved, Budget, Concurrency, Machine};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir::{self, RunWriter, catalogue};
@@ -257,12 +257,18 @@ fn new(
         None => rundir::random_seed()?,
     };
     let machine = Machine {
-        cpus,
         cache_bytes: machine.last_level_cache_total_bytes.unwrap_or(0),
         shared_buffers: bench.shared_buffers(&ends)?,
-        most_clients: u32::MAX,
     };
-    let plan = resolved::plan(workload, &flags, 2, &machine, Budget::RUN, seed)?;
+    let plan = resolved::plan(
+        workload,
+        &flags,
+        &Concurrency::of(&flags, cpus),
+        2,
+        &machine,
+        Budget::RUN,
+        seed,
+    )?;
     let arms = ends.iter().map(|(label, typed)| Arm {
         label: label.clone(),
         target: document.target.clone(),

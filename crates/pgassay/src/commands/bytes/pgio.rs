@@ -15,7 +15,6 @@ use pgassay_analysis::{Analysis, Plan};
 use super::{begin, check_room, end, open, pgio_output};
 use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::io::DataArgs;
-use crate::cli::measure;
 use crate::cli::observe::ObserveArgs;
 use crate::commands::again::Again;
 use crate::commands::progress::{Progress, minutes};
@@ -61,7 +60,7 @@ pub fn run(
     let classic = planned.map_or(args.io.classic, |(pgio, _)| pgio.classic);
     let counts = match (planned, &args.measure.clients) {
         (Some((_, plan)), _) => plan.points.iter().map(|point| point.clients).collect(),
-        (None, Some(_)) => measure::client_counts(&args.measure, 1, u32::MAX),
+        (None, Some(asked)) => asked.0.clone(),
         (None, None) => vec![config.sessions()],
     };
     let most = counts.iter().max().copied().unwrap_or(1);

@@ -41,7 +41,7 @@ use super::subject::explain;
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::clients::ClientList;
 use crate::cli::compare::CompareArgs;
-use crate::cli::measure::{self, Budget, Machine};
+use crate::cli::measure::{self, Budget, Concurrency, Machine};
 use crate::cli::show::ShowArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -387,15 +387,15 @@ fn plan(
         seed: Some(seed),
         observe: Default::default(),
     };
+    let cpus = machine.cpus.unwrap_or(1);
     let machine = Machine {
-        cpus: machine.cpus.unwrap_or(1),
         cache_bytes: machine.last_level_cache_total_bytes.unwrap_or(0),
         shared_buffers: servers.shared_buffers()?,
-        most_clients: u32::MAX,
     };
     Ok(measure::plan(
         workload,
         &flags,
+        &Concurrency::of(&flags, cpus),
         arms,
         &machine,
         Budget::RUN,
