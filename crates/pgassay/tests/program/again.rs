@@ -92,6 +92,14 @@ fn loads_of_other_kinds_are_measured_again() {
             "run lwlock --hold-ns 50 --locks 2 --clients 1,2 --trials 2 --time 0.05",
         ),
         (
+            "again-snapshot",
+            "run snapshot --idle-sessions 5 --clients 1 --trials 2 --time 0.05",
+        ),
+        (
+            "again-query",
+            "run query-loop --clients 1 --trials 2 --time 0.05",
+        ),
+        (
             "again-pgio",
             "run pgio --size 8MB --tables 2 --update-pct 0 --clients 2 --trials 2 --time 0.1",
         ),
@@ -112,10 +120,15 @@ fn a_comparison_is_measured_again() {
         "again-compare",
         &words.split_whitespace().collect::<Vec<_>>(),
     );
-    let words = "compare temp temp --set-b jit=off --workload pgio --size 8MB --clients 2 \
-                 --time 0.05 --launches 1 --noise-pairs 2 --pairs 4";
-    measured_again(
-        "again-compare-pgio",
-        &words.split_whitespace().collect::<Vec<_>>(),
-    );
+    for (name, what) in [
+        ("again-compare-pgio", "--workload pgio --size 8MB"),
+        ("again-compare-lwlock", "--workload lwlock"),
+        ("again-compare-p99", "--metric p99 --scale 1"),
+    ] {
+        let words = format!(
+            "compare temp temp --set-b jit=off {what} --clients 2 --time 0.05 --launches 1 \
+             --noise-pairs 2 --pairs 4"
+        );
+        measured_again(name, &words.split_whitespace().collect::<Vec<_>>());
+    }
 }
