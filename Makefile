@@ -35,6 +35,7 @@ test: ## run all tests, formatting, clippy, documentation, the extension's and t
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	scripts/test-bootstrap.sh
 	scripts/test-extension.sh
+	scripts/check-script.sh
 	scripts/test-pages.sh target/debug/pgassay
 
 deny: ## check the licences, advisories and sources of dependencies (needs cargo-deny)

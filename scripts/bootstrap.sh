@@ -264,10 +264,12 @@ if [ "$purpose" = test ]; then
             missing "the server's headers, for the extension" "postgresql-server-dev-$major"
     fi
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing "PgBouncer, a connection pooler" pgbouncer
+    have tsc || missing "TypeScript, which checks the types of the pages' script" node-typescript
     # Ubuntu has a browser as a snap only: scripts/test-pages.sh says so.
     if [ "$(. /etc/os-release && echo "$ID")" = debian ]; then
         have chromedriver || missing "Chromium and its driver, which open the reports' pages" chromium-driver
         /usr/bin/python3 -c 'import selenium' 2>/dev/null || missing "Selenium, which drives them" python3-selenium
+        have curl || missing "curl, for axe, which no distribution packages" curl
     fi
     if [ ${#packages[@]} -gt 0 ]; then
         update_once
@@ -277,6 +279,23 @@ if [ "$purpose" = test ]; then
             as_root systemctl disable --now pgbouncer >&2
         fi
     fi
+fi
+
+# The rules of accessibility that scripts/test-pages.py holds pages against (MPL-2.0; not a part of
+# pgassay). It is fetched once, and used only if it is the file that was looked at.
+axe_version=4.11.0
+axe_sum=39bed7d72308f6d620789c169d699bfd7e8da80f65b545821a6b2215c3e83107
+if [ "$purpose" = test ] && have chromedriver; then
+    axe=$here/../target/tools/axe-core-$axe_version.tgz
+    if ! echo "$axe_sum  $axe" | sha256sum --check --status 2>/dev/null; then
+        say "fetching axe-core $axe_version into target/tools"
+        mkdir -p "$(dirname "$axe")"
+        curl --proto '=https' --tlsv1.2 -sSf --retry 3 -o "$axe" \
+            "https://registry.npmjs.org/axe-core/-/axe-core-$axe_version.tgz" ||
+            stop "axe-core can't be fetched: put axe-core-$axe_version.tgz of the npm registry into target/tools"
+        echo "$axe_sum  $axe" | sha256sum --check --status || stop "$axe is not the file that was looked at"
+    fi
+    tar -xzOf "$axe" package/axe.min.js >"$here/../target/tools/axe.min.js"
 fi
 
 # --- what only the attack runs -------------------------------------------------

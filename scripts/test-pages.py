@@ -1,12 +1,14 @@
 #!/usr/bin/python3
-"""Drives pages of reports in a real browser (Debian: chromium-driver, python3-selenium).
+"""Drives pages of reports in a real browser (Debian: chromium-driver, python3-selenium; axe from
+scripts/bootstrap.sh test).
 
     scripts/test-pages.py PAGE.html...
 
 Each page at the width of a desk and of a phone, in light and dark: a chart and what to do
-first begin within the first screen, nothing is wider than the window, no error is logged, nothing is requested.  Then
-what its script adds: marks by pointer and by keys, a flame graph that zooms and searches, tables
-that sort, commands that copy.  The first failure ends it with what was expected.
+first begin within the first screen, nothing is wider than the window, no error is logged, nothing is
+requested, axe finds nothing serious.  Then what its script adds: marks by pointer and by keys, a
+flame graph that is explored, profiles that are saved and read again, tables that sort, commands that
+copy.  The first failure ends it with what was expected.
 
 It runs under Debian's Python, which has the package.
 """
@@ -29,6 +31,8 @@ from selenium.webdriver.support.ui import Select
 DOWNLOADS = Path(tempfile.mkdtemp(prefix="pgassay-pages-"))
 # What the program writes for the Firefox Profiler, where the caller has such a file.
 FIREFOX = json.loads(Path(os.environ["FIREFOX_PROFILE"]).read_text()) if "FIREFOX_PROFILE" in os.environ else None
+
+AXE = Path(__file__).resolve().parent.parent / "target/tools/axe.min.js"
 
 SCREENS = [(1440, 900), (390, 844)]
 
@@ -96,6 +100,22 @@ def look(driver, page, scheme, width, height):
     expect(not errors, f"logged: {errors}")
     asked = [url for url in requested(driver) if url != page.as_uri()]
     expect(not asked, f"requested: {asked}")
+    accessible(driver)
+    driver.refresh()
+    driver.get_log("performance")
+
+
+def accessible(driver):
+    """axe's rules, over all that can be unfolded."""
+    driver.execute_script("document.querySelectorAll('details').forEach(details => details.open = true)")
+    driver.execute_script(AXE.read_text())
+    script = """const done = arguments[0];
+      axe.run(document).then(({ passes, violations }) => done([passes.length, violations.map(found =>
+        [found.impact, found.id, found.help, found.nodes.slice(0, 3).map(node => node.html.slice(0, 160))])]))"""
+    passed, found = driver.execute_async_script(script)
+    expect(passed > 10, f"only {passed} rules of accessibility were applied")
+    grave = [rule for rule in found if rule[0] in ("serious", "critical")]
+    expect(not grave, f"not accessible: {grave}")
 
 
 def tip(driver):

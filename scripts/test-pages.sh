@@ -33,4 +33,5 @@ esac
     cat "$runs/said" >&2
     exit 1
 }
+[ -s target/tools/axe.min.js ] || { echo "test-pages.sh: axe is missing: scripts/bootstrap.sh test" >&2; exit 3; }
 FIREFOX_PROFILE=$runs/profile.json /usr/bin/python3 scripts/test-pages.py "$runs"/*/report.html "$runs/comparison.html" crates/report/tests/report/golden/*.html
