@@ -11,6 +11,7 @@ use std::ops::Deref;
 
 use self::Values::{Counted, Measured, Positive};
 use crate::record::Trial;
+use crate::samples;
 use crate::stats::Direction::{self, HigherIsBetter, LowerIsBetter};
 use crate::stats::{Caveat, Estimate, summarize, summarize_positive};
 use crate::trial_view::{Server, TrialView};
@@ -232,6 +233,23 @@ pub const DEVICE_REQUESTS: MetricId = MetricId(&Metric {
     of: |t| Some(t.device()?.requests as f64 / t.seconds),
 });
 
+/// CPUs that a quota kept from the server.
+pub const CPU_THROTTLED: MetricId = MetricId(&Metric {
+    id: "cpu-throttled",
+    heading: "held back by quota",
+    unit: "CPUs",
+    better: LowerIsBetter,
+    explanation: "Time per second for which the server's control group was held back by its CPU quota, \
+                  summed over CPUs.",
+    values: Measured,
+    of: |t| {
+        let sample = t.sample(samples::CGROUP_CPU)?;
+        let before = samples::throttled_us(sample.before.text()?)?;
+        let after = samples::throttled_us(sample.after.text()?)?;
+        Some(after.checked_sub(before)? as f64 / 1e6 / (sample.elapsed_ns as f64 / 1e9))
+    },
+});
+
 /// Average size of a device's read request.
 pub const DEVICE_REQUEST_SIZE: MetricId = MetricId(&Metric {
     id: "device-request-size",
@@ -299,6 +317,7 @@ pub const METRICS: &[MetricId] = &[
     SERVER_READS,
     CGROUP_READS,
     PAGE_TABLES,
+    CPU_THROTTLED,
 ];
 
 impl Metric {

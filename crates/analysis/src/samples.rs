@@ -51,6 +51,9 @@ pub const VMSTAT_NAMES: &[&str] = &[
 /// Sampler: a line `PID kB` for every process of the server, VmPTE of
 /// /proc/PID/status: the memory of its page tables (proc_pid_status(5)).
 pub const SERVER_PAGE_TABLES: &str = "server.page_tables";
+/// Sampler: cpu.stat of the server's control group and of those above it, each after a line
+/// `= PATH` (Linux, admin-guide/cgroup-v2.rst; version 1: scheduler/sched-bwc.rst).
+pub const CGROUP_CPU: &str = "cgroup.cpu";
 /// Sampler: the row of `pg_stat_database` as JSON.
 pub const PG_STAT_DATABASE: &str = "pg_stat_database";
 /// Sampler: the row of `pg_stat_checkpointer` as JSON, before 17 that of `pg_stat_bgwriter`.
@@ -171,6 +174,20 @@ pub fn stalled_us(sample: &Sample) -> Option<f64> {
     Some(grown as f64)
 }
 
+/// Time for which a control group or one above it was held back by its quota, microseconds, summed
+/// over CPUs, of a reading of [`CGROUP_CPU`]: that of the group that was held back most.
+pub fn throttled_us(text: &str) -> Option<u64> {
+    let of_line = |line: &str| -> Option<u64> {
+        match line.split_once(' ')? {
+            ("throttled_usec", us) => us.trim().parse().ok(),
+            // Version 1 counts nanoseconds.
+            ("throttled_time", ns) => Some(ns.trim().parse::<u64>().ok()? / 1000),
+            _ => None,
+        }
+    };
+    text.lines().filter_map(of_line).max()
+}
+
 /// Growth of a counter of /proc/vmstat.
 pub fn vmstat(sample: &Sample, name: &str) -> Option<u64> {
     let value = |reading: &Reading| -> Option<u64> {
@@ -281,6 +298,16 @@ mod tests {
         // The ticks are coarser than the account of what ended.
         assert_eq!(ended_cpu_ns(&sample("7", "8"), &times), Some(0));
         assert_eq!(ended_cpu_ns(&sample("7", "x"), &times), None);
+    }
+
+    #[test]
+    fn what_a_quota_held_back_in_both_versions() {
+        let version_1 = "= /a/\nnr_periods 149\nnr_throttled 129\nthrottled_time 10061650571\n= /\nthrottled_time 0\n";
+        assert_eq!(throttled_us(version_1), Some(10_061_650));
+        let version_2 = "= /a/\nusage_usec 5\nthrottled_usec 12\n= /\nusage_usec 9\n";
+        assert_eq!(throttled_us(version_2), Some(12));
+        assert_eq!(throttled_us("= /\nusage_usec 9\n"), None);
+        assert_eq!(throttled_us("throttled_usec many\n"), None);
     }
 
     #[test]

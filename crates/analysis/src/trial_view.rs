@@ -70,7 +70,7 @@ impl<'a> TrialView<'a> {
         }
     }
 
-    fn sample(&self, id: &str) -> Option<&Sample> {
+    pub(crate) fn sample(&self, id: &str) -> Option<&Sample> {
         self.record.samples.get(id)
     }
 

@@ -1,8 +1,5 @@
 //! Readings of I/O: the devices, the cgroup, the server's processes, `pg_stat_io`.
 
-use std::fmt::Write as _;
-use std::fs;
-
 use pgassay_analysis::record::Reading;
 
 use super::{Scene, file, server};
@@ -24,51 +21,6 @@ pub(super) fn diskstats(scene: &mut Scene) -> Reading {
         ),
         unavailable => unavailable,
     }
-}
-
-/// io.stat of the server's cgroup, or version 1's two files.
-pub(super) fn cgroup(scene: &mut Scene) -> Reading {
-    let pid = match &scene.postmaster {
-        Ok(pid) => *pid,
-        Err(why) => return Reading::Unavailable(why.clone()),
-    };
-    let groups = match fs::read_to_string(format!("/proc/{pid}/cgroup")) {
-        Ok(text) => text,
-        Err(e) => return Reading::Unavailable(format!("/proc/{pid}/cgroup: {e}")),
-    };
-    let path_of = |wanted: &dyn Fn(&str, &str) -> bool| {
-        groups.lines().find_map(|line| {
-            let mut fields = line.splitn(3, ':');
-            let (hierarchy, controllers) = (fields.next()?, fields.next()?);
-            let path = fields.next()?;
-            wanted(hierarchy, controllers).then(|| path.trim_end_matches('/').to_owned())
-        })
-    };
-    if let Some(path) = path_of(&|hierarchy, _| hierarchy == "0") {
-        for mount in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
-            if let text @ Reading::Text(_) = file(&format!("{mount}{path}/io.stat")) {
-                return text;
-            }
-        }
-    }
-    if let Some(path) = path_of(&|_, controllers| controllers.split(',').any(|c| c == "blkio")) {
-        let mut both = String::new();
-        for name in [
-            "blkio.throttle.io_service_bytes",
-            "blkio.throttle.io_serviced",
-        ] {
-            match file(&format!("/sys/fs/cgroup/blkio{path}/{name}")) {
-                Reading::Text(text) => {
-                    let _ = write!(both, "= {name}\n{text}");
-                }
-                unavailable => return unavailable,
-            }
-        }
-        return Reading::Text(both);
-    }
-    Reading::Unavailable(
-        "the server's cgroup counts no I/O, or its files are not visible".to_owned(),
-    )
 }
 
 /// `PID name value name value …` for the postmaster and all its children.

@@ -4,6 +4,7 @@
 //! and its reading is interpreted by `pgassay_analysis::samples`.
 
 pub mod cache;
+pub mod cgroup;
 mod cpu;
 pub mod follow;
 mod growth;
@@ -109,7 +110,7 @@ pub const SAMPLERS: &[Sampler] = &[
         id: storage::CGROUP_IO,
         unit: "bytes and requests",
         explanation: "what the server's container or slice read from devices",
-        read: io::cgroup,
+        read: cgroup::io,
     },
     Sampler {
         id: storage::SERVER_IO,
@@ -123,6 +124,7 @@ pub const SAMPLERS: &[Sampler] = &[
         explanation: "what the devices under the data directory read",
         read: io::diskstats,
     },
+    cgroup::CPU,
     Sampler {
         id: samples::HOST_PRESSURE_CPU,
         unit: "microseconds",

@@ -177,6 +177,13 @@ impl<'a> RunEvidence<'a> {
         self.observed.is_some_and(|observed| observed.own_load)
     }
 
+    /// CPUs that the quota of its control group kept from the server, where that is worth naming. What
+    /// waits for it can't be told from what waits for a CPU that others have.
+    pub(crate) fn held_back(&self) -> Option<f64> {
+        let throttled = self.point.estimate(metrics::CPU_THROTTLED)?.estimate;
+        (throttled >= 0.05).then_some(throttled)
+    }
+
     /// `8 clients`: how many there were, or sessions of the server's own load.
     pub(crate) fn clients(&self) -> String {
         match self.observed.filter(|observed| observed.own_load) {

@@ -22,6 +22,8 @@ struct Seen {
     waits: &'static [(&'static str, &'static str, f64)],
     /// Of two CPUs.
     busy: f64,
+    /// CPUs that a quota kept from the server.
+    held_back: f64,
     listing: &'static str,
 }
 
@@ -32,6 +34,7 @@ const QUIET: Seen = Seen {
     unnamed: 0.0,
     waits: &[],
     busy: 0.8,
+    held_back: 0.0,
     listing: "",
 };
 
@@ -94,6 +97,7 @@ fn found(seen: &Seen) -> Vec<Finding> {
         (metrics::MACHINE_CPUS, estimate(seen.busy)),
         (metrics::SERVER_CPUS, estimate(seen.on_cpu)),
         (metrics::CLIENT_CPUS, estimate(0.1)),
+        (metrics::CPU_THROTTLED, estimate(seen.held_back)),
     ]);
     let profile =
         (!seen.listing.is_empty()).then(|| summarise(&Profile::parse(seen.listing).unwrap()));
@@ -214,6 +218,28 @@ fn cpus_that_others_keep_busy_are_not_the_servers_fault() {
         findings.iter().all(|f| f.id != "cpu-saturated"),
         "{findings:?}"
     );
+}
+
+/// Sessions that wait for their quota wait for a CPU, too: neither other programs nor the number of
+/// CPUs is what holds them back.
+#[test]
+fn a_quota_is_named_instead_of_what_else_keeps_cpus_busy() {
+    for busy in [0.9, 2.0] {
+        let findings = found(&Seen {
+            on_cpu: 0.4,
+            ready: 7.2,
+            busy,
+            held_back: 0.95,
+            ..QUIET
+        });
+        let quota = one(&findings, "cpu-quota");
+        assert!(quota.evidence[0].contains("for 0.95 s"), "{quota:?}");
+        let others = ["cpu-others", "cpu-saturated"];
+        assert!(
+            findings.iter().all(|f| !others.contains(&f.id.as_str())),
+            "{findings:?}"
+        );
+    }
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
     let full = busy >= FULL * cpus;
     // Where the server is not seen, these are not its CPUs.
     let others = run.other_cpus()?;
-    if full && mostly_others(run.server_cpus(), others) {
+    if run.held_back().is_some() || full && mostly_others(run.server_cpus(), others) {
         return None;
     }
     let of_others = if others >= 0.25 * busy {
@@ -84,7 +84,7 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
             } else {
                 seen.advice(
                     "look for what confines the server: the affinity of its processes (taskset -cp), \
-                     cpuset.cpus and cpu.max of its control group",
+                     and cpuset.cpus of its control group",
                 )
             }
         }
@@ -113,7 +113,8 @@ fn taken(evidence: &Evidence) -> Option<Observation> {
     let cpus = f64::from(run.host.cpus?);
     let busy = run.point.estimate(metrics::MACHINE_CPUS)?.estimate;
     let (server, others) = (run.server_cpus(), run.other_cpus()?);
-    if busy < FULL * cpus || !mostly_others(server, others) {
+    let full = busy >= FULL * cpus;
+    if !full || !mostly_others(server, others) || run.held_back().is_some() {
         return None;
     }
     let budget = run.budget();

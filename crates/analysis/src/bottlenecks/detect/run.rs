@@ -92,17 +92,39 @@ fn stolen(evidence: &Evidence) -> Option<Observation> {
 
 fn cpu_quota(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
-    let quota = run.host.cpu_quota?;
     let cpus = f64::from(run.host.cpus?);
-    let used = run.point.estimate(metrics::SERVER_CPUS)?.estimate
-        + run.point.estimate(metrics::CLIENT_CPUS)?.estimate;
-    (quota < cpus && used >= 0.85 * quota).then(|| {
-        let saw = format!(
-            "A quota of {quota:.2} CPUs holds the server back, not the machine's {cpus:.0}."
-        );
-        Observation::measured(Basis::MachineTime, Some(1.0 - quota / cpus), saw).seen(format!(
+    let of_server = run.held_back().map(|throttled| {
+        format!(
+            "the server's control group was held back for {throttled:.2} s of CPU time a second"
+        )
+    });
+    // The quota that we know is the one that we run under, too.
+    let ours = run.host.cpu_quota.filter(|quota| *quota < cpus);
+    let used = run
+        .point
+        .estimate(metrics::CLIENT_CPUS)
+        .map_or(0.0, |client| client.estimate)
+        + run.point.estimate(metrics::SERVER_CPUS)?.estimate;
+    let used_up = ours.filter(|quota| used >= 0.85 * quota);
+    let (saw, gain) = match (ours, &of_server) {
+        (Some(quota), _) if used_up.is_some() || of_server.is_some() => (
+            format!(
+                "A quota of {quota:.2} CPUs holds the server back, not the machine's {cpus:.0}."
+            ),
+            Some(1.0 - quota / cpus),
+        ),
+        (None, Some(_)) => (
+            "A CPU quota of its control group holds the server back.".to_owned(),
+            None,
+        ),
+        _ => return None,
+    };
+    let seen = Observation::measured(Basis::MachineTime, gain, saw).all_seen(of_server);
+    Some(match used_up {
+        Some(quota) => seen.seen(format!(
             "server and client together kept {used:.2} CPUs busy of a quota of {quota:.2}"
-        ))
+        )),
+        None => seen,
     })
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use pgassay_analysis::warning::Warning;
+use pgassay_observe::cgroup;
 
 /// Where the kernel lists mains and batteries.
 const SUPPLIES: &str = "/sys/class/power_supply";
@@ -20,7 +21,7 @@ impl Watch {
     /// Reads the counters.
     pub fn begin() -> Self {
         Self {
-            quota_us: quota_throttled_us(),
+            quota_us: cgroup::throttled_us(),
             thermal: thermal_throttles(),
             battery: on_battery(Path::new(SUPPLIES)),
         }
@@ -34,7 +35,7 @@ impl Watch {
     /// What happened since, as warnings; `seconds` is how long that was.
     pub fn end(&self, seconds: f64) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        let quota = quota_throttled_us().zip(self.quota_us);
+        let quota = cgroup::throttled_us().zip(self.quota_us);
         let stopped = quota.map_or(0.0, |(now, then)| now.saturating_sub(then) as f64 / 1e6);
         if stopped > 0.005 * seconds {
             warnings.push(
@@ -68,27 +69,6 @@ impl Watch {
             );
         }
         warnings
-    }
-}
-
-/// Time for which processes of our control group were kept from running by its
-/// quota, or one above it, in microseconds (Linux, admin-guide/cgroup-v2.rst, cpu.stat).
-fn quota_throttled_us() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let mut path = path.trim_end_matches('/');
-    let mut most = None;
-    loop {
-        let stat = fs::read_to_string(format!("/sys/fs/cgroup{path}/cpu.stat"));
-        let throttled = stat.ok().and_then(|stat| {
-            let mut lines = stat.lines();
-            lines.find_map(|l| l.strip_prefix("throttled_usec ")?.parse().ok())
-        });
-        most = most.max(throttled);
-        match path.rfind('/') {
-            Some(end) => path = &path[..end],
-            None => return most,
-        }
     }
 }
 

@@ -1,0 +1,124 @@
+//! The control group of a process: what its controllers counted, in both versions of control groups
+//! (Linux, admin-guide/cgroup-v1 and admin-guide/cgroup-v2.rst).
+
+use std::fmt::Write as _;
+use std::fs;
+
+use pgassay_analysis::record::Reading;
+use pgassay_analysis::samples;
+
+use super::{Sampler, Scene, file};
+
+/// Sampler of what a CPU quota cost.
+pub(super) const CPU: Sampler = Sampler {
+    id: samples::CGROUP_CPU,
+    unit: "microseconds",
+    explanation: "how long the server's control group was held back by its CPU quota",
+    read: |scene| of_server(scene, cpu),
+};
+
+/// io.stat of the server's group, or version 1's two files.
+pub(super) fn io(scene: &mut Scene) -> Reading {
+    of_server(scene, blocks)
+}
+
+/// Time for which this process' group, or one above it, was held back by a quota, in microseconds;
+/// none where that is not counted.
+pub fn throttled_us() -> Option<u64> {
+    let groups = Groups::of("self").ok()?;
+    samples::throttled_us(cpu(&groups).text()?)
+}
+
+/// The groups of a process, as /proc/PID/cgroup has them.
+struct Groups(String);
+
+impl Groups {
+    fn of(pid: &str) -> Result<Self, String> {
+        let path = format!("/proc/{pid}/cgroup");
+        fs::read_to_string(&path)
+            .map(Self)
+            .map_err(|e| format!("{path}: {e}"))
+    }
+
+    /// The path of the group in the hierarchy for which this holds, given its number and controllers.
+    fn path(&self, wanted: impl Fn(&str, &str) -> bool) -> Option<&str> {
+        self.0.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':');
+            let (hierarchy, controllers) = (fields.next()?, fields.next()?);
+            let path = fields.next()?;
+            wanted(hierarchy, controllers).then(|| path.trim_end_matches('/'))
+        })
+    }
+
+    /// Version 2's only one.
+    fn unified(&self) -> Option<&str> {
+        self.path(|hierarchy, _| hierarchy == "0")
+    }
+
+    /// Version 1's with that controller.
+    fn with(&self, controller: &str) -> Option<&str> {
+        self.path(|_, controllers| controllers.split(',').any(|c| c == controller))
+    }
+}
+
+fn of_server(scene: &Scene, read: fn(&Groups) -> Reading) -> Reading {
+    let groups = match &scene.postmaster {
+        Ok(pid) => Groups::of(&pid.to_string()),
+        Err(why) => Err(why.clone()),
+    };
+    match groups {
+        Ok(groups) => read(&groups),
+        Err(why) => Reading::Unavailable(why),
+    }
+}
+
+fn blocks(groups: &Groups) -> Reading {
+    if let Some(path) = groups.unified() {
+        for mount in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
+            if let text @ Reading::Text(_) = file(&format!("{mount}{path}/io.stat")) {
+                return text;
+            }
+        }
+    }
+    if let Some(path) = groups.with("blkio") {
+        let mut both = String::new();
+        for name in [
+            "blkio.throttle.io_service_bytes",
+            "blkio.throttle.io_serviced",
+        ] {
+            match file(&format!("/sys/fs/cgroup/blkio{path}/{name}")) {
+                Reading::Text(text) => {
+                    let _ = write!(both, "= {name}\n{text}");
+                }
+                unavailable => return unavailable,
+            }
+        }
+        return Reading::Text(both);
+    }
+    Reading::Unavailable(
+        "the server's cgroup counts no I/O, or its files are not visible".to_owned(),
+    )
+}
+
+/// cpu.stat of the group and of those above it, each of which may have a quota.
+fn cpu(groups: &Groups) -> Reading {
+    let version_1 = groups.with("cpu").map(|path| ("/sys/fs/cgroup/cpu", path));
+    let version_2 = groups.unified().map(|path| ("/sys/fs/cgroup", path));
+    for (mount, path) in version_1.into_iter().chain(version_2) {
+        let mut path = path;
+        let mut levels = String::new();
+        loop {
+            if let Reading::Text(text) = file(&format!("{mount}{path}/cpu.stat")) {
+                let _ = writeln!(levels, "= {path}/\n{}", text.trim_end());
+            }
+            match path.rfind('/') {
+                Some(end) => path = &path[..end],
+                None => break,
+            }
+        }
+        if levels.contains("throttled") {
+            return Reading::Text(levels);
+        }
+    }
+    Reading::Unavailable("no control group counts what a CPU quota held back".to_owned())
+}
