@@ -67,7 +67,7 @@ shm_before=$(find "$work/data/pg_dynshmem" -type f | wc -l)
 # Starting together.
 keep_arena 3 1
 for call in "lwlock($arena, hold_ns => 1000" "spinlock($arena" "atomics($arena" \
-	"snapshot($arena" "wal_insert($arena" "buffer_hit($arena, rel => 'sessions', content_lock => true"; do
+	"snapshot($arena" "relation_lock($arena, relations => 32" "wal_insert($arena" "buffer_hit($arena, rel => 'sessions', content_lock => true"; do
 	for slot in 0 1 2; do
 		run_psql -c "SELECT operations > 0, late_ns < 100000000, elapsed_ns < 900000000
 			FROM pgassay.$call, slot => $slot, microseconds => 100000)" >"$work/out.$slot" 2>&1 &
@@ -104,7 +104,7 @@ keep_arena 1 1
 single=$arena
 for how in cancel terminate; do
 	for call in "lwlock($single, hold_ns => 1000000" "spinlock($single, hold_ns => 1000" \
-		"atomics($single" "snapshot(NULL" "wal_insert(NULL" \
+		"atomics($single" "snapshot(NULL" "relation_lock(NULL" "wal_insert(NULL" \
 		"buffer_hit(rel => 'sessions', content_lock => true, read_page => true" \
 		"query_loop(query => 'select count(*) from sessions, sessions s2, sessions s3'"; do
 		run_psql -c "SET application_name = 'victim'" -c "SELECT pgassay.$call)" >"$work/out" 2>&1 &
@@ -189,7 +189,7 @@ if [ -x "$bin/pg_basebackup" ]; then
 	chmod 700 "$work/standby"
 	"$bin/pg_ctl" -D "$work/standby" -l "$work/standby.log" -w start >/dev/null
 	for call in 'snapshot(count => 1)' 'arena_create(1)' "buffer_hit(rel => 'sessions', count => 1)" \
-		"warm('sessions')" 'wal_insert(count => 1)'; do
+		"warm('sessions')" 'relation_lock(count => 1)' 'wal_insert(count => 1)'; do
 		PGPORT=5433 run_psql -c "SELECT pgassay.$call" >"$work/out" 2>&1
 		matches "a standby refuses ${call%%(*}" "$work/out" 'does not run on a standby'
 	done

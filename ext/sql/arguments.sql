@@ -44,6 +44,7 @@ SELECT pgassay.arena_create(NULL) IS NULL AS arena_create, pgassay.arena_drop(NU
 	(pgassay.waits(NULL)).looks IS NULL AS waits, (pgassay.warm(NULL, NULL)).blocks_hit IS NULL AS warm;
 SELECT pgassay.arena_create(1) AS arena \gset
 SELECT operations FROM pgassay.snapshot(NULL, NULL, NULL, 10, NULL, NULL);
+SELECT operations FROM pgassay.relation_lock(NULL, NULL, NULL, 10, NULL, NULL);
 SELECT operations FROM pgassay.wal_insert(NULL, NULL, NULL, 10, NULL, NULL, NULL);
 SELECT operations FROM pgassay.lwlock(:arena, NULL, NULL, 10, NULL, NULL, NULL, NULL);
 SELECT operations FROM pgassay.spinlock(:arena, NULL, NULL, 10, NULL, NULL);

@@ -12,6 +12,7 @@ SELECT pgassay.lwlock(:arena, hold_ns => 100000);
 SELECT pgassay.spinlock(:arena, hold_ns => 1000);
 SELECT pgassay.atomics(:arena);
 SELECT pgassay.snapshot();
+SELECT pgassay.relation_lock(relations => 64);
 SELECT pgassay.wal_insert();
 SELECT pgassay.query_loop(query => 'select count(*) from leak');
 SELECT pgassay.query_loop(query => 'select pg_sleep(10)');
@@ -19,6 +20,7 @@ SELECT pgassay.snapshot(:pair, microseconds => 100000);
 RESET statement_timeout;
 
 SELECT pgassay.pins('leak');
+SELECT count(*) AS relation_locks FROM pg_locks WHERE relation::bigint >= 4294900000;
 SELECT waiting, locks_held, spinlock_held FROM pgassay.arena_state(:arena);
 SELECT waiting, locks_held, spinlock_held FROM pgassay.arena_state(:pair);
 

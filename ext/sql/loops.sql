@@ -40,6 +40,12 @@ SELECT operations, (reused IS NULL) = (current_setting('server_version_num')::in
 	FROM pgassay.snapshot(count => 500);
 SELECT operations, coalesce(reused, 0) AS reused FROM pgassay.snapshot(count => 500, rebuild => true);
 
+-- locks of relations: as many as asked for, also where the number does not divide the count, and none left
+SELECT relations, operations FROM unnest(array[1, 16, 17, 64]) AS relations,
+		pgassay.relation_lock(count => 1000, relations => relations);
+SELECT count(*) AS locks_left FROM pg_locks WHERE relation::bigint >= 4294900000;
+SELECT pgassay.relation_lock(relations => 0);
+SELECT pgassay.relation_lock(relations => 65);
 SELECT operations, wal_bytes >= 500 * 64 AS wrote FROM pgassay.wal_insert(count => 500);
 SELECT operations, wal_bytes >= 5 * 8192 AS wrote FROM pgassay.wal_insert(count => 5, bytes => 8192, flush => true);
 SELECT pgassay.wal_insert(bytes => 0);

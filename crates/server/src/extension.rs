@@ -43,6 +43,7 @@ const SOURCES: &[(&str, &str)] = &[
     source!("onlook.c"),
     source!("pgassay.h"),
     source!("query_loop.c"),
+    source!("relation_lock.c"),
     source!("snapshot.c"),
     source!("spinlock.c"),
     source!("wal_insert.c"),

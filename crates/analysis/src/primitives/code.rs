@@ -39,6 +39,11 @@ const RAN: &[Ran] = &[
         inlined: &[],
     },
     Ran {
+        primitive: "relation-lock",
+        paths: &["lwlock"],
+        inlined: &[],
+    },
+    Ran {
         primitive: "wal-insert",
         paths: &["wal-insert", "lwlock"],
         inlined: &[],

@@ -57,6 +57,11 @@ pub fn names() -> Vec<&'static str> {
         .collect()
 }
 
+/// Whether the workload of that name is one of pgbench's own scripts.
+pub fn is_pgbench(name: &str) -> bool {
+    script::BUILTINS.iter().any(|builtin| builtin.name == name)
+}
+
 /// The workload that the words name together: registered names or script files, each with
 /// `@weight` where there are several. Scale and dials are left to the caller.
 ///

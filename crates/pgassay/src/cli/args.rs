@@ -9,7 +9,7 @@ use super::clients::ClientList;
 use super::diagnose::DiagnoseArgs;
 use super::inside::InsideArgs;
 use super::io::IoArgs;
-use super::kinds::{OF_CLIENTS, OF_SESSIONS};
+use super::kinds::{self, OF_CLIENTS, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::show::ShowArgs;
 use crate::terminal::Verbosity;
@@ -244,11 +244,9 @@ Examples:
   pgassay run --resume last            the trials that are missing
   pgassay run --repeat last            the same plan again, also where its files are gone")]
 pub struct RunArgs {
-    /// The workload. pgbench's: select-only, simple-update, tpcb-like, or FILE.sql, FILE.sql@weight.
-    /// Ours: aggregate, partitioned, idle-beside, read-mostly, insert-queue, hot-row. Inside the
-    /// server, each over sessions: primitives, spinlock, lwlock, buffer-hit, snapshot, wal-insert,
-    /// atomics, query-loop, plpgsql-loop. Where bytes come from: pgio, scattered-read
+    /// The registered name of the workload, or its scripts.
     #[arg(
+        help = kinds::workloads(),
         value_name = "WORKLOAD",
         default_value = "",
         hide_default_value = true,

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
-use pgassay_engine::workload::{inserver, pgio, scattered_read};
+use pgassay_engine::workload::{self, inserver, pgio, scattered_read};
 
 /// What clients run over the wire, and how they behave.
 pub const OF_SCRIPTS: &str = "of-scripts";
@@ -126,6 +126,22 @@ fn is_clients(kind: Kind) -> bool {
 
 fn is_one_of(kind: Kind, primitives: &[&str]) -> bool {
     matches!(kind, Kind::InServer(primitive) if primitives.contains(&primitive))
+}
+
+/// The registered workloads, for the help of commands that take one.
+pub fn workloads() -> String {
+    let (pgbench, ours): (Vec<&str>, Vec<&str>) = workload::names()
+        .into_iter()
+        .partition(|name| workload::is_pgbench(name));
+    format!(
+        "The workload. pgbench's: {}, or FILE.sql, FILE.sql@weight. Ours: {}. Inside the server, each over \
+         sessions: {}. Where bytes come from: {}, {}",
+        pgbench.join(", "),
+        ours.join(", "),
+        inserver::names().join(", "),
+        pgio::NAME,
+        scattered_read::NAME,
+    )
 }
 
 impl Kind {

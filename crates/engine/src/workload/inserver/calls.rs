@@ -196,6 +196,18 @@ const CALLS: &[Known] = &[
         )
     },
     call!(
+        "relation-lock",
+        "one relation",
+        "",
+        "One relation locked for reading and unlocked, in the session's own entry (fast path)."
+    ),
+    call!(
+        "relation-lock",
+        "32 relations",
+        ", relations => 32",
+        "One of 32 relations that are locked at once, the same by all sessions; a session's own entry has room for 16 up to PostgreSQL 17."
+    ),
+    call!(
         "wal-insert",
         "unflushed",
         "",
