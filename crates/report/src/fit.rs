@@ -98,6 +98,7 @@ fn fitted(arm: &ArmFit, notes: &mut Notes) -> Vec<Block> {
 
 fn chart(arm: &ArmFit) -> Chart {
     let series = |label: &str, look: usize, measured: bool| Series {
+        evidence: None,
         label: label.to_owned(),
         look,
         lane: (look, 2),

@@ -143,6 +143,7 @@ fn chart(history: &RunHistory, series: &Followed) -> Chart {
         numbered.filter_map(|(i, v)| Some((i, v.as_ref()?)))
     };
     let mut drawn = vec![Series {
+        evidence: None,
         label: "one run, with its interval".to_owned(),
         look: 0,
         lane: (0, 1),
@@ -169,6 +170,7 @@ fn chart(history: &RunHistory, series: &Followed) -> Chart {
             tip: format!("level {}: {}", i + 1, number::shown(&level.value).value),
         };
         drawn.push(Series {
+            evidence: None,
             label: format!("level {}", i + 1),
             look: 1 + i % 3,
             lane: (0, 1),

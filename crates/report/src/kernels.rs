@@ -74,6 +74,7 @@ fn chart(side: &SideBySide) -> Option<Chart> {
         .iter()
         .enumerate()
         .map(|(look, id)| Series {
+            evidence: None,
             label: title(side, id).to_owned(),
             look,
             lane: (look, lanes),

@@ -71,7 +71,11 @@ fn step(step: &Step) -> String {
 
 fn push_section(out: &mut String, section: &Section, notes: &[Note]) {
     out.push_str(&format!("## {}\n\n", section.title));
-    for block in &section.blocks {
+    push_blocks(out, &section.blocks, notes);
+}
+
+fn push_blocks(out: &mut String, blocks: &[Block], notes: &[Note]) {
+    for block in blocks {
         match block {
             Block::Text(text) => out.push_str(&format!("{}\n\n", escape(text))),
             Block::Heading(text) => out.push_str(&format!("### {}\n\n", escape(text))),
@@ -84,6 +88,11 @@ fn push_section(out: &mut String, section: &Section, notes: &[Note]) {
             | Block::Bars(_) => {}
             Block::Forest(forest) => push_forest(out, forest),
             Block::Finding(finding) => push_finding(out, finding),
+            Block::Evidence(evidence) => {
+                let (title, summary) = (escape(&evidence.title), escape(&evidence.summary));
+                out.push_str(&format!("### {title}\n\n{summary}\n\n"));
+                push_blocks(out, &evidence.blocks, notes);
+            }
             Block::Commands(commands) => {
                 // a fence longer than any run of backticks within
                 let fence = "`".repeat(3.max(longest_run(commands, '`') + 1));
@@ -183,6 +192,7 @@ fn push_table(out: &mut String, table: &Table, notes: &[Note]) {
 fn cell(cell: &Cell) -> String {
     let mut text = match &cell.value {
         Value::Plain(text) => escape(text),
+        Value::Link(text, _) => escape(text),
         Value::Missing => number::NONE.to_owned(),
         Value::Estimate(estimate) => {
             let shown = number::shown(estimate);

@@ -191,6 +191,11 @@ impl Page {
             }
             Block::Flame(_) | Block::HeatMap(_) | Block::Bars(_) => {}
             Block::Finding(finding) => self.finding(finding),
+            Block::Evidence(evidence) => {
+                let what = format!("{}: {}", evidence.title, evidence.summary);
+                self.paragraph(&what, Tone::Strong);
+                evidence.blocks.iter().for_each(|block| self.block(block));
+            }
             Block::Commands(commands) => {
                 for command in commands {
                     let command = self.leaf(command);
@@ -393,6 +398,7 @@ impl Page {
         let text = match &cell.value {
             Value::Plain(text) if whole => text.clone(),
             Value::Plain(text) => shortened(text),
+            Value::Link(text, _) => text.clone(),
             Value::Missing => number::NONE.to_owned(),
             Value::Estimate(estimate) => {
                 let shown = number::shown(estimate);

@@ -65,6 +65,7 @@ fn spread(compare: &Compare) -> Chart {
     let mut series: Vec<Series> = Vec::new();
     let noise = compare.results.iter().filter(|r| r.arm == 1);
     series.push(Series {
+        evidence: None,
         label: "A against its like (noise)".to_owned(),
         look: 0,
         lane: (0, lanes),
@@ -79,6 +80,7 @@ fn spread(compare: &Compare) -> Chart {
             continue;
         };
         series.push(Series {
+            evidence: None,
             label: format!("{} against A", first.label),
             look: arm,
             lane: (arm, lanes),
@@ -276,6 +278,7 @@ fn course(compare: &Compare, result: &PointResult) -> Chart {
         },
         series: vec![
             Series {
+                evidence: None,
                 label: "A against its like (noise)".to_owned(),
                 look: 0,
                 lane: (0, 1),
@@ -283,6 +286,7 @@ fn course(compare: &Compare, result: &PointResult) -> Chart {
                 dots: points(&result.noise, 0, "noise pair"),
             },
             Series {
+                evidence: None,
                 label: format!("{} against A", result.label),
                 look: result.arm as usize,
                 lane: (0, 1),

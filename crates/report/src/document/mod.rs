@@ -127,6 +127,8 @@ pub struct Tile {
     pub unit: &'static str,
     /// Where it was measured, in few words; may be empty.
     pub remark: String,
+    /// Where its evidence is.
+    pub evidence: Option<String>,
 }
 
 impl Tile {
@@ -190,10 +192,31 @@ pub enum Block {
     Forest(Box<Forest>),
     /// Commands to type.
     Commands(Vec<String>),
+    /// The evidence of one point.
+    Evidence(Box<Evidence>),
     /// A heading within the section, and what follows it.
     Heading(String),
     /// Something that holds the server back, and what to do about it.
     Finding(Box<FindingBlock>),
+}
+
+/// What one point of a chart, or one row of a table, rests on.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    /// Stable name, unique in the document.
+    pub id: String,
+    /// What it is of.
+    pub title: String,
+    /// Its figures in a line.
+    pub summary: String,
+    /// What else of the document is about it: words, and the name of the part.
+    pub see: Vec<(String, String)>,
+    /// Which of the document's profiles are its CPU samples, by name.
+    pub profile: Option<String>,
+    /// What it is.
+    pub blocks: Vec<Block>,
+    /// Its trials, for pages: other formats have a table of all trials.
+    pub trials: Option<Table>,
 }
 
 /// A flame graph as shown.
@@ -374,6 +397,8 @@ pub enum Value {
     Plain(String),
     /// A figure with its interval.
     Estimate(Estimate),
+    /// Words that lead to a part of the document, by its name.
+    Link(String, String),
     /// It could not be seen.
     Missing,
 }

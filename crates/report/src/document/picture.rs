@@ -57,6 +57,9 @@ pub struct Series {
     /// Which of how many lanes side by side it keeps to, where several series
     /// share their positions and would hide each other.
     pub lane: (usize, usize),
+    /// Where the evidence of its points is, but for the number at its end, which is that on the
+    /// horizontal axis.
+    pub evidence: Option<String>,
     /// Estimates with their intervals, joined by a line.
     pub estimates: Vec<Interval>,
     /// Single trials.
@@ -130,6 +133,8 @@ pub struct Bar {
     pub label: String,
     /// How much each part is, one value a name.
     pub parts: Vec<f64>,
+    /// Where its evidence is.
+    pub evidence: Option<String>,
 }
 
 /// How latencies lie over time, as data.

@@ -80,7 +80,8 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
                 g {
                     text.end x=(r(left - 8.0)) y=(r(top + bar / 2.0 + 4.0)) { (text(&row.label)) }
                     @for (part, from, to) in spans(&row.parts) {
-                        rect class=(fill(part, bars.parts.len())) x=(r(at(from))) y=(r(top))
+                        rect class=(fill(part, bars.parts.len())) data-evidence=[&row.evidence]
+                            x=(r(at(from))) y=(r(top))
                             width=(r(at(to) - at(from))) height=(bar) {
                             title {
                                 (text(&row.label)) ", " (text(&bars.parts[part])) ": "

@@ -18,6 +18,8 @@ const CHARACTER: f64 = 6.6;
 
 /// Width of the picture; the script draws it anew at the width of the page.
 const WIDTH: f64 = 880.0;
+/// Boxes that are narrower are not drawn.
+const NARROWEST: f64 = 3.0;
 /// Share from which outermost functions that do nothing but call one other are one box.
 const STEM: f64 = 0.99;
 
@@ -39,7 +41,7 @@ pub fn figure(graph: &FlameGraph, id: &str) -> Markup {
                  Point at a box to read its share; click it to zoom in."
                 @if compared { " Shares are those of the second profile; colour says how they changed." }
                 @if flame.left_out > 0.005 {
-                    (format!(" Boxes narrower than 0.2 % are left out, {:.1} % of the samples in all.", 100.0 * flame.left_out))
+                    (format!(" Functions below 0.2 % by themselves are left out, {:.1} % of the samples in all.", 100.0 * flame.left_out))
                 }
                 @if deep { (format!(" Chains are cut at {ROWS} functions.")) }
             }
@@ -92,7 +94,7 @@ fn place(roots: &[Node], first: usize) -> Vec<Placed<'_>> {
         nodes.sort_by(|a, b| b.share.total_cmp(&a.share));
         for node in nodes {
             let width = node.share * WIDTH;
-            if width >= 1.5 && row < ROWS {
+            if width >= NARROWEST && row < ROWS {
                 placed.push(Placed {
                     node,
                     x,

@@ -28,8 +28,8 @@ pub fn figure(map: &HeatMap) -> Markup {
                     }
                 }
             }
-            div.wide { (picture(map, &svg::WIDE)) }
-            div.narrow { (picture(map, &svg::NARROW)) }
+            div.wide { (picture(map, &svg::WIDE, true)) }
+            div.narrow { (picture(map, &svg::NARROW, false)) }
             figcaption { (text(&map.caption)) }
         }
     }
@@ -37,8 +37,8 @@ pub fn figure(map: &HeatMap) -> Markup {
 
 const LINES: [(&str, &str); 3] = [("half", "median"), ("most", "p99"), ("longest", "longest")];
 
-/// The picture with its text alternative.
-fn picture(map: &HeatMap, size: &Size) -> Markup {
+/// The picture with its text alternative. The cells are in the first of a map; others refer to them.
+fn picture(map: &HeatMap, size: &Size, first: bool) -> Markup {
     let end = map.columns.last().map_or(1.0, |c| c.begin + c.length);
     let log = Axis {
         label: String::new(),
@@ -85,7 +85,7 @@ fn picture(map: &HeatMap, size: &Size) -> Markup {
                 }
                 text.middle x=(r((left + right) / 2.0)) y=(height - 6.0) { "seconds of load" }
             }
-            (cells(map, &at, &y))
+            (cells(map, first, &at, &y))
             g aria-hidden="true" {
                 @for column in map.columns.iter().filter(|c| c.new_trial) {
                     path.seam d={ "M" (r(at(column.begin))) " " (TOP) "V" (bottom) } {}
@@ -105,7 +105,7 @@ const OVERLAP: f64 = 0.04;
 
 /// The cells, and over each column an area that says what it holds. They are drawn in columns and
 /// rows, one path for each shade, which takes a tenth of the room that a box a cell takes.
-fn cells(map: &HeatMap, at: &dyn Fn(f64) -> f64, y: &Placed) -> Markup {
+fn cells(map: &HeatMap, first: bool, at: &dyn Fn(f64) -> f64, y: &Placed) -> Markup {
     let unit = map.columns.iter().map(|c| c.length).fold(1e-9, f64::max);
     let begin = |column: &HeatColumn| thousandth(column.begin / unit);
     let length = |column: &HeatColumn| thousandth(column.length / unit);
@@ -143,8 +143,14 @@ fn cells(map: &HeatMap, at: &dyn Fn(f64) -> f64, y: &Placed) -> Markup {
         g.heat transform={
             "translate(" (r(left)) " " (r(low - high / 2.0)) ") scale(" (thousandth(wide)) " -" (thousandth(high)) ")"
         } {
-            @for (shade, path) in drawn {
-                path stroke-opacity=(thousandth((shade + 1) as f64 / SHADES as f64)) d=(path) {}
+            @if first {
+                g.cells id={ (map.id) "-cells" } {
+                    @for (shade, path) in drawn {
+                        path stroke-opacity=(thousandth((shade + 1) as f64 / SHADES as f64)) d=(path) {}
+                    }
+                }
+            } @else {
+                use href={ "#" (map.id) "-cells" } {}
             }
             @for column in &map.columns {
                 rect x=(begin(column)) y="-.5" width=(length(column)) height=(map.rows) {

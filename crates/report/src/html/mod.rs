@@ -23,7 +23,8 @@ use sha2::{Digest, Sha256};
 use pgassay_analysis::bottlenecks::{Step, StepKind};
 
 use super::document::{
-    Badge, Block, Cell, Column, Document, Fact, FindingBlock, Note, Section, Table, Tile, Value,
+    Badge, Block, Cell, Column, Document, Evidence, Fact, FindingBlock, Note, Section, Table, Tile,
+    Value,
 };
 use super::{number, plain, profiles};
 pub(crate) use flame::family;
@@ -33,6 +34,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = concat!(
     include_str!("script/view.js"),
     include_str!("script/marks.js"),
+    include_str!("script/evidence.js"),
     include_str!("script/profile.js"),
     include_str!("script/flame.js"),
     include_str!("script/tables.js"),
@@ -168,7 +170,11 @@ fn tiles(tiles: &[Tile]) -> Markup {
                     div {
                         dt { (text(&tile.name)) }
                         dd {
-                            span.figure { (shown.value) } " " (tile.unit)
+                            @match &tile.evidence {
+                                Some(to) => a.figure href={ "#" (to) } { (shown.value) },
+                                None => span.figure { (shown.value) },
+                            }
+                            " " (tile.unit)
                             @if let Some(interval) = shown.interval {
                                 " " span.interval title=(interval.percent) { (interval.ends) }
                             }
@@ -252,7 +258,9 @@ fn foot_of(document: &Document) -> Markup {
 fn in_part(prefix: &str, markup: &Markup) -> Markup {
     let mut out = String::with_capacity(markup.0.len() + markup.0.len() / 16);
     let mut rest = markup.0.as_str();
-    const GIVEN: [&str; 4] = [
+    const GIVEN: [&str; 6] = [
+        " data-evidence=\"",
+        " data-see=\"",
         " id=\"",
         " href=\"#",
         " aria-labelledby=\"",
@@ -302,20 +310,46 @@ fn section(section: &Section, notes: &[Note]) -> Markup {
     html! {
         section id=(section.id) aria-labelledby=(heading) {
             h2 id=(heading) { (section.title) }
-            @for (i, block) in section.blocks.iter().enumerate() {
-                @match block {
+            (blocks(&section.blocks, section.id, notes))
+        }
+    }
+}
+
+/// What a part says; `id` begins the names of what it holds.
+fn blocks(blocks: &[Block], id: &str, notes: &[Note]) -> Markup {
+    html! {
+        @for (i, block) in blocks.iter().enumerate() {
+            @match block {
                     Block::Text(paragraph) => p { (text(paragraph)) },
                     Block::Heading(heading) => h3 { (text(heading)) },
                     Block::Facts(facts) => (self::facts(facts)),
-                    Block::Table(table) => (self::table(table, &format!("{}-{i}", section.id), notes)),
+                    Block::Table(table) => (self::table(table, &format!("{id}-{i}"), notes)),
                     Block::Chart(chart) => (chart::figure(chart, &svg::IN_TEXT)),
                     Block::Charts(charts) => (chart::small_figures(charts)),
-                    Block::Flame(graph) => (flame::figure(graph, &format!("{}-{i}", section.id))),
+                    Block::Flame(graph) => (flame::figure(graph, &format!("{id}-{i}"))),
                     Block::HeatMap(map) => (heat::figure(map)),
                     Block::Bars(bars) => (bars::figure(bars, &svg::IN_TEXT)),
                     Block::Forest(forest) => (forest::figure(forest)),
                     Block::Commands(commands) => (self::commands(commands)),
                     Block::Finding(finding) => (self::finding(finding)),
+                    Block::Evidence(evidence) => (self::evidence(evidence, notes)),
+            }
+        }
+    }
+}
+
+/// The evidence of a point, on demand: a link to it unfolds it.
+fn evidence(evidence: &Evidence, notes: &[Note]) -> Markup {
+    html! {
+        details.evidence {
+            summary { (text(&evidence.title)) ": " (text(&evidence.summary)) }
+            div id=(evidence.id) tabindex="-1" data-profile=[evidence.profile.as_deref().map(text)] {
+                @for (words, to) in &evidence.see {
+                    p { a href={ "#" (to) } data-see=(to) { (text(words)) } }
+                }
+                (blocks(&evidence.blocks, &evidence.id, notes))
+                @if let Some(trials) = &evidence.trials {
+                    (table(trials, &format!("{}-trials", evidence.id), notes))
                 }
             }
         }
@@ -464,6 +498,7 @@ fn name(column: &Column) -> String {
 fn value(value: &Value, marks: &Markup) -> Markup {
     match value {
         Value::Plain(plain) => html! { (text(plain)) (marks) },
+        Value::Link(plain, to) => html! { a href={ "#" (to) } { (text(plain)) } (marks) },
         Value::Missing => {
             html! { span.missing title="could not be seen" { (number::NONE) } (marks) }
         }

@@ -264,11 +264,12 @@ impl<'a> Plot<'a> {
         html! {
             g class={ "dots look-" (look) } {
                 @for dot in series.dots.iter().filter(|d| d.y.is_finite() && self.y.holds(d.y)) {
-                    (dot_marker(
-                        look,
-                        self.place(series, dot.x) + aside(dot.offset) * spread,
-                        self.y.at(dot.y),
+                    (shape(
+                        ("dot", look),
+                        (self.place(series, dot.x) + aside(dot.offset) * spread, self.y.at(dot.y)),
+                        DOT,
                         &dot.tip,
+                        evidence(series, dot.x),
                     ))
                 }
             }
@@ -290,7 +291,13 @@ impl<'a> Plot<'a> {
                     @if self.y.holds(e.low) && self.y.holds(e.high) {
                         path.interval d=(whisker(x, self.y.at(e.low), self.y.at(e.high))) {}
                     }
-                    (marker(series.look % LOOKS, x, y, &e.tip))
+                    (shape(
+                        ("estimate", series.look % LOOKS),
+                        (x, y),
+                        ESTIMATE,
+                        &e.tip,
+                        evidence(series, e.x),
+                    ))
                 }
             }
         }
@@ -305,18 +312,34 @@ fn aside(offset: f64) -> f64 {
     offset.signum() * (0.4 + 0.6 * offset.abs())
 }
 
+/// Sizes of an estimate's mark, and of a single trial's, which is hollow.
+const ESTIMATE: f64 = 4.6;
+const DOT: f64 = 2.9;
+
 /// The mark of an estimate.
 pub fn marker(look: usize, x: f64, y: f64, tip: &str) -> Markup {
-    shape("estimate", look, x, y, 4.6, tip)
+    shape(("estimate", look), (x, y), ESTIMATE, tip, None)
 }
 
-/// The mark of a single trial: smaller and hollow.
+/// The mark of a single trial.
 pub fn dot_marker(look: usize, x: f64, y: f64, tip: &str) -> Markup {
-    shape("dot", look, x, y, 2.9, tip)
+    shape(("dot", look), (x, y), DOT, tip, None)
+}
+
+/// Where the evidence of a point is.
+fn evidence(series: &Series, x: f64) -> Option<String> {
+    let prefix = series.evidence.as_ref()?;
+    Some(format!("{prefix}{x}"))
 }
 
 /// Circle, square, triangle or diamond of about the same area.
-fn shape(class: &str, look: usize, x: f64, y: f64, size: f64, tip: &str) -> Markup {
+fn shape(
+    (class, look): (&str, usize),
+    (x, y): (f64, f64),
+    size: f64,
+    tip: &str,
+    evidence: Option<String>,
+) -> Markup {
     let (l, s) = (size * 1.25, size * 0.9);
     let d = match look {
         0 => format!(
@@ -350,7 +373,7 @@ fn shape(class: &str, look: usize, x: f64, y: f64, size: f64, tip: &str) -> Mark
         ),
     };
     html! {
-        path class=(class) d=(d) { @if !tip.is_empty() { title { (text(tip)) } } }
+        path class=(class) d=(d) data-evidence=[evidence] { @if !tip.is_empty() { title { (text(tip)) } } }
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Number;
 use crate::{html, plain};
 
 /// Share of a profile's samples below which a function is gathered with its like.
-const RARE: f64 = 0.0005;
+const RARE: f64 = 0.001;
 
 /// The data of a page's flame graphs.
 #[derive(Serialize)]

@@ -1,11 +1,12 @@
 //! The time budget: where the sessions' time went at each client count, as a table and bars.
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::analysis::StageAnalysis;
 use pgassay_analysis::observed::budget::Budget;
 use pgassay_analysis::observed::{ArmObserved, PointObserved};
 
-use super::glance;
 use super::observed::{point_cells, point_columns};
+use super::{evidence, glance};
 use crate::document::{Bar, Bars, Block, Cell, Column, Table};
 
 /// Wait events that have a part of their own.
@@ -14,7 +15,14 @@ const EVENTS: usize = 3;
 /// The parts of a budget, in the order of the bars.
 struct Parts {
     names: Vec<String>,
-    rows: Vec<(String, Vec<f64>)>,
+    rows: Vec<Row>,
+}
+
+/// One bar.
+struct Row {
+    label: String,
+    values: Vec<f64>,
+    evidence: Option<String>,
 }
 
 /// The table and, by the name of `picture`, the bars; nothing where no point has a budget.
@@ -23,7 +31,8 @@ pub(super) fn blocks(observed: &ArmObserved, picture: Option<&str>) -> Vec<Block
     if seen.is_empty() {
         return Vec::new();
     }
-    let labelled = seen.iter().map(|(point, budget)| (label(point), *budget));
+    let labelled = seen.iter();
+    let labelled = labelled.map(|(point, budget)| (label(point), *budget, None));
     let parts = parts(labelled.collect());
     let mut blocks = vec![Block::Table(table(observed, &seen, &parts))];
     blocks.extend(picture.map(|id| Block::Bars(Box::new(bars(&parts, id)))));
@@ -36,11 +45,11 @@ pub(super) fn is_in_overview(analysis: &Analysis) -> bool {
 }
 
 /// The points that have a budget, by load; those of the first server.
-fn of_loads(analysis: &Analysis) -> Vec<(&str, Vec<(&PointObserved, &Budget)>)> {
+fn of_loads(analysis: &Analysis) -> Vec<(&StageAnalysis, Vec<(&PointObserved, &Budget)>)> {
     let loads = analysis.stages.iter().filter_map(|stage| {
         let observed = stage.arms.first()?.observed.as_ref()?;
         let seen = seen(observed);
-        (!seen.is_empty()).then_some((stage.plan.workload.name.as_str(), seen))
+        (!seen.is_empty()).then_some((stage, seen))
     });
     loads.collect()
 }
@@ -51,13 +60,18 @@ pub(super) fn overview(analysis: &Analysis) -> Option<Bars> {
     let loads = of_loads(analysis);
     let several = loads.len() > 1;
     let mut rows = Vec::new();
-    for (load, seen) in loads {
+    for (stage, seen) in loads {
+        let load = &stage.plan.workload.name;
         let last = seen.len() - 1;
         for (i, (point, budget)) in seen.into_iter().enumerate() {
             let label = label(point);
+            let evidence = stage.arms.first();
+            let evidence = evidence.map(|arm| evidence::of(stage, arm, point.clients));
             match several {
-                false => rows.push((label, budget)),
-                true if i == 0 || i == last => rows.push((format!("{load}, {label}"), budget)),
+                false => rows.push((label, budget, evidence)),
+                true if i == 0 || i == last => {
+                    rows.push((format!("{load}, {label}"), budget, evidence));
+                }
                 true => {}
             }
         }
@@ -81,10 +95,10 @@ fn label(point: &PointObserved) -> String {
     }
 }
 
-fn parts(seen: Vec<(String, &Budget)>) -> Parts {
+fn parts(seen: Vec<(String, &Budget, Option<String>)>) -> Parts {
     // The events of the largest client count first, where contention shows.
     let mut events: Vec<String> = Vec::new();
-    for (_, budget) in seen.iter().rev() {
+    for (_, budget, _) in seen.iter().rev() {
         for wait in budget.off.iter().flat_map(|off| &off.waits) {
             let shown = budget.share(wait.sessions) >= 0.01;
             if shown && events.len() < EVENTS && !events.contains(&wait.name()) {
@@ -114,7 +128,11 @@ fn parts(seen: Vec<(String, &Budget)>) -> Parts {
     };
     let rows = seen
         .iter()
-        .map(|(label, budget)| (label.clone(), row(budget)))
+        .map(|(label, budget, evidence)| Row {
+            label: label.clone(),
+            values: row(budget),
+            evidence: evidence.clone(),
+        })
         .collect();
     let mut names = vec!["on a CPU".to_owned(), "waiting for a CPU".to_owned()];
     names.extend(events);
@@ -133,7 +151,7 @@ fn table(observed: &ArmObserved, seen: &[(&PointObserved, &Budget)], parts: &Par
     let rows = seen
         .iter()
         .zip(&parts.rows)
-        .map(|((point, budget), (_, values))| {
+        .map(|((point, budget), Row { values, .. })| {
             let mut row = point_cells(observed, point);
             let all = std::iter::once(&budget.sessions).chain(values);
             row.extend(all.map(|value| Cell::plain(format!("{value:.2}"))));
@@ -153,7 +171,7 @@ fn table(observed: &ArmObserved, seen: &[(&PointObserved, &Budget)], parts: &Par
 }
 
 fn bars(parts: &Parts, id: &str) -> Bars {
-    let in_words = parts.rows.iter().map(|(label, values)| {
+    let in_words = parts.rows.iter().map(|Row { label, values, .. }| {
         let each = parts.names.iter().zip(values);
         let each = each.filter(|(_, value)| **value >= 0.005);
         let each: Vec<String> = each
@@ -176,9 +194,10 @@ fn bars(parts: &Parts, id: &str) -> Bars {
         rows: parts
             .rows
             .iter()
-            .map(|(label, values)| Bar {
-                label: label.clone(),
-                parts: values.clone(),
+            .map(|row| Bar {
+                label: row.label.clone(),
+                parts: row.values.clone(),
+                evidence: row.evidence.clone(),
             })
             .collect(),
     }

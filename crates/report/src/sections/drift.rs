@@ -30,6 +30,7 @@ fn chart(load: &StageAnalysis) -> Chart {
     let arms = load.arms.iter().enumerate();
     let series: Vec<Series> = arms
         .map(|(look, arm)| Series {
+            evidence: None,
             label: match load.arms.len() {
                 1 => "one trial".to_owned(),
                 _ => format!("one trial of {}", arm.label),

@@ -2,12 +2,12 @@
 //! readers came for.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{PointAnalysis, StageArm};
+use pgassay_analysis::analysis::PointAnalysis;
 use pgassay_analysis::metrics;
 use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::Estimate;
 
-use super::{budget, findings, results};
+use super::{budget, evidence, findings, results};
 use crate::document::{Badge, Block, FindingBlock, Rating, Tile};
 use crate::number;
 
@@ -48,16 +48,24 @@ pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
         return Vec::new();
     };
     let at = clients(peak);
-    let mut tiles = vec![rate(&analysis.main().plan.workload.name, peak)];
-    for further in analysis.further_loads() {
-        let peak = further.arms.first().and_then(StageArm::peak);
-        tiles.extend(peak.map(|peak| rate(&further.plan.workload.name, peak)));
+    let mut tiles = Vec::new();
+    for load in std::iter::once(analysis.main()).chain(analysis.further_loads()) {
+        let of = load.arms.first();
+        let peak = of.and_then(|arm| Some((arm, arm.peak()?)));
+        tiles.extend(peak.map(|(arm, peak)| Tile {
+            evidence: Some(evidence::of(load, arm, peak.point.clients)),
+            ..rate(&load.plan.workload.name, peak)
+        }));
     }
+    let main = tiles.first().and_then(|tile: &Tile| tile.evidence.clone());
     for (name, metric) in [
         ("p99 latency", metrics::P99),
         ("server CPU per transaction", metrics::SERVER_CPU),
     ] {
-        tiles.extend(peak.estimate(metric).map(|value| time(name, value, &at)));
+        tiles.extend(peak.estimate(metric).map(|value| Tile {
+            evidence: main.clone(),
+            ..time(name, value, &at)
+        }));
     }
     tiles
 }
@@ -91,25 +99,33 @@ fn rate(workload: &str, peak: &PointAnalysis) -> Tile {
         value: peak.throughput_tps.clone(),
         unit: "tps",
         remark: clients(peak),
+        evidence: None,
     }
 }
 
 /// Microseconds, from 10,000 on as milliseconds.
-fn time(name: &str, us: &Estimate, at: &str) -> Tile {
+pub fn legible(us: &Estimate) -> (Estimate, &'static str) {
     let (factor, unit) = match us.estimate {
         us if us < 1e4 => (1.0, "µs"),
         _ => (1e-3, "ms"),
     };
+    let estimate = Estimate {
+        estimate: us.estimate * factor,
+        low: us.low * factor,
+        high: us.high * factor,
+        ..us.clone()
+    };
+    (estimate, unit)
+}
+
+fn time(name: &str, us: &Estimate, at: &str) -> Tile {
+    let (value, unit) = legible(us);
     Tile {
         name: name.to_owned(),
-        value: Estimate {
-            estimate: us.estimate * factor,
-            low: us.low * factor,
-            high: us.high * factor,
-            ..us.clone()
-        },
+        value,
         unit,
         remark: at.to_owned(),
+        evidence: None,
     }
 }
 

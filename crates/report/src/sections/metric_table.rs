@@ -4,8 +4,8 @@ use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
 use pgassay_analysis::metrics::{MetricId, STEAL};
 use pgassay_analysis::stats::Estimate;
 
-use super::{interval, levels, place, points, thinning};
-use crate::document::{Cell, Column, Dot, Notes, Series, Table};
+use super::{evidence, interval, levels, place, points, thinning};
+use crate::document::{Cell, Column, Dot, Notes, Series, Table, Value};
 use crate::number;
 
 /// A column: a metric, with a heading that is as short as the table allows.
@@ -64,7 +64,14 @@ impl PointTable {
         let all = points(load);
         let rows = all.iter().map(|(arm, point)| {
             let at = place(load, arm, point.point.clients);
-            let mut clients = Cell::plain(number::count(u64::from(point.point.clients)));
+            let clients = point.point.clients;
+            let mut clients = Cell {
+                value: Value::Link(
+                    number::count(u64::from(clients)),
+                    evidence::of(load, arm, clients),
+                ),
+                marks: Vec::new(),
+            };
             if self.marked {
                 clients = clients.marked(notes.marks(&point.warnings, &at));
             }
@@ -120,6 +127,7 @@ pub fn series(
     });
     let dots = arm.points.iter().flat_map(|p| dots(p, metric, unit));
     Series {
+        evidence: None,
         label: label.to_owned(),
         look: 0,
         lane: (0, 1),
@@ -153,7 +161,6 @@ fn dots(point: &PointAnalysis, metric: MetricId, unit: &str) -> Vec<Dot> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::Value;
     use pgassay_analysis::metrics::{P50, P99};
 
     #[test]

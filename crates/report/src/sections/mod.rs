@@ -10,6 +10,7 @@ mod checkpoints;
 mod cpu;
 pub mod diagnosis;
 mod drift;
+mod evidence;
 pub(super) mod findings;
 mod glance;
 mod host;
@@ -70,6 +71,7 @@ const SECTIONS: &[Make] = &[
     binary::section,
     host::section,
     method::section,
+    evidence::section,
     trials::section,
 ];
 
@@ -129,7 +131,7 @@ fn document(analysis: &Analysis) -> Document {
 
 /// What a report of a comparison shows of its arms, beside what it says itself.
 pub fn of_arms(analysis: &Analysis, notes: &mut Notes) -> Vec<Section> {
-    let sections: [Make; 8] = [
+    let sections: [Make; 9] = [
         results::section,
         summary::section,
         latency::section,
@@ -137,6 +139,7 @@ pub fn of_arms(analysis: &Analysis, notes: &mut Notes) -> Vec<Section> {
         server::section,
         binary::section,
         host::section,
+        evidence::section,
         trials::section,
     ];
     let mut made: Vec<Section> = sections

@@ -188,6 +188,7 @@ fn chart(pgio: &PgioAnalysis) -> Chart {
             ticks: vec![],
         },
         series: vec![Series {
+            evidence: None,
             label: "measured, with its interval".to_owned(),
             look: 0,
             lane: (0, 1),

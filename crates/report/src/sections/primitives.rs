@@ -263,6 +263,7 @@ fn chart(index: usize, primitive: &PrimitiveAnalysis, cpus: Option<u32>) -> Char
             ticks: vec![],
         },
         series: vec![Series {
+            evidence: None,
             label: "measured, with its interval".to_owned(),
             look: 0,
             lane: (0, 1),

@@ -4,9 +4,9 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
 use pgassay_analysis::metrics;
 
-use super::glance;
 use super::metric_table::{PointTable, column, series};
 use super::{client_ticks, has_course, place, points, thinned_at_points};
+use super::{evidence, glance};
 use crate::document::{
     Axis, Block, Cell, Chart, Column, Depth, Guide, Notes, Scale, Section, Series, Table,
 };
@@ -92,6 +92,7 @@ pub fn chart(load: &StageAnalysis) -> Option<Chart> {
             Series {
                 look,
                 lane: (look, load.arms.len()),
+                evidence: Some(evidence::prefix(load, arm)),
                 ..series(arm, (label, "tps"), metrics::THROUGHPUT, at)
             }
         })

@@ -44,6 +44,7 @@ fn chart(scattered: &ScatteredAnalysis) -> Option<Chart> {
     }
     let spoken: Vec<String> = estimates.iter().map(|e| e.tip.clone()).collect();
     let series = |label: &str, look: usize, value: fn(&VariantAnalysis) -> Option<f64>| Series {
+        evidence: None,
         label: label.to_owned(),
         look,
         lane: (1, 2),
@@ -88,6 +89,7 @@ fn chart(scattered: &ScatteredAnalysis) -> Option<Chart> {
         },
         series: vec![
             Series {
+                evidence: None,
                 label: "read by the device, with its interval".to_owned(),
                 look: 0,
                 lane: (0, 1),

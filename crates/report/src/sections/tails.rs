@@ -19,28 +19,14 @@ const MOST_MAPS: usize = 2;
 /// The percentiles, their curve, and a picture over time of the smallest and the largest point.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
     let load = analysis.main();
-    let detailed: Vec<Detailed> = points(load)
-        .into_iter()
-        .filter_map(|(arm, point)| {
-            Some(Detailed {
-                name: place(load, arm, point.point.clients),
-                id: format!("{}-{}", position(load, arm), point.point.clients),
-                point,
-                detail: point.detail.as_ref()?,
-            })
-        })
-        .collect();
+    let detailed = detailed(load);
     if detailed.is_empty() {
         return None;
     }
     let mut blocks = vec![Block::Table(percentiles(&detailed))];
     blocks.extend(by_script(load, &detailed).map(Block::Table));
     blocks.push(Block::Chart(Box::new(curves(&detailed))));
-    let maps = detailed
-        .iter()
-        .rev()
-        .filter(|d| d.detail.over_time.len() > 1);
-    for map in maps.take(MOST_MAPS).filter_map(heat_map) {
+    for map in mapped(&detailed).filter_map(heat_map) {
         blocks.push(Block::HeatMap(Box::new(map)));
     }
     Some(Section {
@@ -49,6 +35,36 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         depth: Depth::Evidence,
         blocks,
     })
+}
+
+fn detailed(load: &StageAnalysis) -> Vec<Detailed<'_>> {
+    let points = points(load).into_iter();
+    let detailed = points.filter_map(|(arm, point)| {
+        Some(Detailed {
+            name: place(load, arm, point.point.clients),
+            id: format!("{}-{}", position(load, arm), point.point.clients),
+            point,
+            detail: point.detail.as_ref()?,
+        })
+    });
+    detailed.collect()
+}
+
+/// Those that have a heat map.
+fn mapped<'d, 'a>(detailed: &'d [Detailed<'a>]) -> impl Iterator<Item = &'d Detailed<'a>> {
+    let over_time = detailed.iter().rev();
+    let over_time = over_time.filter(|d| d.detail.over_time.len() > 1);
+    over_time.take(MOST_MAPS)
+}
+
+/// The name of a point's heat map in a page, where it has one; a comparison has none.
+pub fn map_of(analysis: &Analysis, load: &StageAnalysis, point: &PointAnalysis) -> Option<String> {
+    if analysis.run.command == "compare" || !std::ptr::eq(analysis.main(), load) {
+        return None;
+    }
+    let detailed = detailed(load);
+    let of = mapped(&detailed).find(|d| std::ptr::eq(d.point, point))?;
+    Some(format!("figure-heat-{}", of.id))
 }
 
 /// A point with its histograms' content.
@@ -174,6 +190,7 @@ fn curves(detailed: &[Detailed]) -> Chart {
             return;
         }
         series.push(Series {
+            evidence: None,
             estimates: curve
                 .iter()
                 .map(|(n, us)| Interval {

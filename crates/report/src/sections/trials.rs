@@ -1,6 +1,7 @@
 //! Every trial as a row: the evidence itself.
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::analysis::{PointAnalysis, TrialAnalysis};
 use pgassay_analysis::metrics::{self, THROUGHPUT};
 
 use super::metric_table::{MetricColumn, column};
@@ -10,6 +11,8 @@ use crate::number;
 
 /// A page with more rows than this serves nobody.
 const MOST_ROWS: usize = 2000;
+/// Trials that are shown of one point.
+const MOST_OF_POINT: usize = 100;
 
 /// What is shown of each; the CSV has every metric.
 const COLUMNS: [MetricColumn; 5] = [
@@ -19,6 +22,35 @@ const COLUMNS: [MetricColumn; 5] = [
     column(metrics::CLIENT_CPU, "client CPU", "µs/tx", 2),
     column(metrics::SERVER_CPU, "server CPU", "µs/tx", 2),
 ];
+
+/// Those of one point.
+pub fn of_point(point: &PointAnalysis) -> Option<Table> {
+    let mut columns = vec![Column::figures("trial", "", 0)];
+    columns.extend(COLUMNS.iter().map(MetricColumn::heading));
+    let trials = point.trials.iter().take(MOST_OF_POINT);
+    let rows = trials.map(|t| std::iter::once(numbered(t)).chain(figures(t)).collect());
+    let mut caption =
+        "Its trials: single observations, without an interval of their own.".to_owned();
+    if point.trials.len() > MOST_OF_POINT {
+        caption = format!("The first {MOST_OF_POINT} of its trials; every trial is below.");
+    }
+    let table = Table::new(caption, columns, rows);
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn numbered(trial: &TrialAnalysis) -> Cell {
+    Cell::plain(number::count(u64::from(trial.index) + 1))
+}
+
+fn figures(trial: &TrialAnalysis) -> impl Iterator<Item = Cell> {
+    COLUMNS.iter().map(|column| {
+        let value = trial.value(column.metric);
+        Cell::plain_or_missing(value.map(|value| match column.metric == THROUGHPUT {
+            true => number::count(value.max(0.0).round() as u64),
+            false => number::single(value),
+        }))
+    })
+}
 
 /// All counted trials in the order in which they ran.
 pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
@@ -54,18 +86,12 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
     let rows = trials
         .into_iter()
         .map(|(arm, clients, t)| {
-            let mut row = vec![Cell::plain(number::count(u64::from(t.index) + 1))];
+            let mut row = vec![numbered(t)];
             if arms {
                 row.push(Cell::plain(&arm.label));
             }
             row.push(Cell::plain(number::count(u64::from(clients))));
-            row.extend(COLUMNS.iter().map(|column| {
-                let value = t.value(column.metric);
-                Cell::plain_or_missing(value.map(|value| match column.metric == THROUGHPUT {
-                    true => number::count(value.max(0.0).round() as u64),
-                    false => number::single(value),
-                }))
-            }));
+            row.extend(figures(t));
             row
         })
         .collect();

@@ -3,13 +3,20 @@
 const tip = make("div", { class: "tip", role: "status" });
 document.body.append(tip);
 const hide = () => tip.classList.remove("shown");
+/** The name of what a mark rests on, if the page has it.
+ * @param {Element} mark
+ */
+const evidenceOf = (mark) => {
+  const id = mark.getAttribute("data-evidence");
+  return id && document.getElementById(id) ? id : "";
+};
 /** Shows what a mark says beside it.
  * @param {Element} mark
  */
 const show = (mark) => {
   const said = mark.getAttribute("data-tip");
   if (!said) return;
-  tip.textContent = said;
+  tip.textContent = evidenceOf(mark) ? `${said}. Click for what it rests on.` : said;
   tip.classList.add("shown");
   const box = mark.getBoundingClientRect();
   const middle = box.left + box.width / 2 - tip.offsetWidth / 2;
@@ -60,7 +67,17 @@ for (const picture of document.querySelectorAll("svg.chart:not(.flame)")) {
   const figure = picture.closest("figure");
   if (figure) {
     const name = `mark.${figure.id}`;
-    picture.addEventListener("click", () => at >= 0 && remember(name, String(at)));
+    /** Shows what the chosen mark rests on; where that is not there, keeps the mark in the address. */
+    const take = () => {
+      if (at < 0) return;
+      const id = evidenceOf(marks[at]);
+      if (id) remember("point", id);
+      else remember(name, String(at));
+    };
+    picture.addEventListener("click", take);
+    picture.addEventListener("keydown", (event) => {
+      if (/** @type {KeyboardEvent} */ (event).key === "Enter") take();
+    });
     const before = shows.get(name);
     shows.set(name, (value) => {
       before?.(value); // the picture for the other width

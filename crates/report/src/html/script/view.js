@@ -3,7 +3,7 @@
 // graphs that are explored; tables that sort; commands that copy. What is shown so is in the
 // address, after its #: a view can be pasted, and the browser goes back. Without it the page is whole.
 // It asks nothing of any network, keeps nothing, and makes elements only, never markup from text.
-// This file, marks.js, profile.js, flame.js, tables.js and start.js are one module, in this order.
+// This file, marks.js, evidence.js, profile.js, flame.js, tables.js and start.js are one module, in this order.
 
 /** @param {string} name
  * @param {Record<string, string>} [attributes]
