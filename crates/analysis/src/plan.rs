@@ -83,6 +83,10 @@ pub struct Plan {
     pub window_ms: u64,
     /// Seed of the schedule and of the clients' random numbers.
     pub seed: u64,
+    /// Trials in which programs other than server and client, and the hypervisor's other guests, took more
+    /// than this share of all CPU time do not count; none where all do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbed_above: Option<f64>,
 }
 
 /// The workload of a plan, enough to run it again without the files that it came from.

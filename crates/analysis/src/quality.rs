@@ -56,9 +56,9 @@ pub struct Reason {
 }
 
 /// Shares of the machine's CPU time at the worst point from which on a run is fair, and poor.
-const OTHERS: (f64, f64) = (0.05, 0.2);
+pub const OTHERS: (f64, f64) = (0.05, 0.2);
 /// The same for the time that the hypervisor gave to other guests.
-const STEAL: (f64, f64) = (0.02, 0.1);
+pub const STEAL: (f64, f64) = (0.02, 0.1);
 /// Trials of a point below which a run is fair, and poor: an interval of 95 % by ranks needs six.
 const TRIALS: (usize, usize) = (6, 3);
 

@@ -70,6 +70,19 @@ impl<'a> TrialView<'a> {
         }
     }
 
+    /// The share of all CPU time that neither server nor client used, the hypervisor's other guests aside.
+    pub(crate) fn others_share(&self) -> Option<f64> {
+        let host = self.host.filter(|host| host.total > 0.0)?;
+        let ours = (self.server_cpus? + self.client_cpus()) * self.seconds;
+        Some((host.busy - ours).max(0.0) / host.total)
+    }
+
+    /// The same with what the hypervisor gave to other guests.
+    pub(crate) fn taken_share(&self) -> Option<f64> {
+        let host = self.host.filter(|host| host.total > 0.0)?;
+        Some(self.others_share()? + host.steal / host.total)
+    }
+
     pub(crate) fn sample(&self, id: &str) -> Option<&Sample> {
         self.record.samples.get(id)
     }

@@ -135,7 +135,7 @@ pub const SAMPLERS: &[Sampler] = &[
         id: samples::HOST_STAT,
         unit: "ticks",
         explanation: "what the machine's CPUs did, steal included",
-        read: |_| first_line("/proc/stat"),
+        read: |_| cpu_times(),
     },
     Sampler {
         id: samples::SERVER_SCHEDSTAT,
@@ -205,6 +205,11 @@ fn file(path: &str) -> Reading {
         Ok(text) => Reading::Text(text),
         Err(e) => Reading::Unavailable(format!("{path}: {e}")),
     }
+}
+
+/// What the machine's CPUs have done so far: the first line of /proc/stat.
+pub fn cpu_times() -> Reading {
+    first_line("/proc/stat")
 }
 
 fn first_line(path: &str) -> Reading {

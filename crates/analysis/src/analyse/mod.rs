@@ -1,5 +1,6 @@
 //! From a recorded run to what it says.
 
+mod disturbed;
 mod failed;
 mod headline;
 mod points;
@@ -129,16 +130,21 @@ fn analyse_stage(scope: &Scope, stage: &Stage, host: &HostSummary) -> StageAnaly
     let arms = scope.arms().map(|(index, arm)| {
         let of_arm = scope.trials_on(stage.id, index);
         let trials: Vec<&Trial> = of_arm.filter(|t| t.counts()).collect();
-        // What is told of transactions.
-        let by_clients: &[&Trial] = if wire { &trials } else { &[] };
         let facts = run.servers.get(&index);
         let server = Server {
             storage: run.storage.get(&index),
             facts,
         };
+        let (trials, left_out) = disturbed::left(&plan, trials, server);
+        let said = points::Said {
+            skipped: &skipped,
+            left_out: &left_out,
+        };
+        // What is told of transactions.
+        let by_clients: &[&Trial] = if wire { &trials } else { &[] };
         StageArm {
             label: arm.label.clone(),
-            points: points::analyse(&plan, by_clients, server, &alone, &skipped),
+            points: points::analyse(&plan, by_clients, server, &alone, &said),
             reads: reads::analyse(by_clients, server),
             checkpoints: checkpoints::analyse(by_clients, facts),
             observed: observed::analysis::analyse(

@@ -20,6 +20,35 @@ const NEAR_CEILING: f64 = 0.7;
 /// A load thread busier than this leaves no doubt that the client bends the curve.
 const BUSY_THREAD: f64 = 0.9;
 
+/// What is known of trials that are not there, by the index of their point.
+pub(super) struct Said<'a> {
+    /// Why a point was left out from some trial on.
+    pub skipped: &'a BTreeMap<u32, String>,
+    /// What is said of trials that do not count.
+    pub left_out: &'a BTreeMap<u32, Warning>,
+}
+
+impl Said<'_> {
+    fn of(&self, point: u32, trials: usize, planned: u32) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        if let Some(reason) = self.skipped.get(&point) {
+            warnings.push(Warning::new(
+                "point-skipped",
+                format!("left out from here on: {reason}"),
+            ));
+        }
+        match self.left_out.get(&point) {
+            Some(left_out) => warnings.push(left_out.clone()),
+            None if trials < planned as usize => warnings.push(Warning::new(
+                "trials-missing",
+                format!("{trials} of {planned} trials were measured"),
+            )),
+            None => {}
+        }
+        warnings
+    }
+}
+
 /// All points of a server's trials under one load that have at least one, by ascending clients.
 /// `alone` are the trials of the client without a server.
 pub fn analyse(
@@ -27,7 +56,7 @@ pub fn analyse(
     trials: &[&Trial],
     server: Server,
     alone: &[&Trial],
-    skipped: &BTreeMap<u32, String>,
+    said: &Said,
 ) -> Vec<PointAnalysis> {
     let mut points: Vec<PointAnalysis> = (0u32..)
         .zip(&plan.points)
@@ -39,7 +68,10 @@ pub fn analyse(
                 .map(|t| TrialView::of(t, server))
                 .filter(|t| t.latency.is_some())
                 .collect();
-            let mut analysis = analyse_point(*point, &trials, plan.trials, skipped.get(&index))?;
+            let mut analysis = analyse_point(*point, &trials)?;
+            analysis
+                .warnings
+                .splice(0..0, said.of(index, trials.len(), plan.trials));
             let records: Vec<&Trial> = trials.iter().map(|t| t.record).collect();
             analysis.detail = latency::analyse(&records, &plan.workload);
             let alone = alone.iter().filter(here).copied();
@@ -52,12 +84,7 @@ pub fn analyse(
     points
 }
 
-fn analyse_point(
-    point: Point,
-    trials: &[TrialView],
-    planned: u32,
-    skipped: Option<&String>,
-) -> Option<PointAnalysis> {
+fn analyse_point(point: Point, trials: &[TrialView]) -> Option<PointAnalysis> {
     if trials.iter().all(|t| t.record.transactions == 0) {
         return None;
     }
@@ -78,7 +105,7 @@ fn analyse_point(
         failures: failures.into_iter().collect(),
         ceiling_tps: None,
         detail: None,
-        warnings: warnings(trials, planned, skipped),
+        warnings: warnings(trials),
         trials: trials.iter().map(reduce).collect(),
     })
 }
@@ -161,14 +188,7 @@ fn reduce(trial: &TrialView) -> TrialAnalysis {
 
 /// The share of all CPU time that neither server nor client used; the median of the trials.
 fn others_share(trials: &[TrialView]) -> Option<f64> {
-    let mut shares: Vec<f64> = trials
-        .iter()
-        .filter_map(|t| {
-            let host = t.host.filter(|host| host.total > 0.0)?;
-            let ours = (t.server_cpus? + t.client_cpus()) * t.seconds;
-            Some((host.busy - ours).max(0.0) / host.total)
-        })
-        .collect();
+    let mut shares: Vec<f64> = trials.iter().filter_map(TrialView::others_share).collect();
     shares.sort_by(f64::total_cmp);
     shares.get(shares.len() / 2).copied()
 }
@@ -189,20 +209,8 @@ fn calls(trials: &[TrialView]) -> Option<(ClientCalls, f64)> {
     (done > 0).then_some((sum, done as f64))
 }
 
-fn warnings(trials: &[TrialView], planned: u32, skipped: Option<&String>) -> Vec<Warning> {
+fn warnings(trials: &[TrialView]) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    if let Some(reason) = skipped {
-        warnings.push(Warning::new(
-            "point-skipped",
-            format!("left out from here on: {reason}"),
-        ));
-    }
-    if trials.len() < planned as usize {
-        warnings.push(Warning::new(
-            "trials-missing",
-            format!("{} of {planned} trials were measured", trials.len()),
-        ));
-    }
     let busiest = trials
         .iter()
         .filter_map(|t| t.record.busiest_thread_share)

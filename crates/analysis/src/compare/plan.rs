@@ -208,6 +208,7 @@ mod tests {
             warmup_ms: 50,
             window_ms: 200,
             seed: 11,
+            disturbed_above: None,
         };
         let comparison = ComparisonPlan {
             metric: MetricId::default(),

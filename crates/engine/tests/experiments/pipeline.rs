@@ -44,6 +44,7 @@ fn plan() -> Plan {
         warmup_ms: 100,
         window_ms: 1000,
         seed: 11,
+        disturbed_above: None,
     }
 }
 

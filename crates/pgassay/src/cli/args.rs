@@ -192,6 +192,13 @@ pub struct MeasureArgs {
     /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
     #[arg(group = OF_CLIENTS, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub scale: Option<u32>,
+    /// Leave trials out in which other programs and guests took more than so much of the CPUs [10 if
+    /// no number is given]; decide before you measure
+    #[arg(group = OF_CLIENTS, long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "10", require_equals = true, value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub drop_disturbed: Option<u8>,
+    /// Wait at most so long until the machine is quiet before measuring
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub wait_quiet: Option<f64>,
     /// What is looked at beside the load.
     #[command(flatten)]
     pub observe: super::observe::ObserveArgs,

@@ -134,6 +134,9 @@ pub fn plan(
         warmup_ms: (warmup * 1000.0).round() as u64,
         window_ms: (window * 1000.0).round() as u64,
         seed: flags.seed.unwrap_or(drawn_seed),
+        disturbed_above: flags
+            .drop_disturbed
+            .map(|percent| f64::from(percent) / 100.0),
     })
 }
 

@@ -16,6 +16,7 @@ use super::measure::{Request, conclude};
 use super::observing;
 use super::progress::{Progress, minutes};
 use super::query_cost;
+use super::quiet;
 use super::record;
 use super::recorder::Recorder;
 use super::subject::{Subject, explain};
@@ -78,6 +79,7 @@ pub fn run(
         .into());
     }
     let root = rundir::root(global.runs.as_deref())?;
+    quiet::look(args.measure.wait_quiet, terminal, stop)?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let counts = match again.experiment() {
         None => Concurrency::of(&args.measure, machine.cpus.unwrap_or(1)).clients,

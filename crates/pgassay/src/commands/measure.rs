@@ -6,7 +6,7 @@ use super::files::page_of_run;
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::sweep::load;
-use super::{check, inside, ordinary, record, second, show};
+use super::{check, inside, ordinary, quiet, record, second, show};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::load::Pin;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
@@ -91,6 +91,9 @@ pub fn measure(
                 .with_remedy("add --load, or measure a temp target")
                 .into(),
         );
+    }
+    if loads {
+        quiet::look(request.measure.wait_quiet, terminal, stop)?;
     }
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let cpus = machine.cpus.unwrap_or(1);

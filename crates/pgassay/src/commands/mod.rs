@@ -29,6 +29,7 @@ pub mod patch;
 pub mod pgbench;
 pub mod progress;
 pub mod query_cost;
+mod quiet;
 mod record;
 mod recorded_scripts;
 mod recorder;

@@ -5,7 +5,7 @@
 //! and run only if the user says so.
 
 use std::io::{self, BufRead, IsTerminal};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use pgassay_analysis::Plan;
@@ -51,7 +51,7 @@ pub fn confirm(
     }
     terminal.announce(&found);
     terminal.announce("run them? type yes and Enter");
-    if answer(stop)?.trim() == "yes" {
+    if answer(stop, None)?.trim() == "yes" {
         return Ok(());
     }
     bail!(Failure::usage(format!(
@@ -131,13 +131,17 @@ fn visible(text: &str) -> String {
         .collect()
 }
 
-/// A line that the user types; nothing after Ctrl-C.
-pub(super) fn answer(stop: &Stop) -> anyhow::Result<String> {
+/// A line that the user types; an error after Ctrl-C, nothing once the time is over.
+pub(super) fn answer(stop: &Stop, within: Option<Duration>) -> anyhow::Result<String> {
     let stdin = io::stdin();
+    let begun = Instant::now();
     let glance = Timespec::try_from(GLANCE)?;
     loop {
         if stop.asked() {
             bail!(Failure::interrupted());
+        }
+        if within.is_some_and(|within| begun.elapsed() >= within) {
+            return Ok(String::new());
         }
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
         match poll(&mut fds, Some(&glance)) {
@@ -173,6 +177,7 @@ mod tests {
             warmup_ms: 0,
             window_ms: 1,
             seed: 1,
+            disturbed_above: None,
         }
     }
 

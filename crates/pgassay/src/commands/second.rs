@@ -52,6 +52,7 @@ mod tests {
             warmup_ms: 100,
             window_ms: 900,
             seed: 5,
+            disturbed_above: None,
         };
         let second = plan(&first).expect("a plan");
         assert_eq!(second.workload.name, "tpcb-like");

@@ -23,13 +23,13 @@ const TICKS: f64 = 100.0;
 const WINDOW: Duration = Duration::from_secs(3);
 
 /// Threads that keep all CPUs busy until they are dropped.
-struct Spinners {
+pub struct Spinners {
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
 impl Spinners {
-    fn start(number: usize) -> Self {
+    pub fn start(number: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let spin = |_| {
             let stop = Arc::clone(&stop);

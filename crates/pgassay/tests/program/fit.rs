@@ -61,6 +61,7 @@ fn record(root: &Path, clients: &[u32]) {
         warmup_ms: 100,
         window_ms: 1000,
         seed: 3,
+        disturbed_above: None,
     };
     let stage = Stage::wire(StageId::Load, plan.clone());
     let arm = Arm {

@@ -28,6 +28,7 @@ mod pg_support;
 mod pgbench_command;
 mod pgbench_words;
 mod pooler;
+mod quiet;
 mod runs;
 mod schemas;
 mod search_path;

@@ -447,6 +447,7 @@ pub fn assay(clients: &[u32], rounds: u32) -> Analysis {
         warmup_ms: 500,
         window_ms: 2000,
         seed: 42,
+        disturbed_above: None,
     };
     let stage = Stage::wire(StageId::Load, plan.clone());
     let mut indices: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

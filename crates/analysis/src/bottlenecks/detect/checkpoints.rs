@@ -168,6 +168,7 @@ mod tests {
             warmup_ms: 0,
             window_ms: 1000,
             seed: 7,
+            disturbed_above: None,
         };
         let arm = Arm {
             label: "A".into(),

@@ -21,7 +21,7 @@ mod samples;
 mod samples_tests;
 mod scaling;
 #[cfg(test)]
-mod scaling_tests;
+pub(crate) mod scaling_tests;
 mod schema;
 mod sessions;
 mod settings;

@@ -53,7 +53,7 @@ fn waiting(clients: u32, share: f64) -> Observed {
 }
 
 /// A sweep that follows the law with this sigma; `share` is the wait's at a client count.
-pub(in crate::bottlenecks) fn run(sigma: f64, share: fn(u32) -> f64) -> RecordedRun {
+pub(crate) fn run(sigma: f64, share: fn(u32) -> f64) -> RecordedRun {
     let mut run = RecordedRun::default();
     let plan = Plan {
         workload: WorkloadPlan::default(),
@@ -68,6 +68,7 @@ pub(in crate::bottlenecks) fn run(sigma: f64, share: fn(u32) -> f64) -> Recorded
         warmup_ms: 0,
         window_ms: 1000,
         seed: 7,
+        disturbed_above: None,
     };
     let arm = Arm {
         label: "A".into(),

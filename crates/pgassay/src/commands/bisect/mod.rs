@@ -250,7 +250,7 @@ fn new(
         threads: args.threads,
         scale: args.scale,
         seed: args.seed,
-        observe: Default::default(),
+        ..MeasureArgs::default()
     };
     let seed = match args.seed {
         Some(seed) => seed,

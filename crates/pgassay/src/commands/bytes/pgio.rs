@@ -18,6 +18,7 @@ use crate::cli::io::DataArgs;
 use crate::cli::observe::ObserveArgs;
 use crate::commands::again::Again;
 use crate::commands::progress::{Progress, minutes};
+use crate::commands::quiet;
 use crate::commands::recorder::{Recorder, Steady};
 use crate::commands::subject::Subject;
 use crate::commands::sweep::settled_counters;
@@ -65,6 +66,7 @@ pub fn run(
     };
     let most = counts.iter().max().copied().unwrap_or(1);
     let root = rundir::root(global.runs.as_deref())?;
+    quiet::look(args.measure.wait_quiet, terminal, stop)?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let cpus = machine.cpus.unwrap_or(1);
     let memory = machine.memory_limit_bytes.or(machine.memory_bytes);

@@ -7,6 +7,7 @@ use crate::cli::io::IoArgs;
 use crate::cli::observe::ObserveArgs;
 use crate::commands::again::Again;
 use crate::commands::progress::Progress;
+use crate::commands::quiet;
 use crate::commands::recorder::{Recorder, Steady};
 use crate::commands::subject::Subject;
 use crate::commands::{observing, record, sweep};
@@ -61,6 +62,7 @@ pub fn run(
         may_drop_caches()?;
     }
     let root = rundir::root(global.runs.as_deref())?;
+    quiet::look(args.measure.wait_quiet, terminal, stop)?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let memory = machine.memory_limit_bytes.or(machine.memory_bytes);
     let bytes = match planned {

@@ -150,6 +150,7 @@ impl Load {
                     warmup_ms: 0,
                     window_ms: (args.time.unwrap_or(0.2) * 1e3).round() as u64,
                     seed,
+                    disturbed_above: None,
                 },
             }),
             Self::Pgio(config) => {
@@ -176,6 +177,7 @@ impl Load {
                     warmup_ms: 0,
                     window_ms: EXECUTION_MS,
                     seed,
+                    disturbed_above: None,
                 },
             }),
         }

@@ -35,6 +35,7 @@ use super::alone;
 use super::files::page_of_run;
 use super::observing;
 use super::progress::minutes;
+use super::quiet;
 use super::record::{self, shown};
 use super::show::show;
 use super::subject::explain;
@@ -153,6 +154,7 @@ pub fn measure(
         arms.push(("A again".to_owned(), typed[0].clone()));
     }
     refuse_load(args, &arms)?;
+    quiet::look(None, terminal, stop)?;
 
     let counts = match (&resume, &args.clients) {
         (Some(resumed), _) => resumed
@@ -385,7 +387,7 @@ fn plan(
         threads: args.threads,
         scale: args.scale,
         seed: Some(seed),
-        observe: Default::default(),
+        ..MeasureArgs::default()
     };
     let cpus = machine.cpus.unwrap_or(1);
     let machine = Machine {

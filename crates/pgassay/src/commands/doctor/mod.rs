@@ -129,7 +129,7 @@ fn agreed(lines: usize, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<
         "Run {}? [y/N]",
         number::counted(lines as u64, "command")
     ));
-    let said = answer(stop)?;
+    let said = answer(stop, None)?;
     Ok(matches!(said.trim(), "y" | "Y" | "yes"))
 }
 

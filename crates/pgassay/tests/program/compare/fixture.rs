@@ -86,6 +86,7 @@ impl Made {
             warmup_ms: 50,
             window_ms: 200,
             seed: self.seed,
+            disturbed_above: None,
         };
         let arms: Vec<Arm> = (0..arms)
             .map(|i| Arm {
