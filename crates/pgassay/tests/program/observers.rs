@@ -296,6 +296,13 @@ fn a_plain_server_has_no_finding_and_cpu_samples_have_names_and_callers() {
     assert!(text.contains("\"PostgresMain\""), "{text}");
     // Nobody else's samples are among them.
     assert!(!text.contains("pgassay"), "{text}");
+    // The terminal says which statement the time went to.
+    let told = pgassay(&["report", "last", "--runs", runs.path()]).1;
+    let (_, statements) = told.split_once("Which statements take the time\n").expect(&told);
+    assert!(
+        statements.contains("SELECT abalance FROM pgbench_accounts WHERE aid = $1"),
+        "{told}"
+    );
     // Viewers of profiles get each of them.
     let all = profile["samples"].as_u64().unwrap();
     let exported = |format: &str| -> Value {

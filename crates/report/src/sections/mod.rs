@@ -53,6 +53,7 @@ const SECTIONS: &[Make] = &[
     results::section,
     results::further,
     findings::section,
+    statements::section,
     summary::section,
     primitives::section,
     query_cost::section,

@@ -51,7 +51,7 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
 /// time budget; none where it stands elsewhere.
 pub(super) fn of_server(observed: &ArmObserved, group: &str, picture: Option<&str>) -> Vec<Block> {
     let mut blocks = budget::blocks(observed, picture);
-    blocks.extend(statements::blocks(observed));
+    blocks.extend(statements::objects(observed));
     blocks.extend(waits(observed).map(Block::Table));
     blocks.extend(scheduling(observed).map(Block::Table));
     blocks.extend(backends::tables(observed).into_iter().map(Block::Table));

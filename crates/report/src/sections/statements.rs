@@ -1,11 +1,12 @@
 //! Which statements and which tables the sessions' time went to, at the largest client count.
 
+use pgassay_analysis::Analysis;
 use pgassay_analysis::observed::growth::{Grown, GrowthRecord};
 use pgassay_analysis::observed::statements::{StatementAnalysis, StatementTime};
 use pgassay_analysis::observed::{ArmObserved, PointObserved};
 
-use crate::document::{Block, Cell, Column, Fact, Table};
-use crate::number;
+use crate::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
+use crate::{number, profiles};
 
 /// Statements and tables that are shown.
 const SHOWN: usize = 10;
@@ -14,19 +15,55 @@ const WORTH_A_LINE: f64 = 0.005;
 /// Waits of a statement that are shown.
 const WAITS: usize = 3;
 
-/// A table of statements and those of objects, of the point with the most clients.
-pub(super) fn blocks(observed: &ArmObserved) -> Vec<Block> {
-    let seen = |p: &&PointObserved| p.statements.is_some() || p.growth.is_some();
-    let points = observed.points.iter().filter(seen);
-    let Some(point) = points.max_by_key(|p| p.clients) else {
+/// Which statements the time went to, a table for each load and server.
+pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
+    let mut blocks = Vec::new();
+    for load in &analysis.stages {
+        for arm in &load.arms {
+            let of_arm = arm.observed.as_ref().map_or_else(Vec::new, statements);
+            if !of_arm.is_empty() && (analysis.stages.len() > 1 || load.arms.len() > 1) {
+                blocks.push(Block::Heading(profiles::group(analysis, load, arm)));
+            }
+            blocks.extend(of_arm);
+        }
+    }
+    (!blocks.is_empty()).then_some(Section {
+        id: "statements",
+        title: "Which statements take the time",
+        depth: Depth::Titled,
+        blocks,
+    })
+}
+
+/// The point with the most clients of which there is something.
+fn largest(
+    observed: &ArmObserved,
+    seen: impl Fn(&PointObserved) -> bool,
+) -> Option<&PointObserved> {
+    let points = observed.points.iter().filter(|point| seen(point));
+    points.max_by_key(|p| p.clients)
+}
+
+/// The table of statements.
+pub(super) fn statements(observed: &ArmObserved) -> Vec<Block> {
+    let Some(point) = largest(observed, |p| p.statements.is_some()) else {
         return Vec::new();
     };
     let at = format!("with {}", point.how_many());
-    let mut blocks = tables(point.statements.as_ref(), point.growth.as_ref(), &at);
+    let mut blocks = tables(point.statements.as_ref(), None, &at);
     if let (Some(load), Some(Block::Table(table))) = (&point.load, blocks.first_mut()) {
         table.caption = format!("{load}: {}", table.caption);
     }
     blocks
+}
+
+/// Those of tables and indexes.
+pub(super) fn objects(observed: &ArmObserved) -> Vec<Block> {
+    let Some(point) = largest(observed, |p| p.growth.is_some()) else {
+        return Vec::new();
+    };
+    let at = format!("with {}", point.how_many());
+    tables(None, point.growth.as_ref(), &at)
 }
 
 /// The tables of a window; `at` says of which.

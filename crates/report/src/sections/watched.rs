@@ -3,7 +3,7 @@
 use pgassay_analysis::profile::tree::CallTree;
 use pgassay_analysis::watched::Watched;
 
-use super::{diagnosis, observed};
+use super::{diagnosis, observed, statements};
 use crate::document::{Block, Depth, Document, Section};
 use crate::{Report, number, profiles};
 
@@ -18,9 +18,10 @@ impl Report for Watched {
                 number::short(rate)
             ))
         });
-        let blocks =
-            rate.into_iter()
-                .chain(observed::of_server(&self.observed, &self.target, Some("0")));
+        let blocks = rate
+            .into_iter()
+            .chain(statements::statements(&self.observed))
+            .chain(observed::of_server(&self.observed, &self.target, Some("0")));
         Document {
             title: format!("Watch of {}", self.target),
             provenance: about.join("; "),
