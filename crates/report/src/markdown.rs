@@ -228,7 +228,7 @@ fn note_line(number: usize, note: &Note) -> String {
     let mut line = format!(
         "\\[{number}\\] **{}**: {}",
         escape(&warning.id),
-        escape(&warning.text)
+        escape(&note.sentence())
     );
     if let Some(remedy) = &warning.remedy {
         line.push_str(&format!(" What to do: {}", escape(remedy)));

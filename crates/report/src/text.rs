@@ -449,7 +449,7 @@ impl Page {
             .iter()
             .enumerate()
             .map(|(i, note)| {
-                let mut text = format!("{}: {}", note.warning.id, note.warning.text);
+                let mut text = format!("{}: {}", note.warning.id, note.sentence());
                 if let Some(remedy) = &note.warning.remedy {
                     text.push_str(&format!(" What to do: {remedy}"));
                 }

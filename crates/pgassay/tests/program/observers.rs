@@ -298,7 +298,9 @@ fn a_plain_server_has_no_finding_and_cpu_samples_have_names_and_callers() {
     assert!(!text.contains("pgassay"), "{text}");
     // The terminal says which statement the time went to.
     let told = pgassay(&["report", "last", "--runs", runs.path()]).1;
-    let (_, statements) = told.split_once("Which statements take the time\n").expect(&told);
+    let (_, statements) = told
+        .split_once("Which statements take the time\n")
+        .expect(&told);
     assert!(
         statements.contains("SELECT abalance FROM pgbench_accounts WHERE aid = $1"),
         "{told}"

@@ -447,6 +447,15 @@ pub struct Note {
 }
 
 impl Note {
+    /// What is to be known, as a sentence that another may follow.
+    pub fn sentence(&self) -> String {
+        let text = &self.warning.text;
+        match text.ends_with(['.', '!', '?', ':']) {
+            true => text.clone(),
+            false => format!("{text}."),
+        }
+    }
+
     /// The values that it qualifies, as a list that stays readable.
     pub fn places(&self) -> String {
         const NAMED: usize = 4;

@@ -421,17 +421,22 @@ fn commands(commands: &[String]) -> Markup {
 
 fn table(table: &Table, id: &str, notes: &[Note]) -> Markup {
     let caption = format!("{id}-caption");
-    let listed = listed(table);
+    let turned = turned(table);
+    let counted = format!(
+        "--columns:{};--rows:{}",
+        table.columns.len(),
+        table.rows.len()
+    );
     let grid = html! {
-        div.scroll .listed[listed] role="region" aria-labelledby=(caption) tabindex="0" {
-            table {
+        div.scroll .turned[turned] role="region" aria-labelledby=(caption) tabindex="0" {
+            table style=[turned.then_some(counted)] {
                 caption { span id=(caption) { (text(&table.caption)) (marks(&table.marks)) } }
                 thead { tr { @for column in &table.columns { (head(column)) } } }
                 tbody {
                     @for row in &table.rows {
                         tr {
                             @for (i, (cell, column)) in row.iter().zip(&table.columns).enumerate() {
-                                (self::cell(cell, column, i == 0, listed))
+                                (self::cell(cell, column, i == 0))
                             }
                         }
                     }
@@ -452,10 +457,9 @@ fn table(table: &Table, id: &str, notes: &[Note]) -> Markup {
     }
 }
 
-/// Whether a phone shows each row as a list of names and figures. A table much wider than it is
-/// long would have to be pushed sideways to be read at all; where there are more rows than that,
-/// they are there to be held against one another, and stay side by side.
-fn listed(table: &Table) -> bool {
+/// Whether a phone shows the rows as columns. A table much wider than it is long would have to be
+/// pushed sideways to be read at all; turned it can be compared.
+fn turned(table: &Table) -> bool {
     table.columns.len() >= 5 && 2 * table.rows.len() <= table.columns.len()
 }
 
@@ -474,23 +478,14 @@ fn head(column: &Column) -> Markup {
     }
 }
 
-fn cell(cell: &Cell, column: &Column, names_row: bool, listed: bool) -> Markup {
+fn cell(cell: &Cell, column: &Column, names_row: bool) -> Markup {
     let content = value(&cell.value, &marks(&cell.marks));
-    let name = listed.then(|| name(column));
     html! {
         @if names_row {
-            th scope="row" .n[column.figures] data-head=[name] { (content) }
+            th scope="row" .n[column.figures] { (content) }
         } @else {
-            td .n[column.figures] data-head=[name] { (content) }
+            td .n[column.figures] { (content) }
         }
-    }
-}
-
-/// A column's heading in one line, for a cell that stands without it.
-fn name(column: &Column) -> String {
-    match column.unit.as_str() {
-        "" => text(&column.head),
-        unit => format!("{}, {}", text(&column.head), text(unit)),
     }
 }
 
@@ -577,7 +572,7 @@ fn all_notes(notes: &[Note]) -> Markup {
 fn warning(note: &Note) -> Markup {
     let warning = &note.warning;
     html! {
-        strong { (text(&warning.id)) } ": " (text(&warning.text))
+        strong { (text(&warning.id)) } ": " (text(&note.sentence()))
         @if let Some(remedy) = &warning.remedy { " " em { "What to do:" } " " (text(remedy)) }
     }
 }
