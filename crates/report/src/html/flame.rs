@@ -5,11 +5,11 @@
 //! script: a report's colours follow light, dark and print, and it is whole without a script.
 
 use maud::{Markup, html};
-use pgassay_analysis::profile::Class;
 use pgassay_analysis::profile::flame::{Flame, Node, ROWS};
 
 use super::text;
 use crate::document::FlameGraph;
+use crate::profiles::family;
 
 /// Height of a row and of its text.
 const ROW: f64 = 18.0;
@@ -201,26 +201,6 @@ const FAMILIES: [(&str, &str); 5] = [
     ("look-3", "kernel"),
     ("look-none", "other"),
 ];
-
-/// The look of what samples were spent on.
-pub fn family(class: Class) -> &'static str {
-    match class {
-        Class::Spinlock
-        | Class::Lwlock
-        | Class::HeavyLock
-        | Class::BufferMapping
-        | Class::Pin
-        | Class::ContentLock => "look-1",
-        Class::Executor | Class::ParseAndPlan | Class::Snapshot | Class::Jit => "look-0",
-        Class::Protocol | Class::Transaction | Class::Wal | Class::Memory => "look-2",
-        Class::KernelNetwork
-        | Class::KernelWakeUp
-        | Class::PageFaults
-        | Class::Io
-        | Class::KernelOther => "look-3",
-        Class::Other => "look-none",
-    }
-}
 
 /// The colour of a box, and how strong it is where that says something.
 fn colour(node: &Node) -> (&'static str, Option<f64>) {

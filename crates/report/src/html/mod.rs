@@ -10,6 +10,7 @@ mod chart;
 mod flame;
 mod forest;
 mod heat;
+mod profiles;
 mod scale;
 mod svg;
 
@@ -26,8 +27,7 @@ use super::document::{
     Badge, Block, Cell, Column, Document, Evidence, Fact, FindingBlock, Note, Section, Table, Tile,
     Value,
 };
-use super::{number, plain, profiles};
-pub(crate) use flame::family;
+use super::{number, plain};
 
 const STYLE: &str = include_str!("style.css");
 /// One module, in pieces of one idea each.

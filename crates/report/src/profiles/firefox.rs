@@ -63,7 +63,7 @@ pub fn firefox(tree: &CallTree, name: &str) -> String {
 
 /// The colour of what samples were spent on, as in our flame graphs.
 fn colour(class: Class) -> CategoryColor {
-    match crate::html::family(class) {
+    match super::family(class) {
         "look-0" => CategoryColor::Blue,
         "look-1" => CategoryColor::Orange,
         "look-2" => CategoryColor::Green,

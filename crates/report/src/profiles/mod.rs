@@ -4,16 +4,15 @@
 //! hold the same tree with rare functions gathered.
 
 mod firefox;
-mod page;
 mod speedscope;
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::{StageAnalysis, StageArm};
 use pgassay_analysis::observed::ArmObserved;
+use pgassay_analysis::profile::Class;
 use pgassay_analysis::profile::tree::CallTree;
 
 pub use firefox::firefox;
-pub use page::page;
 pub use speedscope::speedscope;
 
 /// The samples of every server and load; none where there are no samples.
@@ -57,6 +56,26 @@ pub fn group(analysis: &Analysis, stage: &StageAnalysis, arm: &StageArm) -> Stri
         (_, false) => load.clone(),
         (false, true) => arm.label.clone(),
         (true, true) => format!("{}, {load}", arm.label),
+    }
+}
+
+/// The look of what samples were spent on.
+pub fn family(class: Class) -> &'static str {
+    match class {
+        Class::Spinlock
+        | Class::Lwlock
+        | Class::HeavyLock
+        | Class::BufferMapping
+        | Class::Pin
+        | Class::ContentLock => "look-1",
+        Class::Executor | Class::ParseAndPlan | Class::Snapshot | Class::Jit => "look-0",
+        Class::Protocol | Class::Transaction | Class::Wal | Class::Memory => "look-2",
+        Class::KernelNetwork
+        | Class::KernelWakeUp
+        | Class::PageFaults
+        | Class::Io
+        | Class::KernelOther => "look-3",
+        Class::Other => "look-none",
     }
 }
 

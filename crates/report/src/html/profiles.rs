@@ -4,7 +4,8 @@ use pgassay_analysis::profile::tree::CallTree;
 use serde::Serialize;
 use serde_json::Number;
 
-use crate::{html, plain};
+use crate::plain;
+use crate::profiles::family;
 
 /// Share of a profile's samples below which a function is gathered with its like.
 const RARE: f64 = 0.001;
@@ -64,7 +65,7 @@ pub fn page(tree: &CallTree, name: &str) -> String {
         exporter: format!("pgassay {}", env!("CARGO_PKG_VERSION")),
         classes: classes
             .iter()
-            .map(|class| (class.title(), html::family(*class)))
+            .map(|class| (class.title(), family(*class)))
             .collect(),
         functions: functions.collect(),
         nodes: nodes.collect(),
