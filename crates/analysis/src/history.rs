@@ -169,7 +169,8 @@ fn entry(run: &Analysis) -> Entry {
     }
 }
 
-fn work(run: &Analysis) -> String {
+/// What a run did, in words: runs of the same have a history.
+pub(crate) fn work(run: &Analysis) -> String {
     let load = run.main();
     let workload = &load.plan.workload;
     if load.id != StageId::Load {

@@ -39,8 +39,10 @@ pub mod search;
 pub mod server;
 pub mod stats;
 pub mod storage;
+pub mod summary;
 pub mod trial;
 mod trial_view;
+pub mod underway;
 pub mod warning;
 pub mod watched;
 

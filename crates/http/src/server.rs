@@ -180,14 +180,7 @@ async fn respond(
 ) -> Response<Body> {
     match guard::judge(request, &shared.key, &shared.cookie) {
         Entry::Refused(status, why) => return plain(status, why),
-        Entry::Keyed(to) => {
-            let mut response = plain(303, "");
-            let (name, key) = (&shared.cookie, shared.key.digits());
-            let cookie = format!("{name}={key}; Path=/; HttpOnly; SameSite=Strict");
-            set(&mut response, header::SET_COOKIE, &cookie);
-            set(&mut response, header::LOCATION, &to);
-            return response;
-        }
+        Entry::Keyed(to) => return keep_key(&to, shared),
         Entry::Admitted => admitted.store(true, Ordering::Relaxed),
     }
     let asked = Request::of(request.uri());
@@ -225,6 +218,28 @@ async fn follow(asked: Request, shared: &Arc<Shared>) -> Response<Body> {
         // By the standard a browser does not ask again.
         Err(Refused::Nothing) => plain(204, ""),
     }
+}
+
+/// Has the browser keep the key, and go on to the address without it. A page and no redirection: where
+/// another site's link led here, a browser would not send the new cookie along with that.
+fn keep_key(to: &str, shared: &Shared) -> Response<Body> {
+    let escape = |c: char| match c {
+        '&' => "&amp;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        '\'' => "%27".to_owned(),
+        '<' => "&lt;".to_owned(),
+        c => c.to_string(),
+    };
+    let to: String = to.chars().map(escape).collect();
+    let page = format!(
+        "<!DOCTYPE html><meta charset=\"utf-8\"><title>pgassay</title>\
+         <meta http-equiv=\"refresh\" content=\"0; url='{to}'\"><a href=\"{to}\">Go on</a>\n"
+    );
+    let mut response = response(Answer::page(STRICT, page));
+    let (name, key) = (&shared.cookie, shared.key.digits());
+    let cookie = format!("{name}={key}; Path=/; HttpOnly; SameSite=Strict");
+    set(&mut response, header::SET_COOKIE, &cookie);
+    response
 }
 
 fn plain(status: u16, text: &'static str) -> Response<Body> {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::rc::Rc;
 
 use owo_colors::OwoColorize;
@@ -160,6 +161,21 @@ impl Terminal {
         }
     }
 
+    /// An announcement of a file, which a terminal that knows links (OSC 8) opens on a click.
+    pub fn place(&mut self, what: &str, path: &Path) {
+        let text = path.display().to_string();
+        let known = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
+        if self.verbosity == Verbosity::Quiet || !self.watched || !known || !path.is_absolute() {
+            return self.announce(&format!("{what} {text}"));
+        }
+        let link = format!("\x1b]8;;{}\x1b\\", address(path));
+        let text = pgassay_text::line(&text);
+        if let Ok(mut err) = self.err.try_borrow_mut() {
+            // Nobody is left to tell if the error side itself is closed.
+            let _ = writeln!(err, "{what} {link}{text}\x1b]8;;\x1b\\");
+        }
+    }
+
     /// Progress in words: shown to a watching user, or on `--verbose`.
     pub fn progress(&mut self, text: &str) {
         if self.shows_progress() {
@@ -227,6 +243,20 @@ fn write_line(err: &ErrorSide, mark: &str, text: &str) {
     }
 }
 
+/// A file's address, `file://` and its path with all but plain characters escaped.
+fn address(path: &Path) -> String {
+    let mut address = "file://".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                address.push(char::from(*byte));
+            }
+            _ => address.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    address
+}
+
 /// Columns of the terminal on the error side; 80 where it is none.
 pub fn error_width() -> usize {
     match rustix::termios::tcgetwinsize(io::stderr()) {
@@ -249,6 +279,19 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_place_is_a_link_where_somebody_watches_and_no_name_adds_to_it() {
+        assert_eq!(
+            address(Path::new("/a b/\u{1b}]8;;x\u{7}é")),
+            "file:///a%20b/%1B%5D8%3B%3Bx%07%C3%A9"
+        );
+        let err = Page::default();
+        let mut terminal = Terminal::plain(Box::new(Page::default()), Box::new(err.clone()), 80);
+        terminal.place("report:", Path::new("/tmp/a\u{1b}b"));
+        let text = String::from_utf8(err.0.borrow().clone()).unwrap();
+        assert_eq!(text, "report: /tmp/a\u{fffd}b\n");
     }
 
     /// Attack D17: names with ESC, BEL, U+009B and U+202E went to the terminal as they were.

@@ -7,6 +7,7 @@
 //! paragraphs, tables, facts and charts), and each format renders that document. So
 //! no format knows more than another, and no result lacks a format.
 
+mod beside;
 mod bisect;
 pub mod check;
 mod compare;
@@ -27,14 +28,17 @@ mod profiles;
 mod recommendation;
 mod sections;
 mod text;
+mod underway;
 
 use pgassay_analysis::profile::tree::CallTree;
 use serde::Serialize;
 
+pub use beside::Beside;
 pub use bisect::change;
 pub use csv::Rows;
 pub use document::Document;
 pub use guard::junit;
+pub use html::site;
 pub use inspection::technique;
 pub use pgassay_analysis::number;
 pub use text::TextStyle;

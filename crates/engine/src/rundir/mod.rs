@@ -18,6 +18,7 @@ mod read;
 mod write;
 
 pub use read::read;
+pub use read::{is_running, read_header};
 pub use write::RunWriter;
 
 use std::io;
@@ -88,6 +89,20 @@ fn cannot_write(path: &Path, error: &io::Error) -> anyhow::Error {
 pub fn now() -> String {
     let now = clock::now();
     format!("{now:.3}")
+}
+
+/// A link, a FIFO or a device among the files of a run, or its directory if it is a link: what came
+/// from elsewhere could lead elsewhere.
+///
+/// # Errors
+/// Where it can't be looked at.
+pub fn irregular(dir: &Path) -> io::Result<Option<PathBuf>> {
+    for inner in [dir.to_owned(), dir.join("facts")] {
+        if let Some(found) = write::irregular_in(&inner)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 /// A seed from the operating system, for a plan that was given none.

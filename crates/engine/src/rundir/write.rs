@@ -11,7 +11,7 @@ use pgassay_analysis::record::{Event, EventKind, FORMAT, RunEnd, RunHeader, Tria
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Serialize;
 
-use super::{cannot_write, now, replace_file};
+use super::{cannot_write, irregular, now, replace_file};
 use pgassay_model::Failure;
 use pgassay_server::clock;
 
@@ -58,17 +58,15 @@ impl RunWriter {
             )));
         }
         // Links in a directory that came from somebody else would have us write elsewhere.
-        for inner in [dir.to_owned(), dir.join("facts")] {
-            if let Some(link) = irregular_in(&inner).map_err(|e| cannot_write(&inner, &e))? {
-                bail!(
-                    Failure::usage(format!(
-                        "{} cannot be resumed: {} is neither a file nor a directory",
-                        dir.display(),
-                        link.display()
-                    ))
-                    .with_remedy("move that away")
-                );
-            }
+        if let Some(link) = irregular(dir).map_err(|e| cannot_write(dir, &e))? {
+            bail!(
+                Failure::usage(format!(
+                    "{} cannot be resumed: {} is neither a file nor a directory",
+                    dir.display(),
+                    link.display()
+                ))
+                .with_remedy("move that away")
+            );
         }
         let writer = Self::open(dir.to_owned())?;
         match fs::remove_file(dir.join("end.json")) {
@@ -168,7 +166,7 @@ impl RunWriter {
 }
 
 /// A link, a FIFO or a device in a directory, or the directory itself if it is a link.
-fn irregular_in(dir: &Path) -> io::Result<Option<PathBuf>> {
+pub(super) fn irregular_in(dir: &Path) -> io::Result<Option<PathBuf>> {
     if fs::symlink_metadata(dir).is_ok_and(|meta| meta.is_symlink()) {
         return Ok(Some(dir.to_owned()));
     }

@@ -11,6 +11,7 @@ use super::inside::InsideArgs;
 use super::io::IoArgs;
 use super::kinds::{self, OF_CLIENTS, OF_SESSIONS};
 use super::load::LoadArgs;
+use super::page::PageArgs;
 use super::show::ShowArgs;
 use crate::terminal::Verbosity;
 
@@ -111,6 +112,10 @@ pub enum Command {
     Watch(super::watch::WatchArgs),
     /// List, show and remove recorded runs
     Runs(RunsArgs),
+    /// The recorded runs in a browser: list, reports, comparisons, history, and what runs now
+    Serve(super::serve::ServeArgs),
+    /// The recorded runs for assistants, by the Model Context Protocol over standard input
+    Mcp(super::mcp::McpArgs),
     /// pgbench's own command line, driven by this load engine; see `pgassay pgbench --help`
     #[command(disable_help_flag = true)]
     Pgbench {
@@ -232,6 +237,9 @@ pub struct AssayArgs {
     /// Print the analysis as JSON instead of text
     #[arg(long)]
     pub json: bool,
+    /// What is shown in a browser.
+    #[command(flatten)]
+    pub page: PageArgs,
 }
 
 /// Arguments of `pgassay run`.
@@ -284,6 +292,9 @@ pub struct RunArgs {
     /// Print the analysis as JSON instead of text
     #[arg(long)]
     pub json: bool,
+    /// What is shown in a browser.
+    #[command(flatten)]
+    pub page: PageArgs,
     /// What is done inside the server.
     #[command(flatten)]
     pub inside: InsideArgs,

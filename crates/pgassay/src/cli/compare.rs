@@ -137,6 +137,9 @@ pub struct CompareArgs {
     /// what compare --json printed elsewhere
     #[arg(long, conflicts_with_all = ["recorded", "resume", "by"])]
     pub pool: bool,
+    /// What is shown in a browser.
+    #[command(flatten)]
+    pub page: super::page::PageArgs,
     /// What looks at the servers beside the load.
     #[command(flatten)]
     pub observe: ObserveArgs,

@@ -47,6 +47,7 @@ pub fn assay(
         ceiling: false,
         may_only_look: true,
         json: args.json,
+        open: args.page.open,
     };
     measure(&request, global, terminal, stop)
 }
@@ -117,6 +118,7 @@ fn load(
         ceiling: args.load.ceiling,
         may_only_look: false,
         json: args.json,
+        open: args.page.open,
     };
     measure(&request, global, terminal, stop)
 }

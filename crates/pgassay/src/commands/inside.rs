@@ -199,7 +199,7 @@ pub fn run(
             Err(error) => error,
         });
     }
-    conclude(&analysis, args.json, &dir, terminal)?;
+    conclude(&analysis, (args.json, args.page.open), &dir, terminal)?;
     match ended {
         Ok(Ended::Complete) => Ok(Exit::Done),
         Ok(_) => Ok(Exit::Partial),

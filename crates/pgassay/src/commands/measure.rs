@@ -3,6 +3,7 @@
 use super::again::Again;
 use super::alone::{self, Company};
 use super::files::page_of_run;
+use super::opened;
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::sweep::load;
@@ -63,6 +64,8 @@ pub struct Request<'a> {
     pub may_only_look: bool,
     /// Results as JSON.
     pub json: bool,
+    /// The finished report is opened in the browser.
+    pub open: bool,
 }
 
 /// Carries the request out, from the target to the report.
@@ -209,7 +212,7 @@ pub fn measure(
     if analysis.run.trials_measured == 0 && loads {
         return Err(nothing_measured(ended, left_out));
     }
-    conclude(&analysis, request.json, &dir, terminal)?;
+    conclude(&analysis, (request.json, request.open), &dir, terminal)?;
     let ended = ended?;
     finished?;
     exit_of(&ended, &analysis, left_out.is_some())
@@ -434,10 +437,10 @@ fn announce_load(
     }
 }
 
-/// Writes the report into the run and prints it.
+/// Writes the report into the run and prints it, as JSON where that is asked for; opens it likewise.
 pub(super) fn conclude(
     analysis: &Analysis,
-    json: bool,
+    (json, open): (bool, bool),
     dir: &Path,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
@@ -445,6 +448,6 @@ pub(super) fn conclude(
     let format = if json { Format::Json } else { Format::Text };
     let text = show::render(analysis, format, terminal, true)?;
     let printed = terminal.print(&text);
-    terminal.announce(&format!("report: {}", written?.display()));
+    opened::announce(&written?, open, terminal);
     printed
 }

@@ -22,8 +22,10 @@ pub mod inspect_server;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_lines.rs")]
 pub mod lines;
 mod live;
+pub mod mcp;
 pub mod measure;
 mod observing;
+mod opened;
 mod ordinary;
 pub mod patch;
 pub mod pgbench;
@@ -36,6 +38,7 @@ mod recorder;
 mod report;
 pub mod runs;
 mod second;
+mod serve;
 pub mod shell;
 mod show;
 pub mod subject;
@@ -61,9 +64,18 @@ pub fn dispatch(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Res
 fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
     let global = args.global;
     match args.command {
-        Command::Assay(args) => assay::assay(&args, &global, terminal, stop),
-        Command::Run(args) => assay::run(&args, &global, terminal, stop),
-        Command::Compare(args) => compare::compare(&args, &global, terminal, stop),
+        Command::Assay(args) => {
+            let _page = serve::beside(args.page, &global, terminal)?;
+            assay::assay(&args, &global, terminal, stop)
+        }
+        Command::Run(args) => {
+            let _page = serve::beside(args.page, &global, terminal)?;
+            assay::run(&args, &global, terminal, stop)
+        }
+        Command::Compare(args) => {
+            let _page = serve::beside(args.page, &global, terminal)?;
+            compare::compare(&args, &global, terminal, stop)
+        }
         Command::Bisect(args) => bisect::bisect(&args, &global, terminal, stop),
         Command::Build(args) => build::build(&args, terminal, stop),
         Command::Guard(args) => guard::guard(&args, &global, terminal, stop),
@@ -81,6 +93,8 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Doctor(args) => doctor::doctor(&args, &global, terminal, stop),
         Command::Fit(args) => fit::fit(&args, &global, terminal),
         Command::Runs(args) => runs::runs(&args, &global, terminal),
+        Command::Serve(args) => serve::serve(&args, &global, terminal, stop),
+        Command::Mcp(args) => mcp::mcp(&args, &global, terminal),
         Command::Completions(args) => shell::completions(&args, terminal),
         Command::Pgbench { words } => pgbench::pgbench(&words, terminal, stop),
         Command::Man => shell::manual(terminal),

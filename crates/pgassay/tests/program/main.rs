@@ -22,6 +22,7 @@ mod kinds;
 #[cfg(target_arch = "x86_64")]
 mod lines;
 mod live_view;
+mod mcp;
 mod observers;
 #[path = "../../../pgwire/tests/support/mod.rs"]
 mod pg_support;
@@ -33,6 +34,7 @@ mod runs;
 mod schemas;
 mod search_path;
 mod secrets;
+mod serve;
 mod signals;
 mod statements;
 #[path = "../../../load/tests/support/mod.rs"]

@@ -12,6 +12,7 @@ mod forest;
 mod heat;
 mod profiles;
 mod scale;
+pub mod site;
 mod svg;
 
 use std::sync::LazyLock;

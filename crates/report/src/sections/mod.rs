@@ -22,7 +22,7 @@ mod pgio;
 mod primitives;
 mod query_cost;
 mod reads;
-mod results;
+pub mod results;
 pub(super) mod scattered;
 mod server;
 pub(crate) mod statements;

@@ -167,7 +167,7 @@ fn end(
         show(&analysis, &dir, terminal)?;
         write_report(&analysis, &dir, terminal)?;
     } else {
-        conclude(&analysis, args.json, &dir, terminal)?;
+        conclude(&analysis, (args.json, args.page.open), &dir, terminal)?;
     }
     let ended = ended?;
     finished?;

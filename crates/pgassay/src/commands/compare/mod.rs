@@ -34,6 +34,7 @@ use super::again::observe_as;
 use super::alone;
 use super::files::page_of_run;
 use super::observing;
+use super::opened;
 use super::progress::minutes;
 use super::quiet;
 use super::record::{self, shown};
@@ -43,7 +44,6 @@ use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::clients::ClientList;
 use crate::cli::compare::CompareArgs;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
-use crate::cli::show::ShowArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir::{self, RunWriter, catalogue};
@@ -89,7 +89,7 @@ pub fn compare(
         return super::counts::compare(args, terminal, stop);
     }
     let measured = measure(args, global, terminal, stop)?;
-    conclude(&measured.concluded, &args.show, &measured.dir, terminal)?;
+    conclude(args, &measured.concluded, &measured.dir, terminal)?;
     let ended = measured
         .ended
         .map_err(|error| in_part(error, &measured.run))?;
@@ -582,14 +582,14 @@ fn in_part(error: anyhow::Error, run: &str) -> anyhow::Error {
 
 /// Writes the report into the run and prints it.
 fn conclude(
+    args: &CompareArgs,
     compare: &Compare,
-    args: &ShowArgs,
     dir: &std::path::Path,
     terminal: &mut Terminal,
 ) -> anyhow::Result<()> {
     let written = page_of_run(dir, &pgassay_report::html(compare));
-    let printed = show(compare, args, terminal);
-    terminal.announce(&format!("report: {}", written?.display()));
+    let printed = show(compare, &args.show, terminal);
+    opened::announce(&written?, args.page.open, terminal);
     printed
 }
 

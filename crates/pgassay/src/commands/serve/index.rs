@@ -1,0 +1,272 @@
+//! Which runs there are, and each in a line.
+//!
+//! The directory is listed when somebody asks, at most once a second. A run is read once and again when
+//! its files have changed; those that nobody has asked for yet are read by a thread of the lowest
+//! priority, the newest first, while nothing is measured. Nothing runs while nobody asks.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgassay_analysis::analysis::RunState;
+use pgassay_analysis::summary::Summary;
+use pgassay_engine::rundir;
+
+use super::kept::{self, Line, Stamp};
+use super::look::Look;
+
+/// How long a listing holds.
+const FRESH: Duration = Duration::from_secs(1);
+/// Runs that are known at most: the newest, by their names.
+const MOST: usize = 50_000;
+/// How often what was read is kept while more is read.
+const KEEP_EVERY: Duration = Duration::from_secs(20);
+
+/// The runs of a directory.
+pub(in crate::commands) struct Index {
+    dir: PathBuf,
+    kept: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    listed: Option<Instant>,
+    runs: BTreeMap<String, Known>,
+    reading: bool,
+}
+
+/// What is known of a run.
+#[derive(Clone)]
+struct Known {
+    stamp: Stamp,
+    is: Is,
+}
+
+/// How far a run is known.
+#[derive(Clone)]
+pub(in crate::commands) enum Is {
+    /// Not at all yet.
+    Unread,
+    /// It is measured now.
+    Running,
+    /// It was read.
+    Read(Arc<Summary>),
+    /// It can't be read: why.
+    Unreadable(Arc<str>),
+}
+
+impl Index {
+    /// Of a directory, with what was kept of it.
+    pub(in crate::commands) fn of(dir: PathBuf) -> Arc<Self> {
+        let kept = kept::file(&dir);
+        let lines = kept.as_ref().map(|file| kept::load(file, &dir));
+        let known = |line: Line| {
+            let is = match line.read {
+                Ok(summary) => Is::Read(Arc::new(summary)),
+                Err(why) => Is::Unreadable(why.into()),
+            };
+            let stamp = line.stamp;
+            (line.run, Known { stamp, is })
+        };
+        let state = State {
+            runs: lines.into_iter().flatten().map(known).collect(),
+            ..State::default()
+        };
+        Arc::new(Self {
+            dir,
+            kept,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The directory.
+    pub(in crate::commands) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// All runs, newest first, as they are on disk now. Those that are not read yet are read from now on
+    /// in the background.
+    pub(in crate::commands) fn runs(self: &Arc<Self>) -> Vec<(String, Is)> {
+        let mut state = self.lock();
+        self.list(&mut state);
+        let unread = |known: &Known| matches!(known.is, Is::Unread);
+        if !state.reading && state.runs.values().any(unread) {
+            state.reading = true;
+            let index = Arc::clone(self);
+            let started = thread::Builder::new()
+                .name("reading runs".to_owned())
+                .spawn(move || index.read_all());
+            state.reading = started.is_ok();
+        }
+        let runs = state.runs.iter().rev();
+        runs.map(|(run, known)| (run.clone(), known.is.clone()))
+            .collect()
+    }
+
+    /// The directory of a run of that name, and how far it is known; `None` where there is none. What is
+    /// not in the listing is not there: no name leads out of the directory.
+    pub(in crate::commands) fn find(&self, run: &str) -> Option<(PathBuf, Is, Stamp)> {
+        let mut state = self.lock();
+        self.list(&mut state);
+        let known = state.runs.get(run)?;
+        Some((self.dir.join(run), known.is.clone(), known.stamp))
+    }
+
+    /// Reads a run now unless it was read; what is known then.
+    pub(in crate::commands) fn read(&self, run: &str) -> Option<Is> {
+        let (dir, is, stamp) = self.find(run)?;
+        let Is::Unread = is else {
+            return Some(is);
+        };
+        let is = match Look::at(&dir) {
+            Ok(look) => {
+                let mut summary = look.summary();
+                // By what it is called here, also if it was renamed.
+                run.clone_into(&mut summary.run);
+                Is::Read(Arc::new(summary))
+            }
+            Err(error) => Is::Unreadable(format!("{error:#}").into()),
+        };
+        if let Some(known) = self.lock().runs.get_mut(run)
+            && known.stamp == stamp
+        {
+            known.is = is.clone();
+        }
+        Some(is)
+    }
+
+    /// Lists the directory, unless it was just done.
+    fn list(&self, state: &mut State) {
+        if state.listed.is_some_and(|at| at.elapsed() < FRESH) {
+            return;
+        }
+        let mut found: Vec<(String, Stamp)> = fs::read_dir(&self.dir)
+            .into_iter()
+            .flatten()
+            .flatten()
+            // Links are not followed, and no run is called what an address can't say.
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let stamp = stamp(&entry.path())?;
+                (!name.contains(pgassay_text::is_unsafe)).then_some((name, stamp))
+            })
+            .collect();
+        if found.len() > MOST {
+            found.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+            found.truncate(MOST);
+        }
+        let mut before = std::mem::take(&mut state.runs);
+        for (name, stamp) in found {
+            let known = before.remove(&name).filter(|known| known.stamp == stamp);
+            let is = match known.map(|known| known.is) {
+                Some(Is::Read(summary)) if is_final(&summary) => Is::Read(summary),
+                Some(Is::Unreadable(why)) => Is::Unreadable(why),
+                // It may have begun, or ended, without a file telling.
+                other => match (rundir::is_running(&self.dir.join(&name)), other) {
+                    (true, _) => Is::Running,
+                    (false, Some(Is::Read(summary))) => Is::Read(summary),
+                    (false, _) => Is::Unread,
+                },
+            };
+            state.runs.insert(name, Known { stamp, is });
+        }
+        state.listed = Some(Instant::now());
+    }
+
+    /// Reads what is not read yet, until there is nothing left.
+    fn read_all(self: Arc<Self>) {
+        // Of this thread alone.
+        let _ = rustix::process::nice(19);
+        let mut kept = Instant::now();
+        loop {
+            let next = {
+                let mut state = self.lock();
+                self.list(&mut state);
+                let measured = state
+                    .runs
+                    .values()
+                    .any(|known| matches!(known.is, Is::Running));
+                let mut unread = state.runs.iter().rev();
+                let unread = unread.find(|(_, known)| matches!(known.is, Is::Unread));
+                match (measured, unread.map(|(run, _)| run.clone())) {
+                    // It would disturb what is measured; the next who asks goes on.
+                    (true, _) | (false, None) => {
+                        state.reading = false;
+                        break;
+                    }
+                    (false, Some(run)) => run,
+                }
+            };
+            self.read(&next);
+            if kept.elapsed() > KEEP_EVERY {
+                self.keep();
+                kept = Instant::now();
+            }
+        }
+        self.keep();
+    }
+
+    /// Keeps what was read for the next time.
+    fn keep(&self) {
+        let Some(file) = &self.kept else {
+            return;
+        };
+        let lines: Vec<Line> = {
+            let state = self.lock();
+            let runs = state.runs.iter();
+            runs.filter_map(|(run, known)| {
+                let read = match &known.is {
+                    Is::Read(summary) => Ok((**summary).clone()),
+                    Is::Unreadable(why) => Err(why.to_string()),
+                    Is::Unread | Is::Running => return None,
+                };
+                Some(Line {
+                    run: run.clone(),
+                    stamp: known.stamp,
+                    read,
+                })
+            })
+            .collect()
+        };
+        kept::save(file, &self.dir, lines.into_iter());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a run is no more measured, unless its files change.
+fn is_final(summary: &Summary) -> bool {
+    summary.state == RunState::Complete
+}
+
+/// Of a directory that may be a run: with a header, or a lock of one that has none yet.
+fn stamp(dir: &Path) -> Option<Stamp> {
+    let own = fs::symlink_metadata(dir).ok()?;
+    let time = |meta: &fs::Metadata| {
+        meta.mtime()
+            .wrapping_mul(1_000_000_000)
+            .wrapping_add(meta.mtime_nsec())
+    };
+    match fs::symlink_metadata(dir.join("trials.jsonl")) {
+        Ok(trials) => Some(Stamp {
+            dir: time(&own),
+            trials: time(&trials),
+            length: trials.len(),
+        }),
+        Err(_) => {
+            fs::symlink_metadata(dir.join("run.json")).ok()?;
+            Some(Stamp {
+                dir: time(&own),
+                ..Stamp::default()
+            })
+        }
+    }
+}
