@@ -35,3 +35,6 @@ esac
 }
 [ -s target/tools/axe.min.js ] || { echo "test-pages.sh: axe is missing: scripts/bootstrap.sh test" >&2; exit 3; }
 FIREFOX_PROFILE=$runs/profile.json /usr/bin/python3 scripts/test-pages.py "$runs"/*/report.html "$runs/comparison.html" crates/report/tests/report/golden/*.html
+mv "$runs"/compared/* "$runs"/
+rm -rf "$runs/compared" "$runs/said" "$runs/comparison.html" "$runs/profile.json"
+/usr/bin/python3 scripts/test-serve.py "$program" "$runs"

@@ -1,0 +1,217 @@
+#!/usr/bin/python3
+"""Drives `pgassay serve` in a real browser (Debian: chromium-driver, python3-selenium).
+
+    scripts/test-serve.py PROGRAM RUNS [PICTURES]
+
+RUNS is a directory with at least two runs.  The list, a run, a comparison of two and the history at the width
+of a desk and of a phone, in light and dark: nothing is wider than the window, no error is logged, nothing is
+asked of another host, axe finds nothing serious.  Then by keys alone: search, open a run, choose two and compare them.  Then a run that
+`pgassay run --quick` measures meanwhile is followed until it has a report.  The first failure ends it with what
+was expected.  With PICTURES, screenshots are written there.
+"""
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+spec = importlib.util.spec_from_file_location("pages", Path(__file__).with_name("test-pages.py"))
+pages = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(pages)
+expect = pages.expect
+
+# Seconds until what a page waits for must be there, on a machine that does other things, too.
+PATIENCE = 180
+
+
+class Served:
+    """A server, ended with Ctrl-C."""
+
+    def __init__(self, program, runs):
+        self.process = subprocess.Popen([program, "serve", runs], stdout=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().strip()
+        self.base = self.address.partition("/?k=")[0]
+
+    def end(self):
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(10)
+        expect(code == 0, f"serve ended with {code}")
+
+
+def wait(driver, what, condition):
+    passing = [StaleElementReferenceException]
+    WebDriverWait(driver, PATIENCE, 0.2, passing).until(lambda _: condition(), f"never: {what}")
+
+
+def shown(driver, css):
+    return [element for element in driver.find_elements(By.CSS_SELECTOR, css) if element.is_displayed()]
+
+
+def quiet(driver, base):
+    """Nothing was logged, and nobody else was asked."""
+    errors = [entry["message"] for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+    expect(not errors, f"logged: {errors}")
+    elsewhere = [url for url in pages.requested(driver) if not url.startswith(base)]
+    expect(not elsewhere, f"asked of others: {elsewhere}")
+
+
+def emulate(driver, width, height, scheme):
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+def fits(driver, what):
+    out = driver.execute_script(pages.STICKS_OUT)
+    expect(not out, f"{what}: wider than the window: {out[:3]}")
+    wide = driver.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    expect(wide <= 0, f"{what} scrolls sideways by {wide} px")
+
+
+def looked_at(driver, base, runs, pictures):
+    """Every page, on every screen."""
+    both = "&".join(f"run={run}" for run in runs[:2])
+    places = {
+        "list": "/",
+        "run": f"/run/{runs[0]}",
+        "compared": f"/compare?{both}",
+        "history": f"/history?run={runs[0]}",
+        "missing": "/run/nothing",
+    }
+    for width, height in pages.SCREENS:
+        for scheme in ("light", "dark"):
+            emulate(driver, width, height, scheme)
+            for name, path in places.items():
+                driver.get(base + path)
+                what = f"{name}, {width} x {height}, {scheme}"
+                expect(driver.find_elements(By.CSS_SELECTOR, ".bar .home"), f"{what}: no bar")
+                fits(driver, what)
+                if name == "missing":
+                    # The browser logs its status, which is not 200.
+                    driver.get_log("browser")
+                if name in ("run", "compared"):
+                    charts = shown(driver, "svg.chart")
+                    expect(charts and charts[0].rect["y"] < height, f"{what}: no chart on the first screen")
+                if pictures:
+                    driver.save_screenshot(str(pictures / f"serve-{name}-{width}-{scheme}.png"))
+                pages.accessible(driver)
+                quiet(driver, base)
+
+
+def by_keys(driver, base, runs):
+    """Searching, opening and comparing without a pointer."""
+    emulate(driver, 1440, 900, "light")
+    driver.get(base + "/")
+    body = driver.find_element(By.TAG_NAME, "body")
+    body.send_keys("/")
+    search = driver.switch_to.active_element
+    expect(search.get_attribute("name") == "q", "/ does not go to the search")
+    search.send_keys("nothing-of-the-kind")
+    wait(driver, "a search that finds nothing", lambda: "Nothing matches" in driver.find_element(By.ID, "runs").text)
+    expect("q=nothing-of-the-kind" in driver.current_url, f"the search is not in {driver.current_url}")
+    search.send_keys(Keys.CONTROL, "a")
+    search.send_keys(runs[0])
+    rows = lambda: shown(driver, ".runs tbody tr")
+    wait(driver, "a search that finds one run", lambda: len(rows()) == 1)
+    # The view can be pasted.
+    address = driver.current_url
+    driver.get("about:blank")
+    driver.get(address)
+    expect(len(rows()) == 1, f"{address} does not show what it showed")
+    search = driver.find_element(By.NAME, "q")
+    search.send_keys(Keys.CONTROL, "a")
+    search.send_keys(Keys.BACKSPACE)
+    wait(driver, "all runs again", lambda: len(rows()) >= 2)
+    # From the search onwards by Tab alone.
+    reached = []
+    for _ in range(40):
+        driver.switch_to.active_element.send_keys(Keys.TAB)
+        element = driver.switch_to.active_element
+        if element.get_attribute("name") == "run":
+            element.send_keys(Keys.SPACE)
+            reached.append(element.get_attribute("value"))
+            if len(reached) == 2:
+                break
+    expect(len(reached) == 2, "two runs can't be chosen by keys")
+    button = driver.find_element(By.ID, "compare")
+    expect("2" in button.text and button.is_enabled(), f"the button says {button.text!r}")
+    button.send_keys(Keys.ENTER)
+    wait(driver, "a comparison", lambda: "2 runs side by side" in driver.title)
+    driver.back()
+    wait(driver, "the list again", lambda: len(rows()) >= 2)
+    link = shown(driver, ".runs tbody th a")[0]
+    name = link.get_attribute("title")
+    link.send_keys(Keys.ENTER)
+    wait(driver, "a run", lambda: f"/run/{name}" in driver.current_url)
+    expect(pages.marks(driver), "a run's chart has no marks")
+    quiet(driver, base)
+
+
+def followed(driver, program, runs, base, pictures):
+    """A measurement, from its list entry to its report."""
+    words = [program, "run", "select-only", "temp", "--clients", "1,2", "--trials", "12", "--time", "0.5"]
+    words += ["--scale", "1", "--runs", runs]
+    measuring = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        emulate(driver, 1440, 900, "light")
+        def listed():
+            expect(measuring.poll() is None, "the measurement ended before it was seen")
+            driver.get(base + "/")
+            return shown(driver, ".runs a.live")
+        wait(driver, "a run that is measured, in the list", listed)
+        shown(driver, ".runs a.live")[0].click()
+        told = lambda: driver.find_element(By.CSS_SELECTOR, "#live .headline").text
+        first = told()
+        wait(driver, "news of the measurement", lambda: told() != first)
+        wait(driver, "a chart of it", lambda: shown(driver, "#live svg.chart"))
+        for width, height in pages.SCREENS:
+            emulate(driver, width, height, "light")
+            fits(driver, f"live, {width} x {height}")
+            if pictures:
+                driver.save_screenshot(str(pictures / f"serve-live-{width}-light.png"))
+        # When it ends, the page becomes its report by itself.
+        wait(driver, "its report", lambda: not driver.find_elements(By.ID, "live"))
+        wait(driver, "its report", lambda: "Share as one file" in driver.find_element(By.CSS_SELECTOR, ".bar").text)
+        expect(measuring.wait(PATIENCE) == 0, measuring.stderr.read())
+        quiet(driver, base)
+    finally:
+        if measuring.poll() is None:
+            measuring.send_signal(signal.SIGINT)
+            measuring.wait(30)
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    program, runs = os.path.realpath(sys.argv[1]), os.path.realpath(sys.argv[2])
+    pictures = Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    names = sorted(entry.name for entry in Path(runs).iterdir() if (entry / "end.json").is_file())
+    served = Served(program, runs)
+    driver = pages.browser()
+    driver.set_script_timeout(PATIENCE)
+    try:
+        driver.get(served.address)
+        wait(driver, "the list without the key in its address", lambda: driver.current_url == served.base + "/")
+        wait(driver, "all runs read", lambda: not driver.find_elements(By.CSS_SELECTOR, "[data-unread]"))
+        quiet(driver, served.base)
+        looked_at(driver, served.base, names, pictures)
+        by_keys(driver, served.base, names)
+        followed(driver, program, runs, served.base, pictures)
+    except (AssertionError, TimeoutException) as failed:
+        sys.exit(f"test-serve.py: {failed}")
+    finally:
+        driver.quit()
+        served.end()
+    print("serve: looked at on a desk and on a phone, in light and dark; by keys; a measurement followed")
+
+
+if __name__ == "__main__":
+    main()
