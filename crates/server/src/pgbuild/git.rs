@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, bail};
 use pgassay_sys::trust;
@@ -39,6 +40,21 @@ pub(super) fn git(dir: &Path, arguments: &[&str]) -> anyhow::Result<String> {
 /// # Errors
 /// Likewise.
 pub(super) fn git_bytes(dir: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let output = command(dir)?
+        .args(arguments)
+        .output()
+        .context("git can't be run (apt-get install git)")?;
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    bail!("{}", String::from_utf8_lossy(&output.stderr).trim())
+}
+
+/// git in the directory `dir`, without its arguments.
+///
+/// # Errors
+/// Where there is no such directory.
+pub(super) fn command(dir: &Path) -> anyhow::Result<Command> {
     let dir = fs::canonicalize(dir).with_context(|| format!("{} can't be read", dir.display()))?;
     let mut command = tool("git");
     for name in ELSEWHERE {
@@ -58,19 +74,13 @@ pub(super) fn git_bytes(dir: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8
             .arg("-c")
             .arg(format!("safe.directory={}", dir.display()));
     }
-    let output = command
+    command
         .arg("-C")
         .arg(&dir)
-        .args(arguments)
         .env("GIT_CEILING_DIRECTORIES", dir.parent().unwrap_or(&dir))
         .env("GIT_TERMINAL_PROMPT", "0")
-        .env("GIT_OPTIONAL_LOCKS", "0")
-        .output()
-        .context("git can't be run (apt-get install git)")?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    bail!("{}", String::from_utf8_lossy(&output.stderr).trim())
+        .env("GIT_OPTIONAL_LOCKS", "0");
+    Ok(command)
 }
 
 /// Whether only root and we can change the repository whose top directory this is. A `.git`

@@ -24,8 +24,8 @@ use pgassay_sys::stop::Stop;
 /// Disk that a source and the object files of one variant take: 170 MB of
 /// PostgreSQL 17's sources, and 110 MB of objects and installation without
 /// debug information, with room.
-const SOURCE_BYTES: u64 = 300 << 20;
-const VARIANT_BYTES: u64 = 400 << 20;
+pub(super) const SOURCE_BYTES: u64 = 300 << 20;
+pub(super) const VARIANT_BYTES: u64 = 400 << 20;
 
 /// What a build is at, for progress.
 #[derive(Debug)]
@@ -127,6 +127,7 @@ impl Maker<'_> {
             prefix: &prefix,
             stage: &tree.join("stage"),
             jobs: self.jobs,
+            shared: false,
         };
         let fingerprint = fingerprint(&request, order.source, &prepared)?;
         let _lock = self.place.lock(&name)?;
@@ -468,7 +469,7 @@ fn fingerprint(
 }
 
 /// What inspect finds in the server of an installation.
-fn inspect(prefix: &Path) -> anyhow::Result<Option<pgassay_inspect::Binary>> {
+pub(super) fn inspect(prefix: &Path) -> anyhow::Result<Option<pgassay_inspect::Binary>> {
     let mut problems = Vec::new();
     let server = prefix.join("bin/postgres");
     let gathered = gather::inspect_all(&gather::sources(&server, &mut problems));
@@ -479,7 +480,7 @@ fn inspect(prefix: &Path) -> anyhow::Result<Option<pgassay_inspect::Binary>> {
 }
 
 /// Refuses to begin without the programs that the build runs.
-fn require_tools(system: System, top: &Path, version: &str) -> anyhow::Result<()> {
+pub(super) fn require_tools(system: System, top: &Path, version: &str) -> anyhow::Result<()> {
     let major: u32 = version
         .split(|c: char| !c.is_ascii_digit())
         .next()
@@ -518,7 +519,7 @@ pub fn native_machine() -> Machine {
     )
 }
 
-fn now() -> String {
+pub(super) fn now() -> String {
     format!("{:.3}", clock::now())
 }
 

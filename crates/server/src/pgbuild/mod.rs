@@ -11,6 +11,7 @@
 //! that a name never stands for half a build.
 
 pub mod builder;
+pub mod commits;
 pub mod compiler;
 pub mod evidence;
 mod git;
@@ -20,6 +21,7 @@ pub mod patches;
 pub mod place;
 pub mod recipe;
 pub mod record;
+pub mod shared;
 pub mod source;
 pub mod steps;
 pub mod trouble;

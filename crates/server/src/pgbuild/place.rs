@@ -7,6 +7,7 @@
 //!     sources/HASH/         sources, unpacked and patched
 //!     trees/NAME/           object files, kept for a build that goes on and for relinking
 //!     repos/HASH/           clones of remote repositories
+//!     shared/HASH/          sources and object files in which neighbouring commits are built
 //!     logs/NAME.log         everything that configure and the compiler said
 //!     locks/NAME            held while NAME is built
 //! ```
@@ -56,6 +57,7 @@ impl Place {
             place.trees(),
             place.sources(),
             place.below("repos"),
+            place.shared(),
             place.below("logs"),
             place.below("locks"),
         ] {
@@ -96,6 +98,11 @@ impl Place {
     /// Where clones of remote repositories are.
     pub fn repos(&self) -> PathBuf {
         self.below("repos")
+    }
+
+    /// Where the trees are in which neighbouring commits are built.
+    pub fn shared(&self) -> PathBuf {
+        self.below("shared")
     }
 
     /// The log of a build.
@@ -167,7 +174,7 @@ impl Place {
     /// # Errors
     /// Where something is in the way.
     pub fn clean(&self) -> io::Result<()> {
-        for dir in [self.sources(), self.trees(), self.repos()] {
+        for dir in [self.sources(), self.trees(), self.repos(), self.shared()] {
             remove(&dir)?;
             make_dir(&dir).map_err(io::Error::other)?;
         }

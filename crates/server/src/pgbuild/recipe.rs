@@ -45,7 +45,7 @@ impl System {
 
 /// The directories that are made and installed, in order, where the source has them. The
 /// libraries come first: the backend's makefile takes them as given.
-const PARTS: &[&str] = &[
+pub(super) const PARTS: &[&str] = &[
     "src/common",
     "src/port",
     "src/backend",
@@ -113,7 +113,13 @@ pub struct Request<'a> {
     pub stage: &'a Path,
     /// Commands at a time.
     pub jobs: usize,
+    /// One tree for many commits: what depends on a header is known, and what is installed finds its
+    /// libraries beside itself wherever it lies; autoconf only.
+    pub shared: bool,
 }
+
+/// Has programs look for libraries in the installation that they lie in; quoted for make and its shell.
+const BESIDE: &str = "-Wl,-rpath,'$$ORIGIN/../lib'";
 
 impl Request<'_> {
     /// All compiler flags, the default -O2 first unless the variant is exact.
@@ -151,8 +157,13 @@ impl Request<'_> {
         if self.variant.exact || !self.variant.cflags.is_empty() {
             words.push(format!("CFLAGS={}", self.cflags().join(" ")));
         }
-        if !self.variant.ldflags.is_empty() {
-            words.push(format!("LDFLAGS={}", self.variant.ldflags.join(" ")));
+        let mut ldflags = self.variant.ldflags.join(" ");
+        if self.shared {
+            words.extend(["--enable-depend", "--disable-rpath"].map(str::to_owned));
+            ldflags = format!("{BESIDE} {ldflags}").trim_end().to_owned();
+        }
+        if !ldflags.is_empty() {
+            words.push(format!("LDFLAGS={ldflags}"));
         }
         words
     }
@@ -283,6 +294,11 @@ impl Request<'_> {
 
     /// The commands that install into the stage.
     pub fn install(&self) -> Vec<Step> {
+        self.install_where(&|_| true)
+    }
+
+    /// The same, of autoconf's directories only those for which `wanted` holds.
+    pub fn install_where(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<Step> {
         let stage = self.stage.display().to_string();
         let step = |title: String, words: Vec<String>| Step {
             title,
@@ -297,11 +313,14 @@ impl Request<'_> {
                     step(format!("install {part}"), words.map(str::to_owned).to_vec())
                 };
                 let mut steps = Vec::new();
-                for part in INSTALLED_ONLY.iter().filter(|part| self.has(part)) {
+                let has = |part: &&&str| self.has(part) && wanted(part);
+                for part in INSTALLED_ONLY.iter().filter(has) {
                     steps.push(make(part, "install"));
                 }
-                steps.push(make("src", "install-local"));
-                for part in self.parts() {
+                if wanted("src") {
+                    steps.push(make("src", "install-local"));
+                }
+                for part in self.parts().filter(|part| wanted(part)) {
                     steps.push(make(part, "install"));
                 }
                 steps
@@ -324,7 +343,8 @@ impl Request<'_> {
         }
     }
 
-    fn parts(&self) -> impl Iterator<Item = &'static str> {
+    /// The directories that are made.
+    pub fn parts(&self) -> impl Iterator<Item = &'static str> {
         PARTS.iter().copied().filter(|part| self.has(part))
     }
 
@@ -376,6 +396,7 @@ mod tests {
             prefix: Path::new("/p"),
             stage: Path::new("/stage"),
             jobs: 2,
+            shared: false,
         }
         .options()
     }

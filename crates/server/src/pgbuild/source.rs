@@ -84,15 +84,7 @@ impl Source {
             return Err(unreadable(given, &error.into()));
         }
         if remote || git_ref.is_some() {
-            let repository = if remote {
-                clone(given, place)?
-            } else if path.is_dir() {
-                path
-            } else {
-                bail!(Failure::usage(format!(
-                    "{given}: --ref is for a git repository, and this is none"
-                )));
-            };
+            let repository = repository_of(given, place)?;
             return Self::commit(given, repository, git_ref.unwrap_or("HEAD"));
         }
         if path.is_dir() {
@@ -123,7 +115,8 @@ impl Source {
         );
     }
 
-    fn commit(given: &str, repository: PathBuf, git_ref: &str) -> anyhow::Result<Self> {
+    /// A commit of a repository that is there.
+    pub(super) fn commit(given: &str, repository: PathBuf, git_ref: &str) -> anyhow::Result<Self> {
         if let Err(complaint) = git(&repository, &["rev-parse", "--git-dir"]) {
             return Err(no_repository(given, &complaint));
         }
@@ -150,6 +143,14 @@ impl Source {
                 commit: Some(commit),
             },
         })
+    }
+
+    /// The repository and the commit, where it is one.
+    pub(super) fn in_repository(&self) -> Option<(&Path, &str)> {
+        match &self.kind {
+            Kind::Commit { repository, commit } => Some((repository, commit)),
+            _ => None,
+        }
     }
 
     fn directory(given: &str, dir: PathBuf) -> anyhow::Result<Self> {
@@ -268,6 +269,21 @@ impl Source {
     }
 }
 
+/// The repository that was named: a directory, or the clone of a remote one.
+pub(super) fn repository_of(given: &str, place: &Place) -> anyhow::Result<PathBuf> {
+    if given.contains("://") || given.starts_with("git@") {
+        refuse_url(given)?;
+        return clone(given, place);
+    }
+    let path = PathBuf::from(given);
+    if !path.is_dir() {
+        bail!(Failure::usage(format!(
+            "{given}: --ref is for a git repository, and this is none"
+        )));
+    }
+    Ok(path)
+}
+
 /// PostgreSQL's top directory: the one given, or the only one in it.
 pub(super) fn top_level(dir: &Path) -> Option<PathBuf> {
     let is_top = |dir: &Path| {
@@ -363,7 +379,7 @@ fn refuse_url(url: &str) -> anyhow::Result<()> {
 }
 
 /// A URL without the user and password in it, for records and messages.
-fn without_password(url: &str) -> String {
+pub(super) fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
     };
@@ -408,7 +424,7 @@ fn no_repository(given: &str, complaint: &anyhow::Error) -> anyhow::Error {
         .into()
 }
 
-fn run_quietly(mut command: Command, given: &str) -> anyhow::Result<()> {
+pub(super) fn run_quietly(mut command: Command, given: &str) -> anyhow::Result<()> {
     let output = command
         .output()
         .context("tar can't be run (apt-get install tar)")?;
