@@ -5,6 +5,8 @@
 //! the first use of everything drop out. What is left varies by parts in ten thousand, from timers
 //! and hash tables, which the repetition of A shows beside each pair.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +47,31 @@ pub struct FunctionCount {
     pub a: f64,
     /// In B.
     pub b: f64,
+}
+
+/// The functions that differ most, at most `shown`, by the size of the difference; those that differ by less
+/// than one instruction are left out.
+pub fn differing(
+    a: &BTreeMap<String, f64>,
+    b: &BTreeMap<String, f64>,
+    shown: usize,
+) -> Vec<FunctionCount> {
+    let of = |side: &BTreeMap<String, f64>, name: &str| side.get(name).copied().unwrap_or(0.0);
+    let mut names: Vec<&String> = a.keys().chain(b.keys()).collect();
+    names.sort();
+    names.dedup();
+    let mut all: Vec<FunctionCount> = names
+        .into_iter()
+        .map(|name| FunctionCount {
+            name: name.clone(),
+            a: of(a, name),
+            b: of(b, name),
+        })
+        .filter(|f| (f.a - f.b).abs() >= 1.0)
+        .collect();
+    all.sort_by(|x, y| (y.a - y.b).abs().total_cmp(&(x.a - x.b).abs()));
+    all.truncate(shown);
+    all
 }
 
 /// What one session of one server executed between a shorter and a longer run.
@@ -181,7 +208,8 @@ pub fn conclude(rounds: &[Round], delta: f64) -> Option<Counted> {
     })
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+/// The median; none of no values.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.len() {

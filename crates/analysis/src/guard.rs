@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::Compare;
-use crate::counts::Counts;
+use crate::counts::{Counts, median};
 use crate::metrics::MetricId;
 use crate::stats::{Direction, Verdict};
 
@@ -63,6 +63,10 @@ pub struct Check {
     pub metric: String,
     /// How much worse it may become, as a share.
     pub threshold: f64,
+    /// The metric of BASE, the median; `null` where the workload does not show it.
+    pub base: Option<f64>,
+    /// HEAD's.
+    pub head: Option<f64>,
     /// What changed; `null` where the workload does not show the metric.
     pub change: Option<Change>,
     /// How it ended.
@@ -80,12 +84,16 @@ pub struct Guarded {
     pub base: String,
     /// HEAD's.
     pub head: String,
+    /// HEAD's commit, where it was built from a ref.
+    pub commit: Option<String>,
     /// The checks.
     pub checks: Vec<Check>,
     /// What qualifies a comparison, in plain sentences.
     pub warnings: Vec<String>,
     /// Whether everything that was planned was measured.
     pub complete: bool,
+    /// Seconds that everything might take.
+    pub budget_seconds: f64,
     /// Seconds that it took.
     pub seconds: f64,
 }
@@ -139,7 +147,13 @@ pub fn checks(compare: &Compare, run: &str, thresholds: &[(MetricId, f64)]) -> V
                 },
                 None => Judged::Unclear,
             };
+            let values = |pick: fn((f64, f64)) -> f64| {
+                let pairs = result.pairs.iter().filter_map(|pair| pair.both(*metric));
+                median(pairs.map(pick).collect())
+            };
             Check {
+                base: values(|(base, _)| base),
+                head: values(|(_, head)| head),
                 workload: workload.clone(),
                 clients: result.clients,
                 metric: metric.id.to_owned(),
@@ -166,6 +180,8 @@ pub fn check_of_counts(counts: &Counts, threshold: f64) -> Check {
         clients: 1,
         metric: "instructions".to_owned(),
         threshold,
+        base: Some(counts.counted.instructions.0),
+        head: Some(counts.counted.instructions.1),
         judged: judge(change, threshold, Direction::LowerIsBetter),
         change: Some(change),
         run: None,

@@ -27,6 +27,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
     let mut all = vec![
         of::<analysis::Analysis>(analysis::SCHEMA, "assay, run and report"),
         of::<search::document::Bisected>(search::document::SCHEMA, "bisect"),
+        of::<search::steps::Traced>(search::steps::SCHEMA, "bisect of commits and patches"),
         of::<Builds>(build::SCHEMA, "build and build --list"),
         of::<CheckReport>(CHECK_SCHEMA, "check"),
         of::<model::Compare>(model::SCHEMA, "compare"),

@@ -140,6 +140,8 @@ mod tests {
             clients: 2,
             metric: "throughput".to_owned(),
             threshold: 0.03,
+            base: Some(1000.0),
+            head: Some(950.0),
             change: Some(Change {
                 estimate: -0.05,
                 low: -0.07,
@@ -152,6 +154,7 @@ mod tests {
             schema: String::new(),
             base: "a<b".to_owned(),
             head: "c".to_owned(),
+            commit: None,
             checks: vec![
                 check(Judged::Failed, "x\u{1b}[31m & \"y\""),
                 check(Judged::Passed, "z"),
@@ -159,6 +162,7 @@ mod tests {
             ],
             warnings: Vec::new(),
             complete: true,
+            budget_seconds: 60.0,
             seconds: 12.34,
         };
         let xml = junit(&guarded);

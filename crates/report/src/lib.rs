@@ -27,7 +27,9 @@ mod pooled;
 mod profiles;
 mod recommendation;
 mod sections;
+mod steps;
 mod text;
+pub mod tracked;
 mod underway;
 
 use pgassay_analysis::profile::tree::CallTree;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::noise::{Block, Observation, observations};
+use super::noise::{self, Block, Observation, observations};
 use super::range::{Cause, Conclusion, Interval, Outcome, Range, Rules, look};
 
 /// Which differences have B's value.
@@ -131,14 +131,9 @@ impl<'a> Seen<'a> {
         sets.dedup();
         let numbered: Vec<Block> = blocks
             .iter()
-            .map(|block| Block {
-                low: sets.binary_search(&&block.low).unwrap_or(0),
-                high: sets.binary_search(&&block.high).unwrap_or(0),
-                ratios: block
-                    .pairs
-                    .iter()
-                    .map(|(low, high)| (high / low).ln())
-                    .collect(),
+            .map(|block| {
+                let place = |set: &Set| sets.binary_search(&set).unwrap_or(0);
+                Block::of_pairs(place(&block.low), place(&block.high), &block.pairs)
             })
             .collect();
         Self {
@@ -232,20 +227,14 @@ impl<'a> Seen<'a> {
 
     /// How often two sets were compared, with the mean and its standard error.
     fn mean(&self, low: &Set, high: &Set) -> (usize, f64, f64) {
-        let of: Vec<&Observation> = self
-            .all
-            .iter()
-            .filter(|o| self.sets[o.low] == low && self.sets[o.high] == high)
-            .collect();
-        let weight: f64 = of.iter().map(|o| 1.0 / o.variance).sum();
-        let mean = of.iter().map(|o| o.effect / o.variance).sum::<f64>() / weight;
-        // Launches scatter beyond their pairs.
-        let scatter: f64 = of
-            .iter()
-            .map(|o| (o.effect - mean).powi(2) / o.variance)
-            .sum();
-        let beyond = (scatter / (of.len().max(2) - 1) as f64).max(1.0);
-        (of.len(), mean, (beyond / weight).sqrt())
+        let place = |set: &Set| self.sets.binary_search(&set);
+        match (place(low), place(high)) {
+            (Ok(low), Ok(high)) => {
+                let (blocks, mean, variance) = noise::mean(&self.all, (low, high));
+                (blocks, mean, variance.sqrt())
+            }
+            _ => (0, f64::NAN, f64::NAN),
+        }
     }
 }
 

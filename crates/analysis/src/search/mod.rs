@@ -17,6 +17,7 @@ pub mod made_up;
 pub mod noise;
 mod posterior;
 pub mod range;
+pub mod steps;
 
 pub use noise::{Block, Observation, observations};
 pub use range::{

@@ -26,6 +26,17 @@ pub struct Block {
     pub ratios: Vec<f64>,
 }
 
+impl Block {
+    /// From the metric at both positions, pair by pair.
+    pub fn of_pairs(low: usize, high: usize, pairs: &[(f64, f64)]) -> Self {
+        Self {
+            low,
+            high,
+            ratios: pairs.iter().map(|(low, high)| (high / low).ln()).collect(),
+        }
+    }
+}
+
 /// What a block says.
 #[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Observation {
@@ -69,6 +80,33 @@ pub fn observations(blocks: &[Block]) -> Vec<Observation> {
             }
         })
         .collect()
+}
+
+/// How often two positions were compared, with the mean effect and its variance. Launches scatter beyond
+/// their pairs; that they do is told by their scatter.
+pub fn mean(seen: &[Observation], (low, high): (usize, usize)) -> (usize, f64, f64) {
+    let of: Vec<&Observation> = seen
+        .iter()
+        .filter(|o| (o.low, o.high) == (low, high))
+        .collect();
+    let weight: f64 = of.iter().map(|o| 1.0 / o.variance).sum();
+    let mean = of.iter().map(|o| o.effect / o.variance).sum::<f64>() / weight;
+    let scatter: f64 = of
+        .iter()
+        .map(|o| (o.effect - mean).powi(2) / o.variance)
+        .sum();
+    let beyond = (scatter / (of.len().max(2) - 1) as f64).max(1.0);
+    (of.len(), mean, beyond / weight)
+}
+
+/// The variance to expect of a further block of a comparison that was repeated: what its pairs say, or what
+/// its launches scatter by where that is more.
+pub fn expected(seen: &[Observation]) -> f64 {
+    let count = seen.len().max(1) as f64;
+    let mean = seen.iter().map(|o| o.effect).sum::<f64>() / count;
+    let apart: f64 = seen.iter().map(|o| (o.effect - mean).powi(2)).sum();
+    let within = seen.iter().map(|o| o.variance).sum::<f64>() / count;
+    within.max(apart / (count - 1.0).max(1.0))
 }
 
 /// The centre of a block, the variance of its batches' centres, and the number of batches.
@@ -129,6 +167,26 @@ mod tests {
             "{said} for {true_variance}"
         );
         assert!(said > 2.0 * 0.08f64.powi(2) / 60.0);
+    }
+
+    /// Blocks that scatter by more than their pairs tell are believed.
+    #[test]
+    fn launches_that_scatter_widen_what_is_expected() {
+        let seen = |effect: f64| Observation {
+            low: 0,
+            high: 2,
+            effect,
+            variance: 1e-4,
+        };
+        let calm = [seen(0.1), seen(0.1), seen(0.1)];
+        assert!((expected(&calm) - 1e-4).abs() < 1e-12);
+        assert!((mean(&calm, (0, 2)).2 - 1e-4 / 3.0).abs() < 1e-12);
+        let wild = [seen(0.0), seen(0.1), seen(0.2)];
+        assert!((expected(&wild) - 0.01).abs() < 1e-9);
+        let (blocks, centre, variance) = mean(&wild, (0, 2));
+        assert!(blocks == 3 && (centre - 0.1).abs() < 1e-9);
+        assert!((variance - 0.01 / 3.0).abs() < 1e-9);
+        assert_eq!(mean(&wild, (0, 1)).0, 0);
     }
 
     #[test]

@@ -115,6 +115,11 @@ impl Interval {
         }
     }
 
+    /// Whether all of it is less than this, whichever way.
+    pub fn within(&self, bound: f64) -> bool {
+        self.low > -bound && self.high < bound
+    }
+
     /// Whether a value lies within.
     pub fn holds(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
@@ -211,7 +216,7 @@ pub fn look(range: &Range, seen: &[Observation], rules: &Rules) -> Look {
             .filter(|s| s.segments.is_empty())
             .map(|s| s.probability)
             .sum();
-        let within = conclusion.total.low > -rules.matter && conclusion.total.high < rules.matter;
+        let within = conclusion.total.within(rules.matter);
         let long = 2 * of_ends >= rules.most_first;
         if (within && long) || (none > 1.0 - rules.sure && of_ends >= rules.most_first) {
             conclusion.outcome = Outcome::NoDifference;
@@ -258,7 +263,8 @@ fn is_narrow(range: &Range, posterior: &Posterior) -> bool {
     !best.segments.is_empty() && best.segments.iter().all(narrow)
 }
 
-fn nothing(blocks: usize) -> Conclusion {
+/// What is known before anything was.
+pub fn nothing(blocks: usize) -> Conclusion {
     let unknown = Interval {
         estimate: 0.0,
         low: f64::NEG_INFINITY,

@@ -88,12 +88,12 @@ pub enum Command {
     Walls(super::walls::WallsArgs),
     /// Is B really different from A: interleaved, with a verdict and an exit code
     Compare(Box<super::compare::CompareArgs>),
-    /// Which settings make the difference between two configurations: found by experiment
+    /// What makes a difference: which commit, patch or setting, found by experiment
     Bisect(Box<super::bisect::BisectArgs>),
     /// Build PostgreSQL variants from source: flags, compilers, patches
     Build(BuildArgs),
     /// For CI: two servers compared within minutes, thresholds, JUnit XML and a markdown summary
-    Guard(super::guard::GuardArgs),
+    Guard(Box<super::guard::GuardArgs>),
     /// When did the level of many runs of one plan change
     History(super::history::HistoryArgs),
     /// A patch against its base: built alike, compared over a sweep, a table for a mailing list

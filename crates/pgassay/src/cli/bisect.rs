@@ -2,23 +2,27 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args as ClapArgs};
+use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
 use pgassay_analysis::metrics::MetricId;
 
 use super::kinds::{OF_CLIENTS, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::metric::metric;
 use super::show::ShowArgs;
+use super::slices::SliceArgs;
 
 /// Arguments of `pgassay bisect`.
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, Clone, Default, ClapArgs)]
 #[command(
     group = ArgGroup::new(OF_SESSIONS).multiple(true),
     group = ArgGroup::new(OF_CLIENTS).multiple(true)
 )]
 #[command(after_help = "\
 Examples:
-  pgassay bisect old/postgresql.conf new/postgresql.conf
+  pgassay bisect --good REL_17_4 --bad REL_17_STABLE           which commit, in a checkout of PostgreSQL
+  pgassay bisect --good v1 --bad HEAD ~/src/postgresql --workload mine.sql --by time --minutes 120
+  pgassay bisect ~/src/postgresql v7-000*.patch                 what each patch of a series brings
+  pgassay bisect old/postgresql.conf new/postgresql.conf        which setting
   pgassay bisect default /etc/postgresql/15/main/postgresql.conf --workload tpcb-like
   pgassay bisect 'host=db1' 'host=db2' --ignore ssl --set ssl=off
   pgassay bisect default default --set-b jit=off --set-b work_mem=64kB --set-b enable_indexscan=off
@@ -28,14 +32,38 @@ Examples:
 Exit codes: 0 no difference, or B is better; 1 B is worse; 5 not found out; 4 interrupted; 3 a server can't be had")]
 pub struct BisectArgs {
     /// Two configurations, each a postgresql.conf file, a running server whose settings are read (it is
-    /// not loaded), or `default`
-    #[arg(
-        value_name = "CONFIG",
-        num_args = 2,
-        required_unless_present = "resume"
-    )]
-    pub configs: Vec<String>,
-    /// What is launched with them: temp, temp:17, build:NAME, an installation
+    /// not loaded), or `default`. With --good and --bad: the git repository [default: .]. With patches: the
+    /// source that they are for, and the patches in order
+    #[arg(value_name = "CONFIG|SOURCE|PATCH")]
+    pub subjects: Vec<String>,
+    /// The commit before the change
+    #[arg(long, value_name = "REF", requires = "bad")]
+    pub good: Option<String>,
+    /// A commit with the change
+    #[arg(long, value_name = "REF", requires = "good")]
+    pub bad: Option<String>,
+    /// Name a merge as one step; do not search in the branch that it brought
+    #[arg(long, requires = "good")]
+    pub first_parent: bool,
+    /// The patches of a directory, in the order of their names
+    #[arg(long, value_name = "DIR", conflicts_with = "good")]
+    pub series: Option<PathBuf>,
+    /// The commit, tag or branch that the patches are for
+    #[arg(long = "ref", value_name = "REF", conflicts_with = "good")]
+    pub git_ref: Option<String>,
+    /// Measure what every step brings, instead of searching [default with patches]
+    #[arg(long)]
+    pub each: bool,
+    /// What steps are compared by
+    #[arg(long, value_enum, default_value_t = ByArg::Auto)]
+    pub by: ByArg,
+    /// How all commits are built: presets, cc=, cflags=, options= as in pgassay build --variant
+    #[arg(long, value_name = "'[PRESET…] [KEY=VALUE…]'", default_value = "")]
+    pub variant: String,
+    /// Compile this many files at a time [default: the CPUs that may be used]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
+    /// What is launched with two configurations: temp, temp:17, build:NAME, an installation
     #[arg(long, value_name = "TARGET", default_value = "temp")]
     pub server: String,
     /// A setting for both, whatever they say (repeatable)
@@ -61,12 +89,12 @@ pub struct BisectArgs {
     /// How the clients behave.
     #[command(flatten)]
     pub dials: LoadArgs,
-    /// What is compared [default: throughput]
+    /// What is compared by time [default: throughput]
     #[arg(long, value_name = "METRIC", value_parser = metric())]
     pub metric: Option<MetricId>,
-    /// The smallest effect that matters
-    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = super::compare::percent)]
-    pub delta: f64,
+    /// The smallest effect that matters [default: 2%; 0.5% of counted instructions]
+    #[arg(long, value_name = "PERCENT", value_parser = super::compare::percent)]
+    pub delta: Option<f64>,
     /// The time that the search may take
     #[arg(long, value_name = "MINUTES", default_value_t = 30.0, value_parser = super::compare::minutes)]
     pub minutes: f64,
@@ -76,21 +104,9 @@ pub struct BisectArgs {
     /// Clients [default: twice the CPUs]
     #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub clients: Option<u32>,
-    /// Counted seconds of a slice [default: 0.2; 0.5 for workloads that write]
-    #[arg(group = OF_SESSIONS, long, short = 'T', value_name = "SECONDS", value_parser = super::args::seconds)]
-    pub time: Option<f64>,
-    /// Uncounted seconds before each slice [default: 0.05]
-    #[arg(group = OF_CLIENTS, long, value_name = "SECONDS", value_parser = super::args::seconds_or_zero)]
-    pub warmup: Option<f64>,
-    /// Threads that drive the clients [default: a quarter of the CPUs]
-    #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub threads: Option<u32>,
-    /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
-    #[arg(group = OF_CLIENTS, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub scale: Option<u32>,
-    /// Seed of the order and of the clients' random numbers [default: drawn and recorded]
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
+    /// The slices.
+    #[command(flatten)]
+    pub slices: SliceArgs,
     /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
@@ -98,9 +114,21 @@ pub struct BisectArgs {
     #[arg(long)]
     pub stand_in: bool,
     /// Go on with an interrupted search
-    #[arg(long, value_name = "RUN", conflicts_with = "configs")]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["subjects", "good", "series"])]
     pub resume: Option<String>,
     /// How it is shown.
     #[command(flatten)]
     pub show: ShowArgs,
+}
+
+/// What steps are compared by.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ByArg {
+    /// Counted instructions where the workload only reads and they show a difference, else time
+    #[default]
+    Auto,
+    /// Instructions per transaction
+    Instructions,
+    /// --metric, in interleaved pairs
+    Time,
 }

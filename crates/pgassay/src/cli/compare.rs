@@ -12,9 +12,10 @@ use super::load::LoadArgs;
 use super::metric::metric;
 use super::observe::ObserveArgs;
 use super::show::ShowArgs;
+use super::slices::SliceArgs;
 
 /// Arguments of `pgassay compare`.
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, Clone, Default, ClapArgs)]
 #[command(
     group = ArgGroup::new(OF_SESSIONS).multiple(true),
     group = ArgGroup::new(OF_CLIENTS).multiple(true)
@@ -100,21 +101,9 @@ pub struct CompareArgs {
     /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]
     #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
     pub clients: Option<ClientList>,
-    /// Counted seconds of a slice [default: 0.2; 0.5 for workloads that write]
-    #[arg(group = OF_SESSIONS, long, short = 'T', value_name = "SECONDS", value_parser = super::args::seconds)]
-    pub time: Option<f64>,
-    /// Uncounted seconds before each slice [default: 0.05]
-    #[arg(group = OF_CLIENTS, long, value_name = "SECONDS", value_parser = super::args::seconds_or_zero)]
-    pub warmup: Option<f64>,
-    /// Threads that drive the clients [default: a quarter of the CPUs]
-    #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub threads: Option<u32>,
-    /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
-    #[arg(group = OF_CLIENTS, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub scale: Option<u32>,
-    /// Seed of the order and of the clients' random numbers [default: drawn and recorded]
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
+    /// The slices.
+    #[command(flatten)]
+    pub slices: SliceArgs,
     /// Allow load on running servers: says what it will create, and removes it afterwards
     #[arg(long)]
     pub load: bool,
@@ -149,9 +138,10 @@ pub struct CompareArgs {
 }
 
 /// What a comparison goes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
     /// Throughput and CPU time
+    #[default]
     Time,
     /// Instructions per transaction: where time is too noisy
     Instructions,

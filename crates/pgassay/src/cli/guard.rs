@@ -2,54 +2,124 @@
 
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
+use clap::{ArgGroup, Args as ClapArgs};
 use pgassay_analysis::metrics::MetricId;
 
+use super::clients::ClientList;
+use super::kinds::{OF_CLIENTS, OF_SESSIONS};
+use super::load::LoadArgs;
 use super::show::ShowArgs;
+use super::slices::SliceArgs;
 
 /// Arguments of `pgassay guard`.
 #[derive(Debug, Clone, ClapArgs)]
+#[command(
+    group = ArgGroup::new(OF_SESSIONS).multiple(true),
+    group = ArgGroup::new(OF_CLIENTS).multiple(true)
+)]
 #[command(after_help = "\
 Examples:
   pgassay guard temp:15 build:mine --minutes 5 --junit guard.xml --markdown summary.md
+  pgassay guard origin/master HEAD --source . --instructions 0.5% --bisect commit.md
   pgassay guard build:base build:head -w select-only -w tpcb-like --threshold throughput=3%
   pgassay guard build:base build:head --threshold throughput=3%,p99=10% --instructions 0.5%
-  pgassay guard temp temp -- --set-b shared_buffers=1GB --clients 4
+  pgassay guard temp temp --set-b shared_buffers=1GB --clients 4
 
 A check fails if HEAD is shown to be worse, and by more than its threshold; it passes if HEAD is shown not to be
-worse by more than that. What follows -- is for pgassay compare.
+worse by more than that.
 Exit codes: 0 all passed; 1 one failed; 5 one unclear; 6 not comparable; 4 measured in part")]
 pub struct GuardArgs {
-    /// What HEAD is held against: build:NAME, temp:17, an installation, a running server (with -- --load)
+    /// What HEAD is held against: build:NAME, temp:17, an installation, a running server (with --load); with
+    /// --source a commit, tag or branch
     #[arg(value_name = "BASE")]
     pub base: String,
     /// What is guarded
     #[arg(value_name = "HEAD")]
     pub head: String,
+    /// BASE and HEAD are refs of this git repository (directory or URL), which are built
+    #[arg(long, value_name = "SOURCE")]
+    pub source: Option<String>,
+    /// How refs are built: presets, cc=, cflags=, options= as in pgassay build --variant
+    #[arg(
+        long,
+        value_name = "'[PRESET…] [KEY=VALUE…]'",
+        default_value = "",
+        requires = "source"
+    )]
+    pub variant: String,
+    /// Compile this many files at a time [default: the CPUs that may be used]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub jobs: Option<u32>,
+    /// Where a check fails, search for the commit, and write what is found as markdown
+    #[arg(long, value_name = "FILE", requires = "source")]
+    pub bisect: Option<PathBuf>,
+    /// The time that this search may take, beyond --minutes
+    #[arg(long, value_name = "MINUTES", default_value_t = 60.0, value_parser = super::compare::minutes, requires = "bisect")]
+    pub bisect_minutes: f64,
     /// A workload (repeatable) [default: select-only]
     #[arg(long = "workload", short = 'w', value_name = "WORKLOAD")]
     pub workloads: Vec<String>,
+    /// How the clients behave.
+    #[command(flatten)]
+    pub dials: LoadArgs,
     /// How much worse a metric may become (repeatable, comma-separated) [default: throughput=3%]
     #[arg(long = "threshold", value_name = "METRIC=PERCENT", value_delimiter = ',', value_parser = threshold)]
     pub thresholds: Vec<(MetricId, f64)>,
     /// Count instructions, too, of workloads that only read, and allow so many more
     #[arg(long, value_name = "PERCENT", value_parser = super::compare::percent)]
     pub instructions: Option<f64>,
-    /// The time that all workloads may take together, without counting instructions
+    /// The time that everything may take together: builds, starts, counting, measuring
     #[arg(long, value_name = "MINUTES", default_value_t = 10.0, value_parser = super::compare::minutes)]
     pub minutes: f64,
+    /// A setting for both (repeatable)
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub settings: Vec<String>,
+    /// A setting for BASE (repeatable)
+    #[arg(long = "set-a", value_name = "NAME=VALUE")]
+    pub set_a: Vec<String>,
+    /// A setting for HEAD (repeatable)
+    #[arg(long = "set-b", value_name = "NAME=VALUE")]
+    pub set_b: Vec<String>,
+    /// Pairs at each client count, in each launch, instead of as many as the threshold needs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub pairs: Option<u32>,
+    /// Make and start the servers this often [default: as pgassay compare]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub launches: Option<u32>,
+    /// Pairs of BASE beside its like, in each launch, for the noise floor [default: 20 in the first]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub noise_pairs: Option<u32>,
+    /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]
+    #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
+    pub clients: Option<ClientList>,
+    /// The slices.
+    #[command(flatten)]
+    pub slices: SliceArgs,
+    /// Allow load on running servers: says what it will create, and removes it afterwards
+    #[arg(long)]
+    pub load: bool,
+    /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Use the archived PostgreSQL from Maven Central where a version is not installed
+    #[arg(long)]
+    pub stand_in: bool,
     /// Write the checks as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
     /// Write the summary as markdown, such as for a pull request
     #[arg(long, value_name = "FILE")]
     pub markdown: Option<PathBuf>,
+    /// Write HEAD's figures in Bencher's metric format (JSON)
+    #[arg(long, value_name = "FILE")]
+    pub bencher: Option<PathBuf>,
+    /// Add HEAD's figures as a line to CSV files in this directory, and describe them for Apache Otava in
+    /// otava.yaml
+    #[arg(long, value_name = "DIR")]
+    pub otava: Option<PathBuf>,
     /// How it is shown.
     #[command(flatten)]
     pub show: ShowArgs,
-    /// Flags of pgassay compare
-    #[arg(last = true, value_name = "COMPARE-FLAGS")]
-    pub compare: Vec<String>,
 }
 
 /// `throughput=3%`.

@@ -23,6 +23,7 @@ pub mod page;
 pub mod patch;
 pub mod serve;
 pub mod show;
+pub mod slices;
 pub mod tables;
 pub mod walls;
 pub mod watch;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::ValueEnum;
 use pgassay_analysis::plan::{Experiment, Stage};
-use pgassay_analysis::record::{EndState, EventKind, RecordedRun, RunHeader};
+use pgassay_analysis::record::{EndState, EventKind, RecordedRun, RunEnd, RunHeader};
 
 use crate::cli::args::{GlobalArgs, TargetArgs};
 use crate::cli::observe::{ObserveArgs, Observer};
@@ -22,6 +22,30 @@ pub enum Again {
     Resume(PathBuf, Box<RecordedRun>),
     /// The experiment of a recorded run is run once more.
     Repeat(Box<RecordedRun>),
+}
+
+/// The run that `--resume` names, with its directory.
+///
+/// # Errors
+/// Where there is none, or it can't be read.
+pub fn to_resume(root: &Path, name: &str) -> anyhow::Result<(PathBuf, RecordedRun)> {
+    let dir = catalogue::find(root, name)?;
+    let run = rundir::read(&dir)?;
+    Ok((dir, run))
+}
+
+/// Refuses to go on with a run that has ended, and of which nothing is left.
+///
+/// # Errors
+/// That of the refusal.
+pub fn refuse_whole(id: &str, end: Option<&RunEnd>, whole: bool) -> anyhow::Result<()> {
+    if whole && end.map(|end| end.state) == Some(EndState::Complete) {
+        bail!(
+            Failure::usage(format!("{id} is complete; nothing is left to do"))
+                .with_remedy("pgassay report renders it")
+        );
+    }
+    Ok(())
 }
 
 impl Again {
@@ -50,13 +74,7 @@ impl Again {
         if resume.is_none() {
             return Ok(Self::Repeat(run));
         }
-        let complete = run.end.as_ref().map(|end| end.state) == Some(EndState::Complete);
-        if complete && is_whole(&run) {
-            bail!(
-                Failure::usage(format!("{id} is complete; nothing is left to do"))
-                    .with_remedy("pgassay report renders it")
-            );
-        }
+        refuse_whole(id, run.end.as_ref(), is_whole(&run))?;
         Ok(Self::Resume(dir, run))
     }
 

@@ -117,6 +117,20 @@ pub fn make(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Made> {
+    making(place, jobs, terminal, stop, |maker| maker.make(order))
+}
+
+/// Has a maker of builds do some work, with progress.
+///
+/// # Errors
+/// Those of the work.
+pub fn making<T>(
+    place: &Place,
+    jobs: Option<u32>,
+    terminal: &mut Terminal,
+    stop: &Stop,
+    work: impl FnOnce(&mut Maker<'_>) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = jobs.map_or(cpus, |jobs| usize::try_from(jobs).unwrap_or(cpus));
     let progress = Progress::new(terminal, 1000);
@@ -142,13 +156,12 @@ pub fn make(
         }
     };
     let _kept = stop.defer();
-    let made = Maker {
+    let made = work(&mut Maker {
         place,
         stop,
         jobs,
         watch: &mut watch,
-    }
-    .make(order);
+    });
     progress.clear();
     made
 }

@@ -1,9 +1,10 @@
 //! `pgassay compare --by instructions`: counts where time is too noisy.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use pgassay_analysis::counts::{self, Count, Counts, FunctionCount, Round, conclude};
+use pgassay_analysis::counts::{self, Count, Counts, Round, conclude};
 
 use super::progress::Progress;
 use super::show::show;
@@ -31,16 +32,21 @@ const SHOWN: usize = 10;
 /// # Errors
 /// What kept it from counting.
 pub fn compare(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
-    let document = count(args, terminal, stop)?;
+    let document = count(args, None, terminal, stop)?;
     show(&document, &args.show, terminal)?;
     Ok(document.counted.verdict.into())
 }
 
-/// Counts both targets.
+/// Counts both targets: as many of the rounds as end before `until`, and one at least.
 ///
 /// # Errors
 /// What kept it from counting.
-pub fn count(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Counts> {
+pub fn count(
+    args: &CompareArgs,
+    until: Option<Instant>,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Counts> {
     let [a, b] = args.targets.as_slice() else {
         bail!(Failure::usage(
             "--by instructions compares two targets, no more and no fewer"
@@ -64,8 +70,8 @@ pub fn count(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow
             .with_remedy("select-only, or a script without writes")
         );
     }
-    workload.scale = args.scale.unwrap_or(1);
-    let seed = match args.seed {
+    workload.scale = args.slices.scale.unwrap_or(1);
+    let seed = match args.slices.seed {
         Some(seed) => seed,
         None => rundir::random_seed()?,
     };
@@ -104,7 +110,12 @@ pub fn count(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow
     let planned = args.pairs.unwrap_or(ROUNDS);
     let mut rounds = Vec::new();
     let mut functions = Vec::new();
+    let mut round = Duration::ZERO;
     for number in 0..planned {
+        let begun = Instant::now();
+        if number > 0 && until.is_some_and(|until| begun + round > until) {
+            break;
+        }
         let seed = seed.wrapping_add(u64::from(number));
         let mut one = |which: usize, what: &str, part: u32| {
             progress.share(f64::from(number * 3 + part) / f64::from(planned * 3));
@@ -112,13 +123,14 @@ pub fn count(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow
             difference(&mut counters[which], seed)
         };
         let (first, second, again) = (one(0, "A", 0)?, one(1, "B", 1)?, one(0, "A again", 2)?);
-        functions = differing(&first.1, &second.1);
+        functions = counts::differing(&first.1, &second.1, SHOWN);
         rounds.push(Round {
             seed,
             a: first.0,
             b: second.0,
             a_again: again.0,
         });
+        round = begun.elapsed();
     }
     progress.clear();
     let counted = conclude(&rounds, args.delta).context("nothing was counted")?;
@@ -159,8 +171,14 @@ fn installation(
     }
 }
 
-/// What the longer session executes beyond the shorter one.
-fn difference(counter: &mut Counter, seed: u64) -> anyhow::Result<(Count, BTreeMap<String, f64>)> {
+/// What the longer session executes beyond the shorter one, and each function per transaction.
+///
+/// # Errors
+/// Where a session fails, or its counts do not come.
+pub fn difference(
+    counter: &mut Counter,
+    seed: u64,
+) -> anyhow::Result<(Count, BTreeMap<String, f64>)> {
     let (short, long) = LENGTHS;
     let base = counter.session(short, seed)?;
     let full = counter.session(long, seed)?;
@@ -191,24 +209,4 @@ fn per_transaction(base: &Profile, full: &Profile, transactions: u64) -> BTreeMa
             *sums.entry(name).or_insert(0.0) += own;
             sums
         })
-}
-
-/// The functions that differ most, by the size of the difference.
-fn differing(a: &BTreeMap<String, f64>, b: &BTreeMap<String, f64>) -> Vec<FunctionCount> {
-    let of = |side: &BTreeMap<String, f64>, name: &str| side.get(name).copied().unwrap_or(0.0);
-    let mut names: Vec<&String> = a.keys().chain(b.keys()).collect();
-    names.sort();
-    names.dedup();
-    let mut all: Vec<FunctionCount> = names
-        .into_iter()
-        .map(|name| FunctionCount {
-            name: name.clone(),
-            a: of(a, name),
-            b: of(b, name),
-        })
-        .filter(|f| (f.a - f.b).abs() >= 1.0)
-        .collect();
-    all.sort_by(|x, y| (y.a - y.b).abs().total_cmp(&(x.a - x.b).abs()));
-    all.truncate(SHOWN);
-    all
 }

@@ -1,29 +1,42 @@
 //! `pgassay guard`: HEAD against BASE within minutes, held against thresholds.
 
-use std::ffi::OsString;
-use std::time::Instant;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use pgassay_analysis::guard::{self, Guarded, Judged, SCHEMA};
 use pgassay_analysis::metrics::MetricId;
 use pgassay_engine::runner::Ended;
 use pgassay_model::Failure;
+use pgassay_report::tracked;
+use pgassay_server::pgbuild::commits::{self, History};
+use pgassay_server::pgbuild::maker::native_machine;
+use pgassay_server::pgbuild::shared::CommitMade;
+use pgassay_server::pgbuild::{Builder, Place, Variant};
 use pgassay_sys::stop::Stop;
 
+use super::bisect;
+use super::build;
 use super::compare::{Measured, measure};
 use super::counts;
 use super::files::{page_of_run, to_file};
+use super::progress::minutes;
 use super::record::shown;
 use super::show::show;
-use crate::cli::args::{Command, GlobalArgs};
+use crate::cli::args::GlobalArgs;
+use crate::cli::bisect::BisectArgs;
 use crate::cli::compare::{By, CompareArgs};
 use crate::cli::guard::GuardArgs;
-use crate::cli::{self, Args};
+use crate::cli::show::{Format, ShowArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 
 /// How much worse throughput may become where nothing was said.
 const USUAL: f64 = 0.03;
+/// Fewest minutes that a workload is measured, whatever is left.
+const LEAST: f64 = 0.3;
+/// The part of a workload's time that counting may take.
+const COUNTING: f64 = 0.5;
 
 /// Compares under each workload and holds the result against the thresholds.
 ///
@@ -36,56 +49,84 @@ pub fn guard(
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let started = Instant::now();
-    let usual = ["select-only".to_owned()];
     let workloads = match args.workloads.as_slice() {
-        [] => &usual,
-        named => named,
+        [] => vec!["select-only".to_owned()],
+        named => named.to_vec(),
     };
     let thresholds = match args.thresholds.as_slice() {
         [] => vec![(MetricId::default(), USUAL)],
         named => named.to_vec(),
     };
     // Checked before the first of them is measured.
-    let lines = workloads
-        .iter()
-        .map(|workload| {
-            let minutes = args.minutes / workloads.len() as f64;
-            compare_args(args, workload, minutes.max(0.1), thresholds[0])
-        })
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    let mut guarded = Guarded {
-        schema: SCHEMA.to_owned(),
-        base: shown(&args.base),
-        head: shown(&args.head),
-        checks: Vec::new(),
-        warnings: Vec::new(),
-        complete: true,
-        seconds: 0.0,
+    for workload in &workloads {
+        args.dials.workload(workload)?;
+    }
+    let announced = minutes(Duration::from_secs_f64(args.minutes * 60.0));
+    terminal.announce(&format!(
+        "{announced} for everything: {}{} of {} workloads{}",
+        if args.source.is_some() {
+            "two builds, "
+        } else {
+            ""
+        },
+        "starts and pairs",
+        workloads.len(),
+        match args.instructions {
+            Some(_) => ", and counting, which takes at most half of the time of each",
+            None => "",
+        }
+    ));
+    let (targets, commit) = targets(args, terminal, stop)?;
+    let mut guarding = Guarding {
+        args,
+        global,
+        targets,
+        thresholds,
+        deadline: started + Duration::from_secs_f64(args.minutes * 60.0),
+        guarded: Guarded {
+            schema: SCHEMA.to_owned(),
+            base: shown(&args.base),
+            head: shown(&args.head),
+            commit,
+            checks: Vec::new(),
+            warnings: Vec::new(),
+            complete: true,
+            budget_seconds: args.minutes * 60.0,
+            seconds: 0.0,
+        },
     };
-    for (compare, line) in &lines {
-        if !guarded.complete {
+    for (done, workload) in workloads.iter().enumerate() {
+        if !guarding.guarded.complete {
             break;
         }
-        terminal.announce(&format!("workload {}", compare.workload));
-        one(
-            args,
-            compare,
-            line,
-            &thresholds,
-            global,
-            &mut guarded,
-            terminal,
-            stop,
-        )?;
+        terminal.announce(&format!("workload {workload}"));
+        guarding.one(workload, workloads.len() - done, terminal, stop)?;
     }
+    let mut guarded = guarding.guarded;
     guarded.seconds = started.elapsed().as_secs_f64();
+    if guarded.seconds > 1.1 * guarded.budget_seconds {
+        guarded.warnings.push(format!(
+            "It took {} instead of {announced}: each workload is measured for a while, whatever builds and \
+             starts have taken.",
+            minutes(Duration::from_secs_f64(guarded.seconds))
+        ));
+    }
     if let Some(path) = &args.junit {
         to_file(path, "--junit", &pgassay_report::junit(&guarded))?;
     }
     if let Some(path) = &args.markdown {
         to_file(path, "--markdown", &pgassay_report::markdown(&guarded))?;
     }
+    if let Some(path) = &args.bencher {
+        to_file(path, "--bencher", &tracked::bencher(&guarded))?;
+    }
+    if let Some(dir) = &args.otava {
+        track(dir, &guarded)?;
+    }
     show(&guarded, &args.show, terminal)?;
+    if let (Some(file), Some(source)) = (&args.bisect, &args.source) {
+        search(args, source, file, &guarded, global, terminal, stop)?;
+    }
     Ok(exit_of(&guarded))
 }
 
@@ -103,116 +144,242 @@ fn exit_of(guarded: &Guarded) -> Exit {
     }
 }
 
-/// Measures one workload.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "what the caller has, and nothing to bundle"
-)]
-fn one(
+/// What is compared: as named, or the builds of two refs; and HEAD's commit.
+fn targets(
     args: &GuardArgs,
-    compare: &CompareArgs,
-    line: &[String],
-    thresholds: &[(MetricId, f64)],
-    global: &GlobalArgs,
-    guarded: &mut Guarded,
     terminal: &mut Terminal,
     stop: &Stop,
-) -> anyhow::Result<()> {
-    if let Some(threshold) = args.instructions
-        && !compare.dials.workload(&compare.workload)?.writes
-    {
+) -> anyhow::Result<([String; 2], Option<String>)> {
+    let Some(source) = &args.source else {
+        return Ok(([args.base.clone(), args.head.clone()], None));
+    };
+    let builder = Builder::find()?;
+    build::announce(&builder, terminal);
+    let place = builder.run(Place::open)?;
+    let spec = match args.variant.trim() {
+        "" => "plain",
+        spec => spec,
+    };
+    let variant = Variant::parse(&format!("bisect {spec}"), &native_machine(), false)?;
+    let history = builder.run(|| commits::pair(source, &args.base, &args.head, &place))?;
+    let mut made = |name: &str, commit: &str, history: &History| -> anyhow::Result<String> {
+        terminal.progress(&format!("building {name}"));
+        let made = builder.run(|| {
+            build::making(&place, args.jobs, terminal, stop, |maker| {
+                maker.make_commit(history, commit, &variant)
+            })
+        })?;
+        match made {
+            CommitMade::Made(record, ..) => Ok(format!("build:{}", record.name)),
+            CommitMade::Unbuildable(why) => {
+                bail!(Failure::target(format!("{name} can't be built: {why}")))
+            }
+        }
+    };
+    let head = history.at(1).id.clone();
+    let base = made(&args.base, &history.good.id, &history)?;
+    Ok(([base, made(&args.head, &head, &history)?], Some(head)))
+}
+
+/// What is known while workloads are measured.
+struct Guarding<'a> {
+    args: &'a GuardArgs,
+    global: &'a GlobalArgs,
+    targets: [String; 2],
+    thresholds: Vec<(MetricId, f64)>,
+    deadline: Instant,
+    guarded: Guarded,
+}
+
+impl Guarding<'_> {
+    /// Minutes that one of the workloads that are left may take.
+    fn share(&self, left: usize) -> f64 {
+        let seconds = self.deadline.saturating_duration_since(Instant::now());
+        seconds.as_secs_f64() / 60.0 / left.max(1) as f64
+    }
+
+    /// compare's arguments for a workload.
+    fn compare(&self, workload: &str, minutes: f64) -> CompareArgs {
+        let args = self.args;
+        let (metric, threshold) = self.thresholds.first().copied().unwrap_or_default();
+        CompareArgs {
+            targets: self.targets.to_vec(),
+            workload: workload.to_owned(),
+            dials: args.dials.clone(),
+            settings: args.settings.clone(),
+            set_a: args.set_a.clone(),
+            set_b: args.set_b.clone(),
+            metric: Some(metric),
+            // Pairs enough to show a difference as large as the threshold.
+            delta: threshold,
+            minutes,
+            pairs: args.pairs,
+            launches: args.launches,
+            noise_pairs: args.noise_pairs,
+            clients: args.clients.clone(),
+            slices: args.slices.clone(),
+            load: args.load,
+            scratch: args.scratch.clone(),
+            stand_in: args.stand_in,
+            ..CompareArgs::default()
+        }
+    }
+
+    /// Counts a workload within a part of its time.
+    fn count(
+        &mut self,
+        workload: &str,
+        threshold: f64,
+        minutes: f64,
+        terminal: &mut Terminal,
+        stop: &Stop,
+    ) -> anyhow::Result<()> {
+        let until = Instant::now() + Duration::from_secs_f64(COUNTING * minutes * 60.0);
         let counted = CompareArgs {
             by: By::Instructions,
             clients: None,
             pairs: None,
-            scale: compare.scale.or(Some(1)),
-            ..compare.clone()
+            ..self.compare(workload, minutes)
         };
-        let counts = counts::count(&counted, terminal, stop)?;
-        guarded
+        let counts = counts::count(&counted, Some(until), terminal, stop)?;
+        self.guarded
             .checks
             .push(guard::check_of_counts(&counts, threshold));
-        guarded.warnings.extend(counts.counted.warnings);
+        self.guarded.warnings.extend(counts.counted.warnings);
+        Ok(())
     }
-    // What is recorded of the comparison is how to make it again.
-    let global = GlobalArgs {
-        typed: line.to_vec(),
-        ..global.clone()
-    };
-    let measured = measure(compare, &global, terminal, stop);
-    let Measured {
-        concluded,
-        run,
-        dir,
-        ended,
-        finished,
-    } = match measured {
-        // What other workloads showed is told all the same.
-        Err(error) if !guarded.checks.is_empty() => {
-            terminal.complain(&format!("{}: {error:#}", compare.workload));
-            guarded.complete = false;
-            return Ok(());
+
+    /// Measures one workload, of so many that are left.
+    fn one(
+        &mut self,
+        workload: &str,
+        left: usize,
+        terminal: &mut Terminal,
+        stop: &Stop,
+    ) -> anyhow::Result<()> {
+        let until = Instant::now() + Duration::from_secs_f64(self.share(left) * 60.0);
+        if let Some(threshold) = self.args.instructions
+            && !self.args.dials.workload(workload)?.writes
+        {
+            self.count(workload, threshold, self.share(left), terminal, stop)?;
         }
-        measured => measured?,
-    };
-    let page = page_of_run(&dir, &pgassay_report::html(&concluded))?;
-    terminal.announce(&format!("report: {}", page.display()));
-    guarded
-        .checks
-        .extend(guard::checks(&concluded, &run, thresholds));
-    for warning in concluded.warnings.iter().map(|w| &w.text) {
-        if !guarded.warnings.contains(warning) {
-            guarded.warnings.push(warning.clone());
+        let rest = until.saturating_duration_since(Instant::now());
+        let compare = self.compare(workload, (rest.as_secs_f64() / 60.0).max(LEAST));
+        let Measured {
+            concluded,
+            run,
+            dir,
+            ended,
+            finished,
+        } = match measure(&compare, self.global, terminal, stop) {
+            // What other workloads showed is told all the same.
+            Err(error) if !self.guarded.checks.is_empty() => {
+                terminal.complain(&format!("{workload}: {error:#}"));
+                self.guarded.complete = false;
+                return Ok(());
+            }
+            measured => measured?,
+        };
+        let page = page_of_run(&dir, &pgassay_report::html(&concluded))?;
+        terminal.announce(&format!("report: {}", page.display()));
+        self.guarded
+            .checks
+            .extend(guard::checks(&concluded, &run, &self.thresholds));
+        for warning in concluded.warnings.iter().map(|w| &w.text) {
+            if !self.guarded.warnings.contains(warning) {
+                self.guarded.warnings.push(warning.clone());
+            }
         }
+        if let Err(error) = &ended {
+            terminal.complain(&format!("{workload}: {error:#}"));
+        }
+        self.guarded.complete = matches!(ended, Ok(Ended::Complete));
+        finished
     }
-    if let Err(error) = &ended {
-        terminal.complain(&format!("{}: {error:#}", compare.workload));
-    }
-    guarded.complete = matches!(ended, Ok(Ended::Complete));
-    finished
 }
 
-/// compare's arguments for a workload, parsed by its own definition, and the words.
-fn compare_args(
-    args: &GuardArgs,
-    workload: &str,
-    minutes: f64,
-    (metric, threshold): (MetricId, f64),
-) -> anyhow::Result<(CompareArgs, Vec<String>)> {
-    let mut line: Vec<String> = ["pgassay", "compare", &args.base, &args.head]
-        .map(str::to_owned)
-        .to_vec();
-    line.push(format!("--workload={workload}"));
-    line.push(format!("--minutes={minutes}"));
-    line.push(format!("--metric={metric}"));
-    // Pairs enough to show a difference as large as the threshold.
-    line.push(format!("--delta={}%", 100.0 * threshold));
-    line.extend(args.compare.iter().cloned());
-    match cli::parse(line.iter().map(OsString::from)) {
-        Ok(Args {
-            command: Command::Compare(compare),
-            ..
-        }) if compare.targets.len() == 2
-            && compare.by == By::Time
-            && compare.resume.is_none()
-            && !compare.recorded
-            && !compare.pool =>
-        {
-            Ok((*compare, line))
-        }
-        Ok(_) => bail!(Failure::usage(
-            "what follows -- are flags of how pgassay compare measures BASE and HEAD by time"
-        )),
-        Err(error) => {
-            let text = error.render().to_string();
-            let first = text.trim_start_matches("error: ").lines().next();
+/// Adds a line to the CSV file of each workload and client count, and describes the files.
+fn track(dir: &Path, guarded: &Guarded) -> anyhow::Result<()> {
+    let failed = |error: std::io::Error| {
+        Failure::usage(format!("--otava {}: {error}", dir.display()))
+            .with_remedy("name a directory that can be written to")
+    };
+    std::fs::create_dir_all(dir).map_err(failed)?;
+    let time = pgassay_engine::rundir::now();
+    for series in tracked::series(guarded) {
+        let path = dir.join(format!("{}.csv", series.name));
+        let before = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(failed)?,
+        };
+        let header = series.header();
+        if !before.is_empty() && before.lines().next() != Some(header.trim_end()) {
             bail!(
                 Failure::usage(format!(
-                    "as pgassay compare says: {}",
-                    first.unwrap_or_default()
+                    "{}: holds other columns than {header}",
+                    path.display()
                 ))
-                .with_remedy("pgassay compare --help has the flags that may follow --")
-            )
+                .with_remedy(
+                    "name another directory with --otava, or the same thresholds as before"
+                )
+            );
         }
+        let start = if before.is_empty() { header } else { before };
+        to_file(&path, "--otava", &(start + &series.line(&time)))?;
     }
+    to_file(&dir.join("otava.yaml"), "--otava", &tracked::otava(guarded))
+}
+
+/// Searches for the commit that had the first check fail.
+fn search(
+    args: &GuardArgs,
+    source: &str,
+    file: &Path,
+    guarded: &Guarded,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<()> {
+    let failed = guarded.checks.iter().find(|c| c.judged == Judged::Failed);
+    let Some(failed) = failed else {
+        return Ok(());
+    };
+    let workloads = args.workloads.iter();
+    let workload = workloads
+        .clone()
+        .find(|typed| {
+            args.dials
+                .workload(typed)
+                .is_ok_and(|w| w.name == failed.workload)
+        })
+        .cloned()
+        .unwrap_or_else(|| failed.workload.clone());
+    terminal.announce(&format!("{workload} failed: searching for the commit"));
+    let bisect = BisectArgs {
+        subjects: vec![source.to_owned()],
+        good: Some(args.base.clone()),
+        bad: Some(args.head.clone()),
+        variant: args.variant.clone(),
+        jobs: args.jobs,
+        settings: args.settings.clone(),
+        workload,
+        dials: args.dials.clone(),
+        metric: MetricId::find(&failed.metric)
+            .ok()
+            .filter(|m| *m != MetricId::default()),
+        minutes: args.bisect_minutes,
+        pairs: 30,
+        clients: Some(failed.clients).filter(|_| failed.metric != "instructions"),
+        slices: args.slices.clone(),
+        scratch: args.scratch.clone(),
+        show: ShowArgs {
+            format: Format::Markdown,
+            output: Some(file.to_path_buf()),
+            ..ShowArgs::default()
+        },
+        ..BisectArgs::default()
+    };
+    bisect::bisect(&bisect, global, terminal, stop)?;
+    terminal.announce(&format!("written: {}", file.display()));
+    Ok(())
 }

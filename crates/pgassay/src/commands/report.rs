@@ -1,5 +1,6 @@
 //! `pgassay report`: recorded runs, rendered.
 
+use anyhow::bail;
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::scattered::side_by_side;
@@ -13,6 +14,7 @@ use crate::cli::show::Format;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir::{self, catalogue};
+use pgassay_model::Failure;
 use pgassay_report::{Document, Report};
 
 /// Analyses the runs again, as they stand, and renders them.
@@ -35,7 +37,20 @@ pub fn report(
     let runs = args
         .run
         .iter()
-        .map(|name| rundir::read(&catalogue::find(&root, name)?))
+        .map(|name| {
+            let dir = catalogue::find(&root, name)?;
+            let run = rundir::read(&dir)?;
+            if bisect::recorded(&dir)?.is_some() {
+                bail!(
+                    Failure::usage(format!(
+                        "{} is a search of pgassay bisect, which is reported by itself",
+                        run.header.id
+                    ))
+                    .with_remedy(format!("pgassay report {}", run.header.id))
+                );
+            }
+            Ok(run)
+        })
         .collect::<anyhow::Result<Vec<RecordedRun>>>()?;
     let to_terminal = args.show.output.is_none();
     let text = match kernels(&runs, format, terminal, to_terminal) {

@@ -1,11 +1,16 @@
 //! `pgassay bisect` from outside, against a real PostgreSQL.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use pgassay_server::Installations;
 use serde_json::Value;
 
 use crate::compare::assert_schema;
-use crate::runs::{Runs, text};
+use crate::runs::{Reachable, Runs, text};
 
 /// An index that may not be used costs the most of a select-only transaction, so that few pairs show it.
 const SHORT: &[&str] = &[
@@ -80,7 +85,7 @@ fn what_can_t_be_searched_is_refused_with_the_remedy() {
         (&["default", "default"][..], 2, "pgassay compare"),
         (&["default", "nowhere.conf"], 2, "postgresql.conf"),
         (&["default", conf], 2, "line 2"),
-        (&["default"], 2, "2 values"),
+        (&["default"], 2, "two configurations"),
         (&["default", conf, "--server", "host=db1"], 2, "build:NAME"),
         (
             &["default", "default", nonsense[0], nonsense[1]],
@@ -91,6 +96,230 @@ fn what_can_t_be_searched_is_refused_with_the_remedy() {
         let output = runs.run(&[&["bisect"], args].concat());
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+}
+
+/// A repository that is built like PostgreSQL and installs the one that is here, with a configuration of its
+/// own: `a`, then a merge `m` of a branch (`s1`, which can't be built, and `s2`, whose servers log every
+/// statement), then `c`.
+fn repository(dir: &Path) {
+    let fixture =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/build_sources/autoconf");
+    let copied = Command::new("cp").arg("-r").arg(&fixture).arg(dir).status();
+    assert!(copied.unwrap().success());
+    fs::set_permissions(dir.join("configure"), fs::Permissions::from_mode(0o755)).unwrap();
+    let real = Installations::search()
+        .newest(None)
+        .unwrap()
+        .bin_dir
+        .clone();
+    let config = |flag: &str| {
+        let output = Command::new(real.join("pg_config")).arg(flag).output();
+        text(&output.unwrap().stdout).trim().to_owned()
+    };
+    let (share, lib) = (config("--sharedir"), config("--pkglibdir"));
+    let real = real.display();
+    let conf = "$(srcdir_top)/src/backend/postgresql.conf.sample";
+    let backend = dir.join("src/backend/Makefile");
+    let makefile = fs::read_to_string(&backend).unwrap();
+    let (before, after) = makefile.split_once("install: all").unwrap();
+    let objects = after.split_once("-include").unwrap().1;
+    let install = format!(
+        "install: all\n\tmkdir -p $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/share\n\
+         \tcp {real}/* $(DESTDIR)$(prefix)/bin/\n\tcp -r {share}/. $(DESTDIR)$(prefix)/share/\n\
+         \tln -sfn {lib} $(DESTDIR)$(prefix)/lib\n\
+         \tcat {conf} >> $(DESTDIR)$(prefix)/share/postgresql.conf.sample\n\
+         \nall: postgres\n\n-include{objects}"
+    );
+    fs::write(&backend, format!("{before}{install}")).unwrap();
+    let initdb = dir.join("src/bin/initdb/Makefile");
+    let makefile = fs::read_to_string(&initdb).unwrap();
+    let script = "#!/bin/sh\\nexec REAL/initdb -L \"$$(dirname \"$$(readlink -f \"$$0\")\")/../share\" \"$$@\"\\n"
+        .replace("REAL", &real.to_string());
+    let install = makefile.replace(
+        "cp initdb $(DESTDIR)$(prefix)/bin/initdb",
+        &format!(
+            "rm -f $(DESTDIR)$(prefix)/bin/initdb\n\tprintf '{script}' > $(DESTDIR)$(prefix)/bin/initdb\n\
+             \tchmod 755 $(DESTDIR)$(prefix)/bin/initdb"
+        ),
+    );
+    fs::write(&initdb, install).unwrap();
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=x", "-c", "user.email=x@x", "-C"])
+            .arg(dir)
+            .args(words);
+        assert!(git.status().unwrap().success(), "{words:?}");
+    };
+    let commit = |name: &str, file: &str, text: &str| {
+        fs::write(dir.join(file), text).unwrap();
+        git(&["add", "-A"]);
+        git(&["commit", "-qm", name]);
+        git(&["tag", name]);
+    };
+    let words = fs::read_to_string(dir.join("src/backend/utils/words.c")).unwrap();
+    git(&["init", "-q", "-b", "trunk"]);
+    commit("a", "src/backend/postgresql.conf.sample", "");
+    git(&["checkout", "-q", "-b", "side"]);
+    commit("s1", "src/backend/utils/words.c", "#error not yet\n");
+    fs::write(dir.join("src/backend/utils/words.c"), words).unwrap();
+    commit(
+        "s2",
+        "src/backend/postgresql.conf.sample",
+        "log_min_duration_statement = 0\n",
+    );
+    git(&["checkout", "-q", "trunk"]);
+    git(&["merge", "-q", "--no-ff", "-m", "m", "side"]);
+    git(&["tag", "m"]);
+    commit("c", "README", "c\n");
+}
+
+/// Removes what the search built.
+struct Builds<'a>(&'a Runs, Vec<String>);
+
+impl Drop for Builds<'_> {
+    fn drop(&mut self) {
+        let mut line = vec!["build"];
+        for name in &self.1 {
+            line.extend(["--remove", name]);
+        }
+        self.0.run(&line);
+    }
+}
+
+#[test]
+fn the_commit_is_found_through_a_merge_also_after_a_kill() {
+    let runs = Runs::new("bisect-commits");
+    let reachable = Reachable::new("bisect-source");
+    let dir = reachable.0.join("source");
+    repository(&dir);
+    let tree = |tag: &str| {
+        let mut git = Command::new("git");
+        git.arg("-C")
+            .arg(&dir)
+            .args(["rev-parse", &format!("{tag}^{{tree}}")]);
+        let id = text(&git.output().unwrap().stdout);
+        format!("tree-{}-bisect", &id[..12])
+    };
+    let _builds = Builds(
+        &runs,
+        ["a", "c", "m", "s2"].iter().map(|tag| tree(tag)).collect(),
+    );
+    let source = dir.to_str().unwrap();
+    let typed = [
+        "bisect", "--good", "a", "--bad", "trunk", source, "--seed", "5", "--delta", "2%",
+    ];
+    let mut child = runs
+        .command(&typed)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Killed once a position was counted.
+    let counted = || {
+        let found = fs::read_dir(&runs.0).into_iter().flatten().flatten();
+        found
+            .map(|entry| entry.path().join("facts/steps.json"))
+            .any(|facts| {
+                let json: Option<Value> = fs::read(facts)
+                    .ok()
+                    .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                json.is_some_and(|json| json["searches"][0]["counted"].get("0").is_some())
+            })
+    };
+    while !counted() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let output = runs.run(&["bisect", "--resume", "last", "--json"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_schema(&json, "bisect-steps-1.json");
+    let searches = json["searches"].as_array().unwrap();
+    assert_eq!(searches.len(), 2, "{said}");
+    let cause = |search: &Value| {
+        assert_eq!(search["conclusion"]["outcome"], "found");
+        let cause = &search["conclusion"]["causes"][0];
+        (
+            cause["first"].as_u64().unwrap(),
+            cause["last"].as_u64().unwrap(),
+        )
+    };
+    assert_eq!((cause(&searches[0]), cause(&searches[1])), ((1, 1), (1, 2)));
+    assert!(
+        searches[1]["unbuildable"]["1"]
+            .as_str()
+            .unwrap()
+            .contains("#error not yet")
+    );
+    assert!(searches[0]["conclusion"]["total"]["low"].as_f64().unwrap() > 0.02);
+    assert!(searches[0]["forecast"]["seconds"].as_f64().unwrap() > 0.0);
+
+    let report = runs.run(&["report", "last"]);
+    let report = text(&report.stdout);
+    assert!(
+        report.contains("s1") && report.contains("merged by"),
+        "{report}"
+    );
+    let several = runs.run(&["report", "last", "last"]);
+    assert!(text(&several.stderr).contains("reported by itself"));
+    let again = runs.run(&["bisect", "--resume", "last"]);
+    assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
+}
+
+#[test]
+fn a_range_that_can_t_be_searched_is_refused_with_the_remedy() {
+    let runs = Runs::new("bisect-no-range");
+    let reachable = Reachable::new("bisect-no-source");
+    let dir = reachable.0.join("source");
+    repository(&dir);
+    let source = dir.to_str().unwrap();
+    let patch = reachable.0.join("x.patch");
+    fs::write(
+        &patch,
+        "--- a/nowhere.c\n+++ b/nowhere.c\n@@ -1 +1 @@\n-x\n+y\n",
+    )
+    .unwrap();
+    let patch = patch.to_str().unwrap();
+    let elsewhere = reachable.0.to_str().unwrap();
+    for (args, words) in [
+        (
+            &["--good", "a", "--bad", "a", source][..],
+            "the same commit",
+        ),
+        (&["--good", "c", "--bad", "a", source], "swap them"),
+        (&["--good", "nope", "--bad", "c", source], "--good nope"),
+        (&["--good", "a", source], "--bad"),
+        (
+            &["--good", "a", "--bad", "c", elsewhere],
+            "no git repository",
+        ),
+        (
+            &[
+                "--good",
+                "a",
+                "--bad",
+                "c",
+                source,
+                "-w",
+                "tpcb-like",
+                "--by",
+                "instructions",
+            ],
+            "only reads",
+        ),
+        (&[source, patch], "does not apply"),
+        (&["--series", elsewhere, source, "--ref", "nope"], "nope"),
+        (&["--series", source, source], "holds no patch"),
+    ] {
+        let output = runs.run(&[&["bisect"], args].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(words), "{args:?}: {said}");
     }
 }

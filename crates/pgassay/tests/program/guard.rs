@@ -13,6 +13,7 @@ fn a_slower_head_fails_and_ci_gets_its_files() {
     fs::create_dir_all(&runs.0).unwrap();
     let file = |name: &str| runs.0.join(name).to_str().unwrap().to_owned();
     let (junit, summary) = (file("guard.xml"), file("summary.md"));
+    let (bencher, otava) = (file("bencher.json"), file("otava"));
     let args = [
         "guard",
         "temp",
@@ -23,8 +24,11 @@ fn a_slower_head_fails_and_ci_gets_its_files() {
         &junit,
         "--markdown",
         &summary,
+        "--bencher",
+        &bencher,
+        "--otava",
+        &otava,
         "--json",
-        "--",
         "--clients",
         "1",
         "--scale",
@@ -64,6 +68,27 @@ fn a_slower_head_fails_and_ci_gets_its_files() {
     );
     let summary = fs::read_to_string(&summary).unwrap();
     assert!(summary.contains("FAILED"), "{summary}");
+    let bencher: Value = serde_json::from_slice(&fs::read(&bencher).unwrap()).unwrap();
+    let measures = &bencher["select-only at 1 client"];
+    assert!(
+        measures["throughput"]["value"].as_f64().unwrap() > 0.0,
+        "{bencher}"
+    );
+    assert!(
+        measures["throughput-change"]["upper_value"]
+            .as_f64()
+            .unwrap()
+            < -20.0,
+        "{bencher}"
+    );
+    let csv = || fs::read_to_string(runs.0.join("otava/select-only-1.csv")).unwrap();
+    assert!(
+        csv().starts_with("time,commit,throughput,p50\n"),
+        "{}",
+        csv()
+    );
+    assert_eq!(csv().lines().count(), 2);
+    assert!(runs.0.join("otava/otava.yaml").is_file());
 }
 
 #[test]
@@ -72,8 +97,9 @@ fn what_is_no_guard_is_refused() {
     for (args, words) in [
         (&["temp"][..], "HEAD"),
         (&["temp", "temp", "--threshold", "p42=1%"], "p42"),
-        (&["temp", "temp", "--", "--no-such"], "--no-such"),
-        (&["temp", "temp", "--", "--by", "instructions"], "--by"),
+        (&["temp", "temp", "--no-such"], "--no-such"),
+        (&["temp", "temp", "--bisect", "x.md"], "--source"),
+        (&["a", "b", "--source", "/nowhere/at-all"], "git repository"),
     ] {
         let output = runs.run(&[&["guard"], args].concat());
         let said = text(&output.stderr);

@@ -93,7 +93,7 @@ impl Drop for Runs {
 }
 
 /// Copies of files where every user reaches them: the project itself may lie in root's home.
-pub struct Reachable(PathBuf);
+pub struct Reachable(pub PathBuf);
 
 impl Reachable {
     pub fn new(name: &str) -> Self {

@@ -306,19 +306,7 @@ impl Maker<'_> {
         // DESTDIR is put before the whole prefix.
         let inner = prefix.strip_prefix("/").unwrap_or(prefix);
         let staged = request.stage.join(inner);
-        if let Some(stray) = beside(request.stage, inner)? {
-            bail!(
-                Failure::usage(format!(
-                    "{}'s makefiles install into /{} too, so the build would lack those files",
-                    order.source.facts.given,
-                    stray.display()
-                ))
-                .with_remedy(
-                    "build PostgreSQL's own release; distributions patch theirs with fixed directories \
-                     (Debian's 50-per-version-dirs.patch): apt-get source --download-only, and name the .orig.tar"
-                )
-            );
-        }
+        refuse_stray(request.stage, inner, &order.source.facts.given)?;
         publish(&staged).context("the installation can't be made readable")?;
         let mut record = BuildRecord {
             schema: BuildRecord::schema(),
@@ -406,6 +394,26 @@ impl Maker<'_> {
         record.write(&prefix)?;
         Ok(record)
     }
+}
+
+/// Refuses a source that installs outside of its prefix, which is `inner` in the stage.
+///
+/// # Errors
+/// With what lies there.
+pub(super) fn refuse_stray(stage: &Path, inner: &Path, given: &str) -> anyhow::Result<()> {
+    if let Some(stray) = beside(stage, inner)? {
+        bail!(
+            Failure::usage(format!(
+                "{given}'s makefiles install into /{} too, so the build would lack those files",
+                stray.display()
+            ))
+            .with_remedy(
+                "build PostgreSQL's own release; distributions patch theirs with fixed directories \
+                 (Debian's 50-per-version-dirs.patch): apt-get source --download-only, and name the .orig.tar"
+            )
+        );
+    }
+    Ok(())
 }
 
 /// A directory or file of a stage that does not lead to the prefix in it, relative to the stage.

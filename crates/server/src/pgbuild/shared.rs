@@ -23,7 +23,9 @@ use super::commits::History;
 use super::compiler::Compiler;
 use super::evidence;
 use super::git::{command, git_bytes};
-use super::maker::{Event, How, Maker, SOURCE_BYTES, VARIANT_BYTES, inspect, now, require_tools};
+use super::maker::{
+    Event, How, Maker, SOURCE_BYTES, VARIANT_BYTES, inspect, now, refuse_stray, require_tools,
+};
 use super::place::{make_dir, publish, remove};
 use super::recipe::{PARTS, RECIPE_VERSION, Request, System};
 use super::record::BuildRecord;
@@ -321,7 +323,9 @@ impl Maker<'_> {
                 .with_context(|| format!("installing {name}"))?;
         }
         seconds.push(("install".into(), installing));
-        let staged = stage.join(prefix.strip_prefix("/").unwrap_or(&prefix));
+        let inner = prefix.strip_prefix("/").unwrap_or(&prefix);
+        let staged = stage.join(inner);
+        refuse_stray(&stage, inner, &source.facts.given)?;
         publish(&staged).context("the installation can't be made readable")?;
         let aside = installed.with_extension("part");
         remove(&aside)?;

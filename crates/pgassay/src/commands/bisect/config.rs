@@ -39,7 +39,7 @@ pub struct Configs {
 /// # Errors
 /// Where one can't be read, or nothing differs.
 pub fn configs(args: &BisectArgs, terminal: &mut Terminal) -> anyhow::Result<Configs> {
-    let [a, b] = args.configs.as_slice() else {
+    let [a, b] = args.subjects.as_slice() else {
         bail!(
             Failure::usage("bisect needs two configurations")
                 .with_remedy("pgassay bisect old/postgresql.conf new/postgresql.conf")

@@ -27,6 +27,8 @@ pub enum Measured {
     Pairs(Vec<(f64, f64)>),
     /// Somebody asked for a stop.
     Interrupted,
+    /// One of the servers did not start.
+    NotStarted(anyhow::Error),
 }
 
 /// What all blocks have in common.
@@ -65,20 +67,23 @@ impl Sink for Kept {
     }
 }
 
+/// The failure that says that a server does not start.
+fn refusal(error: &anyhow::Error) -> Option<&Failure> {
+    Failure::of(error).filter(|failure| failure.kind == FailureKind::Target)
+}
+
 impl Bench {
-    /// Starts a server and stops it again; what it says where it does not start.
+    /// What a server says that does not start; none where it does.
     ///
     /// # Errors
     /// Where it is not the server that refuses.
-    pub fn starts(&self, typed: &Typed) -> anyhow::Result<Result<(), String>> {
+    pub fn refuses(&self, typed: &Typed) -> anyhow::Result<Option<String>> {
         let arms = [("the server".to_owned(), typed.clone())];
         match Servers::open(&arms, &[0], &self.around, &self.stop) {
-            Ok(_) => Ok(Ok(())),
-            Err(error) => match Failure::of(&error) {
-                Some(failure) if failure.kind == FailureKind::Target => {
-                    Ok(Err(failure.message.clone()))
-                }
-                _ => Err(error),
+            Ok(_) => Ok(None),
+            Err(error) => match refusal(&error) {
+                Some(failure) => Ok(Some(failure.message.clone())),
+                None => Err(error),
             },
         }
     }
@@ -95,7 +100,12 @@ impl Bench {
         terminal: &Terminal,
     ) -> anyhow::Result<Measured> {
         let order = launch_order(seed, 0, 2);
-        let mut servers = Servers::open(arms, &order, &self.around, &self.stop)?;
+        let mut servers = match Servers::open(arms, &order, &self.around, &self.stop) {
+            Err(error) if refusal(&error).is_some() && !self.stop.asked() => {
+                return Ok(Measured::NotStarted(error));
+            }
+            opened => opened?,
+        };
         let mut progress = Progress::new(terminal, 100);
         servers.refuse_full_disk(&Stage::wire(StageId::Load, plan.clone()))?;
         servers.fill(&plan.workload, &progress, &self.stop)?;

@@ -20,7 +20,7 @@ use anyhow::bail;
 use pgassay_analysis::compare::plan::{ComparisonPlan, Typed, launch_order};
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::plan::{Arm, Experiment, Stage};
-use pgassay_analysis::record::{EndState, EventKind, RunEnd, RunHeader, StageId};
+use pgassay_analysis::record::{EventKind, RunEnd, RunHeader, StageId};
 use pgassay_analysis::stats::Rule;
 use pgassay_analysis::stats::sequential::Sequential;
 use pgassay_analysis::warning::Warning;
@@ -30,7 +30,7 @@ use self::load::{Load, add_settings};
 use self::machine::Watch;
 use self::rounds::Measuring;
 use self::servers::{Servers, Surroundings, check_settings};
-use super::again::observe_as;
+use super::again::{observe_as, refuse_whole, to_resume};
 use super::alone;
 use super::files::page_of_run;
 use super::observing;
@@ -41,12 +41,11 @@ use super::record::{self, shown};
 use super::show::show;
 use super::subject::explain;
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
-use crate::cli::clients::ClientList;
 use crate::cli::compare::CompareArgs;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_engine::rundir::{self, RunWriter, catalogue};
+use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
 use pgassay_model::{Failure, FailureKind};
 use pgassay_observe::Choice;
@@ -194,7 +193,7 @@ pub fn measure(
             .saturating_add(load.idle())
             .saturating_add(BESIDE),
     };
-    let seed = match (&resume, args.seed) {
+    let seed = match (&resume, args.slices.seed) {
         (Some(resumed), _) => resumed.header.experiment.plan().seed,
         (None, Some(seed)) => seed,
         (None, None) => rundir::random_seed()?,
@@ -380,14 +379,8 @@ fn plan(
     };
     let workload = (**workload).clone();
     let flags = MeasureArgs {
-        clients: Some(ClientList(counts.to_vec())),
-        time: args.time.or(Some(if workload.writes { 0.5 } else { 0.2 })),
-        warmup: args.warmup.or(Some(0.05)),
-        trials: Some(1),
-        threads: args.threads,
-        scale: args.scale,
         seed: Some(seed),
-        ..MeasureArgs::default()
+        ..args.slices.measured(counts, workload.writes)
     };
     let cpus = machine.cpus.unwrap_or(1);
     let machine = Machine {
@@ -494,23 +487,15 @@ struct Resumed {
 
 impl Resumed {
     fn find(root: &std::path::Path, name: &str) -> anyhow::Result<Self> {
-        let dir = catalogue::find(root, name)?;
-        let run = rundir::read(&dir)?;
+        let (dir, run) = to_resume(root, name)?;
+        let id = &run.header.id;
         let Some(comparison) = run.comparison else {
             bail!(
-                Failure::usage(format!("{} is no comparison", run.header.id))
+                Failure::usage(format!("{id} is no comparison"))
                     .with_remedy("pgassay assay --resume goes on with an assay")
             );
         };
-        if run.end.is_some_and(|end| end.state == EndState::Complete) {
-            bail!(
-                Failure::usage(format!(
-                    "{} is complete; nothing is left to do",
-                    run.header.id
-                ))
-                .with_remedy("pgassay report renders it")
-            );
-        }
+        refuse_whole(id, run.end.as_ref(), true)?;
         Ok(Self {
             dir,
             header: run.header,

@@ -6,14 +6,13 @@ use std::path::Path;
 
 use anyhow::bail;
 use pgassay_analysis::compare::{self, Compare};
-use pgassay_analysis::search::document::Bisected;
 use pgassay_analysis::summary::Summary;
 use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir;
 use pgassay_model::Failure;
 use pgassay_report::{Document, Report};
 
-use crate::commands::bisect;
+use crate::commands::bisect::{self, Recorded};
 
 /// Largest `trials.jsonl` that is read here.
 const LARGEST: u64 = 256 << 20;
@@ -25,7 +24,7 @@ pub(in crate::commands) enum Look {
     /// A comparison of which pairs were measured.
     Compare(Box<Compare>),
     /// A search; and the measurements that it made.
-    Bisected(Box<Bisected>, Box<Analysis>),
+    Bisected(Box<Recorded>, Box<Analysis>),
 }
 
 impl Look {
@@ -76,7 +75,7 @@ impl Look {
         match self {
             Self::Analysis(analysis) => pgassay_report::json(analysis),
             Self::Compare(compare) => pgassay_report::json(compare),
-            Self::Bisected(search, _) => pgassay_report::json(search),
+            Self::Bisected(search, _) => pgassay_report::json(search.as_ref()),
         }
     }
 

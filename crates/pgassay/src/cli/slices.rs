@@ -1,0 +1,44 @@
+//! The flags of commands that compare servers slice by slice.
+
+use clap::Args as ClapArgs;
+
+use super::args::MeasureArgs;
+use super::clients::ClientList;
+use super::kinds::{OF_CLIENTS, OF_SESSIONS};
+
+/// How long a slice is, and what its clients are like. The command that has these flags declares the
+/// groups.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub struct SliceArgs {
+    /// Counted seconds of a slice [default: 0.2; 0.5 for workloads that write]
+    #[arg(group = OF_SESSIONS, long, short = 'T', value_name = "SECONDS", value_parser = super::args::seconds)]
+    pub time: Option<f64>,
+    /// Uncounted seconds before each slice [default: 0.05]
+    #[arg(group = OF_CLIENTS, long, value_name = "SECONDS", value_parser = super::args::seconds_or_zero)]
+    pub warmup: Option<f64>,
+    /// Threads that drive the clients [default: a quarter of the CPUs]
+    #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
+    #[arg(group = OF_CLIENTS, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub scale: Option<u32>,
+    /// Seed of the order and of the clients' random numbers [default: drawn and recorded]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+}
+
+impl SliceArgs {
+    /// What is measured in each slice, at these client counts.
+    pub fn measured(&self, counts: &[u32], writes: bool) -> MeasureArgs {
+        MeasureArgs {
+            clients: Some(ClientList(counts.to_vec())),
+            time: self.time.or(Some(if writes { 0.5 } else { 0.2 })),
+            warmup: self.warmup.or(Some(0.05)),
+            trials: Some(1),
+            threads: self.threads,
+            scale: self.scale,
+            seed: self.seed,
+            ..MeasureArgs::default()
+        }
+    }
+}
