@@ -9,6 +9,8 @@ ARGS ?=
 # For make calibrate-real: the number of comparisons, and the minutes for each
 COMPARISONS ?= 40
 MINUTES ?= 2
+HISTORIES ?= 40
+PLACE ?= /var/tmp/pgassay-histories
 
 .DELETE_ON_ERROR:
 .PHONY: help assay build test deny bench soak fuzz attack corpus calibrate calibrate-real purity docs man install clean query-loop builds lab-page-size vendor dist version
@@ -75,6 +77,10 @@ calibrate: ## simulate the error rates of comparisons
 .PHONY: search-rates
 search-rates: ## simulate how often the search for the causes of a change errs
 	$(CARGO) --with bench/search-rates.sh
+
+.PHONY: histories
+histories: build ## search HISTORIES histories of PostgreSQL's source for planted slowdowns, in PLACE
+	bench/histories.py $(PROGRAM) $(PLACE) $(HISTORIES)
 
 calibrate-real: build ## run COMPARISONS comparisons of equal servers, MINUTES each, and replay them
 	$(CARGO) --with bench/calibrate-real.sh $(PROGRAM) $(COMPARISONS) $(MINUTES)
