@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use nalgebra::{DMatrix, DVector};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::choose::choose;
 use super::noise::Observation;
@@ -98,10 +98,23 @@ impl Rules {
 pub struct Interval {
     /// The figure.
     pub estimate: f64,
-    /// The low end.
+    /// The low end; `null` where there is none.
+    #[serde(deserialize_with = "or_none_below")]
+    #[schemars(with = "Option<f64>")]
     pub low: f64,
-    /// The high end.
+    /// The high end; likewise.
+    #[serde(deserialize_with = "or_none_above")]
+    #[schemars(with = "Option<f64>")]
     pub high: f64,
+}
+
+/// JSON has no infinity: an open end is written as `null`, and read as what it was.
+fn or_none_below<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Option::deserialize(from).map(|end| end.unwrap_or(f64::NEG_INFINITY))
+}
+
+fn or_none_above<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Option::deserialize(from).map(|end| end.unwrap_or(f64::INFINITY))
 }
 
 impl Interval {
@@ -533,6 +546,15 @@ mod tests {
         let found = &end.conclusion.causes;
         assert_eq!((found[0].first, found[0].last), (8, 12));
         assert_eq!(end.conclusion.outcome, Outcome::Found);
+    }
+
+    /// A search that was killed before its ends were compared is read back.
+    #[test]
+    fn what_is_not_known_yet_is_read_back() {
+        let before = nothing(0);
+        let text = serde_json::to_string(&before).unwrap();
+        let after: Conclusion = serde_json::from_str(&text).unwrap();
+        assert_eq!(after, before);
     }
 
     #[test]
