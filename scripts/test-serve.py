@@ -168,9 +168,11 @@ def followed(driver, program, runs, base, pictures):
             return shown(driver, ".runs a.live")
         wait(driver, "a run that is measured, in the list", listed)
         shown(driver, ".runs a.live")[0].click()
-        told = lambda: driver.find_element(By.CSS_SELECTOR, "#live .headline").text
+        # In one step: the page replaces the element when there is news.
+        told = lambda: driver.execute_script("return document.querySelector('#live .headline')?.textContent")
+        wait(driver, "the page of the measurement", told)
         first = told()
-        wait(driver, "news of the measurement", lambda: told() != first)
+        wait(driver, "news of the measurement", lambda: told() not in (first, None))
         wait(driver, "a chart of it", lambda: shown(driver, "#live svg.chart"))
         for width, height in pages.SCREENS:
             emulate(driver, width, height, "light")
@@ -191,6 +193,8 @@ def followed(driver, program, runs, base, pictures):
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
+    # A shell's background jobs ignore Ctrl-C, and so would what they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     program, runs = os.path.realpath(sys.argv[1]), os.path.realpath(sys.argv[2])
     pictures = Path(sys.argv[3]) if len(sys.argv) > 3 else None
     names = sorted(entry.name for entry in Path(runs).iterdir() if (entry / "end.json").is_file())
