@@ -185,10 +185,7 @@ impl Peak {
             "tps" => "client",
             _ => "session",
         };
-        let clients = match self.clients {
-            1 => format!("1 {who}"),
-            n => format!("{} {who}s", number::count(u64::from(n))),
-        };
+        let clients = number::counted(self.clients, who);
         let (value, unit) = (shown.value, &self.unit);
         format!(
             "{value} {unit}{} with {clients}",

@@ -19,7 +19,7 @@ impl Report for SoFar<'_> {
         let mut glance: Vec<Block> = Vec::new();
         if let Some((stage, point)) = self.newest() {
             glance.extend(by_clients(stage).map(|chart| Block::Chart(Box::new(chart))));
-            glance.push(Block::Chart(Box::new(narrowing(stage, point))));
+            glance.extend(narrowing(stage, point).map(|chart| Block::Chart(Box::new(chart))));
         }
         let mut sections: Vec<Section> = vec![Section {
             id: "so-far",
@@ -113,10 +113,7 @@ fn tiles(run: &SoFar) -> Vec<Tile> {
         name: "estimate there".to_owned(),
         value: point.rate.clone(),
         unit,
-        remark: match point.trials.len() {
-            1 => "1 trial".to_owned(),
-            n => format!("{} trials", number::count(n as u64)),
-        },
+        remark: number::counted(point.trials.len() as u64, "trial"),
     };
     let share = |name: &str, of: fn(&Seen) -> Option<f64>| {
         Some(Tile {
@@ -161,14 +158,14 @@ fn alarm(run: &SoFar) -> Option<String> {
     let steal = newest_share(run.recent, |seen| seen.steal).filter(|share| *share >= DISTURBS);
     let others = others.map(|share| {
         format!(
-            "other work takes {:.0}% of this machine's CPU time",
-            100.0 * share
+            "other work takes {} of this machine's CPU time",
+            number::percent_of_one(share)
         )
     });
     let steal = steal.map(|share| {
         format!(
-            "the hypervisor gives {:.0}% of it to other guests",
-            100.0 * share
+            "the hypervisor gives {} of it to other guests",
+            number::percent_of_one(share)
         )
     });
     let all: Vec<String> = others.into_iter().chain(steal).collect();
@@ -190,10 +187,7 @@ fn clients(stage: &StageSoFar, point: &PointSoFar) -> String {
         true => format!(", variant {}", point.point.variant + 1),
         false => String::new(),
     };
-    match point.point.clients {
-        1 => format!("1 {who}{variant}"),
-        n => format!("{} {who}s{variant}", number::count(u64::from(n))),
-    }
+    format!("{}{variant}", number::counted(point.point.clients, who))
 }
 
 /// Throughput over clients, where there is a course to draw.
@@ -283,15 +277,15 @@ fn dots(point: &PointSoFar) -> Vec<Dot> {
     shown.iter().enumerate().map(dot).collect()
 }
 
-/// How the estimate of the point that was measured last became what it is.
-fn narrowing(stage: &StageSoFar, point: &PointSoFar) -> Chart {
+/// How the estimate of the point that was measured last became what it is; none of one trial.
+fn narrowing(stage: &StageSoFar, point: &PointSoFar) -> Option<Chart> {
     let work = stage.stage.id.work();
     let at = clients(stage, point);
     let steps = point.narrowing();
-    let what = |n: usize| match n {
-        1 => format!("{at}, after 1 trial"),
-        n => format!("{at}, after {n} trials"),
-    };
+    if steps.len() < 2 {
+        return None;
+    }
+    let what = |n: usize| format!("{at}, after {}", number::counted(n as u64, "trial"));
     let estimates = steps
         .iter()
         .map(|e| interval(e.n as f64, e, &what(e.n), work.rate));
@@ -303,7 +297,7 @@ fn narrowing(stage: &StageSoFar, point: &PointSoFar) -> Chart {
         estimates: estimates.collect(),
         dots: vec![],
     }];
-    Chart {
+    Some(Chart {
         id: "live-narrowing".to_owned(),
         title: "The estimate, trial by trial".to_owned(),
         alternative: spoken(&series),
@@ -320,7 +314,7 @@ fn narrowing(stage: &StageSoFar, point: &PointSoFar) -> Chart {
         },
         series,
         guides: vec![],
-    }
+    })
 }
 
 /// What other work took in the newest trials.
