@@ -1,6 +1,6 @@
 //! A run while it is measured: what its trials so far show, each added as it comes.
 //!
-//! It is for looking on. What a run shows when it is complete is its [`crate::analyse`]: this takes
+//! It is for looking on. What a run shows when it is complete is its [`crate::analyse()`]: this takes
 //! throughput and disturbance alone, at a cost that does not grow with the trials before.
 
 use std::collections::BTreeMap;
