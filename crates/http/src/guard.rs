@@ -1,9 +1,12 @@
 //! Who is let in: the checks that every request passes before the site hears of it.
 
-use http::header::{COOKIE, HOST, ORIGIN};
+use http::header::{CONTENT_TYPE, COOKIE, HOST, ORIGIN};
 use http::{HeaderMap, Method, Request};
 
 use crate::key::Key;
+
+/// What other sites hear.
+const OTHERS: &str = "Other sites can't use this one.";
 
 /// What a request is, by its head.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,8 +24,9 @@ pub(crate) enum Entry {
 ///
 /// The Host must be a name of the loopback, as a page of another site can make its own name lead here
 /// (DNS rebinding); its port is left open, so that a port forwarded by SSH works. An Origin must be
-/// the same host.
-pub(crate) fn judge<B>(request: &Request<B>, key: &Key, cookie: &str) -> Entry {
+/// the same host. `takes` says that forms may be sent here: only by a page that came from here, which
+/// its browser says (Origin, Fetch Metadata), and with the key that the browser keeps.
+pub(crate) fn judge<B>(request: &Request<B>, key: &Key, cookie: &str, takes: bool) -> Entry {
     let headers = request.headers();
     let hosts: Vec<_> = headers.get_all(HOST).iter().collect();
     let host = match hosts.as_slice() {
@@ -32,7 +36,8 @@ pub(crate) fn judge<B>(request: &Request<B>, key: &Key, cookie: &str) -> Entry {
     let Some(host) = host.filter(|host| is_loopback(host)) else {
         return Entry::Refused(421, "Open the address that pgassay printed.");
     };
-    if request.method() != Method::GET && request.method() != Method::HEAD {
+    let sends = request.method() == Method::POST && takes;
+    if request.method() != Method::GET && request.method() != Method::HEAD && !sends {
         return Entry::Refused(405, "Nothing can be sent here.");
     }
     if request.uri().path().len() > 4096 {
@@ -41,8 +46,17 @@ pub(crate) fn judge<B>(request: &Request<B>, key: &Key, cookie: &str) -> Entry {
     for origin in headers.get_all(ORIGIN) {
         let own = origin.to_str().ok().and_then(|o| o.strip_prefix("http://"));
         if own != Some(host) {
-            return Entry::Refused(403, "Other sites can't read this one.");
+            return Entry::Refused(403, OTHERS);
         }
+    }
+    if sends {
+        return match (headers.contains_key(ORIGIN), has_key(headers, key, cookie)) {
+            _ if !is_form(headers) => Entry::Refused(415, "Only a form can be sent here."),
+            _ if is_of_another_page(headers) => Entry::Refused(403, OTHERS),
+            (false, _) => Entry::Refused(403, OTHERS),
+            (true, true) => Entry::Admitted,
+            (true, false) => Entry::Refused(403, "Open the address that pgassay printed first."),
+        };
     }
     if has_key(headers, key, cookie) {
         return match in_address(request, key) {
@@ -66,6 +80,21 @@ fn is_loopback(host: &str) -> bool {
         _ => host,
     };
     name == "127.0.0.1" || name == "[::1]" || name.eq_ignore_ascii_case("localhost")
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let types: Vec<_> = headers.get_all(CONTENT_TYPE).iter().collect();
+    let [one] = types.as_slice() else {
+        return false;
+    };
+    let name = one.to_str().ok().and_then(|text| text.split(';').next());
+    name.is_some_and(|name| name.trim() == "application/x-www-form-urlencoded")
+}
+
+/// Whether the browser says that another page asks; older ones say nothing.
+fn is_of_another_page(headers: &HeaderMap) -> bool {
+    let mut sites = headers.get_all("sec-fetch-site").iter();
+    sites.any(|site| site != "same-origin")
 }
 
 fn has_key(headers: &HeaderMap, key: &Key, name: &str) -> bool {
@@ -105,7 +134,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, value);
         }
-        judge(&request.body(()).unwrap(), key, "pgassay-1")
+        judge(&request.body(()).unwrap(), key, "pgassay-1", false)
     }
 
     #[test]
@@ -183,6 +212,60 @@ mod tests {
             status(ask("GET", &format!("/{k}?x={k}"), &[host()], &key)),
             403
         );
+    }
+
+    #[test]
+    fn a_form_is_taken_from_our_own_pages_only() {
+        let key = Key::random().unwrap();
+        let k = key.digits();
+        let post = |target: &str, changed: &[(&str, Option<&str>)]| {
+            let cookie = format!("pgassay-1={k}");
+            let mut headers = vec![
+                ("host", "127.0.0.1:1"),
+                ("cookie", cookie.as_str()),
+                ("origin", "http://127.0.0.1:1"),
+                ("content-type", "application/x-www-form-urlencoded"),
+                ("sec-fetch-site", "same-origin"),
+            ];
+            for (name, value) in changed {
+                headers.retain(|(n, _)| n != name);
+                headers.extend(value.map(|value| (*name, value)));
+            }
+            let mut request = Request::builder().method("POST").uri(target);
+            for (name, value) in headers {
+                request = request.header(name, value);
+            }
+            match judge(&request.body(()).unwrap(), &key, "pgassay-1", true) {
+                Entry::Admitted => 200,
+                Entry::Keyed(to) => panic!("{to}"),
+                Entry::Refused(status, _) => status,
+            }
+        };
+        assert_eq!(post("/pause", &[]), 200);
+        assert_eq!(post("/pause", &[("sec-fetch-site", None)]), 200);
+        for (name, value, status) in [
+            ("cookie", None, 403),
+            ("cookie", Some("pgassay-1=0"), 403),
+            ("origin", None, 403),
+            ("origin", Some("null"), 403),
+            ("origin", Some("http://evil.example"), 403),
+            ("origin", Some("http://127.0.0.1:2"), 403),
+            ("sec-fetch-site", Some("cross-site"), 403),
+            ("sec-fetch-site", Some("same-site"), 403),
+            ("sec-fetch-site", Some("none"), 403),
+            ("content-type", None, 415),
+            ("content-type", Some("text/plain"), 415),
+            ("content-type", Some("application/json"), 415),
+            ("host", Some("evil.example"), 421),
+        ] {
+            assert_eq!(
+                post("/pause", &[(name, value)]),
+                status,
+                "{name}: {value:?}"
+            );
+        }
+        // The key in an address, as in another site's link, is not enough to send something.
+        assert_eq!(post(&format!("/pause?k={k}"), &[("cookie", None)]), 403);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Serves pages to a browser on this machine, and to nobody else.
 //!
 //! It listens on the loopback addresses only, and asks every request for a random key, which whoever
-//! started it was told. Nothing can be sent to it but questions: it knows GET and HEAD. All that a
-//! client can use up is bounded: the number of connections, the size of a request, the time that it
+//! started it was told. Nothing can be sent to it but questions (GET and HEAD), and forms of its own pages
+//! where the site takes them. All that a client can use up is bounded: the number of connections, the size of a request, the time that it
 //! takes to say it and to take the answer.
 //!
 //! What is served is a [`Site`]. It may take its time: it is asked on a thread of its own.
@@ -26,6 +26,11 @@ use percent_encoding::percent_decode_str;
 pub trait Site: Send + Sync + 'static {
     /// Answers a request that had the key. A panic becomes status 500.
     fn answer(&self, request: &Request) -> Answer;
+
+    /// Whether forms may be sent to it.
+    fn takes_forms(&self) -> bool {
+        false
+    }
 
     /// What is followed at this address; `None` where nothing is (any more).
     fn feed(&self, request: &Request) -> Option<Box<dyn Feed>>;
@@ -57,24 +62,19 @@ pub struct Request {
     pub query: Vec<(String, String)>,
     /// Path and query as they came.
     pub target: String,
+    /// What was sent by a form of ours, decoded, in its order; `None` where something was only asked.
+    pub form: Option<Vec<(String, String)>>,
 }
 
 impl Request {
     fn of(uri: &http::Uri) -> Self {
         let parts = uri.path().split('/').filter(|part| !part.is_empty());
-        let pairs = uri.query().unwrap_or_default().split('&');
-        let pairs = pairs.filter(|pair| !pair.is_empty()).map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (
-                decoded(&name.replace('+', " ")),
-                decoded(&value.replace('+', " ")),
-            )
-        });
         let target = uri.path_and_query();
         Self {
             path: parts.map(decoded).collect(),
-            query: pairs.collect(),
+            query: pairs(uri.query().unwrap_or_default()),
             target: target.map_or_else(String::new, |target| target.as_str().to_owned()),
+            form: None,
         }
     }
 
@@ -83,11 +83,33 @@ impl Request {
         self.values(name).next()
     }
 
+    /// The first value of that name in the form.
+    pub fn sent(&self, name: &str) -> Option<&str> {
+        self.all_sent(name).next()
+    }
+
+    /// All values of that name in the form.
+    pub fn all_sent(&self, name: &str) -> impl Iterator<Item = &str> {
+        let named = self.form.iter().flatten().filter(move |(n, _)| n == name);
+        named.map(|(_, value)| value.as_str())
+    }
+
     /// All values of that name in the query.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &str> {
         let named = self.query.iter().filter(move |(n, _)| n == name);
         named.map(|(_, value)| value.as_str())
     }
+}
+
+/// Names and values in the form of a query, which is that of a form, too.
+fn pairs(text: &str) -> Vec<(String, String)> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    let pair = |pair: &str| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let plain = |text: &str| decoded(&text.replace('+', " "));
+        (plain(name), plain(value))
+    };
+    pairs.map(pair).collect()
 }
 
 /// Bytes that are no text become U+FFFD.
@@ -106,6 +128,8 @@ pub struct Answer {
     pub policy: Cow<'static, str>,
     /// The name under which a browser saves it, where it is not to be shown.
     pub file_name: Option<String>,
+    /// The address of this site to go on to.
+    pub to: Option<String>,
     /// The content.
     pub content: Bytes,
 }
@@ -122,6 +146,7 @@ impl Answer {
             media_type: "text/html; charset=utf-8".into(),
             policy: policy.into(),
             file_name: None,
+            to: None,
             content: content.into(),
         }
     }
@@ -132,6 +157,14 @@ impl Answer {
             status,
             media_type: "text/plain; charset=utf-8".into(),
             ..Self::page(STRICT, content)
+        }
+    }
+
+    /// Sends a browser on to another address of this site, as after a form.
+    pub fn go_to(to: impl Into<String>) -> Self {
+        Self {
+            to: Some(to.into()),
+            ..Self::text(303, "")
         }
     }
 

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,6 +18,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use tokio::task::{self, AbortHandle};
+use tokio::time::timeout;
 
 use crate::body::Body;
 use crate::feeds::{Feeds, Refused};
@@ -30,6 +33,8 @@ const MOST_CONNECTIONS: usize = 96;
 const HEAD_TAKES: Duration = Duration::from_secs(5);
 /// Largest head, in bytes.
 const LARGEST_HEAD: usize = 16 << 10;
+/// Largest form, in bytes.
+const LARGEST_FORM: usize = 16 << 10;
 /// How long a client may take nothing of what it asked for.
 const STANDS_STILL: Duration = Duration::from_secs(20);
 /// Threads that answer; each may hold a whole run.
@@ -161,7 +166,7 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>) {
 async fn talk(tcp: tokio::net::TcpStream, shared: Arc<Shared>, admitted: Arc<AtomicBool>) {
     let service = service_fn(move |request| {
         let (shared, admitted) = (Arc::clone(&shared), Arc::clone(&admitted));
-        async move { Ok::<_, Infallible>(respond(&request, &shared, &admitted).await) }
+        async move { Ok::<_, Infallible>(respond(request, &shared, &admitted).await) }
     });
     let connection = http1::Builder::new()
         .timer(Clock)
@@ -174,27 +179,66 @@ async fn talk(tcp: tokio::net::TcpStream, shared: Arc<Shared>, admitted: Arc<Ato
 }
 
 async fn respond(
-    request: &hyper::Request<Incoming>,
+    request: hyper::Request<Incoming>,
     shared: &Arc<Shared>,
     admitted: &AtomicBool,
 ) -> Response<Body> {
-    match guard::judge(request, &shared.key, &shared.cookie) {
-        Entry::Refused(status, why) => return plain(status, why),
+    let takes = shared.site.takes_forms();
+    match guard::judge(&request, &shared.key, &shared.cookie, takes) {
+        Entry::Refused(status, why) => return refused(status, why, takes),
         Entry::Keyed(to) => return keep_key(&to, shared),
         Entry::Admitted => admitted.store(true, Ordering::Relaxed),
     }
-    let asked = Request::of(request.uri());
+    let mut asked = Request::of(request.uri());
     let followed = request.headers().get(header::ACCEPT);
     if followed.is_some_and(|accept| accept == "text/event-stream")
         && request.method() == Method::GET
     {
         return follow(asked, shared).await;
     }
+    if request.method() == Method::POST {
+        match timeout(HEAD_TAKES, all_of(request.into_body())).await {
+            Ok(Some(text)) => asked.form = Some(crate::pairs(&String::from_utf8_lossy(&text))),
+            Ok(None) => return plain(413, "The form is too large or was cut short."),
+            Err(_) => return plain(408, "The form did not come in time."),
+        }
+    }
     let site = Arc::clone(&shared.site);
     match task::spawn_blocking(move || site.answer(&asked)).await {
         Ok(answer) => response(answer),
         Err(_) => plain(500, "This page failed; pgassay said why where it runs."),
     }
+}
+
+/// What was sent; none where it is larger than [`LARGEST_FORM`] or the connection broke.
+async fn all_of(mut body: Incoming) -> Option<Vec<u8>> {
+    let mut all = Vec::new();
+    loop {
+        let next = poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut body), cx)).await;
+        match next {
+            None => return Some(all),
+            Some(frame) => {
+                let data = frame.ok()?.into_data().unwrap_or_default();
+                if all.len() + data.len() > LARGEST_FORM {
+                    return None;
+                }
+                all.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+fn refused(status: u16, why: &'static str, takes_forms: bool) -> Response<Body> {
+    let mut response = plain(status, why);
+    if status == 405 {
+        let allowed = if takes_forms {
+            "GET, HEAD, POST"
+        } else {
+            "GET, HEAD"
+        };
+        set(&mut response, header::ALLOW, allowed);
+    }
+    response
 }
 
 async fn follow(asked: Request, shared: &Arc<Shared>) -> Response<Body> {
@@ -239,6 +283,8 @@ fn keep_key(to: &str, shared: &Shared) -> Response<Body> {
     let (name, key) = (&shared.cookie, shared.key.digits());
     let cookie = format!("{name}={key}; Path=/; HttpOnly; SameSite=Strict");
     set(&mut response, header::SET_COOKIE, &cookie);
+    // Its own address has the key.
+    set(&mut response, header::REFERRER_POLICY, "no-referrer");
     response
 }
 
@@ -250,15 +296,13 @@ fn response(answer: Answer) -> Response<Body> {
     let mut response = Response::new(Body::Whole(Some(answer.content)));
     *response.status_mut() =
         StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-        set(&mut response, header::ALLOW, "GET, HEAD");
-    }
     for (name, value) in [
         (header::CONTENT_TYPE, &*answer.media_type),
         (header::CONTENT_SECURITY_POLICY, &*answer.policy),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (header::REFERRER_POLICY, "no-referrer"),
+        // With none at all a browser would not say that a form is of our own page.
+        (header::REFERRER_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
     ] {
         set(&mut response, name, value);
@@ -268,6 +312,11 @@ fn response(answer: Answer) -> Response<Body> {
         ("cross-origin-opener-policy", "same-origin"),
     ] {
         set(&mut response, HeaderName::from_static(name), value);
+    }
+    if let Some(to) = answer.to {
+        // A second slash would make it the name of another host.
+        let to = format!("/{}", to.trim_start_matches('/'));
+        set(&mut response, header::LOCATION, &to);
     }
     if let Some(name) = answer.file_name {
         let plain = |c: char| match c.is_ascii_alphanumeric() || "-_.".contains(c) {

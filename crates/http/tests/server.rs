@@ -108,6 +108,7 @@ fn status(answer: &str) -> u16 {
 #[derive(Default)]
 struct Echo {
     feeds: Arc<AtomicUsize>,
+    takes_forms: bool,
 }
 
 impl Site for Echo {
@@ -115,9 +116,15 @@ impl Site for Echo {
         match request.path.first().map(String::as_str) {
             Some("panic") => panic!("a page that fails (this is the test's)"),
             Some("large") => Answer::text(200, vec![b'x'; 32 << 20]),
+            Some("on") => Answer::go_to("//evil.example/\r\nX: y"),
+            Some("form") => Answer::text(200, format!("{:?}", request.form)),
             Some("file") => Answer::text(200, "a").saved_as("a\"\r\nX: y/../é.html"),
             _ => Answer::text(200, format!("{:?}", request.path)),
         }
+    }
+
+    fn takes_forms(&self) -> bool {
+        self.takes_forms
     }
 
     fn feed(&self, request: &Request) -> Option<Box<dyn Feed>> {
@@ -161,7 +168,7 @@ fn the_key_lets_in_once_and_a_cookie_then() {
     for header in [
         "content-security-policy: default-src 'none'",
         "x-content-type-options: nosniff",
-        "referrer-policy: no-referrer",
+        "referrer-policy: same-origin",
         "cache-control: no-store",
         "x-frame-options: deny",
         "cross-origin-resource-policy: same-origin",
@@ -209,6 +216,46 @@ fn other_names_methods_and_sites_are_refused() {
         let answer = server.raw(format!("{first}\r\n{more}{cookie}\r\n").as_bytes());
         assert_eq!(status(&answer), expected, "{first} {more}: {answer}");
     }
+}
+
+#[test]
+fn a_form_is_taken_whole_and_small_where_the_site_takes_any() {
+    let site = Echo {
+        takes_forms: true,
+        ..Echo::default()
+    };
+    let server = Server::of(Arc::new(site));
+    let (port, key) = (server.port, server.key.clone());
+    let send = |origin: &str, length: usize, sent: &str| {
+        let text = format!(
+            "POST /form HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: pgassay-{port}={key}\r\n{origin}\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{sent}"
+        );
+        match sent.len() == length {
+            true => server.raw(text.as_bytes()),
+            false => server.only(text.as_bytes()),
+        }
+    };
+    let own = format!("Origin: http://127.0.0.1:{port}\r\n");
+    let answer = send(&own, 13, "run=a%26b&x=+");
+    assert_eq!(status(&answer), 200, "{answer}");
+    assert!(
+        answer.ends_with(r#"Some([("run", "a&b"), ("x", " ")])"#),
+        "{answer}"
+    );
+    // Of another page, cut short, too large.
+    assert_eq!(status(&send("Origin: null\r\n", 1, "a")), 403);
+    assert_eq!(status(&send("", 1, "a")), 403);
+    assert_ne!(status(&send(&own, 100, "run=a")), 200);
+    let large = "x".repeat(17 << 10);
+    assert_eq!(status(&send(&own, large.len(), &large)), 413);
+    // Whatever a site sends a browser on to, it is this site.
+    let on = server.ask("/on", "");
+    assert_eq!(status(&on), 303, "{on}");
+    assert!(
+        !on.to_lowercase().contains("location: //") && !on.contains("X: y"),
+        "{on}"
+    );
 }
 
 #[test]
