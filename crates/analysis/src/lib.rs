@@ -45,6 +45,7 @@ mod trial_view;
 pub mod underway;
 pub mod warning;
 pub mod watched;
+pub mod within;
 
 pub use analyse::analyse;
 pub use analysis::Analysis;

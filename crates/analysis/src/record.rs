@@ -130,6 +130,16 @@ pub enum EventKind {
     },
     /// The run went on after an interruption.
     Resumed,
+    /// Somebody asked for a pause, and no trial runs from here on.
+    Paused {
+        /// When it goes on by itself.
+        at_most_seconds: u64,
+    },
+    /// The pause is over.
+    Unpaused {
+        /// How long it was.
+        seconds: f64,
+    },
     /// A point could not be reached and is left out from here on.
     PointSkipped {
         /// Which of the run's stages.

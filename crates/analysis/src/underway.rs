@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use crate::plan::{Point, Stage};
-use crate::record::{RunHeader, StageId, Trial};
+use crate::record::{Event, EventKind, RunHeader, StageId, Trial};
 use crate::stats::{Estimate, estimate};
 use crate::trial_view::{Server, TrialView};
+use crate::within::{Disturbed, Moment, Within};
 
 /// Trials of which the disturbance is kept.
 const RECENT: usize = 60;
@@ -25,6 +26,25 @@ pub struct Underway {
     recent: Vec<Seen>,
     last: Option<(Place, f64)>,
     cut_short: usize,
+    within: Within,
+    pause: Pause,
+}
+
+/// Whether a run waits between two trials.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Pause {
+    /// It does not.
+    #[default]
+    No,
+    /// It will when its trial is over.
+    Asked,
+    /// It does.
+    Since {
+        /// UTC, RFC 3339.
+        at: String,
+        /// When it goes on by itself, in seconds from then.
+        at_most_seconds: u64,
+    },
 }
 
 /// Where a trial belongs.
@@ -66,6 +86,10 @@ pub struct SoFar<'u> {
     pub recent: &'u [Seen],
     /// Trials that ended before their time.
     pub cut_short: usize,
+    /// The trial that runs, and the last seconds.
+    pub within: &'u Within,
+    /// Whether it waits.
+    pub pause: &'u Pause,
 }
 
 /// A stage so far.
@@ -97,12 +121,42 @@ impl Underway {
             recent: Vec::new(),
             last: None,
             cut_short: 0,
+            within: Within::default(),
+            pause: Pause::No,
         }
     }
 
     /// What it is to measure was decided on later.
     pub fn plan(&mut self, run: RunHeader) {
         self.run = run;
+    }
+
+    /// What is told of the trial that runs.
+    pub fn told(&mut self, moment: Moment) {
+        self.within.add(moment);
+    }
+
+    /// What happened beside the trials.
+    pub fn happened(&mut self, event: &Event) {
+        match event.what {
+            EventKind::Paused { at_most_seconds } => {
+                self.pause = Pause::Since {
+                    at: event.at.clone(),
+                    at_most_seconds,
+                }
+            }
+            EventKind::Unpaused { .. } | EventKind::Resumed => self.pause = Pause::No,
+            _ => {}
+        }
+    }
+
+    /// Whether a pause is asked for that has not begun.
+    pub fn asked_to_pause(&mut self, asked: bool) {
+        self.pause = match (asked, std::mem::take(&mut self.pause)) {
+            (true, Pause::No) => Pause::Asked,
+            (false, Pause::Asked) => Pause::No,
+            (_, pause) => pause,
+        };
     }
 
     /// A further trial.
@@ -121,17 +175,17 @@ impl Underway {
         self.values.entry(place).or_default().push(rate);
         self.last = Some((place, rate));
         let host = view.host.filter(|host| host.total > 0.0);
-        let others = host.and_then(|host| {
-            let ours = (view.server_cpus? + view.client_cpus()) * view.seconds;
-            Some(((host.busy - ours) / host.total).clamp(0.0, 1.0))
-        });
+        let ours = view
+            .server_cpus
+            .map(|server| (server + view.client_cpus()) * view.seconds);
+        let disturbed = host.map(|host| Disturbed::of(host, ours));
         if self.recent.len() == RECENT {
             self.recent.remove(0);
         }
         self.recent.push(Seen {
             trial: self.recent.last().map_or(1, |seen| seen.trial + 1),
-            others,
-            steal: host.map(|host| host.steal / host.total),
+            others: disturbed.and_then(|disturbed| disturbed.others),
+            steal: disturbed.and_then(|disturbed| disturbed.steal),
         });
     }
 
@@ -165,6 +219,8 @@ impl Underway {
             last: self.last,
             recent: &self.recent,
             cut_short: self.cut_short,
+            within: &self.within,
+            pause: &self.pause,
         }
     }
 
@@ -303,6 +359,31 @@ mod tests {
         assert!(so_far.newest().is_none(), "the newest is of no plan");
         assert_eq!(so_far.recent.len(), 4);
         assert!(so_far.recent.iter().all(|seen| seen.others.is_none()));
+    }
+
+    #[test]
+    fn a_pause_is_asked_for_begins_and_ends() {
+        let mut underway = Underway::new(header());
+        let event = |what| Event {
+            at: "2026-11-23T05:00:00.000Z".to_owned(),
+            what,
+        };
+        underway.asked_to_pause(true);
+        assert_eq!(*underway.so_far().pause, Pause::Asked);
+        underway.happened(&event(EventKind::Paused {
+            at_most_seconds: 60,
+        }));
+        underway.asked_to_pause(true);
+        let since = Pause::Since {
+            at: "2026-11-23T05:00:00.000Z".to_owned(),
+            at_most_seconds: 60,
+        };
+        assert_eq!(*underway.so_far().pause, since);
+        // The file goes first, and the event tells that it goes on.
+        underway.asked_to_pause(false);
+        assert_eq!(*underway.so_far().pause, since);
+        underway.happened(&event(EventKind::Unpaused { seconds: 3.0 }));
+        assert_eq!(*underway.so_far().pause, Pause::No);
     }
 
     #[test]

@@ -5,14 +5,26 @@
 //! pipeline runs without time.
 
 use std::collections::{BTreeSet, HashSet};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use pgassay_analysis::observed::SymbolTable;
 use pgassay_analysis::plan::Slice;
 use pgassay_analysis::record::{EventKind, StageId, Trial};
+use pgassay_analysis::within::{Disturbed, Moment, Second};
 use pgassay_load::{Latency, Passed};
 use pgassay_pgwire::QueryError;
 use pgassay_sys::stop::Stop;
+
+use crate::rundir::live::Teller;
+use crate::rundir::pause;
+
+/// How often a run that is held looks whether it may go on.
+const LOOKS: Duration = Duration::from_millis(100);
+/// How often who follows a run hears of the trial that runs.
+const TELLS: Duration = Duration::from_secs(1);
+/// The shortest part of a window that is told, in nanoseconds.
+const WORTH_TELLING: u64 = 100_000_000;
 
 /// Takes a trial; fails where it can't be written.
 pub type Keep<'k> = &'k mut dyn FnMut(Trial) -> anyhow::Result<()>;
@@ -133,6 +145,10 @@ pub trait Sink {
     /// # Errors
     /// Like [`Self::trial`].
     fn event(&mut self, event: EventKind) -> anyhow::Result<()>;
+    /// The directory of the run, where it has one: by it the run is paused.
+    fn dir(&self) -> Option<&Path> {
+        None
+    }
     /// Asked when the planned trials are done: whether a further round is wanted.
     fn again(&mut self) -> bool {
         false
@@ -162,9 +178,21 @@ pub trait Watcher {
     fn every(&self) -> Option<Duration> {
         None
     }
+    /// Whether it wants to hear what disturbs a slice while it runs.
+    fn looks_at_cpus(&self) -> bool {
+        false
+    }
+    /// What disturbed the part of the window that it is told of next.
+    fn disturbed(&mut self, disturbed: Disturbed) {
+        let _ = disturbed;
+    }
     /// A further part of the slice's window is over.
     fn during(&mut self, passed: &Passed) {
         let _ = passed;
+    }
+    /// The run is held, for so long at most; `None` when it goes on.
+    fn held(&mut self, at_most: Option<Duration>) {
+        let _ = at_most;
     }
     /// A slice has given this trial.
     fn after(&mut self, trial: &Trial);
@@ -191,7 +219,8 @@ pub struct Schedule<'a> {
     pub measured: &'a HashSet<u32>,
 }
 
-/// Runs the slices of the schedule that were not measured before, in their order.
+/// Runs the slices of the schedule that were not measured before, in their order. A run that is asked to
+/// pause waits before a slice, but not between the arms of a round: they are to be compared.
 ///
 /// # Errors
 /// Where a slice fails for a reason of our own, or the sink can't write.
@@ -206,10 +235,17 @@ pub fn run(
     let behind = |slice: &Slice| schedule.measured.contains(&slice.index);
     let mut done = schedule.slices.iter().filter(|slice| behind(slice)).count();
     let mut out_of_reach: BTreeSet<u32> = BTreeSet::new();
+    let mut before: Option<Slice> = None;
+    let watcher = &mut Telling::new(watcher, sink.dir());
     for &slice in schedule.slices {
         if behind(&slice) {
             continue;
         }
+        let of_same_round = |b: Slice| (b.round, b.point) == (slice.round, slice.point);
+        if !before.is_some_and(of_same_round) {
+            hold(sink, watcher, stop)?;
+        }
+        before = Some(slice);
         if stop.asked() {
             return Ok(Ended::Interrupted);
         }
@@ -270,6 +306,132 @@ pub fn run_until_steady(
         ended = run(&more, driver, sink, watcher, stop)?;
     }
     Ok(ended)
+}
+
+/// A watcher, and beside it those who follow the run from other processes.
+struct Telling<'w> {
+    inner: &'w mut dyn Watcher,
+    teller: Option<Teller>,
+    /// Whether anybody follows the trial that runs.
+    followed: bool,
+    moment: Moment,
+    gathered: Passed,
+    disturbed: Disturbed,
+}
+
+impl<'w> Telling<'w> {
+    fn new(inner: &'w mut dyn Watcher, dir: Option<&Path>) -> Self {
+        Self {
+            inner,
+            teller: dir.and_then(Teller::open),
+            followed: false,
+            moment: Moment::default(),
+            gathered: Passed::default(),
+            disturbed: Disturbed::default(),
+        }
+    }
+}
+
+impl Watcher for Telling<'_> {
+    fn before(&mut self, upcoming: Upcoming) {
+        self.followed = self.teller.as_ref().is_some_and(Teller::is_followed);
+        self.moment = Moment {
+            name: upcoming.name.clone(),
+            unit: upcoming.unit.to_owned(),
+            done: upcoming.done,
+            all: upcoming.all,
+            takes_seconds: upcoming.takes.map(|takes| takes.as_secs_f64()),
+            ..Moment::default()
+        };
+        self.gathered = Passed::default();
+        self.inner.before(upcoming);
+        if let (true, Some(teller)) = (self.followed, &mut self.teller) {
+            teller.tell(&self.moment);
+        }
+    }
+
+    fn every(&self) -> Option<Duration> {
+        let own = self.followed.then_some(TELLS);
+        self.inner.every().into_iter().chain(own).min()
+    }
+
+    fn looks_at_cpus(&self) -> bool {
+        self.followed || self.inner.looks_at_cpus()
+    }
+
+    fn disturbed(&mut self, disturbed: Disturbed) {
+        self.disturbed = disturbed;
+        self.inner.disturbed(disturbed);
+    }
+
+    fn during(&mut self, passed: &Passed) {
+        self.inner.during(passed);
+        let Some(teller) = self.teller.as_mut().filter(|_| self.followed) else {
+            return;
+        };
+        self.gathered.add(passed);
+        self.moment.passed_seconds += passed.covered_ns as f64 / 1e9;
+        if self.gathered.covered_ns < WORTH_TELLING {
+            return;
+        }
+        let gathered = std::mem::take(&mut self.gathered);
+        let milliseconds = |nanoseconds: f64| nanoseconds / 1e6;
+        let latency = &gathered.latency;
+        self.moment.second = Some(Second {
+            rate: gathered.transactions as f64 / (gathered.covered_ns as f64 / 1e9),
+            latency_ms: (latency.count() > 0).then(|| {
+                let p99 = latency.percentile(99.0) as f64;
+                (milliseconds(latency.mean()), milliseconds(p99))
+            }),
+            failed: gathered.failures,
+            disturbed: std::mem::take(&mut self.disturbed),
+        });
+        teller.tell(&self.moment);
+    }
+
+    fn held(&mut self, at_most: Option<Duration>) {
+        self.inner.held(at_most);
+    }
+
+    fn after(&mut self, trial: &Trial) {
+        self.inner.after(trial);
+    }
+}
+
+/// Waits as long as somebody asks for it, and notes that in the record.
+fn hold(sink: &mut dyn Sink, watcher: &mut dyn Watcher, stop: &Stop) -> anyhow::Result<()> {
+    let Some(dir) = sink.dir().map(Path::to_owned) else {
+        return Ok(());
+    };
+    let Some(mut asked) = pause::asked(&dir) else {
+        return Ok(());
+    };
+    let begun = Instant::now();
+    let mut since = begun;
+    sink.event(EventKind::Paused {
+        at_most_seconds: asked.at_most().as_secs(),
+    })?;
+    watcher.held(Some(asked.at_most()));
+    while !stop.asked() {
+        match pause::asked(&dir) {
+            None => break,
+            Some(now) if now != asked => {
+                since = Instant::now();
+                watcher.held(Some(now.at_most()));
+                asked = now;
+            }
+            Some(_) if since.elapsed() >= asked.at_most() => break,
+            Some(_) => std::thread::sleep(LOOKS),
+        }
+    }
+    // Where it can't be removed it would hold the next trial as long again, and no longer.
+    let _ = pause::unpause(&dir);
+    let held = begun.elapsed();
+    stop.note_pause(held);
+    watcher.held(None);
+    sink.event(EventKind::Unpaused {
+        seconds: held.as_secs_f64(),
+    })
 }
 
 fn run_slice(

@@ -236,6 +236,16 @@ pub struct Passed {
     pub latency: Latency,
 }
 
+impl Passed {
+    /// Adds what came after it.
+    pub fn add(&mut self, more: &Self) {
+        self.covered_ns += more.covered_ns;
+        self.transactions += more.transactions;
+        self.failures += more.failures;
+        self.latency.add(&more.latency);
+    }
+}
+
 /// Hears of every transaction as it ends, on the load thread that ran it.
 pub trait Journal: Send {
     /// A transaction has ended, or was left out.

@@ -7,6 +7,7 @@ pub mod cache;
 pub mod cgroup;
 mod cpu;
 pub mod follow;
+pub mod glance;
 mod growth;
 pub mod host;
 mod images;

@@ -31,6 +31,7 @@ mod steps;
 mod text;
 pub mod tracked;
 mod underway;
+mod within;
 
 use pgassay_analysis::profile::tree::CallTree;
 use serde::Serialize;

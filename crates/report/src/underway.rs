@@ -1,7 +1,7 @@
 //! A run while it is measured, as a document: how far it is, what it shows so far, what disturbs it.
 
 use pgassay_analysis::stats::Estimate;
-use pgassay_analysis::underway::{PointSoFar, Seen, SoFar, StageSoFar};
+use pgassay_analysis::underway::{Pause, PointSoFar, Seen, SoFar, StageSoFar};
 
 use super::document::{
     Axis, Block, Cell, Chart, Column, Depth, Document, Dot, Fact, Interval, Scale, Section, Series,
@@ -50,7 +50,10 @@ impl Report for SoFar<'_> {
             alarms: alarm(self).into_iter().collect(),
             tiles: tiles(self),
             glance,
-            headline: vec![progress(self)],
+            headline: paused(self.pause)
+                .into_iter()
+                .chain([progress(self)])
+                .collect(),
             sections,
             ..Document::default()
         }
@@ -70,6 +73,21 @@ fn work(run: &SoFar) -> String {
     let arms = run.run.experiment.arms.iter();
     let arms: Vec<&str> = arms.map(|arm| arm.target.as_str()).collect();
     format!("{} on {}", loads.join(", "), arms.join(" and "))
+}
+
+/// Whether it waits, in a sentence.
+fn paused(pause: &Pause) -> Option<String> {
+    match pause {
+        Pause::No => None,
+        Pause::Asked => Some("It pauses when its trial is over.".to_owned()),
+        Pause::Since {
+            at,
+            at_most_seconds,
+        } => Some(format!(
+            "Paused since {at}: nothing is measured, and it goes on by itself after {} at most.",
+            number::duration(*at_most_seconds as f64)
+        )),
+    }
 }
 
 /// How far it is, in a sentence.
@@ -134,7 +152,7 @@ fn tiles(run: &SoFar) -> Vec<Tile> {
 }
 
 /// A value without an interval.
-fn single(value: f64) -> Estimate {
+pub(super) fn single(value: f64) -> Estimate {
     Estimate {
         estimate: value,
         low: value,
@@ -383,7 +401,7 @@ fn interval(x: f64, estimate: &Estimate, what: &str, unit: &str) -> Interval {
 }
 
 /// A chart in words: its newest estimates.
-fn spoken(series: &[Series]) -> String {
+pub(super) fn spoken(series: &[Series]) -> String {
     const MOST: usize = 12;
     let tips = series
         .iter()

@@ -2,8 +2,9 @@
 //! or to clean up.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -20,6 +21,8 @@ pub struct Stop {
     at_once: Arc<AtomicBool>,
     /// How many [`Deferred`] are held.
     held: Arc<Mutex<usize>>,
+    /// How long the work was paused, in nanoseconds.
+    paused: Arc<AtomicU64>,
 }
 
 impl Default for Stop {
@@ -35,6 +38,7 @@ impl Stop {
             asked: Arc::default(),
             at_once: Arc::new(AtomicBool::new(true)),
             held: Arc::default(),
+            paused: Arc::default(),
         }
     }
 
@@ -80,6 +84,17 @@ impl Stop {
     /// Whether a stop was asked for.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::SeqCst)
+    }
+
+    /// The work was paused for so long.
+    pub fn note_pause(&self, time: Duration) {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.paused.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// How long the work was paused: no part of the time that it may take.
+    pub fn paused(&self) -> Duration {
+        Duration::from_nanos(self.paused.load(Ordering::Relaxed))
     }
 
     /// The flag itself, for loops below this module's layer.

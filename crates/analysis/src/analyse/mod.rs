@@ -315,6 +315,23 @@ fn skipped_points(run: &RecordedRun, id: StageId) -> BTreeMap<u32, String> {
         .collect()
 }
 
+/// Says that trials lie further apart than they were planned to.
+fn paused(run: &RecordedRun) -> Option<Warning> {
+    let pauses = run.events.iter().filter_map(|event| match &event.what {
+        EventKind::Unpaused { seconds } => Some(*seconds),
+        _ => None,
+    });
+    let pauses: Vec<f64> = pauses.collect();
+    let all: f64 = pauses.iter().sum();
+    let times = match pauses.len() {
+        0 => return None,
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    };
+    let text = format!("Measuring was paused {times}, for {all:.0} s in all, between trials.");
+    Some(Warning::new("paused", text))
+}
+
 fn resumed(run: &RecordedRun) -> bool {
     let mut events = run.events.iter();
     events.any(|event| event.what == EventKind::Resumed)
@@ -432,6 +449,7 @@ fn warnings(
     }
     warnings.extend(failed::warnings(run));
     let events = || run.events.iter().map(|event| &event.what);
+    warnings.extend(paused(run));
     let said = events().filter_map(|event| match event {
         EventKind::Warned { warning } => Some(warning.clone()),
         _ => None,

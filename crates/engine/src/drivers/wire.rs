@@ -16,6 +16,7 @@ use pgassay_load::{
     SliceSpec, raise_descriptor_limit,
 };
 use pgassay_observe::Scene;
+use pgassay_observe::glance::Glance;
 use pgassay_pgwire::{ConnectError, Connector, Conninfo, Session};
 use pgassay_server::clock;
 use pgassay_sys::stop::Stop;
@@ -212,11 +213,23 @@ impl Wire {
         };
         let started = clock::now();
         let mut seen = None;
+        let mut glanced = None;
+        let looks = watcher.looks_at_cpus();
         let Watched { scene, observers } = &mut arm.watched;
         let result = arm.engine.run_slice(&spec, &mut |edge| match edge {
-            Edge::Start => observers.begin(scene),
+            Edge::Start => {
+                glanced = looks.then(|| Glance::at(&scene.postmaster));
+                observers.begin(scene);
+            }
             Edge::End => seen = Some(observers.end(scene)),
-            Edge::Passed(passed) => watcher.during(&passed),
+            Edge::Passed(passed) => {
+                if let Some(before) = &mut glanced {
+                    let now = Glance::at(&scene.postmaster);
+                    watcher.disturbed(now.since(before));
+                    *before = now;
+                }
+                watcher.during(&passed);
+            }
             Edge::Tick(_) => {}
         });
         if result.interrupted || self.stop.asked() {

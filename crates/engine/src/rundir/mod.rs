@@ -5,6 +5,8 @@
 //! RUN/facts/*.json        host, servers, binaries
 //! RUN/trials.jsonl        one line a trial of whichever stage, appended
 //! RUN/events.jsonl        what happened beside the trials
+//! RUN/pause.json          asks the process that measures to wait; gone when it goes on
+//! RUN/live.jsonl          what the trial does that runs; while somebody follows
 //! RUN/end.json            how it ended; absent from a killed run
 //! RUN/lock                held by the process that measures
 //! RUN/report.html
@@ -14,6 +16,8 @@
 //! most the trial in flight.
 
 pub mod catalogue;
+pub mod live;
+pub mod pause;
 mod read;
 mod write;
 

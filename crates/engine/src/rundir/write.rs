@@ -92,6 +92,9 @@ impl RunWriter {
                 .with_remedy("wait for it, or stop it with Ctrl-C there")
             );
         }
+        // Asked of the process that measured it before.
+        let _ = super::pause::unpause(&dir);
+        super::live::remove(&dir);
         Ok(Self {
             trials: Lines::open(&dir.join("trials.jsonl"))?,
             events: Lines::open(&dir.join("events.jsonl"))?,
@@ -155,6 +158,8 @@ impl RunWriter {
     pub fn finish(&mut self, end: &RunEnd) -> anyhow::Result<()> {
         self.trials.sync()?;
         self.events.sync()?;
+        let _ = super::pause::unpause(&self.dir);
+        super::live::remove(&self.dir);
         self.write_json("end.json", end)
     }
 

@@ -25,7 +25,7 @@ use pgassay_engine::runner::{
 };
 use pgassay_sys::stop::Stop;
 
-fn plan() -> Plan {
+pub(crate) fn plan() -> Plan {
     Plan {
         workload: WorkloadPlan {
             name: "select-only".into(),
@@ -49,7 +49,7 @@ fn plan() -> Plan {
 }
 
 /// Plays a server of two CPUs: each transaction takes 100 µs, 80 of them CPU in the server.
-struct Played {
+pub(crate) struct Played {
     plan: Plan,
     /// What happens instead of the slice with this index.
     accident: Option<(u32, fn() -> TrialFailure)>,
@@ -136,7 +136,7 @@ impl Driver for Played {
     }
 }
 
-struct Directory(RunWriter);
+pub(crate) struct Directory(pub(crate) RunWriter);
 
 impl Sink for Directory {
     fn trial(&mut self, trial: &Trial) -> anyhow::Result<()> {
@@ -147,7 +147,7 @@ impl Sink for Directory {
     }
 }
 
-struct Unwatched;
+pub(crate) struct Unwatched;
 
 impl Watcher for Unwatched {
     fn before(&mut self, _: Upcoming) {}
@@ -155,10 +155,10 @@ impl Watcher for Unwatched {
 }
 
 /// A directory that goes with the test.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("pgassay-test-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         Self(dir)
@@ -171,7 +171,7 @@ impl Drop for Scratch {
     }
 }
 
-fn begin(scratch: &Scratch, plan: &Plan) -> (RunWriter, RunHeader) {
+pub(crate) fn begin(scratch: &Scratch, plan: &Plan) -> (RunWriter, RunHeader) {
     let arm = Arm {
         label: "temp".into(),
         target: "temp".into(),
@@ -217,14 +217,14 @@ fn go_in(
     (sink.0, ended)
 }
 
-fn played(plan: &Plan) -> Played {
+pub(crate) fn played(plan: &Plan) -> Played {
     Played {
         plan: plan.clone(),
         accident: None,
     }
 }
 
-fn end(state: EndState) -> RunEnd {
+pub(crate) fn end(state: EndState) -> RunEnd {
     RunEnd {
         state,
         reason: None,
@@ -234,7 +234,7 @@ fn end(state: EndState) -> RunEnd {
     }
 }
 
-fn analysed(scratch: &Scratch) -> Analysis {
+pub(crate) fn analysed(scratch: &Scratch) -> Analysis {
     analyse(&rundir::read(&catalogue::find(&scratch.0, "last").unwrap()).unwrap())
 }
 

@@ -110,7 +110,7 @@ pub enum Command {
     Diagnose(DiagnoseArgs),
     /// A running server under its own load: where its time goes, and what holds it back
     Watch(super::watch::WatchArgs),
-    /// List, show and remove recorded runs
+    /// List, show, pause and remove recorded runs
     Runs(RunsArgs),
     /// The recorded runs in a browser: list, reports, comparisons, history, and what runs now
     Serve(super::serve::ServeArgs),
@@ -398,6 +398,25 @@ pub enum RunsAction {
         /// Name, unique prefix, path, `last`, `previous` or `last~2`
         run: String,
     },
+    /// Have a running measurement wait before its next trial
+    #[command(after_help = "\
+It goes on by itself when the time is up, with `pgassay runs unpause`, or ends with Ctrl-C where it runs. The
+time is recorded, and no part of the measurement's own. Two servers that are compared wait together: a pair is
+not torn apart.")]
+    Pause {
+        /// Name, unique prefix, path or `last`
+        #[arg(default_value = "last")]
+        run: String,
+        /// Minutes after which it goes on by itself
+        #[arg(long = "for", value_name = "MINUTES", default_value_t = 60.0, value_parser = pause_minutes)]
+        at_most: f64,
+    },
+    /// Have a paused measurement go on
+    Unpause {
+        /// Name, unique prefix, path or `last`
+        #[arg(default_value = "last")]
+        run: String,
+    },
     /// Remove runs
     Remove {
         /// Names, unique prefixes, `last`, `previous` or `last~2`
@@ -412,6 +431,14 @@ pub struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
+}
+
+fn pause_minutes(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(minutes) if (1.0 / 60.0..=1440.0).contains(&minutes) => Ok(minutes),
+        Ok(_) => Err("between a second (0.017) and a day (1440)".to_owned()),
+        Err(_) => Err(format!("`{text}` is not a number of minutes")),
+    }
 }
 
 pub(super) fn seconds(text: &str) -> Result<f64, String> {

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use pgassay_load::{Latency, Passed};
+use pgassay_load::Passed;
 
 /// How much of a window one figure stands for, in nanoseconds: a second, less what is under way.
 const SECOND: u64 = 900_000_000;
@@ -73,7 +73,7 @@ impl Live {
 
     /// A further part of the load is over.
     pub fn add(&mut self, passed: &Passed) {
-        add(&mut self.gathered, passed);
+        self.gathered.add(passed);
         self.failed += passed.failures;
         if self.gathered.covered_ns >= SECOND {
             self.show();
@@ -162,7 +162,7 @@ impl Since {
 
     /// A further part of the load is over.
     pub fn add(&mut self, passed: &Passed) {
-        add(&mut self.0, passed);
+        self.0.add(passed);
     }
 
     /// The figures in words, beginning anew; `None` where nothing was measured since.
@@ -185,13 +185,6 @@ impl Since {
     }
 }
 
-fn add(sum: &mut Passed, more: &Passed) {
-    sum.covered_ns += more.covered_ns;
-    sum.transactions += more.transactions;
-    sum.failures += more.failures;
-    Latency::add(&mut sum.latency, &more.latency);
-}
-
 /// A rate of any size: one execution a minute, or millions of operations a second.
 fn rate(per_second: f64) -> String {
     match per_second {
@@ -212,6 +205,7 @@ fn short(ms: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pgassay_load::Latency;
 
     fn passed(seconds: f64, transactions: u64, latency_us: u64, failures: u64) -> Passed {
         let mut latency = Latency::new();

@@ -14,6 +14,7 @@ pub mod diagnose;
 pub mod doctor;
 mod files;
 pub mod fit;
+mod following;
 mod guard;
 pub mod history;
 pub mod inside;

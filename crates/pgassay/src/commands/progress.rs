@@ -33,6 +33,8 @@ pub struct Progress {
     started: Option<(Instant, usize)>,
     /// What runs and when all will be done.
     trial: Option<(String, Option<Instant>)>,
+    /// Since when the run is paused.
+    held: Option<Instant>,
     /// What was said, and since when the bar moves on it.
     said: RefCell<(String, Option<Instant>)>,
 }
@@ -61,6 +63,7 @@ impl Progress {
             live: Live::default(),
             started: None,
             trial: None,
+            held: None,
             said: RefCell::default(),
         };
         progress.lay_out(false);
@@ -194,6 +197,24 @@ impl Watcher for Progress {
                 self.say(self.trial_in_words());
             }
         }
+    }
+
+    fn held(&mut self, at_most: Option<Duration>) {
+        let Some(at_most) = at_most else {
+            if let (Some(since), Some((started, _))) = (self.held.take(), &mut self.started) {
+                *started += since.elapsed();
+            }
+            return;
+        };
+        self.held.get_or_insert_with(Instant::now);
+        let text = format!(
+            "paused for {} at most; `pgassay runs unpause` goes on, Ctrl-C ends it",
+            minutes(at_most)
+        );
+        if let Some(lines) = &self.lines {
+            lines.aside.line(&format!("progress: {text}"));
+        }
+        self.say(text);
     }
 
     fn after(&mut self, _: &Trial) {

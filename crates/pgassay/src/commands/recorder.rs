@@ -1,5 +1,6 @@
 //! The run directory as the runner sees it.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pgassay_analysis::record::{EventKind, Trial};
@@ -41,7 +42,14 @@ impl Sink for Recorder<'_> {
         }
     }
 
+    fn dir(&self) -> Option<&Path> {
+        Some(self.writer.dir())
+    }
+
     fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
+        if let (EventKind::Unpaused { seconds }, Some(steady)) = (&event, &mut self.steady) {
+            steady.started += Duration::from_secs_f64(*seconds);
+        }
         self.writer.append_event(event)
     }
 

@@ -1,16 +1,18 @@
 //! `pgassay runs`: what was recorded.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use comfy_table::{ContentArrangement, Table, presets};
 use pgassay_analysis::analysis::RunState;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::progress::minutes;
 use crate::cli::args::{GlobalArgs, RunsAction, RunsArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_engine::rundir::{self, catalogue};
+use pgassay_engine::rundir::{self, catalogue, pause};
 
 /// What `pgassay runs --json` prints.
 #[derive(JsonSchema, Serialize)]
@@ -32,7 +34,7 @@ impl Runs {
     }
 }
 
-/// Lists, shows or removes runs.
+/// Lists, shows, pauses or removes runs.
 ///
 /// # Errors
 /// Where a run is not found, or can't be read or removed.
@@ -58,6 +60,24 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
             }
             let text = show(&entry);
             terminal.show(&text)?;
+        }
+        Some(RunsAction::Pause { run, at_most }) => {
+            let dir = catalogue::find(&root, run)?;
+            let at_most = Duration::from_secs_f64(at_most * 60.0);
+            pause::pause(&dir, at_most)?;
+            terminal.announce(&format!(
+                "{} waits when its trial is over, for {} at most; pgassay runs unpause goes on",
+                dir.file_name().unwrap_or_default().display(),
+                minutes(at_most),
+            ));
+        }
+        Some(RunsAction::Unpause { run }) => {
+            let dir = catalogue::find(&root, run)?;
+            let name = dir.file_name().unwrap_or_default().display();
+            terminal.announce(&match pause::unpause(&dir)? {
+                true => format!("{name} goes on"),
+                false => format!("{name} is not paused"),
+            });
         }
         Some(RunsAction::Remove { run }) => {
             // All are looked up before the first is removed, so that a mistake removes none.

@@ -24,6 +24,7 @@ mod lines;
 mod live_view;
 mod mcp;
 mod observers;
+mod pause;
 #[path = "../../../pgwire/tests/support/mod.rs"]
 mod pg_support;
 mod pgbench_command;
@@ -39,4 +40,5 @@ mod signals;
 mod statements;
 #[path = "../../../load/tests/support/mod.rs"]
 mod support;
+mod watched;
 mod workloads;

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use crate::runs::{Runs, Signal, signal, text};
 
 /// `pgassay serve` over a directory of runs, ended with its test.
-struct Served {
-    child: Child,
+pub struct Served {
+    pub child: Child,
     port: u16,
     key: String,
 }
 
 impl Served {
-    fn start(runs: &Runs, more: &[&str]) -> Self {
+    pub fn start(runs: &Runs, more: &[&str]) -> Self {
         let dir = runs.0.to_str().unwrap().to_owned();
         let mut args = vec!["serve", &dir];
         args.extend(more);
@@ -27,8 +27,14 @@ impl Served {
         BufReader::new(child.stdout.as_mut().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let address = line.trim().strip_prefix("http://127.0.0.1:").expect(&line);
-        let (port, key) = address.split_once("/?k=").expect(&line);
+        Self::of(child, &line)
+    }
+
+    /// The pages at an address as it is printed, with the key in it.
+    pub fn of(child: Child, address: &str) -> Self {
+        let (_, own) = address.split_once("http://127.0.0.1:").expect(address);
+        let (port, rest) = own.trim().split_once('/').expect(address);
+        let (_, key) = rest.split_once("?k=").expect(address);
         Self {
             port: port.parse().unwrap(),
             key: key.to_owned(),
@@ -36,7 +42,7 @@ impl Served {
         }
     }
 
-    fn open(&self, path: &str, accept: &str) -> TcpStream {
+    pub fn open(&self, path: &str, accept: &str) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(120)))
@@ -50,26 +56,38 @@ impl Served {
         stream
     }
 
-    /// Status, head and content of an answer.
-    fn get(&self, path: &str) -> (u16, String, String) {
-        let mut bytes = Vec::new();
-        self.open(path, "text/html")
-            .read_to_end(&mut bytes)
-            .unwrap();
-        let answer = text(&bytes);
-        let (head, content) = answer.split_once("\r\n\r\n").expect(&answer);
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, head.to_lowercase(), content.to_owned())
+    /// Sends a form with these headers beside those that every page's has; status and head.
+    pub fn post(&self, path: &str, more: &str, form: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let (port, key, length) = (self.port, &self.key, form.len());
+        write!(
+            stream,
+            "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: pgassay-{port}={key}\r\n{more}\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {length}\r\n\r\n{form}"
+        )
+        .unwrap();
+        let (status, head, content) = taken_apart(stream);
+        (status, head + &content)
     }
 
-    fn page(&self, path: &str) -> String {
+    /// The Origin of its own pages, as a header.
+    pub fn origin(&self) -> String {
+        format!("Origin: http://127.0.0.1:{}\r\n", self.port)
+    }
+
+    /// Status, head and content of an answer.
+    pub fn get(&self, path: &str) -> (u16, String, String) {
+        taken_apart(self.open(path, "text/html"))
+    }
+
+    pub fn page(&self, path: &str) -> String {
         let (status, head, content) = self.get(path);
         assert_eq!(status, 200, "{path}: {head}\n{content}");
         content
     }
 
     /// The list, once all is read.
-    fn list(&self) -> String {
+    pub fn list(&self) -> String {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
             let page = self.page("/");
@@ -87,6 +105,15 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn taken_apart(mut stream: TcpStream) -> (u16, String, String) {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let answer = text(&bytes);
+    let (head, content) = answer.split_once("\r\n\r\n").expect(&answer);
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, head.to_lowercase(), content.to_owned())
 }
 
 /// A short run; its directory.

@@ -1,6 +1,7 @@
 //! Blocks: two servers started together and loaded in turn, pair by pair.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use pgassay_analysis::Plan;
@@ -13,6 +14,7 @@ use crate::commands::compare::servers::{Servers, Surroundings};
 use crate::commands::progress::Progress;
 use crate::terminal::Terminal;
 use pgassay_engine::drivers::wire::Wire;
+use pgassay_engine::rundir::RunWriter;
 use pgassay_engine::runner::{self, Driver, Ended, Schedule, Sink};
 use pgassay_model::{Failure, FailureKind};
 use pgassay_observe::Choice;
@@ -44,13 +46,17 @@ pub struct Bench {
 }
 
 /// Trials by pair and arm.
-#[derive(Default)]
-struct Kept {
+struct Kept<'w> {
     metric: MetricId,
     values: BTreeMap<(u32, u32), f64>,
+    writer: &'w mut RunWriter,
 }
 
-impl Sink for Kept {
+impl Sink for Kept<'_> {
+    fn dir(&self) -> Option<&Path> {
+        Some(self.writer.dir())
+    }
+
     fn trial(&mut self, trial: &Trial) -> anyhow::Result<()> {
         let value = self.metric.in_trial(trial);
         let slice = trial.slice;
@@ -62,7 +68,7 @@ impl Sink for Kept {
     fn event(&mut self, event: EventKind) -> anyhow::Result<()> {
         match event {
             EventKind::PointSkipped { reason, .. } => bail!(Failure::target(reason)),
-            _ => Ok(()),
+            event => self.writer.append_event(event),
         }
     }
 }
@@ -97,6 +103,7 @@ impl Bench {
         arms: &[(String, Typed); 2],
         plan: &Plan,
         seed: u64,
+        writer: &mut RunWriter,
         terminal: &Terminal,
     ) -> anyhow::Result<Measured> {
         let order = launch_order(seed, 0, 2);
@@ -134,7 +141,8 @@ impl Bench {
         };
         let mut kept = Kept {
             metric: self.metric,
-            ..Kept::default()
+            values: BTreeMap::new(),
+            writer,
         };
         let driver: &mut dyn Driver = &mut driver;
         let ended = runner::run(&schedule, driver, &mut kept, &mut progress, &self.stop);

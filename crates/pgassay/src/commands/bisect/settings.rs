@@ -1,7 +1,7 @@
 //! Which of the settings in which two configurations differ make the difference.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use pgassay_analysis::Plan;
@@ -254,13 +254,19 @@ impl Search {
         })
     }
 
+    /// How long the search has been at work.
+    fn passed(&self) -> Duration {
+        let passed = self.started.elapsed();
+        passed.saturating_sub(self.bench.stop.paused())
+    }
+
     fn run(&mut self, longest: f64, terminal: &mut Terminal) -> anyhow::Result<Ended> {
         let all: Set = (0..self.document.differences.len()).collect();
         while let Some((low, high)) = self.document.look() {
             if self.bench.stop.asked() {
                 return Ok(Ended::Interrupted);
             }
-            let over = self.started.elapsed().as_secs_f64() > longest * 60.0;
+            let over = self.passed().as_secs_f64() > longest * 60.0;
             if over && !self.document.blocks.is_empty() {
                 terminal.announce("the time is up");
                 return self.keep().map(|()| Ended::Complete);
@@ -287,7 +293,8 @@ impl Search {
                 seed,
                 ..self.plan.clone()
             };
-            let measured = match self.bench.block(&arms, &plan, seed, terminal) {
+            let writer = &mut self.writer;
+            let measured = match self.bench.block(&arms, &plan, seed, writer, terminal) {
                 Err(_) if self.bench.stop.asked() => return Ok(Ended::Interrupted),
                 Err(error) => {
                     return match Failure::of(&error) {
@@ -334,7 +341,7 @@ impl Search {
     /// Writes down what was measured, and what follows.
     fn keep(&mut self) -> anyhow::Result<()> {
         self.document.look();
-        self.document.seconds = self.before + self.started.elapsed().as_secs_f64();
+        self.document.seconds = self.before + self.passed().as_secs_f64();
         self.writer.write_fact(SETTINGS, &self.document)
     }
 
@@ -352,7 +359,7 @@ impl Search {
         range.built = (0..=range.steps).collect();
         let size = document.conclusion.total.estimate.ln_1p();
         let expected = forecast(&range, size, variance, &document.rules(), self.plan.seed);
-        let each = (self.before + self.started.elapsed().as_secs_f64()) / seen.len() as f64;
+        let each = (self.before + self.passed().as_secs_f64()) / seen.len() as f64;
         let left = |blocks: f64| {
             let seconds = (blocks - seen.len() as f64).max(1.0) * each;
             minutes(std::time::Duration::from_secs_f64(seconds))

@@ -456,7 +456,8 @@ impl Tracer {
             }
             let search = &self.traced.searches[at];
             let begun = search.counted.len() > 1 || !search.blocks.is_empty();
-            if begun && self.started.elapsed() > until {
+            let paused = self.bench.stop.paused();
+            if begun && self.started.elapsed().saturating_sub(paused) > until {
                 terminal.announce("the time is up");
                 return Ok(Flow::Over(Ended::Complete));
             }
@@ -674,7 +675,8 @@ impl Tracer {
             seed,
             ..self.plan.clone()
         };
-        match self.bench.block(&arms, &plan, seed, terminal) {
+        let writer = &mut self.writer;
+        match self.bench.block(&arms, &plan, seed, writer, terminal) {
             Err(_) if self.bench.stop.asked() => Ok(Flow::Over(Ended::Interrupted)),
             Err(error) => Err(error),
             Ok(Measured::Interrupted) => Ok(Flow::Over(Ended::Interrupted)),
@@ -746,7 +748,11 @@ impl Tracer {
     }
 
     fn seconds(&self) -> f64 {
-        self.before + self.started.elapsed().as_secs_f64()
+        let passed = self.started.elapsed();
+        self.before
+            + passed
+                .saturating_sub(self.bench.stop.paused())
+                .as_secs_f64()
     }
 
     /// Writes down what was measured, and what follows.

@@ -255,7 +255,7 @@ impl Measuring {
             return Ok(ended);
         };
         let noise = self.comparison.slices(&self.plan, launch, Phase::Noise, 0);
-        let begun = Instant::now();
+        let (begun, paused) = (Instant::now(), self.stop.paused());
         let ended = self.slices(&noise, measured, driver, true, &mut progress)?;
         let Ended::Complete = ended else {
             return Ok(ended);
@@ -268,8 +268,10 @@ impl Measuring {
                 .iter()
                 .filter(|s| !measured.contains(&s.index))
                 .count();
-            let each = (run >= 4).then(|| begun.elapsed().as_secs_f64() / run as f64);
-            self.decide(each, begun, terminal)?;
+            let noise = begun.elapsed() - (self.stop.paused() - paused).min(begun.elapsed());
+            let each = (run >= 4).then(|| noise.as_secs_f64() / run as f64);
+            let before = (begun - self.started).saturating_sub(paused);
+            self.decide(each, (before, noise), terminal)?;
         }
         if servers.arms_up() > self.comparison.compared() as usize {
             // A's like has done its part; its memory and wake-ups go.
@@ -401,12 +403,12 @@ impl Measuring {
     }
 
     /// How many pairs it takes, by the noise floor that was just measured; said
-    /// and written down before the first of them. What went before `begun`, each further
-    /// launch will take as well.
+    /// and written down before the first of them. What went before the noise floor, each further
+    /// launch will take as well; neither time holds what the run was paused.
     fn decide(
         &mut self,
         slice: Option<f64>,
-        begun: Instant,
+        (before, noise): (Duration, Duration),
         terminal: &mut Terminal,
     ) -> anyhow::Result<()> {
         let run = rundir::read(self.writer.dir())?;
@@ -443,9 +445,9 @@ impl Measuring {
         let forecast = compare::forecast_so_far(&run);
         let needed = forecast.map(|f| f.pairs_promised.max(f.pairs_equivalence));
         let launches = self.comparison.launches;
-        let mut starting = (begun - self.started).as_secs_f64();
+        let mut starting = before.as_secs_f64();
         if self.comparison.noise_each_launch {
-            starting += begun.elapsed().as_secs_f64();
+            starting += noise.as_secs_f64();
         }
         let starting = f64::from(launches - 1) * starting;
         let more = more_in_launches(launches);
@@ -456,8 +458,7 @@ impl Measuring {
             } else {
                 FEWEST_PAIRS
             };
-            let left = self
-                .budget
+            let left = (self.budget + self.stop.paused())
                 .saturating_sub(self.started.elapsed())
                 .as_secs_f64();
             let affordable = ((left - starting) / f64::from(launches) / round) as u32;

@@ -25,7 +25,7 @@ use pgassay_model::Failure;
 use pgassay_sys::stop::Stop;
 
 use self::index::Index;
-use self::site::RunsSite;
+use self::site::{May, RunsSite};
 use super::opened;
 use crate::cli::args::GlobalArgs;
 use crate::cli::page::PageArgs;
@@ -68,7 +68,7 @@ pub fn serve(
         true => open_keyed(&address, terminal),
         false => None,
     };
-    let site = RunsSite::new(Index::of(dir));
+    let site = RunsSite::new(Index::of(dir), May::Read);
     let served = bound.serve(Arc::new(site), || stop.asked());
     if let Some(way) = way {
         let _ = std::fs::remove_file(way);
@@ -105,7 +105,7 @@ pub(super) fn beside(
     terminal.announce(&format!("watch it: {}", bound.address("now")));
     let ended = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&ended);
-    let site = RunsSite::new(Index::of(dir));
+    let site = RunsSite::new(Index::of(dir), May::Pause);
     std::thread::Builder::new()
         .name("pages".to_owned())
         .spawn(move || {

@@ -12,9 +12,9 @@ use pgassay_analysis::quality::Grade;
 use pgassay_analysis::scattered::side_by_side;
 use pgassay_analysis::stats::ChangeRule;
 use pgassay_analysis::summary::Summary;
-use pgassay_engine::rundir;
+use pgassay_engine::rundir::{self, pause};
 use pgassay_http::{Answer, Feed, Request, Site};
-use pgassay_report::site::{self, Bar, Choice, Link, List, Listed, Row, escaped};
+use pgassay_report::site::{self, Bar, Choice, Controls, Link, List, Listed, Row, escaped};
 use pgassay_report::{Beside, Document, Report};
 
 use super::follow::Follow;
@@ -34,13 +34,25 @@ const MOST_OF_HISTORY: usize = 100;
 pub(super) struct RunsSite {
     index: Arc<Index>,
     pages: Pages,
+    /// What a page may ask for beside being read.
+    may: May,
+}
+
+/// What may be asked for beside being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum May {
+    /// Nothing.
+    Read,
+    /// That a run waits, or goes on.
+    Pause,
 }
 
 impl RunsSite {
-    pub(super) fn new(index: Arc<Index>) -> Self {
+    pub(super) fn new(index: Arc<Index>, may: May) -> Self {
         Self {
             index,
             pages: Pages::default(),
+            may,
         }
     }
 }
@@ -86,6 +98,7 @@ impl Site for RunsSite {
     fn answer(&self, request: &Request) -> Answer {
         let path: Vec<&str> = request.path.iter().map(String::as_str).collect();
         let answer = match path.as_slice() {
+            _ if request.form.is_some() => self.asked(request),
             [] => Ok(self.list(request)),
             ["now"] => Ok(self.now(request)),
             ["run", run] => self.run(run, request),
@@ -108,6 +121,10 @@ impl Site for RunsSite {
         })
     }
 
+    fn takes_forms(&self) -> bool {
+        self.may != May::Read
+    }
+
     fn feed(&self, request: &Request) -> Option<Box<dyn Feed>> {
         let [live, run] = request.path.as_slice() else {
             return None;
@@ -116,7 +133,7 @@ impl Site for RunsSite {
             return None;
         }
         let (dir, _, _) = self.index.find(run)?;
-        Some(Box::new(Follow::new(&dir)?))
+        Some(Box::new(Follow::of(&dir, self.controls(run))?))
     }
 }
 
@@ -250,6 +267,29 @@ impl RunsSite {
         })
     }
 
+    /// Carries out what a form asks for.
+    fn asked(&self, request: &Request) -> Result<Answer, Missing> {
+        let [what, run] = request.path.as_slice() else {
+            return Err(Missing::new(404, "There is no such page.", ""));
+        };
+        let (dir, ..) = self.index.find(run).ok_or_else(|| Missing::no_run(run))?;
+        match what.as_str() {
+            "pause" => pause::pause(&dir, pause::USUAL),
+            "unpause" => pause::unpause(&dir).map(drop),
+            _ => return Err(Missing::new(404, "There is no such page.", "")),
+        }
+        .map_err(|error| Missing::new(409, format!("{error:#}."), ""))?;
+        Ok(Answer::go_to(format!("/run/{}", escaped(run))))
+    }
+
+    /// What may be asked of a run from its page.
+    fn controls(&self, run: &str) -> Option<Controls> {
+        (self.may != May::Read).then(|| Controls {
+            pause: format!("/pause/{}", escaped(run)),
+            unpause: format!("/unpause/{}", escaped(run)),
+        })
+    }
+
     /// A run: as a report, or what is known of it while it is measured.
     fn run(&self, run: &str, request: &Request) -> Result<Answer, Missing> {
         let (dir, is, stamp) = self.index.find(run).ok_or_else(|| Missing::no_run(run))?;
@@ -257,11 +297,12 @@ impl RunsSite {
         let mut bar = self.bar();
         if matches!(is, Is::Running)
             && request.value("as") != Some("report")
-            && let Some(mut follow) = Follow::new(&dir)
+            && let Some(mut follow) = Follow::of(&dir, self.controls(run))
         {
             bar.links = vec![Link::new(format!("{own}?as=report"), "Report so far")];
             let feed = format!("/live/{}", escaped(run));
-            return Ok(shown(site::live(&follow.document(), &bar, &feed)));
+            let (document, parts) = follow.page();
+            return Ok(shown(site::live(&document.title, &parts, &bar, &feed)));
         }
         bar.links = vec![
             Link::new(format!("/history?run={}", escaped(run)), "History"),

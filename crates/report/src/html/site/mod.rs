@@ -5,8 +5,10 @@
 //! asks the server that they came from, and no other.
 
 mod list;
+mod live;
 
 pub use list::{Choice, List, Listed, Row, list, rows};
+pub use live::{Controls, live, live_parts};
 
 use std::sync::LazyLock;
 
@@ -98,32 +100,6 @@ pub fn report(document: &Document, bar: &str, below: &[Link]) -> String {
             (foot_of(document))
         },
     )
-}
-
-/// The page of a run that is measured now: what is known of it, and the address that tells what is new.
-pub fn live(document: &Document, bar: &Bar, feed: &str) -> String {
-    page(
-        &document.title,
-        bar,
-        &html! {
-            p.state id="feed-state" role="status" { "Live: read once a second." }
-            div id="live" data-feed=(feed) { (live_part(document)) }
-            noscript { p { "Load this page anew to see what is new." } }
-        },
-    )
-}
-
-/// The part of the page of a run that changes.
-pub fn live_part_of(document: &Document) -> String {
-    live_part(document).into_string()
-}
-
-fn live_part(document: &Document) -> Markup {
-    html! {
-        (head_of(document))
-        main id=(CONTENT) { (body_of(document)) }
-        (foot_of(document))
-    }
 }
 
 /// A page that says why there is nothing to show, and what to do.

@@ -14,12 +14,31 @@ if (live && live.dataset.feed) {
     state.textContent = text;
     state.classList.toggle("lost", lost);
   };
+  /** The parts as they came last: one that did not change keeps its place, the pointer and the keys.
+   * @type {Map<string, string>} */
+  const parts = new Map();
   feed.addEventListener("message", (event) => {
-    // What is being read with the keys keeps its place.
+    const fresh = document.createElement("template");
+    fresh.innerHTML = event.data;
     const top = scrollY;
-    live.innerHTML = event.data;
+    for (const part of fresh.content.children) {
+      const text = part.innerHTML;
+      const old = document.getElementById(part.id);
+      if (!old || parts.get(part.id) === text) continue;
+      parts.set(part.id, text);
+      const focused = old.contains(document.activeElement) ? document.activeElement?.id : "";
+      old.innerHTML = text;
+      if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+    }
     scrollTo(scrollX, top);
     say("Live: read once a second.");
+  });
+  // What is asked of the run; that it was heard is seen in the page.
+  live.addEventListener("submit", async (event) => {
+    const form = /** @type {HTMLFormElement} */ (event.target);
+    event.preventDefault();
+    const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(), redirect: "manual" }).catch(() => null);
+    if (!answer?.ok && answer?.type !== "opaqueredirect") say("pgassay did not take that; load this page anew.", true);
   });
   feed.addEventListener("end", async () => {
     feed.close();
