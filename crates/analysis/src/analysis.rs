@@ -7,6 +7,14 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use pgassay_model::plan::Plan;
+use pgassay_model::point::Point;
+use pgassay_model::primitives::Compiled;
+use pgassay_model::scattered::ScatteredPlan;
+use pgassay_model::server::Origin;
+use pgassay_model::stage::StageId;
+use pgassay_model::storage::Storage;
+use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,17 +26,13 @@ use crate::latency::LatencyDetail;
 use crate::metrics::{MetricId, THROUGHPUT};
 use crate::observed::ArmObserved;
 use crate::pgio::PgioAnalysis;
-use crate::plan::{Plan, Point};
-use crate::primitives::{Compiled, PrimitiveAnalysis};
+use crate::primitives::PrimitiveAnalysis;
 use crate::quality::Quality;
 use crate::query_cost::QueryCost;
-use crate::record::{EndState, Origin};
-use crate::scattered::{ScatteredPlan, VariantAnalysis};
+use crate::record::EndState;
+use crate::scattered::VariantAnalysis;
 use crate::server::Setting;
 use crate::stats::Estimate;
-use crate::storage::Storage;
-use crate::trial::StageId;
-use crate::warning::Warning;
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/analysis/1";

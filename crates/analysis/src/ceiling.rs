@@ -1,7 +1,7 @@
 //! What the client can do at most, from its trials against a peer that answers at once.
 
-use crate::plan::Point;
-use crate::trial::Trial;
+use pgassay_model::point::Point;
+use pgassay_model::trial::Trial;
 
 /// What the client did at one point: the best of its trials, as all that disturbs only lowers it.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -6,14 +6,16 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::observed::waits::WaitRecord;
+use pgassay_model::reading::Sample;
+use pgassay_model::samplers;
+use pgassay_model::server::ServerFacts;
+use pgassay_model::trial::Trial;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::observed::waits::WaitRecord;
-use crate::record::{Sample, ServerFacts, Trial};
-use crate::samples;
-use crate::server;
 use crate::stats::{Direction, Estimate, Rule, Verdict, compare_runs, median_of_sorted};
+use crate::{samples, server};
 
 /// A window counts as one with a checkpoint under way where at least this share of the looks at
 /// the checkpointer found it at work; where at most [`AT_REST`] did, as one without.
@@ -62,7 +64,7 @@ pub fn analyse(trials: &[&Trial], facts: Option<&ServerFacts>) -> Option<Checkpo
     let counted: Vec<(&Trial, &Sample, Growth)> = trials
         .iter()
         .filter_map(|trial| {
-            let sample = trial.samples.get(samples::PG_STAT_CHECKPOINTER)?;
+            let sample = trial.samples.get(samplers::PG_STAT_CHECKPOINTER)?;
             let mut growth = Growth::of(sample)?;
             if late && trial.settled_ms.is_some() {
                 growth.requested = growth.requested.saturating_sub(1);
@@ -139,7 +141,7 @@ impl Log {
         // Backends report these late, but all of a backend's together.
         let (mut images, mut counted) = (0, 0);
         for trial in trials {
-            let Some(sample) = trial.samples.get(samples::PG_STAT_WAL) else {
+            let Some(sample) = trial.samples.get(samplers::PG_STAT_WAL) else {
                 continue;
             };
             let grown = |name: &str| samples::grown_counter(sample, &[name]);
@@ -257,10 +259,11 @@ fn ratio(trials: &[&Trial], looks: &BTreeMap<u32, (u64, u64)>) -> Option<Estimat
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::observed::Observed;
-    use crate::observed::waits::WaitKey;
-    use crate::plan::Slice;
-    use crate::record::{Origin, Reading};
+    use pgassay_model::observed::Observed;
+    use pgassay_model::observed::waits::WaitKey;
+    use pgassay_model::point::Slice;
+    use pgassay_model::reading::Reading;
+    use pgassay_model::server::Origin;
 
     /// A trial of a second; `forced` checkpoints began in it and the checkpointer was at work in
     /// so many of its twenty looks.
@@ -309,10 +312,10 @@ pub(crate) mod tests {
             transactions,
             samples: BTreeMap::from([
                 (
-                    samples::PG_STAT_CHECKPOINTER.to_owned(),
+                    samplers::PG_STAT_CHECKPOINTER.to_owned(),
                     sample(counters(7), counters(7 + forced)),
                 ),
-                (samples::PG_STAT_WAL.to_owned(), sample(log(0), log(1))),
+                (samplers::PG_STAT_WAL.to_owned(), sample(log(0), log(1))),
             ]),
             observed: Some(Observed {
                 waits: Some(record),

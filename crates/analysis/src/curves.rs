@@ -47,7 +47,7 @@ pub(crate) fn of(analysis: &Analysis) -> Vec<Curve<'_>> {
     let load = analysis.main();
     let arms = load.arms.iter().enumerate();
     let mut curves: Vec<Curve> = arms.map(|(index, arm)| wire(index, arm)).collect();
-    if load.id != crate::trial::StageId::Load {
+    if load.id != pgassay_model::stage::StageId::Load {
         curves.extend(pgio(analysis));
         curves.extend(analysis.primitives.iter().map(|primitive| {
             let points = primitive.points.iter().map(|point| CurvePoint {

@@ -1,6 +1,8 @@
 //! Many recorded runs of one plan over time: when did the level change?
 //! What `pgassay history` answers.
 
+use pgassay_model::stage::StageId;
+use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,8 +12,6 @@ use crate::metrics::MetricId;
 use crate::number;
 use crate::stats::history::{ChangePoint, ChangeRule, History, change_points};
 use crate::stats::{Direction, Estimate};
-use crate::trial::StageId;
-use crate::warning::Warning;
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/history/1";

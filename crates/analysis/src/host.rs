@@ -12,12 +12,12 @@ mod surroundings;
 
 use std::collections::BTreeMap;
 
+use pgassay_model::reading::Reading;
 use procfs_core::{FromRead, Meminfo};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::number;
-use crate::record::Reading;
 
 /// What bears on the figures, as far as it could be seen; none means not seen.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]

@@ -6,11 +6,12 @@
 //! [`crate::metrics`].
 
 use hdrhistogram::Histogram;
+use pgassay_model::point::Slice;
+use pgassay_model::trial::Trial;
+use pgassay_model::workload::WorkloadPlan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Slice, WorkloadPlan};
-use crate::record::Trial;
 use crate::trial_view::decode;
 
 /// Transactions that must lie beyond a percentile for it to be given.

@@ -1,12 +1,11 @@
-//! The run model of pgassay, and what is concluded from it.
+//! What is concluded from a recorded run.
 //!
 //! Everything here is pure: a recorded run goes in, an [`analysis::Analysis`]
 //! comes out. There is no I/O and no clock, so an old run can be analysed again
 //! by a newer program and gives the same answer on any machine.
 //!
-//! [`plan`] says what is to be measured, [`record`] what was seen (raw, as
-//! read), [`analyse()`] turns the second into [`analysis`], which every report
-//! format renders.
+//! [`record`] is what was seen (raw, as read), [`analyse()`] turns it into
+//! [`analysis`], which every report format renders.
 
 pub mod analyse;
 pub mod analysis;
@@ -27,7 +26,6 @@ pub mod metrics;
 pub mod number;
 pub mod observed;
 pub mod pgio;
-pub mod plan;
 pub mod primitives;
 pub mod profile;
 pub mod quality;
@@ -40,15 +38,11 @@ pub mod server;
 pub mod stats;
 pub mod storage;
 pub mod summary;
-pub mod trial;
 mod trial_view;
 pub mod underway;
-pub mod warning;
 pub mod watched;
 pub mod within;
 
 pub use analyse::analyse;
 pub use analysis::Analysis;
-pub use plan::Plan;
 pub use record::RecordedRun;
-pub use trial::Trial;

@@ -3,14 +3,16 @@
 //!
 //! A new metric is an entry here and its name in [`METRICS`].
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 
+use pgassay_model::samplers;
+use pgassay_model::trial::Trial;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
 use self::Values::{Counted, Measured, Positive};
-use crate::record::Trial;
 use crate::samples;
 use crate::stats::Direction::{self, HigherIsBetter, LowerIsBetter};
 use crate::stats::{Caveat, Estimate, summarize, summarize_positive};
@@ -243,7 +245,7 @@ pub const CPU_THROTTLED: MetricId = MetricId(&Metric {
                   summed over CPUs.",
     values: Measured,
     of: |t| {
-        let sample = t.sample(samples::CGROUP_CPU)?;
+        let sample = t.sample(samplers::CGROUP_CPU)?;
         let before = samples::throttled_us(sample.before.text()?)?;
         let after = samples::throttled_us(sample.after.text()?)?;
         Some(after.checked_sub(before)? as f64 / 1e6 / (sample.elapsed_ns as f64 / 1e9))

@@ -1,4 +1,4 @@
-//! Primitives inside the server: what was recorded of them, and what it says.
+//! Primitives inside the server: what their trials say.
 //!
 //! A trial is one call in each session, all released together; a call returns
 //! what it did and what it cost ([`SessionOutcome`]). From these come the
@@ -6,24 +6,21 @@
 //! operation costs, each as an estimate over trials.
 
 pub mod code;
-mod record;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
+use pgassay_model::plan::Plan;
+use pgassay_model::point::Point;
+use pgassay_model::primitives::{InServerTrial, PrimitivesPlan, SessionOutcome, Variant};
+use pgassay_model::trial::{Raw, Trial};
+use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use record::{
-    Company, Compiled, InServerTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen,
-};
-
 use crate::host::HostSummary;
 use crate::number;
-use crate::plan::{Plan, Point};
 use crate::stats::{Estimate, summarize, summarize_positive};
-use crate::trial::{Raw, Trial};
-use crate::warning::Warning;
 
 /// The warning of an estimate from values that are all the same.
 const IDENTICAL: &str = "identical-values";
@@ -350,7 +347,9 @@ fn millions(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Slice;
+    use pgassay_model::point::Slice;
+    use pgassay_model::primitives::Company;
+    use pgassay_model::primitives::WaitSeen;
 
     fn analysed(sessions: &[u32], trials: &[Trial], host: &HostSummary) -> Vec<PrimitiveAnalysis> {
         let primitives = primitives();

@@ -3,13 +3,13 @@
 //! The grade says nothing about the server. It sums up what disturbed the measurement, so that a
 //! reader who takes one figure away knows whether to measure again first.
 
+use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::{PointAnalysis, RunInfo, RunState};
 use crate::metrics;
 use crate::stats::Caveat;
-use crate::warning::Warning;
 
 /// A grade, the best first.
 #[derive(

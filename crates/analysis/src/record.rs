@@ -7,19 +7,20 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use schemars::JsonSchema;
+use pgassay_model::observed::stacks::SymbolTable;
+use pgassay_model::pgio::PgioCounters;
+use pgassay_model::plan::{Experiment, Plan, Stage};
+use pgassay_model::query_cost::QueryCostRecord;
+use pgassay_model::reading::Reading;
+use pgassay_model::server::ServerFacts;
+use pgassay_model::stage::StageId;
+use pgassay_model::storage::Storage;
+use pgassay_model::trial::Trial;
+use pgassay_model::warning::Warning;
 use serde::{Deserialize, Serialize};
 
 use crate::check::Facts;
 use crate::compare::plan::{ArmFacts, ComparisonPlan};
-use crate::observed::SymbolTable;
-use crate::pgio::PgioCounters;
-use crate::plan::{Experiment, Plan, Stage};
-use crate::query_cost::QueryCostRecord;
-use crate::storage::Storage;
-use crate::warning::Warning;
-
-pub use crate::trial::{ClientCalls, Raw, ScriptRecord, StageId, StatementRecord, Trial};
 
 /// Version of the run directory's format that this program writes.
 pub const FORMAT: u32 = 1;
@@ -43,70 +44,6 @@ pub struct RunHeader {
     pub started: String,
     /// What is to be measured.
     pub experiment: Experiment,
-}
-
-/// Something read from the outside: its text, or why there is none.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reading {
-    /// The text as read.
-    Text(String),
-    /// Why it could not be read; missing is data.
-    Unavailable(String),
-}
-
-impl Reading {
-    /// The text, where there is one.
-    pub fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Unavailable(_) => None,
-        }
-    }
-}
-
-/// One sampler's readings around the window of a trial.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct Sample {
-    /// At the window's start.
-    pub before: Reading,
-    /// At the window's end.
-    pub after: Reading,
-    /// Time between the two readings, in nanoseconds.
-    pub elapsed_ns: u64,
-}
-
-/// `facts/server-ARM.json`: what the server said of itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ServerFacts {
-    /// How the server came to be measured.
-    pub origin: Origin,
-    /// `version()` as the server gives it.
-    pub version: Reading,
-    /// `server_version_num`, 150018 for 15.18.
-    pub version_num: Option<u32>,
-    /// `pg_settings`, as a JSON array of `{name, setting, unit, source}`.
-    pub settings: Reading,
-    /// Path of the executable that serves, where it can be seen.
-    pub executable: Reading,
-    /// `pg_stat_database` of the measured database when the load began, as one JSON row.
-    pub database_before: Option<Reading>,
-}
-
-/// How a server came to be measured.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Origin {
-    /// Launched by pgassay from this bin directory and removed afterwards.
-    Launched {
-        /// The installation's bin directory.
-        bin_dir: String,
-        /// True for the archive that stands in where nothing was installed.
-        #[serde(default)]
-        stand_in: bool,
-    },
-    /// A server that was there before.
-    Running,
 }
 
 /// One line of `events.jsonl`: something that happened beside the trials.

@@ -4,63 +4,8 @@
 
 use std::collections::HashMap;
 
+use pgassay_model::reading::{Reading, Sample};
 use serde_json::Value;
-
-use crate::record::{Reading, Sample};
-
-/// Sampler: a line `PID run_ns wait_ns timeslices` for every process of the server,
-/// from /proc/PID/schedstat (Linux, Documentation/scheduler/sched-stats.rst).
-pub const SERVER_SCHEDSTAT: &str = "server.schedstat";
-/// Sampler: the first line of /proc/stat, in ticks (proc_stat(5)).
-pub const HOST_STAT: &str = "host.stat";
-/// Sampler: /proc/pressure/cpu (Linux, Documentation/accounting/psi.rst).
-pub const HOST_PRESSURE_CPU: &str = "host.pressure_cpu";
-/// Sampler: a line `PID voluntary nonvoluntary` of context switches for every process of the
-/// server, from /proc/PID/status (proc_pid_status(5)).
-pub const SERVER_SWITCHES: &str = "server.switches";
-/// Sampler: a line `ROLE<tab>PID PID …` for every kind of process of the server, by
-/// pg_stat_activity; sessions of pgassay's own go by their application name.
-pub const SERVER_ROLES: &str = "server.roles";
-/// Sampler: the CPU time in ticks that all children of the server's first process had used when
-/// they ended, user and system together (proc_pid_stat(5): cutime, cstime).
-pub const SERVER_ENDED: &str = "server.ended";
-/// Sampler: /proc/pressure/io.
-pub const HOST_PRESSURE_IO: &str = "host.pressure_io";
-/// Sampler: /proc/pressure/memory.
-pub const HOST_PRESSURE_MEMORY: &str = "host.pressure_memory";
-/// Sampler: lines of /proc/vmstat, those of [`VMSTAT_NAMES`].
-pub const HOST_VMSTAT: &str = "host.vmstat";
-/// The counters of /proc/vmstat that are kept (proc_vmstat(5)).
-pub const VMSTAT_NAMES: &[&str] = &[
-    "pgfault",
-    "pgmajfault",
-    "pgpgin",
-    "pgpgout",
-    "pswpin",
-    "pswpout",
-    "pgscan_direct",
-    "pgsteal_direct",
-    "pgscan_kswapd",
-    "numa_pages_migrated",
-    "thp_fault_alloc",
-    "thp_split_page",
-    "nr_dirty",
-    "nr_writeback",
-    "compact_stall",
-];
-/// Sampler: a line `PID kB` for every process of the server, VmPTE of
-/// /proc/PID/status: the memory of its page tables (proc_pid_status(5)).
-pub const SERVER_PAGE_TABLES: &str = "server.page_tables";
-/// Sampler: cpu.stat of the server's control group and of those above it, each after a line
-/// `= PATH` (Linux, admin-guide/cgroup-v2.rst; version 1: scheduler/sched-bwc.rst).
-pub const CGROUP_CPU: &str = "cgroup.cpu";
-/// Sampler: the row of `pg_stat_database` as JSON.
-pub const PG_STAT_DATABASE: &str = "pg_stat_database";
-/// Sampler: the row of `pg_stat_checkpointer` as JSON, before 17 that of `pg_stat_bgwriter`.
-pub const PG_STAT_CHECKPOINTER: &str = "pg_stat_checkpointer";
-/// Sampler: the row of `pg_stat_wal` (from 14 on) as JSON, and in it as `lsn` the bytes of log
-/// that were ever inserted.
-pub const PG_STAT_WAL: &str = "pg_stat_wal";
 
 /// Ticks a second in /proc/stat: fixed at 100 for user space on every architecture of Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -83,8 +28,8 @@ pub fn server_cpu_ns(sample: &Sample) -> Option<u64> {
         .then_some(grown)
 }
 
-/// CPU time of processes that ended within a window, nanoseconds, from [`SERVER_ENDED`] and
-/// [`SERVER_SCHEDSTAT`]: what the first process' children had used when they ended, less what those
+/// CPU time of processes that ended within a window, nanoseconds, from [`pgassay_model::samplers::SERVER_ENDED`] and
+/// [`pgassay_model::samplers::SERVER_SCHEDSTAT`]: what the first process' children had used when they ended, less what those
 /// that were there before had used by then. To 10 ms.
 pub fn ended_cpu_ns(ended: &Sample, times: &Sample) -> Option<u64> {
     let ticks = |reading: &Reading| reading.text()?.trim().parse::<u64>().ok();
@@ -175,7 +120,7 @@ pub fn stalled_us(sample: &Sample) -> Option<f64> {
 }
 
 /// Time for which a control group or one above it was held back by its quota, microseconds, summed
-/// over CPUs, of a reading of [`CGROUP_CPU`]: that of the group that was held back most.
+/// over CPUs, of a reading of [`pgassay_model::samplers::CGROUP_CPU`]: that of the group that was held back most.
 pub fn throttled_us(text: &str) -> Option<u64> {
     let of_line = |line: &str| -> Option<u64> {
         match line.split_once(' ')? {

@@ -1,9 +1,9 @@
 //! What a server says of itself: its settings, out of the recorded rows.
 
+use pgassay_model::reading::Reading;
+use pgassay_model::server::ServerFacts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::record::{Reading, ServerFacts};
 
 /// A setting in force.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]

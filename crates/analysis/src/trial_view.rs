@@ -4,12 +4,15 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
+use pgassay_model::observed::Observed;
+use pgassay_model::reading::Sample;
+use pgassay_model::samplers;
+use pgassay_model::server::ServerFacts;
+use pgassay_model::storage::Storage;
+use pgassay_model::trial::Trial;
 
-use crate::observed::Observed;
-use crate::record::{Sample, ServerFacts, Trial};
-use crate::samples;
-use crate::server;
-use crate::storage::{DeviceReads, ReadFigures, Seen, Storage, figures};
+use crate::storage::{DeviceReads, ReadFigures, Seen, figures};
+use crate::{samples, server};
 
 /// Commits that `pg_stat_database` must have counted for figures per commit.
 const FEWEST_COMMITS: u64 = 100;
@@ -63,7 +66,7 @@ impl<'a> TrialView<'a> {
             server_cpus: by_sessions.or_else(|| server_cpus(record)),
             host: record
                 .samples
-                .get(samples::HOST_STAT)
+                .get(samplers::HOST_STAT)
                 .and_then(samples::host_cpu),
             reads: figures(&record.samples, server.storage, server.block_size()),
             record,
@@ -119,7 +122,7 @@ impl<'a> TrialView<'a> {
     /// A count of `pg_stat_database` for each commit that it counted; its counters arrive late, but
     /// all of a backend's together.
     pub(crate) fn per_commit(&self, count: Option<u64>) -> Option<f64> {
-        let sample = self.sample(samples::PG_STAT_DATABASE)?;
+        let sample = self.sample(samplers::PG_STAT_DATABASE)?;
         let commits = samples::database_counter(sample, "xact_commit")?;
         let count = count?;
         (commits > FEWEST_COMMITS).then(|| count as f64 / commits as f64)
@@ -127,7 +130,7 @@ impl<'a> TrialView<'a> {
 
     /// A counter of `pg_stat_database`.
     pub(crate) fn counter(&self, name: &str) -> Option<u64> {
-        samples::database_counter(self.sample(samples::PG_STAT_DATABASE)?, name)
+        samples::database_counter(self.sample(samplers::PG_STAT_DATABASE)?, name)
     }
 
     /// What the devices under the data directory read.
@@ -142,18 +145,18 @@ impl<'a> TrialView<'a> {
 
     /// Memory of the page tables of the server's processes.
     pub(crate) fn page_tables(&self) -> Option<f64> {
-        let sample = self.sample(samples::SERVER_PAGE_TABLES)?;
+        let sample = self.sample(samplers::SERVER_PAGE_TABLES)?;
         Some(samples::page_table_bytes(sample)? as f64)
     }
 }
 
 fn server_cpus(record: &Trial) -> Option<f64> {
     let sample = |id: &str| record.samples.get(id);
-    let own = sample(samples::SERVER_SCHEDSTAT)?;
+    let own = sample(samplers::SERVER_SCHEDSTAT)?;
     // The backend that answers our observers is no part of the load.
     let ours = record.observed.as_ref().map_or(0, Observed::server_ns);
     // Parallel workers and short sessions end within a window.
-    let ended = sample(samples::SERVER_ENDED);
+    let ended = sample(samplers::SERVER_ENDED);
     let ended = ended.and_then(|ended| samples::ended_cpu_ns(ended, own));
     let ns = samples::server_cpu_ns(own)? + ended.unwrap_or(0);
     let ns = ns.saturating_sub(ours);

@@ -5,8 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::plan::{Point, Stage};
-use crate::record::{Event, EventKind, RunHeader, StageId, Trial};
+use pgassay_model::plan::Stage;
+use pgassay_model::point::Point;
+use pgassay_model::stage::StageId;
+use pgassay_model::trial::Trial;
+
+use crate::record::{Event, EventKind, RunHeader};
 use crate::stats::{Estimate, estimate};
 use crate::trial_view::{Server, TrialView};
 use crate::within::{Disturbed, Moment, Within};
@@ -276,7 +280,9 @@ impl PointSoFar<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Arm, Experiment, Plan, Slice, WorkloadPlan};
+    use pgassay_model::plan::{Arm, Experiment, Plan};
+    use pgassay_model::point::Slice;
+    use pgassay_model::workload::WorkloadPlan;
 
     fn header() -> RunHeader {
         let point = |clients| Point {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use pgassay_analysis::check::{self, Facts, Library, Outcome, Place, Severity, audited};
-use pgassay_analysis::record::Reading;
+use pgassay_model::reading::Reading;
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -8,9 +8,11 @@ use std::fs;
 use std::path::Path;
 
 use pgassay_analysis::host::{self, HostSummary};
-use pgassay_analysis::record::{Reading, Trial};
-use pgassay_analysis::scattered::{ScatteredPlan, VariantAnalysis, analyse};
-use pgassay_analysis::storage::Storage;
+use pgassay_analysis::scattered::{VariantAnalysis, analyse};
+use pgassay_model::reading::Reading;
+use pgassay_model::scattered::ScatteredPlan;
+use pgassay_model::storage::Storage;
+use pgassay_model::trial::Trial;
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -1,5 +1,27 @@
-//! What pgassay's layers say to each other: no logic, no I/O, nothing of ours below it.
+//! What pgassay's layers say to each other: an experiment, what is recorded of it, and how a request
+//! fails. No conclusions and no I/O; serialized these types are the run directory's format.
+//!
+//! [`plan`] says what is to be measured, [`schedule`] in which order, [`trial`] what was seen.
 
+pub mod explain;
 pub mod failure;
+pub mod observed;
+pub mod pgio;
+pub mod plan;
+pub mod point;
+pub mod primitives;
+pub mod query_cost;
+pub mod reading;
+pub mod samplers;
+pub mod scattered;
+pub mod schedule;
+pub mod server;
+pub mod stage;
+pub mod storage;
+pub mod trial;
+pub mod warning;
+pub mod workload;
 
 pub use failure::{Failure, FailureKind};
+pub use plan::Plan;
+pub use trial::Trial;

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use pgassay_analysis::scattered::Residency;
+use pgassay_model::scattered::Residency;
 use rustix::fs::{Advice, fadvise};
 
 /// The files of a relation's main fork, one a gibibyte.

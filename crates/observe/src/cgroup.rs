@@ -4,14 +4,15 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use pgassay_analysis::record::Reading;
 use pgassay_analysis::samples;
+use pgassay_model::reading::Reading;
+use pgassay_model::samplers;
 
 use super::{Sampler, Scene, file};
 
 /// Sampler of what a CPU quota cost.
 pub(super) const CPU: Sampler = Sampler {
-    id: samples::CGROUP_CPU,
+    id: samplers::CGROUP_CPU,
     unit: "microseconds",
     explanation: "how long the server's control group was held back by its CPU quota",
     read: |scene| of_server(scene, cpu),

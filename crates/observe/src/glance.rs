@@ -1,8 +1,8 @@
 //! A glance at the CPUs within a window, for who looks on: cheap enough for once a second.
 
-use pgassay_analysis::record::{Reading, Sample};
 use pgassay_analysis::samples;
 use pgassay_analysis::within::Disturbed;
+use pgassay_model::reading::{Reading, Sample};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{cpu_accounts, cpu_times, processes};

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use pgassay_analysis::observed::growth::{Grown, GrowthRecord};
-
+use pgassay_model::observed::growth::{Grown, GrowthRecord};
 use pgassay_pgwire::{QueryError, ResultSet, Session};
 
 /// Rows of a view that are kept.

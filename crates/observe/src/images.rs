@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pgassay_analysis::observed::stacks::{ObjectSymbols, SymbolTable};
-use pgassay_analysis::profile::KERNEL;
 use pgassay_inspect::symbols::Symbols;
+use pgassay_model::observed::stacks::{KERNEL, ObjectSymbols, SymbolTable};
 use pgassay_sys::map::Mapped;
 use pgassay_sys::perf::Registers;
 

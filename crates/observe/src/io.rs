@@ -1,6 +1,6 @@
 //! Readings of I/O: the devices, the cgroup, the server's processes, `pg_stat_io`.
 
-use pgassay_analysis::record::Reading;
+use pgassay_model::reading::Reading;
 
 use super::{Scene, file, server};
 

@@ -28,10 +28,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
-use pgassay_analysis::record::{Reading, Sample};
-use pgassay_analysis::samples;
-use pgassay_analysis::storage::{self, Storage};
-
+use pgassay_model::reading::{Reading, Sample};
+use pgassay_model::samplers;
+use pgassay_model::storage::Storage;
 use pgassay_pgwire::Session;
 
 pub use server::{Known, processes};
@@ -78,68 +77,68 @@ pub struct Sampler {
 /// and first after it.
 pub const SAMPLERS: &[Sampler] = &[
     Sampler {
-        id: samples::PG_STAT_DATABASE,
+        id: samplers::PG_STAT_DATABASE,
         unit: "counters",
         explanation: "buffer hits and reads for each transaction, as the server counts them",
         read: stat_database,
     },
     Sampler {
-        id: samples::PG_STAT_CHECKPOINTER,
+        id: samplers::PG_STAT_CHECKPOINTER,
         unit: "counters",
         explanation: "checkpoints that began, by time and by request, and what they wrote",
         read: wal::checkpoints,
     },
     Sampler {
-        id: samples::PG_STAT_WAL,
+        id: samplers::PG_STAT_WAL,
         unit: "bytes and counters",
         explanation: "how much log was written, and how much of it whole pages",
         read: wal::wal,
     },
     Sampler {
-        id: samples::SERVER_PAGE_TABLES,
+        id: samplers::SERVER_PAGE_TABLES,
         unit: "kilobytes",
         explanation: "memory of the page tables of each of the server's processes",
         read: io::page_tables,
     },
     Sampler {
-        id: storage::PG_STAT_IO,
+        id: samplers::PG_STAT_IO,
         unit: "counters",
         explanation: "reads into shared buffers by kind of backend, from version 16",
         read: io::pg_stat_io,
     },
     Sampler {
-        id: storage::CGROUP_IO,
+        id: samplers::CGROUP_IO,
         unit: "bytes and requests",
         explanation: "what the server's container or slice read from devices",
         read: cgroup::io,
     },
     Sampler {
-        id: storage::SERVER_IO,
+        id: samplers::SERVER_IO,
         unit: "bytes",
         explanation: "what devices read for each of the server's processes",
         read: io::processes,
     },
     Sampler {
-        id: storage::HOST_DISKSTATS,
+        id: samplers::HOST_DISKSTATS,
         unit: "sectors and requests",
         explanation: "what the devices under the data directory read",
         read: io::diskstats,
     },
     cgroup::CPU,
     Sampler {
-        id: samples::HOST_PRESSURE_CPU,
+        id: samplers::HOST_PRESSURE_CPU,
         unit: "microseconds",
         explanation: "how long tasks waited for a CPU",
         read: |_| file("/proc/pressure/cpu"),
     },
     Sampler {
-        id: samples::HOST_STAT,
+        id: samplers::HOST_STAT,
         unit: "ticks",
         explanation: "what the machine's CPUs did, steal included",
         read: |_| cpu_times(),
     },
     Sampler {
-        id: samples::SERVER_SCHEDSTAT,
+        id: samplers::SERVER_SCHEDSTAT,
         unit: "nanoseconds",
         explanation: "CPU time of each of the server's processes",
         read: schedstat,

@@ -6,14 +6,13 @@
 //! again and again and folds what it finds.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
-use pgassay_analysis::observed::Cost;
-use pgassay_analysis::observed::stacks::{StackRecord, SymbolTable};
+use pgassay_model::observed::Cost;
+use pgassay_model::observed::stacks::{StackRecord, SymbolTable};
 use pgassay_sys::perf::{self, Options, Record, Ring, Sample, Whose};
 
 use super::cpu::thread_ns;

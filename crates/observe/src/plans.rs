@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use pgassay_analysis::observed::plans::{Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 

@@ -3,46 +3,45 @@
 //! Read at the borders of a window, where `sched` is observed. Only the lines that
 //! are interpreted are kept: /proc/vmstat has 150 more, and a run reads it often.
 
-use pgassay_analysis::observed::budget::OBSERVER;
-use pgassay_analysis::record::Reading;
-use pgassay_analysis::samples;
+use pgassay_model::reading::Reading;
+use pgassay_model::samplers::{self, OBSERVER};
 
 use super::{Sampler, Scene, file, server};
 
 /// The samplers of this observer.
 pub const SAMPLERS: &[Sampler] = &[
     Sampler {
-        id: samples::SERVER_ROLES,
+        id: samplers::SERVER_ROLES,
         unit: "processes",
         explanation: "what each of the server's processes is, without names of users",
         read: roles,
     },
     Sampler {
-        id: samples::SERVER_ENDED,
+        id: samplers::SERVER_ENDED,
         unit: "ticks",
         explanation: "CPU time of processes of the server that have ended",
         read: ended,
     },
     Sampler {
-        id: samples::SERVER_SWITCHES,
+        id: samplers::SERVER_SWITCHES,
         unit: "switches",
         explanation: "context switches of each of the server's processes, by will and by force",
         read: switches,
     },
     Sampler {
-        id: samples::HOST_PRESSURE_IO,
+        id: samplers::HOST_PRESSURE_IO,
         unit: "microseconds",
         explanation: "how long tasks waited for I/O",
         read: |_| file("/proc/pressure/io"),
     },
     Sampler {
-        id: samples::HOST_PRESSURE_MEMORY,
+        id: samplers::HOST_PRESSURE_MEMORY,
         unit: "microseconds",
         explanation: "how long tasks waited for memory",
         read: |_| file("/proc/pressure/memory"),
     },
     Sampler {
-        id: samples::HOST_VMSTAT,
+        id: samplers::HOST_VMSTAT,
         unit: "pages and events",
         explanation: "page faults, reclaim, swap and write-back of the machine",
         read: vmstat,
@@ -106,7 +105,7 @@ fn roles(scene: &mut Scene) -> Reading {
 fn vmstat(_: &mut Scene) -> Reading {
     let wanted = |line: &&str| {
         let name = line.split(' ').next().unwrap_or_default();
-        samples::VMSTAT_NAMES.contains(&name)
+        samplers::VMSTAT_NAMES.contains(&name)
     };
     match file("/proc/vmstat") {
         Reading::Text(text) => {

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 
-use pgassay_analysis::record::Reading;
+use pgassay_model::reading::Reading;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// From so many processes on their schedstat files are kept open between readings: opening and

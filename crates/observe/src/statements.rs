@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use pgassay_analysis::observed::StatementRecord;
-use pgassay_analysis::observed::statements::SeenStatement;
-use pgassay_analysis::observed::waits::WaitKey;
+use pgassay_model::observed::statements::{SeenStatement, StatementRecord};
+use pgassay_model::observed::waits::WaitKey;
 
 use super::normalise::{Normalised, normalise};
 

@@ -8,13 +8,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::observed::waits::{WaitKey, WaitRecord};
-use pgassay_analysis::observed::{Cost, StatementRecord};
+use pgassay_model::observed::Cost;
+use pgassay_model::observed::statements::StatementRecord;
+use pgassay_model::observed::waits::{WaitKey, WaitRecord};
+use pgassay_pgwire::{Connector, Conninfo, Session};
 
 use super::cpu::{process_ns, thread_ns};
 use super::perf::online_cpus;
 use super::statements::{Example, Origin, Sightings};
-use pgassay_pgwire::{Connector, Conninfo, Session};
 
 /// Sessions in a statement. The statement is read again whenever the search_path is another, so that
 /// its names and operators bear their schema.

@@ -1,6 +1,6 @@
 //! What the server counts of its log and of its checkpoints, by version.
 
-use pgassay_analysis::record::Reading;
+use pgassay_model::reading::Reading;
 
 use super::{Scene, major_version};
 

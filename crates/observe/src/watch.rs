@@ -2,21 +2,19 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use pgassay_analysis::observed::statements::SeenStatement;
-use pgassay_analysis::observed::{
-    COUNTERS, Cost, Observed, PlanRecord, StackRecord, StatementRecord, SymbolTable, Unavailable,
-};
-use pgassay_analysis::record::Sample;
+use pgassay_model::observed::plans::PlanRecord;
+use pgassay_model::observed::stacks::{StackRecord, SymbolTable};
+use pgassay_model::observed::statements::{SeenStatement, StatementRecord};
+use pgassay_model::observed::{COUNTERS, Cost, Observed, Unavailable};
+use pgassay_model::reading::Sample;
+use pgassay_pgwire::{Conninfo, Session};
 
 use super::cpu::{process_ns, thread_ns};
 use super::growth::Stood;
 use super::perf::PerfSampler;
 use super::perf_program::PerfProgram;
-use super::plans;
-use super::sched;
 use super::waits::{self, WaitSampler};
-use super::{Readings, Scene};
-use pgassay_pgwire::{Conninfo, Session};
+use super::{Readings, Scene, plans, sched};
 
 /// Statements whose plans are asked for, in all.
 const EXPLAINED: usize = 10;

@@ -2,7 +2,7 @@
 
 use pgassay_analysis::counts::Counts;
 use pgassay_analysis::stats::Verdict;
-use pgassay_analysis::warning::Warning;
+use pgassay_model::warning::Warning;
 
 use crate::csv::figure;
 use crate::document::{Block, Cell, Column, Depth, Document, Fact, Notes, Section, Table};

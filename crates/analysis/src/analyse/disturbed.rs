@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::plan::Plan;
-use crate::record::Trial;
+use pgassay_model::plan::Plan;
+use pgassay_model::trial::Trial;
+use pgassay_model::warning::Warning;
+
 use crate::trial_view::{Server, TrialView};
-use crate::warning::Warning;
 
 /// Gives the trials that the plan's rule leaves, and what to say at each point by its index.
 ///
@@ -67,8 +68,8 @@ pub(super) fn left<'a>(
 mod tests {
     use crate::analyse;
     use crate::bottlenecks::detect::scaling_tests;
-    use crate::record::{Reading, RecordedRun, Sample};
-    use crate::samples;
+    use crate::record::RecordedRun;
+    use pgassay_model::reading::{Reading, Sample};
 
     /// Six trials a point; in those of the named rounds at the first point others have half of two CPUs.
     fn run(rounds: &[u32]) -> RecordedRun {
@@ -85,7 +86,9 @@ mod tests {
                 after: text(busy, 200 - busy),
                 elapsed_ns: 1_000_000_000,
             };
-            trial.samples.insert(samples::HOST_STAT.to_owned(), sample);
+            trial
+                .samples
+                .insert(pgassay_model::samplers::HOST_STAT.to_owned(), sample);
             if disturbed {
                 trial.transactions /= 2;
             }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::stage::StageId;
+use pgassay_model::warning::Warning;
+
 use crate::number;
-use crate::record::{RecordedRun, StageId};
-use crate::warning::Warning;
+use crate::record::RecordedRun;
 
 /// The warning that at a client count every transaction failed.
 pub const ALL_FAILED: &str = "all-failed";
@@ -47,8 +49,9 @@ pub(super) fn warnings(run: &RecordedRun) -> Vec<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Arm, Experiment, Plan, Point, Slice, Stage};
-    use crate::record::Trial;
+    use pgassay_model::plan::{Arm, Experiment, Plan, Stage};
+    use pgassay_model::point::{Point, Slice};
+    use pgassay_model::trial::Trial;
 
     #[test]
     fn the_sqlstate_is_named_where_nothing_succeeded() {

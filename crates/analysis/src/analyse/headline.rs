@@ -1,11 +1,11 @@
 //! The result in plain sentences: what anyone can read first.
 
+use pgassay_model::stage::StageId;
+
 use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState, StageAnalysis, StageArm};
 use crate::diagnose::{Cause, SeenBy};
-use crate::metrics;
-use crate::number;
 use crate::stats::Estimate;
-use crate::trial::StageId;
+use crate::{metrics, number};
 
 /// Growth below this share counts as none when the end of scaling is named.
 const GROWTH: f64 = 1.05;

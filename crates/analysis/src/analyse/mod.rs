@@ -15,28 +15,28 @@ use std::collections::BTreeMap;
 
 use pgassay_inspect::cpu::{self, Features, Verdict};
 use pgassay_inspect::{Binary, ProcessFacts};
+use pgassay_model::plan::{DriverConfig, Stage};
+use pgassay_model::primitives::{Compiled, PrimitivesPlan};
+use pgassay_model::reading::Reading;
+use pgassay_model::scattered::ScatteredPlan;
+use pgassay_model::server::{Origin, ServerFacts};
+use pgassay_model::stage::StageId;
+use pgassay_model::trial::Trial;
+use pgassay_model::warning::Warning;
 
 use crate::analysis::{
     Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ScatteredAnalysis,
     ServerSummary, StageAnalysis, StageArm,
 };
 use crate::check::{self, CheckReport};
-use crate::checkpoints;
-use crate::diagnose;
 use crate::host::{self, HostSummary};
-use crate::metrics;
-use crate::observed;
 use crate::pgio::{self, PgioAnalysis};
-use crate::plan::{DriverConfig, Stage};
-use crate::primitives;
 use crate::quality::Quality;
-use crate::query_cost;
-use crate::record::{EventKind, Origin, Reading, RecordedRun, ServerFacts, StageId, Trial};
-use crate::samples;
-use crate::scattered::{self, ScatteredPlan};
-use crate::server;
+use crate::record::{EventKind, RecordedRun};
 use crate::trial_view::Server;
-use crate::warning::Warning;
+use crate::{
+    checkpoints, diagnose, metrics, observed, primitives, query_cost, samples, scattered, server,
+};
 
 /// Concludes what a run says. The same run gives the same answer on any machine.
 pub fn analyse(run: &RecordedRun) -> Analysis {
@@ -239,7 +239,7 @@ fn scattered(scope: &Scope) -> Option<ScatteredAnalysis> {
 
 /// How the functions inside the server were compiled, with what inspect finds
 /// different from the server.
-fn compiled(plan: &primitives::PrimitivesPlan, run: &RecordedRun) -> Option<primitives::Compiled> {
+fn compiled(plan: &PrimitivesPlan, run: &RecordedRun) -> Option<Compiled> {
     let mut compiled = plan.compiled.clone()?;
     if let (Some(library), Some(Ok(server))) = (&compiled.binary, run.binaries.get(&0)) {
         let found = primitives::code::differences(library, server);
@@ -250,7 +250,7 @@ fn compiled(plan: &primitives::PrimitivesPlan, run: &RecordedRun) -> Option<prim
 
 /// Whether a trial is one of those that were planned, rather than repeated to know them better.
 fn is_planned(trial: &Trial) -> bool {
-    let warm = scattered::execution(trial).is_some_and(|execution| !execution.cold);
+    let warm = trial.execution().is_some_and(|execution| !execution.cold);
     trial.counts() && trial.stage.is_promised() && !warm
 }
 
@@ -551,7 +551,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Arm;
+    use pgassay_model::plan::Arm;
 
     #[test]
     fn an_archived_build_is_told_from_one_beside_an_installed_one() {

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::plan::Plan;
+use pgassay_model::point::Point;
+use pgassay_model::trial::{ClientCalls, Trial};
+use pgassay_model::warning::Warning;
+use pgassay_model::workload::Dials;
+
 use crate::analysis::{LatencyRange, PointAnalysis, TrialAnalysis};
 use crate::ceiling::Ceiling;
-use crate::latency;
-use crate::metrics;
-use crate::plan::{Dials, Plan, Point};
-use crate::record::{ClientCalls, Trial};
 use crate::trial_view::{Server, TrialView};
-use crate::warning::Warning;
+use crate::{latency, metrics};
 
 /// CPUs' worth of others' work, as a share of all CPUs, that bends the figures.
 const OTHERS: f64 = 0.1;

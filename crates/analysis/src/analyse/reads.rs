@@ -1,7 +1,8 @@
 //! Where the bytes came from: what lies under the data directory, and what of it can't be seen.
 
+use pgassay_model::trial::Trial;
+
 use crate::analysis::ReadsAnalysis;
-use crate::record::Trial;
 use crate::storage::{Seen, figures};
 use crate::trial_view::Server;
 

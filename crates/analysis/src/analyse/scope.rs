@@ -1,7 +1,10 @@
 //! Which part of a recorded run is analysed.
 
-use crate::plan::{Arm, Plan, Stage};
-use crate::record::{RecordedRun, StageId, Trial};
+use pgassay_model::plan::{Arm, Plan, Stage};
+use pgassay_model::stage::StageId;
+use pgassay_model::trial::Trial;
+
+use crate::record::RecordedRun;
 
 /// A run, or of a comparison the rounds and servers that were compared.
 pub(crate) struct Scope<'r> {

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 
 use pgassay_inspect::{Binary, Machine};
+use pgassay_model::reading::{Reading, Sample};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::facts::{self, Facts, Library, Place};
 use super::finding::{NotJudged, could_not_see, not_applicable};
 use crate::host::{self, HostSummary};
-use crate::record::{Reading, Sample};
 use crate::samples;
 
 /// A row of one of the server's answers.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use pgassay_inspect::Binary;
+use pgassay_model::reading::Reading;
+use pgassay_model::server::Origin;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::record::{Origin, Reading};
 
 /// Name and version of the document that `pgassay collect` writes.
 pub const FACTS_SCHEMA: &str = "pgassay/facts/1";

@@ -260,7 +260,8 @@ mod tests {
     use crate::diagnose::{Diagnosis, SCHEMA};
     use crate::observed::waits::{WaitAnalysis, WaitEvent};
     use crate::observed::{ArmObserved, Budget, PointObserved};
-    use crate::record::{Reading, RecordedRun};
+    use crate::record::RecordedRun;
+    use pgassay_model::reading::Reading;
 
     const RECORDED: &str = include_str!("../../tests/check/recorded/debian12-pg15.json");
 

@@ -308,7 +308,7 @@ fn misses(a: &StageArm, b: &StageArm, asked: &[String], found: &mut Found) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Reading;
+    use pgassay_model::reading::Reading;
 
     fn facts(plan: &str, data: &str) -> ArmFacts {
         ArmFacts {

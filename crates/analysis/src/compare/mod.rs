@@ -14,6 +14,8 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pgassay_model::warning::Warning;
+
 use crate::analyse::{Scope, analyse_within};
 use crate::analysis::Analysis;
 use crate::fit;
@@ -25,7 +27,6 @@ use crate::stats::sequential::{Decision, Sequential};
 use crate::stats::{
     Caveat, Comparison, Forecast, StatsError, Verdict, forecast, paired, summarize_positive,
 };
-use crate::warning::Warning;
 
 pub use model::Compare;
 pub use plan::{ArmFacts, ComparisonPlan, Phase, Typed};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,6 @@ use crate::analysis::Analysis;
 use crate::metrics::MetricId;
 use crate::stats::scaling_change::ScalingChange;
 use crate::stats::{Comparison, Estimate, Forecast, NoiseFloor, Verdict};
-use crate::warning::Warning;
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/compare/1";

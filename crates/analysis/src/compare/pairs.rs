@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::trial::Trial;
+
 use super::model::Pair;
 use super::plan::{ComparisonPlan, Phase};
 use crate::metrics::{self, MetricId};
-use crate::record::{RecordedRun, Trial};
+use crate::record::RecordedRun;
 use crate::stats::paired::{self, Comparison, Unit};
 use crate::stats::{NoiseFloor, Rule, StatsError, compare_in_order, compare_launches};
 use crate::trial_view::{Server, TrialView};

@@ -6,6 +6,9 @@
 //! the rounds in which the arms are compared. Each round visits every point, and at a point its arms in an order
 //! drawn for it: the sign flips of the test rest on that draw.
 
+use pgassay_model::plan::Plan;
+use pgassay_model::point::Slice;
+use pgassay_model::reading::Reading;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -13,8 +16,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::MetricId;
-use crate::plan::{Plan, Slice};
-use crate::record::Reading;
 
 /// `facts/comparison.json`: written before the first slice; `pairs` is filled in
 /// when the noise floor is known.
@@ -186,7 +187,8 @@ impl ComparisonPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Point, WorkloadPlan};
+    use pgassay_model::point::Point;
+    use pgassay_model::workload::WorkloadPlan;
     use std::collections::HashSet;
 
     fn plans(arms: usize, same: bool) -> (Plan, ComparisonPlan) {

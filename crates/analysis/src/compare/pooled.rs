@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +20,6 @@ use crate::stats::family::judge_family;
 use crate::stats::paired::{Comparison, Unit, compare};
 use crate::stats::pooled::{Pooled, Run, pool};
 use crate::stats::{FEWEST, Verdict};
-use crate::warning::Warning;
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/pool/1";

@@ -1,12 +1,13 @@
 //! Runs that were recorded apart, held against each other, and what that is worth.
 
+use pgassay_model::warning::Warning;
+
 use super::model::{Compare, PointResult, SCHEMA};
 use super::{pairs, words, worst};
 use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, StageAnalysis, StageArm};
 use crate::metrics::{METRICS, MetricId};
 use crate::stats::family::judge_family;
 use crate::stats::{Verdict, compare_runs};
-use crate::warning::Warning;
 
 /// Why recorded runs can't be held against each other.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -1,5 +1,7 @@
 //! The verdict in plain sentences: what anyone can read first.
 
+use pgassay_model::stage::Work;
+
 use super::model::{Compare, Difference, Kind, PointResult};
 use crate::metrics::{MetricId, SERVER_CPU, THROUGHPUT};
 use crate::number;
@@ -7,7 +9,6 @@ use crate::stats::forecast::more_in_launches;
 use crate::stats::paired::Unit;
 use crate::stats::scaling_change::ScalingChange;
 use crate::stats::{Comparison, Estimate, Verdict};
-use crate::trial::Work;
 
 /// Warnings that the verdict itself must carry: they say that the machine, not the
 /// arms, may be what was measured.

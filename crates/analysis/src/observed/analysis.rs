@@ -2,25 +2,26 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::observed::growth::{Grown, GrowthRecord};
+use pgassay_model::observed::plans::Plan;
+use pgassay_model::observed::stacks::SymbolTable;
+use pgassay_model::observed::{Observed, Unavailable};
+use pgassay_model::plan::{DriverConfig, Stage};
+use pgassay_model::reading::{Reading, Sample};
+use pgassay_model::samplers;
+use pgassay_model::trial::Trial;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::backends::{self, Backends};
 use super::budget::{self, Budget};
 use super::cost::{self, CostAnalysis};
-use super::growth::{self, Grown, GrowthRecord};
-use super::plans::Plan;
-use super::stacks::{self, SymbolTable};
 use super::statements::{self, StatementAnalysis};
 use super::waits::{self, WaitAnalysis};
-use super::{Observed, Unavailable};
-use crate::number;
-use crate::plan::{DriverConfig, Stage};
+use super::{growth, stacks};
 use crate::profile::flame::{self, Flame};
 use crate::profile::{Profile, Summary, summarise};
-use crate::record::{Reading, Sample, Trial};
-use crate::samples;
-use crate::scattered;
+use crate::{number, samples};
 
 /// What observers saw of one server.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -138,7 +139,7 @@ impl<'r> Window<'r> {
             }
             DriverConfig::ScatteredRead(plan) => {
                 let title = &plan.variants.get(at.variant as usize)?.title;
-                let cold = scattered::execution(trial)?.cold;
+                let cold = trial.execution()?.cold;
                 let cache = if cold { "cold" } else { "warm" };
                 // Whichever sampler stood nearest to the statement.
                 let window_ns = trial.samples.values().map(|s| s.elapsed_ns).min()?;
@@ -214,17 +215,17 @@ pub fn analyse(
 /// What the observer of scheduling could not read in a window, one entry a thing: the server's
 /// processes, the kernel's pressure, memory's traffic.
 fn unread(read: &BTreeMap<String, Sample>) -> Vec<Unavailable> {
-    if !read.contains_key(samples::SERVER_SWITCHES) {
+    if !read.contains_key(samplers::SERVER_SWITCHES) {
         return Vec::new();
     }
     let things: [&[&str]; 3] = [
-        &[samples::SERVER_SCHEDSTAT, samples::SERVER_SWITCHES],
+        &[samplers::SERVER_SCHEDSTAT, samplers::SERVER_SWITCHES],
         &[
-            samples::HOST_PRESSURE_CPU,
-            samples::HOST_PRESSURE_IO,
-            samples::HOST_PRESSURE_MEMORY,
+            samplers::HOST_PRESSURE_CPU,
+            samplers::HOST_PRESSURE_IO,
+            samplers::HOST_PRESSURE_MEMORY,
         ],
-        &[samples::HOST_VMSTAT],
+        &[samplers::HOST_VMSTAT],
     ];
     let why = |id: &&str| {
         let sample = read.get(*id)?;
@@ -309,7 +310,7 @@ fn scheduling(windows: &[&Window]) -> Scheduling {
     };
     let per_transaction =
         |value: &dyn Fn(&Window) -> Option<f64>| ratio(&|t| Some((value(t)?, t.operations as f64)));
-    let switches = |t: &Window| samples::switches(t.samples.get(samples::SERVER_SWITCHES)?);
+    let switches = |t: &Window| samples::switches(t.samples.get(samplers::SERVER_SWITCHES)?);
     let stalled = |id: &'static str| {
         ratio(&|t: &Window| {
             let sample = t.samples.get(id)?;
@@ -318,15 +319,15 @@ fn scheduling(windows: &[&Window]) -> Scheduling {
     };
     // A server that can't be seen may be on another machine than these figures.
     let here = windows.iter().any(|w| {
-        let times = w.samples.get(samples::SERVER_SCHEDSTAT);
+        let times = w.samples.get(samplers::SERVER_SCHEDSTAT);
         times.is_some_and(|sample| sample.after.text().is_some())
     });
     let of_machine = |value: Option<f64>| value.filter(|_| here);
     let vmstat =
-        |t: &Window, name: &str| samples::vmstat(t.samples.get(samples::HOST_VMSTAT)?, name);
+        |t: &Window, name: &str| samples::vmstat(t.samples.get(samplers::HOST_VMSTAT)?, name);
     Scheduling {
         run_queue: ratio(&|t| {
-            let sample = t.samples.get(samples::SERVER_SCHEDSTAT)?;
+            let sample = t.samples.get(samplers::SERVER_SCHEDSTAT)?;
             Some((
                 samples::run_queue_ns(sample)? as f64,
                 sample.elapsed_ns as f64,
@@ -337,11 +338,11 @@ fn scheduling(windows: &[&Window]) -> Scheduling {
         page_faults_per_transaction: of_machine(per_transaction(&|t| {
             Some(vmstat(t, "pgfault")? as f64)
         })),
-        cpu_pressure: of_machine(stalled(samples::HOST_PRESSURE_CPU)),
-        io_pressure: of_machine(stalled(samples::HOST_PRESSURE_IO)),
-        memory_pressure: of_machine(stalled(samples::HOST_PRESSURE_MEMORY)),
+        cpu_pressure: of_machine(stalled(samplers::HOST_PRESSURE_CPU)),
+        io_pressure: of_machine(stalled(samplers::HOST_PRESSURE_IO)),
+        memory_pressure: of_machine(stalled(samplers::HOST_PRESSURE_MEMORY)),
         swap_pages_per_second: of_machine(ratio(&|t| {
-            let sample = t.samples.get(samples::HOST_VMSTAT)?;
+            let sample = t.samples.get(samplers::HOST_VMSTAT)?;
             let pages = samples::vmstat(sample, "pswpin")? + samples::vmstat(sample, "pswpout")?;
             Some((pages as f64, sample.elapsed_ns as f64 / 1e9))
         })),
@@ -362,13 +363,16 @@ mod tests {
         let text = || sample(Reading::Text("1 2 3".to_owned()));
         let none = |why: &str| sample(Reading::Unavailable(why.to_owned()));
         let mut read = BTreeMap::from([
-            (samples::SERVER_SCHEDSTAT.to_owned(), text()),
-            (samples::HOST_PRESSURE_CPU.to_owned(), none("no PSI")),
-            (samples::HOST_PRESSURE_IO.to_owned(), none("no PSI, either")),
+            (samplers::SERVER_SCHEDSTAT.to_owned(), text()),
+            (samplers::HOST_PRESSURE_CPU.to_owned(), none("no PSI")),
+            (
+                samplers::HOST_PRESSURE_IO.to_owned(),
+                none("no PSI, either"),
+            ),
         ]);
         // Without the observer of scheduling nobody asked.
         assert_eq!(unread(&read), []);
-        read.insert(samples::SERVER_SWITCHES.to_owned(), text());
+        read.insert(samplers::SERVER_SWITCHES.to_owned(), text());
         let missing = unread(&read);
         assert_eq!(missing.len(), 1, "{missing:?}");
         assert_eq!(

@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use pgassay_model::reading::Sample;
+use pgassay_model::samplers;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::record::Sample;
 use crate::samples;
 use crate::stats::median_of_sorted;
 
@@ -104,11 +105,11 @@ pub fn analyse<'r>(
     let mut roles_seen = false;
     let mut seconds = 0.0;
     for window in windows {
-        let Some(times) = window.get(samples::SERVER_SCHEDSTAT) else {
+        let Some(times) = window.get(samplers::SERVER_SCHEDSTAT) else {
             continue;
         };
         // Without this observer the processes are not told apart.
-        let Some(roles) = window.get(samples::SERVER_ROLES) else {
+        let Some(roles) = window.get(samplers::SERVER_ROLES) else {
             continue;
         };
         roles_seen = true;
@@ -130,7 +131,7 @@ pub fn analyse<'r>(
                 .or_else(|| (postmaster == Some(pid)).then(|| POSTMASTER.to_owned()))
                 .or(sum.role.take());
         }
-        let Some(switches) = window.get(samples::SERVER_SWITCHES) else {
+        let Some(switches) = window.get(samplers::SERVER_SWITCHES) else {
             continue;
         };
         for (pid, fields) in self::grown(switches) {
@@ -252,7 +253,7 @@ pub(super) fn roles_of(sample: &Sample) -> HashMap<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Reading;
+    use pgassay_model::reading::Reading;
 
     fn sample(before: &str, after: &str) -> Sample {
         Sample {
@@ -264,9 +265,9 @@ mod tests {
 
     fn window(times: Sample, switches: Sample, roles: &str) -> BTreeMap<String, Sample> {
         BTreeMap::from([
-            (samples::SERVER_SCHEDSTAT.to_owned(), times),
-            (samples::SERVER_SWITCHES.to_owned(), switches),
-            (samples::SERVER_ROLES.to_owned(), sample("", roles)),
+            (samplers::SERVER_SCHEDSTAT.to_owned(), times),
+            (samplers::SERVER_SWITCHES.to_owned(), switches),
+            (samplers::SERVER_ROLES.to_owned(), sample("", roles)),
         ])
     }
 

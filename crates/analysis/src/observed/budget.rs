@@ -15,12 +15,13 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::reading::{Reading, Sample};
+use pgassay_model::samplers::{self, OBSERVER};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::backends;
 use super::waits::WaitAnalysis;
-use crate::record::{Reading, Sample};
 use crate::samples;
 
 /// Kinds of processes that work for clients, as the sampler of roles names them.
@@ -30,9 +31,6 @@ const SESSIONS: &[&str] = &[
     "pgassay load",
     "pgassay idle",
 ];
-/// Our own session that reads counters; recorded by this name since it is told from sessions of
-/// ours that carry load, which are `OURS`.
-pub const OBSERVER: &str = "pgassay observer";
 /// Sessions of ours without a name of their own: loads inside the server.
 const OURS: &str = "pgassay";
 
@@ -198,14 +196,14 @@ pub fn analyse<'r>(
 impl Sums {
     fn add(&mut self, window: &BTreeMap<String, Sample>) -> Result<(), String> {
         let times = window
-            .get(samples::SERVER_SCHEDSTAT)
+            .get(samplers::SERVER_SCHEDSTAT)
             .ok_or("the CPU time of the server's processes was not read")?;
         for reading in [&times.before, &times.after] {
             if let Reading::Unavailable(why) = reading {
                 return Err(why.clone());
             }
         }
-        let roles = window.get(samples::SERVER_ROLES).ok_or(
+        let roles = window.get(samplers::SERVER_ROLES).ok_or(
             "the server's processes were not told apart, which the observer sched does \
              (--observe sched)",
         )?;
@@ -255,7 +253,7 @@ impl Sums {
                 None => (run + ready) as f64 / 1e9,
             };
         }
-        let ended = window.get(samples::SERVER_ENDED);
+        let ended = window.get(samplers::SERVER_ENDED);
         if let Some(ended) = ended.and_then(|ended| samples::ended_cpu_ns(ended, times)) {
             *self.ended_ns.get_or_insert(0) += ended;
         }
@@ -338,10 +336,10 @@ mod tests {
     fn window(before: &str, after: &str) -> BTreeMap<String, Sample> {
         BTreeMap::from([
             (
-                samples::SERVER_SCHEDSTAT.to_owned(),
+                samplers::SERVER_SCHEDSTAT.to_owned(),
                 sample(before, after, 2),
             ),
-            (samples::SERVER_ROLES.to_owned(), sample("", ROLES, 2)),
+            (samplers::SERVER_ROLES.to_owned(), sample("", ROLES, 2)),
         ])
     }
 
@@ -436,7 +434,7 @@ mod tests {
             "10 0 0 1\n20 30000000 0 1\n",
             "10 1000000000 0 2\n11 300000000 100000000 1\n",
         );
-        one.insert(samples::SERVER_ENDED.to_owned(), sample("7\n", "30\n", 2));
+        one.insert(samplers::SERVER_ENDED.to_owned(), sample("7\n", "30\n", 2));
         let budget = analyse([&one].into_iter(), None).unwrap();
         assert!((budget.sessions - 1.2).abs() < 1e-9);
         assert!((budget.on_cpu - 0.65).abs() < 1e-9);
@@ -458,13 +456,13 @@ mod tests {
             analyse([&window].into_iter(), None).unwrap_err()
         };
         let why = without(
-            samples::SERVER_SCHEDSTAT,
+            samplers::SERVER_SCHEDSTAT,
             Some("the server is reached over TCP"),
         );
         assert_eq!(why, "the server is reached over TCP");
-        assert!(without(samples::SERVER_ROLES, None).contains("--observe sched"));
+        assert!(without(samplers::SERVER_ROLES, None).contains("--observe sched"));
         assert_eq!(
-            without(samples::SERVER_ROLES, Some("no session")),
+            without(samplers::SERVER_ROLES, Some("no session")),
             "no session"
         );
         let none = window("10 0 0 0\n", "10 0 0 0\n");
@@ -477,12 +475,12 @@ mod tests {
         let why = analyse([&came].into_iter(), None).unwrap_err();
         assert!(why.contains("from beginning to end"), "{why}");
         let mut workers = whole.clone();
-        workers.insert(samples::SERVER_ENDED.to_owned(), sample("0", "500", 2));
+        workers.insert(samplers::SERVER_ENDED.to_owned(), sample("0", "500", 2));
         let why = analyse([&workers].into_iter(), None).unwrap_err();
         assert!(why.contains("came and went"), "{why}");
         // One window that can be read is enough.
         let mut tcp = whole.clone();
-        tcp.remove(samples::SERVER_ROLES);
+        tcp.remove(samplers::SERVER_ROLES);
         assert!(analyse([&tcp, &whole].into_iter(), None).is_ok());
     }
 }

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::observed::Observed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::Observed;
 
 /// The CPU time of the observers over all windows.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -66,8 +65,8 @@ pub fn analyse<'r>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::Cost;
     use super::*;
+    use pgassay_model::observed::Cost;
 
     #[test]
     fn costs_are_shares_of_the_machine() {

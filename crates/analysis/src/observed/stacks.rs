@@ -1,74 +1,8 @@
-//! Recorded call chains, and their names.
+//! Recorded call chains with their names, as a profile.
 
-use std::collections::BTreeMap;
+use pgassay_model::observed::stacks::{KERNEL, StackRecord, SymbolTable};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-use crate::profile::{Frame, KERNEL, Profile, UNKNOWN, Unit};
-
-/// The call chains of one window, folded a second.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct StackRecord {
-    /// Samples a second of CPU time that were asked for.
-    pub frequency_hz: u32,
-    /// Files that addresses lie in, by build id where they have one, else by path.
-    pub objects: Vec<String>,
-    /// Addresses as the files have them (virtual address of the ELF file): index of the object,
-    /// address. The kernel's are its own.
-    pub frames: Vec<(u32, u64)>,
-    /// The different chains, innermost frame first, as indices into `frames`.
-    pub chains: Vec<Vec<u32>>,
-    /// One entry a second: index of the chain, samples.
-    pub seconds: Vec<Vec<(u32, u32)>>,
-    /// Samples that the kernel had no room for.
-    #[serde(default)]
-    pub lost: u64,
-    /// How callers were found: `frame pointers` or `unwind tables`.
-    #[serde(default)]
-    pub callers: String,
-}
-
-/// Names of the functions that were hit: `facts/symbols-ARM.json`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct SymbolTable {
-    /// By object, as a [`StackRecord`] names it.
-    pub objects: BTreeMap<String, ObjectSymbols>,
-}
-
-impl SymbolTable {
-    /// Takes another table's functions in.
-    pub fn merge(&mut self, other: &Self) {
-        for (key, symbols) in &other.objects {
-            let known = self.objects.entry(key.clone()).or_default();
-            known.path.clone_from(&symbols.path);
-            known.functions.extend(symbols.functions.iter().cloned());
-            known.functions.sort();
-            known.functions.dedup();
-        }
-    }
-}
-
-/// The functions of one object.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ObjectSymbols {
-    /// Where the file lay.
-    pub path: String,
-    /// Start, end and name of each function that was hit, by start; the name is empty where only
-    /// its bounds are known.
-    pub functions: Vec<(u64, u64, String)>,
-}
-
-impl ObjectSymbols {
-    /// The function at an address.
-    fn find(&self, address: u64) -> Option<&(u64, u64, String)> {
-        let after = self
-            .functions
-            .partition_point(|(start, _, _)| *start <= address);
-        let found = self.functions.get(after.checked_sub(1)?)?;
-        (address < found.1).then_some(found)
-    }
-}
+use crate::profile::{Frame, Profile, UNKNOWN, Unit};
 
 /// The profile of several windows together.
 pub fn profile<'r>(
@@ -126,6 +60,8 @@ fn name(record: &StackRecord, symbols: &SymbolTable, object: u32, address: u64) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pgassay_model::observed::stacks::KERNEL;
+    use pgassay_model::observed::stacks::ObjectSymbols;
 
     #[test]
     fn addresses_get_the_names_of_their_functions() {

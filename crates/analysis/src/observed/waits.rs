@@ -6,89 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::observed::waits::{WaitKey, WaitRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::share::{TOO_FEW, at_least};
-
-/// A kind of session at a wait event.
-#[derive(
-    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
-)]
-pub struct WaitKey {
-    /// `backend_type` of pg_stat_activity: `client backend`, `checkpointer` …
-    pub backend: String,
-    /// `active`, `idle`, `idle in transaction` …; empty where the server does not show it.
-    pub state: String,
-    /// `wait_event_type`; empty for none.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// `wait_event`; empty for none.
-    pub event: String,
-}
-
-impl WaitKey {
-    /// Whether it is a client's session, or a worker for one.
-    pub fn is_of_client(&self) -> bool {
-        self.backend == CLIENT || self.backend == PARALLEL
-    }
-}
-
-/// The wait samples of one window.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct WaitRecord {
-    /// Samples a second that were asked for: fewer than usual where they cost too much.
-    pub rate_hz: f64,
-    /// The different keys.
-    pub keys: Vec<WaitKey>,
-    /// One entry a second of the window.
-    pub seconds: Vec<WaitSecond>,
-}
-
-/// The samples of one second.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-pub struct WaitSecond {
-    /// How often all sessions were looked at.
-    pub samples: u32,
-    /// Sessions seen, summed over the samples: index of the key, count.
-    pub counts: Vec<(u32, u32)>,
-}
-
-impl WaitRecord {
-    /// Adds one look at all sessions in a second of the window.
-    pub fn add(&mut self, second: usize, seen: impl IntoIterator<Item = (WaitKey, u32)>) {
-        if self.seconds.len() <= second {
-            self.seconds.resize_with(second + 1, WaitSecond::default);
-        }
-        let mut counts: BTreeMap<u32, u32> = self.seconds[second].counts.iter().copied().collect();
-        for (key, count) in seen {
-            let index = self.keys.iter().position(|k| *k == key).unwrap_or_else(|| {
-                self.keys.push(key);
-                self.keys.len() - 1
-            });
-            *counts.entry(index as u32).or_default() += count;
-        }
-        let second = &mut self.seconds[second];
-        second.counts = counts.into_iter().collect();
-        second.samples += 1;
-    }
-
-    /// Looks at all sessions, in all.
-    pub fn samples(&self) -> u64 {
-        self.seconds.iter().map(|s| u64::from(s.samples)).sum()
-    }
-
-    /// Sessions seen by key, in all.
-    fn totals(&self) -> BTreeMap<&WaitKey, u64> {
-        let mut totals = BTreeMap::new();
-        for (index, count) in self.seconds.iter().flat_map(|s| &s.counts) {
-            if let Some(key) = self.keys.get(*index as usize) {
-                *totals.entry(key).or_default() += u64::from(*count);
-            }
-        }
-        totals
-    }
-}
 
 /// What sessions were doing on average, over the trials of one point.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -243,14 +165,11 @@ pub fn analyse<'r>(
     Some(analysis)
 }
 
-/// `backend_type` of a client's session.
-pub const CLIENT: &str = "client backend";
-/// `backend_type` of a worker that runs a part of a client's statement.
-const PARALLEL: &str = "parallel worker";
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pgassay_model::observed::waits::CLIENT;
+    use pgassay_model::observed::waits::WaitSecond;
 
     fn key(backend: &str, state: &str, kind: &str, event: &str) -> WaitKey {
         WaitKey {

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::pgio::{PgioCounters, PgioPlan, PgioSession};
+use pgassay_model::point::Point;
+use pgassay_model::samplers;
+use pgassay_model::storage::Storage;
+use pgassay_model::trial::{Raw, Trial};
+use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PgioCounters, PgioPlan, PgioSession};
-use crate::number;
-use crate::plan::Point;
-use crate::samples;
 use crate::stats::history::{ChangeRule, change_points};
 use crate::stats::{Estimate, summarize, summarize_positive};
-use crate::storage::{ReadFigures, Storage, figures};
-use crate::trial::{Raw, Trial};
-use crate::warning::Warning;
+use crate::storage::{ReadFigures, figures};
+use crate::{number, samples};
 
 /// The counters of server and sessions may differ by this share unexplained.
 const AGREE: f64 = 0.005;
@@ -198,7 +199,7 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPo
         s.selects * (plan.work_unit + 1) + s.updates * (plan.update_work_unit + 1)
     };
     let cpu_seconds = |t: &ReadTrial| -> Option<f64> {
-        let sample = t.trial.samples.get(samples::SERVER_SCHEDSTAT)?;
+        let sample = t.trial.samples.get(samplers::SERVER_SCHEDSTAT)?;
         Some(samples::server_cpu_ns(sample)? as f64 / 1e9)
     };
     let mut failures: BTreeMap<String, u64> = BTreeMap::new();
@@ -251,7 +252,7 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPo
             Some(*t.figures.processes_bytes.seen()? as f64 / t.seconds)
         }),
         page_table_bytes: over(&|t| {
-            let sample = t.trial.samples.get(samples::SERVER_PAGE_TABLES)?;
+            let sample = t.trial.samples.get(samplers::SERVER_PAGE_TABLES)?;
             Some(samples::page_table_bytes(sample)? as f64)
         }),
         client_cpus: over(&|t| Some(t.trial.client_ns() as f64 / 1e9 / t.seconds))?,
@@ -440,7 +441,7 @@ pub fn headline(pgio: &PgioAnalysis) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Reading;
+    use pgassay_model::reading::Reading;
 
     const TWO: Point = Point {
         clients: 2,

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use pgassay_inspect::Binary;
 use pgassay_inspect::model::{Class, FunctionAtomics};
-
-use super::Compiled;
+use pgassay_model::primitives::Compiled;
 
 /// Where a primitive's atomic instructions are.
 struct Ran {

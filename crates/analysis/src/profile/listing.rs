@@ -17,6 +17,8 @@
 //! samples (`-g graph`, the default) or of the entry (`-g fractal`); which, their
 //! sum says.
 
+use pgassay_model::observed::stacks::KERNEL;
+
 use super::{Frame, Profile, Unit};
 
 /// Whether there is at least one entry.
@@ -101,7 +103,7 @@ fn entry(line: &str) -> Option<Entry> {
     let symbol = symbol.split("  ").next().unwrap_or(symbol);
     let mut frame = Frame::new(symbol, object);
     if kernel {
-        frame.object = super::KERNEL.to_owned();
+        frame.object = KERNEL.to_owned();
     }
     Some(Entry {
         own,

@@ -21,6 +21,7 @@ pub mod tree;
 
 use std::collections::{BTreeMap, HashMap};
 
+use pgassay_model::observed::stacks::KERNEL;
 use thiserror::Error;
 
 pub use class::Class;
@@ -45,8 +46,6 @@ pub struct Frame {
     pub object: String,
 }
 
-/// Name of the object that stands for the kernel and its modules.
-pub const KERNEL: &str = "[kernel]";
 /// What a function is called that nothing names.
 pub const UNKNOWN: &str = "[unknown]";
 

@@ -1,14 +1,16 @@
 //! Read amplification and its causes, over the trials of each variant.
 
+use pgassay_model::explain::Explained;
+use pgassay_model::reading::Reading;
+use pgassay_model::scattered::{ExecutionRecord, ScatteredPlan, ScatteredVariant};
+use pgassay_model::storage::Storage;
+use pgassay_model::trial::Trial;
+use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ExecutionRecord, Explained, ScatteredPlan, ScatteredVariant, execution};
-use crate::record::Reading;
 use crate::stats::{Estimate, summarize, summarize_positive};
-use crate::storage::{Storage, figures};
-use crate::trial::Trial;
-use crate::warning::Warning;
+use crate::storage::figures;
 
 /// A device that read this much more than it read for the server read for others.
 const OTHERS: f64 = 1.1;
@@ -109,7 +111,7 @@ pub fn analyse<'a>(
             variant_analysis(
                 variant,
                 &executions,
-                variant.asks_direct().unwrap_or(direct),
+                super::asks_direct(variant).unwrap_or(direct),
             )
         })
         .collect()
@@ -135,7 +137,7 @@ struct Execution<'a> {
 impl<'a> Execution<'a> {
     fn read(plan: &ScatteredPlan, trial: &'a Trial, storage: Option<&Storage>) -> Option<Self> {
         let figures = figures(&trial.samples, storage, plan.block_size_bytes);
-        let trial = execution(trial)?;
+        let trial = trial.execution()?;
         let explained = trial.explained()?;
         let page = plan.page_size_bytes as f64;
         let (before, after) = (trial.cached_before.pages(), trial.cached_after.pages());
@@ -416,11 +418,12 @@ fn warnings(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Pattern, Residency, headline};
+    use super::super::headline;
     use super::*;
-    use crate::record::Sample;
-    use crate::storage::HOST_DISKSTATS;
-    use crate::trial::Raw;
+    use pgassay_model::reading::Sample;
+    use pgassay_model::samplers::HOST_DISKSTATS;
+    use pgassay_model::scattered::{Pattern, Residency};
+    use pgassay_model::trial::Raw;
     use std::collections::BTreeMap;
 
     fn plan(page: u64) -> ScatteredPlan {

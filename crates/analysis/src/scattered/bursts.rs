@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{ScatteredPlan, execution};
+use pgassay_model::scattered::ScatteredPlan;
+use pgassay_model::storage::Storage;
+use pgassay_model::trial::Trial;
+use pgassay_model::warning::Warning;
+
 use crate::pgio;
-use crate::storage::{Storage, figures};
-use crate::trial::Trial;
-use crate::warning::Warning;
+use crate::storage::figures;
 
 /// A rate by itself says nothing to the search for steps; this is what the median stands for.
 const LEVEL: f64 = 100e6;
@@ -17,7 +19,7 @@ const LEVEL: f64 = 100e6;
 /// The rate at which the device read for a cold execution, in bytes a second, where both
 /// can be seen and it read anything.
 pub fn rate(trial: &Trial, storage: Option<&Storage>, block_size: u64) -> Option<f64> {
-    let raw = execution(trial).filter(|raw| raw.cold)?;
+    let raw = trial.execution().filter(|raw| raw.cold)?;
     let seconds = raw.explained()?.execution_ms / 1e3;
     let figures = figures(&trial.samples, storage, block_size);
     let bytes = figures.device.seen()?.bytes as f64;

@@ -1,6 +1,8 @@
 //! What a run of scattered reads says in sentences.
 
-use super::{ScatteredPlan, VariantAnalysis};
+use pgassay_model::scattered::ScatteredPlan;
+
+use super::VariantAnalysis;
 
 /// What the prediction rests on, up to its figure.
 fn predicts(variant: &VariantAnalysis) -> &'static str {

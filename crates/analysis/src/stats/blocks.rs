@@ -5,13 +5,14 @@
 //! order, so that neighbouring pairs are then not independent observations. They are blocked: several
 //! count as one.
 
+use pgassay_model::warning::Warning;
+
 use super::caveat::Caveat;
 use super::estimate::{FEWEST, LEVEL, is_autocorrelated};
 use super::launches::include_t_interval;
 use super::order::{Walsh, sorted_finite};
 use super::paired::{Comparison, EQUIVALENCE_LEVEL, Unit, compare_logs, log_ratios};
 use super::verdict::{Rule, StatsError, Verdict};
-use crate::warning::Warning;
 
 /// The blocks whose t interval is included where no autocorrelation is seen.
 const BLOCKS: usize = 8;

@@ -5,7 +5,7 @@
 //! The list is closed so that code can ask for one by name; on a value they are
 //! [`Warning`]s, like those of every other part, with a stable id and a sentence.
 
-use crate::warning::Warning;
+use pgassay_model::warning::Warning;
 
 macro_rules! caveats {
     ($($(#[$doc:meta])* $name:ident, $id:literal, $text:literal;)*) => {

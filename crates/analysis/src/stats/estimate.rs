@@ -1,11 +1,12 @@
 //! A figure with its spread: the only form in which figures leave the analysis.
 
+use pgassay_model::warning::Warning;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::caveat::{Caveat, add};
 use super::order::{Walsh, sorted_finite};
 use super::rank_null::RankNull;
-use crate::warning::Warning;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// The level of intervals where nothing else is said.
 pub const LEVEL: f64 = 0.95;

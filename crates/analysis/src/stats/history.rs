@@ -10,14 +10,15 @@
 //! noise. A change that is real and too
 //! small to matter is not reported: there is a minimum magnitude.
 
+use pgassay_model::warning::Warning;
+use rand::seq::SliceRandom as _;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use super::caveat::{Caveat, add};
 use super::estimate::{Estimate, summarize};
 use super::order::{median_of_sorted, sorted_finite};
 use super::simulate;
-use crate::warning::Warning;
-use rand::seq::SliceRandom as _;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 /// The longest history looked at; of a longer one, its latest part. The method
 /// takes time and memory by the square of it.

@@ -7,16 +7,17 @@
 //! inverts the same test and excludes "no difference" exactly where p ≤ 0.05.
 //! A mean would let one wild pair hide eleven clear ones; ranks do not.
 
+use pgassay_model::warning::Warning;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
 use super::caveat::{Caveat, add};
 use super::estimate::{Estimate, FEWEST, LEVEL, pseudo_median};
 use super::noise_floor::NoiseFloor;
 use super::order::{Walsh, sorted_finite};
 use super::rank_null::RankNull;
 use super::verdict::{Rule, StatsError, Verdict};
-use crate::warning::Warning;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The level of the interval that decides equivalence: two one-sided tests at
 /// 5 % each (Schuirmann, J. Pharmacokinetics and Biopharmaceutics 15, 1987).

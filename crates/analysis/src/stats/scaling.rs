@@ -6,16 +6,17 @@
 //! the points; resampling the trials shows beside it what noise alone does. What
 //! is reported is the wider of the two.
 
+use pgassay_model::warning::Warning;
+use rand::RngExt as _;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
 use super::caveat::{Caveat, add};
 use super::estimate::{Estimate, FEWEST, LEVEL, summarize_positive};
 use super::order::quantile_of_sorted;
 use super::scaling_law::{Law, LeastSquares, least_squares};
 use super::simulate;
-use crate::warning::Warning;
-use rand::RngExt as _;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// The fewest different counts that three coefficients can be fitted to and still
 /// be contradicted.

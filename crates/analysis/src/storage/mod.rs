@@ -9,20 +9,6 @@
 
 mod counters;
 mod reads;
-mod stack;
 
 pub use counters::{CgroupIo, DiskLine, ProcessIo};
 pub use reads::{DeviceReads, ReadFigures, Seen, figures};
-pub use stack::{Layer, LayerKind, Storage};
-
-/// Sampler: the lines of /proc/diskstats of the devices under the data
-/// directory, as read (Linux, Documentation/admin-guide/iostats.rst).
-pub const HOST_DISKSTATS: &str = "host.diskstats";
-/// Sampler: the server's cgroup's io.stat, or of version 1 its two files
-/// (Linux, Documentation/admin-guide/cgroup-v2.rst).
-pub const CGROUP_IO: &str = "cgroup.io";
-/// Sampler: a line `PID name value name value …` for every process of the
-/// server, from /proc/PID/io (proc_pid_io(5)).
-pub const SERVER_IO: &str = "server.io";
-/// Sampler: the rows of `pg_stat_io` (from version 16) as one JSON array.
-pub const PG_STAT_IO: &str = "pg_stat_io";

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::reading::Sample;
+use pgassay_model::samplers::{self, CGROUP_IO, HOST_DISKSTATS, PG_STAT_IO, SERVER_IO};
+use pgassay_model::storage::Storage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::counters::{CgroupIo, DiskLine, ProcessIo};
-use super::stack::Storage;
-use super::{CGROUP_IO, HOST_DISKSTATS, PG_STAT_IO, SERVER_IO};
-use crate::record::Sample;
 use crate::samples;
 
 /// A figure, or why it can't be seen.
@@ -83,7 +83,7 @@ pub fn figures(
     storage: Option<&Storage>,
     block_size: u64,
 ) -> ReadFigures {
-    let database = samples.get(samples::PG_STAT_DATABASE);
+    let database = samples.get(samplers::PG_STAT_DATABASE);
     let counter = |name| database.and_then(|sample| samples::database_counter(sample, name));
     let (hit, read) = (counter("blks_hit"), counter("blks_read"));
     ReadFigures {
@@ -106,9 +106,9 @@ fn texts<'a>(
     let sample = samples
         .get(id)
         .ok_or_else(|| format!("{id} was not recorded"))?;
-    let text = |reading: &'a crate::record::Reading| match reading {
-        crate::record::Reading::Text(text) => Ok(text.as_str()),
-        crate::record::Reading::Unavailable(why) => Err(why.clone()),
+    let text = |reading: &'a pgassay_model::reading::Reading| match reading {
+        pgassay_model::reading::Reading::Text(text) => Ok(text.as_str()),
+        pgassay_model::reading::Reading::Unavailable(why) => Err(why.clone()),
     };
     Ok((text(&sample.before)?, text(&sample.after)?))
 }
@@ -214,7 +214,7 @@ fn stat_io(sample: &Sample, block_size: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Reading;
+    use pgassay_model::reading::Reading;
 
     fn window(readings: &[(&str, &str, &str)]) -> BTreeMap<String, Sample> {
         readings

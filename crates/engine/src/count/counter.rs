@@ -7,16 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use pgassay_analysis::plan::WorkloadPlan;
-
-use pgassay_sys::tally::Instructions;
-
-use super::callgrind::Profile;
-use super::gate::Gate;
-use crate::workload::pgbench_tables::SCHEMA;
-use crate::workload::{self, setup};
 use pgassay_load::script::Value;
 use pgassay_load::{Edge, Engine, Length, Options, Protocol, SliceSpec};
+use pgassay_model::workload::WorkloadPlan;
 use pgassay_model::{Failure, FailureKind};
 use pgassay_pgwire::{Conninfo, ResultSet, Session};
 use pgassay_server::account::Account;
@@ -24,6 +17,12 @@ use pgassay_server::scratch::Scratch;
 use pgassay_server::settings::Settings;
 use pgassay_server::{Cluster, Installation, LaunchOptions, TargetError, unfinished};
 use pgassay_sys::stop::Stop;
+use pgassay_sys::tally::Instructions;
+
+use super::callgrind::Profile;
+use super::gate::Gate;
+use crate::workload::pgbench_tables::SCHEMA;
+use crate::workload::{self, setup};
 
 /// valgrind runs a server some fifty times slower.
 const START: Duration = Duration::from_secs(600);

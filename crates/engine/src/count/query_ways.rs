@@ -4,15 +4,15 @@
 use std::path::Path;
 
 use anyhow::Context;
-use pgassay_analysis::plan::{ScriptPlan, WorkloadPlan};
-use pgassay_analysis::query_cost::{CountedWay, IN_FLIGHT, Way};
-
-use super::{Counter, Method, Profile};
-use crate::workload::inserver;
+use pgassay_model::query_cost::{CountedWay, IN_FLIGHT, Way};
+use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
 use pgassay_pgwire::Session;
 use pgassay_server::Installation;
 use pgassay_server::settings::Settings;
 use pgassay_sys::stop::Stop;
+
+use super::{Counter, Method, Profile};
+use crate::workload::inserver;
 
 /// What is counted: the simple protocol parses and plans, which the loops never do.
 pub const COUNTED: [Way; 4] = [

@@ -7,17 +7,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pgassay_analysis::Plan;
-use pgassay_analysis::plan::{DriverConfig, Slice, Stage};
-use pgassay_analysis::trial::StageId;
+use pgassay_load::{Engine, Peer, Schedule, SliceSpec};
+use pgassay_model::Plan;
+use pgassay_model::plan::{DriverConfig, Stage};
+use pgassay_model::point::Slice;
+use pgassay_model::stage::StageId;
+use pgassay_server::clock;
+use pgassay_sys::stop::Stop;
 
 use super::missing;
 use super::wire::{engine_options, record, slice_spec};
 use crate::runner::{Driver, Keep, TrialFailure, Watcher};
 use crate::workload;
-use pgassay_load::{Engine, Peer, Schedule, SliceSpec};
-use pgassay_server::clock;
-use pgassay_sys::stop::Stop;
 
 /// Trials at each client count.
 const TRIALS: u32 = 3;
@@ -98,7 +99,7 @@ impl Driver for Ceiling {
                 "the client against a peer that answers at once: {reason}"
             )));
         }
-        let trial = pgassay_analysis::Trial {
+        let trial = pgassay_model::Trial {
             started: format!("{started:.3}"),
             ..record(&result)
         };

@@ -4,18 +4,18 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use pgassay_analysis::plan::{Point, Slice};
-use pgassay_analysis::primitives::{Company, InServerTrial};
-use pgassay_analysis::record::{Raw, Trial};
+use pgassay_load::raise_descriptor_limit;
+use pgassay_model::point::{Point, Slice};
+use pgassay_model::primitives::{Company, InServerTrial};
+use pgassay_model::trial::{Raw, Trial};
+use pgassay_pgwire::{Connector, Session};
+use pgassay_server::clock;
+use pgassay_sys::stop::Stop;
 
 use super::own_cpu::OwnCpu;
 use super::{Arm, Watched, missing};
 use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher};
 use crate::workload::inserver::{self, Arena, Call};
-use pgassay_load::raise_descriptor_limit;
-use pgassay_pgwire::{Connector, Session};
-use pgassay_server::clock;
-use pgassay_sys::stop::Stop;
 
 /// A call lasts a second at most; beyond this the server is lost.
 const PATIENCE: Duration = Duration::from_secs(30);

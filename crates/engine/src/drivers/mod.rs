@@ -8,10 +8,11 @@ pub mod query_ways;
 pub mod scattered_read;
 pub mod wire;
 
-use crate::runner::Arms;
-use pgassay_analysis::observed::SymbolTable;
+use pgassay_model::observed::stacks::SymbolTable;
 use pgassay_observe::{Choice, Observers, Scene};
 use pgassay_pgwire::Conninfo;
+
+use crate::runner::Arms;
 
 /// A server as it is looked at beside a load.
 pub struct Watched {

@@ -4,19 +4,19 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use pgassay_analysis::Plan;
-use pgassay_analysis::pgio::{PgioPlan, PgioSession};
-use pgassay_analysis::plan::Slice;
-use pgassay_analysis::record::{Raw, Trial};
+use pgassay_model::Plan;
+use pgassay_model::pgio::{PgioPlan, PgioSession};
+use pgassay_model::point::Slice;
+use pgassay_model::trial::{Raw, Trial};
+use pgassay_pgwire::{Connector, QueryError, Session};
+use pgassay_server::clock;
+use pgassay_sys::stop::Stop;
 
 use super::own_cpu::OwnCpu;
 use super::{Arm, Watched, missing};
 use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher};
 use crate::workload::pgio::config::Config;
 use crate::workload::pgio::loops::{self, LONGEST_CALL_US};
-use pgassay_pgwire::{Connector, QueryError, Session};
-use pgassay_server::clock;
-use pgassay_sys::stop::Stop;
 
 /// Threads only send a statement and wait for its row.
 const STACK: usize = 256 << 10;

@@ -4,20 +4,21 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use pgassay_analysis::observed::SymbolTable;
-use pgassay_analysis::observed::stacks::StackRecord;
-use pgassay_analysis::plan::{Slice, Stage};
-use pgassay_analysis::query_cost::{self, IN_FLIGHT, WAYS, Way};
-use pgassay_analysis::record::{Raw, Trial};
-
-use crate::runner::{Driver, Keep, TrialFailure, Watcher};
-use crate::workload::inserver::{self, Until};
+use pgassay_analysis::query_cost;
 use pgassay_load::script::Program;
 use pgassay_load::{Edge, Engine, Length, Options, Protocol, SliceSpec};
+use pgassay_model::observed::stacks::{StackRecord, SymbolTable};
+use pgassay_model::plan::Stage;
+use pgassay_model::point::Slice;
+use pgassay_model::query_cost::{IN_FLIGHT, WAYS, Way};
+use pgassay_model::trial::{Raw, Trial};
 use pgassay_observe::perf::PerfSampler;
 use pgassay_pgwire::{Connector, Conninfo, Session};
 use pgassay_server::clock;
 use pgassay_sys::stop::Stop;
+
+use crate::runner::{Driver, Keep, TrialFailure, Watcher};
+use crate::workload::inserver::{self, Until};
 
 /// Samples a second of CPU time: a profiler's usual 99 would take minutes.
 pub const FREQUENCY_HZ: u32 = 499;

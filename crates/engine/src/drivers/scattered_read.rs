@@ -8,22 +8,23 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use pgassay_analysis::plan::Slice;
-use pgassay_analysis::record::{Raw, Reading, Trial};
-use pgassay_analysis::scattered::{
-    ExecutionRecord, Explained, Pattern, Residency, ScatteredPlan, ScatteredVariant, execution,
+use pgassay_model::explain::Explained;
+use pgassay_model::point::Slice;
+use pgassay_model::reading::Reading;
+use pgassay_model::scattered::{
+    ExecutionRecord, Pattern, Residency, ScatteredPlan, ScatteredVariant,
 };
+use pgassay_model::trial::{Raw, Trial};
+use pgassay_observe::cache::{TableFiles, WantedPages};
+use pgassay_observe::follow::Follow;
+use pgassay_pgwire::{Connector, Session};
+use pgassay_server::settings::Settings;
+use pgassay_server::{Cluster, ReadAhead, clock};
+use pgassay_sys::stop::Stop;
 
 use super::{Arm, Watched, missing};
 use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher};
 use crate::workload::scattered_read::{self, VALUES};
-use pgassay_observe::cache::{TableFiles, WantedPages};
-use pgassay_observe::follow::Follow;
-use pgassay_pgwire::{Connector, Session};
-use pgassay_server::clock;
-use pgassay_server::settings::Settings;
-use pgassay_server::{Cluster, ReadAhead};
-use pgassay_sys::stop::Stop;
 
 /// Warm executions are repeated until two follow each other this closely.
 const STABLE: f64 = 0.05;
@@ -129,7 +130,8 @@ impl Driver for ScatteredRead {
             let cold = repeat == 0;
             let trial = arm.execution(variant, value, cold, self.drop_caches);
             let trial = trial.map_err(failed)?;
-            let ms = execution(&trial)
+            let ms = trial
+                .execution()
                 .and_then(ExecutionRecord::explained)
                 .map(|explained| explained.execution_ms);
             keep(trial).map_err(TrialFailure::Other)?;

@@ -3,23 +3,23 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::Plan;
-use pgassay_analysis::plan::Slice;
-use pgassay_analysis::record::{ClientCalls, ScriptRecord, StatementRecord, Trial};
-
-use super::{Arm, Watched, missing};
-use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher, is_lost};
-use crate::workload::{self, setup};
 use pgassay_load::script::Value;
 use pgassay_load::{
     Edge, Engine, Gaps, Latency, Length, Options, Protocol, ResizeError, Schedule, SliceResult,
     SliceSpec, raise_descriptor_limit,
 };
+use pgassay_model::Plan;
+use pgassay_model::point::Slice;
+use pgassay_model::trial::{ClientCalls, ScriptRecord, StatementRecord, Trial};
 use pgassay_observe::Scene;
 use pgassay_observe::glance::Glance;
 use pgassay_pgwire::{ConnectError, Connector, Conninfo, Session};
 use pgassay_server::clock;
 use pgassay_sys::stop::Stop;
+
+use super::{Arm, Watched, missing};
+use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher, is_lost};
+use crate::workload::{self, setup};
 
 /// One server with its connections.
 pub struct WireArm {

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use pgassay_analysis::record::{Event, EventKind, FORMAT, RunEnd, RunHeader, Trial};
+use pgassay_analysis::record::{Event, EventKind, FORMAT, RunEnd, RunHeader};
+use pgassay_model::Failure;
+use pgassay_model::trial::Trial;
+use pgassay_server::clock;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Serialize;
 
 use super::{cannot_write, irregular, now, replace_file};
-use pgassay_model::Failure;
-use pgassay_server::clock;
 
 /// A run being measured. The lock on its directory is held until this is dropped.
 #[derive(Debug)]

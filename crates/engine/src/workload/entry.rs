@@ -16,7 +16,7 @@
 //!
 //! A file without directives is any pgbench script, and a file with them still is one.
 
-use pgassay_analysis::plan::ScriptPlan;
+use pgassay_model::workload::ScriptPlan;
 
 /// A workload, as its file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,13 +4,12 @@
 //! away what it brought, also what a killed run of ours left.
 
 use anyhow::{Context, bail};
-
-use pgassay_analysis::plan::WorkloadPlan;
+use pgassay_model::Failure;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_pgwire::Session;
 
 use super::pgbench_tables::{BYTES_PER_SCALE, SCHEMA};
 use super::setup;
-use pgassay_model::Failure;
-use pgassay_pgwire::Session;
 
 /// What the server allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

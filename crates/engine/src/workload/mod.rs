@@ -16,11 +16,10 @@ pub mod setup;
 
 use std::path::Path;
 
-use pgassay_analysis::plan::{ScriptPlan, WorkloadPlan};
-
 use entry::Entry;
 use pgassay_load::script::{self, Program};
 use pgassay_model::Failure;
+use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
 
 /// The workloads beyond pgbench's, by name: their files are in `workloads/`.
 pub const FILES: &[(&str, &str)] = &[

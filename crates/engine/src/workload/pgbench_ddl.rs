@@ -1,7 +1,7 @@
 //! The statements that make pgbench's tables, with the choices that `pgbench -i` has (PostgreSQL's
 //! documentation of pgbench): for our own schema and for `pgassay pgbench -i` alike.
 
-use pgassay_analysis::plan::Tables;
+use pgassay_model::workload::Tables;
 
 use super::bulk::{ACCOUNTS, LARGE_SCALE};
 

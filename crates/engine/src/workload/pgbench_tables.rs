@@ -7,13 +7,13 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context, bail};
-use pgassay_analysis::plan::WorkloadPlan;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_pgwire::Session;
+use pgassay_sys::stop::Stop;
 
 use super::bulk::{self, Filling, Loaded};
 use super::pgbench_ddl::{Ddl, KEYS};
 use super::setup::note;
-use pgassay_pgwire::Session;
-use pgassay_sys::stop::Stop;
 
 /// The schema that everything of pgassay lies in.
 pub const SCHEMA: &str = "pgassay";

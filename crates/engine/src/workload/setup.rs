@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use pgassay_analysis::plan::WorkloadPlan;
-
-use super::pgbench_tables::{self, Made, SCHEMA};
+use pgassay_model::workload::WorkloadPlan;
 use pgassay_model::{Failure, FailureKind};
 use pgassay_pgwire::{ConnectError, Connector, Conninfo, QueryError, Session};
 use pgassay_sys::stop::Stop;
+
+use super::pgbench_tables::{self, Made, SCHEMA};
 
 /// What is said where the connection broke.
 const GONE: &str = "the server went away while the tables were made";

@@ -5,10 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pgassay_analysis::plan::{Slice, Stage};
-use pgassay_analysis::record::{EndState, EventKind, StageId, Trial};
+use pgassay_analysis::record::{EndState, EventKind};
 use pgassay_engine::rundir::{self, pause};
 use pgassay_engine::runner::{self, Ended, Schedule, Sink, Watcher};
+use pgassay_model::plan::Stage;
+use pgassay_model::point::Slice;
+use pgassay_model::stage::StageId;
+use pgassay_model::trial::Trial;
 use pgassay_sys::stop::Stop;
 
 use crate::pipeline::{Directory, Played, Scratch, Unwatched, analysed, begin, end, plan, played};

@@ -13,16 +13,19 @@ use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay_analysis::analysis::RunState;
-use pgassay_analysis::metrics;
-use pgassay_analysis::plan::{Arm, Experiment, Point, Slice, Stage, WorkloadPlan};
-use pgassay_analysis::record::{
-    EndState, EventKind, FORMAT, Reading, RunEnd, RunHeader, Sample, StageId, Trial,
-};
-use pgassay_analysis::{Analysis, Plan, analyse, samples};
+use pgassay_analysis::record::{EndState, EventKind, FORMAT, RunEnd, RunHeader};
+use pgassay_analysis::{Analysis, analyse, metrics};
 use pgassay_engine::rundir::{self, RunWriter, catalogue};
 use pgassay_engine::runner::{
     self, Driver, Ended, Keep, Schedule, Sink, TrialFailure, Upcoming, Watcher,
 };
+use pgassay_model::plan::{Arm, Experiment, Stage};
+use pgassay_model::point::{Point, Slice};
+use pgassay_model::reading::{Reading, Sample};
+use pgassay_model::stage::StageId;
+use pgassay_model::trial::Trial;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::{Plan, samplers};
 use pgassay_sys::stop::Stop;
 
 pub(crate) fn plan() -> Plan {
@@ -92,15 +95,15 @@ impl Driver for Played {
         };
         let samples = BTreeMap::from([
             (
-                samples::SERVER_SCHEDSTAT.into(),
+                samplers::SERVER_SCHEDSTAT.into(),
                 sample("7 5 5 1\n".into(), format!("7 {} 5 9\n", cpu + 5)),
             ),
             (
-                samples::PG_STAT_DATABASE.into(),
+                samplers::PG_STAT_DATABASE.into(),
                 sample(row(1000), row(1000 + transactions)),
             ),
             (
-                samples::HOST_STAT.into(),
+                samplers::HOST_STAT.into(),
                 Sample {
                     before: Reading::Unavailable("hidden".into()),
                     after: Reading::Unavailable("hidden".into()),

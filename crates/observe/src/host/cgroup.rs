@@ -4,9 +4,8 @@
 //! container the visible root may already be the container's own group; so every
 //! level that is visible is recorded, and the strictest counts when analysed.
 
-use pgassay_analysis::record::Reading;
-use procfs_core::FromBufRead;
-use procfs_core::ProcessCGroups;
+use pgassay_model::reading::Reading;
+use procfs_core::{FromBufRead, ProcessCGroups};
 
 use super::HostFacts;
 use super::place::mounts;

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use pgassay_analysis::record::Reading;
+use pgassay_model::reading::Reading;
 
 use super::HostFacts;
 use super::reader::Reader;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgassay_analysis::record::Reading;
+use pgassay_model::reading::Reading;
 
 use super::HostFacts;
 use super::reader::Reader;

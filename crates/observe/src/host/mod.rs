@@ -20,8 +20,7 @@ mod storage;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pgassay_analysis::record::Reading;
-
+use pgassay_model::reading::Reading;
 use reader::Reader;
 pub use storage::storage;
 

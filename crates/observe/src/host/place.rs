@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use pgassay_analysis::record::Reading;
+use pgassay_model::reading::Reading;
 use procfs_core::FromBufRead;
 use procfs_core::process::{MountInfo, MountInfos};
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use pgassay_analysis::record::Reading;
+use pgassay_model::reading::Reading;
 
 /// More than this is not read of any file: /proc/cpuinfo of the largest
 /// machines is under 1 MiB.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use pgassay_analysis::storage::{Layer, LayerKind, Storage};
+use pgassay_model::storage::{Layer, LayerKind, Storage};
 
 use super::place::mount_line;
 use super::reader::Reader;

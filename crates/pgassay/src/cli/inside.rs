@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
-use pgassay_analysis::primitives::Company;
-
-use super::kinds::{OF_BUFFER_HIT, OF_COMPANY, OF_LOCKS, OF_LOOPS, OF_LWLOCK};
 use pgassay_engine::workload::inserver::{Knobs, Parameter, Pattern, Statement};
 use pgassay_model::Failure;
+use pgassay_model::primitives::Company;
+
+use super::kinds::{OF_BUFFER_HIT, OF_COMPANY, OF_LOCKS, OF_LOOPS, OF_LWLOCK};
 
 /// What can be changed about a call inside the server.
 #[derive(Debug, Clone, Default, ClapArgs)]

@@ -1,12 +1,12 @@
 //! The dials of a load, under the names that pgbench's users know.
 
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
-use pgassay_analysis::plan::WorkloadPlan;
+use pgassay_engine::workload;
+use pgassay_model::Failure;
+use pgassay_model::workload::WorkloadPlan;
 
 use super::kinds::OF_SCRIPTS;
 use super::tables::TablesArgs;
-use pgassay_engine::workload;
-use pgassay_model::Failure;
 
 /// What a client does and how, shared by the commands that load a server.
 #[derive(Debug, Clone, Default, ClapArgs)]

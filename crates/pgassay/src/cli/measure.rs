@@ -1,12 +1,12 @@
 //! What the measuring flags mean on this machine: the plan.
 
-use pgassay_analysis::Plan;
-use pgassay_analysis::plan::{Point, WorkloadPlan};
+use pgassay_engine::workload::pgbench_tables::BYTES_PER_SCALE;
+use pgassay_model::point::Point;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::{Failure, Plan};
 
 use super::args::MeasureArgs;
 use super::clients::doubling_up_to;
-use pgassay_engine::workload::pgbench_tables::BYTES_PER_SCALE;
-use pgassay_model::Failure;
 
 /// Seconds that a slice takes beside its load, at the default client counts.
 const BETWEEN_SLICES: f64 = 0.06;

@@ -1,9 +1,8 @@
 //! How pgbench's tables are made, under the names that `pgbench -i` has for it.
 
 use clap::Args as ClapArgs;
-use pgassay_analysis::plan::Tables;
-
 use pgassay_model::Failure;
+use pgassay_model::workload::Tables;
 
 /// Where they stand in the help; a heading for the whole struct would be that of what follows it.
 const TABLES: &str = "The pgbench tables";

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::ValueEnum;
-use pgassay_analysis::plan::{Experiment, Stage};
 use pgassay_analysis::record::{EndState, EventKind, RecordedRun, RunEnd, RunHeader};
+use pgassay_engine::rundir::{self, RunWriter, catalogue};
+use pgassay_model::Failure;
+use pgassay_model::plan::{Experiment, Stage};
 
 use crate::cli::args::{GlobalArgs, TargetArgs};
 use crate::cli::observe::{ObserveArgs, Observer};
-use pgassay_engine::rundir::{self, RunWriter, catalogue};
-use pgassay_model::Failure;
 
 /// Whether the run is a new one.
 #[derive(Debug)]

@@ -1,7 +1,9 @@
 //! `pgassay assay` and `pgassay run`: requests to measure.
 
-use pgassay_analysis::Plan;
-use pgassay_analysis::record::StageId;
+use pgassay_engine::workload::{self, inserver, pgio, scattered_read};
+use pgassay_model::Plan;
+use pgassay_model::stage::StageId;
+use pgassay_sys::stop::Stop;
 
 use super::again::Again;
 use super::measure::{Request, measure};
@@ -10,8 +12,6 @@ use crate::cli::args::{AssayArgs, GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure::Budget;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_engine::workload::{self, inserver, pgio, scattered_read};
-use pgassay_sys::stop::Stop;
 
 /// Everything about one server.
 ///

@@ -3,40 +3,36 @@
 
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::Plan;
 use pgassay_analysis::analyse;
-use pgassay_analysis::plan::{DriverConfig, Experiment, Stage};
-use pgassay_analysis::primitives::{Compiled, PrimitivesPlan};
-use pgassay_analysis::record::{EventKind, StageId};
-use pgassay_analysis::warning::Warning;
-
-use super::again::Again;
-use super::inspect_server;
-use super::measure::{Request, conclude};
-use super::observing;
-use super::progress::{Progress, minutes};
-use super::query_cost;
-use super::quiet;
-use super::record;
-use super::recorder::Recorder;
-use super::subject::{Subject, explain};
-use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
-use crate::cli::measure::Concurrency;
-use crate::cli::observe::ObserveArgs;
-use crate::exit::Exit;
-use crate::terminal::Terminal;
+use pgassay_analysis::record::EventKind;
 use pgassay_engine::drivers::in_server::{InServer, InServerArm, Sessions};
 use pgassay_engine::drivers::query_ways;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::setup;
-use pgassay_model::Failure;
+use pgassay_model::plan::{DriverConfig, Experiment, Stage};
+use pgassay_model::primitives::{Compiled, PrimitivesPlan};
+use pgassay_model::stage::StageId;
+use pgassay_model::warning::Warning;
+use pgassay_model::{Failure, Plan};
 use pgassay_observe::host;
 use pgassay_pgwire::{ConnectError, Connector, QueryError, Session};
 use pgassay_server::TargetSpec;
 use pgassay_server::extension::Extension;
 use pgassay_sys::stop::Stop;
+
+use super::again::Again;
+use super::measure::{Request, conclude};
+use super::progress::{Progress, minutes};
+use super::recorder::Recorder;
+use super::subject::{Subject, explain};
+use super::{inspect_server, observing, query_cost, quiet, record};
+use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
+use crate::cli::measure::Concurrency;
+use crate::cli::observe::ObserveArgs;
+use crate::exit::Exit;
+use crate::terminal::Terminal;
 
 /// Seconds for all calls together where nothing was asked for.
 const BUDGET: f64 = 75.0;

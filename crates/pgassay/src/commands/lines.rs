@@ -1,7 +1,8 @@
 //! `pgassay lines`: which shared cache lines a transaction takes.
 
+use std::time::Duration;
+
 use anyhow::{Context, bail};
-use pgassay_analysis::plan::WorkloadPlan;
 use pgassay_engine::rundir;
 use pgassay_engine::workload::{self, guest, setup};
 use pgassay_lines::account::{Account, Subject as Of, account};
@@ -11,10 +12,10 @@ use pgassay_lines::session::{self, Process, Server};
 use pgassay_load::script::Value;
 use pgassay_load::{Edge, Engine, Length, Options, SliceSpec};
 use pgassay_model::Failure;
+use pgassay_model::workload::WorkloadPlan;
 use pgassay_pgwire::Session;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
-use std::time::Duration;
 
 use super::progress::Progress;
 use super::show::show;

@@ -1,38 +1,42 @@
 //! What `assay` and `run` share: open the server, write down what it is, load it, conclude.
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use pgassay_analysis::analyse::ALL_FAILED;
+use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::record::{EventKind, RecordedRun};
+use pgassay_analysis::{Analysis, analyse};
+use pgassay_engine::drivers::ceiling;
+use pgassay_engine::rundir;
+use pgassay_engine::runner::Ended;
+use pgassay_engine::workload::{guest, setup};
+use pgassay_model::plan::{Experiment, Stage};
+use pgassay_model::server::Origin;
+use pgassay_model::stage::StageId;
+use pgassay_model::warning::Warning;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::{Failure, Plan};
+use pgassay_observe::host;
+use pgassay_server::TargetSpec;
+use pgassay_server::extension::Extension;
+use pgassay_sys::affinity;
+use pgassay_sys::stop::Stop;
+
 use super::again::Again;
 use super::alone::{self, Company};
 use super::files::page_of_run;
-use super::opened;
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::sweep::load;
-use super::{check, inside, ordinary, quiet, record, second, show};
+use super::{check, inside, opened, ordinary, quiet, record, second, show};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::load::Pin;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
 use crate::cli::show::Format;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use anyhow::Context;
-use pgassay_analysis::analyse::ALL_FAILED;
-use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::plan::{Experiment, Stage, WorkloadPlan};
-use pgassay_analysis::record::{EventKind, Origin, RecordedRun, StageId};
-use pgassay_analysis::warning::Warning;
-use pgassay_analysis::{Analysis, Plan, analyse};
-use pgassay_engine::drivers::ceiling;
-use pgassay_engine::rundir;
-use pgassay_engine::runner::Ended;
-use pgassay_engine::workload::{guest, setup};
-use pgassay_model::Failure;
-use pgassay_observe::host;
-use pgassay_server::TargetSpec;
-use pgassay_server::extension::Extension;
-use pgassay_sys::affinity;
-use pgassay_sys::stop::Stop;
-use std::path::Path;
-use std::time::{Duration, Instant};
 
 /// Connections beside the load: the control session and a few to spare.
 const BESIDE: u32 = 4;

@@ -1,14 +1,14 @@
 //! What commands that measure share of observing: which observers run, and where the
 //! names of functions go.
 
-use pgassay_analysis::observed::SymbolTable;
-
-use super::subject::Subject;
-use crate::cli::observe::{ObserveArgs, Observer};
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::rundir::RunWriter;
 use pgassay_engine::runner::Driver;
+use pgassay_model::observed::stacks::SymbolTable;
 use pgassay_observe::{Choice, Scene};
+
+use super::subject::Subject;
+use crate::cli::observe::{ObserveArgs, Observer};
 
 /// The observers that were typed, or these.
 pub fn choice(flags: &ObserveArgs, default: Choice) -> Choice {

@@ -7,12 +7,12 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pgassay_analysis::record::Trial;
+use pgassay_engine::runner::{Upcoming, Watcher};
+use pgassay_load::Passed;
+use pgassay_model::trial::Trial;
 
 use super::live::{Live, Since};
 use crate::terminal::{self, Aside, Terminal};
-use pgassay_engine::runner::{Upcoming, Watcher};
-use pgassay_load::Passed;
 
 /// How often the figures on a terminal change.
 const EACH: Duration = Duration::from_secs(1);

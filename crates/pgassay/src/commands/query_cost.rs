@@ -3,23 +3,23 @@
 
 use std::path::Path;
 
-use pgassay_analysis::plan::{DriverConfig, Stage};
-use pgassay_analysis::query_cost::{QueryCostRecord, Way};
-use pgassay_analysis::record::StageId;
-
-use super::progress::Progress;
-use super::recorder::Recorder;
-use super::subject::Subject;
-use crate::terminal::Terminal;
 use pgassay_engine::count::query_ways;
 use pgassay_engine::drivers::query_ways::QueryWays;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::inserver::Knobs;
 use pgassay_model::Failure;
+use pgassay_model::plan::{DriverConfig, Stage};
+use pgassay_model::query_cost::{QueryCostRecord, Way};
+use pgassay_model::stage::StageId;
 use pgassay_pgwire::Session;
 use pgassay_server::Installation;
 use pgassay_sys::stop::Stop;
+
+use super::progress::Progress;
+use super::recorder::Recorder;
+use super::subject::Subject;
+use crate::terminal::Terminal;
 
 /// What counting instructions needs: a cluster of its own is made for it.
 pub struct Counting<'a> {

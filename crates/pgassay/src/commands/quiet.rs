@@ -3,11 +3,10 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::number;
-use pgassay_analysis::quality;
-use pgassay_analysis::record::Sample;
 use pgassay_analysis::samples::host_cpu;
+use pgassay_analysis::{number, quality};
 use pgassay_model::Failure;
+use pgassay_model::reading::Sample;
 use pgassay_observe::cpu_times;
 use pgassay_sys::stop::Stop;
 

@@ -2,18 +2,19 @@
 
 use std::time::Instant;
 
-use pgassay_analysis::Plan;
-use pgassay_analysis::plan::{Arm, Experiment, WorkloadPlan};
 use pgassay_analysis::record::{EndState, EventKind, FORMAT, RunEnd, RunHeader};
-use pgassay_analysis::warning::Warning;
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::Ended;
+use pgassay_model::Plan;
+use pgassay_model::plan::{Arm, Experiment};
+use pgassay_model::warning::Warning;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_observe::host;
+use pgassay_pgwire::Conninfo;
 
 use super::inspect_server;
 use super::subject::Subject;
 use crate::cli::args::{GlobalArgs, TargetArgs};
-use pgassay_engine::rundir::{self, RunWriter};
-use pgassay_engine::runner::Ended;
-use pgassay_observe::host;
-use pgassay_pgwire::Conninfo;
 
 /// The header of a new run; its name is given when its directory is made.
 pub fn header(command: &str, global: &GlobalArgs, experiment: Experiment) -> RunHeader {

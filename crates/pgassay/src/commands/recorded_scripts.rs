@@ -8,15 +8,14 @@ use std::io::{self, BufRead, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use pgassay_analysis::Plan;
-use pgassay_analysis::plan::ScriptPlan;
+use pgassay_engine::workload;
+use pgassay_load::script::{BUILTINS, Command};
+use pgassay_model::workload::ScriptPlan;
+use pgassay_model::{Failure, Plan};
+use pgassay_sys::stop::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::terminal::Terminal;
-use pgassay_engine::workload;
-use pgassay_load::script::{BUILTINS, Command};
-use pgassay_model::Failure;
-use pgassay_sys::stop::Stop;
 
 /// How often a Ctrl-C is looked for while the user thinks.
 const GLANCE: Duration = Duration::from_millis(200);

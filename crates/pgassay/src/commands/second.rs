@@ -4,9 +4,8 @@
 //! locks. In a server that pgassay did not launch it runs where --load allows load at all, and
 //! writes into pgassay's own tables only; what a write costs there nothing else would show.
 
-use pgassay_analysis::Plan;
-
 use pgassay_engine::workload;
+use pgassay_model::Plan;
 
 /// What clients do in it.
 const WORKLOAD: &str = "tpcb-like";
@@ -35,7 +34,7 @@ pub fn plan(first: &Plan) -> anyhow::Result<Plan> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_analysis::plan::Point;
+    use pgassay_model::point::Point;
 
     #[test]
     fn keeps_what_makes_the_two_comparable() {

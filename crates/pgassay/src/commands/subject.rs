@@ -1,14 +1,17 @@
 //! The server under measurement: launched by us, or running and visited as a guest.
 
-use crate::cli::args::TargetArgs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use anyhow::Context;
-use pgassay_analysis::plan::WorkloadPlan;
-use pgassay_analysis::record::{Origin, Reading, ServerFacts};
-use pgassay_analysis::storage::Storage;
 use pgassay_engine::workload::guest::{self, Admission};
 use pgassay_engine::workload::pgbench_tables::Made;
 use pgassay_engine::workload::setup;
 use pgassay_model::Failure;
+use pgassay_model::reading::Reading;
+use pgassay_model::server::{Origin, ServerFacts};
+use pgassay_model::storage::Storage;
+use pgassay_model::workload::WorkloadPlan;
 use pgassay_observe::{Scene, host};
 use pgassay_pgwire::{Conninfo, Session};
 use pgassay_server::archive::StandIn;
@@ -20,8 +23,8 @@ use pgassay_server::{
 };
 use pgassay_sys::stop::{Deferred, Stop};
 use serde_json::json;
-use std::path::PathBuf;
-use std::sync::Arc;
+
+use crate::cli::args::TargetArgs;
 
 /// A server that can be asked and, where we may, loaded.
 #[derive(Debug)]

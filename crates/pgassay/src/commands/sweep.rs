@@ -1,17 +1,12 @@
 //! The part of a measurement in which the server is under load: the tables are made, the plan's
 //! slices run, the tables removed.
 
-use super::measure::Request;
-use super::progress::Progress;
-use super::recorder::Recorder;
-use super::subject::Subject;
-use super::{observing, record};
-use crate::terminal::Terminal;
+use std::path::Path;
+use std::time::Duration;
+
 use anyhow::Context;
-use pgassay_analysis::plan::{DriverConfig, Experiment, Stage};
-use pgassay_analysis::record::{EventKind, Origin, Reading, StageId};
-use pgassay_analysis::warning::Warning;
-use pgassay_analysis::{Plan, samples};
+use pgassay_analysis::record::EventKind;
+use pgassay_analysis::samples;
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::ceiling::Ceiling;
 use pgassay_engine::drivers::wire::{Wire, WireArm};
@@ -19,11 +14,22 @@ use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::pgbench_tables::Made;
 use pgassay_engine::workload::setup;
+use pgassay_model::Plan;
+use pgassay_model::plan::{DriverConfig, Experiment, Stage};
+use pgassay_model::reading::Reading;
+use pgassay_model::server::Origin;
+use pgassay_model::stage::StageId;
+use pgassay_model::warning::Warning;
 use pgassay_observe::{Choice, Scene};
 use pgassay_pgwire::Connector;
 use pgassay_sys::stop::Stop;
-use std::path::Path;
-use std::time::Duration;
+
+use super::measure::Request;
+use super::progress::Progress;
+use super::recorder::Recorder;
+use super::subject::Subject;
+use super::{observing, record};
+use crate::terminal::Terminal;
 
 /// Makes the tables, runs the schedule, removes the tables.
 pub(super) fn load(

@@ -3,13 +3,16 @@
 use std::time::{Duration, Instant};
 
 use pgassay_analysis::observed::waits;
-use pgassay_analysis::plan::{Arm, DriverConfig, Experiment, Point, Stage};
-use pgassay_analysis::record::{EndState, Origin, RecordedRun, RunEnd, StageId};
-use pgassay_analysis::{Plan, Trial, samples, watched};
+use pgassay_analysis::record::{EndState, RecordedRun, RunEnd};
+use pgassay_analysis::{samples, watched};
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::rundir;
 use pgassay_load::Latency;
-use pgassay_model::Failure;
+use pgassay_model::plan::{Arm, DriverConfig, Experiment, Stage};
+use pgassay_model::point::Point;
+use pgassay_model::server::Origin;
+use pgassay_model::stage::StageId;
+use pgassay_model::{Failure, Plan, Trial, samplers};
 use pgassay_observe::{Choice, Scene, host};
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
@@ -146,7 +149,7 @@ fn window(server: &mut Watched, length: Duration, progress: &Progress, stop: &St
     let window_ns = begun.elapsed().as_nanos() as u64;
     let (samples, observed) = observers.end(scene);
     let ended = |name: &str| {
-        let sample = samples.get(samples::PG_STAT_DATABASE)?;
+        let sample = samples.get(samplers::PG_STAT_DATABASE)?;
         samples::database_counter(sample, name)
     };
     Trial {

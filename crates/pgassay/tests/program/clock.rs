@@ -6,9 +6,10 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::runs::{Runs, postmasters_of, text};
-use pgassay_analysis::record::Trial;
+use pgassay_model::trial::Trial;
 use serde_json::Value;
+
+use crate::runs::{Runs, postmasters_of, text};
 
 const TRIALS: usize = 16;
 const HOUR: i64 = 3600;

@@ -12,10 +12,14 @@ use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay::{Exit, Stop, Terminal};
-use pgassay_analysis::Plan;
-use pgassay_analysis::plan::{Arm, Experiment, Point, Stage, WorkloadPlan};
-use pgassay_analysis::record::{EndState, FORMAT, RunEnd, RunHeader, StageId, Trial};
+use pgassay_analysis::record::{EndState, FORMAT, RunEnd, RunHeader};
 use pgassay_engine::rundir::RunWriter;
+use pgassay_model::Plan;
+use pgassay_model::plan::{Arm, Experiment, Stage};
+use pgassay_model::point::Point;
+use pgassay_model::stage::StageId;
+use pgassay_model::trial::Trial;
+use pgassay_model::workload::WorkloadPlan;
 use serde_json::Value;
 
 /// A directory that goes with the test.

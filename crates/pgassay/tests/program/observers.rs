@@ -2,21 +2,21 @@
 //!
 //! What is held against the truth are counts of samples, never how fast anything was.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use crate::pg_support::Server;
 use pgassay::{Exit, Stop, Terminal};
-use pgassay_analysis::observed::statements::Sighting;
 use pgassay_analysis::observed::waits;
+use pgassay_model::observed::statements::Sighting;
 use pgassay_observe::WaitSampler;
 use pgassay_pgwire::connect;
 use serde_json::Value;
+
+use crate::pg_support::Server;
 
 /// A directory that goes with the test.
 struct Scratch(PathBuf);

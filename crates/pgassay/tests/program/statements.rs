@@ -9,14 +9,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::pg_support::{OWNER, Server};
 use pgassay::{Exit, Stop, Terminal};
-use pgassay_analysis::observed::Observed;
-use pgassay_analysis::observed::growth::Grown;
-use pgassay_analysis::observed::statements::SeenStatement;
+use pgassay_model::observed::Observed;
+use pgassay_model::observed::growth::Grown;
+use pgassay_model::observed::statements::SeenStatement;
 use pgassay_observe::{Choice, Known, Observers, Scene};
 use pgassay_pgwire::connect;
 use serde_json::Value;
+
+use crate::pg_support::{OWNER, Server};
 
 const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";
 

@@ -19,7 +19,7 @@ use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::{Kind, PointResult};
 use pgassay_analysis::metrics::METRICS;
 use pgassay_analysis::profile::tree::CallTree;
-use pgassay_analysis::warning::Warning;
+use pgassay_model::warning::Warning;
 use pgassay_text::cell;
 
 use super::csv::figure;

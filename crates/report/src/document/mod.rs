@@ -15,7 +15,7 @@ use pgassay_analysis::number;
 use pgassay_analysis::profile::flame::Flame;
 use pgassay_analysis::profile::tree::CallTree;
 use pgassay_analysis::stats::Estimate;
-use pgassay_analysis::warning::Warning;
+use pgassay_model::warning::Warning;
 
 /// A whole report.
 #[derive(Debug, Clone, Default)]

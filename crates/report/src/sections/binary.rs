@@ -1,11 +1,10 @@
 //! The server's executable: how it was built, and what its locks compile to.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::warning::Warning;
 use pgassay_inspect::cpu::{Evidence, Verdict};
-use pgassay_inspect::model::HotPath;
-use pgassay_inspect::model::{FileKind, Hardening};
+use pgassay_inspect::model::{FileKind, Hardening, HotPath};
 use pgassay_inspect::{Binary, ProcessFacts};
+use pgassay_model::warning::Warning;
 
 use crate::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use crate::number;

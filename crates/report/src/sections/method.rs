@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::plan::Stage;
-use pgassay_analysis::trial::StageId;
+use pgassay_model::plan::Stage;
+use pgassay_model::stage::StageId;
 
 use crate::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use crate::{number, plain};

@@ -3,7 +3,8 @@
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::profile::stage::{STAGES, Stage};
-use pgassay_analysis::query_cost::{AGREEMENT, Agreement, QueryCost, Way, WayCost};
+use pgassay_analysis::query_cost::{AGREEMENT, Agreement, QueryCost, WayCost};
+use pgassay_model::query_cost::Way;
 
 use super::levels;
 use crate::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};

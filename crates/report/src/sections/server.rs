@@ -2,7 +2,7 @@
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::ArmAnalysis;
-use pgassay_analysis::record::Origin;
+use pgassay_model::server::Origin;
 
 use crate::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use crate::number;

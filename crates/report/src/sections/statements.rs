@@ -1,9 +1,9 @@
 //! Which statements and which tables the sessions' time went to, at the largest client count.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::observed::growth::{Grown, GrowthRecord};
 use pgassay_analysis::observed::statements::{StatementAnalysis, StatementTime};
 use pgassay_analysis::observed::{ArmObserved, PointObserved};
+use pgassay_model::observed::growth::{Grown, GrowthRecord};
 
 use crate::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use crate::{number, profiles};

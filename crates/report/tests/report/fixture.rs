@@ -13,19 +13,24 @@ use pgassay_analysis::checkpoints::Checkpoints;
 use pgassay_analysis::diagnose::causes;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::metrics::{self, MetricId};
-use pgassay_analysis::observed::stacks::{ObjectSymbols, StackRecord};
-use pgassay_analysis::plan::{Plan, Point, Slice, Stage, WorkloadPlan};
-use pgassay_analysis::primitives::{
-    Company, Compiled, InServerTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen, analyse,
-    headline as headline_of_primitives,
-};
+use pgassay_analysis::primitives::{analyse, headline as headline_of_primitives};
 use pgassay_analysis::quality::Quality;
-use pgassay_analysis::query_cost::{self, CountedWay, QueryCost, QueryCostRecord, WAYS, Way};
-use pgassay_analysis::record::{Raw, Reading, StageId, Trial};
+use pgassay_analysis::query_cost::{self, QueryCost};
 use pgassay_analysis::server::Setting;
 use pgassay_analysis::stats::{Estimate, summarize_positive};
-use pgassay_analysis::warning::Warning;
 use pgassay_inspect::cpu::{self, verdict};
+use pgassay_model::observed::stacks::{ObjectSymbols, StackRecord};
+use pgassay_model::plan::{Plan, Stage};
+use pgassay_model::point::{Point, Slice};
+use pgassay_model::primitives::{
+    Company, Compiled, InServerTrial, PrimitivesPlan, SessionOutcome, Variant, WaitSeen,
+};
+use pgassay_model::query_cost::{CountedWay, QueryCostRecord, WAYS, Way};
+use pgassay_model::reading::Reading;
+use pgassay_model::stage::StageId;
+use pgassay_model::trial::{Raw, Trial};
+use pgassay_model::warning::Warning;
+use pgassay_model::workload::WorkloadPlan;
 
 use crate::machine::{binary, host, server};
 

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use pgassay_analysis::analysis::ServerSummary;
 use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::record::Origin;
 use pgassay_analysis::server::Setting;
 use pgassay_inspect::model::{
-    Atomics, BuildFacts, Class, FileKind, FunctionAtomics, FunctionBounds, Hardening, Machine,
-    Outline, OutlineHelper, PostgresFacts, RecordedFlags,
+    Atomics, BuildFacts, Class, FileKind, FunctionAtomics, FunctionBounds, Hardening, HotFunction,
+    HotPath, Machine, Outline, OutlineHelper, PostgresFacts, RecordedFlags, Technique,
 };
-use pgassay_inspect::model::{HotFunction, HotPath, Technique};
 use pgassay_inspect::{Binary, FlagByte, ProcessFacts};
+use pgassay_model::server::Origin;
 
 /// Eight cores of Neoverse-N1.
 pub fn host() -> HostSummary {

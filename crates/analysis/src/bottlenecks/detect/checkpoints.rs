@@ -152,8 +152,12 @@ mod tests {
     use crate::bottlenecks::detect::scaling_tests::latency;
     use crate::bottlenecks::{Basis, Confidence, Finding};
     use crate::checkpoints::tests::{server, trial};
-    use crate::plan::{Arm, Experiment, Plan, Point, Stage, WorkloadPlan};
-    use crate::record::{RecordedRun, StageId, Trial};
+    use crate::record::RecordedRun;
+    use pgassay_model::plan::{Arm, Experiment, Plan, Stage};
+    use pgassay_model::point::Point;
+    use pgassay_model::stage::StageId;
+    use pgassay_model::trial::Trial;
+    use pgassay_model::workload::WorkloadPlan;
 
     fn found(max_wal_size: &str, trials: Vec<Trial>) -> Option<Finding> {
         let mut run = RecordedRun::default();

@@ -1,9 +1,10 @@
 //! What the server's own counters of tables and indexes show of a run.
 
+use pgassay_model::observed::growth::{Grown, GrowthRecord};
+
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
-use crate::observed::growth::{Grown, GrowthRecord};
 use crate::observed::statements::StatementTime;
 
 pub(super) const DETECTORS: &[Detector] = &[run("autovacuum-behind", dead_rows_met)];

@@ -3,8 +3,7 @@
 //! Waits are shares of the budget, libraries and functions shares of CPU samples. What a rule has
 //! found already is left to it.
 
-use super::tenths;
-use super::waits;
+use super::{tenths, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::bottlenecks::wait_events;
@@ -172,7 +171,7 @@ fn libraries(profile: &Summary) -> Vec<Named> {
                 || object.starts_with(&format!("{name}.so"))
                 || object.starts_with(&format!("{name}-"))
         };
-        !(object == crate::profile::KERNEL
+        !(object == pgassay_model::observed::stacks::KERNEL
             || object.is_empty()
             || object.starts_with('[')
             || ALWAYS.iter().any(is)

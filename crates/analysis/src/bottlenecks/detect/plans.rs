@@ -1,9 +1,10 @@
 //! What the plans of the statements show on which the sessions spent their time.
 
+use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+
 use super::{Detector, run, shown, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
-use crate::observed::plans::{Node, Plan, RelationFacts};
 use crate::observed::statements::StatementTime;
 
 pub(super) const DETECTORS: &[Detector] = &[

@@ -1,17 +1,20 @@
 //! Runs made by the scaling law, and whether the contention in them is named.
 
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
+use pgassay_model::observed::Observed;
+use pgassay_model::observed::waits::{WaitKey, WaitRecord};
+use pgassay_model::plan::{Arm, Experiment, Plan, Stage};
+use pgassay_model::point::{Point, Slice};
+use pgassay_model::stage::StageId;
+use pgassay_model::trial::Trial;
+use pgassay_model::workload::WorkloadPlan;
 
 use crate::analyse;
 use crate::bottlenecks::Finding;
-use crate::observed::Observed;
-use crate::observed::waits::{WaitKey, WaitRecord};
-use crate::plan::{Arm, Experiment, Plan, Point, Slice, Stage, WorkloadPlan};
-use crate::record::{RecordedRun, StageId, Trial};
+use crate::record::RecordedRun;
 
 const COUNTS: [u32; 5] = [1, 2, 4, 8, 16];
 

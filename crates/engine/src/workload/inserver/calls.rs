@@ -1,7 +1,7 @@
 //! The calls by which each primitive is measured, and the page of those that
 //! decide scaling.
 
-use pgassay_analysis::primitives::{Company, Variant};
+use pgassay_model::primitives::{Company, Variant};
 
 use super::knobs::Knobs;
 use super::{ALL, ROWS, SCHEMA};

@@ -6,13 +6,13 @@
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use pgassay_analysis::primitives::Company;
+use pgassay_model::Failure;
+use pgassay_model::primitives::Company;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::SCHEMA;
 use super::calls::Call;
-use pgassay_model::Failure;
 
 /// Longest hold of a spinlock, nanoseconds: the extension's limit.
 const SPINLOCK_HOLD_NS: u32 = 1_000;

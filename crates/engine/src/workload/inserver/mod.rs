@@ -6,9 +6,8 @@
 //! shared memory, which one more session, the keeper, holds open.
 
 use anyhow::{Context, bail};
-use pgassay_analysis::primitives::{SessionOutcome, WaitSeen};
-
 use pgassay_model::Failure;
+use pgassay_model::primitives::{SessionOutcome, WaitSeen};
 use pgassay_pgwire::{ResultSet, Session};
 
 mod calls;

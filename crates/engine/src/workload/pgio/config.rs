@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::bail;
-use pgassay_analysis::pgio::PgioPlan;
+use pgassay_model::Failure;
+use pgassay_model::pgio::PgioPlan;
 
 use super::arithmetic;
-use pgassay_model::Failure;
 
 /// The smallest table, as PGIO has it.
 pub const FEWEST_ROWS: u64 = 1024;

@@ -11,9 +11,8 @@ mod variants;
 pub use variants::{Choice, variants};
 
 use anyhow::Context;
-use pgassay_analysis::plan::WorkloadPlan;
-use pgassay_analysis::scattered::{Pattern, ScatteredVariant};
-
+use pgassay_model::scattered::{Pattern, ScatteredVariant};
+use pgassay_model::workload::WorkloadPlan;
 use pgassay_pgwire::Session;
 
 /// The workload's name.

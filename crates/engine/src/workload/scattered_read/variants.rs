@@ -1,6 +1,6 @@
 //! The ways of reading the table: what the kernel does with each is the result.
 
-use pgassay_analysis::scattered::{Pattern, ScatteredVariant};
+use pgassay_model::scattered::{Pattern, ScatteredVariant};
 
 use super::TABLE;
 

@@ -4,21 +4,23 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::{Typed, launch_order};
 use pgassay_analysis::metrics::MetricId;
-use pgassay_analysis::plan::{Slice, Stage};
-use pgassay_analysis::record::{EventKind, StageId, Trial};
+use pgassay_analysis::record::EventKind;
+use pgassay_engine::drivers::wire::Wire;
+use pgassay_engine::rundir::RunWriter;
+use pgassay_engine::runner::{self, Driver, Ended, Schedule, Sink};
+use pgassay_model::plan::Stage;
+use pgassay_model::point::Slice;
+use pgassay_model::stage::StageId;
+use pgassay_model::trial::Trial;
+use pgassay_model::{Failure, FailureKind, Plan};
+use pgassay_observe::Choice;
+use pgassay_sys::stop::Stop;
 
 use crate::commands::compare::servers::{Servers, Surroundings};
 use crate::commands::progress::Progress;
 use crate::terminal::Terminal;
-use pgassay_engine::drivers::wire::Wire;
-use pgassay_engine::rundir::RunWriter;
-use pgassay_engine::runner::{self, Driver, Ended, Schedule, Sink};
-use pgassay_model::{Failure, FailureKind};
-use pgassay_observe::Choice;
-use pgassay_sys::stop::Stop;
 
 /// Pairs of a block that only warm up.
 const WARM_UP: u32 = 2;

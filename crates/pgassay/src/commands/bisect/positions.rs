@@ -2,15 +2,9 @@
 
 use std::time::Instant;
 
-use pgassay_analysis::plan::WorkloadPlan;
 use pgassay_analysis::search::steps::{CountedAt, ROUNDS};
-
-use crate::commands::build::making;
-use crate::commands::counts::difference;
-use crate::commands::progress::Progress;
-use crate::commands::subject::explain;
-use crate::terminal::Terminal;
 use pgassay_engine::count::{Counter, Method};
+use pgassay_model::workload::WorkloadPlan;
 use pgassay_model::{Failure, FailureKind};
 use pgassay_server::Installation;
 use pgassay_server::pgbuild::commits::History;
@@ -19,6 +13,12 @@ use pgassay_server::pgbuild::shared::CommitMade;
 use pgassay_server::pgbuild::{BuildRecord, Builder, Place, Variant};
 use pgassay_server::settings::Settings;
 use pgassay_sys::stop::Stop;
+
+use crate::commands::build::making;
+use crate::commands::counts::difference;
+use crate::commands::progress::Progress;
+use crate::commands::subject::explain;
+use crate::terminal::Terminal;
 
 /// What a position came to.
 pub enum Had<T> {

@@ -4,15 +4,21 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::Typed;
-use pgassay_analysis::plan::{Arm, Experiment, Stage};
-use pgassay_analysis::record::{EventKind, RecordedRun, StageId};
+use pgassay_analysis::record::{EventKind, RecordedRun};
 use pgassay_analysis::search::differences::{Set, SetBlock};
 use pgassay_analysis::search::document::{Bisected, Refused, SCHEMA};
 use pgassay_analysis::search::noise::{self, Block};
 use pgassay_analysis::search::range::nothing;
 use pgassay_analysis::search::{Range, forecast};
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::Ended;
+use pgassay_model::plan::{Arm, Experiment, Stage};
+use pgassay_model::stage::StageId;
+use pgassay_model::{Failure, FailureKind, Plan};
+use pgassay_observe::host;
+use pgassay_server::TargetSpec;
+use pgassay_sys::stop::Stop;
 
 use super::config::configs;
 use super::measure::{Bench, Measured};
@@ -29,12 +35,6 @@ use crate::commands::show::show;
 use crate::commands::subject::explain;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_engine::rundir::{self, RunWriter};
-use pgassay_engine::runner::Ended;
-use pgassay_model::{Failure, FailureKind};
-use pgassay_observe::host;
-use pgassay_server::TargetSpec;
-use pgassay_sys::stop::Stop;
 
 /// The least effect that matters where nobody named one.
 const DELTA: f64 = 0.02;

@@ -1,14 +1,14 @@
 //! What the searches have in common before they measure.
 
-use pgassay_analysis::Plan;
-use pgassay_analysis::plan::WorkloadPlan;
+use pgassay_model::Plan;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_observe::host;
 
 use crate::cli::args::TargetArgs;
 use crate::cli::bisect::BisectArgs;
 use crate::cli::measure::{self as resolved, Budget, Concurrency, Machine};
 use crate::commands::compare::BESIDE;
 use crate::commands::compare::servers::Surroundings;
-use pgassay_observe::host;
 
 /// What all servers of a search have in common.
 pub fn surroundings(args: &BisectArgs, clients: u32) -> Surroundings {

@@ -5,14 +5,22 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::Typed;
-use pgassay_analysis::plan::{Arm, Experiment, Stage};
-use pgassay_analysis::record::{EventKind, RecordedRun, StageId};
+use pgassay_analysis::record::{EventKind, RecordedRun};
 use pgassay_analysis::search::steps::{
     Cost, CountedAt, Measure, Next, SCHEMA, Searched, Step, StepBlock, Traced,
 };
 use pgassay_analysis::search::{Interval, Outcome};
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::Ended;
+use pgassay_model::plan::{Arm, Experiment, Stage};
+use pgassay_model::stage::StageId;
+use pgassay_model::{Failure, Plan};
+use pgassay_observe::host;
+use pgassay_server::pgbuild::commits::{self, Commit, History};
+use pgassay_server::pgbuild::maker::native_machine;
+use pgassay_server::pgbuild::{BuildRecord, Builder, Place, Variant};
+use pgassay_sys::stop::Stop;
 
 use super::measure::{Bench, Measured};
 use super::positions::{Had, Positions};
@@ -22,21 +30,12 @@ use crate::cli::args::GlobalArgs;
 use crate::cli::bisect::{BisectArgs, ByArg};
 use crate::commands::again::refuse_whole;
 use crate::commands::alone::{self, Company};
-use crate::commands::build;
 use crate::commands::files::page_of_run;
 use crate::commands::progress::minutes;
-use crate::commands::record;
 use crate::commands::show::show;
+use crate::commands::{build, record};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_engine::rundir::{self, RunWriter};
-use pgassay_engine::runner::Ended;
-use pgassay_model::Failure;
-use pgassay_observe::host;
-use pgassay_server::pgbuild::commits::{self, Commit, History};
-use pgassay_server::pgbuild::maker::native_machine;
-use pgassay_server::pgbuild::{BuildRecord, Builder, Place, Variant};
-use pgassay_sys::stop::Stop;
 
 /// The least effect that matters where nobody named one: of counts, of a metric.
 const DELTAS: (f64, f64) = (0.005, 0.02);
@@ -259,7 +258,7 @@ fn positions(
         variant,
         jobs: args.jobs,
         settings: traced.settings.clone(),
-        workload: pgassay_analysis::plan::WorkloadPlan {
+        workload: pgassay_model::workload::WorkloadPlan {
             scale: args.slices.scale.unwrap_or(1),
             ..plan.workload.clone()
         },

@@ -5,6 +5,20 @@ pub mod pgio;
 mod pgio_output;
 pub mod scattered_read;
 
+use std::path::Path;
+use std::time::Instant;
+
+use pgassay_analysis::record::RunHeader;
+use pgassay_analysis::{Analysis, analyse};
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::Ended;
+use pgassay_engine::workload::setup;
+use pgassay_model::Failure;
+use pgassay_model::plan::{Experiment, Stage};
+use pgassay_model::server::Origin;
+use pgassay_server::TargetSpec;
+use pgassay_sys::stop::Stop;
+
 use super::again::Again;
 use super::files::page_of_run;
 use super::measure::conclude;
@@ -14,17 +28,6 @@ use super::subject::{Subject, explain};
 use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_analysis::plan::{Experiment, Stage};
-use pgassay_analysis::record::{Origin, RunHeader};
-use pgassay_analysis::{Analysis, analyse};
-use pgassay_engine::rundir::{self, RunWriter};
-use pgassay_engine::runner::Ended;
-use pgassay_engine::workload::setup;
-use pgassay_model::Failure;
-use pgassay_server::TargetSpec;
-use pgassay_sys::stop::Stop;
-use std::path::Path;
-use std::time::Instant;
 
 /// Launches or visits the server; on one that was there `--load` is needed, and
 /// what a killed run of ours left is removed.

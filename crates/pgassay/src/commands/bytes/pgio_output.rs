@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use pgassay_analysis::Analysis;
 use pgassay_analysis::pgio::PgioAnalysis;
-use pgassay_analysis::record::Reading;
-use pgassay_analysis::samples;
+use pgassay_analysis::{Analysis, samples};
+use pgassay_model::reading::Reading;
 
 /// What PGIO prints of a run, and its table of sessions after it.
 pub fn render(pgio: &PgioAnalysis, analysis: &Analysis) -> String {
@@ -82,7 +81,7 @@ fn sessions(pgio: &PgioAnalysis) -> String {
         let of = || pgio.sessions.iter().filter(move |s| s.pid == pid);
         let (selects, updates): (u64, u64) =
             (of().map(|s| s.selects).sum(), of().map(|s| s.updates).sum());
-        let longest = |value: fn(&pgassay_analysis::pgio::PgioSession) -> u64| {
+        let longest = |value: fn(&pgassay_model::pgio::PgioSession) -> u64| {
             of().map(value).max().unwrap_or(0) as f64 / 1e6
         };
         let _ = writeln!(

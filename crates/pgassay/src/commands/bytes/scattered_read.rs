@@ -1,38 +1,42 @@
 //! `pgassay run scattered-read`: what the kernel reads where the server asks for
 //! scattered blocks.
 
-use super::{begin, check_room, end, open};
-use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
-use crate::cli::io::IoArgs;
-use crate::cli::observe::ObserveArgs;
-use crate::commands::again::Again;
-use crate::commands::progress::Progress;
-use crate::commands::quiet;
-use crate::commands::recorder::{Recorder, Steady};
-use crate::commands::subject::Subject;
-use crate::commands::{observing, record, sweep};
-use crate::exit::Exit;
-use crate::terminal::Terminal;
-use pgassay_analysis::Plan;
-use pgassay_analysis::plan::{DriverConfig, Stage};
-use pgassay_analysis::record::{Origin, RunHeader, StageId, Trial};
-use pgassay_analysis::scattered::{ScatteredPlan, bursts};
-use pgassay_analysis::storage::Storage;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use pgassay_analysis::record::RunHeader;
+use pgassay_analysis::scattered::bursts;
 use pgassay_engine::drivers::scattered_read::{DROP_CACHES, ScatteredArm, ScatteredRead};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::pgbench_tables::SCHEMA;
 use pgassay_engine::workload::scattered_read::{self, Choice, FEWEST_BLOCKS, TABLE};
 use pgassay_engine::workload::{guest, setup};
-use pgassay_model::Failure;
+use pgassay_model::plan::{DriverConfig, Stage};
+use pgassay_model::scattered::ScatteredPlan;
+use pgassay_model::server::Origin;
+use pgassay_model::stage::StageId;
+use pgassay_model::storage::Storage;
+use pgassay_model::trial::Trial;
+use pgassay_model::{Failure, Plan};
 use pgassay_observe::cache::TableFiles;
 use pgassay_observe::host;
 use pgassay_pgwire::Connector;
 use pgassay_server::ReadAhead;
 use pgassay_sys::stop::Stop;
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::time::Instant;
+
+use super::{begin, check_room, end, open};
+use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
+use crate::cli::io::IoArgs;
+use crate::cli::observe::ObserveArgs;
+use crate::commands::again::Again;
+use crate::commands::progress::Progress;
+use crate::commands::recorder::{Recorder, Steady};
+use crate::commands::subject::Subject;
+use crate::commands::{observing, quiet, record, sweep};
+use crate::exit::Exit;
+use crate::terminal::Terminal;
 
 /// The table where nothing else was asked for and memory allows.
 const DEFAULT_BYTES: u64 = 1 << 30;

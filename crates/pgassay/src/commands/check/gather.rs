@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pgassay_analysis::check::{FACTS_SCHEMA, Facts, Library, Place};
-use pgassay_analysis::record::{Origin, Reading};
+use pgassay_engine::rundir;
 use pgassay_inspect::Machine;
+use pgassay_model::reading::Reading;
+use pgassay_model::server::Origin;
+use pgassay_observe::host;
+use pgassay_pgwire::Session;
+use pgassay_server::inspection::gather;
 
 use super::{process, questions, redact};
 use crate::commands::inspect_server;
 use crate::commands::subject::Subject;
-use pgassay_engine::rundir;
-use pgassay_observe::host;
-use pgassay_pgwire::Session;
-use pgassay_server::inspection::gather;
 
 /// The facts of the host alone.
 pub fn host_only() -> Facts {

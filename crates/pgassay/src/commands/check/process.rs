@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use pgassay_analysis::bottlenecks::facts;
-use pgassay_analysis::record::Reading;
+use pgassay_model::reading::Reading;
 
 /// Mappings smaller than this are not the server's main shared memory.
 const SHARED_AT_LEAST_KB: u64 = 1024;

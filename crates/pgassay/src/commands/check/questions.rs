@@ -7,8 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pgassay_analysis::record::Reading;
-
+use pgassay_model::reading::Reading;
 use pgassay_pgwire::{QueryError, Session};
 
 /// A question to the server.

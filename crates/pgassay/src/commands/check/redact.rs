@@ -4,7 +4,7 @@
 //! options of mounts and of the kernel's command line.
 
 use pgassay_analysis::check::Facts;
-use pgassay_analysis::record::Reading;
+use pgassay_model::reading::Reading;
 
 /// Names whose value is not for others.
 const SECRET: &[&str] = &[

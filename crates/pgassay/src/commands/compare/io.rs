@@ -3,22 +3,22 @@
 use std::collections::HashMap;
 
 use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::pgio::PgioPlan;
-use pgassay_analysis::plan::WorkloadPlan;
-use pgassay_analysis::scattered::{ScatteredPlan, ScatteredVariant};
-
-use super::servers::Servers;
-use crate::commands::bytes::{pgio as run_pgio, scattered_read as run_scattered};
-use crate::commands::progress::Progress;
 use pgassay_engine::drivers::pgio::PgioArm;
 use pgassay_engine::drivers::scattered_read::ScatteredArm;
 use pgassay_engine::workload::pgio::config::Config;
 use pgassay_engine::workload::pgio::{loops, tables};
 use pgassay_engine::workload::scattered_read::{self, FEWEST_BLOCKS};
 use pgassay_engine::workload::setup;
+use pgassay_model::pgio::PgioPlan;
+use pgassay_model::scattered::{ScatteredPlan, ScatteredVariant};
+use pgassay_model::workload::WorkloadPlan;
 use pgassay_observe::Choice;
 use pgassay_pgwire::{Connector, Session};
 use pgassay_sys::stop::Stop;
+
+use super::servers::Servers;
+use crate::commands::bytes::{pgio as run_pgio, scattered_read as run_scattered};
+use crate::commands::progress::Progress;
 
 /// The table where nothing was asked for: a slice of either server reads a tenth of it.
 const DEFAULT_BYTES: u64 = 256 << 20;

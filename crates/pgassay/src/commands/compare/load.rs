@@ -2,13 +2,19 @@
 //! PGIO's sessions, or reads of scattered blocks.
 
 use anyhow::bail;
-use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::Typed;
 use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::plan::{DriverConfig, Experiment, Point, Stage, WorkloadPlan};
-use pgassay_analysis::primitives::{Company, PrimitivesPlan};
-use pgassay_analysis::record::StageId;
-use pgassay_analysis::scattered::ScatteredVariant;
+use pgassay_engine::workload::inserver::{self, Call, Knobs};
+use pgassay_engine::workload::pgio;
+use pgassay_engine::workload::pgio::config::Config;
+use pgassay_engine::workload::scattered_read::{self, Choice};
+use pgassay_model::plan::{DriverConfig, Experiment, Stage};
+use pgassay_model::point::Point;
+use pgassay_model::primitives::{Company, PrimitivesPlan};
+use pgassay_model::scattered::ScatteredVariant;
+use pgassay_model::stage::StageId;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::{Failure, Plan};
 
 use super::io::{self, Scattered};
 use crate::cli::compare::CompareArgs;
@@ -16,10 +22,6 @@ use crate::commands::bytes::pgio::configuration;
 use crate::commands::inside::check_time;
 use crate::commands::record;
 use crate::terminal::Terminal;
-use pgassay_engine::workload::inserver::{self, Call, Knobs};
-use pgassay_engine::workload::pgio::{self, config::Config};
-use pgassay_engine::workload::scattered_read::{self, Choice};
-use pgassay_model::Failure;
 
 /// The newest server there could be: a version that lacks the call is found when it
 /// is made there.

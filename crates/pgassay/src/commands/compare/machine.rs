@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use pgassay_analysis::warning::Warning;
+use pgassay_model::warning::Warning;
 use pgassay_observe::cgroup;
 
 /// Where the kernel lists mains and batteries.

@@ -4,26 +4,11 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use pgassay_analysis::Plan;
+use pgassay_analysis::compare;
 use pgassay_analysis::compare::plan::{ComparisonPlan, Phase, Typed, launch_order};
-use pgassay_analysis::compare::{self};
 use pgassay_analysis::metrics::MetricId;
-use pgassay_analysis::observed::SymbolTable;
-use pgassay_analysis::plan::Slice;
-use pgassay_analysis::record::{EventKind, StageId};
+use pgassay_analysis::record::EventKind;
 use pgassay_analysis::stats::forecast::{difference_within_reach, more_in_launches};
-use pgassay_analysis::warning::Warning;
-
-use super::io;
-use super::load::Load;
-use super::servers::{Servers, Surroundings};
-use super::{BETWEEN, FEWEST_OF_LAUNCH, FEWEST_PAIRS, POWER, about};
-use crate::commands::alone::Company;
-use crate::commands::inspect_server;
-use crate::commands::observing;
-use crate::commands::progress::Progress;
-use crate::commands::recorder::Recorder;
-use crate::terminal::Terminal;
 use pgassay_engine::drivers::in_server::InServer;
 use pgassay_engine::drivers::pgio::Pgio;
 use pgassay_engine::drivers::scattered_read::ScatteredRead;
@@ -31,10 +16,22 @@ use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Driver, Ended, Schedule};
 use pgassay_engine::workload::setup;
-use pgassay_model::Failure;
-use pgassay_observe::Choice;
-use pgassay_observe::host;
+use pgassay_model::observed::stacks::SymbolTable;
+use pgassay_model::point::Slice;
+use pgassay_model::stage::StageId;
+use pgassay_model::warning::Warning;
+use pgassay_model::{Failure, Plan};
+use pgassay_observe::{Choice, host};
 use pgassay_sys::stop::Stop;
+
+use super::load::Load;
+use super::servers::{Servers, Surroundings};
+use super::{BETWEEN, FEWEST_OF_LAUNCH, FEWEST_PAIRS, POWER, about, io};
+use crate::commands::alone::Company;
+use crate::commands::progress::Progress;
+use crate::commands::recorder::Recorder;
+use crate::commands::{inspect_server, observing};
+use crate::terminal::Terminal;
 
 /// A comparison being measured.
 pub struct Measuring {

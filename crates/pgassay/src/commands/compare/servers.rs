@@ -1,14 +1,9 @@
 //! The servers of a comparison: opened together, filled alike, looked at.
 
-use crate::cli::args::TargetArgs;
-use crate::commands::progress::Progress;
-use crate::commands::record::shown;
-use crate::commands::subject::{Subject, explain};
+use std::path::Path;
+
 use anyhow::Context;
-use pgassay_analysis::Plan;
 use pgassay_analysis::compare::plan::{ArmFacts, Typed};
-use pgassay_analysis::plan::{DriverConfig, Stage, WorkloadPlan};
-use pgassay_analysis::record::{Origin, Reading};
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::in_server::{InServerArm, Sessions};
 use pgassay_engine::drivers::wire::WireArm;
@@ -17,7 +12,11 @@ use pgassay_engine::workload::pgbench_tables::{BYTES_PER_SCALE, Made};
 use pgassay_engine::workload::pgio::tables;
 use pgassay_engine::workload::{self, setup};
 use pgassay_load::script::{Command, Part};
-use pgassay_model::Failure;
+use pgassay_model::plan::{DriverConfig, Stage};
+use pgassay_model::reading::Reading;
+use pgassay_model::server::Origin;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::{Failure, Plan};
 use pgassay_observe::{Choice, Scene};
 use pgassay_pgwire::{Connector, Session};
 use pgassay_server::TargetSpec;
@@ -25,7 +24,11 @@ use pgassay_server::extension::Extension;
 use pgassay_server::settings::Settings;
 use pgassay_sys::stop::Stop;
 use serde_json::{Value, json};
-use std::path::Path;
+
+use crate::cli::args::TargetArgs;
+use crate::commands::progress::Progress;
+use crate::commands::record::shown;
+use crate::commands::subject::{Subject, explain};
 
 /// What opening needs to know beside the targets.
 #[derive(Debug, Clone)]

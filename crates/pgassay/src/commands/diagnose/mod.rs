@@ -7,18 +7,19 @@ use std::path::Path;
 use anyhow::bail;
 use pgassay_analysis::analyse;
 use pgassay_analysis::diagnose::{self, Diagnosis, Evidence};
-use pgassay_analysis::observed::{SymbolTable, stacks};
+use pgassay_analysis::observed::stacks;
 use pgassay_analysis::profile::difference::difference;
 use pgassay_analysis::profile::{self, Profile, flame};
 use pgassay_analysis::record::RecordedRun;
+use pgassay_engine::rundir::{self, catalogue};
+use pgassay_model::Failure;
+use pgassay_model::observed::stacks::SymbolTable;
 
 use super::show::show;
 use crate::cli::args::GlobalArgs;
 use crate::cli::diagnose::DiagnoseArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_engine::rundir::{self, catalogue};
-use pgassay_model::Failure;
 
 /// More of a profile's text than this is not read; 99 samples a second of 64 CPUs
 /// for ten minutes are less.

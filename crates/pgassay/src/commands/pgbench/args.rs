@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::str::FromStr;
 
-use pgassay_analysis::plan::Tables;
 use pgassay_load::Protocol;
 use pgassay_load::script::valid_name;
+use pgassay_model::workload::Tables;
 
 use super::options::{For, Line, Typed, take_apart};
 use super::words::Refusal;

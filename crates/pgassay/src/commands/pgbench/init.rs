@@ -7,14 +7,14 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use pgassay_analysis::plan::Tables;
+use pgassay_engine::workload::bulk::{self, ACCOUNTS, Filling, Loaded};
+use pgassay_engine::workload::pgbench_ddl::{Ddl, KEYS};
+use pgassay_model::workload::Tables;
+use pgassay_pgwire::Session;
+use pgassay_sys::stop::Stop;
 
 use super::args::PgbenchArgs;
 use crate::terminal::Terminal;
-use pgassay_engine::workload::bulk::{self, ACCOUNTS, Filling, Loaded};
-use pgassay_engine::workload::pgbench_ddl::{Ddl, KEYS};
-use pgassay_pgwire::Session;
-use pgassay_sys::stop::Stop;
 
 /// Tellers of a branch.
 const TELLERS: u64 = 10;

@@ -8,11 +8,15 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay_analysis::compare::plan::{ArmFacts, ComparisonPlan, Phase, Typed};
 use pgassay_analysis::metrics::MetricId;
-use pgassay_analysis::plan::{Arm, Experiment, Plan, Point, Slice, Stage, WorkloadPlan};
-use pgassay_analysis::record::{
-    EndState, Origin, Reading, RecordedRun, RunEnd, RunHeader, Sample, ServerFacts, StageId, Trial,
-};
+use pgassay_analysis::record::{EndState, RecordedRun, RunEnd, RunHeader};
 use pgassay_analysis::stats::simulate::{self, normal};
+use pgassay_model::plan::{Arm, Experiment, Plan, Stage};
+use pgassay_model::point::{Point, Slice};
+use pgassay_model::reading::{Reading, Sample};
+use pgassay_model::server::{Origin, ServerFacts};
+use pgassay_model::stage::StageId;
+use pgassay_model::trial::Trial;
+use pgassay_model::workload::WorkloadPlan;
 
 /// What a made-up comparison is like.
 #[derive(Clone)]

@@ -8,82 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::observed::Observed;
 use crate::observed::stacks::StackRecord;
 use crate::pgio::PgioSession;
-use crate::plan::Slice;
+use crate::point::Slice;
 use crate::primitives::InServerTrial;
-use crate::record::Sample;
+use crate::reading::Sample;
 use crate::scattered::ExecutionRecord;
-
-/// The stages that runs have.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    JsonSchema,
-    Serialize,
-    Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum StageId {
-    /// What clients do over the wire.
-    #[default]
-    Load,
-    /// The transactions that write, after an assay's first load.
-    WriteLoad,
-    /// The client alone, against a peer that answers at once.
-    Ceiling,
-    /// Primitives inside the server.
-    Primitives,
-    /// One statement in several ways.
-    QueryCost,
-    /// PGIO's workload.
-    Pgio,
-    /// Reads of scattered blocks.
-    ScatteredRead,
-}
-
-impl StageId {
-    /// How its work is spoken of.
-    pub fn work(self) -> Work {
-        let (units, unit, rate, who) = match self {
-            Self::Load | Self::WriteLoad | Self::Ceiling => {
-                ("transactions", "transaction", "tps", "client")
-            }
-            Self::Primitives | Self::Pgio => ("operations", "operation", "operations/s", "session"),
-            Self::QueryCost | Self::ScatteredRead => ("queries", "query", "queries/s", "session"),
-        };
-        Work {
-            units,
-            unit,
-            rate,
-            who,
-        }
-    }
-
-    /// Whether its trials count among those that a run promises: the others are beside its load, and
-    /// not sure to be had.
-    pub fn is_promised(self) -> bool {
-        !matches!(self, Self::Ceiling | Self::QueryCost)
-    }
-}
-
-/// How the work of a stage is spoken of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Work {
-    /// What is counted: `transactions`.
-    pub units: &'static str,
-    /// One of them: `transaction`.
-    pub unit: &'static str,
-    /// The same by the second: `tps`.
-    pub rate: &'static str,
-    /// Who does it: `client`.
-    pub who: &'static str,
-}
+use crate::stage::StageId;
 
 /// One line of `trials.jsonl`: a slice of load and what was seen around it.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -200,6 +129,14 @@ impl Trial {
     /// Whether it counts: it was measured to its end.
     pub fn counts(&self) -> bool {
         self.cut_short.is_none() && self.window_ns > 0
+    }
+
+    /// The execution of scattered reads, where it is one.
+    pub fn execution(&self) -> Option<&ExecutionRecord> {
+        match &self.raw {
+            Raw::ScatteredRead(raw) => Some(raw),
+            _ => None,
+        }
     }
 
     /// CPU time of the client in its window, in nanoseconds.

@@ -4,7 +4,7 @@ use pgassay_inspect::Binary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Point;
+use crate::point::Point;
 
 /// What is called inside the server.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]

@@ -1,0 +1,59 @@
+//! What the server's own counters grew by over a window: of statements, tables, indexes.
+//!
+//! Servers count since they were last reset, so that only the difference over a window says what
+//! it did. Of thousands of rows those that grew most are kept, with the columns that grew.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The counters of one window.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct GrowthRecord {
+    /// By pg_stat_statements, named by `queryid`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<Grown>,
+    /// By pg_stat_user_tables and pg_statio_user_tables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<Grown>,
+    /// By pg_stat_user_indexes and pg_statio_user_indexes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub indexes: Vec<Grown>,
+    /// By pg_stat_slru, from 13 on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slru: Vec<Grown>,
+    /// By pg_stat_user_functions, where `track_functions` counts them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<Grown>,
+    /// What was not read, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
+}
+
+/// A row of a statistics view over a window.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Grown {
+    /// Its name: `public.queue`.
+    pub name: String,
+    /// What it belongs to: an index's table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<String>,
+    /// By how much each of its counters grew; those that did not are left out.
+    pub grown: BTreeMap<String, f64>,
+    /// How it stood at the end: rows, dead rows, pages.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub state: BTreeMap<String, f64>,
+}
+
+impl Grown {
+    /// By how much a counter grew.
+    pub fn by(&self, counter: &str) -> f64 {
+        self.grown.get(counter).copied().unwrap_or(0.0)
+    }
+
+    /// How a figure of its state stood.
+    pub fn stands(&self, figure: &str) -> Option<f64> {
+        self.state.get(figure).copied()
+    }
+}

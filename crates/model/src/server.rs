@@ -1,0 +1,39 @@
+//! What a server said of itself, as recorded.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::reading::Reading;
+
+/// `facts/server-ARM.json`: what the server said of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServerFacts {
+    /// How the server came to be measured.
+    pub origin: Origin,
+    /// `version()` as the server gives it.
+    pub version: Reading,
+    /// `server_version_num`, 150018 for 15.18.
+    pub version_num: Option<u32>,
+    /// `pg_settings`, as a JSON array of `{name, setting, unit, source}`.
+    pub settings: Reading,
+    /// Path of the executable that serves, where it can be seen.
+    pub executable: Reading,
+    /// `pg_stat_database` of the measured database when the load began, as one JSON row.
+    pub database_before: Option<Reading>,
+}
+
+/// How a server came to be measured.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Origin {
+    /// Launched by pgassay from this bin directory and removed afterwards.
+    Launched {
+        /// The installation's bin directory.
+        bin_dir: String,
+        /// True for the archive that stands in where nothing was installed.
+        #[serde(default)]
+        stand_in: bool,
+    },
+    /// A server that was there before.
+    Running,
+}

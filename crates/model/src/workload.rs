@@ -1,0 +1,124 @@
+//! What clients do, and over which tables: enough to run it again without the files that it came from.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The workload of a plan, enough to run it again without the files that it came from.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct WorkloadPlan {
+    /// Its registered name, such as `select-only`, or the scripts' names joined.
+    pub name: String,
+    /// pgbench's scale: 100,000 accounts each.
+    pub scale: u32,
+    /// pgbench's protocol mode: `simple`, `extended` or `prepared`.
+    pub protocol: String,
+    /// What the clients run; empty in old runs, where the name says it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scripts: Vec<ScriptPlan>,
+    /// Whether it changes the tables.
+    #[serde(default)]
+    pub writes: bool,
+    /// Whether it runs without pgbench's tables.
+    #[serde(default)]
+    pub without_pgbench_tables: bool,
+    /// Statements that make what it needs besides, in our schema; `:scale` stands for the scale.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setup: Vec<String>,
+    /// Statements before each trial of a writing workload, on servers that we launched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub settle: Vec<String>,
+    /// A question whose answer is true as long as no transaction was lost or half done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<String>,
+    /// Connections that are open beside the load and do nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle: u32,
+    /// How the clients behave.
+    #[serde(default, skip_serializing_if = "Dials::are_default")]
+    pub dials: Dials,
+    /// How pgbench's tables are made.
+    #[serde(default, skip_serializing_if = "Tables::are_default")]
+    pub tables: Tables,
+}
+
+/// One script of a workload.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct ScriptPlan {
+    /// Its name: the file's, or the built-in's.
+    pub name: String,
+    /// Its share among the workload's scripts.
+    pub weight: u32,
+    /// Its text, as it was when the run began.
+    pub text: String,
+}
+
+/// How clients behave, where it is not the default.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Dials {
+    /// Transactions meant to start a second over all clients; `None` is a closed loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_tps: Option<f64>,
+    /// Starts that are later than this are left out, transactions that take longer are late.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_limit_ms: Option<f64>,
+    /// How often a transaction is tried after serialization failures and deadlocks; 0 is without
+    /// limit, `None` once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tries: Option<u32>,
+    /// A connection for each transaction.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reconnect: bool,
+    /// Latency of each statement.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub per_statement: bool,
+    /// Variables that scripts find set, as texts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub define: Vec<(String, String)>,
+    /// CPUs that the load threads are kept on; the launched server has the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub client_cpus: Vec<usize>,
+}
+
+/// How pgbench's tables are made, where it is not the default: what `pgbench -i` has options for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tables {
+    /// Percent; `None` is 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fillfactor: Option<u32>,
+    /// Partitions of pgbench_accounts; 0 is an ordinary table.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub partitions: u32,
+    /// `range`, as is `None`, or `hash`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition_method: Option<String>,
+    /// Without WAL.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unlogged: bool,
+    /// With foreign keys between them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub foreign_keys: bool,
+    /// Of the tables.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tablespace: Option<String>,
+    /// Of the primary keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index_tablespace: Option<String>,
+}
+
+impl Tables {
+    fn are_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Dials {
+    fn are_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
