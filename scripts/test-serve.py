@@ -6,7 +6,8 @@
 RUNS is a directory with at least two runs.  The list, a run, a comparison of two and the history at the width
 of a desk and of a phone, in light and dark: nothing is wider than the window, no error is logged, nothing is
 asked of another host, axe finds nothing serious.  Then by keys alone: search, open a run, choose two and compare them.  Then a run that
-`pgassay run --quick` measures meanwhile is followed until it has a report.  The first failure ends it with what
+`pgassay run` measures meanwhile is followed second by second, paused and let go by keys, until it has a report; and that
+run is started again from its page, followed, and stopped.  The first failure ends it with what
 was expected.  With PICTURES, screenshots are written there.
 """
 
@@ -35,7 +36,7 @@ class Served:
     """A server, ended with Ctrl-C."""
 
     def __init__(self, program, runs):
-        self.process = subprocess.Popen([program, "serve", runs], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([program, "serve", runs, "--allow-run"], stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().strip()
         self.base = self.address.partition("/?k=")[0]
 
@@ -157,7 +158,7 @@ def by_keys(driver, base, runs):
 
 def followed(driver, program, runs, base, pictures):
     """A measurement, from its list entry to its report."""
-    words = [program, "run", "select-only", "temp", "--clients", "1,2", "--trials", "12", "--time", "0.5"]
+    words = [program, "run", "select-only", "temp", "--clients", "1,2", "--trials", "8", "--time", "2.5"]
     words += ["--scale", "1", "--runs", runs]
     measuring = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
@@ -174,11 +175,23 @@ def followed(driver, program, runs, base, pictures):
         first = told()
         wait(driver, "news of the measurement", lambda: told() not in (first, None))
         wait(driver, "a chart of it", lambda: shown(driver, "#live svg.chart"))
+        # The trial that runs, second by second.
+        wait(driver, "the seconds of a trial", lambda: shown(driver, "#live-minute svg.chart"))
+        seconds = lambda: driver.execute_script("return document.querySelector('#live-minute .tiles')?.textContent")
+        first = seconds()
+        wait(driver, "a further second", lambda: seconds() not in (first, None))
         for width, height in pages.SCREENS:
-            emulate(driver, width, height, "light")
-            fits(driver, f"live, {width} x {height}")
-            if pictures:
-                driver.save_screenshot(str(pictures / f"serve-live-{width}-light.png"))
+            for scheme in ("light", "dark"):
+                emulate(driver, width, height, scheme)
+                what = f"live, {width} x {height}, {scheme}"
+                fits(driver, what)
+                charts = shown(driver, "#live svg.chart")
+                expect(charts and charts[0].rect["y"] < height, f"{what}: no chart on the first screen")
+                pages.accessible(driver)
+                if pictures:
+                    driver.save_screenshot(str(pictures / f"serve-live-{width}-{scheme}.png"))
+        emulate(driver, 1440, 900, "light")
+        paused_by_keys(driver, pictures)
         # When it ends, the page becomes its report by itself.
         wait(driver, "its report", lambda: not driver.find_elements(By.ID, "live"))
         wait(driver, "its report", lambda: "Share as one file" in driver.find_element(By.CSS_SELECTOR, ".bar").text)
@@ -188,6 +201,59 @@ def followed(driver, program, runs, base, pictures):
         if measuring.poll() is None:
             measuring.send_signal(signal.SIGINT)
             measuring.wait(30)
+
+
+def tab_to(driver, name):
+    """Reaches an element by Tab alone, from wherever the focus is."""
+    for _ in range(80):
+        element = driver.switch_to.active_element
+        if element.get_attribute("id") == name:
+            return element
+        element.send_keys(Keys.TAB)
+    raise AssertionError(f"#{name} is not reached by keys")
+
+
+def paused_by_keys(driver, pictures):
+    """The measurement waits and goes on, and the focus stays on the button."""
+    head = lambda: driver.execute_script("return document.getElementById('live-head').textContent")
+    button = lambda: driver.execute_script("return document.getElementById('pause').textContent")
+    focused = lambda: driver.execute_script("return document.activeElement.id")
+    tab_to(driver, "pause").send_keys(Keys.ENTER)
+    wait(driver, "the pause", lambda: "Paused since" in head())
+    wait(driver, "what goes on", lambda: button() == "Go on")
+    expect(focused() == "pause", "the focus is lost when the button changes")
+    if pictures:
+        driver.save_screenshot(str(pictures / "serve-paused-1440-light.png"))
+    pages.accessible(driver)
+    driver.switch_to.active_element.send_keys(Keys.ENTER)
+    wait(driver, "that it goes on", lambda: "Paused" not in head() and button().startswith("Pause"))
+
+
+def started(driver, base, run, pictures):
+    """A measurement from a page: asked, begun, followed, stopped."""
+    driver.get(f"{base}/run/{run}")
+    link = [a for a in driver.find_elements(By.CSS_SELECTOR, ".bar a") if a.text.startswith("Measure again")]
+    expect(link, "no link that measures again")
+    link[0].send_keys(Keys.ENTER)
+    wait(driver, "the question", lambda: "Measure this again?" in driver.title)
+    for width, height in pages.SCREENS:
+        emulate(driver, width, height, "light")
+        fits(driver, f"question, {width} x {height}")
+        if pictures:
+            driver.save_screenshot(str(pictures / f"serve-question-{width}-light.png"))
+    pages.accessible(driver)
+    tab_to(driver, "start").send_keys(Keys.ENTER)
+    said = lambda: driver.execute_script("return document.getElementById('output')?.textContent || ''")
+    wait(driver, "its output", lambda: "It runs." in said() and "server:" in said())
+    for width, height in pages.SCREENS:
+        emulate(driver, width, height, "light")
+        fits(driver, f"output, {width} x {height}")
+        if pictures:
+            driver.save_screenshot(str(pictures / f"serve-output-{width}-light.png"))
+    pages.accessible(driver)
+    tab_to(driver, "stop").send_keys(Keys.ENTER)
+    wait(driver, "its end", lambda: "It ended with exit code" in said())
+    quiet(driver, base)
 
 
 def main():
@@ -209,12 +275,14 @@ def main():
         looked_at(driver, served.base, names, pictures)
         by_keys(driver, served.base, names)
         followed(driver, program, runs, served.base, pictures)
+        newest = max(entry.name for entry in Path(runs).iterdir() if (entry / "end.json").is_file())
+        started(driver, served.base, newest, pictures)
     except (AssertionError, TimeoutException) as failed:
         sys.exit(f"test-serve.py: {failed}")
     finally:
         driver.quit()
         served.end()
-    print("serve: looked at on a desk and on a phone, in light and dark; by keys; a measurement followed")
+    print("serve: looked at on a desk and on a phone, in light and dark; by keys; a measurement followed, paused, and started")
 
 
 if __name__ == "__main__":

@@ -110,6 +110,8 @@ pub enum Command {
     Diagnose(DiagnoseArgs),
     /// A running server under its own load: where its time goes, and what holds it back
     Watch(super::watch::WatchArgs),
+    /// A measurement that runs, in the terminal: what it shows so far, what disturbs it; p pauses it
+    Follow(super::follow::FollowArgs),
     /// List, show, pause and remove recorded runs
     Runs(RunsArgs),
     /// The recorded runs in a browser: list, reports, comparisons, history, and what runs now

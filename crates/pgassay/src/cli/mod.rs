@@ -8,6 +8,7 @@ pub mod clients;
 pub mod compare;
 pub mod diagnose;
 pub mod doctor;
+pub mod follow;
 pub mod guard;
 pub mod history;
 pub mod inside;

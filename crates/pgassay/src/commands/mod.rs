@@ -14,6 +14,7 @@ pub mod diagnose;
 pub mod doctor;
 mod files;
 pub mod fit;
+pub mod follow;
 mod following;
 mod guard;
 pub mod history;
@@ -79,6 +80,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         }
         Command::Bisect(args) => bisect::bisect(&args, &global, terminal, stop),
         Command::Build(args) => build::build(&args, terminal, stop),
+        Command::Follow(args) => follow::follow(&args, &global, terminal, stop),
         Command::Guard(args) => guard::guard(&args, &global, terminal, stop),
         Command::History(args) => history::history_of(&args, &global, terminal),
         Command::Patch(args) => patch::patch(&args, &global, terminal, stop),

@@ -14,6 +14,7 @@ mod compare;
 mod diagnose_perf;
 mod doctor;
 mod fit;
+mod follow;
 mod guard;
 mod guest;
 mod inspect;
@@ -37,6 +38,7 @@ mod search_path;
 mod secrets;
 mod serve;
 mod signals;
+mod started;
 mod statements;
 #[path = "../../../load/tests/support/mod.rs"]
 mod support;

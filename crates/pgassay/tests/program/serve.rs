@@ -117,7 +117,7 @@ fn taken_apart(mut stream: TcpStream) -> (u16, String, String) {
 }
 
 /// A short run; its directory.
-fn measured(runs: &Runs) -> PathBuf {
+pub fn measured(runs: &Runs) -> PathBuf {
     let words = "run select-only temp --clients 1,2 --trials 3 --time 0.1 --warmup 0 --scale 1";
     let output = runs.run(&words.split(' ').collect::<Vec<_>>());
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -125,7 +125,7 @@ fn measured(runs: &Runs) -> PathBuf {
     all.next().unwrap().path()
 }
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().flatten() {
         let to = to.join(entry.file_name());
@@ -136,7 +136,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn name(dir: &Path) -> &str {
+pub fn name(dir: &Path) -> &str {
     dir.file_name().unwrap().to_str().unwrap()
 }
 

@@ -4,11 +4,11 @@
 //! its files have changed; those that nobody has asked for yet are read by a thread of the lowest
 //! priority, the newest first, while nothing is measured. Nothing runs while nobody asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,13 +31,24 @@ pub(in crate::commands) struct Index {
     dir: PathBuf,
     kept: Option<PathBuf>,
     state: Mutex<State>,
+    /// Told when a run was read.
+    was_read: Condvar,
+    reader: Reader,
 }
+
+/// Reads the run in a directory.
+type Reader = fn(&Path) -> anyhow::Result<Summary>;
 
 #[derive(Default)]
 struct State {
     listed: Option<Instant>,
     runs: BTreeMap<String, Known>,
+    /// Whether all that are not read are being read.
     reading: bool,
+    /// Whether those of a page are.
+    hurrying: bool,
+    /// Runs that are being read.
+    at_work: BTreeSet<String>,
 }
 
 /// What is known of a run.
@@ -63,6 +74,10 @@ pub(in crate::commands) enum Is {
 impl Index {
     /// Of a directory, with what was kept of it.
     pub(in crate::commands) fn of(dir: PathBuf) -> Arc<Self> {
+        Self::read_by(dir, |dir| Ok(Look::at(dir)?.summary()))
+    }
+
+    fn read_by(dir: PathBuf, reader: Reader) -> Arc<Self> {
         let kept = kept::file(&dir);
         let lines = kept.as_ref().map(|file| kept::load(file, &dir));
         let known = |line: Line| {
@@ -81,6 +96,8 @@ impl Index {
             dir,
             kept,
             state: Mutex::new(state),
+            was_read: Condvar::new(),
+            reader,
         })
     }
 
@@ -117,22 +134,54 @@ impl Index {
         Some((self.dir.join(run), known.is.clone(), known.stamp))
     }
 
-    /// Reads a run now unless it was read; what is known then.
+    /// Has these runs read first, and waits for them for so long at most. One that takes longer, as a
+    /// large one does, is read on in the background.
+    pub(in crate::commands) fn hurry(self: &Arc<Self>, runs: Vec<String>, wait: Duration) {
+        let until = Instant::now() + wait;
+        let mut state = self.lock();
+        if !state.hurrying && !runs.is_empty() {
+            state.hurrying = true;
+            let index = Arc::clone(self);
+            let started = thread::Builder::new()
+                .name("reading a page".to_owned())
+                .spawn(move || {
+                    for run in runs {
+                        if Instant::now() < until {
+                            index.read(&run);
+                        }
+                    }
+                    index.lock().hurrying = false;
+                    index.was_read.notify_all();
+                });
+            state.hurrying = started.is_ok();
+        }
+        while state.hurrying {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let woken = self.was_read.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Reads a run now unless it was read or is being read; what is known then.
     pub(in crate::commands) fn read(&self, run: &str) -> Option<Is> {
         let (dir, is, stamp) = self.find(run)?;
-        let Is::Unread = is else {
+        if !matches!(is, Is::Unread) || !self.lock().at_work.insert(run.to_owned()) {
             return Some(is);
-        };
-        let is = match Look::at(&dir) {
-            Ok(look) => {
-                let mut summary = look.summary();
+        }
+        let is = match (self.reader)(&dir) {
+            Ok(mut summary) => {
                 // By what it is called here, also if it was renamed.
                 run.clone_into(&mut summary.run);
                 Is::Read(Arc::new(summary))
             }
             Err(error) => Is::Unreadable(format!("{error:#}").into()),
         };
-        if let Some(known) = self.lock().runs.get_mut(run)
+        let mut state = self.lock();
+        state.at_work.remove(run);
+        if let Some(known) = state.runs.get_mut(run)
             && known.stamp == stamp
         {
             known.is = is.clone();
@@ -193,7 +242,9 @@ impl Index {
                     .values()
                     .any(|known| matches!(known.is, Is::Running));
                 let mut unread = state.runs.iter().rev();
-                let unread = unread.find(|(_, known)| matches!(known.is, Is::Unread));
+                let unread = unread.find(|(run, known)| {
+                    matches!(known.is, Is::Unread) && !state.at_work.contains(*run)
+                });
                 match (measured, unread.map(|(run, _)| run.clone())) {
                     // It would disturb what is measured; the next who asks goes on.
                     (true, _) | (false, None) => {
@@ -267,6 +318,58 @@ fn stamp(dir: &Path) -> Option<Stamp> {
                 dir: time(&own),
                 ..Stamp::default()
             })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use pgassay_sys::private::Directory;
+
+    /// Reading a run called `large` waits as long as the test holds this.
+    static GATE: Mutex<()> = Mutex::new(());
+
+    fn slow(dir: &Path) -> anyhow::Result<Summary> {
+        if dir.ends_with("large") {
+            drop(GATE.lock().unwrap());
+        }
+        anyhow::bail!("read")
+    }
+
+    #[test]
+    fn a_list_does_not_wait_for_a_run_that_takes_long() {
+        let place = Directory::make(&std::env::temp_dir(), "pgassay-index").unwrap();
+        for run in ["large", "small"] {
+            fs::create_dir(place.path().join(run)).unwrap();
+            fs::write(place.path().join(run).join("run.json"), "{}").unwrap();
+        }
+        let held = GATE.lock().unwrap();
+        let index = Index {
+            kept: None,
+            ..Arc::into_inner(Index::read_by(place.path().to_owned(), slow)).unwrap()
+        };
+        let index = Arc::new(index);
+        let known = |run: &str| index.find(run).unwrap().1;
+        // It comes back although the large one is not read, and the one behind it neither: this would
+        // never end if it waited.
+        index.hurry(
+            vec!["large".to_owned(), "small".to_owned()],
+            Duration::from_millis(50),
+        );
+        assert!(matches!(known("large"), Is::Unread));
+        // Who comes meanwhile does not read it a second time, nor waits longer.
+        index.hurry(vec!["large".to_owned()], Duration::from_millis(10));
+        index.read("small");
+        assert!(matches!(known("small"), Is::Unreadable(_)));
+        index.read("large");
+        assert!(matches!(known("large"), Is::Unread));
+        drop(held);
+        let until = Instant::now() + Duration::from_secs(60);
+        while matches!(known("large"), Is::Unread) {
+            assert!(Instant::now() < until, "it was not read on");
+            thread::sleep(Duration::from_millis(5));
         }
     }
 }

@@ -1,15 +1,19 @@
 //! `pgassay serve`: the recorded runs in a browser, and what is measured now.
 //!
-//! It only reads run directories. `pgassay_http` lets nobody in but who has the key; here is what is
+//! It only reads run directories, unless `--allow-run` lets pages start what recorded runs say (`start`, one
+//! at a time: `started`). `pgassay_http` lets nobody in but who has the key; here is what is
 //! shown: the `index` knows the runs, `look` reads one, `site` answers addresses, `follow` tells what is
 //! new of a run that is measured.
 
+mod asked;
 mod follow;
 pub(in crate::commands) mod index;
 mod kept;
 pub(in crate::commands) mod look;
 mod pages;
 mod site;
+mod start;
+mod started;
 
 use std::fs::Permissions;
 use std::io::Write as _;
@@ -26,6 +30,7 @@ use pgassay_sys::stop::Stop;
 
 use self::index::Index;
 use self::site::{May, RunsSite};
+use self::started::Started;
 use super::opened;
 use crate::cli::args::GlobalArgs;
 use crate::cli::page::PageArgs;
@@ -68,10 +73,20 @@ pub fn serve(
         true => open_keyed(&address, terminal),
         false => None,
     };
-    let site = RunsSite::new(Index::of(dir), May::Read);
+    let started = Started::default();
+    let may = match args.allow_run {
+        true => May::Run(started.clone()),
+        false => May::Read,
+    };
+    let site = RunsSite::new(Index::of(dir), may);
     let served = bound.serve(Arc::new(site), || stop.asked());
     if let Some(way) = way {
         let _ = std::fs::remove_file(way);
+    }
+    if started.runs() {
+        terminal
+            .announce("the measurement that was started here stops, and keeps what was measured");
+        started.end();
     }
     drop(deferred);
     served.context("serving failed")?;

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::history::history;
 use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::quality::Grade;
 use pgassay_analysis::scattered::side_by_side;
 use pgassay_analysis::stats::ChangeRule;
 use pgassay_analysis::summary::Summary;
-use pgassay_engine::rundir::{self, pause};
+use pgassay_engine::rundir;
 use pgassay_http::{Answer, Feed, Request, Site};
-use pgassay_report::site::{self, Bar, Choice, Controls, Link, List, Listed, Row, escaped};
+use pgassay_report::site::{self, Bar, Choice, Link, List, Listed, Row, escaped};
 use pgassay_report::{Beside, Document, Report};
 
 use super::follow::Follow;
@@ -22,6 +23,7 @@ use super::index::{Index, Is};
 use super::kept::Stamp;
 use super::look::Look;
 use super::pages::Pages;
+use super::started::{Output, Started};
 
 /// Rows of a page of the list.
 const ROWS: usize = 100;
@@ -32,19 +34,20 @@ const MOST_OF_HISTORY: usize = 100;
 
 /// The pages over an index of runs.
 pub(super) struct RunsSite {
-    index: Arc<Index>,
+    pub(super) index: Arc<Index>,
     pages: Pages,
     /// What a page may ask for beside being read.
-    may: May,
+    pub(super) may: May,
 }
 
 /// What may be asked for beside being read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum May {
     /// Nothing.
     Read,
     /// That a run waits, or goes on.
     Pause,
+    /// The same, and that one is measured.
+    Run(Started),
 }
 
 impl RunsSite {
@@ -58,14 +61,14 @@ impl RunsSite {
 }
 
 /// What can't be shown: why, and what to do.
-struct Missing {
+pub(super) struct Missing {
     status: u16,
     said: String,
     remedy: String,
 }
 
 impl Missing {
-    fn new(status: u16, said: impl Into<String>, remedy: impl Into<String>) -> Self {
+    pub(super) fn new(status: u16, said: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             status,
             said: said.into(),
@@ -73,7 +76,11 @@ impl Missing {
         }
     }
 
-    fn no_run(name: &str) -> Self {
+    pub(super) fn no_page() -> Self {
+        Self::new(404, "There is no such page.", "")
+    }
+
+    pub(super) fn no_run(name: &str) -> Self {
         Self::new(
             404,
             format!("No run is called {name}."),
@@ -96,8 +103,7 @@ impl From<anyhow::Error> for Missing {
 
 impl Site for RunsSite {
     fn answer(&self, request: &Request) -> Answer {
-        let path: Vec<&str> = request.path.iter().map(String::as_str).collect();
-        let answer = match path.as_slice() {
+        let answer = match words(request).as_slice() {
             _ if request.form.is_some() => self.asked(request),
             [] => Ok(self.list(request)),
             ["now"] => Ok(self.now(request)),
@@ -105,7 +111,9 @@ impl Site for RunsSite {
             ["run", run, form] => self.form(run, form),
             ["compare"] => self.compare(request),
             ["history"] => self.history(request),
-            _ => Err(Missing::new(404, "There is no such page.", "")),
+            ["start"] => self.question(request),
+            ["started"] => self.started(),
+            _ => Err(Missing::no_page()),
         };
         answer.unwrap_or_else(|missing| {
             let page = site::message(
@@ -122,10 +130,13 @@ impl Site for RunsSite {
     }
 
     fn takes_forms(&self) -> bool {
-        self.may != May::Read
+        !matches!(self.may, May::Read)
     }
 
     fn feed(&self, request: &Request) -> Option<Box<dyn Feed>> {
+        if let (May::Run(started), ["started"]) = (&self.may, words(request).as_slice()) {
+            return Some(Box::new(Output::of(started)?));
+        }
         let [live, run] = request.path.as_slice() else {
             return None;
         };
@@ -137,13 +148,18 @@ impl Site for RunsSite {
     }
 }
 
-fn shown(page: impl Into<bytes::Bytes>) -> Answer {
+/// The parts of an address.
+pub(super) fn words(request: &Request) -> Vec<&str> {
+    request.path.iter().map(String::as_str).collect()
+}
+
+pub(super) fn shown(page: impl Into<bytes::Bytes>) -> Answer {
     Answer::page(site::POLICY.as_str(), page)
 }
 
 impl RunsSite {
     /// What is measured now.
-    fn bar(&self) -> Bar {
+    pub(super) fn bar(&self) -> Bar {
         let runs = self.index.runs();
         let running = runs.iter().filter(|(_, is)| matches!(is, Is::Running));
         let live = running.map(|(run, _)| {
@@ -152,7 +168,10 @@ impl RunsSite {
         });
         Bar {
             live: live.take(3).collect(),
-            links: Vec::new(),
+            links: match &self.may {
+                May::Run(started) if started.runs() => vec![Link::new("/started", "Started here")],
+                _ => Vec::new(),
+            },
         }
     }
 
@@ -200,17 +219,18 @@ impl RunsSite {
             .and_then(|n| n.parse().ok())
             .unwrap_or(0);
         let first = first.min(matching.len().saturating_sub(1)) / ROWS * ROWS;
-        let until = Instant::now() + WAITS;
-        let mut unread = runs
-            .iter()
-            .filter(|(_, is)| matches!(is, Is::Unread))
-            .count();
-        let page = matching.iter().skip(first).take(ROWS).map(|(run, is)| {
+        let is_unread = |is: &Is| matches!(is, Is::Unread);
+        let mut unread = runs.iter().filter(|(_, is)| is_unread(is)).count();
+        let page = matching.iter().skip(first).take(ROWS);
+        let waited = page.clone().filter(|(_, is)| is_unread(is));
+        let waited: Vec<String> = waited.map(|(run, _)| run.clone()).collect();
+        self.index.hurry(waited, WAITS);
+        let page = page.map(|(run, is)| {
             let now = match is {
-                Is::Unread if Instant::now() < until => self.index.read(run),
+                Is::Unread => self.index.find(run).map(|(_, is, _)| is),
                 _ => None,
             };
-            unread -= usize::from(now.is_some());
+            unread -= usize::from(now.as_ref().is_some_and(|is| !is_unread(is)));
             (run.as_str(), now.unwrap_or_else(|| is.clone()))
         });
         let page: Vec<(&str, Is)> = page.collect();
@@ -267,29 +287,6 @@ impl RunsSite {
         })
     }
 
-    /// Carries out what a form asks for.
-    fn asked(&self, request: &Request) -> Result<Answer, Missing> {
-        let [what, run] = request.path.as_slice() else {
-            return Err(Missing::new(404, "There is no such page.", ""));
-        };
-        let (dir, ..) = self.index.find(run).ok_or_else(|| Missing::no_run(run))?;
-        match what.as_str() {
-            "pause" => pause::pause(&dir, pause::USUAL),
-            "unpause" => pause::unpause(&dir).map(drop),
-            _ => return Err(Missing::new(404, "There is no such page.", "")),
-        }
-        .map_err(|error| Missing::new(409, format!("{error:#}."), ""))?;
-        Ok(Answer::go_to(format!("/run/{}", escaped(run))))
-    }
-
-    /// What may be asked of a run from its page.
-    fn controls(&self, run: &str) -> Option<Controls> {
-        (self.may != May::Read).then(|| Controls {
-            pause: format!("/pause/{}", escaped(run)),
-            unpause: format!("/unpause/{}", escaped(run)),
-        })
-    }
-
     /// A run: as a report, or what is known of it while it is measured.
     fn run(&self, run: &str, request: &Request) -> Result<Answer, Missing> {
         let (dir, is, stamp) = self.index.find(run).ok_or_else(|| Missing::no_run(run))?;
@@ -299,7 +296,8 @@ impl RunsSite {
             && request.value("as") != Some("report")
             && let Some(mut follow) = Follow::of(&dir, self.controls(run))
         {
-            bar.links = vec![Link::new(format!("{own}?as=report"), "Report so far")];
+            bar.links
+                .push(Link::new(format!("{own}?as=report"), "Report so far"));
             let feed = format!("/live/{}", escaped(run));
             let (document, parts) = follow.page();
             return Ok(shown(site::live(&document.title, &parts, &bar, &feed)));
@@ -310,6 +308,15 @@ impl RunsSite {
             Link::new(format!("{own}/json"), "JSON"),
             Link::new(format!("{own}/file"), "Share as one file"),
         ];
+        if let May::Run(_) = self.may {
+            let ask = |what: &str| format!("/start?what={what}&run={}", escaped(run));
+            bar.links.push(Link::new(ask("repeat"), "Measure again …"));
+            let is_whole = matches!(&is, Is::Read(s) if s.state == RunState::Complete);
+            if !is_whole {
+                bar.links
+                    .push(Link::new(ask("resume"), "Measure the rest …"));
+            }
+        }
         let document = self.document(run, &dir, stamp)?;
         // The bar changes with what is measured, the report does not.
         Ok(shown(document.replacen(site::BAR, &site::bar(&bar), 1)))
@@ -352,7 +359,7 @@ impl RunsSite {
                 ..Answer::text(200, look.json())
             }
             .saved_as(format!("{run}.json"))),
-            _ => Err(Missing::new(404, "There is no such page.", "")),
+            _ => Err(Missing::no_page()),
         }
     }
 
@@ -395,6 +402,10 @@ impl RunsSite {
             .collect();
         let to = format!("/compare?{}&as=file", query.join("&"));
         bar.links = vec![Link::new(to, "Share as one file")];
+        if let (May::Run(_), 2) = (&self.may, names.len()) {
+            let ask = format!("/start?what=compare&{}", query.join("&"));
+            bar.links.push(Link::new(ask, "Measure both together …"));
+        }
         Ok(self.report(&document, &bar, &names))
     }
 

@@ -6,9 +6,11 @@
 
 mod list;
 mod live;
+mod start;
 
 pub use list::{Choice, List, Listed, Row, list, rows};
 pub use live::{Controls, live, live_parts};
+pub use start::{Output, Question, output, output_part, question};
 
 use std::sync::LazyLock;
 

@@ -52,6 +52,28 @@ if (live && live.dataset.feed) {
   });
 }
 
+// ---- what was started here ----
+const output = document.getElementById("output");
+if (output && output.dataset.feed) {
+  const feed = new EventSource(output.dataset.feed);
+  /** @param {MessageEvent} event */
+  const show = (event) => {
+    const said = output.querySelector(".said");
+    const atEnd = !said || said.scrollTop + said.clientHeight >= said.scrollHeight - 4;
+    const focused = said === document.activeElement;
+    output.innerHTML = event.data;
+    const now = /** @type {HTMLElement | null} */ (output.querySelector(".said"));
+    if (now && atEnd) now.scrollTop = now.scrollHeight;
+    if (now && focused) now.focus({ preventScroll: true });
+  };
+  feed.addEventListener("message", show);
+  feed.addEventListener("end", (event) => {
+    feed.close();
+    show(event);
+    document.getElementById("stop")?.remove();
+  });
+}
+
 // ---- something that is waited for ----
 const waiting = /** @type {HTMLElement | null} */ (document.querySelector("[data-waiting]"));
 if (waiting) setTimeout(() => location.reload(), 1000 * Number(waiting.dataset.waiting));
