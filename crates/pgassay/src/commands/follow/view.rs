@@ -205,7 +205,7 @@ fn points(run: &SoFar, columns: usize) -> Vec<String> {
                     false => String::new(),
                 };
                 let figures = format!(
-                    "  {at:<14} {:>10} {spread:>9}  {:>7}",
+                    "{at:<14} {:>10} {spread:>9}  {:>7}",
                     shown.value,
                     format!("{}/{planned}", point.trials.len())
                 );
@@ -356,7 +356,7 @@ mod tests {
             "trial 7 of 8: 4 clients  3 of 5 s",
             &now,
             "others  7 % of the CPU time, hypervisor not seen",
-            "  4 clients",
+            "4 clients       ",
             "●",
             "4 clients narrows: ±",
             "p pause   q leave",
