@@ -26,7 +26,7 @@ fn running(within: &Within) -> Option<String> {
     let passed = number::duration(now.passed_seconds.round());
     Some(match now.takes_seconds {
         Some(takes) => format!(
-            "Trial {} of {}: {}, {passed} of {} measured.",
+            "Trial {} of {}: {}, {passed} measured; it takes {}.",
             now.done + 1,
             now.all,
             now.name,

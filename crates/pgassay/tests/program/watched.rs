@@ -144,7 +144,7 @@ fn seconds_are_told_while_somebody_follows_and_to_nobody_else() {
     for what in [
         "The last minute",
         "p99 now",
-        "of 3 s measured",
+        "measured; it takes 3 s",
         "other work now",
     ] {
         assert!(event.contains(what), "{what}: {event}");
