@@ -267,11 +267,15 @@ fn narrowing(run: &SoFar) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_analysis::Trial;
-    use pgassay_analysis::plan::{Arm, Experiment, Plan, Point, Slice, Stage, WorkloadPlan};
-    use pgassay_analysis::record::{Event, EventKind, RunHeader, StageId};
+    use pgassay_analysis::record::{Event, EventKind, RunHeader};
     use pgassay_analysis::underway::Underway;
     use pgassay_analysis::within::{Disturbed, Moment, Second};
+    use pgassay_model::Plan;
+    use pgassay_model::plan::{Arm, Experiment, Stage};
+    use pgassay_model::point::{Point, Slice};
+    use pgassay_model::stage::StageId;
+    use pgassay_model::trial::Trial;
+    use pgassay_model::workload::WorkloadPlan;
 
     fn underway(target: &str) -> Underway {
         let point = |clients| Point {

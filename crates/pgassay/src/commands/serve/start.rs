@@ -4,10 +4,11 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use pgassay_analysis::plan::{Arm, DriverConfig, Experiment};
-use pgassay_analysis::record::{RunHeader, StageId};
+use pgassay_analysis::record::RunHeader;
 use pgassay_engine::rundir;
 use pgassay_engine::workload;
+use pgassay_model::plan::{Arm, DriverConfig, Experiment};
+use pgassay_model::stage::StageId;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -279,7 +280,10 @@ pub(super) fn typed(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_analysis::plan::{Plan, Point, ScriptPlan, Stage};
+    use pgassay_model::Plan;
+    use pgassay_model::plan::Stage;
+    use pgassay_model::point::Point;
+    use pgassay_model::workload::ScriptPlan;
 
     fn recorded(command: &str, change: impl FnOnce(&mut RunHeader)) -> Recorded {
         let plan = Plan {
