@@ -36,7 +36,7 @@ def recorded(section, server):
     """Run directories to attack: a run under load and a comparison, made on a server of ours."""
     lab, runs = section.lab, section.work / "originals"
     words = ["run", "tpcb-like", server.target(), "--load", *SHORT, "--seed", "1", "--runs", runs, "--observe", "all"]
-    compare = ["compare", server.target(), server.target(), "--load", "--pairs", "3", "--noise-pairs", "2", "--time", "0.2",
+    compare = ["compare", server.target(), server.target(), "--load", "--pairs", "3", "--noise-pairs", "2", "--slice", "0.2",
                "--warmup", "0", "--scale", "1", "--clients", "1", "--seed", "1", "--runs", runs]
     for argv in (words, words, compare):
         result = section.try_(*argv, timeout=120)

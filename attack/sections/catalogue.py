@@ -36,7 +36,7 @@ def run(section):
         commands += [["run", "tpcb-like", target, "--load", *SHORT, *more] for more in (
             ("--partitions", "3", "--foreign-keys"), ("--unlogged-tables",), ("--fillfactor", "50"), ("--protocol", "simple"), ("--connect",))]
         commands += [["run", "pgio", target, "--load", "--time", "1"], ["run", "scattered-read", target, "--load", "--size", "8MB", "--time", "0.3"],
-                     ["compare", target, target, "--load", "--pairs", "2", "--noise-pairs", "2", "--time", "0.2", "--scale", "1"],
+                     ["compare", target, target, "--load", "--pairs", "2", "--noise-pairs", "2", "--slice", "0.2", "--scale", "1"],
                      ["pgbench", "-n", "-t", "3", "-f", script, target], ["run", "query-loop", target, "--load", "--time", "0.2"]]
         for words in section.through(commands):
             def also(_):

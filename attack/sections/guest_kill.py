@@ -31,7 +31,7 @@ def run(section):
             target = server.tcp(proxy.port) if proxy else server.target()
             words = rng.choice((["run", "tpcb-like", target, "--load", *SHORT], ["run", "insert-queue", target, "--load", *SHORT],
                                 ["assay", target, "--load", "--quick", "--scale", "1"], ["run", "hot-row", target, "--load", *SHORT],
-                                ["compare", target, target, "--load", "--pairs", "2", "--noise-pairs", "2", "--time", "0.2", "--scale", "1"]))
+                                ["compare", target, target, "--load", "--pairs", "2", "--noise-pairs", "2", "--slice", "0.2", "--scale", "1"]))
             number = rng.choice((9, 9, 9, 9, signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
             # Half of them within 30 ms of the announcement, when the schema is made.
             window = rng.random() < 0.5

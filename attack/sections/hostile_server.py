@@ -113,7 +113,7 @@ def run(section):
             words = rng.choice((["check", target], ["check", target, "--json"], ["inspect", target],
                                 ["collect", target, "--output", work / "facts"], ["assay", target, "--quick"],
                                 ["run", "select-only", target, "--load", *SHORT], ["pgbench", "-n", "-S", "-t", "1", target],
-                                ["pgbench", "-i", target], ["compare", target, target, "--load", "--pairs", "2", "--time", "0.2"]))
+                                ["pgbench", "-i", target], ["compare", target, target, "--load", "--pairs", "2", "--slice", "0.2"]))
             asked = []
 
             def interrupt(process, elapsed):

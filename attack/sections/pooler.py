@@ -17,7 +17,7 @@ def run(section):
                     for words in (["check", target], ["inspect", target], ["collect", target, "--output", work / "facts"],
                                   ["assay", target, "--quick"], ["run", "tpcb-like", target, "--load", *SHORT],
                                   ["assay", target, "--load", "--quick", "--scale", "1"], ["run", "pgio", target, "--load", "--time", "1"],
-                                  ["compare", target, server.target(), "--load", "--pairs", "2", "--time", "0.2", "--scale", "1"],
+                                  ["compare", target, server.target(), "--load", "--pairs", "2", "--slice", "0.2", "--scale", "1"],
                                   ["pgbench", "-n", "-S", "-t", "1", target]):
                         def also(result):
                             wrong = []

@@ -16,7 +16,7 @@ def run(section):
             commands = (["check", target], ["collect", target, "--output", work / "facts"], ["inspect", target], ["assay", target, "--quick"],
                         ["assay", target, "--load", "--quick"], ["run", "select-only", target, "--load", *SHORT],
                         ["run", "pgio", target, "--load", "--time", "1"], ["check", primary.target()],
-                        ["compare", primary.target(), target, "--load", "--pairs", "2", "--time", "0.2", "--scale", "1"],
+                        ["compare", primary.target(), target, "--load", "--pairs", "2", "--slice", "0.2", "--scale", "1"],
                         ["run", "tpcb-like", primary.target(), "--load", *SHORT])
             for words in section.through(commands):
                 section.try_(*words, timeout=120, codes={3} if "--load" in words and target in words else None,

@@ -22,7 +22,7 @@ def run(section):
                                 ["assay", target, "--quick"], ["run", "tpcb-like", target, "--load", *SHORT],
                                 ["run", script, target, "--load", *SHORT], ["run", "insert-queue", target, "--load", *SHORT],
                                 ["pgbench", "-n", "-c", "4", "-T", "1", "-f", script, target],
-                                ["compare", target, target, "--load", "--pairs", "2", "--noise-pairs", "2", "--time", "0.2", "--scale", "1"]))
+                                ["compare", target, target, "--load", "--pairs", "2", "--noise-pairs", "2", "--slice", "0.2", "--scale", "1"]))
             what = rng.choice(("pg_terminate_backend",) * 6 + ("pg_cancel_backend", "all", "immediate stop", "fast stop"))
             after = rng.random() * (0.15 if words[0] in ("check", "collect") else 2.5)
             done = threading.Event()

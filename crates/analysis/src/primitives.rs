@@ -300,27 +300,27 @@ pub fn headline(primitives: &[PrimitiveAnalysis]) -> Vec<String> {
             let (first, last) = (primitive.points.first()?, primitive.points.last()?);
             let millions = |point: &PrimitivePoint| millions(point.operations_per_second.estimate);
             let mut sentence = format!(
-                "{}: {} a second in {}",
+                "{}: {}/s with {}",
                 primitive.variant.title(),
                 millions(first),
                 count(first.sessions)
             );
             if last.sessions > first.sessions {
                 sentence.push_str(&format!(
-                    ", {} in {} ({:.0} % of ideal)",
+                    ", {}/s with {} ({:.0} % of ideal)",
                     millions(last),
-                    count(last.sessions),
+                    last.sessions,
                     100.0 * last.share_of_ideal
                 ));
             }
             sentence.push_str(&format!(
-                "; an operation costs {:.0} ns of CPU",
+                "; {:.0} ns of CPU per operation",
                 first.server_cpu_ns_per_operation.estimate
             ));
             if last.sessions > first.sessions {
                 sentence.push_str(&format!(
-                    " alone and {:.0} ns among {}",
-                    last.server_cpu_ns_per_operation.estimate, last.sessions
+                    ", then {:.0} ns",
+                    last.server_cpu_ns_per_operation.estimate
                 ));
             }
             sentence.push('.');
@@ -450,8 +450,8 @@ mod tests {
         assert_eq!(
             said,
             [
-                "lwlock, exclusive: 1.00 million a second in 1 session, 1.20 million in \
-              2 sessions (60 % of ideal); an operation costs 500 ns of CPU alone and 833 ns among 2."
+                "lwlock, exclusive: 1.00 million/s with 1 session, 1.20 million/s with 2 (60 % of \
+                 ideal); 500 ns of CPU per operation, then 833 ns."
             ]
         );
     }

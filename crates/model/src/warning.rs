@@ -32,4 +32,39 @@ impl Warning {
         self.remedy = Some(remedy.into());
         self
     }
+
+    /// What is to be known, as a sentence that another may follow.
+    pub fn sentence(&self) -> String {
+        ended(&self.text)
+    }
+
+    /// The whole warning: what is to be known, and what to do about it.
+    pub fn in_words(&self) -> String {
+        match &self.remedy {
+            Some(remedy) => format!("{} What to do: {remedy}", self.sentence()),
+            None => self.sentence(),
+        }
+    }
+}
+
+/// A text with an end, so that another sentence may follow.
+fn ended(text: &str) -> String {
+    let text = text.trim_end();
+    match text.ends_with(['.', '!', '?', ':', '…']) || text.is_empty() {
+        true => text.to_owned(),
+        false => format!("{text}."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tried: a warning without a full stop ran into what to do about it.
+    #[test]
+    fn what_to_do_follows_a_whole_sentence() {
+        let warning = Warning::new("x", "the server died").with_remedy("start it");
+        assert_eq!(warning.in_words(), "the server died. What to do: start it");
+        assert_eq!(Warning::new("x", "It died!").in_words(), "It died!");
+    }
 }

@@ -176,6 +176,16 @@ impl Terminal {
         }
     }
 
+    /// What can be done next, a command each, for a user who watches or asked for details.
+    pub fn next(&mut self, steps: &[&str]) {
+        for (n, step) in steps.iter().enumerate() {
+            self.progress(&format!(
+                "{}{step}",
+                if n == 0 { "next: " } else { "      " }
+            ));
+        }
+    }
+
     /// Progress in words: shown to a watching user, or on `--verbose`.
     pub fn progress(&mut self, text: &str) {
         if self.shows_progress() {

@@ -55,6 +55,14 @@ fn title(report: &CheckReport) -> String {
 /// What was not looked at heads the report.
 fn alarms(report: &CheckReport) -> Vec<String> {
     let mut alarms = Vec::new();
+    if report.throw_away {
+        alarms.push(
+            "This is a throw-away server with default settings, not yours: this machine and the \
+             build were judged, its settings were not. Name your server to check it: pgassay \
+             check 'host=… dbname=…'."
+                .to_owned(),
+        );
+    }
     if let Some(why) = &report.session_lost {
         alarms.push(format!(
             "The connection was lost before the server was looked at in full ({why}): what is \
@@ -83,13 +91,13 @@ fn headline(report: &CheckReport) -> Vec<String> {
         }
         ([], 0) => vec!["Nothing was found that holds this server back.".to_owned()],
         ([], n) => vec![format!(
-            "{} of little weight.",
+            "{}, none significant.",
             number::counted(n, "finding")
         )],
         ([first, ..], n) => vec![
             first.saw.clone(),
             format!(
-                "{}, {} of them of weight.",
+                "{}, {} significant.",
                 number::counted(n, "finding"),
                 grave.len()
             ),

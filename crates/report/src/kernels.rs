@@ -119,7 +119,7 @@ fn chart(side: &SideBySide) -> Option<Chart> {
             spoken.join("; ")
         ),
         caption:
-            "Both axes by ratio. The faint line is what the page size predicts for blocks that \
+            "Both axes logarithmic. The faint line is what the page size predicts for blocks that \
                   share no page; read-ahead lies above it, direct I/O stays at 1, and blocks that \
                   share pages lie below."
                 .to_owned(),

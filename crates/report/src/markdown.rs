@@ -225,15 +225,11 @@ fn push_notes(out: &mut String, notes: &[Note]) {
 
 fn note_line(number: usize, note: &Note) -> String {
     let warning = &note.warning;
-    let mut line = format!(
+    format!(
         "\\[{number}\\] **{}**: {}",
         escape(&warning.id),
-        escape(&note.sentence())
-    );
-    if let Some(remedy) = &warning.remedy {
-        line.push_str(&format!(" What to do: {}", escape(remedy)));
-    }
-    line
+        escape(&warning.in_words())
+    )
 }
 
 fn longest_run(texts: &[String], wanted: char) -> usize {

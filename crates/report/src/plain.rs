@@ -26,6 +26,11 @@ pub fn ascii(text: &str) -> String {
     out
 }
 
+/// The same with no break between a figure and its per cent sign.
+pub fn unbroken(text: &str) -> String {
+    text.replace(" %", "\u{a0}%")
+}
+
 /// A command line that a shell reads back as the same words.
 pub fn shell(words: &[String]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
@@ -49,6 +54,12 @@ mod tests {
     fn ascii_keeps_the_sense() {
         assert_eq!(ascii("5 µs ±2% 1–3 …"), "5 us +-2% 1-3 ...");
         assert_eq!(ascii("日本"), "??");
+    }
+
+    /// Tried: lines ended between 95 and its sign.
+    #[test]
+    fn a_figure_keeps_its_sign() {
+        assert_eq!(unbroken("at 95 % of 2"), "at 95\u{a0}% of 2");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::document::{
     Badge, Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Note, Rating, Table, Tile,
     Value,
 };
+use super::plain::unbroken;
 use super::{forest, number, plain};
 
 /// What the reader's terminal can show.
@@ -449,11 +450,8 @@ impl Page {
             .iter()
             .enumerate()
             .map(|(i, note)| {
-                let mut text = format!("{}: {}", note.warning.id, note.sentence());
-                if let Some(remedy) = &note.warning.remedy {
-                    text.push_str(&format!(" What to do: {remedy}"));
-                }
-                text.push_str(&format!(" ({})", note.places()));
+                let warning = &note.warning;
+                let text = format!("{}: {} ({})", warning.id, warning.in_words(), note.places());
                 vec![format!("{}", i + 1), self.leaf(&text)]
             })
             .collect();
@@ -520,8 +518,10 @@ fn wrapped(rows: Vec<Vec<String>>, width: usize) -> Vec<String> {
     grid.set_content_arrangement(ContentArrangement::Dynamic);
     grid.set_width(width.min(usize::from(u16::MAX)) as u16);
     for row in rows {
-        grid.add_row(Row::from(row));
+        let cells = row.iter().map(|cell| unbroken(cell));
+        grid.add_row(Row::from(cells.collect::<Vec<_>>()));
     }
     gaps(&mut grid);
-    grid.lines().collect()
+    let lines = grid.lines();
+    lines.map(|line| line.replace('\u{a0}', " ")).collect()
 }

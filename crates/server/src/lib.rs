@@ -24,6 +24,7 @@ pub mod leftover;
 pub mod packages;
 pub mod pgbuild;
 pub mod read_ahead;
+pub mod running;
 pub mod scratch;
 pub mod settings;
 pub mod spec;

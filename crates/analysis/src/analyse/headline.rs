@@ -85,13 +85,14 @@ fn further_sentences(load: &StageAnalysis) -> Vec<String> {
         let peak = arm.peak()?;
         let within = peak
             .estimate(metrics::P99)
-            .map(|p99| format!("; 99 % take at most {}", duration(p99.estimate)));
+            .map(|p99| format!("; p99 latency {}", duration(p99.estimate)));
         Some(format!(
-            "Under {} it does at most {} a second{}, with {}{}.",
+            "{} throughput {} {} tps with {}{}{}.",
             load.plan.workload.name,
+            peaks_at(arm),
             resolved(rate(peak), &peak.throughput_tps),
-            interval(&peak.throughput_tps),
             clients(peak),
+            interval(&peak.throughput_tps),
             within.unwrap_or_default(),
         ))
     });
@@ -117,17 +118,17 @@ fn held_back(causes: &[Cause]) -> Vec<String> {
 
 fn named(cause: &Cause) -> String {
     let what = match (cause.seen_by, &cause.workload) {
-        (SeenBy::Audit, _) => format!("What holds it back, by the audit: {}", cause.what),
+        (SeenBy::Audit, _) => format!("Bottleneck, by the audit: {}", cause.what),
         (SeenBy::SecondLoad, Some(workload)) => {
             format!(
-                "What held it back under {workload} ({} confidence): {}",
+                "Bottleneck under {workload} ({} confidence): {}",
                 cause.confidence.name(),
                 cause.what
             )
         }
         (SeenBy::Load | SeenBy::SecondLoad, _) => {
             format!(
-                "What held it back under this load ({} confidence): {}",
+                "Bottleneck under this load ({} confidence): {}",
                 cause.confidence.name(),
                 cause.what
             )
@@ -143,16 +144,17 @@ fn named(cause: &Cause) -> String {
 fn peak_sentence(analysis: &Analysis, arm: &ArmAnalysis, did: &StageArm) -> Option<String> {
     let peak = did.peak()?;
     Some(format!(
-        "{} on {} does at most {} {} transactions a second{}, with {}.",
+        "{}, {}: {} throughput {} {} tps with {}{}.",
         product(arm),
         analysis
             .host
             .processors()
             .unwrap_or_else(|| "this machine".to_owned()),
-        resolved(rate(peak), &peak.throughput_tps),
         analysis.main().plan.workload.name,
-        interval(&peak.throughput_tps),
+        peaks_at(did),
+        resolved(rate(peak), &peak.throughput_tps),
         clients(peak),
+        interval(&peak.throughput_tps),
     ))
 }
 
@@ -168,19 +170,27 @@ fn growth_sentence(did: &StageArm) -> Option<String> {
             .unwrap_or(peak);
         if knee.point.clients > first.point.clients && rate(first) > 0.0 {
             return Some(format!(
-                "Throughput grows {:.1}-fold from {} to {}{}.",
+                "It scales {:.1}× from {} to {}{}.",
                 rate(knee) / rate(first),
                 first.point.clients,
                 clients(knee),
                 match points.last() {
                     Some(last) if last.point.clients > knee.point.clients =>
-                        format!(", and no further up to {}", last.point.clients),
+                        format!(" and is flat to {}", last.point.clients),
                     _ => String::new(),
                 }
             ));
         }
     }
     None
+}
+
+/// A single point is no peak.
+fn peaks_at(did: &StageArm) -> &'static str {
+    match did.points.len() {
+        0 | 1 => "is",
+        _ => "peaks at",
+    }
 }
 
 fn rate(point: &PointAnalysis) -> f64 {
@@ -205,11 +215,11 @@ fn clients(point: &PointAnalysis) -> String {
 
 fn interval(estimate: &Estimate) -> String {
     if estimate.n < 2 {
-        return " (one trial, so nothing is known of its spread)".to_owned();
+        return " (one trial: spread unknown)".to_owned();
     }
     let level = 100.0 * estimate.level;
     format!(
-        " ({level:.0} % interval {} to {})",
+        " ({level:.0} % CI {}–{})",
         resolved(estimate.low, estimate),
         resolved(estimate.high, estimate)
     )

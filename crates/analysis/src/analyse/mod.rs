@@ -1,5 +1,6 @@
 //! From a recorded run to what it says.
 
+mod commits;
 mod disturbed;
 mod failed;
 mod headline;
@@ -359,34 +360,6 @@ fn commit_check(scope: &Scope, arm: u32) -> Option<CommitCheck> {
     })
 }
 
-/// Commits that our own questions may add to each trial: readings at its borders, and vacuum and
-/// checkpoint before one that writes.
-const OWN_COMMITS_A_TRIAL: f64 = 30.0;
-/// Those that observers may add to each second: the sampler of waits asks 25 times.
-const OWN_COMMITS_A_SECOND: f64 = 40.0;
-
-/// Says so where the server committed more than the client and we did, or less than the client,
-/// by more than one in a hundred.
-fn commits_differ(scope: &Scope, arm: u32, check: &CommitCheck) -> Option<Warning> {
-    let trials = scope.trials_on(StageId::Load, arm);
-    let own: f64 = trials
-        .map(|t| OWN_COMMITS_A_TRIAL + OWN_COMMITS_A_SECOND * t.window_ns as f64 / 1e9)
-        .sum();
-    let client = check.client_transactions as f64;
-    let server = check.server_commits as f64;
-    let agree = client == 0.0 || (client * 0.99..=client * 1.01 + own).contains(&server);
-    (!agree).then(|| {
-        Warning::new(
-            "commits-differ",
-            format!(
-                "The server counted {} commits and the client {} transactions: \
-                 something else used the database, or work was lost.",
-                check.server_commits, check.client_transactions
-            ),
-        )
-    })
-}
-
 /// What qualifies the run as a whole.
 fn warnings(
     scope: &Scope,
@@ -481,7 +454,7 @@ fn warnings(
     }
     let checks = arms.iter().map(|arm| arm.commit_check.as_ref());
     for (arm, check) in (0u32..).zip(checks) {
-        warnings.extend(check.and_then(|check| commits_differ(scope, arm, check)));
+        warnings.extend(check.and_then(|check| commits::commits_differ(scope, arm, check)));
     }
     warnings.extend(
         run.damage
@@ -551,7 +524,6 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_model::plan::Arm;
 
     #[test]
     fn an_archived_build_is_told_from_one_beside_an_installed_one() {
@@ -576,29 +548,5 @@ mod tests {
         run.servers.insert(0, server(true, 150_020));
         let text = stand_in(&run).unwrap().text;
         assert!(text.contains("no PostgreSQL was installed"), "{text}");
-    }
-
-    #[test]
-    fn commits_differ_by_more_than_our_own_questions() {
-        let mut run = RecordedRun::default();
-        run.header.experiment.arms.push(Arm::default());
-        run.trials.push(Trial {
-            window_ns: 1_000_000_000,
-            ..Trial::default()
-        });
-        let said = |client_transactions, server_commits| {
-            let check = CommitCheck {
-                client_transactions,
-                server_commits,
-            };
-            commits_differ(&Scope::whole(&run), 0, &check).is_some()
-        };
-        // A short run that writes: ours are a large share of few.
-        assert!(!said(400, 400 + 4 + 70));
-        assert!(said(400, 400 + 4 + 71));
-        assert!(said(400, 395), "work was lost");
-        assert!(!said(100_000, 101_000));
-        assert!(said(100_000, 101_100), "somebody else's");
-        assert!(!said(0, 500));
     }
 }

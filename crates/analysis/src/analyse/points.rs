@@ -234,7 +234,7 @@ fn warnings(trials: &[TrialView]) -> Vec<Warning> {
             Warning::new(
                 "others-busy",
                 format!(
-                    "other work took {:.0} % of the machine's CPU time: the figures are too low",
+                    "other processes used {:.0} % of the CPU; figures are too low",
                     share * 100.0
                 ),
             )

@@ -1,10 +1,12 @@
 //! The results of all rules, as every format shows them.
 
+use std::cmp::Reverse;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, FactView, Facts, Family, Finding, Place, Severity};
-use crate::bottlenecks::{NotJudged, Verdict};
+use super::{Entry, FactView, Facts, Family, Finding, Need, Place, Severity};
+use crate::bottlenecks::{Confidence, NotJudged, Verdict};
 use crate::host::HostSummary;
 
 /// Name and version of the serialized form.
@@ -26,6 +28,9 @@ pub struct CheckReport {
     /// Why the session ended before all questions were put to the server; none if it held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_lost: Option<String>,
+    /// Whether the server was made for this audit: then its settings are nobody's, and not judged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub throw_away: bool,
     /// The server in short.
     pub server: CheckedServer,
     /// The host in short; empty where it is not the server's.
@@ -127,15 +132,18 @@ impl EntryResult {
             finding: found,
         }
     }
+
+    /// What orders results: the gravest finding first.
+    fn weight(&self) -> Reverse<Option<(Severity, Confidence)>> {
+        let finding = self.finding.as_ref();
+        Reverse(finding.map(|f| (f.severity, f.confidence)))
+    }
 }
 
 impl CheckReport {
     /// Orders the results and counts them.
     pub(super) fn new(facts: &Facts, seen: &FactView, mut results: Vec<EntryResult>) -> Self {
-        results.sort_by_key(|r| {
-            let weight = r.finding.as_ref().map(|f| (f.severity, f.confidence));
-            std::cmp::Reverse(weight)
-        });
+        results.sort_by_key(EntryResult::weight);
         Self {
             schema: CHECK_SCHEMA.to_owned(),
             pgassay_version: facts.pgassay_version.clone(),
@@ -143,6 +151,7 @@ impl CheckReport {
             target: facts.target.clone(),
             place: facts.place.clone(),
             session_lost: facts.session_lost.clone(),
+            throw_away: false,
             server: CheckedServer {
                 version: seen.version_text().map(str::to_owned),
                 version_num: seen.version().ok(),
@@ -158,6 +167,25 @@ impl CheckReport {
     pub fn keep(&mut self, wanted: impl Fn(&str) -> bool) {
         self.results.retain(|r| wanted(&r.id));
         self.counts = Counts::of(&self.results);
+    }
+
+    /// The same of a server that was made for this audit, with nobody's settings: what needs the
+    /// server itself is not judged, but for how it was built.
+    pub fn of_throw_away(mut self) -> Self {
+        self.throw_away = true;
+        for result in &mut self.results {
+            let needs = crate::bottlenecks::find(&result.id).map_or(&[][..], |entry| entry.needs);
+            let of_server = |need: &Need| matches!(need, Need::Sql | Need::Process);
+            if result.family != Family::Build && needs.iter().any(of_server) {
+                result.outcome = Outcome::NotApplicable;
+                result.saw =
+                    "the server was made for this check: its settings are not yours".into();
+                result.finding = None;
+            }
+        }
+        self.results.sort_by_key(EntryResult::weight);
+        self.counts = Counts::of(&self.results);
+        self
     }
 
     /// The findings, the gravest first.

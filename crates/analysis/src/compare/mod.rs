@@ -285,15 +285,14 @@ fn warnings(
     if comparison.same {
         warnings.push(Warning::new(
             "same-target",
-            "Both targets are the same: this run shows the noise floor of this machine, and a \
-             difference would be a false alarm.",
+            "Both targets are the same: an A/A run. Any difference would be a false alarm.",
         ));
     }
     if comparison.launches == 1 && !comparison.same {
         warnings.push(Warning::new(
             "one-launch",
-            "One launch of each: this speaks of these servers as they were started, not yet of \
-             builds or settings; another start of the same can differ by more (--launches 6).",
+            "One launch each: the result holds for these server processes, not yet for the builds \
+             or settings (--launches 6).",
         ));
     }
     let others = analysis.main().arms.iter().flat_map(|arm| &arm.points);
@@ -304,8 +303,8 @@ fn warnings(
         warnings.push(
             Warning::new(
                 "others-busy",
-                "Other work took a good part of this machine's CPU time meanwhile: it widens the \
-                 intervals, and what it took from both is missing in the figures.",
+                "Other processes used much of the CPU: intervals are wider, and absolute figures \
+                 too low.",
             )
             .with_remedy("measure again when the machine is quiet"),
         );

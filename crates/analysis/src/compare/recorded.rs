@@ -16,7 +16,7 @@ pub enum Refusal {
     #[error("there is no run on one of the sides")]
     NoRun,
     /// The runs did other work.
-    #[error("{a} ran {of_a} and {b} ran {of_b}: these can't be held against each other")]
+    #[error("{a} ran {of_a} and {b} ran {of_b}: these runs aren't comparable")]
     OtherWork {
         /// A run of A.
         a: String,

@@ -34,14 +34,13 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// `3 % more select-only transactions a second`, `select-only p99 latency is 3 % higher`.
+    /// `select-only p99 latency is 3 % higher`, `5.1× the select-only throughput`.
     fn differs(self, ratio: f64) -> String {
-        let (by, more) = (percent((ratio - 1.0).abs()), ratio > 1.0);
-        if self.metric == THROUGHPUT {
-            let more = if more { "more" } else { "fewer" };
-            return format!("{by} {more} {} {} a second", self.workload, self.work.units);
+        if ratio >= 2.0 {
+            return format!("{ratio:.1}× the {}", self.subject());
         }
-        let higher = if more { "higher" } else { "lower" };
+        let by = percent((ratio - 1.0).abs());
+        let higher = if ratio > 1.0 { "higher" } else { "lower" };
         format!("{} is {by} {higher}", self.subject())
     }
 
@@ -68,7 +67,7 @@ pub fn headline(compare: &Compare) -> Vec<String> {
     };
     match &compare.plan {
         Some(plan) if plan.launches > 1 => sentences.push(format!(
-            "Each was made and started {} times, initdb apart: the interval is over launches.",
+            "{} launches of each, initdb included: the interval is over launches.",
             plan.launches
         )),
         _ => {}
@@ -150,8 +149,8 @@ fn together(results: &[&PointResult], b: &str, names: Names, verdict: Verdict) -
             is = as_good(names.metric),
         ),
         Verdict::Inconclusive => format!(
-            "Inconclusive: neither a difference between {b} and A nor their being equal within \
-             {delta} was shown; {subject} of {b} is {points} ({family})."
+            "Inconclusive: the data show neither a difference nor equivalence within ±{delta}; \
+             {subject} of {b}: {points} ({family})."
         ),
         Verdict::NotComparable => results
             .first()
@@ -183,14 +182,14 @@ fn sentence(result: &PointResult, names: Names) -> String {
             signed(comparison.ratio.estimate)
         ),
         Verdict::Inconclusive if comparison.rule.delta == 0.0 => format!(
-            "Inconclusive at {at}: no difference between {b} and A was shown; {subject} \
-             of {b} is {} ({interval}; {basis}).{}",
+            "Inconclusive at {at}: the data show no difference; {subject} of {b}: {} ({interval}; \
+             {basis}).{}",
             signed(comparison.ratio.estimate),
             why_not(result)
         ),
         Verdict::Inconclusive => format!(
-            "Inconclusive at {at}: neither a difference between {b} and A nor their being equal \
-             within {delta} was shown; {subject} of {b} is {} ({interval}; {basis}).{}",
+            "Inconclusive at {at}: the data show neither a difference nor equivalence within \
+             ±{delta}; {subject} of {b}: {} ({interval}; {basis}).{}",
             signed(comparison.ratio.estimate),
             why_not(result)
         ),
@@ -240,7 +239,8 @@ fn why_not(result: &PointResult) -> String {
         return String::new();
     }
     format!(
-        " By the noise floor {needed} pairs{within} would show {}.",
+        " At this noise level it takes about {} pairs{within} to detect {}.",
+        number::count(needed),
         percent(forecast.delta)
     )
 }
@@ -269,22 +269,32 @@ pub fn companion(compared: MetricId) -> MetricId {
 fn companion_sentence(result: &PointResult, names: Names) -> Option<String> {
     let metric = companion(names.metric);
     let beside = result.others.get(&metric)?;
+    let ratio = &beside.ratio;
+    let change = (ratio.estimate - 1.0).abs();
+    let by = percent(change);
+    let (less, lower) = match ratio.estimate < 1.0 {
+        // What would be told as 0 %.
+        _ if change < 5e-5 => ("as much".to_owned(), "the same".to_owned()),
+        true => (format!("{by} less"), format!("{by} lower")),
+        false => (format!("{by} more"), format!("{by} higher")),
+    };
     let what = match metric == SERVER_CPU {
-        true => format!("Server CPU time for each {}", names.work.unit),
-        false => "Throughput".to_owned(),
+        true => format!(
+            "{} uses {less} server CPU per {}",
+            result.label, names.work.unit
+        ),
+        false => format!("{}'s throughput is {lower}", result.label),
     };
     let shown = match beside.verdict {
         Verdict::Faster | Verdict::Slower => "",
-        Verdict::Equivalent => ", which is the same within the difference that matters",
-        _ => ", which is not told apart from no difference",
+        Verdict::Equivalent => ", too small to matter",
+        _ => ", not distinguishable from zero",
     };
     Some(format!(
-        "{what} at {}: {} in {} against A ({} to {}){shown}.",
+        "{what} at {} ({} to {}{shown}).",
         names.clients(result.clients),
-        signed(beside.ratio.estimate),
-        result.label,
-        signed(beside.ratio.low),
-        signed(beside.ratio.high),
+        signed(ratio.low),
+        signed(ratio.high),
     ))
 }
 

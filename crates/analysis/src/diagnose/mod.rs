@@ -285,8 +285,8 @@ fn not_seen(evidence: &Evidence) -> Vec<String> {
             }
             if profile.unnamed_share > 0.1 {
                 missing.push(format!(
-                    "{:.0} % of the samples lie in functions that nothing names (install the \
-                     debug symbols, or take a server that was not stripped)",
+                    "symbols: {:.0} % of the CPU samples have none (install the debug symbols, or \
+                     take a server that was not stripped)",
                     100.0 * profile.unnamed_share
                 ));
             }

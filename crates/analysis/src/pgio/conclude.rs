@@ -411,18 +411,20 @@ pub fn headline(pgio: &PgioAnalysis) -> Vec<String> {
     )];
     sentences.push(match (&peak.device_bytes_per_second, peak.device_request_bytes) {
         (Some(device), Some(request)) => format!(
-            "Of these {:.0} a second were not in shared buffers, and the device read {:.1} MB/s in requests of \
-             {:.1} KiB.",
+            "{:.0} reads/s missed shared buffers; the device read {:.1} MB/s in requests of {:.1} KiB.",
             peak.misses_per_second.estimate,
             device.estimate / 1e6,
             request / 1024.0
         ),
+        (Some(_), None) if peak.misses_per_second.estimate < 0.5 => {
+            "Every read hit shared buffers; nothing came from disk.".to_owned()
+        }
         (Some(_), None) => format!(
-            "Of these {:.0} a second were not in shared buffers, and the device read nothing.",
+            "{:.0} reads/s missed shared buffers; the device read nothing.",
             peak.misses_per_second.estimate
         ),
         (None, _) => format!(
-            "Of these {:.0} a second were not in shared buffers; device reads are not visible from here.",
+            "{:.0} reads/s missed shared buffers; device reads are not visible from here.",
             peak.misses_per_second.estimate
         ),
     });

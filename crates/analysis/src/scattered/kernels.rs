@@ -138,10 +138,8 @@ fn headline(kernels: &[OnKernel], telling: &[String]) -> Vec<String> {
         .iter()
         .any(|k| (k.blocks, k.block_size_bytes) != (first.blocks, first.block_size_bytes))
     {
-        sentences.push(
-            "The tables are not of one size: only the multiples can be held against each other."
-                .to_owned(),
-        );
+        sentences
+            .push("The tables are not of one size: only the ratios can be compared.".to_owned());
     }
     for (place, id) in telling.iter().enumerate() {
         let read: Vec<(&OnKernel, f64, f64)> = kernels

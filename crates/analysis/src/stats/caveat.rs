@@ -53,7 +53,7 @@ caveats! {
         "a value of zero or less was met: no ratios can be formed with it";
     /// Trials rise or fall with time.
     Drift, "drift",
-        "the trials drift with time: the interval describes these trials, not the next ones";
+        "the results drift over the run: expect a different level next time";
     /// Neighbouring trials are correlated.
     Autocorrelated, "autocorrelated",
         "neighbouring trials are correlated: the interval is narrower than it should be";

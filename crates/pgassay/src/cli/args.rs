@@ -46,7 +46,7 @@ pub struct GlobalArgs {
     /// Say nothing but errors and warnings on standard error
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say what is going on also where nobody watches, with details
+    /// Show progress even when output is not a terminal, in more detail
     #[arg(long, short, global = true)]
     pub verbose: bool,
     /// Directory of recorded runs [default: $PGASSAY_RUNS, or the XDG state directory]
@@ -73,7 +73,7 @@ impl GlobalArgs {
 pub enum Command {
     /// Everything about one server, in one report (the main job)
     Assay(AssayArgs),
-    /// What the locks of binaries, packages and live servers compile to
+    /// What a build is: its compiler, flags, and how its locks, CRC and spin delays are compiled
     Inspect(InspectArgs),
     /// Audit host and server for what bears on processor, memory and I/O
     Check(super::check::CheckArgs),
@@ -86,7 +86,7 @@ pub enum Command {
     Lines(super::lines::LinesArgs),
     /// Which cache line stops a workload on more processors: bounds
     Walls(super::walls::WallsArgs),
-    /// Is B really different from A: interleaved, with a verdict and an exit code
+    /// Compare servers side by side; verdict and exit code
     Compare(Box<super::compare::CompareArgs>),
     /// What makes a difference: which commit, patch or setting, found by experiment
     Bisect(Box<super::bisect::BisectArgs>),
@@ -94,7 +94,7 @@ pub enum Command {
     Build(BuildArgs),
     /// For CI: two servers compared within minutes, thresholds, JUnit XML and a markdown summary
     Guard(Box<super::guard::GuardArgs>),
-    /// When did the level of many runs of one plan change
+    /// When results of the same work changed over many runs
     History(super::history::HistoryArgs),
     /// A patch against its base: built alike, compared over a sweep, a table for a mailing list
     Patch(super::patch::PatchArgs),
@@ -386,14 +386,14 @@ pub struct RunsArgs {
     #[command(subcommand)]
     pub action: Option<RunsAction>,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub json: bool,
 }
 
 /// What `pgassay runs` can do.
 #[derive(Debug, Subcommand)]
 pub enum RunsAction {
-    /// List the recorded runs, newest last
+    /// List the recorded runs with their results, newest last
     List,
     /// Show where a run lies and what is in it
     Show {

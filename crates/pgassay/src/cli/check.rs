@@ -10,8 +10,9 @@ use super::args::TargetArgs;
 /// Which server, for commands that only look.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct LookArgs {
-    /// The URI or conninfo of a running server; temp (default), temp:17, or an installation's
-    /// directory to launch one from; a file of `pgassay collect`, or a directory of such
+    /// The URI or conninfo of a running server; temp, temp:17, or an installation's directory to
+    /// launch one from; a file of `pgassay collect`, or a directory of such [default: the server
+    /// that runs here; if there are several, this host; if there is none, temp]
     #[arg(value_name = "TARGET|FILE|DIR")]
     pub target: Option<String>,
     /// Look at this host only, at no server

@@ -31,14 +31,15 @@ Examples:
   pgassay compare temp:15 temp:17 --workload pgio --size 1GB --clients 8
   pgassay compare temp:15 build:mine --by instructions --delta 0.1%
   pgassay compare temp temp                 an A/A run: what this machine calls different by itself
-  pgassay compare --recorded RUN-A RUN-B    two runs that were not interleaved
+  pgassay compare last previous             two recorded runs, which were not interleaved
   pgassay compare --pool RUN RUN FILE.json  one comparison measured several times, on any machines
   pgassay compare --resume last
 
 Exit codes: 0 answered, no slowdown; 1 slower, or worse; 5 inconclusive; 6 not comparable; 4 measured in part")]
 pub struct CompareArgs {
     /// What to compare, A first, in any form that other commands take for a target. With --recorded:
-    /// two runs, each a name, or several separated by commas. With --pool: two runs or more
+    /// two runs, each a name, or several separated by commas; two names of runs are taken as such
+    /// without it. With --pool: two runs or more
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
     /// What the clients do; or a primitive inside launched servers, such as spinlock, lwlock:shared,
@@ -80,9 +81,10 @@ pub struct CompareArgs {
     /// The smallest difference that matters; 0 leaves only faster, slower and inconclusive
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = percent, allow_hyphen_values = true)]
     pub delta: f64,
-    /// The time that the whole may take; fewer pairs are taken where the noise floor allows
-    #[arg(long, value_name = "MINUTES", default_value_t = 10.0, value_parser = minutes)]
-    pub minutes: f64,
+    /// The time that the whole may take, whatever else is given; fewer pairs are taken where the noise
+    /// floor allows [default: 10; with --pairs as long as these take]
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    pub minutes: Option<f64>,
     /// Pairs at each client count, in each launch, instead of as many as δ needs
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub pairs: Option<u32>,
@@ -94,7 +96,7 @@ pub struct CompareArgs {
     /// Stop as soon as planned looks allow, at the same rate of false alarms
     #[arg(long, conflicts_with_all = ["launches", "pairs"])]
     pub sequential: bool,
-    /// Pairs of A beside another server like it, in each launch, for the noise floor [default: 20
+    /// Pairs of A vs. A, two servers of the same target, in each launch, for the noise floor [default: 20
     /// in the first]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub noise_pairs: Option<u32>,
@@ -135,6 +137,13 @@ pub struct CompareArgs {
     /// How it is shown.
     #[command(flatten)]
     pub show: ShowArgs,
+}
+
+impl CompareArgs {
+    /// The time that the whole may take.
+    pub fn minutes(&self) -> f64 {
+        self.minutes.unwrap_or(10.0)
+    }
 }
 
 /// What a comparison goes by.

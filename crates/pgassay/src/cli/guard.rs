@@ -86,7 +86,7 @@ pub struct GuardArgs {
     /// Make and start the servers this often [default: as pgassay compare]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub launches: Option<u32>,
-    /// Pairs of BASE beside its like, in each launch, for the noise floor [default: 20 in the first]
+    /// Pairs of BASE vs. BASE, in each launch, for the noise floor [default: 20 in the first]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub noise_pairs: Option<u32>,
     /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]

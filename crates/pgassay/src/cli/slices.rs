@@ -11,8 +11,8 @@ use super::kinds::{OF_CLIENTS, OF_SESSIONS};
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct SliceArgs {
     /// Counted seconds of a slice [default: 0.2; 0.5 for workloads that write]
-    #[arg(group = OF_SESSIONS, long, short = 'T', value_name = "SECONDS", value_parser = super::args::seconds)]
-    pub time: Option<f64>,
+    #[arg(group = OF_SESSIONS, long, value_name = "SECONDS", value_parser = super::args::seconds)]
+    pub slice: Option<f64>,
     /// Uncounted seconds before each slice [default: 0.05]
     #[arg(group = OF_CLIENTS, long, value_name = "SECONDS", value_parser = super::args::seconds_or_zero)]
     pub warmup: Option<f64>,
@@ -32,7 +32,7 @@ impl SliceArgs {
     pub fn measured(&self, counts: &[u32], writes: bool) -> MeasureArgs {
         MeasureArgs {
             clients: Some(ClientList(counts.to_vec())),
-            time: self.time.or(Some(if writes { 0.5 } else { 0.2 })),
+            time: self.slice.or(Some(if writes { 0.5 } else { 0.2 })),
             warmup: self.warmup.or(Some(0.05)),
             trials: Some(1),
             threads: self.threads,

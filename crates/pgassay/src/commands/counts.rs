@@ -108,6 +108,7 @@ pub fn count(
     };
     let mut counters = [start(0, "A", &args.set_a)?, start(1, "B", &args.set_b)?];
     let planned = args.pairs.unwrap_or(ROUNDS);
+    progress.say("counting");
     let mut rounds = Vec::new();
     let mut functions = Vec::new();
     let mut round = Duration::ZERO;
@@ -118,8 +119,10 @@ pub fn count(
         }
         let seed = seed.wrapping_add(u64::from(number));
         let mut one = |which: usize, what: &str, part: u32| {
-            progress.share(f64::from(number * 3 + part) / f64::from(planned * 3));
-            progress.say(format!("round {} of {planned}: {what}", number + 1));
+            progress.step(
+                f64::from(number * 3 + part) / f64::from(planned * 3),
+                format!("round {} of {planned}: {what}", number + 1),
+            );
             difference(&mut counters[which], seed)
         };
         let (first, second, again) = (one(0, "A", 0)?, one(1, "B", 1)?, one(0, "A again", 2)?);

@@ -212,7 +212,7 @@ impl Guarding<'_> {
             metric: Some(metric),
             // Pairs enough to show a difference as large as the threshold.
             delta: threshold,
-            minutes,
+            minutes: Some(minutes),
             pairs: args.pairs,
             launches: args.launches,
             noise_pairs: args.noise_pairs,

@@ -274,7 +274,7 @@ fn of_the_asker(error: anyhow::Error, knobs: &Knobs) -> anyhow::Error {
 pub fn check_time(time: Option<f64>) -> Result<(), Failure> {
     match time {
         Some(time) if time > LONGEST_CALL => Err(Failure::usage(format!(
-            "--time {time}: a call inside the server lasts at most {LONGEST_CALL} s, so that a \
+            "{time} s are too long: a call inside the server lasts at most {LONGEST_CALL} s, so that a \
              killed client leaves nothing running"
         ))
         .with_remedy("measure more often instead: --trials, or --pairs of compare")),

@@ -1,6 +1,7 @@
 //! `pgassay inspect`: what the locks of binaries, packages and live servers compile to.
 
 use crate::cli::args::InspectArgs;
+use crate::commands::progress::Progress;
 use crate::commands::show::show;
 use crate::commands::subject::explain;
 use crate::exit::Exit;
@@ -48,10 +49,18 @@ pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
     for input in &args.inputs {
         sources.extend(resolve(input, &mut problems)?);
     }
-    if sources.len() > 1 {
-        terminal.progress(&format!("inspecting {} files", sources.len()));
+    let progress = Progress::new(terminal, 1000);
+    let all = sources.len();
+    if all > 1 {
+        progress.step(0.0, format!("inspecting {all} files"));
     }
-    let gathered = gather::inspect_all(&sources);
+    let gathered = gather::inspect_each(&sources, &mut |done| {
+        progress.step(
+            done as f64 / all as f64,
+            format!("inspecting file {done} of {all}"),
+        );
+    });
+    progress.clear();
     problems.extend(gathered.problems);
     if gathered.files.is_empty() && problems.is_empty() {
         problems.push(Problem {

@@ -206,13 +206,15 @@ fn recorded(
             cpu_us = both.map(|(a, b)| b.saturating_sub(a) as f64 / TIMED as f64 / 1e3);
         }
         let server = Server::ask(subject.session()?)?;
-        progress.say(format!(
-            "stepping session {} of {} through {} transactions",
-            number + 1,
-            args.sessions,
-            args.transactions
-        ));
-        progress.share(f64::from(number) / f64::from(args.sessions));
+        progress.step(
+            f64::from(number) / f64::from(args.sessions),
+            format!(
+                "stepping session {} of {} through {} transactions",
+                number + 1,
+                args.sessions,
+                args.transactions
+            ),
+        );
         let transactions = u64::from(args.transactions);
         let (sequence, found) =
             session::step(process, &server, transactions, stop.flag(), &mut || {

@@ -108,6 +108,15 @@ impl Progress {
         self.bar.tick();
     }
 
+    /// Says what is going on as the next part of a work of which a share, 0 to 1, is done: how much
+    /// longer it will take is told from all parts.
+    pub fn step(&self, share: f64, text: impl Into<String>) {
+        let since = self.said.borrow().1;
+        self.say(text);
+        self.said.borrow_mut().1 = since;
+        self.share(share);
+    }
+
     /// Moves the bar to a share, 0 to 1, and says how much longer it will take at that pace.
     pub fn share(&self, share: f64) {
         let share = share.clamp(0.0, 1.0);

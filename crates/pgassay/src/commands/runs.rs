@@ -1,14 +1,18 @@
 //! `pgassay runs`: what was recorded.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use pgassay_analysis::analysis::RunState;
+use pgassay_analysis::summary::Summary;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::progress::minutes;
+use super::progress::{Progress, minutes};
+use super::serve::index::{Index, Is};
+use super::serve::look::Look;
 use crate::cli::args::{GlobalArgs, RunsAction, RunsArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -19,14 +23,19 @@ use pgassay_engine::rundir::{self, catalogue, pause};
 pub(crate) struct Runs {
     schema: &'static str,
     /// Oldest first.
-    runs: Vec<catalogue::Entry>,
+    runs: Vec<Listed>,
 }
+
+/// Columns from which on the runs are a table.
+const WIDE: usize = 130;
+/// What stands where a run has come to nothing yet.
+const NO_RESULT: &str = "–";
 
 impl Runs {
     /// Name and version of the serialized form.
     pub(crate) const SCHEMA: &str = "pgassay/runs/1";
 
-    fn new(runs: Vec<catalogue::Entry>) -> Self {
+    fn new(runs: Vec<Listed>) -> Self {
         Self {
             schema: Self::SCHEMA,
             runs,
@@ -42,7 +51,7 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
     let root = rundir::root(global.runs.as_deref())?;
     match &args.action {
         None | Some(RunsAction::List) => {
-            let runs = catalogue::list(&root)?;
+            let runs = listed(&root, terminal)?;
             if args.json {
                 return print_json(terminal, &Runs::new(runs));
             }
@@ -52,13 +61,21 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
             }
             let text = table(&runs, terminal.width);
             terminal.show(&text)?;
+            terminal.next(&[
+                "pgassay report last",
+                "pgassay compare last previous",
+                "pgassay serve --open",
+            ]);
         }
         Some(RunsAction::Show { run }) => {
-            let entry = catalogue::describe(&catalogue::find(&root, run)?)?;
+            let dir = catalogue::find(&root, run)?;
+            let entry = catalogue::describe(&dir)?;
+            let summary = Look::at(&dir).ok().map(|look| look.summary());
+            let run = Listed::of(entry, summary.as_ref());
             if args.json {
-                return print_json(terminal, &Runs::new(vec![entry]));
+                return print_json(terminal, &Runs::new(vec![run]));
             }
-            let text = show(&entry);
+            let text = show(&run);
             terminal.show(&text)?;
         }
         Some(RunsAction::Pause { run, at_most }) => {
@@ -99,10 +116,89 @@ fn print_json(terminal: &mut Terminal, value: &Runs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn table(runs: &[catalogue::Entry], width: usize) -> String {
-    // A narrow terminal gets what names and tells a run, and a name is never broken.
-    if width < 110 {
-        let line = |run: &catalogue::Entry| format!("{}  {}\n", run.id, state(run.state));
+/// What a run came to.
+#[derive(Debug, JsonSchema, Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    entry: catalogue::Entry,
+    /// Its result in a line; none where it can't be read, or is not yet there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
+    /// How far it was disturbed: good, fair or poor; none where no load had points.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grade: Option<String>,
+    /// What limits it most, by its title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<String>,
+    #[serde(skip)]
+    server: String,
+}
+
+impl Listed {
+    fn of(entry: catalogue::Entry, summary: Option<&Summary>) -> Self {
+        let server = summary.map_or_else(
+            || entry.targets.join(", "),
+            |summary| {
+                let mut servers = summary.servers.clone();
+                // A comparison's last arm is A once more.
+                servers.dedup();
+                servers.join(" / ")
+            },
+        );
+        let quality = summary.and_then(|summary| summary.quality.as_ref());
+        Self {
+            result: summary
+                .map(|summary| summary.result.clone())
+                .filter(|result| !result.is_empty()),
+            grade: quality.map(|quality| quality.grade.name().to_owned()),
+            limit: summary.and_then(|summary| summary.limit.clone()),
+            server,
+            entry,
+        }
+    }
+}
+
+/// The runs with their results. Those that nobody has read yet are read now, and kept for the next
+/// time, also for pgassay serve.
+fn listed(root: &Path, terminal: &Terminal) -> anyhow::Result<Vec<Listed>> {
+    let entries = catalogue::list(root)?;
+    let index = Index::of(root.to_owned());
+    let progress = Progress::new(terminal, 1000);
+    let all = entries.len();
+    let mut fresh = false;
+    let runs = entries.into_iter().enumerate().map(|(n, entry)| {
+        progress.step(
+            n as f64 / all as f64,
+            format!("reading run {} of {all}", n + 1),
+        );
+        fresh |= matches!(index.find(&entry.id), Some((_, Is::Unread, _)));
+        match index.read(&entry.id) {
+            Some(Is::Read(summary)) => Listed::of(entry, Some(&summary)),
+            _ => Listed::of(entry, None),
+        }
+    });
+    let runs = runs.collect();
+    if fresh {
+        index.keep();
+    }
+    progress.clear();
+    Ok(runs)
+}
+
+/// A table where there is room for it, else two lines for each run; a name is never broken.
+fn table(runs: &[Listed], width: usize) -> String {
+    if width < WIDE {
+        let line = |run: &Listed| {
+            let of = [command(&run.entry), state(run.entry.state)];
+            let grade = run.grade.as_deref().unwrap_or("");
+            let of = of
+                .into_iter()
+                .chain([grade])
+                .filter(|word| !word.is_empty());
+            let result = run.result.as_deref().unwrap_or(NO_RESULT);
+            let words = of.collect::<Vec<_>>().join(", ");
+            format!("{}  {words}\n    {result}\n", run.entry.id)
+        };
         return runs.iter().map(line).collect();
     }
     let mut table = Table::new();
@@ -110,16 +206,30 @@ fn table(runs: &[catalogue::Entry], width: usize) -> String {
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(u16::try_from(width).unwrap_or(u16::MAX));
-    table.set_header(["run", "command", "targets", "trials", "state", "size"]);
+    table.set_header([
+        "run",
+        "command",
+        "server",
+        "result",
+        "limited by",
+        "quality",
+        "state",
+    ]);
     for run in runs {
         table.add_row([
-            run.id.clone(),
-            command(run).to_owned(),
-            run.targets.join(", "),
-            format!("{}/{}", run.trials.0, run.trials.1),
-            state(run.state).to_owned(),
-            format!("{} kB", run.size_bytes.div_ceil(1000)),
+            run.entry.id.clone(),
+            command(&run.entry).to_owned(),
+            run.server.clone(),
+            run.result.clone().unwrap_or_else(|| NO_RESULT.to_owned()),
+            run.limit.clone().unwrap_or_default(),
+            run.grade.clone().unwrap_or_default(),
+            state(run.entry.state).to_owned(),
         ]);
+    }
+    if let Some(column) = table.column_mut(0) {
+        let longest = runs.iter().map(|run| run.entry.id.chars().count()).max();
+        let longest = u16::try_from(longest.unwrap_or(0) + 2).unwrap_or(u16::MAX);
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(longest)));
     }
     let lines: Vec<String> = table
         .lines()
@@ -128,11 +238,14 @@ fn table(runs: &[catalogue::Entry], width: usize) -> String {
     lines.join("\n") + "\n"
 }
 
-fn show(run: &catalogue::Entry) -> String {
+fn show(listed: &Listed) -> String {
+    let run = &listed.entry;
     format!(
-        "{}\n  command  {}\n  workload {}\n  targets  {}\n  started  {}\n  state    {}\n  \
-         trials   {} of {}\n  size     {} kB\n  path     {}\n",
+        "{}\n  result   {}\n  quality  {}\n  command  {}\n  workload {}\n  targets  {}\n  started  {}\n  \
+         state    {}\n  trials   {} of {}\n  size     {} kB\n  path     {}\n",
         run.id,
+        listed.result.as_deref().unwrap_or(NO_RESULT),
+        listed.grade.as_deref().unwrap_or(NO_RESULT),
         command(run),
         run.workload,
         run.targets.join(", "),

@@ -114,7 +114,7 @@ fn loads_of_other_kinds_are_measured_again() {
 
 #[test]
 fn a_comparison_is_measured_again() {
-    let words = "compare temp temp --set-b jit=off --clients 2 --scale 1 --time 0.05 --warmup 0 \
+    let words = "compare temp temp --set-b jit=off --clients 2 --scale 1 --slice 0.05 --warmup 0 \
                  --launches 1 --noise-pairs 2 --pairs 4 --seed 7";
     measured_again(
         "again-compare",
@@ -126,7 +126,7 @@ fn a_comparison_is_measured_again() {
         ("again-compare-p99", "--metric p99 --scale 1"),
     ] {
         let words = format!(
-            "compare temp temp --set-b jit=off {what} --clients 2 --time 0.05 --launches 1 \
+            "compare temp temp --set-b jit=off {what} --clients 2 --slice 0.05 --launches 1 \
              --noise-pairs 2 --pairs 4"
         );
         measured_again(name, &words.split_whitespace().collect::<Vec<_>>());

@@ -96,8 +96,25 @@ fn an_assay_measures_reports_and_leaves_nothing() {
     }
     let listed = text(&runs.run(&["runs"]).stdout);
     assert!(listed.contains("complete"), "{listed}");
-    let listed: Value = serde_json::from_slice(&runs.run(&["runs", "--json"]).stdout).unwrap();
+    // The list says what came of it, in whatever form, and what is to be done next.
+    assert!(listed.contains(" tps"), "{listed}");
+    let list = ["runs", "list", "--json"];
+    let listed: Value = serde_json::from_slice(&runs.run(&list).stdout).unwrap();
     assert_schema(&listed, "runs-1.json");
+    let result = listed["runs"][0]["result"].as_str().unwrap();
+    assert!(result.contains(" tps"), "{result}");
+    assert!(listed["runs"][0]["grade"].is_string(), "{listed}");
+    let wide = runs
+        .command(&["runs", "--verbose"])
+        .env("COLUMNS", "200")
+        .output()
+        .unwrap();
+    let (table, said) = (text(&wide.stdout), text(&wide.stderr));
+    assert!(
+        table.contains("quality") && table.contains(" tps"),
+        "{table}"
+    );
+    assert!(said.contains("next: pgassay report last"), "{said}");
     assert_eq!(runs.run(&["runs", "remove", "last"]).status.code(), Some(0));
     assert!(!dir.exists());
 }

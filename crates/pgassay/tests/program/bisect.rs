@@ -18,7 +18,7 @@ const SHORT: &[&str] = &[
     "1",
     "--clients",
     "1",
-    "--time",
+    "--slice",
     "0.1",
     "--pairs",
     "10",

@@ -416,3 +416,42 @@ fn a_directory_is_searched_for_files_only() {
     std::fs::remove_dir_all(&dir).unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
+
+/// Tried: `pgassay check` judged the settings of a server that it had made itself, with the user's own
+/// server running beside it and never mentioned.
+#[test]
+fn a_server_that_runs_here_is_found_and_one_made_for_the_check_is_nobodys() {
+    // Its directory is not called like one of pgassay's.
+    let dir = std::env::temp_dir().join(format!("runs-here-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let listener = std::os::unix::net::UnixListener::bind(dir.join(".s.PGSQL.54399")).unwrap();
+    let hangs_up = std::thread::spawn(move || drop(listener.accept()));
+    let (_, out, err) = pgassay(&["check"]);
+    // Another test's server may run at the same time: then all are named.
+    let named = format!("host={} port=54399", dir.display());
+    assert!(err.contains(&named), "{err}");
+    assert!(out.contains("Check of this host"), "{out}");
+    assert!(!out.contains("shared_buffers"), "{out}");
+    let _ = std::os::unix::net::UnixStream::connect(dir.join(".s.PGSQL.54399"));
+    hangs_up.join().unwrap();
+    fs::remove_dir_all(&dir).unwrap();
+
+    let (exit, out, err) = pgassay(&["check", "temp", "--json"]);
+    assert_eq!(exit, Exit::Done, "{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(complaints("check-1.json", &report), Vec::<String>::new());
+    assert_eq!(report["throw_away"], true);
+    for rule in ["huge-pages", "effective-cache-size", "jit-small-queries"] {
+        let results = report["results"].as_array().unwrap();
+        if results.iter().any(|r| r["id"] == rule) {
+            assert_eq!(outcome(&report, rule), "not-applicable", "{rule}");
+        }
+    }
+    assert_ne!(outcome(&report, "read-ahead"), "not-applicable");
+    let (_, out, _) = pgassay(&["check", "temp"]);
+    assert!(out.contains("not yours"), "{out}");
+    // Settings that were asked for are the user's.
+    let (_, out, _) = pgassay(&["check", "--set", "fsync=off", "--json"]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(outcome(&report, "fsync-off"), "finding");
+}

@@ -33,7 +33,7 @@ fn a_slower_head_fails_and_ci_gets_its_files() {
         "1",
         "--scale",
         "1",
-        "--time",
+        "--slice",
         "0.1",
         "--pairs",
         "8",

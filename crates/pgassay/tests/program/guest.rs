@@ -187,7 +187,7 @@ fn nothing_is_set_beyond_a_transaction() {
         "--load",
         "--clients",
         "1",
-        "--time",
+        "--slice",
         "0.1",
     ];
     let few = ["--scale", "1", "--pairs", "5", "--noise-pairs", "2"];

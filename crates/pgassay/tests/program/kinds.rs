@@ -138,7 +138,7 @@ fn a_kinds_own_flags_are_taken() {
         "pgassay compare --resume last --minutes 2 --load",
         "pgassay compare --recorded a b --metric p99 --delta 2% --format csv",
         "pgassay compare --pool a b c --html x.html",
-        "pgassay compare a b --workload pgio --tables 3 -c 4 -T 1",
+        "pgassay compare a b --workload pgio --tables 3 -c 4 --slice 1",
         "pgassay compare a b --workload scattered-read:sequential --size 1GB",
     ] {
         assert_eq!(answer(line), "", "{line}");

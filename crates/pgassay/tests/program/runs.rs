@@ -37,6 +37,7 @@ impl Runs {
             .args(before)
             .args(args)
             .env("PGASSAY_RUNS", &self.0)
+            .env("XDG_CACHE_HOME", self.0.with_extension("cache"))
             .env("COLUMNS", "100");
         for name in [
             "PGHOST",
@@ -89,6 +90,7 @@ impl Runs {
 impl Drop for Runs {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(self.0.with_extension("cache"));
     }
 }
 

@@ -154,13 +154,10 @@ fn title(compare: &Compare) -> String {
 
 fn alarms(compare: &Compare) -> Vec<String> {
     let not_yours = compare.warnings.iter().find(|w| w.id == "not-your-build");
-    let mut alarms: Vec<String> = not_yours.map(|w| w.text.clone()).into_iter().collect();
+    let mut alarms: Vec<String> = not_yours.map(Warning::in_words).into_iter().collect();
     if compare.plan.is_some() && compare.analysis.run.state != RunState::Complete {
         let told = compare.warnings.iter().find(|w| w.id == "incomplete");
-        alarms.extend(told.map(|w| match &w.remedy {
-            Some(remedy) => format!("{} What to do: {remedy}", w.text),
-            None => w.text.clone(),
-        }));
+        alarms.extend(told.map(Warning::in_words));
     }
     alarms
 }

@@ -143,7 +143,7 @@ impl At<'_> {
             .sum();
         self.table(
             format!(
-                "At {}: sessions on average, by what they were seen waiting for ({} looks at all).",
+                "At {}: sessions on average, by what they were seen waiting for ({} samples of pg_stat_activity).",
                 self.clients(),
                 number::count(looks)
             ),

@@ -66,7 +66,7 @@ fn spread(compare: &Compare) -> Chart {
     let noise = compare.results.iter().filter(|r| r.arm == 1);
     series.push(Series {
         evidence: None,
-        label: "A against its like (noise)".to_owned(),
+        label: "A vs. A (noise)".to_owned(),
         look: 0,
         lane: (0, lanes),
         estimates: noise.clone().filter_map(noise_interval).collect(),
@@ -279,7 +279,7 @@ fn course(compare: &Compare, result: &PointResult) -> Chart {
         series: vec![
             Series {
                 evidence: None,
-                label: "A against its like (noise)".to_owned(),
+                label: "A vs. A (noise)".to_owned(),
                 look: 0,
                 lane: (0, 1),
                 estimates: vec![],

@@ -3,8 +3,10 @@
 //! A section is made of blocks; each format renders each kind of block, so a
 //! section written once appears in all of them.
 
+mod notes;
 mod picture;
 
+pub use notes::{Note, Notes};
 pub use picture::{
     Axis, Bar, Bars, Chart, Compared, Dot, Forest, Guide, HeatColumn, HeatMap, Interval, Reach,
     Scale, Series, percent_label,
@@ -15,7 +17,6 @@ use pgassay_analysis::number;
 use pgassay_analysis::profile::flame::Flame;
 use pgassay_analysis::profile::tree::CallTree;
 use pgassay_analysis::stats::Estimate;
-use pgassay_model::warning::Warning;
 
 /// A whole report.
 #[derive(Debug, Clone, Default)]
@@ -434,90 +435,6 @@ impl Cell {
     pub fn marked(mut self, marks: Vec<usize>) -> Self {
         self.marks.extend(marks);
         self
-    }
-}
-
-/// A warning with its number and what it is about.
-#[derive(Debug, Clone)]
-pub struct Note {
-    /// The warning.
-    pub warning: Warning,
-    /// The values that it qualifies, in words; empty for the whole run.
-    pub about: Vec<String>,
-}
-
-impl Note {
-    /// What is to be known, as a sentence that another may follow.
-    pub fn sentence(&self) -> String {
-        let text = &self.warning.text;
-        match text.ends_with(['.', '!', '?', ':']) {
-            true => text.clone(),
-            false => format!("{text}."),
-        }
-    }
-
-    /// The values that it qualifies, as a list that stays readable.
-    pub fn places(&self) -> String {
-        const NAMED: usize = 4;
-        match self.about.as_slice() {
-            [] => "the whole run".to_owned(),
-            few if few.len() <= NAMED + 1 => few.join("; "),
-            many => format!(
-                "{} and {} other figures",
-                many[..NAMED].join("; "),
-                many.len() - NAMED
-            ),
-        }
-    }
-}
-
-/// Collects the warnings while sections are made, and numbers them.
-#[derive(Debug, Default)]
-pub struct Notes {
-    notes: Vec<Note>,
-}
-
-impl Notes {
-    /// The numbers of these warnings; the same warning keeps its number.
-    pub fn marks(&mut self, warnings: &[Warning], about: &str) -> Vec<usize> {
-        warnings.iter().map(|w| self.mark(w, about)).collect()
-    }
-
-    fn mark(&mut self, warning: &Warning, about: &str) -> usize {
-        let known = self.notes.iter().position(|n| n.warning == *warning);
-        let index = known.unwrap_or_else(|| {
-            self.notes.push(Note {
-                warning: warning.clone(),
-                about: Vec::new(),
-            });
-            self.notes.len() - 1
-        });
-        let about = about.to_owned();
-        if !about.is_empty() && !self.notes[index].about.contains(&about) {
-            self.notes[index].about.push(about);
-        }
-        index + 1
-    }
-
-    /// A cell that holds an estimate, its warnings noted.
-    pub fn estimate(&mut self, estimate: &Estimate, about: &str) -> Cell {
-        Cell {
-            value: Value::Estimate(estimate.clone()),
-            marks: self.marks(&estimate.warnings, about),
-        }
-    }
-
-    /// The same for an estimate that may be missing.
-    pub fn maybe(&mut self, estimate: Option<&Estimate>, about: &str) -> Cell {
-        match estimate {
-            Some(estimate) => self.estimate(estimate, about),
-            None => Cell::missing(),
-        }
-    }
-
-    /// All notes, in the order of their numbers.
-    pub fn into_notes(self) -> Vec<Note> {
-        self.notes
     }
 }
 

@@ -271,9 +271,9 @@ mod tests {
             profile.add(frames, weight);
         }
         let page = figure(&graph(flame::fold(&profile)), "t").into_string();
-        assert!(page.contains("_start › main: 100.0 %"), "{page}");
+        assert!(page.contains("_start › main: 100.0\u{a0}%"), "{page}");
         // The widest stands to the left.
-        assert!(page.find("y: 75.0 %").unwrap() < page.find("x: 25.0 %").unwrap());
+        assert!(page.find("y: 75.0\u{a0}%").unwrap() < page.find("x: 25.0\u{a0}%").unwrap());
     }
 
     #[test]
@@ -287,8 +287,11 @@ mod tests {
 ";
         let profile = Profile::parse(text).unwrap();
         let page = figure(&graph(flame::fold(&profile)), "t").into_string();
-        assert!(page.contains("PinBuffer: 60.0 %; buffer pin"), "{page}");
-        assert!(page.contains("s_lock: 60.0 %; spinlock"));
+        assert!(
+            page.contains("PinBuffer: 60.0\u{a0}%; buffer pin"),
+            "{page}"
+        );
+        assert!(page.contains("s_lock: 60.0\u{a0}%; spinlock"));
         assert!(page.contains("&lt;evil&amp;&gt;") && !page.contains("<evil"));
         // the callee is drawn higher up
         let y = |name: &str| -> f64 {
@@ -305,7 +308,7 @@ mod tests {
         let before = Profile::parse("80.00% postgres [.] a\n20.00% postgres [.] b\n").unwrap();
         let after = Profile::parse("50.00% postgres [.] a\n50.00% postgres [.] b\n").unwrap();
         let page = figure(&graph(flame::difference(&before, &after)), "t").into_string();
-        assert!(page.contains("before 80.0 % (-30.0 points)"), "{page}");
-        assert!(page.contains("before 20.0 % (+30.0 points)"));
+        assert!(page.contains("before 80.0\u{a0}% (-30.0 points)"), "{page}");
+        assert!(page.contains("before 20.0\u{a0}% (+30.0 points)"));
     }
 }

@@ -288,7 +288,7 @@ fn in_part(prefix: &str, markup: &Markup) -> Markup {
 
 /// Foreign text: one line, no control characters; maud escapes it.
 fn text(text: &str) -> String {
-    plain::clean(text)
+    plain::unbroken(&plain::clean(text))
 }
 
 fn contents(document: &Document) -> Markup {
@@ -573,7 +573,7 @@ fn all_notes(notes: &[Note]) -> Markup {
 fn warning(note: &Note) -> Markup {
     let warning = &note.warning;
     html! {
-        strong { (text(&warning.id)) } ": " (text(&note.sentence()))
+        strong { (text(&warning.id)) } ": " (text(&warning.sentence()))
         @if let Some(remedy) = &warning.remedy { " " em { "What to do:" } " " (text(remedy)) }
     }
 }

@@ -273,7 +273,7 @@ fn basis(summary: &Summary) -> String {
     });
     if summary.unnamed_share >= 0.01 {
         text.push_str(&format!(
-            " {:.0} % lie in functions that nothing names.",
+            " {:.0} % of them have no symbol.",
             100.0 * summary.unnamed_share
         ));
     }

@@ -48,7 +48,7 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         return None;
     }
     if blocks.is_empty() {
-        let text = "The audit found nothing of weight.";
+        let text = "The audit found nothing significant.";
         blocks.push(Block::Text(text.to_owned()));
     }
     if !light.is_empty() {

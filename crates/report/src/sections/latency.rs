@@ -69,7 +69,7 @@ fn chart(load: &StageAnalysis, index: usize, arm: &StageArm) -> Chart {
             spoken.join("; ")
         ),
         caption: format!(
-            "Each step up the axis multiplies. Small marks are single trials (of the median and \
+            "Logarithmic scale. Small marks are single trials (of the median and \
              p99).{}",
             thinned_at_points(load)
         ),

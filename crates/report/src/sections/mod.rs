@@ -44,6 +44,7 @@ use super::document::{Block, Depth, Document, Interval, Notes, Section};
 use super::{Report, Rows, csv, number, profiles};
 use pgassay_analysis::profile::tree::CallTree;
 use pgassay_analysis::stats::Estimate;
+use pgassay_model::warning::Warning;
 
 /// A section: what it says of an analysis, where it has something to say.
 type Make = fn(&Analysis, &mut Notes) -> Option<Section>;
@@ -199,10 +200,7 @@ fn alarms(analysis: &Analysis) -> Vec<String> {
     let heads = analysis.warnings.iter();
     let mut alarms: Vec<String> = heads
         .filter(|warning| analysis.headline.contains(&warning.text))
-        .map(|warning| match &warning.remedy {
-            Some(remedy) => format!("{} What to do: {remedy}", warning.text),
-            None => warning.text.clone(),
-        })
+        .map(Warning::in_words)
         .collect();
     let told = analysis.warnings.iter().any(|w| w.id == "incomplete");
     if !told && let Some(standing) = standing(&analysis.run) {

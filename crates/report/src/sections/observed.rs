@@ -177,7 +177,7 @@ fn waits(observed: &ArmObserved) -> Option<Table> {
     };
     Some(Table {
         caption: format!(
-            "Sessions on average, by what they were seen waiting for: {} looks at all sessions, \
+            "Sessions on average, by what they were seen waiting for: {} samples of pg_stat_activity, \
              {:.0} a second. At no event they ran or waited for a CPU; samples miss those that were woken \
              and wait for one, which only the time budget counts.{fewer}",
             number::count(looks),

@@ -155,7 +155,7 @@ fn by_statement(seen: &StatementAnalysis, at: &str) -> Vec<Block> {
             "By statement, {at}: its share of the sessions' time in transactions (without a time \
              budget, of the time of sessions in a statement), its share of their CPU time, and what it \
              waited for. By {} sightings of sessions in a statement in {} \
-             looks; literals are left out.{counted}",
+             samples of pg_stat_activity; literals are left out.{counted}",
             number::count(seen.sightings),
             number::count(seen.looks),
         ),

@@ -241,8 +241,7 @@ fn curves(detailed: &[Detailed]) -> Chart {
             "Latency in microseconds of the slowest transaction in so many. {}.",
             spoken.join("; ")
         ),
-        caption: "At 100 stands what one transaction in a hundred exceeds (p99), at 10,000 p99.99. \
-                  Each step along either axis multiplies. Where starts were intended by a rate, the \
+        caption: "x = 100 is p99, x = 10,000 is p99.99. Both axes logarithmic. Where starts were intended by a rate, the \
                   second curve counts from the actual start: what lies between the two is waiting \
                   that a client which only measures its own requests does not see."
             .to_owned(),

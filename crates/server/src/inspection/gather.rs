@@ -146,6 +146,11 @@ pub fn program_of(pid: u32) -> Result<Binary, String> {
 
 /// Inspects all sources, on all CPUs.
 pub fn inspect_all(sources: &[Source]) -> Gathered {
+    inspect_each(sources, &mut |_| ())
+}
+
+/// The same, saying now and then how many are done.
+pub fn inspect_each(sources: &[Source], done: &mut dyn FnMut(usize)) -> Gathered {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = cpus.min(sources.len()).max(1);
     // One file gets all CPUs; of many, each gets one.
@@ -156,29 +161,34 @@ pub fn inspect_all(sources: &[Source]) -> Gathered {
     }
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, Gathered)>> = Mutex::new(Vec::new());
-    let work = || {
+    let work = |done: &mut dyn FnMut(usize)| {
         loop {
             let n = next.fetch_add(1, Ordering::Relaxed);
             let Some(source) = sources.get(n) else {
                 return;
             };
             let gathered = inspect(source, threads, &room);
-            if let Ok(mut results) = results.lock() {
-                results.push((n, gathered));
-            }
+            let so_far = match results.lock() {
+                Ok(mut results) => {
+                    results.push((n, gathered));
+                    results.len()
+                }
+                Err(_) => continue,
+            };
+            done(so_far);
         }
     };
     std::thread::scope(|scope| {
         for _ in 1..workers {
             // Where no more threads can be had, those that are there do it all.
             if std::thread::Builder::new()
-                .spawn_scoped(scope, work)
+                .spawn_scoped(scope, || work(&mut |_| ()))
                 .is_err()
             {
                 break;
             }
         }
-        work();
+        work(done);
     });
     let mut results = results.into_inner().unwrap_or_default();
     results.sort_by_key(|(n, _)| *n);

@@ -169,7 +169,7 @@ impl Bench {
                     "the search can't go by {}: no trial of {} shows it here",
                     self.metric, plan.workload.name
                 ))
-                .with_remedy("name another metric with --metric, or longer slices with --time")
+                .with_remedy("name another metric with --metric, or longer slices with --slice")
             );
         }
         Ok(Measured::Pairs(pairs))

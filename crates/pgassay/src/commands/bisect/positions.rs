@@ -134,8 +134,10 @@ impl Positions {
         let mut counted = there.cloned().unwrap_or_default();
         let from = counted.rounds.len();
         for round in from..from + ROUNDS {
-            progress.share((round - from) as f64 / ROUNDS as f64);
-            progress.say(format!("counting {}", build.name));
+            progress.step(
+                (round - from) as f64 / ROUNDS as f64,
+                format!("counting {}", build.name),
+            );
             let (count, functions) =
                 difference(&mut counter, self.seed.wrapping_add(round as u64))?;
             counted.rounds.push(count);

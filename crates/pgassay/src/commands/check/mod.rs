@@ -15,6 +15,7 @@ use pgassay_analysis::check::{self, CheckReport, FACTS_SCHEMA, Facts, Severity, 
 use super::files::to_file;
 use super::progress::Progress;
 use super::subject::{Subject, explain};
+use crate::cli::args::TargetArgs;
 use crate::cli::check::{CheckArgs, CollectArgs, LookArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -22,6 +23,7 @@ use pgassay_model::Failure;
 use pgassay_observe::host;
 use pgassay_report::TextStyle;
 use pgassay_server::TargetSpec;
+use pgassay_server::running::{self, Running};
 use pgassay_sys::input;
 use pgassay_sys::stop::Stop;
 
@@ -53,7 +55,7 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
             );
         }
     }
-    let all = facts(&args.look, terminal, stop)?;
+    let Looked { all, made_for_it } = facts(&args.look, terminal, stop)?;
     if args.html.is_some() && all.len() > 1 {
         bail!(
             Failure::usage("--html shows one host or server")
@@ -64,6 +66,9 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     let mut unseen = false;
     for (n, facts) in all.iter().enumerate() {
         let mut report = check::check(facts);
+        if made_for_it {
+            report = report.of_throw_away();
+        }
         if !args.only.is_empty() {
             report.keep(|entry| args.only.iter().any(|id| id == entry));
         }
@@ -112,8 +117,8 @@ fn incomplete(report: &CheckReport, a_pass_counts: bool) -> Option<String> {
 /// # Errors
 /// Like [`check()`].
 pub fn collect(args: &CollectArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
-    let facts = facts(&args.look, terminal, stop)?;
-    let [facts] = facts.as_slice() else {
+    let looked = facts(&args.look, terminal, stop)?;
+    let [facts] = looked.all.as_slice() else {
         bail!(Failure::usage(
             "there is one file to write, and several were named"
         ));
@@ -143,22 +148,88 @@ pub fn collect(args: &CollectArgs, terminal: &mut Terminal, stop: &Stop) -> anyh
     Ok(exit)
 }
 
-/// What was named: recorded facts, this host, or a server.
-fn facts(look: &LookArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Vec<Facts>> {
+/// What was looked at.
+struct Looked {
+    all: Vec<Facts>,
+    /// Whether the server was made for this, with settings that nobody asked for.
+    made_for_it: bool,
+}
+
+impl Looked {
+    fn at(facts: Facts) -> Self {
+        Self {
+            all: vec![facts],
+            made_for_it: false,
+        }
+    }
+}
+
+/// What was named: recorded facts, this host, or a server. Where nothing was named: the server that
+/// runs here, if it is the only one.
+fn facts(look: &LookArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Looked> {
     if look.host {
-        return Ok(vec![gather::host_only()]);
+        return Ok(Looked::at(gather::host_only()));
     }
-    if let Some(target) = &look.target
-        && let Some(recorded) = recorded(Path::new(target))?
-    {
-        return Ok(recorded);
+    let to_launch = !look.settings.is_empty() || look.scratch.is_some() || look.stand_in;
+    match &look.target {
+        Some(target) => match recorded(Path::new(target))? {
+            Some(all) => Ok(Looked {
+                all,
+                made_for_it: false,
+            }),
+            None => of_server(target, look, terminal, stop),
+        },
+        None if to_launch => of_server("temp", look, terminal, stop),
+        None => of_this_machine(look, terminal, stop),
     }
-    let spec: TargetSpec = look
-        .target
-        .as_deref()
-        .unwrap_or("temp")
-        .parse()
-        .map_err(explain)?;
+}
+
+/// Of the server that runs here, of none of several, or of one that is made for this.
+fn of_this_machine(
+    look: &LookArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Looked> {
+    let servers = running::servers();
+    let named: Vec<String> = servers.iter().map(Running::conninfo).collect();
+    match named.as_slice() {
+        [] => {
+            terminal.announce("no PostgreSQL server listens on a socket of this machine");
+            of_server("temp", look, terminal, stop)
+        }
+        [one] => {
+            terminal.announce(&format!("a server runs here: '{one}'"));
+            match of_server(one, look, terminal, stop) {
+                Err(error) if !stop.asked() => {
+                    terminal.warn(&format!("it was not checked, only this host: {error:#}"));
+                    terminal.note(&format!(
+                        "say who may connect: pgassay check '{one} user=… dbname=…'"
+                    ));
+                    Ok(Looked::at(gather::host_only()))
+                }
+                looked => looked,
+            }
+        }
+        several => {
+            terminal.announce(&format!(
+                "{} servers run here; without a name only this host is checked. To check one:",
+                several.len()
+            ));
+            for one in several {
+                terminal.announce(&format!("  pgassay check '{one}'"));
+            }
+            Ok(Looked::at(gather::host_only()))
+        }
+    }
+}
+
+fn of_server(
+    target: &str,
+    look: &LookArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Looked> {
+    let spec: TargetSpec = target.parse().map_err(explain)?;
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let progress = Progress::new(terminal, 100);
     progress.say(match spec.is_launched() {
@@ -166,7 +237,11 @@ fn facts(look: &LookArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Resul
         false => "connecting",
     });
     let memory = machine.usable_memory_bytes().unwrap_or(1 << 30);
-    let opened = Subject::open(&spec, &look.target_args(), memory, 0, stop);
+    let named = TargetArgs {
+        target: Some(target.to_owned()),
+        ..look.target_args()
+    };
+    let opened = Subject::open(&spec, &named, memory, 0, stop);
     progress.clear();
     let mut subject = opened?;
     terminal.announce(&format!("server: {}", subject.shown));
@@ -174,7 +249,10 @@ fn facts(look: &LookArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Resul
     if stop.asked() {
         bail!(Failure::interrupted());
     }
-    Ok(vec![facts])
+    Ok(Looked {
+        made_for_it: spec.is_launched() && look.settings.is_empty(),
+        ..Looked::at(facts)
+    })
 }
 
 /// The facts in a file, or in the files of a directory; none where the path is

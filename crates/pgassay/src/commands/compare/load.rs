@@ -63,7 +63,7 @@ impl Load {
             }
             _ => match call(name)? {
                 Some(call) => {
-                    check_time(args.slices.time)?;
+                    check_time(args.slices.slice)?;
                     Self::InServer(call)
                 }
                 None => Self::Wire(Box::new(args.dials.workload(name)?)),
@@ -150,13 +150,13 @@ impl Load {
                     trials: 1,
                     // A loop inside has nothing to warm up that the slice before did not.
                     warmup_ms: 0,
-                    window_ms: (args.slices.time.unwrap_or(0.2) * 1e3).round() as u64,
+                    window_ms: (args.slices.slice.unwrap_or(0.2) * 1e3).round() as u64,
                     seed,
                     disturbed_above: None,
                 },
             }),
             Self::Pgio(config) => {
-                let window_ms = (args.slices.time.unwrap_or(PGIO_SECONDS) * 1e3).round() as u64;
+                let window_ms = (args.slices.slice.unwrap_or(PGIO_SECONDS) * 1e3).round() as u64;
                 Some(Stage {
                     id: StageId::Pgio,
                     driver: DriverConfig::Pgio(io::pgio_plan(config)),

@@ -5,6 +5,7 @@
 //! server like it: that is the noise floor, and from it follows how many pairs it
 //! takes. Then come the pairs.
 
+mod budget;
 mod io;
 mod load;
 mod machine;
@@ -20,9 +21,8 @@ use anyhow::bail;
 use pgassay_analysis::compare::plan::{ComparisonPlan, Typed, launch_order};
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::record::{EventKind, RunEnd, RunHeader};
-use pgassay_analysis::stats::Rule;
-use pgassay_analysis::stats::sequential::Sequential;
+use pgassay_analysis::record::{EventKind, RecordedRun, RunEnd, RunHeader};
+use pgassay_analysis::{analyse, number};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
 use pgassay_model::plan::{Arm, Experiment, Stage};
@@ -58,10 +58,6 @@ const BETWEEN: f64 = 0.06;
 const POWER: f64 = 0.9;
 /// Looks of a sequential comparison.
 const LOOKS: usize = 6;
-/// A pair shows nothing by itself; fewer than this are not taken unless asked for.
-const FEWEST_PAIRS: u32 = 12;
-/// Nor fewer than this in each of several launches.
-const FEWEST_OF_LAUNCH: u32 = 8;
 /// Names of the arms.
 const LABELS: [&str; 8] = ["A", "B", "C", "D", "E", "F", "G", "H"];
 
@@ -84,7 +80,21 @@ pub fn compare(
     if args.by != crate::cli::compare::By::Time {
         return super::counts::compare(args, terminal, stop);
     }
-    let measured = measure(args, global, terminal, stop)?;
+    if recorded::are_runs(args, global) {
+        terminal.announce("both are recorded runs: they are compared as by --recorded");
+        return recorded::recorded(args, global, terminal);
+    }
+    let measured = match measured(args, global, true, terminal, stop)? {
+        Ok(measured) => measured,
+        Err(part) => {
+            let analysis = analyse(&part.run);
+            let written = page_of_run(&part.dir, &pgassay_report::html(&analysis));
+            let printed = show(&analysis, &args.show, terminal);
+            opened::announce(&written?, args.page.open, terminal);
+            printed?;
+            return Err(part.error);
+        }
+    };
     conclude(args, &measured.concluded, &measured.dir, terminal)?;
     let ended = measured
         .ended
@@ -110,16 +120,35 @@ pub struct Measured {
     pub finished: anyhow::Result<()>,
 }
 
+/// A comparison that ended before its first pair.
+struct Part {
+    run: RecordedRun,
+    dir: PathBuf,
+    error: anyhow::Error,
+}
+
 /// Measures by time what was named, or goes on with it; shows nothing.
 ///
 /// # Errors
-/// What kept it from measuring anything.
+/// What kept it from measuring a pair.
 pub fn measure(
     args: &CompareArgs,
     global: &GlobalArgs,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Measured> {
+    measured(args, global, false, terminal, stop)?.map_err(|part| part.error)
+}
+
+/// The same, with what there is where no pair was measured. `kept` refuses what takes longer than
+/// `--minutes`.
+fn measured(
+    args: &CompareArgs,
+    global: &GlobalArgs,
+    kept: bool,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Result<Measured, Part>> {
     let started = Instant::now();
     let root = rundir::root(global.runs.as_deref())?;
     let resume = args
@@ -220,7 +249,7 @@ pub fn measure(
             };
             servers.refuse_full_disk(&stage)?;
             let of = (&stage.plan, arms.len());
-            let comparison = comparison_plan(args, of, &typed, same, guests)?;
+            let comparison = budget::comparison_plan(args, of, &typed, same, guests, kept)?;
             let experiment = Experiment {
                 observe: args.observe.names(),
                 ..Experiment::single(described(&arms, &mut servers, args.load), stage)
@@ -229,7 +258,7 @@ pub fn measure(
         }
     };
     // Servers come and go; what was measured is kept in between, too.
-    let kept = stop.defer();
+    let deferred = stop.defer();
     let writer = open_run(global, &root, &experiment, &comparison, resume.as_ref())?;
     let dir = writer.dir().to_owned();
     let company = alone::look();
@@ -246,7 +275,7 @@ pub fn measure(
         arms,
         around,
         started,
-        budget: Duration::from_secs_f64(args.minutes * 60.0),
+        budget: Duration::from_secs_f64(args.minutes() * 60.0),
         observers: observing::choice(
             &observe_as(Some(&experiment), &args.observe),
             Choice::default(),
@@ -272,19 +301,23 @@ pub fn measure(
     let finished = measuring.writer.finish(&end);
     // The lock is given up first, so that the run does not count as running.
     drop(measuring);
-    drop(kept);
+    drop(deferred);
     drop(company);
     let run = rundir::read(&dir)?;
     let Some(concluded) = compare::conclude(&run) else {
-        return Err(nothing_measured(ended, &end));
+        if run.trials.is_empty() {
+            return Err(nothing_measured(ended, &end));
+        }
+        let error = before_pairs(ended, &run);
+        return Ok(Err(Part { run, dir, error }));
     };
-    Ok(Measured {
+    Ok(Ok(Measured {
         concluded,
         run: run.header.id,
         dir,
         ended,
         finished,
-    })
+    }))
 }
 
 /// What was typed for each arm, checked as far as it goes without a server.
@@ -410,71 +443,6 @@ fn described(arms: &[(String, Typed)], servers: &mut Servers, load: bool) -> Vec
     each.collect()
 }
 
-fn comparison_plan(
-    args: &CompareArgs,
-    (plan, arms): (&Plan, usize),
-    typed: &[Typed],
-    same: bool,
-    guests: bool,
-) -> anyhow::Result<ComparisonPlan> {
-    let launches = match args.launches {
-        Some(launches) => launches,
-        None if args.pairs.is_some() || args.sequential || guests => 1,
-        None => launches_for(args.minutes * 60.0, starting_seconds(plan, arms)),
-    };
-    let metric = args.metric.unwrap_or_default();
-    let mut comparison = ComparisonPlan {
-        metric,
-        delta: args.delta,
-        power: POWER,
-        launches,
-        noise_rounds: args.noise_pairs.unwrap_or(20),
-        noise_each_launch: args.noise_pairs.is_some(),
-        pairs: args.pairs,
-        most_pairs: args.pairs.unwrap_or(0),
-        looks: Vec::new(),
-        same,
-        typed: typed
-            .iter()
-            .map(|typed| Typed {
-                target: shown(&typed.target),
-                ..typed.clone()
-            })
-            .collect(),
-    };
-    if args.pairs.is_none() {
-        let each = args.minutes * 60.0 / f64::from(launches);
-        let most = each / comparison.round_seconds(plan, BETWEEN);
-        comparison.most_pairs = (most as u32).clamp(FEWEST_PAIRS, 100_000);
-    }
-    if args.sequential {
-        let rule = Rule {
-            delta: args.delta,
-            direction: metric.better,
-        };
-        let most = comparison.most_pairs as usize;
-        let sequential = Sequential::evenly(rule, most, LOOKS, plan.seed)?;
-        comparison.looks = sequential.looks().iter().map(|n| *n as u32).collect();
-        comparison.pairs = Some(comparison.most_pairs);
-    }
-    Ok(comparison)
-}
-
-/// What making, starting and filling the servers of a launch takes on an ordinary machine.
-fn starting_seconds(plan: &Plan, arms: usize) -> f64 {
-    arms as f64 * (1.0 + 0.1 * f64::from(plan.workload.scale))
-}
-
-/// How often the servers are started where nobody said. Starts of one and the same server
-/// differ by more than a minute's pairs do (docs/statistics.md), so there are as many as
-/// cost a third of the time, up to 12; six are the fewest that show anything.
-fn launches_for(seconds: f64, starting: f64) -> u32 {
-    match (seconds / 3.0 / starting) as u32 {
-        0..6 => 1,
-        launches => launches.min(12),
-    }
-}
-
 /// An interrupted comparison.
 struct Resumed {
     dir: PathBuf,
@@ -541,6 +509,25 @@ fn nothing_measured(ended: anyhow::Result<Ended>, end: &RunEnd) -> anyhow::Error
         .into(),
         Err(error) => error,
     }
+}
+
+/// What ended a comparison in which only the noise floor was measured.
+fn before_pairs(ended: anyhow::Result<Ended>, run: &RecordedRun) -> anyhow::Error {
+    let why = match ended {
+        Ok(Ended::Interrupted) => "stopped by Ctrl-C".to_owned(),
+        Ok(Ended::ServerDied(why)) => why,
+        Ok(Ended::Complete) => "no point could be reached".to_owned(),
+        Err(error) => return in_part(error, &run.header.id),
+    };
+    Failure::partial(format!(
+        "{why} before the first pair: {} of the noise floor were measured and kept",
+        number::counted(run.trials.len() as u64, "slice")
+    ))
+    .with_remedy(format!(
+        "pgassay compare --resume {} goes on",
+        run.header.id
+    ))
+    .into()
 }
 
 /// What ended a comparison that has something to show, such as a server that did not

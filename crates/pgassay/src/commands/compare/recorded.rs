@@ -1,5 +1,7 @@
 //! `pgassay compare --recorded`: runs that were not interleaved.
 
+use std::path::Path;
+
 use anyhow::bail;
 use pgassay_analysis::compare::recorded::compare_recorded;
 use pgassay_analysis::{Analysis, analyse};
@@ -11,6 +13,20 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
+use pgassay_server::TargetSpec;
+
+/// Whether two recorded runs were named where targets are: `last previous`. What is a target is one.
+pub(super) fn are_runs(args: &CompareArgs, global: &GlobalArgs) -> bool {
+    let Ok(root) = rundir::root(global.runs.as_deref()) else {
+        return false;
+    };
+    let is_run = |name: &String| {
+        let is_target = name.parse::<TargetSpec>().is_ok();
+        let holds_run = Path::new(name).join("run.json").is_file();
+        (!is_target || holds_run) && catalogue::find(&root, name).is_ok()
+    };
+    args.targets.len() == 2 && args.targets.iter().all(is_run)
+}
 
 /// Holds the runs named second against those named first.
 ///

@@ -24,9 +24,10 @@ use pgassay_model::{Failure, Plan};
 use pgassay_observe::{Choice, host};
 use pgassay_sys::stop::Stop;
 
+use super::budget::{FEWEST_OF_LAUNCH, FEWEST_PAIRS, LEAST_LAUNCHES, least_pairs};
 use super::load::Load;
 use super::servers::{Servers, Surroundings};
-use super::{BETWEEN, FEWEST_OF_LAUNCH, FEWEST_PAIRS, POWER, about, io};
+use super::{BETWEEN, POWER, about, io};
 use crate::commands::alone::Company;
 use crate::commands::progress::Progress;
 use crate::commands::recorder::Recorder;
@@ -203,7 +204,7 @@ impl Measuring {
             _ => format!("slices of {:.2} s", plan.window_ms as f64 / 1000.0),
         };
         terminal.announce(&format!(
-            "{} at {} {who}: {slices}, first {} pairs of A beside its like",
+            "{} at {} {who}: {slices}, first {} pairs of A vs. A",
             plan.workload.name,
             counts.join(", "),
             self.comparison.noise_rounds,
@@ -441,12 +442,29 @@ impl Measuring {
         );
         let forecast = compare::forecast_so_far(&run);
         let needed = forecast.map(|f| f.pairs_promised.max(f.pairs_equivalence));
-        let launches = self.comparison.launches;
-        let mut starting = before.as_secs_f64();
+        let mut each_start = before.as_secs_f64();
         if self.comparison.noise_each_launch {
-            starting += noise.as_secs_f64();
+            each_start += noise.as_secs_f64();
         }
-        let starting = f64::from(launches - 1) * starting;
+        let starts = |launches: u32| f64::from(launches - 1) * each_start;
+        let left = (self.budget + self.stop.paused())
+            .saturating_sub(self.started.elapsed())
+            .as_secs_f64();
+        if self.comparison.pairs.is_none() && self.comparison.launches > 1 {
+            let launches = self.comparison.launches;
+            let each = each_start + f64::from(least_pairs(launches)) * round;
+            let fit = ((left + each_start) / each) as u32;
+            if fit < launches {
+                let fit = if fit < LEAST_LAUNCHES { 1 } else { fit };
+                terminal.announce(&format!(
+                    "starting the servers takes longer than expected: {fit} of {launches} launches \
+                     fit into the time"
+                ));
+                self.comparison.launches = fit;
+            }
+        }
+        let launches = self.comparison.launches;
+        let starting = starts(launches);
         let more = more_in_launches(launches);
         let needed = needed.map(|n| (n as f64 * more).ceil() as u64);
         if self.comparison.pairs.is_none() {
@@ -455,15 +473,13 @@ impl Measuring {
             } else {
                 FEWEST_PAIRS
             };
-            let left = (self.budget + self.stop.paused())
-                .saturating_sub(self.started.elapsed())
-                .as_secs_f64();
             let affordable = ((left - starting) / f64::from(launches) / round) as u32;
-            let most = self.comparison.most_pairs.min(affordable).max(fewest);
+            let least = least_pairs(launches);
+            let most = self.comparison.most_pairs.min(affordable).max(least);
             let pairs = match needed {
                 Some(needed) => {
                     let each = needed.div_ceil(u64::from(launches));
-                    (each.min(u64::from(u32::MAX)) as u32).clamp(fewest, most)
+                    (each.min(u64::from(u32::MAX)) as u32).clamp(fewest.min(most), most)
                 }
                 None => most,
             };

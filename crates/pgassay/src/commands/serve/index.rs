@@ -264,7 +264,7 @@ impl Index {
     }
 
     /// Keeps what was read for the next time.
-    fn keep(&self) {
+    pub(in crate::commands) fn keep(&self) {
         let Some(file) = &self.kept else {
             return;
         };

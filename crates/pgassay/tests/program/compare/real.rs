@@ -10,7 +10,7 @@ use super::assert_schema;
 use crate::runs::{Runs, Signal, gone, postmasters_of, signal, text};
 
 const SHORT: &[&str] = &[
-    "--time",
+    "--slice",
     "0.1",
     "--warmup",
     "0.05",
@@ -133,7 +133,7 @@ fn a_comparison_goes_by_the_metric_that_is_named() {
         "2",
         "--clients",
         "2",
-        "--time",
+        "--slice",
         "0.1",
     ];
     let output = runs.run(&args);
@@ -153,7 +153,7 @@ fn launches_are_made_anew_and_a_primitive_is_compared_inside() {
         "jit=off",
         "--workload",
         "spinlock",
-        "--time",
+        "--slice",
         "0.1",
         "--launches",
         "2",
@@ -210,7 +210,7 @@ fn compared(workload: &[&str], pairs: &str) -> Vec<String> {
 fn pgio_and_scattered_reads_get_verdicts() {
     for (workload, stage, work) in [
         (
-            &["pgio", "--clients", "2", "--time", "0.1"][..],
+            &["pgio", "--clients", "2", "--slice", "0.1"][..],
             "pgio",
             "operation",
         ),
@@ -269,7 +269,7 @@ fn pgio_and_scattered_reads_get_verdicts() {
 #[test]
 fn a_killed_comparison_of_pgio_is_gone_on_with() {
     let runs = Runs::new("killed-pgio");
-    let args = compared(&["pgio", "--clients", "2", "--time", "0.1"], "20");
+    let args = compared(&["pgio", "--clients", "2", "--slice", "0.1"], "20");
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut child = runs.start(&args);
     let dir = runs.await_trials(4 + 6);
@@ -491,4 +491,101 @@ fn mistakes_name_the_arm_the_flag_and_the_remedy() {
         assert!(err.contains(said), "{args:?}: {err}");
     }
     assert!(!runs.0.exists() || fs::read_dir(&runs.0).expect("a directory").next().is_none());
+}
+
+/// Tried: Ctrl-C while the noise floor was measured ended with 130 and "interrupted before anything was
+/// measured", although slices were recorded.
+#[test]
+fn what_an_interrupted_noise_floor_holds_is_reported() {
+    let runs = Runs::new("noise-stopped");
+    let args = [
+        "compare",
+        "temp",
+        "temp",
+        "--set-b",
+        "jit=off",
+        "--clients",
+        "2",
+        "--scale",
+        "1",
+        "--slice",
+        "0.2",
+        "--noise-pairs",
+        "200",
+        "--pairs",
+        "6",
+    ];
+    let child = runs.start(&args);
+    runs.await_trials(4);
+    signal(child.id(), Signal::INT);
+    let output = child.wait_with_output().expect("it ends");
+    let (out, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("before the first pair"), "{said}");
+    assert!(said.contains("pgassay compare --resume"), "{said}");
+    assert!(out.contains("incomplete"), "{out}");
+    assert!(!out.contains("work was lost"), "{out}");
+    let dir = runs.await_trials(4);
+    assert!(dir.join("report.html").is_file());
+}
+
+/// Tried: slices of 20 s with --minutes 10 began a comparison of 2.4 hours.
+#[test]
+fn minutes_that_do_not_suffice_are_refused_before_anything_is_measured() {
+    let runs = Runs::new("minutes");
+    let args = [
+        "compare",
+        "temp",
+        "temp",
+        "--clients",
+        "1,2",
+        "--slice",
+        "20",
+        "--minutes",
+        "5",
+    ];
+    let output = runs.run(&args);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--minutes 5 is too short"), "{said}");
+    assert!(said.contains("--slice"), "{said}");
+    // A trial is not a slice.
+    let output = runs.run(&["compare", "temp", "temp", "--time", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+/// Two names of runs need no --recorded.
+#[test]
+fn the_last_two_runs_are_compared_by_their_names() {
+    let runs = Runs::new("last-two");
+    for seed in ["1", "2"] {
+        let args = [
+            "run",
+            "select-only",
+            "--clients",
+            "2",
+            "--scale",
+            "1",
+            "--trials",
+            "6",
+            "--time",
+            "0.1",
+            "--warmup",
+            "0",
+            "--observe",
+            "none",
+            "--seed",
+            seed,
+        ];
+        let output = runs.run(&args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    let short = runs.run(&["compare", "last", "previous", "--json"]);
+    let long = runs.run(&["compare", "--recorded", "last", "previous", "--json"]);
+    let said = text(&short.stderr);
+    assert!(said.contains("both are recorded runs"), "{said}");
+    assert_eq!(text(&short.stdout), text(&long.stdout));
+    assert_eq!(short.status.code(), long.status.code());
+    let json: Value = serde_json::from_slice(&short.stdout).expect("JSON");
+    assert_schema(&json, "compare-1.json");
 }
