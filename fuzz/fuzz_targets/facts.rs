@@ -3,7 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pgassay_analysis::check::{Facts, check};
+use pgassay_analysis::check::check;
+use pgassay_model::facts::Facts;
 use pgassay_report::TextStyle;
 
 fuzz_target!(|data: &[u8]| {

@@ -4,14 +4,11 @@
 //! knows more than another. Units stand in the names. Serialized it is the
 //! document `pgassay/analysis/1`, described in `docs/schema/analysis-1.json`.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use pgassay_model::plan::Plan;
-use pgassay_model::point::Point;
 use pgassay_model::primitives::Compiled;
 use pgassay_model::scattered::ScatteredPlan;
-use pgassay_model::server::Origin;
 use pgassay_model::stage::StageId;
 use pgassay_model::storage::Storage;
 use pgassay_model::warning::Warning;
@@ -19,20 +16,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::check::CheckReport;
-use crate::checkpoints::Checkpoints;
 use crate::diagnose::{Cause, Diagnosis};
 use crate::host::HostSummary;
-use crate::latency::LatencyDetail;
-use crate::metrics::{MetricId, THROUGHPUT};
-use crate::observed::ArmObserved;
+use crate::measured::{ArmAnalysis, RunInfo, StageArm};
 use crate::pgio::PgioAnalysis;
 use crate::primitives::PrimitiveAnalysis;
 use crate::quality::Quality;
 use crate::query_cost::QueryCost;
-use crate::record::EndState;
 use crate::scattered::VariantAnalysis;
-use crate::server::Setting;
-use crate::stats::Estimate;
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/analysis/1";
@@ -116,33 +107,6 @@ impl StageAnalysis {
     }
 }
 
-/// How one server did under one load.
-#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct StageArm {
-    /// The server's short name in tables.
-    pub label: String,
-    /// One entry a client count, ascending; none where the load is not clients over the wire.
-    pub points: Vec<PointAnalysis>,
-    /// Where the bytes came from: logical reads, misses, device reads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reads: Option<ReadsAnalysis>,
-    /// Log and checkpoints within the windows; absent where they were not read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checkpoints: Option<Checkpoints>,
-    /// What observers saw beside the load.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed: Option<ArmObserved>,
-}
-
-impl StageArm {
-    /// The point of the highest throughput.
-    pub fn peak(&self) -> Option<&PointAnalysis> {
-        let rate = |point: &PointAnalysis| point.throughput_tps.estimate;
-        let measured = self.points.iter().filter(|point| rate(point).is_finite());
-        measured.max_by(|a, b| rate(a).total_cmp(&rate(b)))
-    }
-}
-
 /// Scattered reads: the table, and each way of reading it.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ScatteredAnalysis {
@@ -152,234 +116,4 @@ pub struct ScatteredAnalysis {
     pub variants: Vec<VariantAnalysis>,
     /// What lies under the data directory.
     pub storage: Option<Storage>,
-}
-
-/// A run's identity and how it went.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct RunInfo {
-    /// Name of the run directory.
-    pub id: String,
-    /// `assay`, `run` or `compare`.
-    pub command: String,
-    /// What was typed, passwords replaced.
-    pub command_line: Vec<String>,
-    /// Version of pgassay that measured.
-    pub pgassay_version: String,
-    /// Start, UTC, RFC 3339.
-    pub started: String,
-    /// Whether it completed.
-    pub state: RunState,
-    /// Why it did not complete.
-    pub reason: Option<String>,
-    /// Duration of the whole command in seconds, where it ended by itself.
-    pub elapsed_seconds: Option<f64>,
-    /// Trials that were measured and count.
-    pub trials_measured: u32,
-    /// Trials that the plan asked for.
-    pub trials_planned: u32,
-    /// Most resident memory of pgassay itself, in bytes.
-    pub max_rss_bytes: Option<u64>,
-}
-
-/// How a run stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunState {
-    /// Every slice of the plan was measured.
-    Complete,
-    /// Stopped by Ctrl-C, or killed.
-    Interrupted,
-    /// The server died or could not be reached any more.
-    ServerDied,
-    /// Something else failed.
-    Failed,
-    /// It is being measured by another process.
-    Running,
-}
-
-impl From<EndState> for RunState {
-    fn from(state: EndState) -> Self {
-        match state {
-            EndState::Complete => Self::Complete,
-            EndState::Interrupted => Self::Interrupted,
-            EndState::ServerDied => Self::ServerDied,
-            EndState::Failed => Self::Failed,
-        }
-    }
-}
-
-/// One server: what it is.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct ArmAnalysis {
-    /// Short name in tables.
-    pub label: String,
-    /// The server in words.
-    pub target: String,
-    /// Settings that were asked for, in the order given.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub settings: Vec<(String, String)>,
-    /// What the server is.
-    pub server: Option<ServerSummary>,
-    /// What inspect saw in its executable; the text says why there is none.
-    #[serde(with = "seen")]
-    #[schemars(with = "seen::Seen<pgassay_inspect::Binary>")]
-    pub binary: Result<pgassay_inspect::Binary, String>,
-    /// Which path its atomics take on this host, and what that costs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<pgassay_inspect::cpu::Verdict>,
-    /// The server's own count of transactions against the client's.
-    pub commit_check: Option<CommitCheck>,
-}
-
-/// What the read metrics of one server rest on.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct ReadsAnalysis {
-    /// What lies under the data directory.
-    pub storage: Storage,
-    /// The server's block size, in bytes.
-    pub block_size_bytes: u64,
-    /// What can't be seen, and why.
-    pub unseen: Vec<String>,
-}
-
-/// What the server said of itself, as far as it bears on the figures.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct ServerSummary {
-    /// Launched or running.
-    pub origin: Origin,
-    /// `version()`.
-    pub version: String,
-    /// `server_version_num`.
-    pub version_num: Option<u32>,
-    /// Path of the executable, or why it can't be seen.
-    pub executable: String,
-    /// The settings that bear on the figures, in a fixed order.
-    pub settings: Vec<Setting>,
-}
-
-/// How one server did at one client count.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct PointAnalysis {
-    /// Clients and threads.
-    pub point: Point,
-    /// Transactions a second, with the interval over trials.
-    pub throughput_tps: Estimate,
-    /// All other metrics, with the intervals over trials; those that were not seen are missing.
-    pub metrics: BTreeMap<MetricId, Estimate>,
-    /// Latency in microseconds, of all trials together.
-    pub latency_us: LatencyRange,
-    /// System calls of pgassay's load threads for each transaction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_calls_per_transaction: Option<f64>,
-    /// The share of the client's messages that io_uring sent together with those of other clients,
-    /// 0 to 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_gathered_share: Option<f64>,
-    /// Share of the machine's CPU time that neither server nor client used, 0 to 1: the median of
-    /// the trials.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub others_share: Option<f64>,
-    /// Failed transactions of all counted trials by SQLSTATE.
-    pub failures: Vec<(String, u64)>,
-    /// Transactions a second beyond which this client does not come, where it was measured alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceiling_tps: Option<f64>,
-    /// Latency in all detail: far percentiles, scripts and statements, over time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<LatencyDetail>,
-    /// Every trial, in the order in which they ran.
-    pub trials: Vec<TrialAnalysis>,
-    /// What qualifies this point.
-    pub warnings: Vec<Warning>,
-}
-
-impl PointAnalysis {
-    /// A metric at this point; none where it was not seen.
-    pub fn estimate(&self, metric: MetricId) -> Option<&Estimate> {
-        match metric == THROUGHPUT {
-            true => Some(&self.throughput_tps),
-            false => self.metrics.get(&metric),
-        }
-    }
-
-    /// A metric in each of the trials that show it.
-    pub fn values(&self, metric: MetricId) -> impl Iterator<Item = f64> {
-        self.trials.iter().filter_map(move |t| t.value(metric))
-    }
-}
-
-/// Latency at one point, microseconds from the intended start.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct LatencyRange {
-    /// Transactions that the percentiles are read from.
-    pub count: u64,
-    /// The mean; for checks against other tools, not for judgement.
-    pub mean: f64,
-    /// The longest of all trials.
-    pub max: f64,
-}
-
-/// One trial, reduced to its metrics.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct TrialAnalysis {
-    /// Position in the schedule.
-    pub index: u32,
-    /// Transactions a second.
-    pub throughput_tps: f64,
-    /// All other metrics that it shows.
-    pub metrics: BTreeMap<MetricId, f64>,
-}
-
-impl TrialAnalysis {
-    /// A metric of this trial; none where it was not seen.
-    pub fn value(&self, metric: MetricId) -> Option<f64> {
-        match metric == THROUGHPUT {
-            true => Some(self.throughput_tps),
-            false => self.metrics.get(&metric).copied(),
-        }
-    }
-}
-
-/// Whether server and client counted the same work.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
-pub struct CommitCheck {
-    /// Transactions that the client sent over the whole run, warm-ups included.
-    pub client_transactions: u64,
-    /// `xact_commit` over the same time, by `pg_stat_database`; set-up and samplers included.
-    pub server_commits: u64,
-}
-
-/// `{"seen": …}` or `{"unavailable": "why"}`: a `Result` under names that suit a document.
-mod seen {
-    use schemars::JsonSchema;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(JsonSchema, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
-    pub(super) enum Seen<T> {
-        /// What was seen.
-        Seen(T),
-        /// Why there is none.
-        Unavailable(String),
-    }
-
-    pub fn serialize<T: Serialize, S: Serializer>(
-        result: &Result<T, String>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match result {
-            Ok(seen) => Seen::Seen(seen),
-            Err(why) => Seen::Unavailable(why.clone()),
-        }
-        .serialize(serializer)
-    }
-
-    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Result<T, String>, D::Error> {
-        Ok(match Seen::deserialize(deserializer)? {
-            Seen::Seen(seen) => Ok(seen),
-            Seen::Unavailable(why) => Err(why),
-        })
-    }
 }

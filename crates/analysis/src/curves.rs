@@ -1,46 +1,8 @@
 //! Throughput over concurrency, whatever the load counts: what can be fitted and followed of any run.
 
-use crate::analysis::{Analysis, PointAnalysis, StageArm};
-use crate::metrics::{MetricId, SERVER_CPU, THROUGHPUT};
+use crate::analysis::Analysis;
 use crate::stats::Estimate;
-
-/// One load of a run over its client or session counts.
-pub(crate) struct Curve<'a> {
-    /// Which of the run's loads; none where it has one.
-    pub load: Option<String>,
-    /// Which arm: its index.
-    pub arm: usize,
-    /// One entry a count, ascending.
-    pub points: Vec<CurvePoint<'a>>,
-}
-
-/// One count.
-pub(crate) struct CurvePoint<'a> {
-    /// Clients, or sessions.
-    pub clients: u32,
-    /// Units of work a second.
-    pub throughput: Estimate,
-    /// The same of each trial, where trials are told apart.
-    pub trials: Vec<f64>,
-    /// CPU time of the server for each unit, microseconds.
-    pub server_cpu_us: Option<Estimate>,
-    /// The client, and not the server, was what limited it.
-    pub client_bound: bool,
-    /// Everything else that is known of clients over the wire.
-    wire: Option<&'a PointAnalysis>,
-}
-
-impl CurvePoint<'_> {
-    /// A metric here; none where this load has it not.
-    pub fn metric(&self, metric: MetricId) -> Option<Estimate> {
-        match &self.wire {
-            Some(point) => point.estimate(metric).cloned(),
-            None if metric == THROUGHPUT => Some(self.throughput.clone()),
-            None if metric == SERVER_CPU => self.server_cpu_us.clone(),
-            None => None,
-        }
-    }
-}
+use crate::wire::{Curve, CurvePoint, wire};
 
 /// All curves of a run that have a point: of clients over the wire one an arm, else one a variant.
 pub(crate) fn of(analysis: &Analysis) -> Vec<Curve<'_>> {
@@ -68,23 +30,6 @@ pub(crate) fn of(analysis: &Analysis) -> Vec<Curve<'_>> {
     }
     curves.retain(|curve| !curve.points.is_empty());
     curves
-}
-
-/// The points of clients over the wire.
-pub(crate) fn wire(index: usize, arm: &StageArm) -> Curve<'_> {
-    let points = arm.points.iter().map(|point| CurvePoint {
-        clients: point.point.clients,
-        throughput: point.throughput_tps.clone(),
-        trials: point.trials.iter().map(|t| t.throughput_tps).collect(),
-        server_cpu_us: point.estimate(SERVER_CPU).cloned(),
-        client_bound: point.warnings.iter().any(|w| w.id == "client-bound"),
-        wire: Some(point),
-    });
-    Curve {
-        load: None,
-        arm: index,
-        points: points.collect(),
-    }
 }
 
 /// Blocks that PGIO's sessions looked at.

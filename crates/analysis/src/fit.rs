@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{Analysis, StageAnalysis};
-use crate::curves::{self, Curve, CurvePoint};
+use crate::analysis::Analysis;
+use crate::curves;
 use crate::stats::Estimate;
-use crate::stats::scaling::{self, REACH, Scaling, ScalingPoint};
+use crate::stats::scaling::{REACH, Scaling};
+use crate::wire::{self, Curve};
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/fit/1";
@@ -72,33 +73,8 @@ pub fn fit(analysis: &Analysis) -> Fit {
     }
 }
 
-/// The scaling law over the client counts of a load's first server, or why there is none.
-pub(crate) fn scaling(
-    stage: &StageAnalysis,
-    cpus: Option<u32>,
-) -> Result<Scaling, scaling::Refusal> {
-    let first = stage.arms.first().map(|arm| curves::wire(0, arm).points);
-    of_points(&first.unwrap_or_default(), cpus, stage.plan.seed)
-}
-
-fn of_points(
-    points: &[CurvePoint],
-    cpus: Option<u32>,
-    seed: u64,
-) -> Result<Scaling, scaling::Refusal> {
-    let sweep: Vec<ScalingPoint> = points
-        .iter()
-        .map(|point| ScalingPoint {
-            n: point.clients,
-            throughput: point.trials.clone(),
-            client_bound: point.client_bound,
-        })
-        .collect();
-    scaling::fit(&sweep, cpus, seed)
-}
-
 fn fit_curve(label: String, curve: &Curve, cpus: Option<u32>, seed: u64) -> ArmFit {
-    let (scaling, refused) = match of_points(&curve.points, cpus, seed) {
+    let (scaling, refused) = match wire::of_points(&curve.points, cpus, seed) {
         Ok(scaling) => (Some(scaling), None),
         Err(refusal) => (None, Some(refusal.to_string())),
     };
@@ -179,6 +155,8 @@ fn words(scaling: &Scaling) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::ScalingPoint;
+    use crate::stats::scaling;
 
     fn scaling(kappa: f64) -> Scaling {
         let law = |n: f64| 1000.0 * n / (1.0 + 0.05 * (n - 1.0) + kappa * n * (n - 1.0));

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
-use crate::curves::{self, Curve};
 use crate::metrics::MetricId;
-use crate::number;
 use crate::stats::history::{ChangePoint, ChangeRule, History, change_points};
 use crate::stats::{Direction, Estimate};
+use crate::wire::Curve;
+use crate::{curves, number};
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/history/1";

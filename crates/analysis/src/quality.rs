@@ -3,11 +3,12 @@
 //! The grade says nothing about the server. It sums up what disturbed the measurement, so that a
 //! reader who takes one figure away knows whether to measure again first.
 
+use pgassay_model::run::RunState;
 use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{PointAnalysis, RunInfo, RunState};
+use crate::measured::{PointAnalysis, RunInfo};
 use crate::metrics;
 use crate::stats::Caveat;
 

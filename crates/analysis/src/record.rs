@@ -1,135 +1,23 @@
-//! What a run wrote down: raw, as it was seen.
+//! A recorded run as a whole: raw, as it was seen.
 //!
-//! These types are the run directory's format. Text from `/proc` and rows from
-//! `pg_stat_*` are kept as read and interpreted only by `crate::analyse`, so
-//! a newer program can read more out of an old run. Fields are only ever added;
-//! [`FORMAT`] counts the changes that an older program could not read.
+//! Text from `/proc` and rows from `pg_stat_*` are kept as read and interpreted only by
+//! `crate::analyse`, so a newer program can read more out of an old run.
 
 use std::collections::{BTreeMap, HashSet};
 
+use pgassay_model::facts::Facts;
 use pgassay_model::observed::stacks::SymbolTable;
 use pgassay_model::pgio::PgioCounters;
-use pgassay_model::plan::{Experiment, Plan, Stage};
+use pgassay_model::plan::{Plan, Stage};
 use pgassay_model::query_cost::QueryCostRecord;
 use pgassay_model::reading::Reading;
+use pgassay_model::run::{Event, RunEnd, RunHeader};
 use pgassay_model::server::ServerFacts;
 use pgassay_model::stage::StageId;
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::Trial;
-use pgassay_model::warning::Warning;
-use serde::{Deserialize, Serialize};
 
-use crate::check::Facts;
-use crate::compare::plan::{ArmFacts, ComparisonPlan};
-
-/// Version of the run directory's format that this program writes.
-pub const FORMAT: u32 = 1;
-
-/// `run.json`: written first, and again where a stage is decided on later.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct RunHeader {
-    /// Always `pgassay/run/1`.
-    pub schema: String,
-    /// [`FORMAT`] of the program that wrote it.
-    pub format: u32,
-    /// Name of the run directory.
-    pub id: String,
-    /// The command that made the run: `assay`, `run` or `compare`.
-    pub command: String,
-    /// What was typed, passwords replaced by `***`.
-    pub command_line: Vec<String>,
-    /// Version of pgassay.
-    pub pgassay_version: String,
-    /// UTC, RFC 3339.
-    pub started: String,
-    /// What is to be measured.
-    pub experiment: Experiment,
-}
-
-/// One line of `events.jsonl`: something that happened beside the trials.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Event {
-    /// UTC, RFC 3339.
-    pub at: String,
-    /// What it means for the results.
-    #[serde(flatten)]
-    pub what: EventKind,
-}
-
-/// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "event")]
-pub enum EventKind {
-    /// A server was started for an arm.
-    Launched {
-        /// Index into the plan's arms.
-        arm: u32,
-    },
-    /// The run went on after an interruption.
-    Resumed,
-    /// Somebody asked for a pause, and no trial runs from here on.
-    Paused {
-        /// When it goes on by itself.
-        at_most_seconds: u64,
-    },
-    /// The pause is over.
-    Unpaused {
-        /// How long it was.
-        seconds: f64,
-    },
-    /// A point could not be reached and is left out from here on.
-    PointSkipped {
-        /// Which of the run's stages.
-        stage: StageId,
-        /// Index into its points.
-        point: u32,
-        /// Why, in words for the report.
-        reason: String,
-    },
-    /// Something the reader must know.
-    Warned {
-        /// The warning.
-        warning: Warning,
-    },
-    /// `pg_stat_database` after the last connection closed, as one JSON row.
-    DatabaseAfter {
-        /// Index into the plan's arms.
-        arm: u32,
-        /// The row, or why there is none.
-        row: Reading,
-    },
-}
-
-/// `end.json`: written last. A run without one was killed, or is still running.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RunEnd {
-    /// How it ended.
-    pub state: EndState,
-    /// Why it did not complete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// UTC, RFC 3339.
-    pub at: String,
-    /// From the start of the command to here, in seconds.
-    pub elapsed_seconds: f64,
-    /// Most resident memory of pgassay itself, in bytes.
-    #[serde(default)]
-    pub max_rss_bytes: u64,
-}
-
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EndState {
-    /// Every slice of the plan was measured.
-    Complete,
-    /// Somebody pressed Ctrl-C, or the process was told to stop.
-    Interrupted,
-    /// The server died or could not be reached any more.
-    ServerDied,
-    /// Something else failed; the reason says what.
-    Failed,
-}
+use crate::comparison::{ArmFacts, ComparisonPlan};
 
 /// A run as it lies in its directory.
 #[derive(Debug, Clone, Default, PartialEq)]

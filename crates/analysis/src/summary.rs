@@ -1,16 +1,15 @@
 //! A run in a line: what a list of runs says of each.
 
+use pgassay_model::run::RunState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{Analysis, RunState};
-use crate::bottlenecks::{self, finding_of};
+use crate::analysis::Analysis;
+use crate::causes::finding_of;
 use crate::compare::Compare;
-use crate::curves;
-use crate::history;
-use crate::number;
 use crate::quality::Quality;
 use crate::stats::{Estimate, Verdict};
+use crate::{bottlenecks, curves, history, number};
 
 /// Points of a curve that a line keeps.
 const MOST_POINTS: usize = 24;

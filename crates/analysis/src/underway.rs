@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use pgassay_model::plan::Stage;
 use pgassay_model::point::Point;
+use pgassay_model::run::{Event, EventKind, RunHeader};
 use pgassay_model::stage::StageId;
 use pgassay_model::trial::Trial;
 
-use crate::record::{Event, EventKind, RunHeader};
 use crate::stats::{Estimate, estimate};
 use crate::trial_view::{Server, TrialView};
 use crate::within::{Disturbed, Moment, Within};

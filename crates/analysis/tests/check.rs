@@ -10,7 +10,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use pgassay_analysis::check::{self, Facts, Library, Outcome, Place, Severity, audited};
+use pgassay_analysis::check::{self, Outcome, Severity, audited};
+use pgassay_model::facts::{Facts, Library, Place};
 use pgassay_model::reading::Reading;
 use proptest::prelude::*;
 use serde::Deserialize;

@@ -8,11 +8,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::record::EventKind;
 use pgassay_analysis::within::{Disturbed, Moment, Second};
 use pgassay_load::{Latency, Passed};
 use pgassay_model::observed::stacks::SymbolTable;
 use pgassay_model::point::Slice;
+use pgassay_model::run::EventKind;
 use pgassay_model::stage::StageId;
 use pgassay_model::trial::Trial;
 use pgassay_pgwire::QueryError;

@@ -1,9 +1,10 @@
 //! What pgassay's layers say to each other: an experiment, what is recorded of it, and how a request
 //! fails. No conclusions and no I/O; serialized these types are the run directory's format.
 //!
-//! [`plan`] says what is to be measured, [`schedule`] in which order, [`trial`] what was seen.
+//! [`plan`] says what is to be measured, [`schedule`] in which order, [`run`] and [`trial`] what was seen.
 
 pub mod explain;
+pub mod facts;
 pub mod failure;
 pub mod observed;
 pub mod pgio;
@@ -12,6 +13,7 @@ pub mod point;
 pub mod primitives;
 pub mod query_cost;
 pub mod reading;
+pub mod run;
 pub mod samplers;
 pub mod scattered;
 pub mod schedule;

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use pgassay_analysis::check::{CHECK_SCHEMA, CheckReport, FACTS_SCHEMA, Facts};
+use pgassay_analysis::check::{CHECK_SCHEMA, CheckReport};
 use pgassay_analysis::compare::{model, pooled};
 use pgassay_analysis::{analysis, counts, diagnose, fit, guard, history, search, watched};
 use pgassay_inspect::inspection::Inspection;
 use pgassay_inspect::recommend::Recommended;
 use pgassay_lines::{account, difference, walls};
+use pgassay_model::facts::{FACTS_SCHEMA, Facts};
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform as _};
 use schemars::{JsonSchema, Schema};

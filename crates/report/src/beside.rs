@@ -1,8 +1,9 @@
 //! Runs that were recorded apart, side by side: what each showed, and in what they differ.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{ArmAnalysis, StageAnalysis, StageArm};
+use pgassay_analysis::analysis::StageAnalysis;
 use pgassay_analysis::compare::recorded::compare_recorded;
+use pgassay_analysis::measured::{ArmAnalysis, StageArm};
 use pgassay_analysis::metrics::THROUGHPUT;
 
 use super::document::{Block, Cell, Column, Depth, Document, Fact, Notes, Section, Table};

@@ -1,6 +1,7 @@
 //! The report of `pgassay check`, in every format.
 
-use pgassay_analysis::check::{CheckReport, Outcome, Place, Severity};
+use pgassay_analysis::check::{CheckReport, Outcome, Severity};
+use pgassay_model::facts::Place;
 
 use super::document::{Block, Depth, Document, Fact, Section};
 use super::sections::{findings, machine};

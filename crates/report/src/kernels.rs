@@ -1,7 +1,8 @@
 //! Scattered reads on several kernels in one report: amplification by page size at
 //! a glance, and what each kernel read.
 
-use pgassay_analysis::scattered::{OnKernel, SideBySide, VariantAnalysis};
+use pgassay_analysis::kernels::{OnKernel, SideBySide};
+use pgassay_analysis::scattered::VariantAnalysis;
 use pgassay_analysis::stats::Estimate;
 
 use super::document::{

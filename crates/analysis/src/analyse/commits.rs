@@ -1,11 +1,12 @@
 //! Commits that the server counted, held against the client's transactions.
 
+use pgassay_model::run::EndState;
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
 
 use super::Scope;
-use crate::analysis::CommitCheck;
-use crate::record::{EndState, RecordedRun};
+use crate::measured::CommitCheck;
+use crate::record::RecordedRun;
 
 /// Commits that our own questions may add to each trial: readings at its borders, and vacuum and
 /// checkpoint before one that writes.
@@ -53,7 +54,7 @@ mod tests {
     use pgassay_model::plan::Arm;
     use pgassay_model::trial::Trial;
 
-    use crate::record::RunEnd;
+    use pgassay_model::run::RunEnd;
 
     fn ended(state: EndState) -> RunEnd {
         RunEnd {

@@ -1,9 +1,11 @@
 //! The result in plain sentences: what anyone can read first.
 
+use pgassay_model::run::RunState;
 use pgassay_model::stage::StageId;
 
-use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, RunState, StageAnalysis, StageArm};
+use crate::analysis::{Analysis, StageAnalysis};
 use crate::diagnose::{Cause, SeenBy};
+use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::stats::Estimate;
 use crate::{metrics, number};
 

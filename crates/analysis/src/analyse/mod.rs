@@ -19,24 +19,24 @@ use pgassay_inspect::{Binary, ProcessFacts};
 use pgassay_model::plan::{DriverConfig, Stage};
 use pgassay_model::primitives::{Compiled, PrimitivesPlan};
 use pgassay_model::reading::Reading;
+use pgassay_model::run::{EventKind, RunState};
 use pgassay_model::scattered::ScatteredPlan;
 use pgassay_model::server::{Origin, ServerFacts};
 use pgassay_model::stage::StageId;
 use pgassay_model::trial::Trial;
 use pgassay_model::warning::Warning;
 
-use crate::analysis::{
-    Analysis, ArmAnalysis, CommitCheck, RunInfo, RunState, SCHEMA, ScatteredAnalysis,
-    ServerSummary, StageAnalysis, StageArm,
-};
+use crate::analysis::{Analysis, SCHEMA, ScatteredAnalysis, StageAnalysis};
 use crate::check::{self, CheckReport};
 use crate::host::{self, HostSummary};
+use crate::measured::{ArmAnalysis, CommitCheck, RunInfo, ServerSummary, StageArm};
 use crate::pgio::{self, PgioAnalysis};
 use crate::quality::Quality;
-use crate::record::{EventKind, RecordedRun};
+use crate::record::RecordedRun;
 use crate::trial_view::Server;
 use crate::{
-    checkpoints, diagnose, metrics, observed, primitives, query_cost, samples, scattered, server,
+    causes, checkpoints, diagnose, metrics, observed, primitives, query_cost, samples, scattered,
+    server,
 };
 
 /// Concludes what a run says. The same run gives the same answer on any machine.
@@ -77,7 +77,7 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
         .map(|stage| analyse_stage(scope, stage, &host))
         .collect();
     for stage in &mut stages {
-        stage.diagnosis = diagnose::of_stage(&info.id, &host, &arms, stage);
+        stage.diagnosis = diagnose::of_stage(&info.id, &host, &arms, &stage.plan, &stage.arms);
     }
     let in_server = run.stage(StageId::Primitives).and_then(|stage| {
         let DriverConfig::InServer(primitives) = &stage.driver else {
@@ -113,7 +113,7 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
     let arms = analysis.stages.iter().flat_map(|stage| &stage.arms);
     let points = arms.flat_map(|arm| &arm.points);
     analysis.quality = Quality::of(points, &analysis.run, &analysis.warnings);
-    analysis.causes = diagnose::causes(&analysis);
+    analysis.causes = causes::causes(&analysis);
     analysis.headline = headline::write(&analysis);
     analysis
 }

@@ -8,8 +8,8 @@ use pgassay_model::trial::{ClientCalls, Trial};
 use pgassay_model::warning::Warning;
 use pgassay_model::workload::Dials;
 
-use crate::analysis::{LatencyRange, PointAnalysis, TrialAnalysis};
 use crate::ceiling::Ceiling;
+use crate::measured::{LatencyRange, PointAnalysis, TrialAnalysis};
 use crate::trial_view::{Server, TrialView};
 use crate::{latency, metrics};
 

@@ -2,7 +2,7 @@
 
 use pgassay_model::trial::Trial;
 
-use crate::analysis::ReadsAnalysis;
+use crate::measured::ReadsAnalysis;
 use crate::storage::{Seen, figures};
 use crate::trial_view::Server;
 

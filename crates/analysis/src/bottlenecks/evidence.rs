@@ -1,13 +1,12 @@
 //! What a run or a profile shows, as detectors look at it.
 
 use super::finding::Circumstances;
-use crate::analysis::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::host::HostSummary;
-use crate::metrics;
-use crate::number;
+use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::observed::{Budget, PointObserved, WaitAnalysis};
 use crate::profile::Summary;
 use crate::stats::scaling::Scaling;
+use crate::{metrics, number};
 
 /// Other programs' share of the CPUs from which on it is no longer the machine's own housekeeping.
 const OTHERS: f64 = 0.1;

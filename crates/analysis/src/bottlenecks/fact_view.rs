@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 
 use pgassay_inspect::{Binary, Machine};
+use pgassay_model::facts::{self, Facts, Library, Place};
 use pgassay_model::reading::{Reading, Sample};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::facts::{self, Facts, Library, Place};
 use super::finding::{NotJudged, could_not_see, not_applicable};
 use crate::host::{self, HostSummary};
 use crate::samples;

@@ -213,7 +213,7 @@ impl Circumstances {
 
 impl Finding {
     /// An observation with what its entry knows.
-    pub(super) fn new(entry: &Entry, seen: Observation, under: Circumstances) -> Self {
+    pub(crate) fn new(entry: &Entry, seen: Observation, under: Circumstances) -> Self {
         let version = under.version.or(seen.version_at_most);
         let mut sources: Vec<String> = entry.sources.iter().map(|s| (*s).to_owned()).collect();
         sources.extend(entry.changes.iter().map(super::entry::Change::source));
@@ -378,7 +378,7 @@ impl Observation {
     }
 
     /// Something measured: a share of what the basis says, if it can be put so.
-    pub(super) fn measured(basis: Basis, share: Option<f64>, saw: impl Into<String>) -> Self {
+    pub(crate) fn measured(basis: Basis, share: Option<f64>, saw: impl Into<String>) -> Self {
         Self {
             severity: None,
             confidence: Confidence::High,
@@ -400,7 +400,7 @@ impl Observation {
         Self::measured(Basis::CpuSamples, Some(share), saw)
     }
 
-    pub(super) fn confidence(mut self, confidence: Confidence) -> Self {
+    pub(crate) fn confidence(mut self, confidence: Confidence) -> Self {
         self.confidence = confidence;
         self
     }

@@ -13,8 +13,7 @@ pub mod docs;
 mod entry;
 mod evidence;
 mod fact_view;
-pub mod facts;
-mod finding;
+pub(crate) mod finding;
 mod origin;
 mod rank;
 mod version;
@@ -23,11 +22,11 @@ mod wait_events;
 pub use entry::{Change, Entry, Family, Need, Part};
 pub use evidence::{Evidence, RunEvidence};
 pub use fact_view::FactView;
-pub use facts::{FACTS_SCHEMA, Facts, Library, Place};
 pub use finding::{
     Basis, Confidence, Finding, Judged, NotJudged, Severity, Step, StepKind, Verdict,
 };
-pub use rank::{Cause, SeenBy, causes, finding_of};
+pub use rank::{Cause, SeenBy};
+pub(crate) use rank::{cause, invalidates, known_gain, measured_gain, measures};
 pub use version::{major, version_number};
 
 pub(crate) use rank::order;

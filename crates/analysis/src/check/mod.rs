@@ -7,10 +7,11 @@
 mod report;
 
 pub use crate::bottlenecks::{
-    Entry, FACTS_SCHEMA, FactView, Facts, Family, Finding, Library, Need, Place, Severity, Step,
-    StepKind, audited, docs, find,
+    Entry, FactView, Family, Finding, Need, Severity, Step, StepKind, audited, docs, find,
 };
 pub use report::{CHECK_SCHEMA, CheckReport, CheckedServer, Counts, EntryResult, Outcome};
+
+use pgassay_model::facts::Facts;
 
 use crate::bottlenecks::audit;
 

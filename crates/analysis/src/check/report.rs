@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 
+use pgassay_model::facts::{Facts, Place};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Entry, FactView, Facts, Family, Finding, Need, Place, Severity};
+use super::{Entry, FactView, Family, Finding, Need, Severity};
 use crate::bottlenecks::{Confidence, NotJudged, Verdict};
 use crate::host::HostSummary;
 

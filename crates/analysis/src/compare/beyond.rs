@@ -11,8 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::model::{Difference, Kind};
-use super::plan::{ArmFacts, Typed};
-use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, StageArm};
+use crate::analysis::Analysis;
+use crate::comparison::{ArmFacts, Typed};
+use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::metrics::BUFFER_MISSES;
 use crate::record::RecordedRun;
 use crate::server::{self, RELEVANT, Setting};

@@ -1,10 +1,9 @@
 //! Comparing: from a recorded run of several arms to a verdict.
 //!
-//! [`plan`] says what a comparison measures, [`conclude`] what it showed
+//! [`crate::comparison`] says what a comparison measures, [`conclude`] what it showed
 //! ([`model`]). Two runs that were not interleaved go through [`recorded`].
 
 pub mod model;
-pub mod plan;
 pub mod pooled;
 pub mod recorded;
 
@@ -14,13 +13,15 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pgassay_model::run::{EndState, EventKind};
 use pgassay_model::warning::Warning;
 
 use crate::analyse::{Scope, analyse_within};
 use crate::analysis::Analysis;
+use crate::comparison::{ComparisonPlan, Phase};
 use crate::fit;
 use crate::metrics::{METRICS, MetricId};
-use crate::record::{EndState, EventKind, RecordedRun};
+use crate::record::RecordedRun;
 use crate::stats::family::judge_family;
 use crate::stats::scaling_change::ScalingChange;
 use crate::stats::sequential::{Decision, Sequential};
@@ -29,7 +30,6 @@ use crate::stats::{
 };
 
 pub use model::Compare;
-pub use plan::{ArmFacts, ComparisonPlan, Phase, Typed};
 pub use words::{companion, signed, word};
 
 /// Concludes what a comparison showed; none where the run is no comparison or no

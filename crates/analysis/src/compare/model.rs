@@ -9,8 +9,8 @@ use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::plan::ComparisonPlan;
 use crate::analysis::Analysis;
+use crate::comparison::ComparisonPlan;
 use crate::metrics::MetricId;
 use crate::stats::scaling_change::ScalingChange;
 use crate::stats::{Comparison, Estimate, Forecast, NoiseFloor, Verdict};

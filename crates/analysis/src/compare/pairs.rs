@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pgassay_model::trial::Trial;
 
 use super::model::Pair;
-use super::plan::{ComparisonPlan, Phase};
+use crate::comparison::{ComparisonPlan, Phase};
 use crate::metrics::{self, MetricId};
 use crate::record::RecordedRun;
 use crate::stats::paired::{self, Comparison, Unit};

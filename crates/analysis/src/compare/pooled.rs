@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::model::{Compare, Pair, PointResult};
 use super::pairs::{self, by_launch};
-use super::plan::{ComparisonPlan, Typed};
 use super::words::{as_good, signed, word};
 use super::worst;
+use crate::comparison::{ComparisonPlan, Typed};
 use crate::metrics::MetricId;
 use crate::number;
 use crate::stats::family::judge_family;

@@ -4,7 +4,8 @@ use pgassay_model::warning::Warning;
 
 use super::model::{Compare, PointResult, SCHEMA};
 use super::{pairs, words, worst};
-use crate::analysis::{Analysis, ArmAnalysis, PointAnalysis, StageAnalysis, StageArm};
+use crate::analysis::{Analysis, StageAnalysis};
+use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::metrics::{METRICS, MetricId};
 use crate::stats::family::judge_family;
 use crate::stats::{Verdict, compare_runs};

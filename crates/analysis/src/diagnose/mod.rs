@@ -1,21 +1,21 @@
 //! From what a load or a profile shows to findings, ranked: the other view of the catalogue.
 
+use pgassay_model::plan::Plan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{ArmAnalysis, StageAnalysis};
-use crate::fit;
 use crate::host::HostSummary;
-use crate::metrics;
+use crate::measured::{ArmAnalysis, StageArm};
 use crate::observed::{Budget, WaitAnalysis};
 use crate::profile::Summary;
 use crate::profile::difference::Difference;
 use crate::profile::flame::Flame;
 use crate::profile::tree::CallTree;
+use crate::{metrics, wire};
 
 pub use crate::bottlenecks::{
-    Basis, Cause, Confidence, Evidence, Finding, RunEvidence, SeenBy, Severity, causes, finding_of,
-    major, version_number,
+    Basis, Cause, Confidence, Evidence, Finding, RunEvidence, SeenBy, Severity, major,
+    version_number,
 };
 
 /// Name and version of the serialized form.
@@ -88,10 +88,11 @@ pub fn diagnose(subject: &str, evidence: &Evidence) -> Diagnosis {
 pub(crate) fn of_stage(
     run: &str,
     host: &HostSummary,
-    arms: &[ArmAnalysis],
-    stage: &StageAnalysis,
+    servers: &[ArmAnalysis],
+    plan: &Plan,
+    loaded: &[StageArm],
 ) -> Option<Diagnosis> {
-    let ([arm], [load]) = (arms, stage.arms.as_slice()) else {
+    let ([arm], [load]) = (servers, loaded) else {
         return None;
     };
     let point = load.points.iter().max_by_key(|p| p.point.clients)?;
@@ -99,12 +100,12 @@ pub(crate) fn of_stage(
         .observed
         .as_ref()
         .and_then(|o| o.points.iter().find(|p| p.clients == point.point.clients));
-    let scaling = fit::scaling(stage, host.cpus);
+    let scaling = wire::scaling(load, host.cpus, plan.seed);
     let evidence = Evidence {
         version: arm.server.as_ref().and_then(|s| s.version_num),
         profile: observed.and_then(|o| o.profile.as_ref()),
         run: Some(RunEvidence {
-            workload: &stage.plan.workload.name,
+            workload: &plan.workload.name,
             host,
             arm,
             load,

@@ -9,11 +9,9 @@
 mod amplification;
 pub mod bursts;
 mod headline;
-mod kernels;
 
 pub use amplification::{Cost, Shares, VariantAnalysis, analyse};
 pub use headline::headline;
-pub use kernels::{OnKernel, SideBySide, side_by_side};
 
 use pgassay_model::scattered::ScatteredVariant;
 

@@ -1,17 +1,15 @@
 //! The runs that there are: listed, found by name, removed.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::bail;
-use pgassay_analysis::analysis::RunState;
-use pgassay_analysis::record::RunEnd;
+use pgassay_model::Failure;
+use pgassay_model::run::{RunEnd, RunState};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::read::{count_lines, document, is_running, read_header};
-use pgassay_model::Failure;
 
 /// One run in the list.
 #[derive(Debug, Clone, JsonSchema, Serialize)]
@@ -278,8 +276,8 @@ fn size_of(dir: &Path) -> u64 {
 mod tests {
     use super::super::RunWriter;
     use super::*;
-    use pgassay_analysis::record::{FORMAT, RunHeader};
     use pgassay_model::FailureKind;
+    use pgassay_model::run::{FORMAT, RunHeader};
 
     struct Dir(PathBuf);
 

@@ -4,12 +4,12 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::bail;
-use pgassay_analysis::record::{FORMAT, RecordedRun, RunHeader};
+use pgassay_analysis::record::RecordedRun;
+use pgassay_model::Failure;
+use pgassay_model::run::{FORMAT, RunHeader};
+use pgassay_sys::input;
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
-
-use pgassay_model::Failure;
-use pgassay_sys::input;
 
 /// Longest line that is taken for a trial: readings of 100,000 processes fit.
 const LONGEST_LINE: usize = 64 << 20;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use pgassay_analysis::record::{Event, EventKind, FORMAT, RunEnd, RunHeader};
 use pgassay_model::Failure;
+use pgassay_model::run::{Event, EventKind, FORMAT, RunEnd, RunHeader};
 use pgassay_model::trial::Trial;
 use pgassay_server::clock;
 use rustix::fs::{FlockOperation, OFlags, flock};

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pgassay_analysis::record::{EndState, EventKind};
 use pgassay_engine::rundir::{self, pause};
 use pgassay_engine::runner::{self, Ended, Schedule, Sink, Watcher};
 use pgassay_model::plan::Stage;
 use pgassay_model::point::Slice;
+use pgassay_model::run::{EndState, EventKind};
 use pgassay_model::stage::StageId;
 use pgassay_model::trial::Trial;
 use pgassay_sys::stop::Stop;

@@ -12,8 +12,6 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use pgassay_analysis::analysis::RunState;
-use pgassay_analysis::record::{EndState, EventKind, FORMAT, RunEnd, RunHeader};
 use pgassay_analysis::{Analysis, analyse, metrics};
 use pgassay_engine::rundir::{self, RunWriter, catalogue};
 use pgassay_engine::runner::{
@@ -22,6 +20,7 @@ use pgassay_engine::runner::{
 use pgassay_model::plan::{Arm, Experiment, Stage};
 use pgassay_model::point::{Point, Slice};
 use pgassay_model::reading::{Reading, Sample};
+use pgassay_model::run::{EndState, EventKind, FORMAT, RunEnd, RunHeader, RunState};
 use pgassay_model::stage::StageId;
 use pgassay_model::trial::Trial;
 use pgassay_model::workload::WorkloadPlan;

@@ -5,11 +5,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use pgassay_analysis::record::Event;
 use pgassay_analysis::underway::{SoFar, Underway};
 use pgassay_engine::rundir::live::Follower;
 use pgassay_engine::rundir::{self, pause};
 use pgassay_model::Trial;
+use pgassay_model::run::Event;
 use pgassay_sys::input;
 use serde::de::DeserializeOwned;
 

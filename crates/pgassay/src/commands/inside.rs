@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use pgassay_analysis::analyse;
-use pgassay_analysis::record::EventKind;
 use pgassay_engine::drivers::in_server::{InServer, InServerArm, Sessions};
 use pgassay_engine::drivers::query_ways;
 use pgassay_engine::rundir::{self, RunWriter};
@@ -13,6 +12,7 @@ use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::setup;
 use pgassay_model::plan::{DriverConfig, Experiment, Stage};
 use pgassay_model::primitives::{Compiled, PrimitivesPlan};
+use pgassay_model::run::EventKind;
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
 use pgassay_model::{Failure, Plan};

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use pgassay_analysis::record::{EndState, EventKind, FORMAT, RunEnd, RunHeader};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
 use pgassay_model::Plan;
 use pgassay_model::plan::{Arm, Experiment};
+use pgassay_model::run::{EndState, EventKind, FORMAT, RunEnd, RunHeader};
 use pgassay_model::warning::Warning;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_observe::host;

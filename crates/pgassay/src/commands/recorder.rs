@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::record::EventKind;
 use pgassay_engine::rundir::RunWriter;
 use pgassay_engine::runner::Sink;
+use pgassay_model::run::EventKind;
 use pgassay_model::trial::Trial;
 
 /// A run that waits for a steady device ends after this time.

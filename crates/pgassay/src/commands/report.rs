@@ -2,9 +2,12 @@
 
 use anyhow::bail;
 use pgassay_analysis::compare::{self, Compare};
+use pgassay_analysis::kernels::side_by_side;
 use pgassay_analysis::record::RecordedRun;
-use pgassay_analysis::scattered::side_by_side;
 use pgassay_analysis::{Analysis, analyse};
+use pgassay_engine::rundir::{self, catalogue};
+use pgassay_model::Failure;
+use pgassay_report::{Document, Report};
 
 use super::bisect;
 use super::files::to_file;
@@ -13,9 +16,6 @@ use crate::cli::args::{GlobalArgs, ReportArgs};
 use crate::cli::show::Format;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_engine::rundir::{self, catalogue};
-use pgassay_model::Failure;
-use pgassay_report::{Document, Report};
 
 /// Analyses the runs again, as they stand, and renders them.
 ///

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
-use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::summary::Summary;
+use pgassay_engine::rundir::{self, catalogue, pause};
+use pgassay_model::run::RunState;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -16,7 +17,6 @@ use super::serve::look::Look;
 use crate::cli::args::{GlobalArgs, RunsAction, RunsArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_engine::rundir::{self, catalogue, pause};
 
 /// What `pgassay runs --json` prints.
 #[derive(JsonSchema, Serialize)]

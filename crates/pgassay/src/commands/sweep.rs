@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use pgassay_analysis::record::EventKind;
 use pgassay_analysis::samples;
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::ceiling::Ceiling;
@@ -17,6 +16,7 @@ use pgassay_engine::workload::setup;
 use pgassay_model::Plan;
 use pgassay_model::plan::{DriverConfig, Experiment, Stage};
 use pgassay_model::reading::Reading;
+use pgassay_model::run::EventKind;
 use pgassay_model::server::Origin;
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;

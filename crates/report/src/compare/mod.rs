@@ -14,11 +14,11 @@ mod verdict;
 pub use verdict::{change, ends, p_value, percent};
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::{Kind, PointResult};
 use pgassay_analysis::metrics::METRICS;
 use pgassay_analysis::profile::tree::CallTree;
+use pgassay_model::run::RunState;
 use pgassay_model::warning::Warning;
 use pgassay_text::cell;
 

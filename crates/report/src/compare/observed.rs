@@ -3,8 +3,8 @@
 //! An arm's own section tells of one server; here a row is one thing that was seen, a
 //! column an arm, and beside each arm after A stands its difference from A.
 
-use pgassay_analysis::analysis::StageArm;
 use pgassay_analysis::compare::Compare;
+use pgassay_analysis::measured::StageArm;
 use pgassay_analysis::metrics::SERVER_CPU;
 use pgassay_analysis::observed::{ArmObserved, PointObserved};
 use pgassay_analysis::profile::flame;

@@ -7,7 +7,8 @@ mod firefox;
 mod speedscope;
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{StageAnalysis, StageArm};
+use pgassay_analysis::analysis::StageAnalysis;
+use pgassay_analysis::measured::StageArm;
 use pgassay_analysis::observed::ArmObserved;
 use pgassay_analysis::profile::Class;
 use pgassay_analysis::profile::tree::CallTree;

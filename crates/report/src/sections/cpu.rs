@@ -1,7 +1,7 @@
 //! Where CPU time went: the client's share, the server's, and the machine's limit.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{PointAnalysis, StageArm};
+use pgassay_analysis::measured::{PointAnalysis, StageArm};
 use pgassay_analysis::metrics::{self, MetricId};
 
 use super::metric_table::{PointTable, column, series};

@@ -1,7 +1,8 @@
 //! Did the machine stay the same from the first trial to the last?
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{StageAnalysis, StageArm};
+use pgassay_analysis::analysis::StageAnalysis;
+use pgassay_analysis::measured::StageArm;
 
 use super::{place, points, thinned, thinning};
 use crate::document::{Axis, Block, Chart, Depth, Dot, Guide, Notes, Scale, Section, Series};

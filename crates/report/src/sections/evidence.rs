@@ -2,13 +2,12 @@
 //!
 //! Charts, tables and tiles lead here.
 
-use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
-use pgassay_analysis::metrics;
+use pgassay_analysis::analysis::StageAnalysis;
+use pgassay_analysis::measured::{PointAnalysis, StageArm};
 use pgassay_analysis::observed::PointObserved;
+use pgassay_analysis::{Analysis, metrics};
 
-use super::{glance, tails, trials};
-use super::{place, points};
+use super::{glance, place, points, tails, trials};
 use crate::document::{Block, Cell, Column, Depth, Evidence, Notes, Section, Table};
 use crate::{number, profiles};
 

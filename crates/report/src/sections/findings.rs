@@ -1,7 +1,8 @@
 //! What holds the server back, and what to do about it.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::bottlenecks::{Cause, Finding, SeenBy, finding_of};
+use pgassay_analysis::bottlenecks::{Cause, Finding, SeenBy};
+use pgassay_analysis::causes::finding_of;
 use pgassay_analysis::check::CheckReport;
 
 use crate::document::{Block, Depth, Fact, FindingBlock, Notes, Section};

@@ -1,11 +1,10 @@
 //! What is seen before a word is read: how good the measurement is, and the figures that most
 //! readers came for.
 
-use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::PointAnalysis;
-use pgassay_analysis::metrics;
+use pgassay_analysis::measured::PointAnalysis;
 use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::Estimate;
+use pgassay_analysis::{Analysis, metrics};
 
 use super::{budget, evidence, findings, results};
 use crate::document::{Badge, Block, FindingBlock, Rating, Tile};

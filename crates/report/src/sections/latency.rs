@@ -1,7 +1,8 @@
 //! Latency percentiles over clients.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
+use pgassay_analysis::analysis::StageAnalysis;
+use pgassay_analysis::measured::{PointAnalysis, StageArm};
 use pgassay_analysis::metrics::{self, MetricId};
 
 use super::metric_table::series;

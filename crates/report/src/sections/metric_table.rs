@@ -1,6 +1,7 @@
 //! Tables and charts over the metrics of a load's points: a specification in, blocks out.
 
-use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
+use pgassay_analysis::analysis::StageAnalysis;
+use pgassay_analysis::measured::{PointAnalysis, StageArm};
 use pgassay_analysis::metrics::{MetricId, STEAL};
 use pgassay_analysis::stats::Estimate;
 

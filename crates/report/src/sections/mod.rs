@@ -36,15 +36,15 @@ pub(super) use summary::machine;
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analyse::remarks;
-use pgassay_analysis::analysis::{
-    ArmAnalysis, PointAnalysis, RunInfo, RunState, StageAnalysis, StageArm,
-};
+use pgassay_analysis::analysis::StageAnalysis;
+use pgassay_analysis::measured::{ArmAnalysis, PointAnalysis, RunInfo, StageArm};
+use pgassay_analysis::profile::tree::CallTree;
+use pgassay_analysis::stats::Estimate;
+use pgassay_model::run::RunState;
+use pgassay_model::warning::Warning;
 
 use super::document::{Block, Depth, Document, Interval, Notes, Section};
 use super::{Report, Rows, csv, number, profiles};
-use pgassay_analysis::profile::tree::CallTree;
-use pgassay_analysis::stats::Estimate;
-use pgassay_model::warning::Warning;
 
 /// A section: what it says of an analysis, where it has something to say.
 type Make = fn(&Analysis, &mut Notes) -> Option<Section>;

@@ -2,8 +2,8 @@
 //! reads always beside them.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::pgio::{PgioAnalysis, PgioPoint};
+use pgassay_model::run::RunState;
 
 use super::{interval, levels};
 use crate::document::{

@@ -1,9 +1,8 @@
 //! Where the bytes came from: logical reads, shared-buffer misses, device reads,
 //! always side by side.
 
-use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{ReadsAnalysis, StageArm};
-use pgassay_analysis::metrics;
+use pgassay_analysis::measured::{ReadsAnalysis, StageArm};
+use pgassay_analysis::{Analysis, metrics};
 
 use super::metric_table::{PointTable, column};
 use crate::document::{Block, Depth, Fact, Notes, Section};

@@ -1,12 +1,11 @@
 //! The result: throughput over clients as a picture, and every point in a table.
 
-use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
-use pgassay_analysis::metrics;
+use pgassay_analysis::analysis::StageAnalysis;
+use pgassay_analysis::measured::{PointAnalysis, StageArm};
+use pgassay_analysis::{Analysis, metrics};
 
 use super::metric_table::{PointTable, column, series};
-use super::{client_ticks, has_course, place, points, thinned_at_points};
-use super::{evidence, glance};
+use super::{client_ticks, evidence, glance, has_course, place, points, thinned_at_points};
 use crate::document::{
     Axis, Block, Cell, Chart, Column, Depth, Guide, Notes, Scale, Section, Series, Table,
 };

@@ -1,7 +1,7 @@
 //! The server: what it says of itself, and its settings.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::ArmAnalysis;
+use pgassay_analysis::measured::ArmAnalysis;
 use pgassay_model::server::Origin;
 
 use crate::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};

@@ -1,8 +1,8 @@
 //! What was measured on what, in a handful of lines.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::ArmAnalysis;
 use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::measured::ArmAnalysis;
 
 use super::{binary, method};
 use crate::document::{Block, Depth, Fact, Notes, Section};

@@ -1,8 +1,9 @@
 //! Latency in detail: far percentiles by script and statement, their curve, and latency over time.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{PointAnalysis, StageAnalysis, StageArm};
+use pgassay_analysis::analysis::StageAnalysis;
 use pgassay_analysis::latency::{LatencyDetail, Percentiles, ROWS_PER_DECADE, ScriptLatency};
+use pgassay_analysis::measured::{PointAnalysis, StageArm};
 
 use super::{place, points};
 use crate::document::{

@@ -1,7 +1,7 @@
 //! Every trial as a row: the evidence itself.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{PointAnalysis, TrialAnalysis};
+use pgassay_analysis::measured::{PointAnalysis, TrialAnalysis};
 use pgassay_analysis::metrics::{self, THROUGHPUT};
 
 use super::metric_table::{MetricColumn, column};

@@ -3,22 +3,22 @@
 
 use std::collections::BTreeMap;
 
-use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::{
-    ArmAnalysis, CommitCheck, LatencyRange, PointAnalysis, RunInfo, RunState, SCHEMA,
-    StageAnalysis, StageArm, TrialAnalysis,
-};
-use pgassay_analysis::check::{self, Facts, Place};
+use pgassay_analysis::analysis::{SCHEMA, StageAnalysis};
+use pgassay_analysis::causes::causes;
 use pgassay_analysis::checkpoints::Checkpoints;
-use pgassay_analysis::diagnose::causes;
 use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::measured::{
+    ArmAnalysis, CommitCheck, LatencyRange, PointAnalysis, RunInfo, StageArm, TrialAnalysis,
+};
 use pgassay_analysis::metrics::{self, MetricId};
 use pgassay_analysis::primitives::{analyse, headline as headline_of_primitives};
 use pgassay_analysis::quality::Quality;
 use pgassay_analysis::query_cost::{self, QueryCost};
 use pgassay_analysis::server::Setting;
 use pgassay_analysis::stats::{Estimate, summarize_positive};
+use pgassay_analysis::{Analysis, check};
 use pgassay_inspect::cpu::{self, verdict};
+use pgassay_model::facts::{Facts, Place};
 use pgassay_model::observed::stacks::{ObjectSymbols, StackRecord};
 use pgassay_model::plan::{Plan, Stage};
 use pgassay_model::point::{Point, Slice};
@@ -27,6 +27,7 @@ use pgassay_model::primitives::{
 };
 use pgassay_model::query_cost::{CountedWay, QueryCostRecord, WAYS, Way};
 use pgassay_model::reading::Reading;
+use pgassay_model::run::RunState;
 use pgassay_model::stage::StageId;
 use pgassay_model::trial::{Raw, Trial};
 use pgassay_model::warning::Warning;

@@ -1,9 +1,9 @@
 //! The first screen: the grade of the measurement and the figures at the peaks.
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::metrics::STEAL;
 use pgassay_analysis::quality::{Grade, Quality};
+use pgassay_model::run::RunState;
 use pgassay_model::warning::Warning;
 use pgassay_report::TextStyle;
 

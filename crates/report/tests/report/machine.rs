@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pgassay_analysis::analysis::ServerSummary;
 use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::measured::ServerSummary;
 use pgassay_analysis::server::Setting;
 use pgassay_inspect::model::{
     Atomics, BuildFacts, Class, FileKind, FunctionAtomics, FunctionBounds, Hardening, HotFunction,

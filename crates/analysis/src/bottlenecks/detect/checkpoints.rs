@@ -149,7 +149,7 @@ fn mebibytes(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use crate::analyse;
-    use crate::bottlenecks::detect::scaling_tests::latency;
+    use crate::bottlenecks::detect::tests::scaling::latency;
     use crate::bottlenecks::{Basis, Confidence, Finding};
     use crate::checkpoints::tests::{server, trial};
     use crate::record::RecordedRun;

@@ -3,8 +3,6 @@
 //! An entry may have several, of several kinds. To add one, write a function in the file of
 //! its kind, or a row of a table, and name the entry beside it in that file's `DETECTORS`.
 
-#[cfg(test)]
-mod budget_tests;
 mod build;
 mod checkpoints;
 mod cpus;
@@ -17,17 +15,15 @@ mod processor;
 mod releases;
 mod run;
 mod samples;
-#[cfg(test)]
-mod samples_tests;
 mod scaling;
-#[cfg(test)]
-pub(crate) mod scaling_tests;
 mod schema;
 mod sessions;
 mod settings;
 mod standbys;
 mod statements;
 mod storage;
+#[cfg(test)]
+pub(crate) mod tests;
 mod waits;
 mod wal;
 

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use pgassay_analysis::compare::plan::{Typed, launch_order};
+use pgassay_analysis::comparison::{Typed, launch_order};
 use pgassay_analysis::metrics::MetricId;
-use pgassay_analysis::record::EventKind;
 use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::RunWriter;
 use pgassay_engine::runner::{self, Driver, Ended, Schedule, Sink};
 use pgassay_model::plan::Stage;
 use pgassay_model::point::Slice;
+use pgassay_model::run::EventKind;
 use pgassay_model::stage::StageId;
 use pgassay_model::trial::Trial;
 use pgassay_model::{Failure, FailureKind, Plan};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use pgassay_analysis::compare::plan::Typed;
-use pgassay_analysis::record::{EventKind, RecordedRun};
+use pgassay_analysis::comparison::Typed;
+use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::search::steps::{
     Cost, CountedAt, Measure, Next, SCHEMA, Searched, Step, StepBlock, Traced,
 };
@@ -14,6 +14,7 @@ use pgassay_analysis::search::{Interval, Outcome};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
 use pgassay_model::plan::{Arm, Experiment, Stage};
+use pgassay_model::run::EventKind;
 use pgassay_model::stage::StageId;
 use pgassay_model::{Failure, Plan};
 use pgassay_observe::host;

@@ -8,13 +8,13 @@ pub mod scattered_read;
 use std::path::Path;
 use std::time::Instant;
 
-use pgassay_analysis::record::RunHeader;
 use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
 use pgassay_engine::workload::setup;
 use pgassay_model::Failure;
 use pgassay_model::plan::{Experiment, Stage};
+use pgassay_model::run::RunHeader;
 use pgassay_model::server::Origin;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use anyhow::Context;
 use pgassay_analysis::pgio::is_stable;
-use pgassay_analysis::record::EventKind;
 use pgassay_analysis::storage::figures;
 use pgassay_analysis::{Analysis, number};
 use pgassay_engine::drivers::pgio::{Pgio, PgioArm};
@@ -16,6 +15,7 @@ use pgassay_engine::workload::pgio::{NAME, loops, tables};
 use pgassay_model::pgio::{PgioCounters, PgioPlan};
 use pgassay_model::plan::{DriverConfig, Stage};
 use pgassay_model::point::Point;
+use pgassay_model::run::EventKind;
 use pgassay_model::server::Origin;
 use pgassay_model::stage::StageId;
 use pgassay_model::trial::Trial;

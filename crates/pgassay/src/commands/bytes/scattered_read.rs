@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use pgassay_analysis::record::RunHeader;
 use pgassay_analysis::scattered::bursts;
 use pgassay_engine::drivers::scattered_read::{DROP_CACHES, ScatteredArm, ScatteredRead};
 use pgassay_engine::rundir::{self, RunWriter};
@@ -14,6 +13,7 @@ use pgassay_engine::workload::pgbench_tables::SCHEMA;
 use pgassay_engine::workload::scattered_read::{self, Choice, FEWEST_BLOCKS, TABLE};
 use pgassay_engine::workload::{guest, setup};
 use pgassay_model::plan::{DriverConfig, Stage};
+use pgassay_model::run::RunHeader;
 use pgassay_model::scattered::ScatteredPlan;
 use pgassay_model::server::Origin;
 use pgassay_model::stage::StageId;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use pgassay_analysis::check::{FACTS_SCHEMA, Facts, Library, Place};
 use pgassay_engine::rundir;
 use pgassay_inspect::Machine;
+use pgassay_model::facts::{FACTS_SCHEMA, Facts, Library, Place};
 use pgassay_model::reading::Reading;
 use pgassay_model::server::Origin;
 use pgassay_observe::host;

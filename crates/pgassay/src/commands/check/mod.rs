@@ -10,7 +10,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use pgassay_analysis::check::{self, CheckReport, FACTS_SCHEMA, Facts, Severity, docs};
+use pgassay_analysis::check::{self, CheckReport, Severity, docs};
+use pgassay_model::Failure;
+use pgassay_model::facts::{FACTS_SCHEMA, Facts};
+use pgassay_observe::host;
+use pgassay_report::TextStyle;
+use pgassay_server::TargetSpec;
+use pgassay_server::running::{self, Running};
+use pgassay_sys::input;
+use pgassay_sys::stop::Stop;
 
 use super::files::to_file;
 use super::progress::Progress;
@@ -19,13 +27,6 @@ use crate::cli::args::TargetArgs;
 use crate::cli::check::{CheckArgs, CollectArgs, LookArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_model::Failure;
-use pgassay_observe::host;
-use pgassay_report::TextStyle;
-use pgassay_server::TargetSpec;
-use pgassay_server::running::{self, Running};
-use pgassay_sys::input;
-use pgassay_sys::stop::Stop;
 
 /// Larger files are no facts: those of a large machine take under 2 MiB.
 const LARGEST_FILE: u64 = 64 << 20;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use pgassay_analysis::bottlenecks::facts;
+use pgassay_model::facts;
 use pgassay_model::reading::Reading;
 
 /// Mappings smaller than this are not the server's main shared memory.

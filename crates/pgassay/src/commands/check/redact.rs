@@ -3,7 +3,7 @@
 //! Settings that may hold one are never read (`questions.rs`); what is left are
 //! options of mounts and of the kernel's command line.
 
-use pgassay_analysis::check::Facts;
+use pgassay_model::facts::Facts;
 use pgassay_model::reading::Reading;
 
 /// Names whose value is not for others.

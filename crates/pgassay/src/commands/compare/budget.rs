@@ -1,7 +1,7 @@
 //! How the time of a comparison is spent: launches, the noise floor, pairs.
 
 use anyhow::bail;
-use pgassay_analysis::compare::plan::{ComparisonPlan, Typed};
+use pgassay_analysis::comparison::{ComparisonPlan, Typed};
 use pgassay_analysis::stats::Rule;
 use pgassay_analysis::stats::sequential::Sequential;
 use pgassay_model::{Failure, Plan};

@@ -2,7 +2,7 @@
 //! PGIO's sessions, or reads of scattered blocks.
 
 use anyhow::bail;
-use pgassay_analysis::compare::plan::Typed;
+use pgassay_analysis::comparison::Typed;
 use pgassay_analysis::host::HostSummary;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgio;

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use pgassay_analysis::compare;
-use pgassay_analysis::compare::plan::{ComparisonPlan, Phase, Typed, launch_order};
+use pgassay_analysis::comparison::{ComparisonPlan, Phase, Typed, launch_order};
 use pgassay_analysis::metrics::MetricId;
-use pgassay_analysis::record::EventKind;
 use pgassay_analysis::stats::forecast::{difference_within_reach, more_in_launches};
 use pgassay_engine::drivers::in_server::InServer;
 use pgassay_engine::drivers::pgio::Pgio;
@@ -18,6 +17,7 @@ use pgassay_engine::runner::{self, Driver, Ended, Schedule};
 use pgassay_engine::workload::setup;
 use pgassay_model::observed::stacks::SymbolTable;
 use pgassay_model::point::Slice;
+use pgassay_model::run::EventKind;
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
 use pgassay_model::{Failure, Plan};

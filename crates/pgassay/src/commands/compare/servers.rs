@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use pgassay_analysis::compare::plan::{ArmFacts, Typed};
+use pgassay_analysis::comparison::{ArmFacts, Typed};
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::in_server::{InServerArm, Sessions};
 use pgassay_engine::drivers::wire::WireArm;

@@ -5,9 +5,9 @@ mod view;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use pgassay_analysis::analysis::RunState;
 use pgassay_engine::rundir::{self, catalogue, pause};
 use pgassay_model::Failure;
+use pgassay_model::run::RunState;
 use pgassay_report::Report;
 use pgassay_sys::stop::Stop;
 

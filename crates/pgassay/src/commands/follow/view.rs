@@ -267,12 +267,12 @@ fn narrowing(run: &SoFar) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_analysis::record::{Event, EventKind, RunHeader};
     use pgassay_analysis::underway::Underway;
     use pgassay_analysis::within::{Disturbed, Moment, Second};
     use pgassay_model::Plan;
     use pgassay_model::plan::{Arm, Experiment, Stage};
     use pgassay_model::point::{Point, Slice};
+    use pgassay_model::run::{Event, EventKind, RunHeader};
     use pgassay_model::stage::StageId;
     use pgassay_model::trial::Trial;
     use pgassay_model::workload::WorkloadPlan;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::scattered::side_by_side;
+use pgassay_analysis::kernels::side_by_side;
 use pgassay_analysis::summary::Summary;
 use pgassay_report::{Beside, Document, TextStyle};
 use serde_json::{Value, json};

@@ -5,16 +5,15 @@
 //! priority, the newest first, while nothing is measured. Nothing runs while nobody asks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::summary::Summary;
 use pgassay_engine::rundir;
+use pgassay_model::run::RunState;
 
 use super::kept::{self, Line, Stamp};
 use super::look::Look;

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::history::history;
+use pgassay_analysis::kernels::side_by_side;
 use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::quality::Grade;
-use pgassay_analysis::scattered::side_by_side;
 use pgassay_analysis::stats::ChangeRule;
 use pgassay_analysis::summary::Summary;
 use pgassay_engine::rundir;
 use pgassay_http::{Answer, Feed, Request, Site};
+use pgassay_model::run::RunState;
 use pgassay_report::site::{self, Bar, Choice, Link, List, Listed, Row, escaped};
 use pgassay_report::{Beside, Document, Report};
 

@@ -4,10 +4,9 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use pgassay_analysis::record::RunHeader;
-use pgassay_engine::rundir;
-use pgassay_engine::workload;
+use pgassay_engine::{rundir, workload};
 use pgassay_model::plan::{Arm, DriverConfig, Experiment};
+use pgassay_model::run::RunHeader;
 use pgassay_model::stage::StageId;
 
 /// What is asked for.
@@ -116,7 +115,7 @@ impl Recorded {
 }
 
 fn is_complete(dir: &Path) -> bool {
-    use pgassay_analysis::record::{EndState, RunEnd};
+    use pgassay_model::run::{EndState, RunEnd};
     let text = pgassay_sys::input::read(&dir.join("end.json"), 1 << 20).unwrap_or_default();
     serde_json::from_slice::<RunEnd>(&text).is_ok_and(|end| end.state == EndState::Complete)
 }

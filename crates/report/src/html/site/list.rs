@@ -1,10 +1,10 @@
 //! The list of runs.
 
 use maud::{Markup, html};
-use pgassay_analysis::analysis::RunState;
 use pgassay_analysis::quality::{Grade, Quality};
 use pgassay_analysis::stats::Verdict;
 use pgassay_analysis::summary::{Peak, Summary};
+use pgassay_model::run::RunState;
 
 use super::{Bar, escaped, page, text};
 use crate::html::CONTENT;

@@ -1,17 +1,16 @@
 //! Shares of CPU samples, ranked on one scale with waits.
 
+use super::scaling;
 use crate::analyse;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Finding};
 use crate::bottlenecks::load;
 use crate::profile::{Profile, summarise};
 
-use super::scaling_tests;
-
 /// What is found in a listing of `perf report`, on a server whose sessions wait for 80 % of the
 /// time in which they are in a statement.
 fn found(listing: &str, version: u32) -> Vec<Finding> {
-    let analysis = analyse(&scaling_tests::run(0.0, |_| 0.8));
+    let analysis = analyse(&scaling::run(0.0, |_| 0.8));
     let arm = &analysis.arms[0];
     let did = &analysis.main().arms[0];
     let point = did.points.last().unwrap();

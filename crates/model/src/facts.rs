@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::reading::Reading;
+use crate::server::Origin;
 use pgassay_inspect::Binary;
-use pgassay_model::reading::Reading;
-use pgassay_model::server::Origin;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

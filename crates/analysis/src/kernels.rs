@@ -1,7 +1,7 @@
 //! Scattered reads on several kernels, side by side: what their page sizes do.
 
-use super::VariantAnalysis;
 use crate::analysis::Analysis;
+use crate::scattered::VariantAnalysis;
 
 /// The ways of reading that show a page size best, the plainest first: no prefetch
 /// and no read-ahead, then each of them, then none of the page cache.

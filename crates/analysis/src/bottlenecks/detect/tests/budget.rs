@@ -1,17 +1,15 @@
 //! Findings by the time budget: gains that the CPUs leave room for, CPUs that are full, and
 //! whatever else takes a tenth of the time.
 
-use crate::analyse;
+use super::scaling;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Finding, Severity};
 use crate::bottlenecks::load;
-use crate::metrics;
 use crate::observed::budget::{Budget, OffCpu, Wait};
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::profile::{Profile, summarise};
 use crate::stats::Estimate;
-
-use super::scaling_tests;
+use crate::{analyse, metrics};
 
 /// What happened with 8 sessions, by the kernel's account and by samples.
 struct Seen {
@@ -43,14 +41,14 @@ fn estimate(value: f64) -> Estimate {
         estimate: value,
         low: value,
         high: value,
-        ..analyse(&scaling_tests::run(0.0, |_| 0.8)).stages[0].arms[0].points[0]
+        ..analyse(&scaling::run(0.0, |_| 0.8)).stages[0].arms[0].points[0]
             .throughput_tps
             .clone()
     }
 }
 
 fn found(seen: &Seen) -> Vec<Finding> {
-    let mut analysis = analyse(&scaling_tests::run(0.0, |_| 0.8));
+    let mut analysis = analyse(&scaling::run(0.0, |_| 0.8));
     analysis.host.cpus = Some(2);
     let mut did = analysis.stages.remove(0).arms.remove(0);
     let mut observed = did.observed.take().unwrap().points.pop().unwrap();
@@ -261,7 +259,7 @@ fn a_wait_that_no_rule_knows_is_a_finding_by_its_name() {
     assert!(lock.saw.contains("an advisory lock"), "{}", lock.saw);
     assert!(lock.symptom_of.is_some());
     assert!(lock.remedy[0].text.contains("pg_blocking_pids"));
-    assert_eq!(super::super::find(&lock.id).unwrap().id, "wait-event");
+    assert_eq!(crate::bottlenecks::find(&lock.id).unwrap().id, "wait-event");
     one(&findings, "wait-event/Extension:their_lock");
     // An event below a rule's threshold leads to the rule's page.
     let flushes = found(&Seen {

@@ -1,0 +1,296 @@
+//! What holds a server back by all loads and the audit together: their findings in one order.
+
+use crate::analysis::Analysis;
+use crate::bottlenecks::{
+    Cause, Finding, Part, SeenBy, Severity, cause, find, invalidates, known_gain, measured_gain,
+    measures,
+};
+use crate::check::CheckReport;
+
+/// What is left of an expectation that nobody has measured here.
+const NOT_MEASURED: f64 = 0.5;
+/// The gain below which what the loads bound is no cause of theirs.
+const NOTHING: f64 = 0.01;
+
+/// All causes of weight, the one that is expected to cost most first.
+pub fn causes(analysis: &Analysis) -> Vec<Cause> {
+    let audit: Vec<&Finding> = analysis
+        .check
+        .iter()
+        .flat_map(CheckReport::findings)
+        .collect();
+    let mut causes: Vec<Cause> = Vec::new();
+    let mut measured: Vec<&str> = Vec::new();
+    for (index, stage) in analysis.stages.iter().enumerate() {
+        let Some(diagnosis) = &stage.diagnosis else {
+            continue;
+        };
+        let seen_by = match index {
+            0 => SeenBy::Load,
+            _ => SeenBy::SecondLoad,
+        };
+        let workload = stage.plan.workload.name.as_str();
+        for finding in &diagnosis.findings {
+            let entry = find(&finding.id);
+            let own = entry.is_some_and(|e| e.caused_by_workload.contains(&workload));
+            if own || finding.severity == Severity::Info {
+                continue;
+            }
+            measured.extend(measures(finding));
+            let known = audit
+                .iter()
+                .filter(|f| measures(finding).any(|id| id == f.id));
+            let known = known.map(|f| known_gain(f)).fold(0.0, f64::max);
+            let gain = measured_gain(finding, Some(workload)).max(known);
+            let cause = cause(finding, seen_by, Some(workload), gain);
+            // Both loads may show the same: the one under which it costs more stands for it.
+            match causes.iter_mut().find(|known| known.id == cause.id) {
+                Some(known) if known.expected_gain < cause.expected_gain => *known = cause,
+                Some(_) => {}
+                None => causes.push(cause),
+            }
+        }
+    }
+    let unmeasured = audit
+        .into_iter()
+        .filter(|f| f.severity >= Severity::Medium && !measured.contains(&f.id.as_str()));
+    causes.extend(unmeasured.filter_map(|f| {
+        let known = known_gain(f) * NOT_MEASURED;
+        match find(&f.id).and_then(|entry| spent(analysis, entry.costs)) {
+            Some(spent) if spent < NOTHING => None,
+            Some(spent) => Some(cause(f, SeenBy::Audit, None, known.min(spent))),
+            None => Some(cause(f, SeenBy::Audit, None, known)),
+        }
+    }));
+    let key = |cause: &Cause| (invalidates(&cause.id), cause.expected_gain);
+    causes.sort_by(|a, b| {
+        let ((first_a, gain_a), (first_b, gain_b)) = (key(a), key(b));
+        first_b.cmp(&first_a).then(gain_b.total_cmp(&gain_a))
+    });
+    causes
+}
+
+/// The largest share of their time in transactions that sessions spent in these parts, of all points
+/// of all loads: a bound must not be below what any of them could gain. None where no load could show it.
+fn spent(analysis: &Analysis, parts: &[Part]) -> Option<f64> {
+    if parts.is_empty() {
+        return None;
+    }
+    let arms = analysis.stages.iter().flat_map(|stage| &stage.arms);
+    let points = arms
+        .filter_map(|arm| arm.observed.as_ref())
+        .flat_map(|o| &o.points);
+    points
+        .filter_map(|point| {
+            let (budget, waits) = (point.budget.as_ref()?, point.waits.as_ref()?);
+            let share = |part: &Part| match part {
+                Part::Cpu => budget.share(budget.on_cpu),
+                // A look sees the event also while the kernel copies, which is time on a CPU.
+                Part::Reads => waits.share(|event| event.kind == "IO" && reads(&event.event)),
+            };
+            Some(parts.iter().map(share).sum::<f64>())
+        })
+        .reduce(f64::max)
+}
+
+/// Wait events of reading blocks (PostgreSQL manual, "Wait Events of Type IO"): by the reader itself up to 17,
+/// also for asynchronous reads that it waits for from 18.
+fn reads(event: &str) -> bool {
+    matches!(event, "DataFileRead" | "DataFilePrefetch") || event.starts_with("Aio")
+}
+
+/// The finding that a cause is.
+pub fn finding_of<'a>(analysis: &'a Analysis, cause: &Cause) -> Option<&'a Finding> {
+    if cause.seen_by == SeenBy::Audit {
+        let check = analysis.check.as_ref()?;
+        return check.findings().find(|f| f.id == cause.id);
+    }
+    let mut stages = analysis.stages.iter();
+    let stage = stages.find(|stage| cause.workload.as_ref() == Some(&stage.plan.workload.name))?;
+    let mut findings = stage.diagnosis.iter().flat_map(|d| &d.findings);
+    findings.find(|f| f.id == cause.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::diagnose::Confidence;
+    use crate::profile::tree::CallTree;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::analysis::StageAnalysis;
+    use crate::bottlenecks::finding::{Basis, Circumstances, Observation};
+    use crate::check;
+    use crate::diagnose::{Diagnosis, SCHEMA};
+    use crate::measured::StageArm;
+    use crate::observed::waits::{WaitAnalysis, WaitEvent};
+    use crate::observed::{ArmObserved, Budget, PointObserved};
+    use crate::record::RecordedRun;
+    use pgassay_model::facts::Facts;
+    use pgassay_model::reading::Reading;
+
+    const RECORDED: &str = include_str!("../tests/check/recorded/debian12-pg15.json");
+
+    /// The audit of a recorded server without huge pages, with other settings.
+    fn audit(settings: &[(&str, &str)]) -> CheckReport {
+        let mut facts: Facts = serde_json::from_str(RECORDED).unwrap();
+        let text = facts.server["settings"].text().unwrap();
+        let mut rows: Vec<Value> = serde_json::from_str(text).unwrap();
+        for (name, value) in settings {
+            let row = rows.iter_mut().find(|row| row["name"] == *name).unwrap();
+            row["setting"] = Value::from(*value);
+        }
+        let rows = serde_json::to_string(&rows).unwrap();
+        facts.server.insert("settings".into(), Reading::Text(rows));
+        check::check(&facts)
+    }
+
+    fn finding(id: &str, gain: f64, confidence: Confidence) -> Finding {
+        let seen = Observation::measured(Basis::WaitTime, Some(gain), format!("{id}."));
+        let seen = seen.confidence(confidence);
+        Finding::new(find(id).unwrap(), seen, Circumstances::default())
+    }
+
+    fn loaded(workload: &str, findings: Vec<Finding>) -> StageAnalysis {
+        let mut stage = StageAnalysis::default();
+        stage.plan.workload.name = workload.to_owned();
+        stage.diagnosis = Some(Diagnosis {
+            schema: SCHEMA.to_owned(),
+            subject: String::new(),
+            version_num: None,
+            findings,
+            time: Vec::new(),
+            explained: None,
+            profile: None,
+            flame: None,
+            stacks: CallTree::default(),
+            difference: None,
+            not_seen: Vec::new(),
+        });
+        stage
+    }
+
+    /// A run of these loads.
+    fn run(stages: Vec<StageAnalysis>) -> Analysis {
+        Analysis {
+            stages,
+            ..crate::analyse(&RecordedRun::default())
+        }
+    }
+
+    /// An assay's causes by name, the first load's and the second's findings given.
+    fn ranked(first: Vec<Finding>, second: Vec<Finding>, settings: &[(&str, &str)]) -> Vec<String> {
+        let mut analysis = run(vec![
+            loaded("select-only", first),
+            loaded("tpcb-like", second),
+        ]);
+        analysis.check = Some(audit(settings));
+        causes(&analysis).into_iter().map(|c| c.id).collect()
+    }
+
+    #[test]
+    fn what_was_measured_stands_before_what_is_only_known() {
+        let small = [("max_wal_size", "32")];
+        assert_eq!(ranked(vec![], vec![], &[]), ["huge-pages"]);
+        let unmeasured = ranked(vec![], vec![], &small);
+        assert_eq!(unmeasured, ["max-wal-size-small", "huge-pages"]);
+        let forced = finding("forced-checkpoints", 0.2, Confidence::Medium);
+        let measured = ranked(vec![], vec![forced.clone()], &small);
+        assert_eq!(measured, ["forced-checkpoints", "huge-pages"]);
+        // However little it could be seen to cost: what is known of it still holds.
+        let unseen = finding("forced-checkpoints", 0.0, Confidence::Medium);
+        assert_eq!(
+            ranked(vec![], vec![unseen], &small)[0],
+            "forced-checkpoints"
+        );
+        let doubtful = finding("fast-path-locks", 0.05, Confidence::Low);
+        assert_eq!(
+            ranked(vec![doubtful], vec![forced], &[]),
+            ["forced-checkpoints", "huge-pages", "fast-path-locks"]
+        );
+    }
+
+    #[test]
+    fn what_a_load_shows_on_any_server_is_no_fault_of_this_one() {
+        let ordinary = finding("wal-flush", 0.6, Confidence::High);
+        let forced = finding("forced-checkpoints", 0.3, Confidence::Medium);
+        let own = finding("hot-row", 0.9, Confidence::High);
+        let both = vec![own, ordinary.clone(), forced];
+        assert_eq!(
+            ranked(vec![], both.clone(), &[]),
+            ["forced-checkpoints", "wal-flush", "huge-pages"]
+        );
+        // If a setting is to blame, the entry is that setting's, and no load excuses it.
+        let delayed = [vec![finding("commit-delay", 0.6, Confidence::High)], both].concat();
+        let delayed = ranked(vec![], delayed, &[("commit_delay", "20000")]);
+        assert_eq!(delayed[..2], ["commit-delay", "forced-checkpoints"]);
+        // In a load of somebody's own it is what there is to know.
+        let own = run(vec![loaded("mine.sql", vec![ordinary])]);
+        assert!((causes(&own)[0].expected_gain - 0.6).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_makes_figures_meaningless_stands_first() {
+        let costly = finding("shared-buffers-small", 0.9, Confidence::High);
+        let named = ranked(vec![costly], vec![], &[("fsync", "off")]);
+        assert_eq!(named[..2], ["fsync-off", "shared-buffers-small"]);
+    }
+
+    /// A load that spends its time elsewhere takes back what the audit only knows.
+    #[test]
+    fn what_the_loads_show_no_cost_of_is_no_cause() {
+        const SMALL: &[(&str, &str)] = &[("shared_buffers", "1024")];
+        let with_time = |on_cpu: f64, reading: f64, settings: &[(&str, &str)]| {
+            let mut stage = loaded("mine.sql", vec![]);
+            let budget = Budget {
+                sessions: 1.0,
+                on_cpu,
+                off_cpu: 1.0 - on_cpu,
+                ..Budget::default()
+            };
+            let event = WaitEvent {
+                kind: "IO".into(),
+                event: "DataFileRead".into(),
+                sessions: reading,
+                ..WaitEvent::default()
+            };
+            let waits = WaitAnalysis {
+                active_sessions: 1.0,
+                events: vec![event],
+                ..WaitAnalysis::default()
+            };
+            let point = PointObserved {
+                budget: Some(budget),
+                waits: Some(waits),
+                ..PointObserved::default()
+            };
+            stage.arms.push(StageArm {
+                observed: Some(ArmObserved {
+                    points: vec![point],
+                    ..ArmObserved::default()
+                }),
+                ..StageArm::default()
+            });
+            let mut analysis = run(vec![stage]);
+            analysis.check = Some(audit(settings));
+            causes(&analysis)
+        };
+        let has = |causes: &[Cause], id: &str| causes.iter().any(|cause| cause.id == id);
+        assert!(has(&with_time(0.9, 0.5, SMALL), "shared-buffers-small"));
+        assert!(!has(&with_time(0.9, 0.0, SMALL), "shared-buffers-small"));
+        assert!(!has(&with_time(0.005, 0.9, &[]), "huge-pages"));
+        let some = with_time(0.03, 0.9, &[]);
+        let pages = some.iter().find(|cause| cause.id == "huge-pages").unwrap();
+        assert!((pages.expected_gain - 0.03).abs() < 1e-9, "{pages:?}");
+    }
+
+    #[test]
+    fn both_loads_seeing_the_same_is_one_cause() {
+        let named = ranked(
+            vec![finding("shared-buffers-small", 0.1, Confidence::High)],
+            vec![finding("shared-buffers-small", 0.4, Confidence::High)],
+            &[],
+        );
+        assert_eq!(named, ["shared-buffers-small", "huge-pages"]);
+    }
+}
