@@ -7,6 +7,8 @@ pub mod affinity;
 pub mod arguments;
 pub mod bound;
 pub mod cpuid;
+#[cfg(target_arch = "aarch64")]
+pub mod exclusive;
 #[cfg(any(
     target_arch = "x86_64",
     target_arch = "aarch64",
