@@ -34,6 +34,7 @@ test: ## run all tests, formatting, clippy, documentation, the extension's and t
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --workspace --locked --no-fail-fast
+	$(CARGO) test -p pgassay-kernels --features loom --locked --test orders
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --locked
 	scripts/test-bootstrap.sh
 	scripts/test-extension.sh

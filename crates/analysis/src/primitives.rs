@@ -6,13 +6,14 @@
 //! operation costs, each as an estimate over trials.
 
 pub mod code;
+pub mod kernels;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
 use pgassay_model::plan::Plan;
 use pgassay_model::point::Point;
-use pgassay_model::primitives::{InServerTrial, PrimitivesPlan, SessionOutcome, Variant};
+use pgassay_model::primitives::{InServerTrial, SessionOutcome, Variant};
 use pgassay_model::trial::{Raw, Trial};
 use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
@@ -100,7 +101,7 @@ impl Deref for Called<'_> {
 
 /// What the primitives of a run say; variants without a trial are left out.
 pub fn analyse<'a>(
-    primitives: &PrimitivesPlan,
+    variants: &[Variant],
     plan: &Plan,
     trials: impl IntoIterator<Item = &'a Trial>,
     host: &HostSummary,
@@ -120,7 +121,7 @@ pub fn analyse<'a>(
         })
         .collect();
     (0u32..)
-        .zip(&primitives.variants)
+        .zip(variants)
         .filter_map(|(index, variant)| {
             let mut points: Vec<PrimitivePoint> = sessions
                 .iter()
@@ -261,7 +262,7 @@ fn warnings(sessions: u32, trials: &[&Called], host: &HostSummary) -> Vec<Warnin
         warnings.push(Warning::new(
             "more-sessions-than-cpus",
             format!(
-                "more sessions than the {cpus} CPUs: beyond that count the figures are of \
+                "more at once than the {cpus} CPUs: beyond that count the figures are of \
                  taking turns, and of locks whose holder has no CPU"
             ),
         ));
@@ -284,7 +285,7 @@ fn warnings(sessions: u32, trials: &[&Called], host: &HostSummary) -> Vec<Warnin
         warnings.push(Warning::new(
             "late-start",
             format!(
-                "a session started {:.0} ms after the others: it had to wait for a CPU",
+                "one of them started {:.0} ms after the others: it had to wait for a CPU",
                 late / 1e6
             ),
         ));
@@ -349,6 +350,7 @@ mod tests {
     use super::*;
     use pgassay_model::point::Slice;
     use pgassay_model::primitives::Company;
+    use pgassay_model::primitives::PrimitivesPlan;
     use pgassay_model::primitives::WaitSeen;
 
     fn analysed(sessions: &[u32], trials: &[Trial], host: &HostSummary) -> Vec<PrimitiveAnalysis> {
@@ -357,7 +359,7 @@ mod tests {
             points: primitives.points(sessions),
             ..Plan::default()
         };
-        analyse(&primitives, &plan, trials, host)
+        analyse(&primitives.variants, &plan, trials, host)
     }
 
     fn primitives() -> PrimitivesPlan {

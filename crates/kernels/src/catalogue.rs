@@ -56,7 +56,7 @@ pub const FORMS: &[Form] = &[
         name: "one line",
         operation: "Add to a word of one's own on a line that all threads' words share: false sharing.",
         standing: Yardstick("false sharing"),
-        primitive: Some("atomics:packed"),
+        primitive: None,
         make: |threads| Box::new(FalselyShared::new(threads)),
     },
     Form {
@@ -64,17 +64,17 @@ pub const FORMS: &[Form] = &[
         name: "fetch-and-add",
         operation: "Add to the word that all threads share (LOCK XADD, LDADD).",
         standing: Released("9.5 on"),
-        primitive: Some("atomics:fetch-add"),
+        primitive: Some("atomics:add,-one-word"),
         make: |_| Box::new(Word::shared(fetch_add)),
     },
     #[cfg(all(target_arch = "aarch64", not(feature = "loom")))]
     Form {
         family: "word",
         name: "fetch-and-add, LL/SC",
-        operation: "The same by a loop of exclusive load and store, as code for ARMv8.0 does.",
+        operation: "Add to the shared word by a loop of exclusive load and store, as code for ARMv8.0 does.",
         standing: Released("9.5 on, compiled for ARMv8.0"),
         primitive: None,
-        make: |_| Box::new(Word::shared(|word, _| pgassay_sys::exclusive::add(word, 1))),
+        make: |_| Box::new(Word::shared(crate::forms::word::fetch_add_exclusively)),
     },
     Form {
         family: "word",
@@ -103,7 +103,7 @@ pub const FORMS: &[Form] = &[
     Form {
         family: "spinlock",
         name: "swap again",
-        operation: "The same; once taken it is tried again by the same swap.",
+        operation: "Acquire and release a spinlock; once taken it is tried again by the same swap.",
         standing: Released("arm64 to 17"),
         primitive: None,
         make: |_| Box::new(Guarded::new(Retry::Swap)),
@@ -111,7 +111,7 @@ pub const FORMS: &[Form] = &[
     Form {
         family: "spinlock",
         name: "no hint",
-        operation: "Read before it is tried again, with no PAUSE or ISB between the turns.",
+        operation: "Acquire and release a spinlock; once taken it is read before it is tried again, with no PAUSE or ISB in between.",
         standing: Released("arm64 before 15 (a82a5eee31), but that one did not read first"),
         primitive: None,
         make: |_| Box::new(Guarded::new(Retry::TestFirstNoHint)),
@@ -151,7 +151,7 @@ pub const FORMS: &[Form] = &[
     Form {
         family: "lwlock",
         name: "shared, fetch-and-add",
-        operation: "The same, the holder added first and taken back if the lock was held exclusively.",
+        operation: "Acquire and release an LWLock in shared mode: the holder is added first, and taken back if the lock was held exclusively.",
         standing: Proposed("pgsql-hackers, several since 2017"),
         primitive: None,
         make: |threads| Box::new(Held::new(threads, Counting::FetchAdd, 0)),
@@ -160,7 +160,7 @@ pub const FORMS: &[Form] = &[
     Form {
         family: "lwlock",
         name: "shared, within LL/SC",
-        operation: "The same, decided between an exclusive load and its store.",
+        operation: "Acquire and release an LWLock in shared mode, decided between an exclusive load and its store.",
         standing: Proposed("Korotkov 2017, 2020"),
         primitive: None,
         make: |threads| Box::new(Held::new(threads, Counting::ExclusivePair, 0)),
@@ -240,7 +240,7 @@ pub const FORMS: &[Form] = &[
     Form {
         family: "clock",
         name: "batch of 64",
-        operation: "The same for 64 buffers at once, used up before the next.",
+        operation: "Move the clock hand by 64 buffers at once, which are used up before the next.",
         standing: Proposed("Burd 2026"),
         primitive: None,
         make: |threads| Box::new(ClockHand::new(threads, victim::Way::Batch(64))),
@@ -256,7 +256,7 @@ pub const FORMS: &[Form] = &[
     Form {
         family: "snapshot",
         name: "dense",
-        operation: "The same from a dense array of transaction ids.",
+        operation: "A snapshot of 256 backends from a dense array of transaction ids; one in ten operations ends a transaction.",
         standing: Yardstick("14 on without the next"),
         primitive: None,
         make: |threads| Box::new(Snapshots::new(threads, snapshot::Way::Dense, 10)),
@@ -264,7 +264,7 @@ pub const FORMS: &[Form] = &[
     Form {
         family: "snapshot",
         name: "dense, reused",
-        operation: "The same, taken as it was where nothing has ended since.",
+        operation: "A snapshot from the dense array, taken as it was if nothing has ended since; one in ten operations ends a transaction.",
         standing: Released("14 on (dc7420c2c9, 623a9ba79b)"),
         primitive: None,
         make: |threads| Box::new(Snapshots::new(threads, snapshot::Way::DenseReused, 10)),
@@ -280,7 +280,7 @@ pub const FORMS: &[Form] = &[
     Form {
         family: "wal",
         name: "fetch-and-add",
-        operation: "The same, reserved by a fetch-and-add.",
+        operation: "Reserve 96 bytes of WAL by a fetch-and-add and copy them under an insertion lock.",
         standing: Proposed("lock-free reservation, pgsql-hackers"),
         primitive: None,
         make: |threads| Box::new(Reservation::new(threads, true)),

@@ -1,6 +1,7 @@
 //! Threads on one kernel, released together, for a while.
 
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,10 @@ pub struct Outcome {
     pub contended: u64,
     /// Sleeps for a lock or in back-off.
     pub sleeps: u64,
+    /// Times it gave its CPU away, as it waited.
+    pub voluntary_switches: u64,
+    /// Times its CPU was taken from it.
+    pub involuntary_switches: u64,
 }
 
 /// Why there is no outcome.
@@ -95,6 +100,8 @@ struct Common<'a> {
     gate: Padded<AtomicU8>,
     ready: Padded<AtomicUsize>,
     over: Padded<AtomicBool>,
+    /// When the gate opened.
+    opened: Mutex<Option<Instant>>,
 }
 
 /// Runs threads on a form, and checks what they left.
@@ -109,6 +116,7 @@ pub fn run(form: &Form, conditions: &Conditions, stop: &Stop) -> Result<Vec<Outc
         gate: Padded(AtomicU8::new(SHUT)),
         ready: Padded(AtomicUsize::new(0)),
         over: Padded(AtomicBool::new(false)),
+        opened: Mutex::new(None),
     };
     let outcomes = std::thread::scope(|scope| {
         let mut running = Vec::with_capacity(conditions.threads);
@@ -157,8 +165,10 @@ impl Common<'_> {
         while self.ready.load(Ordering::Acquire) < self.conditions.threads && !stop.asked() {
             std::thread::sleep(Duration::from_micros(200));
         }
+        let now = Instant::now();
+        *self.opened.lock().unwrap_or_else(|p| p.into_inner()) = Some(now);
         self.gate.store(OPEN, Ordering::Release);
-        let until = Instant::now() + self.conditions.window;
+        let until = now + self.conditions.window;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || stop.asked() {
@@ -188,19 +198,42 @@ impl Common<'_> {
             }
         }
         let mut me = Me::new(slot, self.conditions.seed);
+        let switches = switches();
         let (began, cpu) = (Instant::now(), thread_cpu_ns());
         let operations = self
             .kernel
             .repeat(&mut me, &self.over, self.conditions.think);
+        let elapsed_ns = began.elapsed().as_nanos() as u64;
+        let cpu_ns = thread_cpu_ns().saturating_sub(cpu);
+        let after = self::switches();
+        let opened = self.opened.lock().unwrap_or_else(|p| p.into_inner());
         Ok(Outcome {
             operations,
-            elapsed_ns: began.elapsed().as_nanos() as u64,
-            cpu_ns: thread_cpu_ns().saturating_sub(cpu),
-            late_ns: 0,
+            elapsed_ns,
+            cpu_ns,
+            late_ns: opened.map_or(0, |opened| {
+                began.saturating_duration_since(opened).as_nanos() as u64
+            }),
             contended: me.contended,
             sleeps: me.sleeps,
+            voluntary_switches: after.0.saturating_sub(switches.0),
+            involuntary_switches: after.1.saturating_sub(switches.1),
         })
     }
+}
+
+/// The calling thread's switches so far: those that it made, and those that were forced on it.
+fn switches() -> (u64, u64) {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let of = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|count| count.trim().parse().ok())
+            .unwrap_or(0)
+    };
+    (
+        of("voluntary_ctxt_switches:"),
+        of("nonvoluntary_ctxt_switches:"),
+    )
 }
 
 fn thread_cpu_ns() -> u64 {

@@ -15,6 +15,7 @@ pub mod document;
 pub mod gathered;
 pub mod images;
 pub mod map;
+pub mod measured;
 pub mod meetings;
 pub mod names;
 #[cfg(target_arch = "x86_64")]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::pgio::PgioPlan;
 use crate::point::Point;
-use crate::primitives::PrimitivesPlan;
+use crate::primitives::{KernelsPlan, PrimitivesPlan};
 use crate::scattered::ScatteredPlan;
 use crate::stage::StageId;
 use crate::workload::WorkloadPlan;
@@ -54,6 +54,8 @@ pub enum DriverConfig {
     Ceiling,
     /// Sessions that call primitives inside the server.
     InServer(Box<PrimitivesPlan>),
+    /// Threads on kernels, without a server.
+    Kernels(Box<KernelsPlan>),
     /// One statement in several ways.
     QueryWays {
         /// Whether instructions are counted as well.

@@ -22,15 +22,7 @@ pub struct PrimitivesPlan {
 impl PrimitivesPlan {
     /// Every variant at every session count.
     pub fn points(&self, sessions: &[u32]) -> Vec<Point> {
-        (0..self.variants.len() as u32)
-            .flat_map(|variant| {
-                sessions.iter().map(move |&clients| Point {
-                    clients,
-                    threads: clients,
-                    variant,
-                })
-            })
-            .collect()
+        points(&self.variants, sessions)
     }
 
     /// Variants with the same sessions beside them have the same number, the fewest first.
@@ -43,6 +35,38 @@ impl PrimitivesPlan {
             place.unwrap_or(0) as u32
         };
         self.variants.iter().map(group).collect()
+    }
+}
+
+fn points(variants: &[Variant], sessions: &[u32]) -> Vec<Point> {
+    (0..variants.len() as u32)
+        .flat_map(|variant| {
+            sessions.iter().map(move |&clients| Point {
+                clients,
+                threads: clients,
+                variant,
+            })
+        })
+        .collect()
+}
+
+/// What threads of pgassay's own do to memory that they share, without a server.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct KernelsPlan {
+    /// The forms, which the points number.
+    pub variants: Vec<Variant>,
+    /// The CPUs that threads are kept on, in turn; empty if they are free.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<usize>,
+    /// Turns of private arithmetic after each operation.
+    #[serde(default)]
+    pub think: u32,
+}
+
+impl KernelsPlan {
+    /// Every form at every thread count.
+    pub fn points(&self, threads: &[u32]) -> Vec<Point> {
+        points(&self.variants, threads)
     }
 }
 

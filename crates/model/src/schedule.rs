@@ -34,6 +34,7 @@ impl Stage {
                 (vec![0; points.len()], Order::Rounds)
             }
             DriverConfig::Ceiling => (each(), Order::GroupByGroup),
+            DriverConfig::Kernels(_) => (vec![0; points.len()], Order::BackAndForth),
             DriverConfig::QueryWays { .. } => (each(), Order::BackAndForth),
             DriverConfig::InServer(plan) => (by(plan.groups()), Order::BackAndForth),
             DriverConfig::ScatteredRead(plan) => (by(plan.groups()), Order::GroupByGroup),

@@ -29,6 +29,8 @@ pub enum StageId {
     Ceiling,
     /// Primitives inside the server.
     Primitives,
+    /// Threads on kernels, without a server.
+    Kernels,
     /// One statement in several ways.
     QueryCost,
     /// PGIO's workload.
@@ -45,6 +47,7 @@ impl StageId {
                 ("transactions", "transaction", "tps", "client")
             }
             Self::Primitives | Self::Pgio => ("operations", "operation", "operations/s", "session"),
+            Self::Kernels => ("operations", "operation", "operations/s", "thread"),
             Self::QueryCost | Self::ScatteredRead => ("queries", "query", "queries/s", "session"),
         };
         Work {

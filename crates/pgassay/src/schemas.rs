@@ -8,7 +8,7 @@ use pgassay_analysis::compare::{model, pooled};
 use pgassay_analysis::{analysis, counts, diagnose, fit, guard, history, search, watched};
 use pgassay_inspect::inspection::Inspection;
 use pgassay_inspect::recommend::Recommended;
-use pgassay_lines::{account, difference, walls};
+use pgassay_lines::{account, difference, measured, walls};
 use pgassay_model::facts::{FACTS_SCHEMA, Facts};
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform as _};
@@ -47,6 +47,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         of::<account::Account>(account::SCHEMA, "lines"),
         of::<difference::Difference>(difference::SCHEMA, "lines A B"),
         of::<walls::Walls>(walls::SCHEMA, "walls"),
+        of::<measured::Measured>(measured::SCHEMA, "core-to-core"),
         of::<watched::Watched>(watched::SCHEMA, "watch"),
     ];
     let compare = all.iter_mut().find(|(name, _)| *name == model::SCHEMA);

@@ -7,7 +7,7 @@ use crate::analysis::{Analysis, StageAnalysis};
 use crate::diagnose::{Cause, SeenBy};
 use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::stats::Estimate;
-use crate::{metrics, number};
+use crate::{metrics, number, primitives};
 
 /// Growth below this share counts as none when the end of scaling is named.
 const GROWTH: f64 = 1.05;
@@ -51,7 +51,12 @@ fn sentences(analysis: &Analysis, whole: bool) -> Vec<String> {
     }
     // Beside a load they are a section of their own, and the load is the result.
     if load.id != StageId::Load || load.plan.points.is_empty() {
-        sentences.extend(crate::primitives::headline(&analysis.primitives));
+        sentences.extend(match load.id {
+            StageId::Kernels => {
+                primitives::kernels::headline(&analysis.primitives, analysis.host.cpus)
+            }
+            _ => primitives::headline(&analysis.primitives),
+        });
         if let Some(pgio) = &analysis.pgio {
             sentences.extend(crate::pgio::headline(pgio));
         }

@@ -49,8 +49,10 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
     let run = scope.run;
     let host = host::summarise(&run.host);
     let info = run_info(scope);
+    let no_server = run.main_stage() == StageId::Kernels;
     let arms: Vec<ArmAnalysis> = scope
         .arms()
+        .filter(|_| !no_server)
         .map(|(index, arm)| {
             let binary = run
                 .binaries
@@ -79,20 +81,21 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
     for stage in &mut stages {
         stage.diagnosis = diagnose::of_stage(&info.id, &host, &arms, &stage.plan, &stage.arms);
     }
-    let in_server = run.stage(StageId::Primitives).and_then(|stage| {
-        let DriverConfig::InServer(primitives) = &stage.driver else {
-            return None;
-        };
-        Some((primitives, &stage.plan))
-    });
+    let stages_of_primitives = [StageId::Primitives, StageId::Kernels];
+    let of_primitives = stages_of_primitives.iter().find_map(|id| run.stage(*id));
+    let (variants, compiled) = match of_primitives.map(|stage| &stage.driver) {
+        Some(DriverConfig::InServer(plan)) => (plan.variants.as_slice(), compiled(plan, run)),
+        Some(DriverConfig::Kernels(plan)) => (plan.variants.as_slice(), None),
+        _ => (&[][..], None),
+    };
     let mut analysis = Analysis {
-        primitives: in_server
-            .map(|(primitives, plan)| {
-                let trials = scope.trials_on(StageId::Primitives, 0);
-                primitives::analyse(primitives, plan, trials, &host)
+        primitives: of_primitives
+            .map(|stage| {
+                let trials = scope.trials_on(stage.id, 0);
+                primitives::analyse(variants, &stage.plan, trials, &host)
             })
             .unwrap_or_default(),
-        primitives_compiled: in_server.and_then(|(primitives, _)| compiled(primitives, run)),
+        primitives_compiled: compiled,
         query_cost: run
             .query_cost
             .as_ref()

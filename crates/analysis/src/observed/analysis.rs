@@ -145,7 +145,9 @@ impl<'r> Window<'r> {
                 let window_ns = trial.samples.values().map(|s| s.elapsed_ns).min()?;
                 (Some(format!("{title}, {cache}")), Some(window_ns))
             }
-            DriverConfig::QueryWays { .. } | DriverConfig::Ceiling => return None,
+            DriverConfig::Kernels(_) | DriverConfig::QueryWays { .. } | DriverConfig::Ceiling => {
+                return None;
+            }
         };
         let clients = at.clients;
         Some(Self {

@@ -2,6 +2,7 @@
 
 pub mod ceiling;
 pub mod in_server;
+pub mod kernels;
 mod own_cpu;
 pub mod pgio;
 pub mod query_ways;

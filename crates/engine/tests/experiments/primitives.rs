@@ -219,7 +219,12 @@ fn every_call_runs_in_several_sessions_and_is_analysed() {
     let DriverConfig::InServer(primitives) = &stage.driver else {
         panic!("{stage:?}");
     };
-    let analysed = analyse(primitives, &stage.plan, &kept.0, &HostSummary::default());
+    let analysed = analyse(
+        &primitives.variants,
+        &stage.plan,
+        &kept.0,
+        &HostSummary::default(),
+    );
     assert_eq!(analysed.len(), calls.len());
     for primitive in &analysed {
         assert_eq!(primitive.points.len(), 2, "{}", primitive.variant.title());

@@ -82,27 +82,31 @@ impl Descriptor {
 
     #[inline(always)]
     fn by_compare_and_swap(&self, me: &mut Me) {
-        let mut met = 0;
-        for change in [pinned as fn(u32) -> u32, |state| state - ONE_PIN] {
-            let mut was = self.state.load(Ordering::Relaxed);
-            loop {
-                while was & LOCKED != 0 {
-                    relax();
-                    was = self.state.load(Ordering::Relaxed);
-                }
-                match self.state.compare_exchange(
-                    was,
-                    change(was),
-                    Ordering::SeqCst,
-                    Ordering::Relaxed,
-                ) {
-                    Ok(_) => break,
-                    Err(is) => was = is,
-                }
-                met = 1;
+        let pin = self.change(pinned);
+        let unpin = self.change(|state| state - ONE_PIN);
+        me.contended += u64::from(pin || unpin);
+    }
+
+    /// Changes the state by compare-and-swap while its header is not locked; whether another thread
+    /// changed it meanwhile.
+    #[inline(always)]
+    fn change(&self, to: impl Fn(u32) -> u32) -> bool {
+        let mut met = false;
+        let mut was = self.state.load(Ordering::Relaxed);
+        loop {
+            while was & LOCKED != 0 {
+                relax();
+                was = self.state.load(Ordering::Relaxed);
             }
+            match self
+                .state
+                .compare_exchange(was, to(was), Ordering::SeqCst, Ordering::Relaxed)
+            {
+                Ok(_) => return met,
+                Err(is) => was = is,
+            }
+            met = true;
         }
-        me.contended += met;
     }
 
     #[inline(always)]

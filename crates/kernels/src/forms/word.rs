@@ -75,6 +75,13 @@ pub(crate) fn fetch_add(word: &AtomicU64, _: &mut Me) {
     word.fetch_add(1, Ordering::SeqCst);
 }
 
+/// By a loop of exclusive load and store.
+#[cfg(all(target_arch = "aarch64", not(feature = "loom")))]
+#[inline(always)]
+pub(crate) fn fetch_add_exclusively(word: &AtomicU64, _: &mut Me) {
+    pgassay_sys::exclusive::add(word, 1);
+}
+
 /// Takes what is there and gives back one more; not an addition as a whole, so a spare bit says that the
 /// word is away.
 #[inline(always)]

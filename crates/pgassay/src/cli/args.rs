@@ -9,6 +9,7 @@ use super::clients::ClientList;
 use super::diagnose::DiagnoseArgs;
 use super::inside::InsideArgs;
 use super::io::IoArgs;
+use super::kernels::KernelsArgs;
 use super::kinds::{self, OF_CLIENTS, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::page::PageArgs;
@@ -86,6 +87,8 @@ pub enum Command {
     Lines(super::lines::LinesArgs),
     /// Which cache line stops a workload on more processors: bounds
     Walls(super::walls::WallsArgs),
+    /// What a cache line takes from each CPU of this machine to each other
+    CoreToCore(super::core_to_core::CoreToCoreArgs),
     /// Compare servers side by side; verdict and exit code
     Compare(Box<super::compare::CompareArgs>),
     /// What makes a difference: which commit, patch or setting, found by experiment
@@ -258,6 +261,7 @@ Examples:
   pgassay run snapshot --idle-sessions 0,500,2000 --committing 1
   pgassay run query-loop --sql 'SELECT abalance FROM accounts WHERE aid = $1' --param int:1:100000
   pgassay run scattered-read           what the kernel reads for scattered blocks
+  pgassay run kernels --form spinlock  locks on this processor, without a server
   pgassay run --resume last            the trials that are missing
   pgassay run --repeat last            the same plan again, also where its files are gone")]
 pub struct RunArgs {
@@ -300,6 +304,9 @@ pub struct RunArgs {
     /// What is done inside the server.
     #[command(flatten)]
     pub inside: InsideArgs,
+    /// Which kernels.
+    #[command(flatten)]
+    pub kernels: KernelsArgs,
 }
 
 /// Arguments of `pgassay inspect`.

@@ -8,6 +8,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
+use pgassay_engine::drivers::kernels;
 use pgassay_engine::workload::{self, inserver, pgio, scattered_read};
 
 /// What clients run over the wire, and how they behave.
@@ -30,6 +31,8 @@ pub const OF_LOCKS: &str = "of-locks";
 pub const OF_LWLOCK: &str = "of-lwlock";
 /// Which blocks are pinned.
 pub const OF_BUFFER_HIT: &str = "of-buffer-hit";
+/// Which kernels, and where.
+pub const OF_KERNELS: &str = "of-kernels";
 /// Sessions beside those inside the server.
 pub const OF_COMPANY: &str = "of-company";
 
@@ -44,6 +47,8 @@ pub enum Kind {
     Pgio,
     /// Reads of scattered blocks.
     ScatteredRead,
+    /// Threads on kernels, without a server.
+    Kernels,
 }
 
 /// A group of flags: its name, those who take it, and them in words.
@@ -85,6 +90,9 @@ const GROUPS: &[Group] = &[
         |kind| is_one_of(kind, &["buffer-hit"]),
         "buffer-hit",
     ),
+    (OF_KERNELS, |kind| kind == Kind::Kernels, "kernels"),
+    ("TargetArgs", has_server, SERVER),
+    ("ObserveArgs", has_server, SERVER),
     (
         OF_COMPANY,
         |kind| matches!(kind, Kind::InServer(_)),
@@ -118,7 +126,19 @@ Examples:
   pgassay run scattered-read --size 4GB --only sequential,bitmap
   sudo pgassay run scattered-read --read-ahead 0,128,4096";
 
+const OF_RUN_KERNELS: &str = "\
+Examples:
+  pgassay run kernels                                 all forms of all families
+  pgassay run kernels --form lwlock --form spinlock:MCS --clients 1..64*2
+  pgassay run kernels --form word --placement siblings --think 200";
+
 const WIRE: &str = "clients over the wire, such as select-only";
+
+const SERVER: &str = "all workloads but kernels, which run without a server";
+
+fn has_server(kind: Kind) -> bool {
+    kind != Kind::Kernels
+}
 
 fn is_clients(kind: Kind) -> bool {
     kind == Kind::Clients
@@ -135,12 +155,13 @@ pub fn workloads() -> String {
         .partition(|name| workload::is_pgbench(name));
     format!(
         "The workload. pgbench's: {}, or FILE.sql, FILE.sql@weight. Ours: {}. Inside the server, each over \
-         sessions: {}. Where bytes come from: {}, {}",
+         sessions: {}. Where bytes come from: {}, {}. On this processor, without a server: {}",
         pgbench.join(", "),
         ours.join(", "),
         inserver::names().join(", "),
         pgio::NAME,
         scattered_read::NAME,
+        kernels::NAME,
     )
 }
 
@@ -151,6 +172,7 @@ impl Kind {
         match name {
             pgio::NAME => Self::Pgio,
             scattered_read::NAME => Self::ScatteredRead,
+            kernels::NAME => Self::Kernels,
             _ => {
                 let mut known = inserver::names().into_iter();
                 known
@@ -167,6 +189,7 @@ impl Kind {
             Self::InServer(_) => OF_RUN_IN_SERVER,
             Self::Pgio => OF_RUN_PGIO,
             Self::ScatteredRead => OF_RUN_SCATTERED_READ,
+            Self::Kernels => OF_RUN_KERNELS,
         }
     }
 
@@ -202,10 +225,12 @@ impl Kind {
                 continue;
             }
             let typed = command.get_arguments().find(|arg| *arg.get_id() == flag);
-            let typed = typed.and_then(|arg| arg.get_long()).unwrap_or_default();
             return Err(command.clone().error(
                 ErrorKind::UnknownArgument,
-                format!("--{typed} does not apply to {workload}: leave it out; it is for {whose}"),
+                format!(
+                    "{} does not apply to {workload}: leave it out; it is for {whose}",
+                    typed.map(as_typed).unwrap_or_default()
+                ),
             ));
         }
         Ok(())
@@ -236,6 +261,14 @@ const SHOWN: [&str; 8] = [
     "runs",
 ];
 
+/// `--clients`, or `TARGET`.
+fn as_typed(arg: &clap::Arg) -> String {
+    match arg.get_long() {
+        Some(long) => format!("--{long}"),
+        None => arg.get_id().as_str().to_uppercase(),
+    }
+}
+
 fn is_typed(matches: &ArgMatches, id: &str) -> bool {
     matches.try_contains_id(id).unwrap_or(false)
         && matches.value_source(id) == Some(ValueSource::CommandLine)
@@ -262,10 +295,7 @@ fn refuse_beside_recorded(command: &Command, matches: &ArgMatches) -> Result<(),
     let Some(ignored) = ignored else {
         return Ok(());
     };
-    let typed = match ignored.get_long() {
-        Some(long) => format!("--{long}"),
-        None => ignored.get_id().as_str().to_uppercase(),
-    };
+    let typed = as_typed(ignored);
     Err(command.clone().error(
         ErrorKind::ArgumentConflict,
         format!("{typed} does not apply to --{flag}: the recorded plan decides; leave it out"),

@@ -1,5 +1,7 @@
 //! The flags of `pgassay walls`.
 
+use std::path::PathBuf;
+
 use clap::Args as ClapArgs;
 
 use super::lines::LinesArgs;
@@ -11,13 +13,17 @@ Examples:
   pgassay walls --cpu graviton2
   pgassay walls temp:18 --stand-in --cpu epyc7r13 --at 64,128,192
   pgassay walls --workload tpcb-like --transfer-ns 60
+  pgassay walls --map there.json       measured there: pgassay core-to-core --json -o there.json
   pgassay walls --list-cpus
 
 A session is stepped as by `pgassay lines`; the flags are the same.")]
 pub struct WallsArgs {
     /// The processor whose published times of a transfer are used; see --list-cpus
-    #[arg(long, value_name = "CPU", required_unless_present_any = ["transfer_ns", "list_cpus"])]
+    #[arg(long, value_name = "CPU", required_unless_present_any = ["map", "transfer_ns", "list_cpus"])]
     pub cpu: Option<String>,
+    /// The times of a machine, as pgassay core-to-core --json wrote them there
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cpu", "transfer_ns"])]
+    pub map: Option<PathBuf>,
     /// Nanoseconds that a cache line takes from one processor to another, as measured there
     #[arg(long, value_name = "NS", conflicts_with = "cpu", value_parser = nanoseconds)]
     pub transfer_ns: Option<f64>,

@@ -1,5 +1,6 @@
 //! `pgassay assay` and `pgassay run`: requests to measure.
 
+use pgassay_engine::drivers;
 use pgassay_engine::workload::{self, inserver, pgio, scattered_read};
 use pgassay_model::Plan;
 use pgassay_model::stage::StageId;
@@ -7,7 +8,7 @@ use pgassay_sys::stop::Stop;
 
 use super::again::Again;
 use super::measure::{Request, measure};
-use super::{bytes, inside, recorded_scripts};
+use super::{bytes, inside, kernels, recorded_scripts};
 use crate::cli::args::{AssayArgs, GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure::Budget;
 use crate::exit::Exit;
@@ -67,6 +68,7 @@ pub fn run(
         let target = again.target(&args.target);
         return match recorded.main_stage() {
             StageId::Primitives => inside::run(args, &target, &again, global, terminal, stop),
+            StageId::Kernels => kernels::run(args, &again, global, terminal, stop),
             StageId::Pgio => bytes::pgio::run(args, &target, &again, global, terminal, stop),
             StageId::ScatteredRead => {
                 bytes::scattered_read::run(args, &target, &again, global, terminal, stop)
@@ -78,6 +80,7 @@ pub fn run(
         return inside::run(args, &args.target, &again, global, terminal, stop);
     }
     match args.workload.as_str() {
+        drivers::kernels::NAME => kernels::run(args, &again, global, terminal, stop),
         pgio::NAME => bytes::pgio::run(args, &args.target, &again, global, terminal, stop),
         scattered_read::NAME => {
             bytes::scattered_read::run(args, &args.target, &again, global, terminal, stop)

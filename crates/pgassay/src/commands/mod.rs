@@ -9,6 +9,7 @@ pub mod build_recommend;
 pub mod bytes;
 pub mod check;
 pub mod compare;
+mod core_to_core;
 pub mod counts;
 pub mod diagnose;
 pub mod doctor;
@@ -21,6 +22,7 @@ pub mod history;
 pub mod inside;
 pub mod inspect;
 pub mod inspect_server;
+mod kernels;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_lines.rs")]
 pub mod lines;
 mod live;
@@ -89,6 +91,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Inspect(args) => inspect::inspect(&args, terminal),
         Command::Lines(args) => lines::lines(&args, terminal, stop),
         Command::Walls(args) => walls::walls(&args, terminal, stop),
+        Command::CoreToCore(args) => core_to_core::run(&args, terminal, stop),
         Command::Diagnose(args) => diagnose::diagnose(&args, &global, terminal),
         Command::Watch(args) => watch::watch(&args, &global, terminal, stop),
         Command::Check(args) => check::check(&args, terminal, stop),

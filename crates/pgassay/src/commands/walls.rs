@@ -1,8 +1,12 @@
 //! `pgassay walls`: where a cache line stops a workload on more processors.
 
+use std::path::Path;
+
 use anyhow::bail;
+use pgassay_lines::measured::Measured;
 use pgassay_lines::walls::{self, Map, Walls};
 use pgassay_model::Failure;
+use pgassay_sys::input;
 use pgassay_sys::stop::Stop;
 
 use super::lines;
@@ -10,6 +14,9 @@ use super::show::show;
 use crate::cli::walls::WallsArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
+
+/// The largest map that is read, in bytes: 1024 CPUs have half a million pairs.
+const MOST: u64 = 256 << 20;
 
 /// Records a session, and says what its lines allow.
 ///
@@ -21,9 +28,10 @@ pub fn walls(args: &WallsArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         terminal.print(&shown)?;
         return Ok(Exit::Done);
     }
-    let map = match (&args.cpu, args.transfer_ns) {
-        (Some(cpu), _) => walls::published(cpu)?,
-        (None, Some(ns)) => Map {
+    let map = match (&args.cpu, &args.map, args.transfer_ns) {
+        (Some(cpu), _, _) => walls::published(cpu)?,
+        (None, Some(path), _) => measured(path)?,
+        (None, None, Some(ns)) => Map {
             name: "given".to_owned(),
             title: "as given".to_owned(),
             near_ns: None,
@@ -31,7 +39,7 @@ pub fn walls(args: &WallsArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
             far_ns: None,
             source: "--transfer-ns".to_owned(),
         },
-        (None, None) => bail!(Failure::usage("walls needs --cpu or --transfer-ns")),
+        (None, None, None) => bail!(Failure::usage("walls needs --cpu, --map or --transfer-ns")),
     };
     if args.lines.targets.len() > 1 {
         bail!(Failure::usage("walls takes one target").with_remedy("lines A B holds two together"));
@@ -44,6 +52,18 @@ pub fn walls(args: &WallsArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         terminal,
     )?;
     Ok(Exit::Done)
+}
+
+/// The map that was measured on a machine.
+fn measured(path: &Path) -> anyhow::Result<Map> {
+    let named = |failure: Failure| Failure {
+        message: format!("--map {}: {}", path.display(), failure.message),
+        ..failure
+    };
+    let text = input::read(path, MOST).map_err(|error| named(Failure::usage(error.to_string())))?;
+    Ok(Measured::read(&String::from_utf8_lossy(&text))
+        .map_err(named)?
+        .map())
 }
 
 fn line(map: &Map) -> String {

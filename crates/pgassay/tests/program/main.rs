@@ -19,6 +19,7 @@ mod guard;
 mod guest;
 mod inspect;
 mod inspect_server;
+mod kernels;
 mod kinds;
 #[cfg(target_arch = "x86_64")]
 mod lines;

@@ -47,6 +47,15 @@ pub fn in_short(analysis: &Analysis) -> String {
             number::count(u64::from(analysis.run.trials_planned)),
             plan.seed
         )]
+    } else if analysis.main().id == StageId::Kernels {
+        vec![format!(
+            "{}: {} of {} trials of {}, in random order from seed {}",
+            plan.workload.name,
+            number::count(u64::from(analysis.run.trials_measured)),
+            number::count(u64::from(analysis.run.trials_planned)),
+            number::duration(plan.window_ms as f64 / 1e3),
+            plan.seed
+        )]
     } else if inside {
         in_short_inside(analysis)
     } else {

@@ -43,6 +43,8 @@ use pgassay_analysis::stats::Estimate;
 use pgassay_model::run::RunState;
 use pgassay_model::warning::Warning;
 
+use pgassay_model::stage::StageId;
+
 use super::document::{Block, Depth, Document, Interval, Notes, Section};
 use super::{Report, Rows, csv, number, profiles};
 
@@ -160,6 +162,9 @@ fn title(analysis: &Analysis) -> String {
     let servers: Vec<String> = analysis.arms.iter().map(short_version).collect();
     let workload = &analysis.main().plan.workload.name;
     match (analysis.run.command.as_str(), servers.as_slice()) {
+        (_, []) if analysis.main().id == StageId::Kernels => {
+            format!("{workload}, without a server{}", glance::machine(analysis))
+        }
         (_, []) => format!("{workload}: nothing was measured"),
         ("assay", [server]) => format!("Assay of {server}{}", glance::machine(analysis)),
         (_, [server]) => format!("{workload} on {server}{}", glance::machine(analysis)),

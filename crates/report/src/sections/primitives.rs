@@ -3,6 +3,7 @@
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::primitives::{PrimitiveAnalysis, PrimitivePoint, at_once, code};
+use pgassay_model::stage::StageId;
 
 use super::{interval, levels};
 use crate::document::{
@@ -22,7 +23,9 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     let cpus = analysis.host.cpus;
     let charts = analysis.primitives.iter().enumerate();
     blocks.push(Block::Charts(
-        charts.map(|(i, of)| chart(i, of, cpus)).collect(),
+        charts
+            .map(|(i, of)| chart(i, of, cpus, who(analysis)))
+            .collect(),
     ));
     let ran: Vec<Fact> = (0..analysis.primitives.len())
         .flat_map(|index| code_that_ran(analysis, index))
@@ -31,14 +34,33 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
         blocks.push(Block::Facts(ran));
     }
     blocks.push(Block::Table(table(analysis, notes)));
-    blocks.push(Block::Table(meetings(analysis, notes)));
+    blocks.push(Block::Table(match of_kernels(analysis) {
+        true => met_threads(analysis, notes),
+        false => meetings(analysis, notes),
+    }));
     blocks.extend(compiled(analysis));
     Some(Section {
         id: "primitives",
-        title: "Primitives inside the server",
+        title: match of_kernels(analysis) {
+            true => "Kernels, without a server",
+            false => "Primitives inside the server",
+        },
         depth: Depth::Summary,
         blocks,
     })
+}
+
+/// Whether they are threads of pgassay's own, and no sessions of a server.
+fn of_kernels(analysis: &Analysis) -> bool {
+    analysis.main().id == StageId::Kernels
+}
+
+/// Who does the operations: `sessions`, `threads`.
+fn who(analysis: &Analysis) -> &'static str {
+    match of_kernels(analysis) {
+        true => "threads",
+        false => "sessions",
+    }
 }
 
 /// How steady each was within its calls.
@@ -52,9 +74,10 @@ pub fn steadiness(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
 }
 
 fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
+    let who = who(analysis);
     let columns = vec![
         Column::words("primitive", 0),
-        Column::figures("sessions", "", 0),
+        Column::figures(who, "", 0),
         Column::figures("operations", "/s", 0),
         Column::figures("of ideal", "", 1),
         Column::figures("CPU", "ns/operation", 1),
@@ -64,7 +87,7 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
     for primitive in &analysis.primitives {
         let title = primitive.variant.title();
         for point in &primitive.points {
-            let at = place(&title, point);
+            let at = place(&title, point, who);
             rows.push(vec![
                 Cell::plain(&title).marked(notes.marks(&point.warnings, &at)),
                 Cell::plain(number::count(u64::from(point.sessions))),
@@ -82,12 +105,20 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
             .map(|point| &point.operations_per_second)
     });
     Table {
-        caption: format!(
-            "Operations a second of all sessions, the CPU time of the server for each, the \
-             operations of the slowest session as a share of the fastest's. The sessions are released \
-             together inside the server and no client takes part. {}",
-            levels(rates)
-        ),
+        caption: match of_kernels(analysis) {
+            true => format!(
+                "Operations a second of all threads, the CPU time of each, the operations of the slowest \
+                 thread as a share of the fastest's. The threads are released together; there is no \
+                 server. {}",
+                levels(rates)
+            ),
+            false => format!(
+                "Operations a second of all sessions, the CPU time of the server for each, the \
+                 operations of the slowest session as a share of the fastest's. The sessions are \
+                 released together inside the server and no client takes part. {}",
+                levels(rates)
+            ),
+        },
         columns,
         rows,
         folded: false,
@@ -95,13 +126,49 @@ fn table(analysis: &Analysis, notes: &mut Notes) -> Table {
     }
 }
 
+/// What threads of kernels met: each other, and sleep.
+fn met_threads(analysis: &Analysis, notes: &mut Notes) -> Table {
+    let who = who(analysis);
+    let mut rows = Vec::new();
+    for form in &analysis.primitives {
+        let title = form.variant.title();
+        for point in form.points.iter().filter(|point| point.sessions > 1) {
+            let at = place(&title, point, who);
+            let met = point.contended_share.as_ref();
+            let slept = point.delays_per_thousand.as_ref();
+            rows.push(vec![
+                Cell::plain(&title),
+                Cell::plain(number::count(u64::from(point.sessions))),
+                notes.maybe(met, &format!("contention of {at}")),
+                notes.maybe(slept, &format!("sleeps of {at}")),
+            ]);
+        }
+    }
+    Table {
+        caption: "The share of operations that met another thread: a lock that was taken, a \
+                  compare-and-swap that failed; and sleeps in back-off or for a lock. What a fetch-and-add \
+                  or a swap meets, the processor alone knows."
+            .to_owned(),
+        columns: vec![
+            Column::words("primitive", 0),
+            Column::figures("threads", "", 0),
+            Column::figures("met another", "", 0),
+            Column::figures("sleeps", "/1000", 1),
+        ],
+        rows,
+        folded: true,
+        marks: vec![],
+    }
+}
+
 /// What sessions met: each other, back-off, waits, and others that commit.
 fn meetings(analysis: &Analysis, notes: &mut Notes) -> Table {
+    let who = who(analysis);
     let mut rows = Vec::new();
     for primitive in &analysis.primitives {
         let title = primitive.variant.title();
         for point in &primitive.points {
-            let at = place(&title, point);
+            let at = place(&title, point, who);
             rows.push(vec![
                 Cell::plain(&title),
                 Cell::plain(number::count(u64::from(point.sessions))),
@@ -132,7 +199,7 @@ fn meetings(analysis: &Analysis, notes: &mut Notes) -> Table {
             .to_owned(),
         columns: vec![
             Column::words("primitive", 0),
-            Column::figures("sessions", "", 0),
+            Column::figures(who, "", 0),
             Column::figures("met another", "", 1),
             Column::figures("back-off sleeps", "/1000", 3),
             Column::figures("reused", "", 2),
@@ -197,7 +264,7 @@ fn over_time(analysis: &Analysis) -> Option<Table> {
     }
     let mut columns = vec![
         Column::words("primitive", 0),
-        Column::figures("sessions", "", 0),
+        Column::figures(who(analysis), "", 0),
     ];
     columns.extend((1..=tenths).map(|tenth| Column::figures(&tenth.to_string(), "/s", 1)));
     let rows = points()
@@ -223,7 +290,7 @@ fn over_time(analysis: &Analysis) -> Option<Table> {
     })
 }
 
-fn chart(index: usize, primitive: &PrimitiveAnalysis, cpus: Option<u32>) -> Chart {
+fn chart(index: usize, primitive: &PrimitiveAnalysis, cpus: Option<u32>, who: &str) -> Chart {
     let title = primitive.variant.title();
     let estimates: Vec<_> = primitive
         .points
@@ -233,7 +300,7 @@ fn chart(index: usize, primitive: &PrimitiveAnalysis, cpus: Option<u32>) -> Char
             interval(
                 x,
                 &point.operations_per_second,
-                &place(&title, point),
+                &place(&title, point, who),
                 "a second",
             )
         })
@@ -244,12 +311,12 @@ fn chart(index: usize, primitive: &PrimitiveAnalysis, cpus: Option<u32>) -> Char
         id: format!("primitive-{index}"),
         title: title.clone(),
         alternative: format!(
-            "Operations a second of {title} against the number of sessions. {}.",
+            "Operations a second of {title} against the number of {who}. {}.",
             spoken.join("; ")
         ),
         caption: primitive.variant.operation.clone(),
         x: Axis {
-            label: "sessions".to_owned(),
+            label: who.to_owned(),
             scale: Scale::Log,
             ticks: primitive
                 .points
@@ -333,6 +400,7 @@ fn compiled(analysis: &Analysis) -> Option<Block> {
     ]))
 }
 
-fn place(title: &str, point: &PrimitivePoint) -> String {
-    format!("{title} in {}", number::counted(point.sessions, "session"))
+fn place(title: &str, point: &PrimitivePoint, who: &str) -> String {
+    let one = who.trim_end_matches('s');
+    format!("{title} in {}", number::counted(point.sessions, one))
 }

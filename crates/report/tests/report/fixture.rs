@@ -144,7 +144,7 @@ pub fn primitives() -> Analysis {
     }
     analysis.run.trials_measured = trials.len() as u32;
     analysis.run.trials_planned = trials.len() as u32;
-    analysis.primitives = analyse(&primitives, &plan, &trials, &analysis.host);
+    analysis.primitives = analyse(&primitives.variants, &plan, &trials, &analysis.host);
     analysis.headline = headline_of_primitives(&analysis.primitives);
     analysis.primitives_compiled = primitives.compiled;
     analysis.stages[0].plan = plan;

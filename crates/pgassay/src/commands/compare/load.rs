@@ -4,6 +4,7 @@
 use anyhow::bail;
 use pgassay_analysis::comparison::Typed;
 use pgassay_analysis::host::HostSummary;
+use pgassay_engine::drivers::kernels;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgio;
 use pgassay_engine::workload::pgio::config::Config;
@@ -60,6 +61,12 @@ impl Load {
             scattered_read::NAME => {
                 let variant = variant(way)?;
                 Self::ScatteredRead(Box::new(Scattered::new(args.data.size, machine, variant)))
+            }
+            kernels::NAME => {
+                bail!(
+                    Failure::usage("kernels run without a server: there are no two to compare")
+                        .with_remedy("pgassay run kernels on each machine, or compare servers: --workload lwlock:shared")
+                )
             }
             _ => match call(name)? {
                 Some(call) => {

@@ -1,0 +1,176 @@
+//! `pgassay run kernels`: PostgreSQL's contended operations without a server, over threads.
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use pgassay_analysis::analyse;
+use pgassay_analysis::number;
+use pgassay_engine::drivers::kernels::{self, Kernels};
+use pgassay_engine::rundir;
+use pgassay_engine::runner::{self, Ended, Schedule};
+use pgassay_kernels::placement;
+use pgassay_model::Failure;
+use pgassay_model::plan::{Arm, DriverConfig, Experiment, Plan, Stage};
+use pgassay_model::primitives::KernelsPlan;
+use pgassay_model::stage::StageId;
+use pgassay_observe::host;
+use pgassay_sys::stop::Stop;
+
+use super::again::Again;
+use super::measure::conclude;
+use super::progress::{Progress, minutes};
+use super::quiet;
+use super::record;
+use super::recorder::Recorder;
+use crate::cli::args::{GlobalArgs, RunArgs};
+use crate::cli::measure::Concurrency;
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+
+/// Seconds for all trials together if nothing was asked for.
+const BUDGET: f64 = 75.0;
+/// Seconds of a trial, likewise.
+const WINDOW: f64 = 0.1;
+/// Seconds between two trials: threads made and joined.
+const BETWEEN: f64 = 0.005;
+/// Threads at once: each has a stack, and a lock that many wait for takes long to leave.
+const MOST: u32 = 4096;
+
+/// Measures the kernels, or what an interrupted run of them has not measured.
+///
+/// # Errors
+/// What kept it from measuring; what was measured before is kept.
+pub fn run(
+    args: &RunArgs,
+    again: &Again,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    let started = Instant::now();
+    let root = rundir::root(global.runs.as_deref())?;
+    let facts = host::facts(None);
+    let experiment = match again.experiment() {
+        Some(experiment) => experiment.clone(),
+        None => Experiment {
+            arms: vec![Arm {
+                label: "machine".to_owned(),
+                target: "this machine, without a server".to_owned(),
+                ..Arm::default()
+            }],
+            stages: vec![stage(args, pgassay_analysis::host::summarise(&facts).cpus)?],
+            observe: Vec::new(),
+        },
+    };
+    let Some(stage) = experiment.stage(StageId::Kernels) else {
+        bail!("the recorded run is of another kind");
+    };
+    let DriverConfig::Kernels(plan) = &stage.driver else {
+        bail!("the recorded run is of another kind");
+    };
+    if let Some(unknown) = plan.variants.iter().find(|v| kernels::form(v).is_none()) {
+        bail!(
+            Failure::usage(format!(
+                "this program, or this processor, has no kernel `{}`",
+                unknown.title()
+            ))
+            .with_remedy(
+                "choose others with --form; pgassay run kernels --help lists the families"
+            )
+        );
+    }
+    quiet::look(args.measure.wait_quiet, terminal, stop)?;
+    let _deferred = stop.defer();
+    let mut header = record::header("run", global, experiment.clone());
+    let mut writer = again.open(&root, &mut header)?;
+    writer.write_fact("host", &facts)?;
+    let trials = stage.plan.points.len() * stage.plan.trials as usize;
+    terminal.announce(&format!(
+        "kernels: {} trials of {:.2} s of {} at each thread count: about {}",
+        stage.plan.trials,
+        stage.plan.window_ms as f64 / 1e3,
+        number::counted(plan.variants.len() as u32, "form"),
+        minutes(Duration::from_secs_f64(
+            stage.plan.load_seconds() + trials as f64 * BETWEEN
+        ))
+    ));
+    let mut driver = Kernels {
+        plan: KernelsPlan::clone(plan),
+        points: stage.plan.points.clone(),
+        window: Duration::from_millis(stage.plan.window_ms),
+        seed: stage.plan.seed,
+        stop: stop.clone(),
+    };
+    let measured = rundir::read(writer.dir())?.measured(StageId::Kernels);
+    let schedule = Schedule {
+        stage: StageId::Kernels,
+        slices: &stage.schedule(1),
+        measured: &measured,
+    };
+    let mut progress = Progress::new(terminal, 100);
+    let ended = runner::run(
+        &schedule,
+        &mut driver,
+        &mut Recorder::new(&mut writer),
+        &mut progress,
+        stop,
+    );
+    drop(progress);
+    writer.finish(&record::end_of(&ended, started))?;
+    let dir = writer.dir().to_owned();
+    // The lock is given up first, so that the run does not count as running.
+    drop(writer);
+    let analysis = analyse(&rundir::read(&dir)?);
+    if analysis.primitives.is_empty() {
+        return Err(match ended {
+            Ok(_) => Failure::interrupted().into(),
+            Err(error) => error,
+        });
+    }
+    conclude(&analysis, (args.json, args.page.open), &dir, terminal)?;
+    match ended? {
+        Ended::Complete => Ok(Exit::Done),
+        _ => Ok(Exit::Partial),
+    }
+}
+
+fn stage(args: &RunArgs, cpus: Option<u32>) -> anyhow::Result<Stage> {
+    let forms = args.kernels.chosen()?;
+    let threads = Concurrency::of(&args.measure, cpus.unwrap_or(1)).clients;
+    if let Some(many) = threads.iter().find(|threads| **threads > MOST) {
+        bail!(
+            Failure::usage(format!(
+                "{many} threads are more than the {MOST} that kernels take"
+            ))
+            .with_remedy("fewer with --clients")
+        );
+    }
+    let variants: Vec<_> = forms.into_iter().map(kernels::variant).collect();
+    let here = placement::here()?;
+    let plan = KernelsPlan {
+        cpus: placement::Placement::from(args.kernels.placement).order(&here),
+        think: args.kernels.think,
+        variants,
+    };
+    let points = plan.points(&threads);
+    let window = args.measure.time.unwrap_or(WINDOW);
+    let affordable = BUDGET / points.len() as f64 / (window + BETWEEN);
+    let trials = (affordable as u32).clamp(6, 20);
+    let seed = match args.measure.seed {
+        Some(seed) => seed,
+        None => rundir::random_seed()?,
+    };
+    Ok(Stage {
+        id: StageId::Kernels,
+        plan: Plan {
+            points,
+            ..record::without_clients(
+                kernels::NAME,
+                args.measure.trials.unwrap_or(trials),
+                (window * 1e3).round().max(1.0) as u64,
+                seed,
+            )
+        },
+        driver: DriverConfig::Kernels(Box::new(plan)),
+    })
+}
