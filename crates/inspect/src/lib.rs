@@ -25,6 +25,7 @@ pub mod diff;
 mod dwarf;
 mod elf;
 mod error;
+pub mod extensions;
 mod facts;
 pub mod hotpath;
 pub mod inspection;

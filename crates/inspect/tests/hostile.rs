@@ -92,6 +92,7 @@ fn walked(package: &[u8], limits: &Limits) -> (Vec<String>, Vec<String>) {
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     walk("p", package, limits, &mut |name, found| match found {
         Found::Elf(_) => files.push(name.to_string()),
+        Found::Wanted(_) => {}
         Found::Problem(error) => problems.push(format!("{name}: {error}")),
     });
     (files, problems)

@@ -44,6 +44,8 @@ impl Default for Limits {
 pub enum Found<'a> {
     /// An ELF file's bytes, valid during the call only.
     Elf(&'a [u8]),
+    /// The bytes of another file whose name was asked for, valid during the call only.
+    Wanted(&'a [u8]),
     /// Something that could not be read; the rest of the package goes on where it can.
     Problem(Error),
 }
@@ -108,8 +110,21 @@ impl Kind {
 /// Walks a package held in memory (or mapped), calling `visit` with the name and bytes of each ELF
 /// file, and with what could not be read. Names are `package!member!member`.
 pub fn walk(name: &str, package: &[u8], limits: &Limits, visit: &mut dyn FnMut(&str, Found<'_>)) {
+    walk_with(name, package, limits, &|_| false, visit);
+}
+
+/// The same; files that are neither ELF files nor packages are handed over, too, if `wanted` says so of
+/// their names.
+pub fn walk_with(
+    name: &str,
+    package: &[u8],
+    limits: &Limits,
+    wanted: &dyn Fn(&str) -> bool,
+    visit: &mut dyn FnMut(&str, Found<'_>),
+) {
     let mut walker = Walker {
         budget: Budget::new(*limits, package.len() as u64),
+        wanted,
         visit,
     };
     // A zip needs its end first; it is at hand here.
@@ -126,6 +141,7 @@ pub fn walk(name: &str, package: &[u8], limits: &Limits, visit: &mut dyn FnMut(&
 /// The state of one walk.
 struct Walker<'v> {
     budget: Budget,
+    wanted: &'v dyn Fn(&str) -> bool,
     visit: &'v mut dyn FnMut(&str, Found<'_>),
 }
 
@@ -159,6 +175,11 @@ impl Walker<'_> {
             });
         }
         match kind {
+            Kind::Other if (self.wanted)(name) => {
+                let bytes = self.hold(&mut whole)?;
+                (self.visit)(name, Found::Wanted(&bytes.bytes));
+                Ok(())
+            }
             Kind::Other => Ok(()),
             Kind::Unread(what) => Err(Error::Archive(format!("{what} compression is not read"))),
             Kind::Elf => {

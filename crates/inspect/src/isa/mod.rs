@@ -5,6 +5,7 @@
 //! and need masks only, each checked against an assembler in the tests.
 
 pub mod a64;
+pub mod extensions;
 pub mod power;
 pub mod riscv;
 pub mod s390x;

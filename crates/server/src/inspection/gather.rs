@@ -253,6 +253,7 @@ fn inspect(source: &Source, threads: usize, room: &AtomicUsize) -> Gathered {
                         named: false,
                     }),
                 },
+                Found::Wanted(_) => {}
                 Found::Problem(Error::Unlinked) if name != source.name => {}
                 Found::Problem(error) => gathered.problems.push(Problem {
                     path: name.to_string(),
