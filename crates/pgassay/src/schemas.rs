@@ -10,6 +10,7 @@ use pgassay_inspect::inspection::Inspection;
 use pgassay_inspect::recommend::Recommended;
 use pgassay_lines::{account, difference, measured, walls};
 use pgassay_model::facts::{FACTS_SCHEMA, Facts};
+use pgassay_port::porting::{self, Porting};
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform as _};
 use schemars::{JsonSchema, Schema};
@@ -40,6 +41,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         of::<guard::Guarded>(guard::SCHEMA, "guard"),
         of::<history::RunHistory>(history::SCHEMA, "history"),
         of::<Inspection>(Inspection::SCHEMA, "inspect"),
+        of::<Porting>(porting::SCHEMA, "port"),
         of::<pooled::PooledCompare>(pooled::SCHEMA, "compare --pool"),
         of::<Recommended>(Recommended::SCHEMA, "build --recommend"),
         of::<Runs>(Runs::SCHEMA, "runs"),

@@ -76,6 +76,8 @@ pub enum Command {
     Assay(AssayArgs),
     /// What a build is: its compiler, flags, and how its locks, CRC and spin delays are compiled
     Inspect(InspectArgs),
+    /// What keeps C and C++ sources, or binaries, from another processor
+    Port(super::port::PortArgs),
     /// Audit host and server for what bears on processor, memory and I/O
     Check(super::check::CheckArgs),
     /// Write what check would look at into one file, for others to check

@@ -24,6 +24,7 @@ mod metric;
 pub mod observe;
 pub mod page;
 pub mod patch;
+pub mod port;
 pub mod serve;
 pub mod show;
 pub mod slices;

@@ -33,6 +33,7 @@ mod opened;
 mod ordinary;
 pub mod patch;
 pub mod pgbench;
+pub mod port;
 pub mod progress;
 pub mod query_cost;
 mod quiet;
@@ -89,6 +90,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Targets(args) => targets::targets(&args, terminal),
         Command::Report(args) => report::report(&args, &global, terminal),
         Command::Inspect(args) => inspect::inspect(&args, terminal),
+        Command::Port(args) => port::port(&args, terminal, stop),
         Command::Lines(args) => lines::lines(&args, terminal, stop),
         Command::Walls(args) => walls::walls(&args, terminal, stop),
         Command::CoreToCore(args) => core_to_core::run(&args, terminal, stop),

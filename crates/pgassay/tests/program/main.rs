@@ -32,6 +32,7 @@ mod pg_support;
 mod pgbench_command;
 mod pgbench_words;
 mod pooler;
+mod port;
 mod quiet;
 mod runs;
 mod schemas;

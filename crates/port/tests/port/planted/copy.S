@@ -1,0 +1,5 @@
+	.text # PLANTED-FILE assembly-file
+	.globl	copy
+copy:
+	movq	%rdi, %rax
+	ret
