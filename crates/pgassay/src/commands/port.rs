@@ -125,10 +125,12 @@ fn files(root: &Path, project: &mut Project) -> Vec<PathBuf> {
                 Ok(kind) if kind.is_dir() && !name.starts_with('.') && depth < DEEPEST => {
                     waiting.push((entry.path(), depth + 1));
                 }
-                Ok(kind) if kind.is_file() && found.len() < MOST_FILES => {
-                    if project::is_looked_at(&name) || is_library(&name) {
-                        found.push(entry.path());
-                    }
+                Ok(kind)
+                    if kind.is_file()
+                        && found.len() < MOST_FILES
+                        && (project::is_looked_at(&name) || is_library(&name)) =>
+                {
+                    found.push(entry.path());
                 }
                 _ => {}
             }
