@@ -1,5 +1,7 @@
 //! How a client goes on: the script's interpreter, and what follows from answers.
 
+use std::time::Duration;
+
 use super::client::{self, Phase, Prepared, Wait};
 use super::encode::{self, Protocol};
 use super::failure::Failure;
@@ -55,6 +57,9 @@ impl Worker<'_> {
             .latency_limit
             .map(|limit| limit.as_nanos() as u64);
         let start = loop {
+            if self.starts.is_none() && !self.shared.options.pauses.is_empty() {
+                break self.after_pause(i, script, now);
+            }
             let Some(starts) = &mut self.starts else {
                 self.clients[i].phase = Phase::Begin;
                 return;
@@ -82,6 +87,24 @@ impl Worker<'_> {
         }
     }
 
+    /// When a person has thought about the last transaction and typed the next one. Before the first
+    /// of a slice a part of the typing is over, so that clients do not begin all at once.
+    fn after_pause(&mut self, i: usize, script: usize, now: u64) -> u64 {
+        let pauses = &self.shared.options.pauses;
+        let of = |script: usize| pauses.get(script).copied().unwrap_or_default();
+        let nanos = |time: Duration| time.as_nanos() as u64;
+        let client = &mut self.clients[i];
+        let keying = nanos(of(script).keying);
+        let keying = match client.done {
+            0 => (keying as f64 * client.random.unit()) as u64,
+            _ => keying,
+        };
+        let last = client.thinks_about.replace(script).unwrap_or(script);
+        let mean = nanos(of(last).thinking);
+        let thinking = client.random.poisson_gap(mean as f64).max(0) as u64;
+        now + keying + thinking.min(10 * mean)
+    }
+
     fn begin_transaction(&mut self, i: usize) {
         if self.is_over() {
             if self.starts.is_some() {
@@ -94,7 +117,7 @@ impl Worker<'_> {
             return;
         }
         let now = self.now();
-        let scheduled = self.starts.is_some();
+        let scheduled = self.starts.is_some() || !self.shared.options.pauses.is_empty();
         let client = &mut self.clients[i];
         client.started = now;
         if !scheduled {

@@ -66,6 +66,8 @@ pub(super) struct Client {
     /// The random stream at the transaction's first try.
     pub random_at_begin: Random,
     pub script: usize,
+    /// The script after which a person thinks, where they do.
+    pub thinks_about: Option<usize>,
     pub command: usize,
     pub in_pipeline: bool,
     pub pipeline_failure: Option<Box<Failure>>,
@@ -119,6 +121,7 @@ impl Client {
             random: Random::new(0),
             random_at_begin: Random::new(0),
             script: 0,
+            thinks_about: None,
             command: 0,
             in_pipeline: false,
             pipeline_failure: None,

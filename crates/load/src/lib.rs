@@ -56,7 +56,7 @@ pub use failure::Failure;
 pub use latency::Latency;
 pub use options::{
     Edge, Entry, Event, Journal, Journals, Length, Listener, OnError, Options, Outcome, Passed,
-    Progress, Says, SliceSpec, Tone,
+    Pause, Progress, Says, SliceSpec, Tone,
 };
 pub use peer::Peer;
 pub use result::{

@@ -58,6 +58,15 @@ pub enum Event<'a> {
 /// Hears of clients while they run.
 pub type Listener = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 
+/// How long a person takes around a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pause {
+    /// Typing before it.
+    pub keying: Duration,
+    /// Thinking after it: the mean of an exponential distribution, which is cut at ten times that.
+    pub thinking: Duration,
+}
+
 /// How an engine's clients behave.
 #[derive(Clone)]
 pub struct Options {
@@ -79,6 +88,9 @@ pub struct Options {
     pub latency_limit: Option<Duration>,
     /// A connection for each transaction.
     pub reconnect: bool,
+    /// How long a person takes around each script of the program, by its place; empty where clients
+    /// wait for nobody. A closed loop only.
+    pub pauses: Vec<Pause>,
     /// Keep a histogram for each script and each of its commands.
     pub per_statement: bool,
     /// The CPUs that load threads are kept on; empty leaves it to the kernel.
@@ -111,6 +123,7 @@ impl Default for Options {
             max_tries: 1,
             latency_limit: None,
             reconnect: false,
+            pauses: Vec::new(),
             per_statement: false,
             cpus: Vec::new(),
             drain: Duration::from_secs(30),

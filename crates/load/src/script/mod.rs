@@ -204,6 +204,14 @@ impl Program {
         self.scripts.len() - 1
     }
 
+    /// Whether any command goes on from rows that the server sends.
+    pub fn has_capture(&self) -> bool {
+        self.scripts
+            .iter()
+            .flat_map(|s| &s.commands)
+            .any(|c| matches!(c, Command::Sql(sql) if sql.capture.is_some()))
+    }
+
     /// Whether any command opens a pipeline, which the simple query protocol does not have.
     pub fn has_pipeline(&self) -> bool {
         self.scripts

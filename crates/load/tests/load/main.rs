@@ -5,6 +5,7 @@ mod against_pgbench;
 mod bad_peer;
 mod encrypted;
 mod many;
+mod pauses;
 #[path = "../../../pgwire/tests/support/mod.rs"]
 mod pg_support;
 mod real;
