@@ -12,6 +12,8 @@ use pgassay_model::trial::Trial;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+pub mod order_entry;
+
 use self::Values::{Counted, Measured, Positive};
 use crate::samples;
 use crate::stats::Direction::{self, HigherIsBetter, LowerIsBetter};
@@ -320,6 +322,22 @@ pub const METRICS: &[MetricId] = &[
     CGROUP_READS,
     PAGE_TABLES,
     CPU_THROTTLED,
+    order_entry::NEW_ORDERS,
+    order_entry::NEW_ORDER_P50,
+    order_entry::NEW_ORDER_P90,
+    order_entry::NEW_ORDER_P99,
+    order_entry::PAYMENT_P50,
+    order_entry::PAYMENT_P90,
+    order_entry::PAYMENT_P99,
+    order_entry::ORDER_STATUS_P50,
+    order_entry::ORDER_STATUS_P90,
+    order_entry::ORDER_STATUS_P99,
+    order_entry::DELIVERY_P50,
+    order_entry::DELIVERY_P90,
+    order_entry::DELIVERY_P99,
+    order_entry::STOCK_LEVEL_P50,
+    order_entry::STOCK_LEVEL_P90,
+    order_entry::STOCK_LEVEL_P99,
 ];
 
 impl Metric {

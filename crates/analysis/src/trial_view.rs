@@ -9,7 +9,7 @@ use pgassay_model::reading::Sample;
 use pgassay_model::samplers;
 use pgassay_model::server::ServerFacts;
 use pgassay_model::storage::Storage;
-use pgassay_model::trial::Trial;
+use pgassay_model::trial::{ScriptRecord, Trial};
 
 use crate::storage::{DeviceReads, ReadFigures, Seen, figures};
 use crate::{samples, server};
@@ -102,6 +102,20 @@ impl<'a> TrialView<'a> {
             .as_ref()
             .filter(|latency| !latency.is_empty())?;
         Some(latency.value_at_percentile(percentile) as f64 / 1000.0)
+    }
+
+    /// What a script of that name came to.
+    pub(crate) fn script(&self, name: &str) -> Option<&ScriptRecord> {
+        self.record
+            .scripts
+            .iter()
+            .find(|script| script.name == name)
+    }
+
+    /// A percentile of the latency of one script's transactions, microseconds.
+    pub(crate) fn script_percentile_us(&self, name: &str, percentile: f64) -> Option<f64> {
+        let latency = decode(self.script(name)?.latency.as_deref()?)?;
+        (!latency.is_empty()).then(|| latency.value_at_percentile(percentile) as f64 / 1000.0)
     }
 
     /// CPUs that the load threads kept busy.

@@ -176,6 +176,9 @@ impl ClientCalls {
 /// What one script came to in a trial.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ScriptRecord {
+    /// Its name; empty in runs of before it was kept.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// Transactions that ended well.
     pub transactions: u64,
     /// Transactions that failed.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct WorkloadPlan {
     /// Its registered name, such as `select-only`, or the scripts' names joined.
     pub name: String,
-    /// pgbench's scale: 100,000 accounts each.
+    /// pgbench's scale, 100,000 accounts each; of order entry the number of warehouses.
     pub scale: u32,
     /// pgbench's protocol mode: `simple`, `extended` or `prepared`.
     pub protocol: String,
@@ -30,6 +30,12 @@ pub struct WorkloadPlan {
     /// A question whose answer is true as long as no transaction was lost or half done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
+    /// What must hold in the tables after the load; where it does not, the run ends with an error.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Tables of ours that it runs on beside those of `setup`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<DataSet>,
     /// Connections that are open beside the load and do nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle: u32,
@@ -41,8 +47,34 @@ pub struct WorkloadPlan {
     pub tables: Tables,
 }
 
+/// A condition on the tables.
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Condition {
+    /// Its name or number.
+    pub name: String,
+    /// A question whose answer is true if it holds.
+    pub question: String,
+}
+
+/// Tables that are filled by a program, not by statements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DataSet {
+    /// The nine tables of order entry; the scale is the number of warehouses.
+    OrderEntry,
+}
+
+/// How long a person takes around a transaction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Pause {
+    /// Typing before it, in milliseconds.
+    pub keying_ms: u32,
+    /// Thinking after it, in milliseconds: the mean of an exponential distribution.
+    pub thinking_ms: u32,
+}
+
 /// One script of a workload.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct ScriptPlan {
     /// Its name: the file's, or the built-in's.
     pub name: String,
@@ -50,6 +82,9 @@ pub struct ScriptPlan {
     pub weight: u32,
     /// Its text, as it was when the run began.
     pub text: String,
+    /// How long a person takes around it, where clients wait so long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
 }
 
 /// How clients behave, where it is not the default.
@@ -72,6 +107,9 @@ pub struct Dials {
     /// Latency of each statement.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub per_statement: bool,
+    /// Clients wait around each transaction as long as the scripts' pauses say.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub think_times: bool,
     /// Variables that scripts find set, as texts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub define: Vec<(String, String)>,

@@ -99,6 +99,7 @@ fn wire(
             name: way.title().to_owned(),
             weight: 1,
             text: inserver::select_only(in_flight),
+            pause: None,
         }],
         ..WorkloadPlan::default()
     };

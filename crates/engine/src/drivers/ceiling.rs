@@ -101,7 +101,7 @@ impl Driver for Ceiling {
         }
         let trial = pgassay_model::Trial {
             started: format!("{started:.3}"),
-            ..record(&result)
+            ..record(&result, &self.plan.workload)
         };
         keep(trial).map_err(TrialFailure::Other)
     }

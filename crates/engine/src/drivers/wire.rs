@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use pgassay_load::script::Value;
 use pgassay_load::{
-    Edge, Engine, Gaps, Latency, Length, Options, Protocol, ResizeError, Schedule, SliceResult,
-    SliceSpec, raise_descriptor_limit,
+    Edge, Engine, Gaps, Latency, Length, Options, Pause, Protocol, ResizeError, Schedule,
+    SliceResult, SliceSpec, raise_descriptor_limit,
 };
 use pgassay_model::Plan;
 use pgassay_model::point::Slice;
 use pgassay_model::trial::{ClientCalls, ScriptRecord, StatementRecord, Trial};
+use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
 use pgassay_observe::Scene;
 use pgassay_observe::glance::Glance;
 use pgassay_pgwire::{ConnectError, Connector, Conninfo, Session};
@@ -133,12 +134,29 @@ pub(super) fn engine_options(plan: &Plan, stop: &Stop) -> anyhow::Result<Options
         max_tries: dials.max_tries.unwrap_or(1),
         latency_limit: dials.latency_limit_ms.map(milliseconds),
         reconnect: dials.reconnect,
+        pauses: pauses(&plan.workload),
         per_statement: dials.per_statement,
         drain: Duration::from_secs(5),
         cpus: dials.client_cpus.clone(),
         stop: Arc::clone(stop.flag()),
         ..Options::default()
     })
+}
+
+/// How long a person takes around each script; empty where clients wait for nobody.
+fn pauses(workload: &WorkloadPlan) -> Vec<Pause> {
+    if !workload.dials.think_times {
+        return Vec::new();
+    }
+    let time = |ms: u32| Duration::from_millis(u64::from(ms));
+    let of = |script: &ScriptPlan| {
+        let pause = script.pause.unwrap_or_default();
+        Pause {
+            keying: time(pause.keying_ms),
+            thinking: time(pause.thinking_ms),
+        }
+    };
+    workload.scripts.iter().map(of).collect()
 }
 
 /// A slice of the plan, the `index`-th of its schedule.
@@ -245,7 +263,7 @@ impl Wire {
             interval_ns: interval(plan.window_ms).as_nanos() as u64,
             observed,
             settled_ms: settled.map(|took| took.as_secs_f64() * 1000.0),
-            ..record(&result)
+            ..record(&result, &plan.workload)
         })
         .map_err(TrialFailure::Other)?;
         if self.checkpoints {
@@ -311,7 +329,7 @@ fn protocol(name: &str) -> anyhow::Result<Protocol> {
 }
 
 /// The record of a slice.
-pub(super) fn record(result: &SliceResult) -> Trial {
+pub(super) fn record(result: &SliceResult, workload: &WorkloadPlan) -> Trial {
     Trial {
         window_ns: result.window_ns,
         transactions: result.transactions,
@@ -338,7 +356,7 @@ pub(super) fn record(result: &SliceResult) -> Trial {
         behind: result.behind,
         first: (result.first.count() > 0).then(|| result.first.to_base64()),
         connects: (result.connects.count() > 0).then(|| result.connects.to_base64()),
-        scripts: script_records(result),
+        scripts: script_records(result, workload),
         ..Trial::default()
     }
 }
@@ -355,13 +373,18 @@ fn client_calls(result: &SliceResult) -> ClientCalls {
 }
 
 /// What each script came to, where the workload has several or its statements are measured.
-fn script_records(result: &SliceResult) -> Vec<ScriptRecord> {
+fn script_records(result: &SliceResult, workload: &WorkloadPlan) -> Vec<ScriptRecord> {
     let kept = |latency: &Latency| (latency.count() > 0).then(|| latency.to_base64());
     result
         .scripts
         .iter()
-        .filter(|script| script.latency.is_some())
-        .map(|script| ScriptRecord {
+        .enumerate()
+        .filter(|(_, script)| script.latency.is_some())
+        .map(|(at, script)| ScriptRecord {
+            name: workload
+                .scripts
+                .get(at)
+                .map_or_else(String::new, |plan| plan.name.clone()),
             transactions: script.transactions,
             failures: script.failures,
             latency: script.latency.as_ref().and_then(kept),

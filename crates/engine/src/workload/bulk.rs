@@ -6,12 +6,9 @@
 //! meets again and again, then overlap). The price: rows are not written as frozen, which only the
 //! transaction that makes the table may do; the VACUUM that follows marks the pages all-visible.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::Builder;
-use std::time::{Duration, Instant};
+use anyhow::{Context, bail};
 
-use anyhow::{Context, anyhow, bail};
-
+use super::parallel::{Loaded, Underway, Work};
 use pgassay_model::Failure;
 use pgassay_pgwire::{Connector, Session};
 use pgassay_sys::stop::Stop;
@@ -20,45 +17,12 @@ use pgassay_sys::stop::Stop;
 pub const ACCOUNTS: u64 = 100_000;
 /// From this scale on account numbers need 64 bits.
 pub const LARGE_SCALE: u32 = 20_000;
-/// Backends that write at once, at most: beyond that they wait for each other's WAL.
-const MOST_WORKERS: usize = 8;
-/// How often progress is told.
-const TICK: Duration = Duration::from_millis(25);
 /// Rows encoded at a time.
 const BATCH: u64 = 1_000;
 /// What a binary COPY begins with: signature, flags, no extension.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// And ends with.
 const TRAILER: &[u8] = b"\xff\xff";
-
-/// How far a load has come.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Loaded {
-    /// Rows sent.
-    pub rows: u64,
-    /// Rows to be sent.
-    pub all: u64,
-    /// Since the beginning.
-    pub elapsed: Duration,
-}
-
-impl Loaded {
-    /// How long the rest takes at the pace so far.
-    pub fn left(&self) -> Option<Duration> {
-        (self.rows > 0).then(|| {
-            let each = self.elapsed.as_secs_f64() / self.rows as f64;
-            Duration::from_secs_f64(each * self.all.saturating_sub(self.rows) as f64)
-        })
-    }
-}
-
-/// How many connections fill tables of that scale on so many processors: two for each, since one
-/// of them waits for the WAL to reach the disk about as long as it computes.
-pub fn workers(scale: u32, processors: usize) -> usize {
-    (2 * processors)
-        .clamp(2, MOST_WORKERS)
-        .min(scale.max(1) as usize)
-}
 
 /// A table to be filled.
 #[derive(Clone, Copy)]
@@ -91,69 +55,22 @@ pub fn fill_accounts(
         branches,
         workers,
     } = filling;
-    let job = Job {
-        table,
-        large,
-        branches,
-        next: AtomicUsize::new(0),
-        rows: AtomicU64::new(0),
-        failed: AtomicBool::new(false),
-        stop,
+    let job = |session: &mut Session, branch: &u64, underway: &Underway<'_>| {
+        fill_branch(session, (table, large), *branch, underway)
     };
-    let begin = Instant::now();
     let all = branches.len() as u64 * ACCOUNTS;
-    let written: Vec<anyhow::Result<u64>> = std::thread::scope(|scope| {
-        let load = || {
-            let connected = connector.connect().context("a connection for loading");
-            let outcome = connected.and_then(|mut session| job.work(&mut session));
-            if outcome.is_err() {
-                job.failed.store(true, Ordering::Relaxed);
-            }
-            outcome
-        };
-        let mut threads = Vec::new();
-        for _ in 0..workers.clamp(1, branches.len().max(1)) {
-            match Builder::new().spawn_scoped(scope, load) {
-                Ok(thread) => threads.push(thread),
-                // Where no more threads can be had, those that are there do it all.
-                Err(_) if !threads.is_empty() => break,
-                Err(error) => return vec![Err(error).context("cannot start a loading thread")],
-            }
-        }
-        while !threads
-            .iter()
-            .all(std::thread::ScopedJoinHandle::is_finished)
-        {
-            progress(Loaded {
-                rows: job.rows.load(Ordering::Relaxed),
-                all,
-                elapsed: begin.elapsed(),
-            });
-            std::thread::sleep(TICK);
-        }
-        threads
-            .into_iter()
-            .map(|thread| match thread.join() {
-                Ok(outcome) => outcome,
-                Err(_) => Err(anyhow!("a loading thread failed")),
-            })
-            .collect()
-    });
-    if stop.asked() {
-        bail!(Failure::interrupted());
-    }
-    let mut rows = 0;
-    for outcome in written {
-        rows += outcome?;
-    }
+    let work = Work {
+        connector,
+        workers,
+        jobs: branches,
+        job: &job,
+        last: &settle,
+        rows: all,
+    };
+    let rows = work.run(progress, stop)?;
     if rows != all {
         bail!("{table} took {rows} rows, not {all}");
     }
-    progress(Loaded {
-        rows,
-        all,
-        elapsed: begin.elapsed(),
-    });
     Ok(rows)
 }
 
@@ -214,49 +131,42 @@ pub fn check_accounts(session: &mut Session, table: &str, scale: u32) -> anyhow:
     Ok(())
 }
 
-struct Job<'a> {
-    table: &'a str,
-    large: bool,
-    branches: &'a [u64],
-    next: AtomicUsize,
-    rows: AtomicU64,
-    failed: AtomicBool,
-    stop: &'a Stop,
+/// Fills one branch; says how many rows it has. One that is left is undone.
+fn fill_branch(
+    session: &mut Session,
+    (table, large): (&str, bool),
+    branch: u64,
+    underway: &Underway<'_>,
+) -> anyhow::Result<u64> {
+    // No branch is waited for to reach the disk; at the end all of a session's are. For the
+    // transaction only: a pooler may give the connection to somebody else after it.
+    session.execute("BEGIN; SET LOCAL synchronous_commit = off")?;
+    let mut copy = session
+        .copy_in(&format!("COPY {table} FROM STDIN (FORMAT binary)"))
+        .with_context(|| format!("cannot fill {table}"))?;
+    copy.put(SIGNATURE)?;
+    let mut rows = Rows::of_branch(branch, large);
+    for _ in 0..ACCOUNTS / BATCH {
+        if underway.must_end() {
+            // Dropped unfinished, the copy is undone.
+            return Ok(0);
+        }
+        copy.put(rows.batch())?;
+        underway.sent(BATCH);
+    }
+    copy.put(TRAILER)?;
+    let taken = copy.finish()?;
+    if taken != ACCOUNTS {
+        bail!("branch {branch} of {table} took {taken} rows");
+    }
+    session.execute("COMMIT")?;
+    Ok(taken)
 }
 
-impl Job<'_> {
-    fn work(&self, session: &mut Session) -> anyhow::Result<u64> {
-        let sql = format!("COPY {} FROM STDIN (FORMAT binary)", self.table);
-        let mut written = 0;
-        while let Some(branch) = self.branches.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            // No branch is waited for to reach the disk; at the end all of a session's are. For the
-            // transaction only: a pooler may give the connection to somebody else after it.
-            session.execute("BEGIN; SET LOCAL synchronous_commit = off")?;
-            let mut copy = session
-                .copy_in(&sql)
-                .with_context(|| format!("cannot fill {}", self.table))?;
-            copy.put(SIGNATURE)?;
-            let mut rows = Rows::of_branch(*branch, self.large);
-            for _ in 0..ACCOUNTS / BATCH {
-                if self.stop.asked() || self.failed.load(Ordering::Relaxed) {
-                    // Dropped unfinished, the copy is undone.
-                    return Ok(written);
-                }
-                copy.put(rows.batch())?;
-                self.rows.fetch_add(BATCH, Ordering::Relaxed);
-            }
-            copy.put(TRAILER)?;
-            let taken = copy.finish()?;
-            if taken != ACCOUNTS {
-                bail!("branch {branch} of {} took {taken} rows", self.table);
-            }
-            session.execute("COMMIT")?;
-            written += taken;
-        }
-        // A commit that is waited for, and with it all that this session committed before.
-        session.value("SELECT pg_catalog.pg_logical_emit_message(true, 'pgassay', '')")?;
-        Ok(written)
-    }
+/// A commit that is waited for, and with it all that this session committed before.
+fn settle(session: &mut Session) -> anyhow::Result<()> {
+    session.value("SELECT pg_catalog.pg_logical_emit_message(true, 'pgassay', '')")?;
+    Ok(())
 }
 
 /// Rows of one branch in COPY's binary format. All are of one length and differ in their number
@@ -330,20 +240,5 @@ mod tests {
         assert_eq!(rows.next, 300_001);
         let mut large = Rows::of_branch(30_000, true);
         assert_eq!(large.batch()[6..14], 2_999_900_001_i64.to_be_bytes());
-    }
-
-    #[test]
-    fn the_pace_says_what_is_left() {
-        let loaded = Loaded {
-            rows: 250,
-            all: 1000,
-            elapsed: Duration::from_secs(1),
-        };
-        assert_eq!(loaded.left(), Some(Duration::from_secs(3)));
-        assert_eq!(Loaded { rows: 0, ..loaded }.left(), None);
-        assert_eq!(
-            (workers(1, 64), workers(100, 2), workers(100, 64)),
-            (1, 4, 8)
-        );
     }
 }

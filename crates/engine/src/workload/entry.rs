@@ -11,12 +11,16 @@
 //! | `@setup STATEMENT` | makes what it needs, in our schema; `:scale` is the scale |
 //! | `@settle STATEMENT` | before each trial of a launched server |
 //! | `@verify QUESTION` | true as long as nothing was lost |
+//! | `@condition NAME: QUESTION` | true, or the run ends with an error |
+//! | `@tables order-entry` | it runs on the tables of order entry; `:scale` is the number of warehouses |
+//! | `@tries N` | tries of a transaction after serialization failures and deadlocks |
+//! | `@pause SCRIPT KEYING THINKING` | milliseconds that a person takes before and after it |
 //! | `@idle N` | connections that are open beside the load and do nothing |
 //! | `@script NAME WEIGHT` | a script of several begins here |
 //!
 //! A file without directives is any pgbench script, and a file with them still is one.
 
-use pgassay_model::workload::ScriptPlan;
+use pgassay_model::workload::{Condition, DataSet, Pause, ScriptPlan};
 
 /// A workload, as its file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,6 +39,14 @@ pub struct Entry {
     pub settle: Vec<String>,
     /// A question whose answer is to be true.
     pub verify: Option<String>,
+    /// What must hold afterwards.
+    pub conditions: Vec<Condition>,
+    /// The tables that it runs on beside its own.
+    pub data: Option<DataSet>,
+    /// Tries of a transaction.
+    pub max_tries: Option<u32>,
+    /// How long a person takes around a script, by its name.
+    pauses: Vec<(String, Pause)>,
     /// Idle connections beside the load.
     pub idle: u32,
     /// Its scripts; one that has no name of its own is named as the workload.
@@ -84,7 +96,7 @@ impl Entry {
                         scripts.push(ScriptPlan {
                             name: name.to_owned(),
                             weight: 1,
-                            text: String::new(),
+                            ..ScriptPlan::default()
                         });
                     }
                     if let Some(script) = scripts.last_mut() {
@@ -100,6 +112,11 @@ impl Entry {
             && only.name == name
         {
             only.text = text.to_owned();
+        }
+        for (name, pause) in &entry.pauses {
+            let script = scripts.iter_mut().find(|script| script.name == *name);
+            let script = script.ok_or_else(|| format!("@pause: there is no script {name}"))?;
+            script.pause = Some(*pause);
         }
         entry.scripts = scripts;
         Ok(entry)
@@ -118,6 +135,27 @@ impl Entry {
             "setup" => self.setup.push(value),
             "settle" => self.settle.push(value),
             "verify" => self.verify = Some(value),
+            "condition" => {
+                let wrong = || format!("line {line}: @condition takes NAME: QUESTION");
+                let (name, question) = value.split_once(": ").ok_or_else(wrong)?;
+                self.conditions.push(Condition {
+                    name: name.to_owned(),
+                    question: question.to_owned(),
+                });
+            }
+            "tables" => {
+                self.data = match value.as_str() {
+                    super::order_entry::NAME => Some(DataSet::OrderEntry),
+                    _ => return Err(format!("line {line}: there are no tables `{value}`")),
+                };
+            }
+            "tries" => {
+                self.max_tries =
+                    Some(value.parse().map_err(|_| {
+                        format!("line {line}: @tries takes a number, not `{value}`")
+                    })?);
+            }
+            "pause" => self.pauses.push(pause(line, &value)?),
             "idle" => {
                 self.idle = value
                     .parse()
@@ -136,8 +174,21 @@ fn begin_script(line: usize, text: &str) -> Result<ScriptPlan, String> {
     Ok(ScriptPlan {
         name: name.to_owned(),
         weight: weight.trim().parse().map_err(|_| wrong())?,
-        text: String::new(),
+        ..ScriptPlan::default()
     })
+}
+
+fn pause(line: usize, text: &str) -> Result<(String, Pause), String> {
+    let wrong = || format!("line {line}: @pause takes a script and two times in ms, not `{text}`");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [name, keying, thinking] = words[..] else {
+        return Err(wrong());
+    };
+    let pause = Pause {
+        keying_ms: keying.parse().map_err(|_| wrong())?,
+        thinking_ms: thinking.parse().map_err(|_| wrong())?,
+    };
+    Ok((name.to_owned(), pause))
 }
 
 #[cfg(test)]

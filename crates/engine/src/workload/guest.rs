@@ -8,7 +8,7 @@ use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_pgwire::Session;
 
-use super::pgbench_tables::{BYTES_PER_SCALE, SCHEMA};
+use super::pgbench_tables::SCHEMA;
 use super::setup;
 
 /// What the server allows.
@@ -133,10 +133,13 @@ fn free_connections(session: &mut Session) -> anyhow::Result<u32> {
 
 /// What the load will cost, for the announcement.
 pub fn announcement(server: &str, plan: &WorkloadPlan, clients: u32, seconds: f64) -> String {
-    let bytes = u64::from(plan.scale) * BYTES_PER_SCALE;
-    let size = bytes.div_ceil(1_000_000);
+    let size = super::bytes(plan).div_ceil(1_000_000);
     let scale = plan.scale;
     let tables = match (plan.without_pgbench_tables, plan.setup.is_empty()) {
+        _ if plan.data.is_some() => format!(
+            "with the tables of {} ({size} MB of disk, about as much WAL)",
+            super::scale_in_words(plan)
+        ),
         (true, true) => "with nothing in it".to_owned(),
         (true, false) => {
             format!("with the workload's tables (at most {size} MB of disk, about as much WAL)")

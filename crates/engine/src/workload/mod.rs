@@ -8,6 +8,8 @@ pub mod bulk;
 pub mod entry;
 pub mod guest;
 pub mod inserver;
+pub mod order_entry;
+pub mod parallel;
 pub mod pgbench_ddl;
 pub mod pgbench_tables;
 pub mod pgio;
@@ -19,7 +21,7 @@ use std::path::Path;
 use entry::Entry;
 use pgassay_load::script::{self, Program};
 use pgassay_model::Failure;
-use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
+use pgassay_model::workload::{Condition, DataSet, ScriptPlan, WorkloadPlan};
 
 /// The workloads beyond pgbench's, by name: their files are in `workloads/`.
 pub const FILES: &[(&str, &str)] = &[
@@ -33,6 +35,24 @@ pub const FILES: &[(&str, &str)] = &[
         "insert-queue",
         include_str!("../../workloads/insert-queue.sql"),
     ),
+    ("oltp-point", include_str!("../../workloads/oltp-point.sql")),
+    ("oltp-range", include_str!("../../workloads/oltp-range.sql")),
+    (
+        "oltp-read-write",
+        include_str!("../../workloads/oltp-read-write.sql"),
+    ),
+    (
+        "oltp-update-index",
+        include_str!("../../workloads/oltp-update-index.sql"),
+    ),
+    (
+        order_entry::NAME,
+        include_str!("../../workloads/order-entry.sql"),
+    ),
+    (
+        order_entry::PROCEDURES,
+        include_str!("../../workloads/order-entry-procedures.sql"),
+    ),
     (
         "partitioned",
         include_str!("../../workloads/partitioned.sql"),
@@ -41,6 +61,7 @@ pub const FILES: &[(&str, &str)] = &[
         "read-mostly",
         include_str!("../../workloads/read-mostly.sql"),
     ),
+    ("web", include_str!("../../workloads/web.sql")),
 ];
 
 /// What the balances of pgbench's tables have in common while no transaction is half done.
@@ -98,6 +119,9 @@ pub fn find(words: &[&str]) -> Result<WorkloadPlan, Failure> {
         plan.setup.extend(part.setup);
         plan.settle.extend(part.settle);
         plan.idle = plan.idle.max(part.idle);
+        plan.data = plan.data.or(part.data);
+        plan.dials.max_tries = plan.dials.max_tries.max(part.max_tries);
+        plan.conditions.extend(part.conditions);
         if !several {
             plan.verify = part.verify;
         }
@@ -135,6 +159,7 @@ pub(crate) fn is_registered(plan: &WorkloadPlan) -> bool {
         && plan.setup == ours.setup
         && plan.settle == ours.settle
         && plan.verify == ours.verify
+        && plan.conditions == ours.conditions
 }
 
 /// The scripts of a plan, compiled. A run of an earlier version names its script only.
@@ -173,6 +198,9 @@ struct Part {
     setup: Vec<String>,
     settle: Vec<String>,
     verify: Option<String>,
+    conditions: Vec<Condition>,
+    data: Option<DataSet>,
+    max_tries: Option<u32>,
     idle: u32,
 }
 
@@ -186,6 +214,9 @@ impl Part {
             setup: entry.setup,
             settle: entry.settle,
             verify: entry.verify,
+            conditions: entry.conditions,
+            data: entry.data,
+            max_tries: entry.max_tries,
             idle: entry.idle,
         }
     }
@@ -199,12 +230,16 @@ fn one(name: &str) -> Result<Part, Failure> {
                 name: builtin.title.to_owned(),
                 weight: 1,
                 text: builtin.text.to_owned(),
+                pause: None,
             }],
             writes: name != "select-only",
             without_pgbench_tables: false,
             setup: Vec::new(),
             settle: Vec::new(),
             verify: (name == "tpcb-like").then(|| BALANCED.to_owned()),
+            conditions: Vec::new(),
+            data: None,
+            max_tries: None,
             idle: 0,
         });
     }
@@ -253,6 +288,26 @@ fn may_write(text: &str) -> bool {
         .any(|word| WORDS.iter().any(|w| word.eq_ignore_ascii_case(w)))
 }
 
+/// Bytes on disk of what a workload needs, its heap and indexes, about; 0 where it needs nothing.
+pub fn bytes(plan: &WorkloadPlan) -> u64 {
+    if plan.data == Some(DataSet::OrderEntry) {
+        return order_entry::bytes(plan.scale);
+    }
+    match plan.without_pgbench_tables && plan.setup.is_empty() {
+        true => 0,
+        false => u64::from(plan.scale) * pgbench_tables::BYTES_PER_SCALE,
+    }
+}
+
+/// What a workload's scale counts, in words.
+pub fn scale_in_words(plan: &WorkloadPlan) -> String {
+    match (plan.data, plan.scale) {
+        (Some(DataSet::OrderEntry), 1) => "1 warehouse".to_owned(),
+        (Some(DataSet::OrderEntry), scale) => format!("{scale} warehouses"),
+        (None, scale) => format!("scale {scale}"),
+    }
+}
+
 /// Whether a script may have a variable of this name.
 pub fn is_variable(name: &str) -> bool {
     script::valid_name(name)
@@ -293,6 +348,48 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn order_entry_is_the_same_work_by_statements_and_by_procedures() {
+        let sent = find(&[order_entry::NAME]).unwrap();
+        let called = find(&[order_entry::PROCEDURES]).unwrap();
+        assert_eq!(sent.data, Some(DataSet::OrderEntry));
+        assert_eq!(
+            (sent.data, &sent.conditions),
+            (called.data, &called.conditions)
+        );
+        assert_eq!(sent.conditions.len(), 4);
+        assert_eq!(
+            (sent.dials.max_tries, called.dials.max_tries),
+            (Some(10), Some(10))
+        );
+        let mix = |plan: &WorkloadPlan| -> Vec<_> {
+            let one = |s: &ScriptPlan| (s.name.clone(), s.weight, s.pause);
+            plan.scripts.iter().map(one).collect()
+        };
+        assert_eq!(mix(&sent), mix(&called));
+        let weights: Vec<u32> = sent.scripts.iter().map(|script| script.weight).collect();
+        assert_eq!(weights, [45, 43, 4, 4, 4]);
+        // What is drawn is drawn alike.
+        let drawn = |script: &ScriptPlan| -> Vec<String> {
+            let line = |line: &str| line.starts_with("\\set").then(|| line.to_owned());
+            let not_ours =
+                |l: &String| !l.starts_with("\\set all_local") && !l.starts_with("\\set customer");
+            script
+                .text
+                .lines()
+                .filter_map(line)
+                .filter(not_ours)
+                .collect()
+        };
+        for (one, other) in sent.scripts.iter().zip(&called.scripts) {
+            assert_eq!(drawn(one), drawn(other), "{}", one.name);
+        }
+        assert!(is_registered(&sent) && is_registered(&called));
+        let mut foreign = sent;
+        foreign.conditions[0].question = "SELECT pg_catalog.pg_sleep(1) IS NOT NULL".to_owned();
+        assert!(!is_registered(&foreign));
     }
 
     #[test]

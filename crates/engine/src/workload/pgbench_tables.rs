@@ -11,7 +11,8 @@ use pgassay_model::workload::WorkloadPlan;
 use pgassay_pgwire::Session;
 use pgassay_sys::stop::Stop;
 
-use super::bulk::{self, Filling, Loaded};
+use super::bulk::{self, Filling};
+use super::parallel::{self, Loaded};
 use super::pgbench_ddl::{Ddl, KEYS};
 use super::setup::note;
 
@@ -32,27 +33,41 @@ pub struct Made {
     pub schema: u32,
     /// OIDs of the tables.
     pub tables: Vec<u32>,
+    /// OIDs of functions and procedures.
+    pub routines: Vec<u32>,
 }
 
 impl Made {
     /// As it is written into the schema's comment, for a later run to find.
     pub fn comment(&self) -> String {
-        let tables: Vec<String> = self.tables.iter().map(u32::to_string).collect();
+        let list = |oids: &[u32]| {
+            let oids: Vec<String> = oids.iter().map(u32::to_string).collect();
+            oids.join(" ")
+        };
+        let tables = list(&self.tables);
+        let routines = match self.routines.as_slice() {
+            [] => String::new(),
+            some => format!("; routines {}", list(some)),
+        };
         format!(
-            "made by pgassay; schema {}; tables {}",
-            self.schema,
-            tables.join(" ")
+            "made by pgassay; schema {}; tables {tables}{routines}",
+            self.schema
         )
     }
 
     /// Reads the comment back; none where somebody else wrote it.
     pub fn from_comment(comment: &str) -> Option<Self> {
         let rest = comment.strip_prefix("made by pgassay; schema ")?;
-        let (schema, tables) = rest.split_once("; tables ")?;
-        let tables: Result<Vec<u32>, _> = tables.split_ascii_whitespace().map(str::parse).collect();
+        let (schema, rest) = rest.split_once("; tables ")?;
+        let (tables, routines) = rest.split_once("; routines ").unwrap_or((rest, ""));
+        let list = |oids: &str| -> Option<Vec<u32>> {
+            let oids: Result<Vec<u32>, _> = oids.split_ascii_whitespace().map(str::parse).collect();
+            oids.ok()
+        };
         Some(Self {
             schema: schema.parse().ok()?,
-            tables: tables.ok()?,
+            tables: list(tables)?,
+            routines: list(routines)?,
         })
     }
 }
@@ -103,7 +118,7 @@ pub(super) fn fill(
         table,
         large: scale >= bulk::LARGE_SCALE,
         branches: &missing,
-        workers: bulk::workers(scale, processors),
+        workers: parallel::workers(scale as usize, processors),
     };
     let mut said = |loaded: Loaded| progress(0.7 * loaded.rows as f64 / loaded.all as f64);
     bulk::fill_accounts(filling, &mut said, stop)?;
@@ -166,8 +181,19 @@ mod tests {
         let made = Made {
             schema: 16384,
             tables: vec![16385, 16388],
+            routines: vec![],
         };
-        assert_eq!(Made::from_comment(&made.comment()), Some(made));
+        assert_eq!(
+            made.comment(),
+            "made by pgassay; schema 16384; tables 16385 16388"
+        );
+        assert_eq!(Made::from_comment(&made.comment()), Some(made.clone()));
+        let with_routines = Made {
+            routines: vec![16400, 16401],
+            ..made
+        };
+        let read = Made::from_comment(&with_routines.comment());
+        assert_eq!(read, Some(with_routines));
         for foreign in ["", "my schema", "made by pgassay; schema x; tables 1"] {
             assert_eq!(Made::from_comment(foreign), None);
         }

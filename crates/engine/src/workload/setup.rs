@@ -4,11 +4,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::workload::{DataSet, WorkloadPlan};
 use pgassay_model::{Failure, FailureKind};
-use pgassay_pgwire::{ConnectError, Connector, Conninfo, QueryError, Session};
+use pgassay_pgwire::{ConnectError, Connector, Conninfo, QueryError, ResultSet, Session};
 use pgassay_sys::stop::Stop;
 
+use super::order_entry;
 use super::pgbench_tables::{self, Made, SCHEMA};
 
 /// What is said where the connection broke.
@@ -241,6 +242,10 @@ fn fill(
     if !plan.without_pgbench_tables {
         pgbench_tables::fill(session, plan, progress, stop)?;
     }
+    match plan.data {
+        Some(DataSet::OrderEntry) => order_entry::fill(session, plan.scale, progress, stop)?,
+        None => {}
+    }
     if stop.asked() {
         bail!(Failure::interrupted());
     }
@@ -380,6 +385,42 @@ pub fn verify(session: &mut Session, plan: &WorkloadPlan) -> anyhow::Result<Opti
     }
 }
 
+/// Asks after the load whether the workload's conditions hold; those that do not, by name.
+///
+/// # Errors
+/// Where the server refuses a question, or the session broke.
+pub fn broken_conditions(
+    session: &mut Session,
+    plan: &WorkloadPlan,
+) -> anyhow::Result<Vec<String>> {
+    if plan.conditions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let path = search_path(plan, session)?;
+    // One snapshot for all: somebody else may write meanwhile.
+    session.execute(&format!(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = {path}"
+    ))?;
+    let broken =
+        plan.conditions
+            .iter()
+            .filter_map(|condition| match session.value(&condition.question) {
+                Ok(answer) if answer.as_deref() == Some("t") => None,
+                Ok(_) => Some(Ok(condition.name.clone())),
+                Err(error) => {
+                    Some(Err(error).with_context(|| {
+                        format!("condition {} can't be asked for", condition.name)
+                    }))
+                }
+            });
+    let broken: anyhow::Result<Vec<String>> = broken.collect();
+    // Where the session broke there is nothing to end.
+    let ended = session.execute("ROLLBACK");
+    let broken = broken?;
+    ended?;
+    Ok(broken)
+}
+
 /// What lies in our schema, by OID.
 fn look(session: &mut Session) -> anyhow::Result<Made> {
     let oid = |text: Option<&str>| {
@@ -394,13 +435,19 @@ fn look(session: &mut Session) -> anyhow::Result<Made> {
          JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
          WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('r', 'p') ORDER BY c.oid"
     ))?;
+    let routines = session.catalog_rows(&format!(
+        "SELECT p.oid FROM pg_catalog.pg_proc p \
+         JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
+         WHERE n.nspname = '{SCHEMA}' ORDER BY p.oid"
+    ))?;
+    let oids = |found: &ResultSet| -> anyhow::Result<Vec<u32>> {
+        let first = |row: &Vec<Option<String>>| oid(row.first().and_then(Option::as_deref));
+        found.rows.iter().map(first).collect()
+    };
     Ok(Made {
         schema: oid(schema.first("oid"))?,
-        tables: tables
-            .rows
-            .iter()
-            .map(|row| oid(row.first().and_then(|value| value.as_deref())))
-            .collect::<anyhow::Result<_>>()?,
+        tables: oids(&tables)?,
+        routines: oids(&routines)?,
     })
 }
 
@@ -423,6 +470,19 @@ fn tables(session: &mut Session) -> anyhow::Result<Vec<String>> {
 /// # Errors
 /// Where something is in the way, such as a table that somebody else put into the schema.
 pub fn remove(session: &mut Session, made: &Made) -> anyhow::Result<()> {
+    for oid in &made.routines {
+        let name = session.catalog_value(&format!(
+            "SELECT CASE pg_catalog.to_jsonb(p) ->> 'prokind' WHEN 'p' THEN 'PROCEDURE ' \
+                 ELSE 'FUNCTION ' END || p.oid::pg_catalog.regprocedure \
+             FROM pg_catalog.pg_proc p WHERE p.oid = {oid} AND p.pronamespace = {}",
+            made.schema
+        ))?;
+        if let Some(name) = name {
+            session
+                .execute(&format!("DROP {name}"))
+                .with_context(|| format!("cannot remove the {name}"))?;
+        }
+    }
     for oid in &made.tables {
         // The name is asked for by OID: a table of the same name made by another stays.
         let name = session.catalog_value(&format!(

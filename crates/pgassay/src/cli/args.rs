@@ -10,7 +10,7 @@ use super::diagnose::DiagnoseArgs;
 use super::inside::InsideArgs;
 use super::io::IoArgs;
 use super::kernels::KernelsArgs;
-use super::kinds::{self, OF_CLIENTS, OF_SESSIONS};
+use super::kinds::{self, OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::page::PageArgs;
 use super::show::ShowArgs;
@@ -183,7 +183,8 @@ impl TargetArgs {
 #[derive(Debug, Clone, Default, ClapArgs)]
 #[command(
     group = ArgGroup::new(OF_SESSIONS).multiple(true),
-    group = ArgGroup::new(OF_CLIENTS).multiple(true)
+    group = ArgGroup::new(OF_CLIENTS).multiple(true),
+    group = ArgGroup::new(OF_SCALE).multiple(true)
 )]
 pub struct MeasureArgs {
     /// Client counts: 1,2,8 or 1..64*2 [default: 1, 2, 4 … four times the CPUs]
@@ -202,7 +203,7 @@ pub struct MeasureArgs {
     #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
-    #[arg(group = OF_CLIENTS, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(group = OF_SCALE, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub scale: Option<u32>,
     /// Leave trials out in which other programs and guests took more than so much of the CPUs [10 if
     /// no number is given]; decide before you measure

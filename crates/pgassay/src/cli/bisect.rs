@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
 use pgassay_analysis::metrics::MetricId;
 
-use super::kinds::{OF_CLIENTS, OF_SESSIONS};
+use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::metric::metric;
 use super::show::ShowArgs;
@@ -15,7 +15,8 @@ use super::slices::SliceArgs;
 #[derive(Debug, Clone, Default, ClapArgs)]
 #[command(
     group = ArgGroup::new(OF_SESSIONS).multiple(true),
-    group = ArgGroup::new(OF_CLIENTS).multiple(true)
+    group = ArgGroup::new(OF_CLIENTS).multiple(true),
+    group = ArgGroup::new(OF_SCALE).multiple(true)
 )]
 #[command(after_help = "\
 Examples:

@@ -7,7 +7,7 @@ use pgassay_analysis::metrics::MetricId;
 
 use super::clients::ClientList;
 use super::io::DataArgs;
-use super::kinds::{OF_CLIENTS, OF_SESSIONS};
+use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::metric::metric;
 use super::observe::ObserveArgs;
@@ -18,7 +18,8 @@ use super::slices::SliceArgs;
 #[derive(Debug, Clone, Default, ClapArgs)]
 #[command(
     group = ArgGroup::new(OF_SESSIONS).multiple(true),
-    group = ArgGroup::new(OF_CLIENTS).multiple(true)
+    group = ArgGroup::new(OF_CLIENTS).multiple(true),
+    group = ArgGroup::new(OF_SCALE).multiple(true)
 )]
 #[command(after_help = "\
 Examples:

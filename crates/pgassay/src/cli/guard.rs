@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args as ClapArgs};
 use pgassay_analysis::metrics::MetricId;
 
 use super::clients::ClientList;
-use super::kinds::{OF_CLIENTS, OF_SESSIONS};
+use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::show::ShowArgs;
 use super::slices::SliceArgs;
@@ -15,7 +15,8 @@ use super::slices::SliceArgs;
 #[derive(Debug, Clone, ClapArgs)]
 #[command(
     group = ArgGroup::new(OF_SESSIONS).multiple(true),
-    group = ArgGroup::new(OF_CLIENTS).multiple(true)
+    group = ArgGroup::new(OF_CLIENTS).multiple(true),
+    group = ArgGroup::new(OF_SCALE).multiple(true)
 )]
 #[command(after_help = "\
 Examples:

@@ -9,12 +9,16 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 
 use pgassay_engine::drivers::kernels;
-use pgassay_engine::workload::{self, inserver, pgio, scattered_read};
+use pgassay_engine::workload::{self, inserver, order_entry, pgio, scattered_read};
 
 /// What clients run over the wire, and how they behave.
 pub const OF_SCRIPTS: &str = "of-scripts";
 /// Flags of pgbench's clients: threads, tables, warm-up.
 pub const OF_CLIENTS: &str = "of-clients";
+/// The scale of tables that are not order entry's.
+pub const OF_SCALE: &str = "of-scale";
+/// Order entry's own.
+pub const OF_ORDER_ENTRY: &str = "of-order-entry";
 /// How many clients or sessions, and for how long.
 pub const OF_SESSIONS: &str = "of-sessions";
 /// What lies in tables that pgassay makes to be read.
@@ -41,6 +45,8 @@ pub const OF_COMPANY: &str = "of-company";
 pub enum Kind {
     /// Scripts of clients over the wire.
     Clients,
+    /// The same, on the tables of order entry.
+    OrderEntry,
     /// Sessions that call a primitive inside the server.
     InServer(&'static str),
     /// PGIO's sessions.
@@ -56,7 +62,17 @@ type Group = (&'static str, fn(Kind) -> bool, &'static str);
 
 const GROUPS: &[Group] = &[
     (OF_SCRIPTS, is_clients, WIRE),
-    ("TablesArgs", is_clients, WIRE),
+    ("TablesArgs", |kind| kind == Kind::Clients, WIRE),
+    (
+        OF_SCALE,
+        |kind| kind == Kind::Clients,
+        "clients over the wire, such as select-only; order-entry has --warehouses",
+    ),
+    (
+        OF_ORDER_ENTRY,
+        |kind| kind == Kind::OrderEntry,
+        "order-entry",
+    ),
     (OF_CLIENTS, is_clients, WIRE),
     (
         OF_SESSIONS,
@@ -107,6 +123,13 @@ Examples:
   pgassay run mine.sql@9 --file other.sql@1 --protocol extended --per-statement
   pgassay run select-only --rate 5000 --latency-limit 20
   pgassay run tpcb-like 'service=staging' --load      in a schema of its own";
+const OF_RUN_ORDER_ENTRY: &str = "\
+Examples:
+  pgassay run order-entry --warehouses 10 --clients 1..16*2
+  pgassay run order-entry --warehouses 10 --procedures
+  pgassay run order-entry --warehouses 4 --clients 40 --think-times --time 120 --trials 3
+  pgassay compare temp:15 temp:17 --workload order-entry --warehouses 4
+  pgassay history --metric new-orders";
 const OF_RUN_IN_SERVER: &str = "\
 Examples:
   pgassay run primitives               spinlock, LWLock, buffer pin and snapshot over sessions
@@ -141,7 +164,7 @@ fn has_server(kind: Kind) -> bool {
 }
 
 fn is_clients(kind: Kind) -> bool {
-    kind == Kind::Clients
+    matches!(kind, Kind::Clients | Kind::OrderEntry)
 }
 
 fn is_one_of(kind: Kind, primitives: &[&str]) -> bool {
@@ -173,6 +196,7 @@ impl Kind {
             pgio::NAME => Self::Pgio,
             scattered_read::NAME => Self::ScatteredRead,
             kernels::NAME => Self::Kernels,
+            order_entry::NAME | order_entry::PROCEDURES => Self::OrderEntry,
             _ => {
                 let mut known = inserver::names().into_iter();
                 known
@@ -186,6 +210,7 @@ impl Kind {
     fn examples(self) -> &'static str {
         match self {
             Self::Clients => OF_RUN_CLIENTS,
+            Self::OrderEntry => OF_RUN_ORDER_ENTRY,
             Self::InServer(_) => OF_RUN_IN_SERVER,
             Self::Pgio => OF_RUN_PGIO,
             Self::ScatteredRead => OF_RUN_SCATTERED_READ,

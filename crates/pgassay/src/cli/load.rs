@@ -6,6 +6,7 @@ use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
 
 use super::kinds::OF_SCRIPTS;
+use super::order_entry::OrderEntryArgs;
 use super::tables::TablesArgs;
 
 /// What a client does and how, shared by the commands that load a server.
@@ -48,6 +49,13 @@ pub struct LoadArgs {
     /// that come near it
     #[arg(group = OF_SCRIPTS, long)]
     pub ceiling: bool,
+    /// Wait around each transaction as a person would who types and thinks: of workloads that say how
+    /// long, such as order-entry
+    #[arg(group = OF_SCRIPTS, long, conflicts_with_all = ["rate", "ceiling"])]
+    pub think_times: bool,
+    /// Order entry.
+    #[command(flatten)]
+    pub order_entry: OrderEntryArgs,
     /// The tables.
     #[command(flatten)]
     pub tables: Box<TablesArgs>,
@@ -142,6 +150,7 @@ impl LoadArgs {
     /// # Errors
     /// A script that there is not or that has a mistake, or flags that contradict each other.
     pub fn workload(&self, name: &str) -> Result<WorkloadPlan, Failure> {
+        let name = self.order_entry.named(name);
         let mut words = vec![name];
         words.extend(self.files.iter().map(String::as_str));
         let mut plan = workload::find(&words)?;
@@ -149,7 +158,23 @@ impl LoadArgs {
         plan.idle = self.idle.unwrap_or(plan.idle);
         plan.dials.rate_tps = self.rate;
         plan.dials.latency_limit_ms = self.latency_limit;
-        plan.dials.max_tries = self.max_tries;
+        plan.dials.max_tries = self.max_tries.or(plan.dials.max_tries);
+        plan.dials.think_times = self.think_times;
+        if self.think_times && plan.scripts.iter().all(|script| script.pause.is_none()) {
+            return Err(Failure::usage(format!(
+                "--think-times waits as long as a workload's scripts say, and {name} says nothing of it"
+            ))
+            .with_remedy("-- @pause SCRIPT KEYING-MS THINKING-MS in its first lines, or \\sleep in a script"));
+        }
+        if plan.data.is_none()
+            && let Some(flag) = self.order_entry.first_given()
+        {
+            return Err(Failure::usage(format!(
+                "{flag} is for order-entry, and {name} is another load"
+            )));
+        }
+        // 0 is not known yet.
+        plan.scale = self.order_entry.warehouses.unwrap_or(0);
         plan.dials.reconnect = self.connect;
         plan.dials.per_statement = self.per_statement;
         plan.dials.define.clone_from(&self.define);
@@ -168,7 +193,14 @@ impl LoadArgs {
             );
         }
         // Once more with the protocol: not every script goes with every one.
-        workload::program(&plan)?;
+        let program = workload::program(&plan)?;
+        if self.ceiling && program.has_capture() {
+            return Err(Failure::usage(format!(
+                "--ceiling runs the scripts against a peer that answers without rows, and {name} goes on from \
+                 what it reads (\\gset)"
+            ))
+            .with_remedy("leave it out"));
+        }
         Ok(plan)
     }
 }

@@ -1,8 +1,9 @@
 //! What the measuring flags mean on this machine: the plan.
 
+use pgassay_engine::workload::order_entry;
 use pgassay_engine::workload::pgbench_tables::BYTES_PER_SCALE;
 use pgassay_model::point::Point;
-use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::workload::{DataSet, WorkloadPlan};
 use pgassay_model::{Failure, Plan};
 
 use super::args::MeasureArgs;
@@ -126,7 +127,11 @@ pub fn plan(
     let window = flags.time.unwrap_or((share - warmup).clamp(0.4, 5.0));
     Ok(Plan {
         workload: WorkloadPlan {
-            scale: flags.scale.unwrap_or_else(|| default_scale(machine)),
+            scale: match (flags.scale, workload.scale) {
+                (Some(scale), _) => scale,
+                (None, 0) => default_scale(&workload, machine),
+                (None, scale) => scale,
+            },
             ..workload
         },
         points,
@@ -142,9 +147,14 @@ pub fn plan(
 
 /// The smallest scale whose data is four times the last-level cache, if it fits
 /// into three fifths of shared_buffers; at least 1.
-fn default_scale(machine: &Machine) -> u32 {
-    let beyond_cache = (4 * machine.cache_bytes).div_ceil(BYTES_PER_SCALE).max(10);
-    let within_buffers = machine.shared_buffers / 5 * 3 / BYTES_PER_SCALE;
+fn default_scale(workload: &WorkloadPlan, machine: &Machine) -> u32 {
+    let (each, least) = match workload.data {
+        // Below that nearly all transactions wait for the row of one warehouse.
+        Some(DataSet::OrderEntry) => (order_entry::bytes(1), 4),
+        None => (BYTES_PER_SCALE, 10),
+    };
+    let beyond_cache = (4 * machine.cache_bytes).div_ceil(each).max(least);
+    let within_buffers = machine.shared_buffers / 5 * 3 / each;
     beyond_cache.min(within_buffers).max(1) as u32
 }
 

@@ -22,6 +22,7 @@ pub mod mcp;
 pub mod measure;
 mod metric;
 pub mod observe;
+pub mod order_entry;
 pub mod page;
 pub mod patch;
 pub mod port;

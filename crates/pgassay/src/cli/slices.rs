@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 
 use super::args::MeasureArgs;
 use super::clients::ClientList;
-use super::kinds::{OF_CLIENTS, OF_SESSIONS};
+use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 
 /// How long a slice is, and what its clients are like. The command that has these flags declares the
 /// groups.
@@ -20,7 +20,7 @@ pub struct SliceArgs {
     #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
-    #[arg(group = OF_CLIENTS, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(group = OF_SCALE, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub scale: Option<u32>,
     /// Seed of the order and of the clients' random numbers [default: drawn and recorded]
     #[arg(long, value_name = "N")]

@@ -147,7 +147,10 @@ fn record(
             .announce("a session of ours will be stepped; others wait for the locks that it holds");
     }
     subject.keep(stop);
-    progress.say(format!("filling the tables, scale {}", plan.scale));
+    progress.say(format!(
+        "filling the tables, {}",
+        workload::scale_in_words(plan)
+    ));
     let made = subject.make_tables(plan, &mut |share| progress.share(share), stop)?;
     let recorded = recorded(&mut subject, postmaster, plan, seed, args, &progress, stop);
     progress.clear();
@@ -174,7 +177,7 @@ fn recorded(
         session.execute("VACUUM (FREEZE, ANALYZE)")?;
         session.execute("CHECKPOINT")?;
     }
-    if !plan.without_pgbench_tables {
+    if !plan.without_pgbench_tables || plan.data.is_some() {
         setup::read_in(subject.session()?)?;
     }
     let mut conninfo = subject.conninfo.with_options(setup::FIND_OURS);

@@ -11,7 +11,7 @@ use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::drivers::ceiling;
 use pgassay_engine::rundir;
 use pgassay_engine::runner::Ended;
-use pgassay_engine::workload::{guest, setup};
+use pgassay_engine::workload::{self, guest, setup};
 use pgassay_model::plan::{Experiment, Stage};
 use pgassay_model::run::EventKind;
 use pgassay_model::server::Origin;
@@ -31,7 +31,7 @@ use super::files::page_of_run;
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::sweep::load;
-use super::{check, inside, opened, ordinary, quiet, record, second, show};
+use super::{check, inside, opened, ordinary, quiet, record, room, second, show};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::load::Pin;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
@@ -41,6 +41,9 @@ use crate::terminal::Terminal;
 
 /// Connections beside the load: the control session and a few to spare.
 const BESIDE: u32 = 4;
+
+/// Bytes of tables that are filled in a second, about.
+const FILLED_A_SECOND: f64 = 60e6;
 
 /// What a command asks for.
 #[derive(Debug)]
@@ -144,6 +147,9 @@ pub fn measure(
         };
         let ours = &plan.workload.dials.client_cpus;
         terminal.announce(&format!("load threads on CPUs {ours:?}, {server}"));
+    }
+    if loads {
+        room::check(&subject, &plan.workload, terminal)?;
     }
     let mut header = record::header(request.command, global, experiment.clone());
     let mut writer = request.again.open(&root, &mut header)?;
@@ -421,15 +427,15 @@ fn announce_load(
     }
     let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
     terminal.announce(&format!(
-        "{}: {} trials of {:.2} s at each of {} clients, scale {}: about {}",
+        "{}: {} trials of {:.2} s at each of {} clients, {}: about {}",
         request.workload.name,
         plan.trials,
         plan.window_ms as f64 / 1000.0,
         counts.join(", "),
-        plan.workload.scale,
+        workload::scale_in_words(&plan.workload),
         // Set-up, the time between trials and the report come on top.
         minutes(Duration::from_secs_f64(
-            seconds * 1.03 + 4.0 + f64::from(plan.workload.scale) * 0.25
+            seconds * 1.03 + 4.0 + workload::bytes(&plan.workload) as f64 / FILLED_A_SECOND
         )),
     ));
     if let Some(second) = second {

@@ -167,6 +167,7 @@ mod tests {
                 name: (*name).to_owned(),
                 weight: 1,
                 text: (*text).to_owned(),
+                pause: None,
             })
             .collect();
         Plan {

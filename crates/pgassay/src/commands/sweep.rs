@@ -12,7 +12,7 @@ use pgassay_engine::drivers::wire::{Wire, WireArm};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::pgbench_tables::Made;
-use pgassay_engine::workload::setup;
+use pgassay_engine::workload::{self, setup};
 use pgassay_model::Plan;
 use pgassay_model::plan::{DriverConfig, Experiment, Stage};
 use pgassay_model::reading::Reading;
@@ -28,7 +28,7 @@ use super::measure::Request;
 use super::progress::Progress;
 use super::recorder::Recorder;
 use super::subject::Subject;
-use super::{observing, record};
+use super::{conditions, observing, record};
 use crate::terminal::Terminal;
 
 /// Makes the tables, runs the schedule, removes the tables.
@@ -46,7 +46,10 @@ pub(super) fn load(
     if request.command == "run" {
         progress = progress.in_lines(terminal);
     }
-    progress.say(format!("filling the tables, scale {}", plan.workload.scale));
+    progress.say(format!(
+        "filling the tables, {}",
+        workload::scale_in_words(&plan.workload)
+    ));
     let made = subject.make_tables(&plan.workload, &mut |share| progress.share(share), stop)?;
     let ended = loaded(request, experiment, subject, writer, &mut progress, stop);
     let ended = match (ended, experiment.stage(StageId::Ceiling)) {
@@ -54,6 +57,9 @@ pub(super) fn load(
         (ended, _) => ended,
     };
     progress.clear();
+    if let (Ok(Ended::Complete), Some(held)) = (&ended, conditions::held(&plan.workload)) {
+        terminal.announce(&held);
+    }
     let removed = clean_up(subject, &made);
     if subject.origin == Origin::Running {
         match &removed {
@@ -93,7 +99,11 @@ fn loaded(
             continue;
         }
         match sweep(request, stage, subject, writer, progress, stop)? {
-            Ended::Complete => verify(subject, &stage.plan, writer)?,
+            Ended::Complete => {
+                verify(subject, &stage.plan, writer)?;
+                progress.say("checking the tables");
+                conditions::check(subject, &stage.plan.workload)?;
+            }
             ended => return Ok(ended),
         }
     }

@@ -32,6 +32,16 @@ fn flags_of_another_kind_are_refused_with_whose_they_are() {
         ),
         ("pgassay run mine.sql --sql x", "--sql", "query-loop"),
         (
+            "pgassay run order-entry --scale 3",
+            "--scale",
+            "--warehouses",
+        ),
+        (
+            "pgassay compare a b -w tpcb-like --warehouses 3",
+            "--warehouses",
+            "for order-entry",
+        ),
+        (
             "pgassay run lwlock --pattern hot",
             "--pattern",
             "buffer-hit",
@@ -178,7 +188,7 @@ fn every_group_has_flags() {
     let run = program.find_subcommand("run").unwrap();
     let by_kind = |group: &&ArgGroup| group.get_id().as_str().starts_with("of-");
     let groups: Vec<&ArgGroup> = run.get_groups().filter(by_kind).collect();
-    assert_eq!(groups.len(), 12);
+    assert_eq!(groups.len(), 14);
     for group in groups {
         assert!(group.get_args().count() > 0, "{group:?}");
         assert!(group.clone().is_multiple(), "{group:?}");

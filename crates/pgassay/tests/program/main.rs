@@ -26,6 +26,7 @@ mod lines;
 mod live_view;
 mod mcp;
 mod observers;
+mod order_entry;
 mod pause;
 #[path = "../../../pgwire/tests/support/mod.rs"]
 mod pg_support;

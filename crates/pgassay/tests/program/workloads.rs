@@ -82,6 +82,11 @@ fn every_workload_runs_as_a_guest_and_leaves_nothing() {
         "read-mostly",
         "insert-queue",
         "hot-row",
+        "oltp-point",
+        "oltp-range",
+        "oltp-read-write",
+        "oltp-update-index",
+        "web",
     ] {
         let analysis = place.run(&guest(workload, &server, &[]));
         let point = &analysis["stages"][0]["arms"][0]["points"][0];

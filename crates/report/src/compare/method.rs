@@ -1,6 +1,6 @@
 //! How it was compared, enough to do it again.
 
-use crate::sections::has_seed;
+use crate::sections::{has_seed, method};
 use pgassay_analysis::compare::Compare;
 
 use crate::document::{Block, Depth, Fact, Section};
@@ -11,8 +11,7 @@ pub fn section(compare: &Compare) -> Section {
     let (plan, run) = (&compare.analysis.main().plan, &compare.analysis.run);
     let mut facts = vec![
         Fact::new("workload", &plan.workload.name),
-        Fact::new("scale", number::count(u64::from(plan.workload.scale)))
-            .remark("100,000 accounts each"),
+        method::scale(&plan.workload),
         Fact::new("protocol", &plan.workload.protocol),
         Fact::new("slice", number::duration(plan.window_ms as f64 / 1e3)).remark(format!(
             "counted, after {} that is not",

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use pgassay_analysis::Analysis;
 use pgassay_model::plan::Stage;
+use pgassay_model::run::RunState;
 use pgassay_model::stage::StageId;
+use pgassay_model::workload::{DataSet, WorkloadPlan};
 
 use crate::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use crate::{number, plain};
@@ -93,9 +95,9 @@ fn in_short_load(analysis: &Analysis) -> Vec<String> {
     let measured = u64::from(analysis.run.trials_measured).saturating_sub(inside);
     let planned = u64::from(analysis.run.trials_planned).saturating_sub(inside);
     let mut parts = vec![format!(
-        "{}, scale {}, {} protocol",
+        "{}, {}, {} protocol",
         plan.workload.name,
-        number::count(u64::from(plan.workload.scale)),
+        size(&plan.workload),
         plan.workload.protocol
     )];
     parts.push(format!(
@@ -115,6 +117,25 @@ fn in_short_load(analysis: &Analysis) -> Vec<String> {
     parts
 }
 
+/// The size of the tables in a few words.
+fn size(workload: &WorkloadPlan) -> String {
+    let count = number::count(u64::from(workload.scale));
+    match (workload.data, workload.scale) {
+        (Some(DataSet::OrderEntry), 1) => "1 warehouse".to_owned(),
+        (Some(DataSet::OrderEntry), _) => format!("{count} warehouses"),
+        (None, _) => format!("scale {count}"),
+    }
+}
+
+/// The size of the tables.
+pub fn scale(workload: &WorkloadPlan) -> Fact {
+    let scale = number::count(u64::from(workload.scale));
+    match workload.data {
+        Some(DataSet::OrderEntry) => Fact::new("warehouses", scale),
+        None => Fact::new("scale", scale).remark("100,000 accounts each"),
+    }
+}
+
 fn facts(analysis: &Analysis) -> Vec<Fact> {
     let (plan, run) = (&analysis.main().plan, &analysis.run);
     let clients: Vec<String> = plan
@@ -126,14 +147,22 @@ fn facts(analysis: &Analysis) -> Vec<Fact> {
     let mut facts = vec![Fact::new("workload", &plan.workload.name)];
     if analysis.main().id == StageId::Load {
         facts.extend([
-            Fact::new("scale", number::count(u64::from(plan.workload.scale)))
-                .remark("100,000 accounts each"),
+            scale(&plan.workload),
             Fact::new("protocol", &plan.workload.protocol),
             Fact::new("clients", clients.join(", ")),
             Fact::new("threads", threads.join(", ")).remark("of pgassay, at each client count"),
         ]);
     }
     facts.extend(system_calls(analysis));
+    // A load after which one does not hold ends with an error.
+    let conditions = &plan.workload.conditions;
+    if !conditions.is_empty() && run.state == RunState::Complete {
+        let names: Vec<&str> = conditions.iter().map(|c| c.name.as_str()).collect();
+        facts.push(
+            Fact::new("consistency", format!("conditions {}", names.join(", ")))
+                .remark("hold in the tables after the load"),
+        );
+    }
     facts.extend([
         Fact::new(
             "trials",

@@ -15,7 +15,7 @@ pub(super) mod findings;
 mod glance;
 mod host;
 mod latency;
-mod method;
+pub mod method;
 mod metric_table;
 pub(super) mod observed;
 mod pgio;

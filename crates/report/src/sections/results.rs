@@ -2,6 +2,7 @@
 
 use pgassay_analysis::analysis::StageAnalysis;
 use pgassay_analysis::measured::{PointAnalysis, StageArm};
+use pgassay_analysis::metrics::order_entry;
 use pgassay_analysis::{Analysis, metrics};
 
 use super::metric_table::{PointTable, column, series};
@@ -28,6 +29,11 @@ fn of_load(load: &StageAnalysis, chart: Option<Chart>, notes: &mut Notes) -> Opt
     let mut blocks = Vec::new();
     blocks.extend(chart.map(|chart| Block::Chart(Box::new(chart))));
     blocks.push(Block::Table(TABLE.of(load, notes)));
+    let all = points(load);
+    let mut points = all.iter().map(|(_, point)| point);
+    if points.any(|point| point.estimate(order_entry::NEW_ORDERS).is_some()) {
+        blocks.push(Block::Table(ORDER_ENTRY.of(load, notes)));
+    }
     blocks.extend(failures(load).map(Block::Table));
     Some(Section {
         id: "results",
@@ -71,6 +77,20 @@ const TABLE: PointTable = PointTable {
         column(metrics::SERVER_CPU, "server CPU", "µs/tx", 3),
     ],
     marked: true,
+};
+
+/// What order entry is about.
+const ORDER_ENTRY: PointTable = PointTable {
+    caption: "New orders a minute, and the 90th percentile of the latency of each transaction.",
+    columns: &[
+        column(order_entry::NEW_ORDERS, "new orders", "1/min", 0),
+        column(order_entry::NEW_ORDER_P90, "new order", "µs", 1),
+        column(order_entry::PAYMENT_P90, "payment", "µs", 2),
+        column(order_entry::ORDER_STATUS_P90, "order status", "µs", 5),
+        column(order_entry::DELIVERY_P90, "delivery", "µs", 3),
+        column(order_entry::STOCK_LEVEL_P90, "stock level", "µs", 4),
+    ],
+    marked: false,
 };
 
 /// Throughput over clients, where a server was measured at more than one client count.

@@ -152,7 +152,7 @@ impl Needs {
 
 /// What making, starting and filling the servers of a launch takes on an ordinary machine.
 fn starting_seconds(plan: &Plan, arms: usize) -> f64 {
-    arms as f64 * (1.0 + 0.1 * f64::from(plan.workload.scale))
+    arms as f64 * (1.0 + pgassay_engine::workload::bytes(&plan.workload) as f64 / 157e6)
 }
 
 /// How often the servers are started where nobody said. Starts of one and the same server

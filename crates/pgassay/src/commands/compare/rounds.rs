@@ -14,7 +14,7 @@ use pgassay_engine::drivers::scattered_read::ScatteredRead;
 use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Driver, Ended, Schedule};
-use pgassay_engine::workload::setup;
+use pgassay_engine::workload::{self, setup};
 use pgassay_model::observed::stacks::SymbolTable;
 use pgassay_model::point::Slice;
 use pgassay_model::run::EventKind;
@@ -26,12 +26,12 @@ use pgassay_sys::stop::Stop;
 
 use super::budget::{FEWEST_OF_LAUNCH, FEWEST_PAIRS, LEAST_LAUNCHES, least_pairs};
 use super::load::Load;
-use super::servers::{Servers, Surroundings};
+use super::servers::{Server, Servers, Surroundings};
 use super::{BETWEEN, POWER, about, io};
 use crate::commands::alone::Company;
 use crate::commands::progress::Progress;
 use crate::commands::recorder::Recorder;
-use crate::commands::{inspect_server, observing};
+use crate::commands::{conditions, inspect_server, observing};
 use crate::terminal::Terminal;
 
 /// A comparison being measured.
@@ -169,7 +169,12 @@ impl Measuring {
                     Servers::open(&self.arms, &order, &self.around, &self.stop)?
                 }
             };
-            let ended = self.launch(launch, &mut servers, &measured, terminal);
+            let mut ended = self.launch(launch, &mut servers, &measured, terminal);
+            if let Ok(Ended::Complete) = ended {
+                let mut each = servers.up();
+                let hold = |s: &mut Server| conditions::check(&mut s.subject, &self.plan.workload);
+                ended = each.try_for_each(hold).map(|()| Ended::Complete);
+            }
             let cleaned = servers.clean_up();
             if let Some(words) = servers.last_words() {
                 terminal.warn(&format!("the server's last words:\n{}", words.trim_end()));
@@ -196,7 +201,7 @@ impl Measuring {
         let plan = &self.plan;
         let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
         let who = match self.load {
-            Load::Wire(_) => format!("clients, scale {}", plan.workload.scale),
+            Load::Wire(_) => format!("clients, {}", workload::scale_in_words(&plan.workload)),
             _ => "sessions".to_owned(),
         };
         let slices = match self.load {

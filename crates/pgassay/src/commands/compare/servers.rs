@@ -8,7 +8,7 @@ use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::in_server::{InServerArm, Sessions};
 use pgassay_engine::drivers::wire::WireArm;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
-use pgassay_engine::workload::pgbench_tables::{BYTES_PER_SCALE, Made};
+use pgassay_engine::workload::pgbench_tables::Made;
 use pgassay_engine::workload::pgio::tables;
 use pgassay_engine::workload::{self, setup};
 use pgassay_load::script::{Command, Part};
@@ -163,8 +163,7 @@ impl Servers {
         let plan = &stage.plan.workload;
         let bytes = match &stage.driver {
             DriverConfig::Pgio(pgio) => u64::from(pgio.tables) * pgio.rows * 8192,
-            _ if plan.without_pgbench_tables && plan.setup.is_empty() => 0,
-            _ => u64::from(plan.scale) * BYTES_PER_SCALE,
+            _ => workload::bytes(plan),
         };
         let each = 2 * bytes + (100 << 20);
         let needed = each.saturating_mul(launched().count() as u64);
@@ -175,7 +174,7 @@ impl Servers {
                 dir.display(),
                 free / 1_000_000
             ))
-            .with_remedy("choose another place with --scratch DIR, or a smaller --scale or --size")
+            .with_remedy("choose another place with --scratch DIR, or a smaller --scale, --warehouses or --size")
             .into());
         }
         Ok(())

@@ -7,7 +7,8 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use pgassay_engine::workload::bulk::{self, ACCOUNTS, Filling, Loaded};
+use pgassay_engine::workload::bulk::{self, ACCOUNTS, Filling};
+use pgassay_engine::workload::parallel::{self, Loaded};
 use pgassay_engine::workload::pgbench_ddl::{Ddl, KEYS};
 use pgassay_model::workload::Tables;
 use pgassay_pgwire::Session;
@@ -181,7 +182,7 @@ fn generate_here(
         table: "pgbench_accounts",
         large: scale(args) >= bulk::LARGE_SCALE,
         branches: &missing,
-        workers: bulk::workers(scale(args), processors),
+        workers: parallel::workers(scale(args) as usize, processors),
     };
     let every = Duration::from_secs(if args.quiet { 5 } else { 1 });
     let (mut shown, mut done) = (Instant::now(), false);

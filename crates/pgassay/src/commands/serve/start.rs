@@ -342,6 +342,7 @@ mod tests {
                 name: "mine.sql".to_owned(),
                 weight: 1,
                 text: "\\shell id".to_owned(),
+                ..ScriptPlan::default()
             });
         });
         let repeat = startable(Wanted::Repeat, &[own]).unwrap();

@@ -1,0 +1,239 @@
+//! `pgassay run order-entry`: its tables, its transactions, what must hold after them, and its end.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::runs::{Runs, Signal, signal};
+use crate::support::{Bench, bench};
+
+fn schemas(bench: &Bench) -> String {
+    bench.ask("SELECT count(*) FROM pg_namespace WHERE nspname = 'pgassay'")
+}
+
+/// The arguments of a short run on one warehouse.
+fn short<'a>(workload: &'a str, server: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["run", workload, server, "--load", "--json"];
+    args.extend([
+        "--clients",
+        "4",
+        "--time",
+        "1",
+        "--warmup",
+        "0.1",
+        "--trials",
+        "2",
+    ]);
+    args.extend(more);
+    args
+}
+
+fn analysis(runs: &Runs, args: &[&str]) -> (Value, String) {
+    let output = runs.run(args);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {said}");
+    (serde_json::from_slice(&output.stdout).unwrap(), said)
+}
+
+#[test]
+fn five_transactions_run_and_leave_the_tables_consistent() {
+    let bench = bench();
+    let runs = Runs::new("order-entry");
+    let server = bench.cluster.conninfo();
+    let names = [
+        "new-order",
+        "payment",
+        "order-status",
+        "delivery",
+        "stock-level",
+    ];
+    for more in [&[][..], &["--procedures"]] {
+        let mut flags = vec!["--warehouses", "1"];
+        flags.extend(more);
+        let mut unseen = names.to_vec();
+        // Where next to nothing runs in a second, the rarer ones may take another one.
+        for _ in 0..10 {
+            let (run, said) = analysis(&runs, &short("order-entry", &server, &flags));
+            assert!(said.contains("the tables of 1 warehouse take"), "{said}");
+            assert!(
+                said.contains("consistency conditions 1, 2, 3, 4 hold after the load"),
+                "{said}"
+            );
+            assert_eq!(schemas(&bench), "0", "{more:?} leaves nothing");
+            let plan = &run["stages"][0]["plan"]["workload"];
+            assert_eq!(plan["scale"], 1);
+            assert_eq!(plan["data"], "order-entry");
+            let point = &run["stages"][0]["arms"][0]["points"][0];
+            assert_eq!(point["failures"], Value::Array(vec![]), "{more:?}");
+            let scripts = point["detail"]["scripts"].as_array().unwrap();
+            assert_eq!(scripts.len(), 5);
+            for (script, name) in scripts.iter().zip(names) {
+                assert_eq!(script["name"], name);
+            }
+            let seen = |name: &str| {
+                scripts
+                    .iter()
+                    .any(|s| s["name"] == name && s["transactions"] != 0)
+            };
+            unseen.retain(|name| !seen(name));
+            if unseen.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(unseen, [""; 0], "{more:?}");
+    }
+}
+
+#[test]
+fn its_metrics_are_those_of_its_transactions() {
+    let bench = bench();
+    let runs = Runs::new("order-entry-metrics");
+    let server = bench.cluster.conninfo();
+    let script = runs.0.join("named.sql");
+    fs::create_dir_all(&runs.0).unwrap();
+    // The metrics go by the names of scripts, not by what is in them.
+    let text = "-- two\n-- @script new-order 1\nSELECT 1;\n-- @script payment 1\nSELECT 2;\n";
+    fs::write(&script, text).unwrap();
+    let (run, _) = analysis(&runs, &short(script.to_str().unwrap(), &server, &[]));
+    let point = &run["stages"][0]["arms"][0]["points"][0];
+    for metric in ["new-orders", "new-order-p99", "payment-p50", "payment-p90"] {
+        let value = &point["metrics"][metric]["estimate"];
+        assert!(value.as_f64() > Some(0.0), "{metric}: {}", point["metrics"]);
+    }
+    assert!(point["metrics"].get("delivery-p50").is_none());
+}
+
+/// The counts of the specification, and of any other load that fills these tables; asked while they are there.
+#[test]
+fn the_tables_are_those_of_the_specification() {
+    let bench = bench();
+    let runs = Runs::new("order-entry-tables");
+    let server = bench.cluster.conninfo();
+    let conditions = [
+        ("warehouse", "count(*) = 1 FROM warehouse"),
+        ("district", "count(*) = 10 FROM district"),
+        ("customer", "count(*) = 30000 FROM customer"),
+        ("history", "count(*) = 30000 FROM history"),
+        ("orders", "count(*) = 30000 FROM orders"),
+        ("new_order", "count(*) = 9000 FROM new_order"),
+        (
+            "order_line",
+            "count(*) BETWEEN 298000 AND 302000 FROM order_line",
+        ),
+        ("item", "count(*) = 100000 FROM item"),
+        ("stock", "count(*) = 100000 FROM stock"),
+        ("names", "count(DISTINCT c_last) = 1000 FROM customer"),
+        (
+            "syllables",
+            "count(*) = 10 FROM customer WHERE c_id = 372 AND c_last = 'PRICALLYOUGHT'",
+        ),
+        (
+            "indexes",
+            "count(*) = 10 FROM pg_catalog.pg_index WHERE indisvalid AND indrelid IN (SELECT oid \
+             FROM pg_catalog.pg_class WHERE relnamespace = 'pgassay'::regnamespace)",
+        ),
+    ];
+    let mut text = "-- asks for the tables\n-- @tables order-entry\n".to_owned();
+    for (name, question) in conditions {
+        text.push_str(&format!("-- @condition {name}: SELECT {question}\n"));
+    }
+    text.push_str("SELECT i_name FROM item WHERE i_id = 7;\n");
+    fs::create_dir_all(&runs.0).unwrap();
+    let script = runs.0.join("asks.sql");
+    fs::write(&script, text).unwrap();
+    let script = script.to_str().unwrap();
+    let (_, said) = analysis(&runs, &short(script, &server, &["--scale", "1"]));
+    assert!(
+        said.contains("new_order, order_line, item, stock"),
+        "{said}"
+    );
+    assert_eq!(schemas(&bench), "0");
+}
+
+#[test]
+fn a_condition_that_does_not_hold_ends_the_run_with_an_error() {
+    let bench = bench();
+    let runs = Runs::new("order-entry-broken");
+    let server = bench.cluster.conninfo();
+    fs::create_dir_all(&runs.0).unwrap();
+    let script = runs.0.join("broken.sql");
+    let text =
+        "-- breaks\n-- @condition even: SELECT true\n-- @condition odd: SELECT false\nSELECT 1;\n";
+    fs::write(&script, text).unwrap();
+    let output = runs.run(&short(script.to_str().unwrap(), &server, &[]));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(
+        said.contains("consistency condition odd does not hold"),
+        "{said}"
+    );
+    assert_eq!(
+        schemas(&bench),
+        "0",
+        "what was made is removed all the same"
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_made() {
+    let bench = bench();
+    let runs = Runs::new("order-entry-refused");
+    let server = bench.cluster.conninfo();
+    for (more, word) in [
+        (&["--warehouses", "0"][..], "0 is not in 1..="),
+        (&["--warehouses", "1000000"], "no space: the server needs"),
+        (&["--scale", "3"], "order-entry has --warehouses"),
+        (&["--fillfactor", "50"], "--fillfactor does not apply"),
+        (&["--think-times", "--rate", "9"], "cannot be used with"),
+        (&["--ceiling"], "answers without rows"),
+    ] {
+        let output = runs.run(&short("order-entry", &server, more));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{more:?}: {said}");
+        assert!(said.contains(word), "{more:?}: {said}");
+        assert_eq!(schemas(&bench), "0", "{more:?}");
+    }
+    for (more, word) in [
+        (&["--warehouses", "2"][..], "it is for order-entry"),
+        (&["--procedures"], "it is for order-entry"),
+        (&["--think-times"], "says nothing of it"),
+    ] {
+        let output = runs.run(&short("select-only", &server, more));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{more:?}: {said}");
+        assert!(said.contains(word), "{more:?}: {said}");
+    }
+}
+
+/// However a load ends, nobody is left with half of it.
+#[test]
+fn a_load_that_is_cancelled_or_killed_is_removed() {
+    let bench = bench();
+    let runs = Runs::new("order-entry-cancelled");
+    let server = bench.cluster.conninfo();
+    let filling = || {
+        let args = short("order-entry", &server, &["--warehouses", "3"]);
+        let child = runs.start(&args);
+        // Pieces are committed one by one.
+        let some = "SELECT count(*) > 0 FROM pg_stat_user_tables WHERE schemaname = 'pgassay' \
+                    AND n_tup_ins > 0";
+        while bench.ask(some) != "t" {
+            sleep(Duration::from_millis(20));
+        }
+        child
+    };
+    let mut cancelled = filling();
+    signal(cancelled.id(), Signal::INT);
+    assert!(!cancelled.wait().unwrap().success());
+    assert_eq!(schemas(&bench), "0", "a cancelled load");
+
+    let mut killed = filling();
+    signal(killed.id(), Signal::KILL);
+    killed.wait().unwrap();
+    assert_eq!(schemas(&bench), "1", "a killed one could remove nothing");
+    let (_, said) = analysis(&runs, &short("oltp-point", &server, &["--scale", "1"]));
+    assert!(said.contains("that a killed run had left"), "{said}");
+    assert_eq!(schemas(&bench), "0");
+}
