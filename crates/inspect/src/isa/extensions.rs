@@ -163,7 +163,7 @@ mod tests {
         asked.extensions.keys().copied().collect()
     }
 
-    /// Words as GNU as 2.40 assembles them.
+    /// Words as LLVM 14 assembles them.
     #[test]
     fn a64_instructions_are_told_apart() {
         for (word, extension) in [
