@@ -445,7 +445,7 @@ fn a_comparison_says_what_it_leaves_on_a_stopped_server() {
         "200",
         "--noise-pairs",
         "4",
-        "--time",
+        "--slice",
         "0.2",
         "--scale",
         "1",

@@ -518,7 +518,14 @@ fn before_pairs(ended: anyhow::Result<Ended>, run: &RecordedRun) -> anyhow::Erro
         Ok(Ended::Interrupted) => "stopped by Ctrl-C".to_owned(),
         Ok(Ended::ServerDied(why)) => why,
         Ok(Ended::Complete) => "no point could be reached".to_owned(),
-        Err(error) => return in_part(error, &run.header.id),
+        // What can't be compared as asked for can't be gone on with either.
+        Err(error) => {
+            let usage = Failure::of(&error).is_some_and(|f| f.kind == FailureKind::Usage);
+            return match usage {
+                true => error,
+                false => in_part(error, &run.header.id),
+            };
+        }
     };
     Failure::partial(format!(
         "{why} before the first pair: {} of the noise floor were measured and kept",
