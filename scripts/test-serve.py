@@ -55,6 +55,15 @@ def shown(driver, css):
     return [element for element in driver.find_elements(By.CSS_SELECTOR, css) if element.is_displayed()]
 
 
+def tops(driver, css):
+    """Where what is shown begins, in one step: a live page replaces its elements at any time."""
+    return driver.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility())"
+        ".map(e => e.getBoundingClientRect().top + scrollY)",
+        css,
+    )
+
+
 def quiet(driver, base):
     """Nothing was logged, and nobody else was asked."""
     errors = [entry["message"] for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
@@ -168,7 +177,7 @@ def followed(driver, program, runs, base, pictures):
             driver.get(base + "/")
             return shown(driver, ".runs a.live")
         wait(driver, "a run that is measured, in the list", listed)
-        shown(driver, ".runs a.live")[0].click()
+        wait(driver, "a click on it", lambda: shown(driver, ".runs a.live")[0].click() or True)
         # In one step: the page replaces the element when there is news.
         told = lambda: driver.execute_script("return document.querySelector('#live .headline')?.textContent")
         wait(driver, "the page of the measurement", told)
@@ -185,8 +194,8 @@ def followed(driver, program, runs, base, pictures):
                 emulate(driver, width, height, scheme)
                 what = f"live, {width} x {height}, {scheme}"
                 fits(driver, what)
-                charts = shown(driver, "#live svg.chart")
-                expect(charts and charts[0].rect["y"] < height, f"{what}: no chart on the first screen")
+                charts = tops(driver, "#live svg.chart")
+                expect(charts and charts[0] < height, f"{what}: no chart on the first screen")
                 pages.accessible(driver)
                 if pictures:
                     driver.save_screenshot(str(pictures / f"serve-live-{width}-{scheme}.png"))
