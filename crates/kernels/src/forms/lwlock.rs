@@ -1,5 +1,5 @@
-//! The LWLock since 9.5 (ab5194e6f6): one word whose count of shared holders and exclusive bit change by
-//! compare-and-swap, and a wait list that a bit of the same word guards (008608b9d5).
+//! The LWLock since 9.6: one word whose count of shared holders and exclusive bit change by compare-and-swap
+//! (ab5194e6f6, 9.5), and a wait list that a bit of the same word guards (008608b9d5).
 //!
 //! Who does not get it queues, tries once more, and sleeps until it is woken; it then tries again.
 

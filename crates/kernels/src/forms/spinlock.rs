@@ -14,12 +14,12 @@ const LONGEST_SLEEP: u64 = 1_000_000;
 /// How a lock that was found taken is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// By the same swap each time.
+    /// By the same swap each time (arm64 to 17).
     Swap,
     /// It is read first, and swapped only if it is free (x86-64 always; arm64 from 18: 3d0b4b1068).
     TestFirst,
-    /// Likewise, without PAUSE or ISB between the turns (arm64 before 15: a82a5eee31).
-    TestFirstNoHint,
+    /// By the same swap, without PAUSE or ISB between the turns (arm64 to 14; ISB came with a82a5eee31).
+    SwapNoHint,
 }
 
 /// A lock of one byte.
@@ -65,7 +65,7 @@ impl Spinlock {
         let (mut turns, mut sleep) = (0, 0);
         loop {
             match self.retry {
-                Retry::TestFirstNoHint => spin(),
+                Retry::SwapNoHint => spin(),
                 Retry::Swap | Retry::TestFirst => relax(),
             }
             turns += 1;
@@ -81,7 +81,8 @@ impl Spinlock {
                 }
                 turns = 0;
             }
-            let looks_taken = self.retry != Retry::Swap && self.taken.load(Ordering::Relaxed) != 0;
+            let looks_taken =
+                self.retry == Retry::TestFirst && self.taken.load(Ordering::Relaxed) != 0;
             if !looks_taken && self.try_lock() {
                 break;
             }

@@ -1,7 +1,7 @@
 //! The clock hand that looks for a buffer to reuse.
 //!
-//! Up to 9.4 an LWLock, then a spinlock guarded it (5d7962c6); from 9.5 it is a fetch-and-add
-//! (d72731a704). Proposed: each backend takes a batch of 64 at a time (Burd 2026).
+//! Up to 9.4 an LWLock guarded it; from 9.5 it is a fetch-and-add (d72731a704), and while that was developed
+//! it was a spinlock (5d7962c6). Proposed: each backend takes a batch of 64 at a time (Burd 2026).
 
 use super::spinlock::{Retry, Spinlock};
 use super::word::same;
