@@ -23,11 +23,14 @@ pub fn variant(form: &Form) -> Variant {
         Standing::Proposed(by) => format!("Proposed: {by}."),
         Standing::Yardstick(what) => format!("A yardstick: {what}."),
     };
+    let inside = form.primitive.map_or_else(String::new, |primitive| {
+        format!(" The primitive {primitive} does it inside a server.")
+    });
     Variant {
         primitive: form.family.to_owned(),
         variant: form.name.to_owned(),
         company: Default::default(),
-        operation: format!("{} {standing}", form.operation),
+        operation: format!("{} {standing}{inside}", form.operation),
     }
 }
 

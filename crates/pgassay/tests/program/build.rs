@@ -12,20 +12,18 @@ use std::sync::{Arc, Mutex};
 
 use pgassay::{Exit, Stop, Terminal};
 use pgassay_model::{Failure, FailureKind};
-use pgassay_server::pgbuild::commits::{self, History};
 use pgassay_server::pgbuild::maker::{Event, How, Order};
 use pgassay_server::pgbuild::recipe::System;
-use pgassay_server::pgbuild::shared::CommitMade;
 use pgassay_server::pgbuild::{BuildRecord, Made, Maker, Place, Source, Variant};
 
 /// A directory that goes with the test, with a place for builds in it.
-struct Bench {
-    dir: PathBuf,
-    place: Place,
+pub(crate) struct Bench {
+    pub(crate) dir: PathBuf,
+    pub(crate) place: Place,
 }
 
 impl Bench {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("pgassay-build-{name}-{}", std::process::id()));
         fs::remove_dir_all(&dir).ok();
         fs::create_dir_all(&dir).unwrap();
@@ -34,7 +32,7 @@ impl Bench {
     }
 
     /// The fixture, copied where the test may change it.
-    fn source(&self, fixture: &str) -> PathBuf {
+    pub(crate) fn source(&self, fixture: &str) -> PathBuf {
         let from = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/program/build_sources")
             .join(fixture);
@@ -91,7 +89,7 @@ struct Options {
     layouts: u32,
 }
 
-fn says(program: &Path) -> String {
+pub(crate) fn says(program: &Path) -> String {
     let output = Command::new(program).arg("--version").output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
@@ -383,7 +381,7 @@ impl Write for Page {
     }
 }
 
-fn run(words: &[&str]) -> (Exit, String, String) {
+pub(crate) fn run(words: &[&str]) -> (Exit, String, String) {
     let (out, err) = (Page::default(), Page::default());
     let mut terminal = Terminal::plain(Box::new(out.clone()), Box::new(err.clone()), 100);
     let line = ["pgassay", "build"].iter().chain(words).map(Into::into);
@@ -446,257 +444,4 @@ fn the_records_of_builds_follow_their_schema() {
     let builds = [&made.record, &made.layouts[0]];
     let document = serde_json::json!({"schema": "pgassay/builds/1", "builds": builds});
     valid(&document.to_string(), "builds-1.json");
-}
-
-/// Removes a build of the real place, whatever comes of the test.
-struct Named(String);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        run(&["--remove", &self.0]);
-    }
-}
-
-/// Attack D4: sources were configured and compiled with root's rights, without a word.
-#[test]
-fn root_has_the_servers_user_build() {
-    use pgassay_server::account::Account;
-    use std::os::unix::fs::MetadataExt;
-
-    let account = Account::for_servers().unwrap();
-    let us = rustix::process::geteuid().as_raw();
-    let builder = account.as_ref().map_or(us, |account| account.uid);
-    let bench = Bench::new("users");
-    let source = bench.source("autoconf");
-    let configure = source.join("configure");
-    let text = fs::read_to_string(&configure).unwrap();
-    let (first, rest) = text.split_once('\n').unwrap();
-    let talking = format!("{first}\necho \"configured by $(id -u) of $(id -G)\"\n{rest}");
-    fs::write(&configure, talking).unwrap();
-
-    let base = format!("users-{}", std::process::id());
-    let name = format!("{base}-plain");
-    let _named = Named(name.clone());
-    let given = source.display().to_string();
-    let (exit, out, said) = run(&[&given, "--name", &base]);
-    assert_eq!(exit, Exit::Done, "{said}");
-    assert!(out.contains(&format!("build:{name}")), "{out}");
-    assert_eq!(said.contains("root does not compile"), us == 0, "{said}");
-
-    let (_, json, _) = run(&["--list", "--json"]);
-    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let builds = document["builds"].as_array().unwrap();
-    let record = builds.iter().find(|build| build["name"] == *name).unwrap();
-    let log = fs::read_to_string(record["log"].as_str().unwrap()).unwrap();
-    let line = log.lines().find(|line| line.starts_with("configured by"));
-    let groups = account
-        .as_ref()
-        .map(|account| format!(" of {}", account.gid));
-    let wanted = format!("configured by {builder}{}", groups.unwrap_or_default());
-    assert!(line.unwrap().starts_with(&wanted), "{line:?}");
-    let server = Path::new(record["prefix"].as_str().unwrap()).join("bin/postgres");
-    assert_eq!(fs::metadata(&server).unwrap().uid(), builder);
-
-    // It is the target of its name, and goes when it is removed.
-    let spec: pgassay_server::TargetSpec = format!("build:{name}").parse().unwrap();
-    let found = spec.installation(&Default::default()).unwrap().unwrap();
-    assert_eq!(found.tool("postgres"), server);
-    assert_eq!(run(&["--remove", &name]).0, Exit::Done);
-    assert!(!server.exists());
-    assert_eq!(run(&["--remove", &name]).0, Exit::Usage);
-}
-
-/// What root alone may read can't be built by another user, and the error says so.
-#[test]
-fn a_source_that_the_builder_may_not_read_is_told() {
-    if !rustix::process::geteuid().is_root() {
-        // Everybody else builds as himself.
-        return;
-    }
-    let bench = Bench::new("private");
-    let source = bench.source("autoconf");
-    fs::set_permissions(&source, fs::Permissions::from_mode(0o700)).unwrap();
-    let (exit, _, said) = run(&[&source.display().to_string()]);
-    assert_eq!(exit, Exit::Usage);
-    assert!(
-        said.contains("can't be read") && said.contains("where everybody may read it"),
-        "{said}"
-    );
-}
-
-/// Builds that root made itself, before another user did it, are used and removed as ever.
-#[test]
-fn builds_that_root_made_before_are_still_targets() {
-    let own = pgassay_server::scratch::Scratch::open(None).unwrap();
-    let base = format!("before-{}", std::process::id());
-    let place = Place::of(own.root().to_path_buf()).unwrap();
-    let bench = Bench::new("before");
-    let source = bench.source("autoconf");
-    let source = Source::find(&source.display().to_string(), None, &place).unwrap();
-    let variant = Variant::parse(
-        "plain",
-        &pgassay_server::pgbuild::maker::native_machine(),
-        false,
-    );
-    let (variant, stop) = (variant.unwrap(), Stop::new());
-    let name = format!("{base}-plain");
-    let _named = Named(name.clone());
-    let made = Maker {
-        place: &place,
-        stop: &stop,
-        jobs: 2,
-        watch: &mut |_| {},
-    }
-    .make(&Order {
-        source: &source,
-        name: Some(&base),
-        variant: &variant,
-        host: None,
-        system: None,
-        layouts: 0,
-        layout_seed: 0,
-    })
-    .unwrap();
-    assert!(made.record.prefix.starts_with(own.root()));
-    let (_, list, _) = run(&["--list"]);
-    assert!(list.contains(&format!("build:{name} ")), "{list}");
-    let spec: pgassay_server::TargetSpec = format!("build:{name}").parse().unwrap();
-    let found = spec.installation(&Default::default()).unwrap().unwrap();
-    assert!(found.bin_dir.starts_with(&made.record.prefix));
-    assert_eq!(run(&["--remove", &name]).0, Exit::Done);
-    assert!(!made.record.prefix.exists());
-}
-
-/// A repository of the fixture: three commits, of which the second can't be built.
-struct Line {
-    bench: Bench,
-    dir: PathBuf,
-    history: History,
-}
-
-impl Line {
-    fn new(name: &str) -> Self {
-        let bench = Bench::new(name);
-        let dir = bench.source("autoconf");
-        let git = |words: &[&str]| {
-            let mut git = Command::new("git");
-            git.args(["-c", "user.name=x", "-c", "user.email=x@x"])
-                .arg("-C")
-                .arg(&dir)
-                .args(words);
-            assert!(git.status().unwrap().success(), "{words:?}");
-        };
-        let words = dir.join("src/backend/utils/words.c");
-        let header = dir.join("src/include/level.h");
-        let plain = fs::read_to_string(&words).unwrap();
-        let with_level = "#include \"../../include/level.h\"\n".to_owned()
-            + &plain
-            + "const char *level(void) { return LEVEL; }\n";
-        git(&["init", "-q", "-b", "trunk"]);
-        for (tag, level, text) in [
-            ("one", "\"level-1\"", with_level.as_str()),
-            ("broken", "\"level-2\"", "#error not yet\n"),
-            ("two", "\"level-2\"", with_level.as_str()),
-            ("three", "\"level-3\"", with_level.as_str()),
-        ] {
-            fs::write(&header, format!("#define LEVEL {level}\n")).unwrap();
-            fs::write(&words, text).unwrap();
-            git(&["add", "-A"]);
-            git(&["commit", "-qm", tag]);
-            git(&["tag", tag]);
-        }
-        let history =
-            commits::history(&dir.display().to_string(), "one", "three", &bench.place).unwrap();
-        Self {
-            bench,
-            dir,
-            history,
-        }
-    }
-
-    /// Makes the commit of a tag; with the steps that ran.
-    fn make(&self, tag: &str) -> (CommitMade, Vec<String>) {
-        let machine = pgassay_server::pgbuild::maker::native_machine();
-        let variant = Variant::parse("bisect plain", &machine, false).unwrap();
-        let stop = Stop::new();
-        let mut steps = Vec::new();
-        let mut watch = |event: Event<'_>| {
-            if let Event::Step(_, step) = event {
-                steps.push(step.to_owned());
-            }
-        };
-        let commit = std::iter::once(&self.history.good)
-            .chain(&self.history.commits)
-            .find(|commit| commit.subject == tag)
-            .unwrap();
-        let mut maker = Maker {
-            place: &self.bench.place,
-            stop: &stop,
-            jobs: 2,
-            watch: &mut watch,
-        };
-        let made = maker
-            .make_commit(&self.history, &commit.id, &variant)
-            .unwrap();
-        (made, steps)
-    }
-}
-
-fn holds(server: &Path, words: &str) -> bool {
-    let bytes = fs::read(server).unwrap();
-    bytes
-        .windows(words.len())
-        .any(|window| window == words.as_bytes())
-}
-
-#[test]
-fn neighbouring_commits_are_built_in_one_tree() {
-    let line = Line::new("shared");
-    let built = |tag: &str, anew: bool| -> BuildRecord {
-        let (CommitMade::Made(record, How::Built, _), steps) = line.make(tag) else {
-            panic!("{tag} is not built");
-        };
-        assert_eq!(
-            steps.iter().any(|step| step == "configure"),
-            anew,
-            "{tag}: {steps:?}"
-        );
-        *record
-    };
-    let one = built("one", true);
-    let (broken, _) = line.make("broken");
-    let CommitMade::Unbuildable(why) = broken else {
-        panic!("{broken:?}");
-    };
-    assert!(why.contains("#error not yet"), "{why}");
-    let two = built("two", false);
-    let three = built("three", false);
-    // A header was followed, and what was installed before stays what it was.
-    for (record, level) in [(&one, "level-1"), (&two, "level-2"), (&three, "level-3")] {
-        let server = record.prefix.join("bin/postgres");
-        assert!(holds(&server, level), "{level}");
-        assert_eq!(says(&server), "postgres (PostgreSQL) 15.99\n");
-    }
-    let (again, steps) = line.make("two");
-    assert!(matches!(again, CommitMade::Made(_, How::Unchanged, _)) && steps.is_empty());
-    // Back, from scratch and in the used tree: the same program.
-    let bytes = |record: &BuildRecord| fs::read(record.prefix.join("bin/postgres")).unwrap();
-    let before = bytes(&one);
-    fs::remove_dir_all(&one.prefix).unwrap();
-    assert_eq!(bytes(&built("one", false)), before);
-
-    // A build that was killed leaves half of an object; what it made is thrown away.
-    let shared = fs::read_dir(line.bench.place.shared()).unwrap();
-    let shared = shared.flatten().next().unwrap().path();
-    let from = fs::read_to_string(shared.join("at")).unwrap();
-    let to = &line.history.commits[2].id;
-    fs::write(shared.join("moving"), format!("{from} {to}")).unwrap();
-    fs::remove_file(shared.join("at")).unwrap();
-    fs::write(shared.join("tree/src/backend/utils/words.o"), "half").unwrap();
-    fs::remove_dir_all(&two.prefix).unwrap();
-    assert!(holds(
-        &built("two", false).prefix.join("bin/postgres"),
-        "level-2"
-    ));
-    assert!(line.dir.is_dir());
 }

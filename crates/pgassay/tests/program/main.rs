@@ -7,6 +7,8 @@ mod assay;
 mod bisect;
 mod budget;
 mod build;
+mod build_commits;
+mod build_users;
 mod bytes;
 mod check;
 mod clock;

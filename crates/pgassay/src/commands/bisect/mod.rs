@@ -10,6 +10,7 @@ mod positions;
 mod settings;
 mod setup;
 mod steps;
+mod tracer;
 
 use std::path::Path;
 
