@@ -54,12 +54,18 @@ fn each() -> bool {
 }
 
 /// A target as typed.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Typed {
     /// The target, without a password.
     pub target: String,
     /// Its settings, `--set` and its own, as `name=value`.
     pub settings: Vec<String>,
+    /// Variables of its environment, `--env` and its own, as `NAME=VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<String>,
+    /// The CPUs that it is kept on; all where none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<usize>,
 }
 
 /// `facts/arm-N.json`: what must not differ between arms beyond the plan.
@@ -226,7 +232,7 @@ mod tests {
             typed: vec![
                 Typed {
                     target: "temp".into(),
-                    settings: vec![],
+                    ..Typed::default()
                 };
                 if same { arms } else { arms - 1 }
             ],

@@ -24,6 +24,7 @@ pub mod guard;
 pub mod history;
 pub mod host;
 pub mod kernels;
+pub mod lab;
 pub mod latency;
 pub mod measured;
 pub mod metrics;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use pgassay_analysis::check::{CHECK_SCHEMA, CheckReport};
 use pgassay_analysis::compare::{model, pooled};
-use pgassay_analysis::{analysis, counts, diagnose, fit, guard, history, search, watched};
+use pgassay_analysis::{analysis, counts, diagnose, fit, guard, history, lab, search, watched};
 use pgassay_inspect::inspection::Inspection;
 use pgassay_inspect::recommend::Recommended;
 use pgassay_lines::{account, difference, measured, walls};
@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::commands::build::{self, Builds};
 use crate::commands::doctor::Looked;
+use crate::commands::lab::outline::{Labs, Outline};
 use crate::commands::runs::Runs;
 use crate::commands::targets::Targets;
 
@@ -43,6 +44,10 @@ pub fn all() -> Vec<(&'static str, Value)> {
         of::<Inspection>(Inspection::SCHEMA, "inspect"),
         of::<Porting>(porting::SCHEMA, "port"),
         of::<pooled::PooledCompare>(pooled::SCHEMA, "compare --pool"),
+        of::<lab::Lab>(lab::report::SCHEMA, "lab"),
+        of::<lab::LabPlan>(lab::plan::PLAN_SCHEMA, "lab PLAN"),
+        of::<Labs>(Labs::SCHEMA, "lab --list"),
+        of::<Outline>(Outline::SCHEMA, "lab --dry-run"),
         of::<Recommended>(Recommended::SCHEMA, "build --recommend"),
         of::<Runs>(Runs::SCHEMA, "runs"),
         of::<Targets>(Targets::SCHEMA, "targets"),
@@ -137,6 +142,7 @@ fn of<T: JsonSchema>(name: &'static str, command: &str) -> (&'static str, Value)
     RecursiveTransform(figures).transform(&mut schema);
     let printed = match command {
         "collect" => "Written by `pgassay collect`.".to_owned(),
+        "lab PLAN" => "Read by `pgassay lab PLAN.toml`, written in TOML.".to_owned(),
         command => format!("Printed by `pgassay {command} --json`."),
     };
     let described = schema.get("description").and_then(Value::as_str);

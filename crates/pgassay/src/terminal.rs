@@ -101,6 +101,20 @@ impl Terminal {
         }
     }
 
+    /// The same error side, with results into another writer.
+    pub fn with_results(&self, out: Box<dyn Write>) -> Self {
+        Self {
+            out,
+            err: Rc::clone(&self.err),
+            width: self.width,
+            colour: false,
+            results_watched: false,
+            watched: self.watched,
+            verbosity: self.verbosity,
+            secrets: self.secrets.clone(),
+        }
+    }
+
     /// Sets how much is said from here on.
     pub fn set_verbosity(&mut self, verbosity: Verbosity) {
         self.verbosity = verbosity;

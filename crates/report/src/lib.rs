@@ -21,6 +21,7 @@ mod history;
 mod html;
 mod inspection;
 mod kernels;
+mod lab;
 mod markdown;
 mod plain;
 mod pooled;

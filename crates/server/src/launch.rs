@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::account::Account;
+use super::confinement::Confinement;
 use super::find::Installation;
 use super::huge_pages::{self, Reservation};
 use super::leftover::{self, Leftover};
@@ -45,6 +46,8 @@ pub struct LaunchOptions {
     pub max_connections: Option<u32>,
     /// How long the server may take until it accepts connections.
     pub start_timeout: Duration,
+    /// Its environment and CPUs.
+    pub confinement: Confinement,
     /// Raised by Ctrl-C: launching stops and cleans up.
     pub stop: Option<Arc<AtomicBool>>,
 }
@@ -57,6 +60,7 @@ impl Default for LaunchOptions {
             shared_buffers_bytes: None,
             max_connections: None,
             start_timeout: Duration::from_secs(120),
+            confinement: Confinement::default(),
             stop: None,
         }
     }
@@ -398,6 +402,8 @@ impl Launcher<'_> {
             child,
             _huge_pages: huge_pages,
         };
+        let kept = self.options.confinement.keep(server.child.id());
+        kept.map_err(|error| self.failed("can't be kept on its CPUs", &error.to_string()))?;
         self.note_postmaster(&server)?;
         self.wait_until_ready(&mut server, log_from)?;
         Ok(server)
@@ -420,6 +426,7 @@ impl Launcher<'_> {
     /// The server's command line.
     fn server(&self, settings: &Settings) -> Command {
         let mut command = self.command("postgres");
+        self.options.confinement.apply(&mut command);
         command.arg("-D").arg(self.home.data());
         for (name, value) in settings.iter() {
             command.arg("-c").arg(format!("{name}={value}"));

@@ -14,6 +14,7 @@ pub mod account;
 pub mod archive;
 pub mod ask;
 pub mod clock;
+pub mod confinement;
 pub mod error;
 pub mod extension;
 pub mod find;

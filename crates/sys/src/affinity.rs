@@ -27,6 +27,20 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
 /// `InvalidInput` for a CPU number beyond [`CpuSet::MAX_CPU`] or an empty
 /// list; otherwise what `sched_setaffinity(2)` gave.
 pub fn pin_current_thread(cpus: &[usize]) -> io::Result<()> {
+    Ok(sched_setaffinity(None, &set_of(cpus)?)?)
+}
+
+/// Lets a process that has one thread as yet, and whatever it starts later, run on `cpus` only.
+///
+/// # Errors
+/// As for [`pin_current_thread`]; also for a process of another user.
+pub fn pin_process(pid: u32, cpus: &[usize]) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    Ok(sched_setaffinity(Some(pid), &set_of(cpus)?)?)
+}
+
+fn set_of(cpus: &[usize]) -> io::Result<CpuSet> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if cpu >= CpuSet::MAX_CPU {
@@ -37,8 +51,7 @@ pub fn pin_current_thread(cpus: &[usize]) -> io::Result<()> {
         }
         set.set(cpu);
     }
-    sched_setaffinity(None, &set)?;
-    Ok(())
+    Ok(set)
 }
 
 /// The calling thread and a process on one CPU, until this is dropped.

@@ -372,6 +372,7 @@ mod tests {
         let typed = |settings: &[&str]| Typed {
             target: "temp".into(),
             settings: settings.iter().map(|s| (*s).to_owned()).collect(),
+            ..Typed::default()
         };
         let both = [
             typed(&["jit=off", "huge_pages=on"]),

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
 
+use pgassay_server::confinement::Confinement;
+
 use super::build::BuildArgs;
 use super::clients::ClientList;
 use super::diagnose::DiagnoseArgs;
@@ -99,6 +101,8 @@ pub enum Command {
     Build(BuildArgs),
     /// For CI: two servers compared within minutes, thresholds, JUnit XML and a markdown summary
     Guard(Box<super::guard::GuardArgs>),
+    /// A published experiment, or your own from a file: measured here, each statement checked
+    Lab(super::lab::LabArgs),
     /// When results of the same work changed over many runs
     History(super::history::HistoryArgs),
     /// A patch against its base: built alike, compared over a sweep, a table for a mailing list
@@ -142,7 +146,7 @@ pub enum Command {
 }
 
 /// What is measured, shared by all commands that measure.
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, Clone, Default, ClapArgs)]
 pub struct TargetArgs {
     /// temp (default), temp:17, an installation's prefix or bin directory, or the URI or conninfo
     /// of a running server
@@ -160,6 +164,9 @@ pub struct TargetArgs {
     /// Use the archived PostgreSQL from Maven Central where none is installed
     #[arg(long)]
     pub stand_in: bool,
+    /// Environment and CPUs of a launched server; flags of compare.
+    #[arg(skip)]
+    pub confinement: Confinement,
 }
 
 impl TargetArgs {

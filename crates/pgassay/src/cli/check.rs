@@ -38,6 +38,7 @@ impl LookArgs {
             load: false,
             scratch: self.scratch.clone(),
             stand_in: self.stand_in,
+            ..TargetArgs::default()
         }
     }
 }

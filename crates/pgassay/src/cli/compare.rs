@@ -6,6 +6,7 @@ use clap::{ArgGroup, Args as ClapArgs};
 use pgassay_analysis::metrics::MetricId;
 
 use super::clients::ClientList;
+use super::given::GivenArgs;
 use super::io::DataArgs;
 use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 use super::load::LoadArgs;
@@ -27,6 +28,8 @@ Examples:
   pgassay compare temp temp --set-a huge_pages=on --set-b huge_pages=off
   pgassay compare /opt/pg-O0 /opt/pg-O2 --launches 20 --delta 2%
   pgassay compare temp:15 temp:17 --clients 1,2,4,8 --minutes 20
+  pgassay compare temp temp --env-b GLIBC_TUNABLES=glibc.malloc.hugetlb=1
+  pgassay compare temp temp temp --cpus-a 0 --cpus-b 0-1 --cpus-c 0-3
   pgassay compare temp:15 temp:17 --metric p99 --delta 5%
   pgassay compare temp:15 temp:17 --workload lwlock:shared --clients 2,8
   pgassay compare temp:15 temp:17 --workload pgio --size 1GB --clients 8
@@ -75,6 +78,9 @@ pub struct CompareArgs {
     /// A setting for C, the third target
     #[arg(long = "set-c", value_name = "NAME=VALUE")]
     pub set_c: Vec<String>,
+    /// Environment and CPUs.
+    #[command(flatten)]
+    pub given: GivenArgs,
     /// What the verdict, the exit code, --delta and the number of pairs are about [default:
     /// throughput]
     #[arg(long, value_name = "METRIC", value_parser = metric(), conflicts_with_all = ["by", "resume", "pool"])]

@@ -110,6 +110,7 @@ fn record(
         load: args.load,
         scratch: args.scratch.clone(),
         stand_in: args.stand_in,
+        ..TargetArgs::default()
     };
     // Launched for this: nothing else is to touch its memory.
     let flags = match spec.is_launched() {

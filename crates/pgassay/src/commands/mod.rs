@@ -24,6 +24,7 @@ pub mod inside;
 pub mod inspect;
 pub mod inspect_server;
 mod kernels;
+pub mod lab;
 #[cfg_attr(not(target_arch = "x86_64"), path = "no_lines.rs")]
 pub mod lines;
 mod live;
@@ -87,6 +88,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Build(args) => build::build(&args, terminal, stop),
         Command::Follow(args) => follow::follow(&args, &global, terminal, stop),
         Command::Guard(args) => guard::guard(&args, &global, terminal, stop),
+        Command::Lab(args) => lab::lab(&args, &global, terminal, stop),
         Command::History(args) => history::history_of(&args, &global, terminal),
         Command::Patch(args) => patch::patch(&args, &global, terminal, stop),
         Command::Targets(args) => targets::targets(&args, terminal),

@@ -73,6 +73,7 @@ impl Subject {
                     scratch: flags.scratch.clone(),
                     shared_buffers_bytes: Some(default_shared_buffers(memory_bytes)),
                     max_connections: Some(connections.saturating_add(20).max(100)),
+                    confinement: flags.confinement.clone(),
                     stop: Some(Arc::clone(stop.flag())),
                     ..LaunchOptions::default()
                 };
@@ -88,9 +89,13 @@ impl Subject {
                         stand_in: installation.caveat.is_some(),
                     },
                     shown: format!(
-                        "PostgreSQL {} of {}",
+                        "PostgreSQL {} of {}{}",
                         installation.version,
-                        installation.bin_dir.display()
+                        installation.bin_dir.display(),
+                        match flags.confinement.words() {
+                            Some(words) => format!(", {words}"),
+                            None => String::new(),
+                        }
                     ),
                     conninfo,
                     scene: Scene {

@@ -52,10 +52,7 @@ pub fn watch(
     }
     let flags = TargetArgs {
         target: Some(args.target.clone()),
-        settings: Vec::new(),
-        load: false,
-        scratch: None,
-        stand_in: false,
+        ..TargetArgs::default()
     };
     let mut subject = Subject::open(&spec, &flags, 0, 0, stop)?;
     let _kept = stop.defer();

@@ -23,6 +23,7 @@ mod inspect;
 mod inspect_server;
 mod kernels;
 mod kinds;
+mod lab;
 #[cfg(target_arch = "x86_64")]
 mod lines;
 mod live_view;

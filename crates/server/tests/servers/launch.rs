@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pgassay_model::FailureKind;
+use pgassay_server::confinement::Confinement;
 use pgassay_server::settings::Settings;
 use pgassay_server::{Cluster, Installation, Installations, LaunchOptions, TargetError};
 use rustix::process::{Pid, Signal, kill_process};
@@ -72,6 +73,43 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "waited too long: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn every_process_has_the_environment_and_the_cpus_that_were_asked_for() {
+    let place = place("confined");
+    let cpu = *pgassay_sys::affinity::allowed_cpus()
+        .unwrap()
+        .last()
+        .unwrap();
+    let variable = "GLIBC_TUNABLES=glibc.malloc.arena_max=1".to_owned();
+    let mut options = options(&place, &[]);
+    options.confinement =
+        Confinement::new("--env", std::slice::from_ref(&variable), &[cpu]).unwrap();
+    let cluster = Cluster::launch(&installed(), &options).unwrap();
+    let postmaster = cluster.pid();
+    let children = fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children"));
+    let mut processes = vec![postmaster];
+    processes.extend(
+        children
+            .unwrap()
+            .split_whitespace()
+            .map(|pid| pid.parse::<u32>().unwrap()),
+    );
+    assert!(processes.len() > 3, "{processes:?}");
+    for pid in processes {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let on = status
+            .lines()
+            .find(|line| line.starts_with("Cpus_allowed_list:"));
+        let on = on.unwrap().split_whitespace().last().unwrap();
+        assert_eq!(on, cpu.to_string(), "{pid}");
+    }
+    let environment = fs::read(format!("/proc/{postmaster}/environ")).unwrap();
+    let mut variables = environment.split(|byte| *byte == 0);
+    assert!(variables.any(|held| held == variable.as_bytes()));
+    drop(cluster);
+    fs::remove_dir_all(&place).unwrap();
 }
 
 #[test]

@@ -206,6 +206,7 @@ fn arm(document: &Bisected, label: &str, set: &Set) -> (String, Typed) {
     let typed = Typed {
         target: document.target.clone(),
         settings: document.common.iter().cloned().chain(own).collect(),
+        ..Typed::default()
     };
     (label.to_owned(), typed)
 }

@@ -15,11 +15,9 @@ pub fn surroundings(args: &BisectArgs, clients: u32) -> Surroundings {
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     Surroundings {
         common: TargetArgs {
-            target: None,
-            settings: Vec::new(),
-            load: false,
             scratch: args.scratch.clone(),
             stand_in: args.stand_in,
+            ..TargetArgs::default()
         },
         memory_bytes: machine
             .memory_limit_bytes

@@ -373,6 +373,7 @@ impl Tracer {
             let typed = Typed {
                 target: format!("build:{}", record.name),
                 settings: self.traced.settings.clone(),
+                ..Typed::default()
             };
             arms.push((label.to_owned(), typed));
         }

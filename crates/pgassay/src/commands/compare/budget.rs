@@ -198,7 +198,7 @@ mod tests {
         };
         let typed = Typed {
             target: "temp".into(),
-            settings: vec![],
+            ..Typed::default()
         };
         let typed = [typed.clone(), typed];
         comparison_plan(&args, (&plan, 2), &typed, true, false, true)

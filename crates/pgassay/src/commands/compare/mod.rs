@@ -78,7 +78,9 @@ pub fn compare(
     if args.pool {
         return pooled::pool(args, global, terminal);
     }
+    args.given.refuse_beyond(args.targets.len())?;
     if args.by != crate::cli::compare::By::Time {
+        args.given.refuse_counted()?;
         return super::counts::compare(args, terminal, stop);
     }
     if recorded::are_runs(args, global) {
@@ -202,11 +204,10 @@ fn measured(
     }
     let around = Surroundings {
         common: TargetArgs {
-            target: None,
-            settings: Vec::new(),
             load: args.load,
             scratch: args.scratch.clone(),
             stand_in: args.stand_in,
+            ..TargetArgs::default()
         },
         memory_bytes: machine
             .memory_limit_bytes
@@ -351,6 +352,8 @@ fn typed(args: &CompareArgs) -> anyhow::Result<Vec<Typed>> {
             Ok(Typed {
                 target: target.clone(),
                 settings: args.settings.iter().chain(own).cloned().collect(),
+                environment: args.given.environment(index),
+                cpus: args.given.cpus(index),
             })
         })
         .collect()
@@ -366,6 +369,12 @@ fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Result<(
                 ))
                 .with_remedy("add --load, or compare launched targets")
             );
+        }
+        let given = !typed.environment.is_empty() || !typed.cpus.is_empty();
+        if given && !spec.is_launched() {
+            bail!(Failure::usage(format!(
+                "{label} runs already: --env and --cpus are for launched servers"
+            )));
         }
         if !spec.is_launched() && args.launches.is_some_and(|n| n > 1) {
             bail!(

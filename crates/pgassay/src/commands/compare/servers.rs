@@ -20,6 +20,7 @@ use pgassay_model::{Failure, Plan};
 use pgassay_observe::{Choice, Scene};
 use pgassay_pgwire::{Connector, Session};
 use pgassay_server::TargetSpec;
+use pgassay_server::confinement::Confinement;
 use pgassay_server::extension::Extension;
 use pgassay_server::settings::Settings;
 use pgassay_sys::stop::Stop;
@@ -88,6 +89,8 @@ impl Servers {
             let flags = TargetArgs {
                 target: Some(typed.target.clone()),
                 settings: typed.settings.clone(),
+                confinement: Confinement::new("--env", &typed.environment, &typed.cpus)
+                    .map_err(explain)?,
                 ..around.common.clone()
             };
             let mut subject = Subject::open(&spec, &flags, share, around.connections, stop)

@@ -115,6 +115,7 @@ impl Made {
                 .map(|i| Typed {
                     target: "temp".into(),
                     settings: self.settings[i].clone(),
+                    ..Typed::default()
                 })
                 .collect(),
         };

@@ -1,0 +1,429 @@
+//! `pgassay lab`: a published experiment, measured here, each of its statements checked.
+//!
+//! A stage is lowered to the command that one could type, and measured by it, with its recorded run
+//! below the lab's directory. What follows from the runs is `pgassay_analysis::lab`'s.
+
+mod arms;
+mod lower;
+pub mod outline;
+mod plans;
+mod record;
+mod trust;
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Instant;
+
+use anyhow::bail;
+use pgassay_analysis::lab::plan::{ArmPlan, Measure};
+use pgassay_analysis::lab::{check, scale};
+use pgassay_engine::rundir;
+use pgassay_model::run::RunState;
+use pgassay_model::{Failure, FailureKind};
+use pgassay_sys::stop::Stop;
+
+use self::arms::Arms;
+use self::lower::Lowered;
+use self::outline::{Labs, Outline};
+use self::record::{PartRecord, Record, State};
+use super::files::page_of_run;
+use super::show::show;
+use crate::cli;
+use crate::cli::args::GlobalArgs;
+use crate::cli::lab::LabArgs;
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+
+/// Does what was asked of labs.
+///
+/// # Errors
+/// Where the plan is wrong, or nothing could be measured.
+pub fn lab(
+    args: &LabArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    if args.list {
+        show(&Labs::of(&plans::all()?), &args.output, terminal)?;
+        return Ok(Exit::Done);
+    }
+    let root = rundir::root(global.runs.as_deref())?;
+    if let Some(name) = &args.report {
+        let (dir, record) = record::find(&root, name)?;
+        show(&record.conclude(&dir)?, &args.output, terminal)?;
+        return Ok(Exit::Done);
+    }
+    if let Some(name) = &args.resume {
+        let (dir, mut record) = record::find(&root, name)?;
+        trust::refuse(
+            &record.plan,
+            record.from != plans::BUILT_IN_WORDS,
+            args.allow_commands,
+        )?;
+        if record.is_complete() {
+            bail!(
+                Failure::usage(format!("{} is complete; nothing is left to do", record.id))
+                    .with_remedy("pgassay lab --report renders it")
+            );
+        }
+        return measure(&mut record, &dir, args, global, terminal, stop);
+    }
+    let Some(given) = &args.plan else {
+        bail!(Failure::usage("no lab is named").with_remedy("pgassay lab --list lists them"));
+    };
+    let named = plans::find(given)?;
+    if args.show {
+        terminal.show(&named.text)?;
+        return Ok(Exit::Done);
+    }
+    if args.check {
+        let (arms, stages) = (named.plan.arms.len(), named.plan.stages.len());
+        let statements = named.plan.statements.len();
+        terminal.show(&format!(
+            "{}: right: arms {arms}, stages {stages}, statements {statements}\n",
+            named.plan.name
+        ))?;
+        return Ok(Exit::Done);
+    }
+    trust::refuse(&named.plan, named.file.is_some(), args.allow_commands)?;
+    let host = record::this_machine();
+    let (plan, left_out) = match args.as_published {
+        true => (named.plan.clone(), Vec::new()),
+        false => scale::fit(&named.plan, &host),
+    };
+    let mut arms = Arms::new(args);
+    if !args.dry_run {
+        arms.build(&plan, args, global, terminal, stop)?;
+    }
+    let mut record = Record {
+        id: String::new(),
+        from: named.from.clone(),
+        started: rundir::now(),
+        seconds: 0.0,
+        pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
+        parts: Vec::new(),
+        plan,
+        left_out,
+        host,
+    };
+    let (minutes, disk) = lower(&mut record, &arms, args);
+    let outline = Outline::of(&record, minutes, disk);
+    if args.dry_run {
+        show(&outline, &args.output, terminal)?;
+        return Ok(Exit::Done);
+    }
+    for line in outline.lines() {
+        terminal.announce(&line);
+    }
+    let (id, dir) = record::create(&root, &record.plan.name)?;
+    record.id = id;
+    rundir::replace_file(&dir.join("plan.toml"), named.text.as_bytes())?;
+    record.write(&dir)?;
+    measure(&mut record, &dir, args, global, terminal, stop)
+}
+
+/// Lowers each part of each stage; the minutes that all may take, and the most bytes on disk at once.
+fn lower(record: &mut Record, arms: &Arms, args: &LabArgs) -> (f64, u64) {
+    let plan = record.plan.clone();
+    let beside = record.beside().map(Path::to_owned);
+    let all = plan.stages.iter();
+    let all: Vec<_> = all
+        .flat_map(|stage| check::legs(stage).into_iter().map(move |leg| (stage, leg)))
+        .collect();
+    let weights = all.iter().filter(|(s, _)| s.measure != Measure::Inspect);
+    let weights: f64 = weights.map(|(stage, _)| stage.weight).sum();
+    let (mut minutes, mut disk) = (0.0, 0);
+    for (number, (stage, leg)) in all.iter().enumerate() {
+        let mut had = Vec::new();
+        let mut lacking = Vec::new();
+        for name in plan.arms_of(stage) {
+            match plan
+                .arm(name)
+                .map(|arm| (arm, arms.target(arm, stage.measure)))
+            {
+                Some((arm, Ok(target))) => had.push((arm, target)),
+                Some((arm, Err(why))) => lack(&mut lacking, &arm.name, why),
+                None => {}
+            }
+        }
+        let enough = match stage.measure {
+            Measure::Compare => had.len() >= 2,
+            Measure::Inspect => !had.is_empty(),
+            Measure::Run | Measure::Count => lacking.is_empty(),
+        };
+        let targets: Vec<String> = had.iter().map(|(_, target)| target.clone()).collect();
+        let plans: Vec<_> = had.iter().map(|(arm, _)| *arm).collect();
+        let share = args.minutes * stage.weight / weights.max(f64::MIN_POSITIVE);
+        let lowered = Lowered {
+            stage,
+            leg,
+            arms: &plans,
+            targets: &targets,
+            minutes: share,
+            beside: beside.as_deref(),
+        };
+        let lacking: Vec<String> = lacking
+            .into_iter()
+            .map(|(arms, why)| format!("{}: {why}", arms.join(", ")))
+            .collect();
+        let state = match enough {
+            true => State::Pending,
+            false => State::Impossible(lacking.join("; ")),
+        };
+        if enough {
+            minutes += lowered.takes();
+            disk = disk.max(lowered.disk_bytes());
+            record.left_out.extend(
+                lacking
+                    .iter()
+                    .map(|why| format!("{}: without {why}", stage.id)),
+            );
+        }
+        record.parts.push(PartRecord {
+            stage: stage.id.clone(),
+            leg: leg.clone(),
+            place: format!("{:02}-{}", number + 1, stage.id),
+            arms: plans.iter().map(|arm| arm.name.clone()).collect(),
+            command: lowered.command(args),
+            targets,
+            state,
+        });
+    }
+    (minutes, disk)
+}
+
+/// Notes that an arm can't be had; those with the same reason stand together.
+fn lack(lacking: &mut Vec<(Vec<String>, String)>, arm: &str, why: String) {
+    match lacking.iter_mut().find(|(_, known)| *known == why) {
+        Some((arms, _)) => arms.push(arm.to_owned()),
+        None => lacking.push((vec![arm.to_owned()], why)),
+    }
+}
+
+/// Measures what is left, and shows what follows from all of it.
+fn measure(
+    record: &mut Record,
+    dir: &Path,
+    args: &LabArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    let before = record.seconds;
+    let started = Instant::now();
+    let kept = stop.defer();
+    for number in 0..record.parts.len() {
+        let part = &record.parts[number];
+        if matches!(part.state, State::Done | State::Impossible(_)) || stop.asked() {
+            continue;
+        }
+        terminal.announce(&format!(
+            "stage {} of {}: {} {}",
+            number + 1,
+            record.parts.len(),
+            part.stage,
+            part.leg.words()
+        ));
+        if let Some(command) = shared_out(
+            record,
+            number,
+            args,
+            before + started.elapsed().as_secs_f64(),
+        ) {
+            record.parts[number].command = command;
+        }
+        let part = &record.parts[number];
+        let state = one(part, record, &dir.join(&part.place), global, terminal, stop)?;
+        if let State::Failed(why) | State::Impossible(why) = &state {
+            terminal.complain(&format!("{}: {why}", record.parts[number].stage));
+        }
+        record.parts[number].state = state;
+        record.seconds = before + started.elapsed().as_secs_f64();
+        record.write(dir)?;
+    }
+    drop(kept);
+    let measured = |part: &PartRecord| part.state != State::Pending;
+    if stop.asked() && !record.parts.iter().any(measured) && !has_runs(record, dir)? {
+        bail!(Failure::interrupted());
+    }
+    let lab = record.conclude(dir)?;
+    let page = page_of_run(dir, &pgassay_report::html(&lab));
+    show(&lab, &args.output, terminal)?;
+    terminal.place("report:", &page?);
+    Ok(match record.is_complete() {
+        true => Exit::Done,
+        false => Exit::Partial,
+    })
+}
+
+/// The command of a part that is about to begin, with its share of the time that the parts before have
+/// left.
+fn shared_out(record: &Record, number: usize, args: &LabArgs, spent: f64) -> Option<Vec<String>> {
+    let part = record.parts.get(number)?;
+    let stage = record.plan.stage(&part.stage)?;
+    let weight = |part: &PartRecord| match (record.plan.stage(&part.stage), &part.state) {
+        (Some(stage), State::Pending | State::Failed(_)) if stage.measure != Measure::Inspect => {
+            stage.weight
+        }
+        _ => 0.0,
+    };
+    let waiting: f64 = record.parts[number..].iter().map(weight).sum();
+    let left = (args.minutes - spent / 60.0).max(0.0);
+    let arms: Vec<&ArmPlan> = part
+        .arms
+        .iter()
+        .filter_map(|arm| record.plan.arm(arm))
+        .collect();
+    let lowered = Lowered {
+        stage,
+        leg: &part.leg,
+        arms: &arms,
+        targets: &part.targets,
+        minutes: left * stage.weight / waiting.max(f64::MIN_POSITIVE),
+        beside: record.beside(),
+    };
+    Some(lowered.command(args))
+}
+
+/// Whether anything was recorded.
+fn has_runs(record: &Record, dir: &Path) -> anyhow::Result<bool> {
+    for part in &record.parts {
+        if record::run_in(&dir.join(&part.place))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Measures a part, or goes on with it.
+fn one(
+    part: &PartRecord,
+    record: &Record,
+    place: &Path,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<State> {
+    let stage = record.plan.stage(&part.stage);
+    let measure = stage.map_or(Measure::Run, |stage| stage.measure);
+    if measure == Measure::Inspect {
+        std::fs::create_dir_all(place)?;
+        let code = arms::code(&part.targets);
+        rundir::replace_file(
+            &place.join(record::CODE),
+            pgassay_report::json(&code).as_bytes(),
+        )?;
+        return Ok(State::Done);
+    }
+    trust::refuse_command(&part.command)?;
+    let mut command = part.command.clone();
+    if measure == Measure::Count {
+        command.push("--json".to_owned());
+    }
+    if let Some(run) = record::run_in(place)? {
+        let name = run.file_name().unwrap_or_default().to_string_lossy();
+        let whole = rundir::read(&run)?.end.map(|end| RunState::from(end.state));
+        if whole == Some(RunState::Complete) {
+            return Ok(State::Done);
+        }
+        // Nothing but how the server is had is typed again.
+        let stand_in = command.iter().filter(|word| *word == "--stand-in").cloned();
+        let resumed = [&command[0], "--resume", &name].map(str::to_owned);
+        command = resumed.into_iter().chain(stand_in).collect();
+    }
+    let (exit, said) = match carry_out(&command, place, global, terminal, stop) {
+        Ok(done) => done,
+        Err(_) if stop.asked() => return Ok(State::Pending),
+        Err(error) => {
+            let failure = Failure::of(&error);
+            let why = format!("{error:#}");
+            return Ok(match failure.map(|failure| failure.kind) {
+                Some(FailureKind::Target | FailureKind::Usage) => State::Impossible(why),
+                _ => State::Failed(why),
+            });
+        }
+    };
+    if measure == Measure::Count {
+        std::fs::create_dir_all(place)?;
+        rundir::replace_file(&place.join(record::COUNTS), &said)?;
+    }
+    Ok(match exit {
+        Exit::Partial if stop.asked() => State::Pending,
+        Exit::Partial => State::Failed("it was measured in part".to_owned()),
+        _ => State::Done,
+    })
+}
+
+/// Carries a command out as if it had been typed, its run recorded in `place`; what it would have
+/// printed.
+fn carry_out(
+    command: &[String],
+    place: &Path,
+    global: &GlobalArgs,
+    terminal: &Terminal,
+    stop: &Stop,
+) -> anyhow::Result<(Exit, Vec<u8>)> {
+    let words = std::iter::once("pgassay").chain(command.iter().map(String::as_str));
+    let typed: Vec<String> = words.map(str::to_owned).collect();
+    let mut args = cli::parse(typed.iter().map(OsString::from)).map_err(|error| {
+        Failure::usage(format!(
+            "{}: {}",
+            outline::typed(command),
+            error.to_string().trim_start_matches("error: ").trim_end()
+        ))
+    })?;
+    args.global = GlobalArgs {
+        runs: Some(place.to_owned()),
+        typed,
+        ..global.clone()
+    };
+    let said = Said::default();
+    let mut muted = terminal.with_results(Box::new(said.clone()));
+    let exit = super::dispatch(args, &mut muted, stop)?;
+    Ok((exit, said.0.take()))
+}
+
+/// What a command prints, kept.
+#[derive(Clone, Default)]
+struct Said(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Builds a variant of PostgreSQL by `pgassay build`; its target.
+fn build(
+    arm: &ArmPlan,
+    source: &str,
+    global: &GlobalArgs,
+    terminal: &Terminal,
+    stop: &Stop,
+) -> anyhow::Result<String> {
+    let mut command = vec!["build".to_owned(), source.to_owned()];
+    command.extend([
+        "--variant".to_owned(),
+        arm.variant.clone().unwrap_or_default(),
+    ]);
+    command.extend(
+        arm.host
+            .iter()
+            .flat_map(|host| ["--host".to_owned(), host.clone()]),
+    );
+    command.push("--json".to_owned());
+    let (_, said) = carry_out(&command, Path::new(""), global, terminal, stop)?;
+    let built: serde_json::Value = serde_json::from_slice(&said)?;
+    match built["builds"][0]["name"].as_str() {
+        Some(name) => Ok(format!("build:{name}")),
+        None => bail!("pgassay build did not say what it built"),
+    }
+}

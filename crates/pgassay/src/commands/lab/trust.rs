@@ -1,0 +1,121 @@
+//! What a plan of somebody else would have executed, and what of that needs a word of the user.
+
+use anyhow::bail;
+use pgassay_analysis::lab::LabPlan;
+use pgassay_analysis::lab::check::is_script;
+use pgassay_model::Failure;
+use pgassay_server::TargetSpec;
+
+use crate::commands::subject::explain;
+
+/// Settings by which a server runs programs or loads libraries.
+const RUN_PROGRAMS: &[&str] = &[
+    "archive_cleanup_command",
+    "archive_command",
+    "archive_library",
+    "dynamic_library_path",
+    "extension_control_path",
+    "jit_provider",
+    "local_preload_libraries",
+    "recovery_end_command",
+    "restore_command",
+    "session_preload_libraries",
+    "shared_preload_libraries",
+    "ssl_passphrase_command",
+];
+
+/// Refuses a recorded command that no plan is lowered to: a lab's directory may be somebody else's.
+///
+/// # Errors
+/// Naming the command.
+pub fn refuse_command(command: &[String]) -> anyhow::Result<()> {
+    let measures = ["compare", "run"].contains(&command.first().map_or("", String::as_str));
+    let odd = |word: &String| {
+        [
+            "--load",
+            "--allow-shell",
+            "--drop-caches",
+            "--html",
+            "--output",
+        ]
+        .iter()
+        .any(|flag| word.starts_with(flag))
+    };
+    if measures && !command.iter().any(odd) {
+        return Ok(());
+    }
+    bail!(Failure::usage(format!(
+        "the lab's record holds a command that no plan has: {}",
+        command.join(" ")
+    )))
+}
+
+/// Refuses a plan from a file that executes what is not pgassay's own, unless that is allowed.
+///
+/// # Errors
+/// Naming what it would execute; or that it wants to load a server that runs already.
+pub fn refuse(plan: &LabPlan, from_file: bool, allowed: bool) -> anyhow::Result<()> {
+    for arm in &plan.arms {
+        let Some(target) = &arm.target else { continue };
+        let spec: TargetSpec = target.parse().map_err(explain)?;
+        if !spec.is_launched() {
+            bail!(
+                Failure::usage(format!(
+                    "arm `{}`: a lab launches its servers; it does not load one that runs already",
+                    arm.name
+                ))
+                .with_remedy("name temp, temp:17, build:NAME or an installation")
+            );
+        }
+    }
+    if !from_file || allowed {
+        return Ok(());
+    }
+    let mut commands = Vec::new();
+    for arm in &plan.arms {
+        if let Some(target) = &arm.target
+            && let Ok(TargetSpec::Prefix(path)) = target.parse()
+        {
+            commands.push(format!(
+                "arm `{}`: the programs in {}",
+                arm.name,
+                path.display()
+            ));
+        }
+        for variable in &arm.environment {
+            commands.push(format!("arm `{}`: a server with {variable}", arm.name));
+        }
+        if let Some(variant) = &arm.variant
+            && variant.contains('=')
+        {
+            commands.push(format!("arm `{}`: a build with {variant}", arm.name));
+        }
+    }
+    for stage in &plan.stages {
+        if is_script(&stage.workload) {
+            commands.push(format!(
+                "stage `{}`: the SQL in {}, as the server's superuser",
+                stage.id, stage.workload
+            ));
+        }
+    }
+    let settings = plan.arms.iter().flat_map(|arm| &arm.settings);
+    let settings = settings.chain(plan.stages.iter().flat_map(|stage| &stage.settings));
+    for setting in settings {
+        let name = setting.split('=').next().unwrap_or_default().trim();
+        if RUN_PROGRAMS
+            .iter()
+            .any(|runs| runs.eq_ignore_ascii_case(name))
+        {
+            commands.push(format!("the setting {setting}"));
+        }
+    }
+    if commands.is_empty() {
+        return Ok(());
+    }
+    let list: String = commands.iter().map(|line| format!("\n  {line}")).collect();
+    bail!(
+        Failure::usage(format!("the plan has programs of its own run:{list}"))
+            .with_remedy("if you know whose plan it is and want them to run: --allow-commands")
+    )
+}

@@ -1,0 +1,175 @@
+//! `pgassay lab` from outside: plans, refusals, and one measured to its end.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::compare::assert_schema;
+use crate::runs::{Runs, text};
+
+const PLAN: &str = r#"
+name = "mine"
+title = "An index that may not be used"
+question = "What does an index bring?"
+[[source]]
+id = "me"
+title = "<b>somebody</b>"
+hardware = "none"
+[[figure]]
+id = "f"
+source = "me"
+what = "without"
+value = "half"
+[[arm]]
+name = "with"
+target = "temp"
+[[arm]]
+name = "without"
+target = "temp"
+settings = ["enable_indexscan=off", "enable_bitmapscan=off", "enable_indexonlyscan=off"]
+[[stage]]
+id = "reads"
+measure = "compare"
+workload = "select-only"
+clients = [1]
+scale = [1]
+seconds = 0.1
+[[stage]]
+id = "elsewhere"
+measure = "run"
+arms = ["with"]
+workload = "no-such-workload"
+[[statement]]
+id = "slower"
+says = "Without it point selects are less than half as fast."
+figures = ["f"]
+test = { kind = "ratio", of = { stage = "reads", arm = "without", clients = 1 }, over = { stage = "reads", arm = "with", clients = 1 }, range = { at-most = 0.5 } }
+[[statement]]
+id = "faster"
+says = "Without it they are faster."
+test = { kind = "ratio", of = { stage = "reads", arm = "without", clients = 1 }, over = { stage = "reads", arm = "with", clients = 1 }, range = { at-least = 1 } }
+[[statement]]
+id = "large"
+says = "So they are on a large machine."
+test = { kind = "order", stage = "reads", arms = ["with", "without"], clients = "most" }
+needs = { cpus = 100000 }
+[[statement]]
+id = "missing"
+says = "What was not measured can't be told."
+test = { kind = "value", of = { stage = "elsewhere", arm = "with", clients = "most" }, range = { at-least = 1 } }
+"#;
+
+fn plan(runs: &Runs, text: &str) -> String {
+    fs::create_dir_all(&runs.0).unwrap();
+    let path = runs.0.join("plan.toml");
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_built_in_labs_are_listed_right_and_outlined() {
+    let runs = Runs::new("lab-list");
+    let output = runs.run(&["lab", "--list", "--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_schema(&json, "labs-1.json");
+    let labs = json["labs"].as_array().unwrap();
+    assert_eq!(labs.len(), 5);
+    for lab in labs {
+        let name = lab["name"].as_str().unwrap();
+        let checked = runs.run(&["lab", name, "--check"]);
+        assert_eq!(checked.status.code(), Some(0), "{name}");
+        let output = runs.run(&["lab", name, "--dry-run", "--json"]);
+        let outline: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_schema(&outline, "lab-outline-1.json");
+        assert!(!outline["parts"].as_array().unwrap().is_empty(), "{name}");
+        let shown = runs.run(&["lab", name, "--show"]);
+        assert!(text(&shown.stdout).contains(&format!("name = \"{name}\"")));
+    }
+    assert!(!runs.0.join("labs").exists(), "nothing is begun by looking");
+}
+
+#[test]
+fn a_wrong_plan_is_refused_with_its_line_before_anything_is_launched() {
+    let runs = Runs::new("lab-wrong");
+    let refused = |plan_text: &str, says: &str, extra: &[&str]| {
+        let path = plan(&runs, plan_text);
+        let mut args = vec!["lab", path.as_str()];
+        args.extend(extra);
+        let output = runs.run(&args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(says), "{says}: {said}");
+    };
+    refused(&PLAN.replace("title", "titel"), "titel", &["--check"]);
+    refused(
+        &PLAN.replace("arm = \"without\"", "arm = \"c\""),
+        "there is no arm `c`",
+        &[],
+    );
+    refused("name = ", "line 1", &[]);
+    refused("\u{1b}[2J", "TOML", &[]);
+    let running = PLAN.replacen("target = \"temp\"", "target = \"host=/nowhere\"", 1);
+    refused(&running, "one that runs already", &["--dry-run"]);
+    let library = PLAN.replace(
+        "enable_bitmapscan=off",
+        "Shared_Preload_Libraries=/tmp/x.so",
+    );
+    refused(&library, "programs of its own", &["--dry-run"]);
+    let script = PLAN.replacen("workload = \"select-only\"", "workload = \"theirs.sql\"", 1);
+    refused(&script, "theirs.sql, as the server's superuser", &[]);
+    let path = plan(&runs, &library);
+    let allowed = runs.run(&["lab", &path, "--dry-run", "--allow-commands"]);
+    assert_eq!(allowed.status.code(), Some(0), "{}", text(&allowed.stderr));
+    let output = runs.run(&["lab", "no-such-lab"]);
+    assert!(text(&output.stderr).contains("power8"));
+    let missing = runs.run(&["lab", "--report", "last"]);
+    assert_eq!(missing.status.code(), Some(2));
+}
+
+#[test]
+fn a_lab_is_measured_and_each_statement_judged() {
+    let runs = Runs::new("lab");
+    let path = plan(&runs, PLAN);
+    let page = runs.0.join("lab.html");
+    let page = page.to_str().unwrap();
+    let output = runs.run(&["lab", &path, "--minutes", "0.3", "--json", "--html", page]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("pgassay compare temp temp"), "{said}");
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+    assert_schema(&json, "lab-1.json");
+    let outcomes: Vec<&str> = json["statements"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["outcome"].as_str().unwrap())
+        .collect();
+    let cannot = "cannot-be-told";
+    assert_eq!(outcomes, ["same", "differs", cannot, cannot], "{json:#}");
+    let measured = &json["statements"][2]["measured"][0]["value"];
+    assert!(measured["low"].as_f64().unwrap() > 1.0, "{measured}");
+    let why = json["statements"][3]["why"].as_str().unwrap();
+    assert!(why.contains("no-such-workload"), "{why}");
+    let html = fs::read_to_string(page).unwrap();
+    assert!(html.contains("&lt;b&gt;somebody"), "names are text");
+
+    let again = runs.run(&["lab", "--report", "last", "--format", "markdown"]);
+    assert!(text(&again.stdout).contains("cannot be told here"));
+    let whole = runs.run(&["lab", "--resume", "last"]);
+    assert_eq!(whole.status.code(), Some(2), "{}", text(&whole.stderr));
+
+    // As it stands where it was killed before the first stage ended.
+    let labs = runs.0.join("labs");
+    let dir = fs::read_dir(&labs).unwrap().next().unwrap().unwrap().path();
+    let file = dir.join("lab.json");
+    let record = fs::read_to_string(&file).unwrap();
+    fs::write(&file, record.replacen("\"done\"", "\"pending\"", 1)).unwrap();
+    let resumed = runs.run(&["lab", "--resume", "last", "--json"]);
+    let said = text(&resumed.stderr);
+    assert_eq!(resumed.status.code(), Some(0), "{said}");
+    assert!(
+        !said.contains("making and starting"),
+        "its run is whole: {said}"
+    );
+}

@@ -1,0 +1,95 @@
+//! What a launched server is given of the machine beside its settings: an environment, and CPUs.
+
+use std::io;
+use std::process::Command;
+
+use pgassay_sys::affinity::{allowed_cpus, pin_process};
+
+use super::TargetError;
+
+/// Environment and CPUs of a launched server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Confinement {
+    /// Variables beside the plain environment that every launched server has.
+    environment: Vec<(String, String)>,
+    /// The CPUs that it is kept on; all where none.
+    cpus: Vec<usize>,
+}
+
+impl Confinement {
+    /// What was typed: `NAME=VALUE` each, after `flag`, and CPUs.
+    ///
+    /// # Errors
+    /// Where one is no variable, or a CPU is none that we may use.
+    pub fn new(flag: &str, environment: &[String], cpus: &[usize]) -> Result<Self, TargetError> {
+        let mut variables = Vec::new();
+        for text in environment {
+            match text.split_once('=') {
+                Some((name, value)) if !name.is_empty() && !text.contains('\0') => {
+                    variables.push((name.to_owned(), value.to_owned()));
+                }
+                _ => {
+                    return Err(TargetError::Usage(format!(
+                        "{flag} {text}: a variable is NAME=VALUE, such as {flag} \
+                         GLIBC_TUNABLES=glibc.malloc.arena_max=1"
+                    )));
+                }
+            }
+        }
+        let ours = allowed_cpus().unwrap_or_default();
+        if let Some(cpu) = cpus.iter().find(|cpu| !ours.contains(cpu)) {
+            return Err(TargetError::Usage(format!(
+                "CPU {cpu} is not one we may use; those are {ours:?}"
+            )));
+        }
+        Ok(Self {
+            environment: variables,
+            cpus: cpus.to_vec(),
+        })
+    }
+
+    /// Adds the variables to a command's environment.
+    pub(crate) fn apply(&self, command: &mut Command) {
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+    }
+
+    /// Keeps a server on its CPUs that has started no process yet: all later ones inherit it.
+    pub(crate) fn keep(&self, pid: u32) -> io::Result<()> {
+        match self.cpus.as_slice() {
+            [] => Ok(()),
+            cpus => pin_process(pid, cpus),
+        }
+    }
+
+    /// `on CPUs 0,1, with GLIBC_TUNABLES=…`; none where nothing was asked for.
+    pub fn words(&self) -> Option<String> {
+        let cpus: Vec<String> = self.cpus.iter().map(usize::to_string).collect();
+        let on = (!cpus.is_empty()).then(|| format!("on CPUs {}", cpus.join(",")));
+        let variables = self.environment.iter();
+        let with: Vec<String> = variables.map(|(n, v)| format!("{n}={v}")).collect();
+        let with = (!with.is_empty()).then(|| format!("with {}", with.join(" ")));
+        let words: Vec<String> = on.into_iter().chain(with).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_variable_or_no_cpu_of_ours_is_refused() {
+        let new = |environment: &[&str], cpus: &[usize]| {
+            let environment: Vec<String> = environment.iter().map(|e| (*e).to_owned()).collect();
+            Confinement::new("--env", &environment, cpus)
+        };
+        for wrong in ["", "NAME", "=value", "A=\0"] {
+            assert!(new(&[wrong], &[]).is_err(), "{wrong:?}");
+        }
+        assert!(new(&[], &[100_000]).is_err());
+        assert_eq!(new(&[], &[]).unwrap().words(), None);
+        let cpu = allowed_cpus().unwrap()[0];
+        let words = new(&["A=1", "B=x=y"], &[cpu]).unwrap().words().unwrap();
+        assert_eq!(words, format!("on CPUs {cpu}, with A=1 B=x=y"));
+    }
+}
