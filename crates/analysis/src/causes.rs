@@ -111,6 +111,32 @@ pub fn finding_of<'a>(analysis: &'a Analysis, cause: &Cause) -> Option<&'a Findi
     findings.find(|f| f.id == cause.id)
 }
 
+/// The findings of a run's load, and those of its audit that weigh as causes do, in one order.
+pub fn with_audit(analysis: &Analysis, measured: &[Finding]) -> Vec<Finding> {
+    let all = causes(analysis);
+    let of_audit = all.iter().filter(|cause| cause.seen_by == SeenBy::Audit);
+    let audit: Vec<(f64, &Finding)> = of_audit
+        .filter_map(|cause| Some((cause.expected_gain, finding_of(analysis, cause)?)))
+        .collect();
+    let workload = analysis
+        .stages
+        .first()
+        .map(|stage| stage.plan.workload.name.as_str());
+    let mut known = audit.into_iter().peekable();
+    let mut findings = Vec::new();
+    for finding in measured {
+        let gain = measured_gain(finding, workload);
+        while let Some((_, before)) = known.next_if(|(expected, before)| {
+            !invalidates(&finding.id) && (*expected > gain || invalidates(&before.id))
+        }) {
+            findings.push(before.clone());
+        }
+        findings.push(finding.clone());
+    }
+    findings.extend(known.map(|(_, finding)| finding.clone()));
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use crate::diagnose::Confidence;

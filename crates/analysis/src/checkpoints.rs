@@ -338,6 +338,8 @@ pub(crate) mod tests {
             settings: Reading::Text(rows.to_string()),
             executable: Reading::Unavailable(String::new()),
             database_before: None,
+            role: None,
+            database: None,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::checkpoints::Checkpoints;
 use crate::latency::LatencyDetail;
 use crate::metrics::{MetricId, THROUGHPUT};
 use crate::observed::ArmObserved;
-use crate::server::Setting;
+use crate::server::{Setting, SettingsOf};
 use crate::stats::Estimate;
 
 /// A run's identity and how it went.
@@ -119,6 +119,12 @@ pub struct ServerSummary {
     pub executable: String,
     /// The settings that bear on the figures, in a fixed order.
     pub settings: Vec<Setting>,
+    /// All of them; not in JSON.
+    #[serde(skip)]
+    pub all_settings: Vec<Setting>,
+    /// The role and the database that they hold for; not in JSON.
+    #[serde(skip)]
+    pub place: SettingsOf,
 }
 
 /// How one server did at one client count.

@@ -16,6 +16,15 @@ pub struct Setting {
     pub source: String,
 }
 
+/// Whose settings they are, as SQL quotes the names.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SettingsOf {
+    /// The role.
+    pub role: Option<String>,
+    /// The database.
+    pub database: Option<String>,
+}
+
 /// The settings that bear on processor, memory and I/O, in the order of reports.
 /// A server that lacks one (an older version) leaves it out.
 pub const RELEVANT: &[&str] = &[

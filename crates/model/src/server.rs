@@ -20,6 +20,12 @@ pub struct ServerFacts {
     pub executable: Reading,
     /// `pg_stat_database` of the measured database when the load began, as one JSON row.
     pub database_before: Option<Reading>,
+    /// The role that settings are those of, as SQL quotes it; none in older runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// The database, in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database: Option<String>,
 }
 
 /// How a server came to be measured.

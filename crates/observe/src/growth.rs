@@ -70,6 +70,16 @@ const VIEWS: &[View] = &[
               FROM pg_stat_user_functions GROUP BY 1",
         weight: &["self_time"],
     },
+    View {
+        of: |record| &mut record.catalogs,
+        title: "catalogues",
+        from: 0,
+        sql: "SELECT s.relname AS name, s.n_tup_ins, s.n_tup_upd, s.n_tup_del, s.n_live_tup, \
+              s.n_dead_tup, c.relpages, c.reltuples \
+              FROM pg_stat_sys_tables s JOIN pg_class c ON c.oid = s.relid \
+              WHERE s.schemaname = 'pg_catalog'",
+        weight: &["n_tup_ins", "n_tup_upd", "n_tup_del"],
+    },
 ];
 
 /// Columns of figures that are no counters: how a row stands.

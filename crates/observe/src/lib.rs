@@ -3,6 +3,7 @@
 //! A sampler is an entry of [`SAMPLERS`]; adding one is a function and a line,
 //! and its reading is interpreted by `pgassay_analysis::samples`.
 
+mod blockers;
 pub mod cache;
 pub mod cgroup;
 mod cpu;

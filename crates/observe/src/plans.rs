@@ -203,6 +203,7 @@ fn node(value: &Value, depth: usize) -> Node {
     let children = value["Plans"].as_array().into_iter().flatten();
     Node {
         kind: text("Node Type").unwrap_or_default(),
+        operation: text("Operation"),
         relation: text("Relation Name").map(|name| match value["Schema"].as_str() {
             Some(schema) => format!("{}.{}", quoted(schema), quoted(&name)),
             None => quoted(&name),
@@ -273,19 +274,65 @@ fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Rela
                'columns', coalesce((SELECT pg_catalog.json_agg(a.attname) \
                  FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
                  AND NOT a.attisdropped), '[]'), \
+               'texts', coalesce((SELECT pg_catalog.json_agg(a.attname) \
+                 FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 \
+                 AND a.atttypid IN ('text'::pg_catalog.regtype, 'varchar'::pg_catalog.regtype, \
+                   'bpchar'::pg_catalog.regtype)), '[]'), \
                'indexes', coalesce((SELECT pg_catalog.json_agg(pg_catalog.json_build_object( \
                  'name', i.indexrelid::pg_catalog.regclass::text, \
                  'first', (SELECT a.attname FROM pg_catalog.pg_attribute a \
                            WHERE a.attrelid = c.oid AND a.attnum = i.indkey[0]), \
-                 'valid', i.indisvalid, 'partial', i.indpred IS NOT NULL)) \
-                 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid), '[]'))) \
+                 'valid', i.indisvalid, 'partial', i.indpred IS NOT NULL, \
+                 'constraint', i.indisunique OR i.indisexclusion, \
+                 'scans', pg_catalog.pg_stat_get_numscans(i.indexrelid))) \
+                 FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid), '[]'), \
+               'triggers', coalesce((SELECT pg_catalog.json_agg(pg_catalog.json_build_object( \
+                 'name', t.tgname, 'function', f.proname, 'language', l.lanname, \
+                 'for_each_row', t.tgtype & 1 = 1, 'events', pg_catalog.to_json(pg_catalog.array_remove(ARRAY[ \
+                   CASE WHEN t.tgtype & 4 = 4 THEN 'Insert' END, \
+                   CASE WHEN t.tgtype & 8 = 8 THEN 'Delete' END, \
+                   CASE WHEN t.tgtype & 16 = 16 THEN 'Update' END], NULL)))) \
+                 FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc f ON f.oid = t.tgfoid \
+                 JOIN pg_catalog.pg_language l ON l.oid = f.prolang \
+                 WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D'), '[]'), \
+               'referenced_by', coalesce((SELECT pg_catalog.json_agg(r.of) FROM ( \
+                 SELECT pg_catalog.json_build_object('table', pg_catalog.format('%I.%I', s.nspname, o.relname), \
+                   'columns', (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' \
+                       ORDER BY k.place) FROM pg_catalog.unnest(x.conkey) WITH ORDINALITY k(number, place) \
+                     JOIN pg_catalog.pg_attribute a ON a.attrelid = x.conrelid AND a.attnum = k.number), \
+                   'indexed', EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = x.conrelid \
+                     AND i.indisvalid AND i.indpred IS NULL \
+                     AND (i.indkey::int2[])[0:pg_catalog.cardinality(x.conkey) - 1] @> x.conkey), \
+                   'rows', CASE WHEN o.reltuples > 0 THEN o.reltuples END) AS of \
+                 FROM pg_catalog.pg_constraint x JOIN pg_catalog.pg_class o ON o.oid = x.conrelid \
+                 JOIN pg_catalog.pg_namespace s ON s.oid = o.relnamespace \
+                 WHERE x.confrelid = c.oid AND x.contype = 'f' ORDER BY o.reltuples DESC LIMIT 20) r), '[]'), \
+               'policies', CASE WHEN c.relrowsecurity THEN (SELECT pg_catalog.json_object_agg(y.polname, \
+                   coalesce(pg_catalog.pg_get_expr(y.polqual, y.polrelid), '')) \
+                 FROM pg_catalog.pg_policy y WHERE y.polrelid = c.oid) END)) \
              FROM (VALUES {}) v(name) \
              JOIN pg_catalog.pg_class c ON c.oid = pg_catalog.to_regclass(v.name) \
              LEFT JOIN pg_catalog.pg_inherits p ON p.inhrelid = c.oid AND c.relispartition",
             names.join(", ")
         ))
         .ok()??;
-    serde_json::from_str(&answer).ok()
+    let mut answer: Value = serde_json::from_str(&answer).ok()?;
+    for facts in answer
+        .as_object_mut()?
+        .values_mut()
+        .filter_map(Value::as_object_mut)
+    {
+        // Conditions may hold literals.
+        match facts.get_mut("policies").and_then(Value::as_object_mut) {
+            Some(policies) => {
+                for condition in policies.values_mut() {
+                    *condition = Value::from(clean(condition.as_str().unwrap_or_default()));
+                }
+            }
+            None => drop(facts.remove("policies")),
+        }
+    }
+    serde_json::from_value(answer).ok()
 }
 
 /// Words before an opening parenthesis, without their schema.

@@ -9,10 +9,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use pgassay_model::observed::Cost;
+use pgassay_model::observed::blockers::BlockerRecord;
 use pgassay_model::observed::statements::StatementRecord;
 use pgassay_model::observed::waits::{WaitKey, WaitRecord};
 use pgassay_pgwire::{Connector, Conninfo, Session};
 
+use super::blockers::Looking;
 use super::cpu::{process_ns, thread_ns};
 use super::perf::online_cpus;
 use super::statements::{Example, Origin, Sightings};
@@ -34,6 +36,18 @@ const LEAST_HZ: f64 = 0.5;
 /// A server that does not answer for so long is not asked any more.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What was seen in a window.
+pub struct Seen {
+    /// Wait events.
+    pub waits: WaitRecord,
+    /// Statements.
+    pub statements: StatementRecord,
+    /// Who held up whom.
+    pub blockers: BlockerRecord,
+    /// What it cost.
+    pub cost: Cost,
+}
+
 /// The sampling thread; dropping it ends it.
 pub struct WaitSampler {
     shared: Arc<Shared>,
@@ -53,6 +67,7 @@ struct State {
     ended: bool,
     record: WaitRecord,
     statements: Sightings,
+    blockers: BlockerRecord,
     own_ns: u64,
     asked: u64,
     /// The backend that answers, and its CPU time when the window began.
@@ -96,6 +111,7 @@ impl WaitSampler {
         let mut state = self.shared.state();
         state.record = WaitRecord::default();
         state.statements.begin();
+        state.blockers = BlockerRecord::default();
         state.own_ns = 0;
         state.asked = 0;
         state.backend_ns = state.backend.and_then(process_ns);
@@ -109,7 +125,7 @@ impl WaitSampler {
     }
 
     /// The window ends: what was seen in it, or why nothing was.
-    pub fn end(&self) -> Result<(WaitRecord, StatementRecord, Cost), String> {
+    pub fn end(&self) -> Result<Seen, String> {
         let mut state = self.shared.state();
         state.window = None;
         self.shared.changed.notify_all();
@@ -129,7 +145,12 @@ impl WaitSampler {
             server_ns,
             statements: state.asked,
         };
-        Ok((record, state.statements.end(), cost))
+        Ok(Seen {
+            waits: record,
+            statements: state.statements.end(),
+            blockers: std::mem::take(&mut state.blockers),
+            cost,
+        })
     }
 }
 
@@ -149,6 +170,7 @@ fn work(shared: &Shared, connector: &Connector, rate_hz: f64, beside: &[i32], lo
     let first = Duration::from_secs_f64(0.5 / rate_hz);
     let cpus = online_cpus().len() as f64;
     let mut look_seconds = None;
+    let mut looking = Looking::default();
     loop {
         let window = {
             let mut state = shared.state();
@@ -180,8 +202,10 @@ fn work(shared: &Shared, connector: &Connector, rate_hz: f64, beside: &[i32], lo
             let period = Duration::from_secs_f64(1.0 / rate);
             let spent = || thread_ns() + backend(shared).and_then(process_ns).unwrap_or(0);
             let before = spent();
+            let mut queues = false;
             match look(open) {
                 Ok(look) => {
+                    queues = look.queues();
                     let cost = spent().saturating_sub(before) as f64 / 1e9;
                     // A look that was interrupted, or met a cold cache, is not what they cost.
                     look_seconds = Some(look_seconds.map_or(cost, |s: f64| 0.8 * s + 0.2 * cost));
@@ -202,6 +226,15 @@ fn work(shared: &Shared, connector: &Connector, rate_hz: f64, beside: &[i32], lo
             }
             if let Some(open) = &mut session {
                 learn(shared, open);
+                if queues && looking.is_due() {
+                    let seen = looking.ask(open);
+                    let mut state = shared.state();
+                    state.asked += 1;
+                    match seen {
+                        Ok(holders) => state.blockers.add(holders),
+                        Err(why) => state.blockers.unread = Some(why),
+                    }
+                }
             }
             next += period;
             let now = Instant::now();
@@ -316,6 +349,14 @@ struct Look {
     seen: Vec<(WaitKey, u32)>,
     /// Sessions in statements: which one, at which event, how many.
     within: Vec<(Origin, WaitKey, u32)>,
+}
+
+impl Look {
+    /// Whether a session waits for a lock that another holds.
+    fn queues(&self) -> bool {
+        let mut seen = self.seen.iter();
+        seen.any(|(key, _)| key.kind == "Lock" && key.event != "extend")
+    }
 }
 
 fn look(session: &mut Session) -> Result<Look, String> {

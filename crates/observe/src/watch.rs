@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use pgassay_model::observed::blockers::BlockerRecord;
 use pgassay_model::observed::plans::PlanRecord;
 use pgassay_model::observed::stacks::{StackRecord, SymbolTable};
 use pgassay_model::observed::statements::{SeenStatement, StatementRecord};
@@ -234,10 +235,12 @@ impl Observers {
         }
         if let Some(waits) = &self.waits {
             match waits.end() {
-                Ok((record, statements, cost)) => {
-                    observed.waits = Some(record);
-                    observed.statements = Some(statements);
-                    observed.costs.push(cost);
+                Ok(seen) => {
+                    observed.waits = Some(seen.waits);
+                    observed.statements = Some(seen.statements);
+                    observed.blockers =
+                        Some(seen.blockers).filter(|b| *b != BlockerRecord::default());
+                    observed.costs.push(seen.cost);
                 }
                 Err(why) => observed.unavailable.push(Unavailable {
                     observer: "waits".to_owned(),

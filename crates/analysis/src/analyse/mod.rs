@@ -301,6 +301,11 @@ fn summarise_server(facts: &ServerFacts) -> ServerSummary {
         version_num: facts.version_num,
         executable: text(&facts.executable),
         settings: server::relevant_settings(facts),
+        all_settings: server::settings(facts),
+        place: server::SettingsOf {
+            role: facts.role.clone(),
+            database: facts.database.clone(),
+        },
     }
 }
 
@@ -540,6 +545,8 @@ mod tests {
             settings: Reading::Unavailable(String::new()),
             executable: Reading::Unavailable(String::new()),
             database_before: None,
+            role: None,
+            database: None,
         };
         let mut run = RecordedRun::default();
         run.servers.insert(0, server(false, 150_020));

@@ -5,6 +5,7 @@ use crate::host::HostSummary;
 use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::observed::{Budget, PointObserved, WaitAnalysis};
 use crate::profile::Summary;
+use crate::server::{Setting, SettingsOf};
 use crate::stats::scaling::Scaling;
 use crate::{metrics, number};
 
@@ -45,18 +46,24 @@ impl Evidence<'_> {
             in_transactions: run.and_then(RunEvidence::in_transactions),
             busy,
             server_of_busy: run.and_then(|run| {
-                let machine = run.point.estimate(metrics::MACHINE_CPUS)?.estimate;
                 let server = run.point.estimate(metrics::SERVER_CPUS)?.estimate;
-                (machine > 0.0).then(|| (server / machine).min(1.0))
+                // What others do gives way, or is there with the cause and without it.
+                let client = run.point.estimate(metrics::CLIENT_CPUS);
+                let both = server + client.map_or(0.0, |client| client.estimate);
+                (both > 0.0).then(|| (server / both).min(1.0))
             }),
         }
     }
 
     /// A setting's value and where it comes from, as far as they are known.
     pub(super) fn value_and_source(&self, name: &str) -> Option<(&str, &str)> {
-        let settings = &self.run?.arm.server.as_ref()?.settings;
-        let found = settings.iter().find(|s| s.name == name)?;
+        let found = self.run?.known_setting(name)?;
         Some((&found.value, &found.source))
+    }
+
+    /// Whose settings they are, as far as that is known.
+    pub(super) fn place(&self) -> Option<&SettingsOf> {
+        Some(&self.run?.arm.server.as_ref()?.place)
     }
 
     /// Whether the server's version is known to be older than this.
@@ -166,9 +173,13 @@ impl<'a> RunEvidence<'a> {
 
     /// The value of one of the server's settings.
     pub(super) fn setting(&self, name: &str) -> Option<&'a str> {
-        let settings = &self.arm.server.as_ref()?.settings;
-        let found = settings.iter().find(|s| s.name == name)?;
-        Some(&found.value)
+        Some(&self.known_setting(name)?.value)
+    }
+
+    fn known_setting(&self, name: &str) -> Option<&'a Setting> {
+        let server = self.arm.server.as_ref()?;
+        let mut all = server.all_settings.iter().chain(&server.settings);
+        all.find(|s| s.name == name)
     }
 
     /// Whether nobody of ours loaded the server.

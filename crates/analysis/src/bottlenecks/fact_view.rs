@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::finding::{NotJudged, could_not_see, not_applicable};
 use crate::host::{self, HostSummary};
 use crate::samples;
+use crate::server::SettingsOf;
 
 /// A row of one of the server's answers.
 pub type Row = Map<String, Value>;
@@ -229,6 +230,16 @@ impl<'a> FactView<'a> {
     pub(super) fn value_and_source(&self, name: &str) -> Option<(&str, &str)> {
         let setting = self.settings.as_ref().ok()?.get(name)?;
         Some((setting.setting.as_deref()?, setting.source.as_deref()?))
+    }
+
+    /// The role and the database that the settings are those of, as far as they are known.
+    pub(super) fn place(&self) -> SettingsOf {
+        let row = self.row("role").unwrap_or_default();
+        let of = |key: &str| word(&row, key).map(str::to_owned);
+        SettingsOf {
+            role: of("name"),
+            database: of("database"),
+        }
     }
 
     /// ` (set for this role)` and the like, where a setting holds by more than the server's files.

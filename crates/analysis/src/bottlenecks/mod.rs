@@ -78,7 +78,10 @@ pub(crate) fn audit(entry: &Entry, facts: &FactView) -> Result<Verdict<Finding>,
     Ok(match judged? {
         Verdict::Found(seen) => {
             let mut finding = Finding::new(entry, *seen, circumstances);
-            origin::fit(&mut finding.remedy, |name| facts.value_and_source(name));
+            let place = facts.place();
+            origin::fit(&mut finding.remedy, &place, |name| {
+                facts.value_and_source(name)
+            });
             Verdict::Found(Box::new(finding))
         }
         Verdict::Passed(saw) => Verdict::Passed(saw),
@@ -124,8 +127,11 @@ pub(crate) fn load(evidence: &Evidence) -> Vec<Finding> {
         }
         Some(finding)
     }));
+    let place = evidence.place().cloned().unwrap_or_default();
     for finding in &mut findings {
-        origin::fit(&mut finding.remedy, |name| evidence.value_and_source(name));
+        origin::fit(&mut finding.remedy, &place, |name| {
+            evidence.value_and_source(name)
+        });
     }
     findings
 }

@@ -4,27 +4,37 @@
 //! says is fitted here to what the server reported, for all entries of the catalogue.
 
 use super::finding::{Step, StepKind};
+use crate::server::SettingsOf;
 
 const ALTER_SYSTEM: &str = "ALTER SYSTEM ";
 const RELOAD: &str = "SELECT pg_reload_conf()";
 
 /// Fits the steps of a remedy. `setting` gives a setting's value and source as `pg_settings` has
-/// them, none where they are not known.
-pub(super) fn fit<'s>(steps: &mut Vec<Step>, setting: impl Fn(&str) -> Option<(&'s str, &'s str)>) {
+/// them, none where they are not known; `of` is whose settings these are.
+pub(super) fn fit<'s>(
+    steps: &mut Vec<Step>,
+    of: &SettingsOf,
+    setting: impl Fn(&str) -> Option<(&'s str, &'s str)>,
+) {
     let refused = setting("allow_alter_system").is_some_and(|(value, _)| value == "off");
     *steps = std::mem::take(steps)
         .into_iter()
         .flat_map(|step| match step.kind {
             StepKind::Sql if step.text.contains(ALTER_SYSTEM) => {
                 let source = |name: &str| setting(name).map_or("", |(_, source)| source);
-                fitted(step, source, refused)
+                fitted(step, of, source, refused)
             }
             _ => vec![step],
         })
         .collect();
 }
 
-fn fitted<'s>(step: Step, source: impl Fn(&str) -> &'s str, refused: bool) -> Vec<Step> {
+fn fitted<'s>(
+    step: Step,
+    of: &SettingsOf,
+    source: impl Fn(&str) -> &'s str,
+    refused: bool,
+) -> Vec<Step> {
     let (statements, comment) = match step.text.split_once("   -- ") {
         Some((statements, comment)) => (statements, Some(comment)),
         None => (step.text.as_str(), None),
@@ -57,9 +67,35 @@ fn fitted<'s>(step: Step, source: impl Fn(&str) -> &'s str, refused: bool) -> Ve
                      out of it and restart"
                 ),
             }),
-            "database" => sql.push(format!("ALTER DATABASE … {how}")),
-            "user" => sql.push(format!("ALTER ROLE … {how}")),
-            "database user" => sql.push(format!("ALTER ROLE … IN DATABASE … {how}")),
+            own @ ("database" | "user" | "database user") => {
+                let (role, database) = (of.role.as_deref(), of.database.as_deref());
+                match (own, role, database) {
+                    ("database", _, Some(database)) => sql.push(format!("ALTER DATABASE {database} {how}")),
+                    ("user", Some(role), _) => sql.push(format!("ALTER ROLE {role} {how}")),
+                    ("database user", Some(role), Some(database)) => {
+                        sql.push(format!("ALTER ROLE {role} IN DATABASE {database} {how}"));
+                    }
+                    _ => elsewhere.push(format!(
+                        "{name} is set for the {}, which overrules ALTER SYSTEM: {how} there ({})",
+                        match own {
+                            "database" => "database",
+                            "user" => "role",
+                            _ => "role in the database",
+                        },
+                        match own {
+                            "database" => "ALTER DATABASE",
+                            _ => "ALTER ROLE",
+                        },
+                    )),
+                }
+            }
+            // Set by the client itself: in its connection string, by PGOPTIONS, by its driver, or by SET.
+            "client" | "session" => elsewhere.push(format!(
+                "the client sets {name} itself (its connection's options, PGOPTIONS, or SET): take that out"
+            )),
+            "environment variable" => elsewhere.push(format!(
+                "the environment of the server's process sets {name}: take it out there and restart"
+            )),
             _ if refused => elsewhere.push(match value {
                 Some(value) => format!(
                     "allow_alter_system is off: set {name} = {value} in the configuration file that the \
@@ -139,7 +175,11 @@ mod tests {
             kind: StepKind::Sql,
             text: text.to_owned(),
         }];
-        fit(&mut steps, |name| {
+        let of = SettingsOf {
+            role: Some("app".to_owned()),
+            database: Some("\"My shop\"".to_owned()),
+        };
+        fit(&mut steps, &of, |name| {
             let found = settings.iter().find(|(known, ..)| *known == name)?;
             Some((found.1, found.2))
         });
@@ -185,10 +225,24 @@ mod tests {
         };
         assert_eq!(
             of("database"),
-            "ALTER DATABASE … SET max_wal_size = '4GB';   -- for new sessions"
+            "ALTER DATABASE \"My shop\" SET max_wal_size = '4GB';   -- for new sessions"
         );
-        assert!(of("user").starts_with("ALTER ROLE … SET"));
-        assert!(of("database user").starts_with("ALTER ROLE … IN DATABASE … SET"));
+        assert!(of("user").starts_with("ALTER ROLE app SET"));
+        assert!(of("database user").starts_with("ALTER ROLE app IN DATABASE \"My shop\" SET"));
+        let mut steps = vec![Step {
+            kind: StepKind::Sql,
+            text: WAL.to_owned(),
+        }];
+        fit(&mut steps, &SettingsOf::default(), |_| {
+            Some(("1024", "user"))
+        });
+        assert_eq!((steps.len(), steps[0].kind), (1, StepKind::Advice));
+        assert!(!steps[0].text.contains('…'), "{steps:?}");
+        assert!(
+            fitted(WAL, &[("max_wal_size", "1", "client")])[0]
+                .1
+                .contains("PGOPTIONS")
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::observed::blockers::BlockerRecord;
 use pgassay_model::observed::growth::{Grown, GrowthRecord};
 use pgassay_model::observed::plans::Plan;
 use pgassay_model::observed::stacks::SymbolTable;
@@ -14,8 +15,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::backends::{self, Backends};
+use super::blockers;
 use super::budget::{self, Budget};
 use super::cost::{self, CostAnalysis};
+use super::counters::{self, ServerCounters};
 use super::statements::{self, StatementAnalysis};
 use super::waits::{self, WaitAnalysis};
 use super::{growth, stacks};
@@ -71,6 +74,12 @@ pub struct PointObserved {
     /// What the server's counters of tables, indexes and caches grew by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth: Option<GrowthRecord>,
+    /// The same of the database and the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<ServerCounters>,
+    /// Who held up the sessions that waited for locks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blockers: Option<BlockerRecord>,
     /// How the kernel scheduled the server.
     pub scheduling: Scheduling,
     /// What each of its processes got of the CPUs.
@@ -278,6 +287,8 @@ fn analyse_point(
         budget: budget.ok(),
         statements,
         growth: grown,
+        counters: counters::analyse(windows.iter().map(|w| (w.samples, w.window_ns))),
+        blockers: blockers::joined(observed().filter_map(|o| o.blockers.as_ref())),
         waits,
         scheduling: scheduling(windows),
         backends: backends::analyse(windows.iter().map(|w| w.samples)),
@@ -297,6 +308,7 @@ fn grown<'r>(records: impl Iterator<Item = &'r GrowthRecord>) -> Option<GrowthRe
         indexes: all(|r| &r.indexes),
         slru: all(|r| &r.slru),
         functions: all(|r| &r.functions),
+        catalogs: all(|r| &r.catalogs),
         unread: last.unread.clone(),
     })
 }

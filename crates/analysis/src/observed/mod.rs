@@ -2,8 +2,10 @@
 
 pub mod analysis;
 pub mod backends;
+pub mod blockers;
 pub mod budget;
 pub mod cost;
+pub mod counters;
 pub mod growth;
 pub mod stacks;
 pub mod statements;

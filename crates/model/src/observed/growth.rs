@@ -26,6 +26,9 @@ pub struct GrowthRecord {
     /// By pg_stat_user_functions, where `track_functions` counts them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<Grown>,
+    /// The server's own catalogues, by pg_stat_sys_tables: what creating and dropping things writes there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub catalogs: Vec<Grown>,
     /// What was not read, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,

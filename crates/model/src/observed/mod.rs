@@ -4,6 +4,7 @@
 //! address) a second: raw enough to be interpreted anew by a later program, and
 //! small enough that a run of minutes stays under 20 MB.
 
+pub mod blockers;
 pub mod growth;
 pub mod plans;
 pub mod stacks;
@@ -13,6 +14,7 @@ pub mod waits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use blockers::BlockerRecord;
 use growth::GrowthRecord;
 use plans::PlanRecord;
 use stacks::StackRecord;
@@ -28,6 +30,9 @@ pub struct Observed {
     /// The statements that sessions were in, by the same samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub statements: Option<StatementRecord>,
+    /// Who held up the sessions that waited for locks; none where nobody waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blockers: Option<BlockerRecord>,
     /// What the server's own counters grew by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growth: Option<GrowthRecord>,

@@ -39,6 +39,9 @@ pub struct Node {
     /// `Seq Scan`.
     #[serde(rename = "type")]
     pub kind: String,
+    /// What a node that writes does: `Insert`, `Update`, `Delete`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
     /// `schema.name` of what it scans.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relation: Option<String>,
@@ -84,9 +87,50 @@ pub struct RelationFacts {
     /// Its columns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
+    /// Those of them that hold text: an index on one serves a comparison as `text`, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<String>,
     /// Its indexes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<IndexFacts>,
+    /// Its triggers that are switched on, those of constraints aside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<TriggerFacts>,
+    /// Foreign keys that refer to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub referenced_by: Vec<ReferenceFacts>,
+    /// Its row-level security policies, by name, with their condition without literals.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub policies: BTreeMap<String, String>,
+}
+
+/// What the catalogues say of a trigger.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct TriggerFacts {
+    /// Its name.
+    pub name: String,
+    /// The function that it calls.
+    pub function: String,
+    /// What that is written in.
+    pub language: String,
+    /// Whether it is called for each row, and not once a statement.
+    pub for_each_row: bool,
+    /// What calls it: `Insert`, `Update`, `Delete`.
+    pub events: Vec<String>,
+}
+
+/// What the catalogues say of a foreign key, seen from the table that it refers to.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct ReferenceFacts {
+    /// The table that refers.
+    pub table: String,
+    /// Its columns that do, as SQL lists them.
+    pub columns: String,
+    /// Whether a valid index of all rows begins with them.
+    pub indexed: bool,
+    /// Rows of that table, as the planner takes them; none where it was never analysed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<f64>,
 }
 
 /// What the catalogues say of an index.
@@ -100,9 +144,39 @@ pub struct IndexFacts {
     pub valid: bool,
     /// Whether it covers some rows only.
     pub partial: bool,
+    /// Whether it enforces a constraint.
+    #[serde(default)]
+    pub constraint: bool,
+    /// How often it was read since its counters began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scans: Option<f64>,
 }
 
 impl Node {
+    /// How often a node below this one is executed, as the planner expects: once for each row of what
+    /// drives it, in the inner side of a nested loop and in a subplan. None where it is not below.
+    pub fn times(&self, wanted: &Node) -> Option<f64> {
+        if std::ptr::eq(self, wanted) {
+            return Some(1.0);
+        }
+        let outer = self.nodes.first().map_or(1.0, |outer| outer.rows.max(1.0));
+        self.nodes.iter().enumerate().find_map(|(at, child)| {
+            let each = match (self.kind.as_str(), child.relationship.as_deref()) {
+                (_, Some("SubPlan")) => {
+                    self.rows
+                        .max(1.0)
+                        .max(match self.nodes[0].relationship.as_deref() {
+                            Some("Outer") => outer,
+                            _ => 1.0,
+                        })
+                }
+                ("Nested Loop", _) if at == 1 => outer,
+                _ => 1.0,
+            };
+            Some(each * child.times(wanted)?)
+        })
+    }
+
     /// It and all below it, with its parent, from the top.
     pub fn all(&self) -> Vec<(Option<&Node>, &Node)> {
         let mut found = Vec::new();
@@ -112,5 +186,35 @@ impl Node {
             left.extend(node.nodes.iter().rev().map(|child| (Some(node), child)));
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_loop_drives_is_executed_for_each_of_its_rows() {
+        let node = |kind: &str, rows: f64, nodes: Vec<Node>| Node {
+            kind: kind.into(),
+            rows,
+            nodes,
+            ..Node::default()
+        };
+        let mut sub = node("Aggregate", 1.0, vec![node("Seq Scan", 2.0, vec![])]);
+        sub.relationship = Some("SubPlan".into());
+        let root = node(
+            "Nested Loop",
+            60.0,
+            vec![
+                node("Index Scan", 20.0, vec![sub]),
+                node("Materialize", 3.0, vec![node("Seq Scan", 3.0, vec![])]),
+            ],
+        );
+        let (driving, inner) = (&root.nodes[0], &root.nodes[1].nodes[0]);
+        assert_eq!(root.times(driving), Some(1.0));
+        assert_eq!(root.times(inner), Some(20.0));
+        assert_eq!(root.times(&driving.nodes[0].nodes[0]), Some(20.0));
+        assert_eq!(root.times(&Node::default()), None);
     }
 }

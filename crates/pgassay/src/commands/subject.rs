@@ -236,6 +236,12 @@ impl Subject {
         let number = session.value("SHOW server_version_num")?;
         let rows =
             session.rows("SELECT name, setting, unit, source FROM pg_catalog.pg_settings")?;
+        let mut name_of =
+            |who: &str| session.catalog_value(&format!("SELECT pg_catalog.quote_ident({who})"));
+        let (role, database) = (
+            name_of("current_user")?,
+            name_of("pg_catalog.current_database()")?,
+        );
         let settings: Vec<_> = rows
             .rows
             .iter()
@@ -262,6 +268,8 @@ impl Subject {
             settings: Reading::Text(serde_json::to_string(&settings)?),
             executable,
             database_before: Some(pgassay_observe::stat_database(&mut self.scene)),
+            role,
+            database,
         })
     }
 

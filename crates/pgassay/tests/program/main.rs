@@ -4,6 +4,7 @@
 mod again;
 mod architecture;
 mod assay;
+mod behind_statements;
 mod bisect;
 mod budget;
 mod build;

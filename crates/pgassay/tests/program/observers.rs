@@ -120,7 +120,7 @@ fn a_hot_row_is_found() {
     );
     let finding = findings(&analysis)[0];
     assert!(
-        finding["evidence"][0].as_str().unwrap().contains("Lock:t"),
+        finding["evidence"].to_string().contains("waited at Lock:t"),
         "{finding}"
     );
     // What the report says, diagnose says again from the recorded run.
@@ -508,10 +508,12 @@ fn known_waits_are_reproduced() {
     running.store(true, Ordering::Release);
     let results: Vec<_> = workers.into_iter().map(|w| w.join().unwrap()).collect();
     let seconds = window.lock().unwrap().unwrap().elapsed().as_secs_f64();
-    let (record, statements, cost) = sampler.end().unwrap();
+    let seen = sampler.end().unwrap();
+    let (record, statements, cost) = (seen.waits, seen.statements, seen.cost);
     let seen = waits::analyse([&record].into_iter(), seconds).unwrap();
     assert!(
-        seen.samples > 50 && cost.statements == seen.samples,
+        // Who holds up whom is asked, too, as some wait for a lock.
+        seen.samples > 50 && cost.statements >= seen.samples,
         "{seen:?}"
     );
     for (event, truth) in [

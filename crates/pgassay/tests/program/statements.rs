@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::pg_support::{OWNER, Server};
 
-const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";
+pub(crate) const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";
 
 /// A session that sends the same statement, with another number each time, until it is told to stop.
 struct Worker {
@@ -201,7 +201,7 @@ fn pgassay(words: &[&str]) -> (Exit, String, String) {
 }
 
 /// What `pgassay watch` says of a server while four sessions send each of these statements.
-fn watched(server: &Server, statements: &[&str]) -> Value {
+pub(crate) fn watched(server: &Server, statements: &[&str]) -> Value {
     let socket = server.socket_dir.display();
     let uri = format!(
         "host={socket} port={} user={OWNER} dbname=postgres",
@@ -228,12 +228,12 @@ fn watched(server: &Server, statements: &[&str]) -> Value {
     seen
 }
 
-fn finding<'v>(seen: &'v Value, id: &str) -> Option<&'v Value> {
+pub(crate) fn finding<'v>(seen: &'v Value, id: &str) -> Option<&'v Value> {
     let findings = seen["diagnosis"]["findings"].as_array().unwrap();
     findings.iter().find(|f| f["id"] == id)
 }
 
-fn the<'v>(seen: &'v Value, id: &str) -> &'v Value {
+pub(crate) fn the<'v>(seen: &'v Value, id: &str) -> &'v Value {
     finding(seen, id).unwrap_or_else(|| {
         let point = &seen["observed"]["points"][0];
         let (statements, tables) = (&point["statements"], &point["growth"]["tables"]);
@@ -252,7 +252,7 @@ fn grown(seen: &Value, table: &str, counter: &str) -> f64 {
     found.map_or(0.0, |t| t["grown"][counter].as_f64().unwrap_or(0.0))
 }
 
-fn sql_of(finding: &Value) -> &str {
+pub(crate) fn sql_of(finding: &Value) -> &str {
     let steps = finding["remedy"].as_array().unwrap();
     let sql = steps.iter().find(|step| step["kind"] == "sql");
     sql.unwrap_or_else(|| panic!("{finding:#}"))["text"]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::measured::ServerSummary;
-use pgassay_analysis::server::Setting;
+use pgassay_analysis::server::{Setting, SettingsOf};
 use pgassay_inspect::model::{
     Atomics, BuildFacts, Class, FileKind, FunctionAtomics, FunctionBounds, Hardening, HotFunction,
     HotPath, Machine, Outline, OutlineHelper, PostgresFacts, RecordedFlags, Technique,
@@ -65,6 +65,8 @@ pub fn server() -> ServerSummary {
             setting("jit", "on", "default"),
             setting("block_size", "8192", "default"),
         ],
+        all_settings: Vec::new(),
+        place: SettingsOf::default(),
     }
 }
 

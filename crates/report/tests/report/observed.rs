@@ -41,6 +41,8 @@ pub fn budgets() -> Analysis {
             no_budget: None,
             statements: None,
             growth: None,
+            counters: None,
+            blockers: None,
             scheduling: Scheduling::default(),
             backends: None,
             profile: None,

@@ -3,9 +3,12 @@
 //! An entry may have several, of several kinds. To add one, write a function in the file of
 //! its kind, or a row of a table, and name the entry beside it in that file's `DETECTORS`.
 
+mod amounts;
+mod blockers;
 mod build;
 mod checkpoints;
 mod cpus;
+mod database;
 mod memory;
 mod objects;
 mod others;
@@ -19,6 +22,7 @@ mod scaling;
 mod schema;
 mod sessions;
 mod settings;
+mod spilling;
 mod standbys;
 mod statements;
 mod storage;
@@ -26,6 +30,7 @@ mod storage;
 pub(crate) mod tests;
 mod waits;
 mod wal;
+mod writes;
 
 pub use others::look as others;
 
@@ -94,7 +99,12 @@ const FUNCTIONS: &[&[Detector]] = &[
     cpus::DETECTORS,
     scaling::DETECTORS,
     plans::DETECTORS,
+    spilling::DETECTORS,
     objects::DETECTORS,
+    blockers::DETECTORS,
+    writes::DETECTORS,
+    database::DETECTORS,
+    amounts::DETECTORS,
 ];
 
 /// What looks at one kind of evidence for an entry.

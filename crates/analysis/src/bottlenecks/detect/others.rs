@@ -100,7 +100,10 @@ fn at_wait(run: &RunEvidence, wait: &Wait) -> Option<Named> {
             wait.least,
             wait.most,
             run.clients()
-        ));
+        ))
+        .all_seen(waits::who(run, |kind, event| {
+            kind == wait.kind && event == wait.event
+        }));
     if let Some(meaning) = meaning {
         seen = seen.symptom_of(meaning.symptom_of);
     }

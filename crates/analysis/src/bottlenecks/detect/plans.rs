@@ -2,14 +2,13 @@
 
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
-use super::{Detector, run, shown, tenths};
+use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use crate::observed::statements::StatementTime;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("sequential-scan", sequential_scans),
-    run("spilling", spilling),
     run("partitions-not-pruned", unpruned),
     run("function-per-row", functions),
     run("planning-longer", planning),
@@ -28,22 +27,20 @@ const FEW_ROWS: f64 = 10_000.0;
 const SELECTIVE: f64 = 0.01;
 /// Fewer partitions are no burden.
 const FEW_PARTITIONS: u32 = 8;
-/// Bytes of a block of temporary files.
-const BLOCK: f64 = 8192.0;
 
 /// Something wrong with a statement.
-struct Hit<'s> {
-    statement: &'s StatementTime,
+pub(super) struct Hit<'s> {
+    pub statement: &'s StatementTime,
     /// The part of the statement's time that it accounts for, 0 to 1.
-    part: f64,
-    saw: String,
-    confidence: Confidence,
-    evidence: Vec<String>,
-    steps: Vec<(StepKind, String)>,
+    pub part: f64,
+    pub saw: String,
+    pub confidence: Confidence,
+    pub evidence: Vec<String>,
+    pub steps: Vec<(StepKind, String)>,
 }
 
 /// The statements that matter, by their time.
-fn weighty<'a>(run: &RunEvidence<'a>) -> impl Iterator<Item = &'a StatementTime> {
+pub(super) fn weighty<'a>(run: &RunEvidence<'a>) -> impl Iterator<Item = &'a StatementTime> {
     let seen = run
         .observed
         .and_then(|observed| observed.statements.as_ref());
@@ -53,7 +50,7 @@ fn weighty<'a>(run: &RunEvidence<'a>) -> impl Iterator<Item = &'a StatementTime>
 }
 
 /// One finding of all the statements that have it, the one with the most time leading.
-fn joined(run: &RunEvidence, mut hits: Vec<Hit>) -> Option<Observation> {
+pub(super) fn joined(run: &RunEvidence, mut hits: Vec<Hit>) -> Option<Observation> {
     let share_of = |hit: &Hit| hit.statement.share * hit.part;
     hits.sort_by(|a, b| share_of(b).total_cmp(&share_of(a)));
     let share: f64 = hits.iter().map(share_of).sum();
@@ -86,7 +83,7 @@ fn joined(run: &RunEvidence, mut hits: Vec<Hit>) -> Option<Observation> {
     })))
 }
 
-fn with_plans<'a>(
+pub(super) fn with_plans<'a>(
     run: &RunEvidence<'a>,
     look: impl Fn(&'a StatementTime, &'a Plan) -> Option<Hit<'a>>,
 ) -> Vec<Hit<'a>> {
@@ -120,7 +117,8 @@ fn scan<'a>(
     let table = node.relation.as_ref()?;
     let facts = plan.relations.get(table)?;
     let rows = facts.rows.filter(|rows| *rows >= FEW_ROWS)?;
-    let part = (node.cost / plan.root.cost.max(node.cost)).min(1.0);
+    let times = plan.root.times(node).unwrap_or(1.0);
+    let part = (times * node.cost / plan.root.cost.max(node.cost)).min(1.0);
     // Under a limit a scan may stop early.
     let may_stop = parent.is_some_and(|parent| parent.kind == "Limit");
     if node.rows > SELECTIVE * rows || part < MINOR || may_stop {
@@ -138,7 +136,24 @@ fn scan<'a>(
             "{scans:.0} sequential scans of {table} in the measured time, {each:.0} rows each"
         ));
     }
-    let steps = vec![remedy(table, filter, column.as_ref(), facts)];
+    let forbidden = forbidden(run, column.as_ref(), facts);
+    evidence.extend(
+        forbidden
+            .iter()
+            .map(|name| format!("{name} = {}", run.setting(name).unwrap_or_default())),
+    );
+    let steps = match forbidden.as_slice() {
+        [] => vec![remedy(table, filter, column.as_ref(), facts)],
+        // Fitted afterwards to where they are set.
+        names => vec![(
+            StepKind::Sql,
+            names
+                .iter()
+                .map(|name| format!("ALTER SYSTEM RESET {name}; "))
+                .chain(["SELECT pg_reload_conf();".to_owned()])
+                .collect::<String>(),
+        )],
+    };
     Some(Hit {
         statement,
         part,
@@ -151,6 +166,47 @@ fn scan<'a>(
         evidence,
         steps,
     })
+}
+
+/// A random read does not cost so many times a sequential one on any device.
+const ABSURD_RANDOM_COST: f64 = 20.0;
+
+/// Settings that keep the planner from an index that there is.
+fn forbidden(
+    run: &RunEvidence,
+    compared: Option<&Compared>,
+    facts: &RelationFacts,
+) -> Vec<&'static str> {
+    let Some(Compared::Column(column)) = compared else {
+        return Vec::new();
+    };
+    let first = Some(column.trim_matches('"').to_owned());
+    let mut indexes = facts.indexes.iter();
+    if !indexes.any(|i| i.valid && !i.partial && i.first == first) {
+        return Vec::new();
+    }
+    let off = |name: &&&str| run.setting(name) == Some("off");
+    let methods: Vec<&str> = ["enable_indexscan", "enable_bitmapscan"]
+        .iter()
+        .filter(off)
+        .copied()
+        .collect();
+    if methods.len() == 2 {
+        return methods;
+    }
+    let cost = |name: &str| run.setting(name).and_then(|v| v.parse::<f64>().ok());
+    match (cost("random_page_cost"), cost("seq_page_cost")) {
+        (Some(random), Some(sequential)) if random > ABSURD_RANDOM_COST * sequential => {
+            vec!["random_page_cost"]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a statement's plan reads a table whole for a few rows.
+pub(super) fn reads_whole(run: &RunEvidence, statement: &StatementTime, plan: &Plan) -> bool {
+    let mut all = plan.root.all().into_iter();
+    all.any(|(parent, node)| scan(run, statement, plan, parent, node).is_some())
 }
 
 /// Whether the planner had nothing to go by: of an expression without statistics of its own it takes
@@ -203,7 +259,11 @@ fn compared(filter: &str, facts: &RelationFacts) -> Option<Compared> {
         && let Some(column) = bare(column)
     {
         // Indexes on varchar and char columns are used for these.
-        let same = matches!(to, "text" | "bpchar" | "character varying");
+        let is_text = facts
+            .texts
+            .iter()
+            .any(|text| text == column.trim_matches('"'));
+        let same = is_text && matches!(to, "text" | "bpchar" | "character varying");
         return Some(match same {
             true => Compared::Column(column),
             false => Compared::Cast(column),
@@ -307,53 +367,6 @@ fn remedy(
     }
 }
 
-fn spilling(evidence: &Evidence) -> Option<Observation> {
-    let run = evidence.run?;
-    let hits = weighty(&run)
-        .filter_map(|statement| {
-            let file = |name: &str| name.contains("BufFile") || name.contains("BuffileR");
-            let waits = statement.waits.iter().filter(|w| file(&w.name));
-            let waiting: f64 = waits.map(|w| w.sessions).sum();
-            let written = statement.counters.as_ref().and_then(|c| c.temp_blocks);
-            let written = written.filter(|blocks| *blocks >= 16.0).map(|b| b * BLOCK);
-            if written.is_none() && waiting < 0.02 * statement.sessions {
-                return None;
-            }
-            let part = if statement.sessions > 0.0 {
-                waiting / statement.sessions
-            } else {
-                0.0
-            };
-            let amount = match written {
-                Some(bytes) => format!("{} of temporary files a call", shown(bytes as u64)),
-                None => "temporary files".to_owned(),
-            };
-            let memory = statement.plan.as_ref().and_then(|plan| plan.work_mem_bytes);
-            let memory = memory.map(|bytes| format!("work_mem = {}", shown(bytes as u64)));
-            // In memory rows take about twice what they take in a file.
-            let needed = written.map(|bytes| (2.0 * bytes / 1048576.0).ceil().max(1.0));
-            let step = match needed {
-                Some(megabytes) => (
-                    StepKind::Sql,
-                    format!(
-                        "SET work_mem = '{megabytes:.0}MB';   -- in the sessions that send it: ALTER ROLE … SET"
-                    ),
-                ),
-                None => (StepKind::Advice, "raise work_mem for this statement".to_owned()),
-            };
-            Some(Hit {
-                statement,
-                part,
-                saw: format!("A statement writes {amount}: it sorts or hashes more than work_mem holds."),
-                confidence: Confidence::High,
-                evidence: memory.into_iter().collect(),
-                steps: vec![step],
-            })
-        })
-        .collect();
-    joined(&run, hits)
-}
-
 fn unpruned(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = with_plans(&run, |statement, plan| {
@@ -419,9 +432,15 @@ fn functions(evidence: &Evidence) -> Option<Observation> {
                 let found = objects.find(|o| o.object.starts_with(language.as_str()))?;
                 Some(found.share)
             });
+            // With its callees: what is executed inside it.
+            let handler = format!("{}_call_handler", language.trim_end_matches('u'));
+            let inside = evidence.profile.and_then(|profile| profile.function(&handler));
+            let part = inside.map_or(1.0, |f| {
+                (f.total_share / statement.cpu_share.max(0.01)).min(1.0) * statement.running
+            });
             Some(Hit {
                 statement,
-                part: 1.0,
+                part,
                 saw: format!(
                     "{function}, written in {language}, is called for each of about {reach:.0} rows."
                 ),
@@ -502,6 +521,7 @@ mod tests {
     fn facts() -> RelationFacts {
         RelationFacts {
             columns: ["id", "mail", "Odd"].map(str::to_owned).to_vec(),
+            texts: vec!["mail".to_owned()],
             ..RelationFacts::default()
         }
     }
@@ -513,6 +533,10 @@ mod tests {
         assert_eq!(of("(t.id = $1)"), column("id"));
         assert_eq!(of("((t.mail)::text = $1::text)"), column("mail"));
         assert_eq!(of("((t.x > $1) AND (t.\"Odd\" = $2))"), column("\"Odd\""));
+        assert_eq!(
+            of("((t.id)::text = $1)"),
+            Some(Compared::Cast("id".to_owned()))
+        );
         assert_eq!(
             of("((t.id)::numeric = $1)"),
             Some(Compared::Cast("id".to_owned()))

@@ -4,12 +4,14 @@
 //! one, else of the time of sessions in a statement, at the largest client count of the run,
 //! where contention shows.
 
+use super::blockers;
 use super::tenths;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation};
 use crate::bottlenecks::wait_events::{same_kind, same_name};
 use crate::metrics;
 use crate::observed::budget::Wait;
+use crate::observed::statements::StatementTime;
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::server::LONG_COMMIT_DELAY_US;
 
@@ -67,7 +69,7 @@ pub(super) const ROWS: &[Row] = &[
             "many transactions that change the same rows, or one that stays open after its change",
         ),
         settings: &[],
-        when: ALWAYS,
+        when: |_, run| !blockers::is_told(run),
     },
     Row {
         entry: "relation-lock-queue",
@@ -78,7 +80,7 @@ pub(super) const ROWS: &[Row] = &[
             "a transaction that keeps a strong lock on a table: DDL, LOCK TABLE, or one left open after it",
         ),
         settings: &[],
-        when: ALWAYS,
+        when: |_, run| !blockers::is_told(run),
     },
     Row {
         entry: "wal-flush",
@@ -125,6 +127,43 @@ pub(super) const ROWS: &[Row] = &[
         )],
         symptom_of: None,
         settings: &["default_transaction_isolation"],
+        when: ALWAYS,
+    },
+    Row {
+        entry: "subtransaction-lookups",
+        saw: "Sessions look up the parents of subtransactions",
+        threshold: NOTABLE_LWLOCK,
+        events: &[(
+            "LWLock",
+            &[
+                "SubtransSLRU",
+                "SubtransBuffer",
+                "SubtransControl",
+                "subtrans",
+            ],
+        )],
+        symptom_of: None,
+        settings: &["subtransaction_buffers"],
+        when: ALWAYS,
+    },
+    Row {
+        entry: "multixact-lookups",
+        saw: "Sessions look up who shares a row's lock",
+        threshold: NOTABLE_LWLOCK,
+        events: &[(
+            "LWLock",
+            &[
+                "MultiXactOffsetSLRU",
+                "MultiXactMemberSLRU",
+                "MultiXactOffsetBuffer",
+                "MultiXactMemberBuffer",
+                "MultiXactGen",
+                "MultiXactOffsetControl",
+                "MultiXactMemberControl",
+            ],
+        )],
+        symptom_of: None,
+        settings: &["multixact_offset_buffers", "multixact_member_buffers"],
         when: ALWAYS,
     },
     Row {
@@ -215,6 +254,23 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
+/// Entries whose sessions queue for a lock: they queue for its partition of the lock table, too.
+const QUEUES: &[&str] = &[
+    "hot-row",
+    "relation-lock-queue",
+    "idle-in-transaction",
+    "prepared-transaction-locks",
+    "schema-change-queue",
+    "advisory-lock-queue",
+];
+/// Those that name who holds the locks that others wait for.
+const HOLDERS: &[&str] = &[
+    "idle-in-transaction",
+    "prepared-transaction-locks",
+    "schema-change-queue",
+    "deadlocks",
+];
+
 impl Row {
     /// Whether an event is one of its signs.
     fn has(&self, kind: &str, event: &str) -> bool {
@@ -245,6 +301,7 @@ impl Row {
         seen.symptom_of = self.symptom_of;
         Some(
             seen.all_seen(each(&run, waits, |kind, event| self.has(kind, event)))
+                .all_seen(who(&run, |kind, event| self.has(kind, event)))
                 .seen(format!(
                     "with {}, {} looks at all sessions",
                     run.clients(),
@@ -264,7 +321,22 @@ pub(super) fn entry_of(kind: &str, event: &str) -> Option<&'static str> {
 /// Whether a finding of a rule accounts for an event.
 pub(super) fn is_covered(kind: &str, event: &str, found: &[&str]) -> bool {
     // Those who queue for one row's or table's lock queue for its partition, too.
-    let queue = found.contains(&"hot-row") || found.contains(&"relation-lock-queue");
+    let queue = QUEUES.iter().any(|entry| found.contains(entry));
+    if kind == "Lock" && event != "extend" && HOLDERS.iter().any(|entry| found.contains(entry)) {
+        return true;
+    }
+    if found.contains(&"advisory-lock-queue") && is(kind, event, "Lock", &["advisory"]) {
+        return true;
+    }
+    if found.contains(&"notify-queue") && is(kind, event, "Lock", &["object"]) {
+        return true;
+    }
+    if found.contains(&"parallel-for-little") && kind == "IPC" {
+        return true;
+    }
+    if found.contains(&"spilling") && event.to_ascii_lowercase().starts_with("buffile") {
+        return true;
+    }
     let rows = ROWS.iter().filter(|row| found.contains(&row.entry));
     rows.into_iter().any(|row| row.has(kind, event))
         || (queue && is(kind, event, "LWLock", &["LockManager"]))
@@ -314,6 +386,40 @@ fn each(run: &RunEvidence, waits: &WaitAnalysis, pick: impl Fn(&str, &str) -> bo
             )
         })
         .collect()
+}
+
+/// The statements that wait there most: `in 82.0 % of it: UPDATE t SET …`.
+pub(super) fn who(run: &RunEvidence, pick: impl Fn(&str, &str) -> bool) -> Vec<String> {
+    let statements = run
+        .observed
+        .and_then(|observed| observed.statements.as_ref());
+    let at = |s: &StatementTime| -> f64 {
+        let waits = s.waits.iter().filter(|w| {
+            let (kind, event) = w.name.split_once(':').unwrap_or_default();
+            pick(kind, event)
+        });
+        waits.map(|w| w.sessions).sum()
+    };
+    let mut those: Vec<(f64, &StatementTime)> = statements
+        .into_iter()
+        .flat_map(|s| &s.statements)
+        .map(|s| (at(s), s))
+        .filter(|(sessions, _)| *sessions > 0.0)
+        .collect();
+    those.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let all: f64 = those.iter().map(|(sessions, _)| sessions).sum();
+    let most = those
+        .iter()
+        .take(2)
+        .filter(|(sessions, _)| *sessions >= 0.2 * all);
+    most.map(|(sessions, s)| {
+        format!(
+            "in {} of it the statement is: {}",
+            tenths(sessions / all),
+            s.named()
+        )
+    })
+    .collect()
 }
 
 /// Whether an event has one of these names in any version. Without names every event of the

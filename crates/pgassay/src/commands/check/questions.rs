@@ -34,6 +34,7 @@ const QUESTIONS: &[Question] = &[
               EXISTS (SELECT FROM pg_roles WHERE rolname = 'pg_monitor' \
                       AND pg_has_role(oid, 'usage')) AS monitor, \
               pg_is_in_recovery() AS in_recovery, \
+              quote_ident(current_user) AS name, quote_ident(current_database()) AS database, \
               extract(epoch FROM now() - pg_postmaster_start_time()) AS uptime_s",
     },
     Question {
@@ -55,6 +56,22 @@ const QUESTIONS: &[Question] = &[
               max(extract(epoch FROM clock_timestamp() - xact_start)) AS oldest_transaction_s, \
               max(extract(epoch FROM clock_timestamp() - state_change)) AS oldest_change_s \
               FROM pg_stat_activity WHERE pid <> pg_backend_pid() GROUP BY 1",
+    },
+    // What overrules the server's files elsewhere than in this session; a value may be a secret.
+    Question {
+        id: "overrides",
+        from: 0,
+        until: ANY,
+        sql: "SELECT o.database, o.role, o.function, split_part(o.pair, '=', 1) AS name, \
+              CASE WHEN split_part(o.pair, '=', 1) !~ '(conninfo|password|passphrase|secret|token|command|key)' \
+                   AND o.pair !~ '^[^=]*[.]' \
+                   THEN substr(o.pair, strpos(o.pair, '=') + 1) END AS setting FROM ( \
+              SELECT quote_ident(d.datname) AS database, quote_ident(r.rolname) AS role, NULL AS function, \
+                     unnest(s.setconfig) AS pair \
+              FROM pg_db_role_setting s LEFT JOIN pg_database d ON d.oid = s.setdatabase \
+              LEFT JOIN pg_roles r ON r.oid = s.setrole \
+              UNION ALL SELECT NULL, NULL, p.oid::regprocedure::text, unnest(p.proconfig) \
+              FROM pg_proc p WHERE p.proconfig IS NOT NULL) o LIMIT 500",
     },
     Question {
         id: "databases",

@@ -5,12 +5,12 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::bail;
-use pgassay_analysis::analyse;
 use pgassay_analysis::diagnose::{self, Diagnosis, Evidence};
 use pgassay_analysis::observed::stacks;
 use pgassay_analysis::profile::difference::difference;
 use pgassay_analysis::profile::{self, Profile, flame};
 use pgassay_analysis::record::RecordedRun;
+use pgassay_analysis::{analyse, causes};
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
 use pgassay_model::observed::stacks::SymbolTable;
@@ -116,6 +116,7 @@ fn of_run(name: &str, global: &GlobalArgs, before: Option<&Profile>) -> anyhow::
             .with_remedy("diagnose a run of pgassay assay or pgassay run; pgassay runs lists them")
         );
     };
+    diagnosis.findings = causes::with_audit(&analysis, &diagnosis.findings);
     match recorded_profile(&run) {
         Ok(profile) => {
             diagnosis.profile = Some(profile::summarise(&profile));

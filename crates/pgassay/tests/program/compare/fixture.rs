@@ -269,5 +269,7 @@ fn server(settings: &[Vec<String>], arm: u32) -> ServerFacts {
         settings: Reading::Text(format!("[{}]", rows.join(", "))),
         executable: Reading::Text("/usr/lib/postgresql/15/bin/postgres".into()),
         database_before: None,
+        role: None,
+        database: None,
     }
 }

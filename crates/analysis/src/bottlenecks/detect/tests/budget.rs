@@ -5,6 +5,7 @@ use super::scaling;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Finding, Severity};
 use crate::bottlenecks::load;
+use crate::observed::PointObserved;
 use crate::observed::budget::{Budget, OffCpu, Wait};
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::profile::{Profile, summarise};
@@ -48,6 +49,22 @@ fn estimate(value: f64) -> Estimate {
 }
 
 fn found(seen: &Seen) -> Vec<Finding> {
+    found_as(seen, |_| {})
+}
+
+/// What is found in a load with these waits of 8 sessions, and whatever else `edit` says was seen.
+pub(in crate::bottlenecks::detect) fn found_with(
+    waits: Vec<(&'static str, &'static str, f64)>,
+    edit: impl FnOnce(&mut PointObserved),
+) -> Vec<Finding> {
+    let seen = Seen {
+        waits: waits.leak(),
+        ..QUIET
+    };
+    found_as(&seen, edit)
+}
+
+fn found_as(seen: &Seen, edit: impl FnOnce(&mut PointObserved)) -> Vec<Finding> {
     let mut analysis = analyse(&scaling::run(0.0, |_| 0.8));
     analysis.host.cpus = Some(2);
     let mut did = analysis.stages.remove(0).arms.remove(0);
@@ -89,6 +106,7 @@ fn found(seen: &Seen) -> Vec<Finding> {
         events: events.collect(),
         ..WaitAnalysis::default()
     });
+    edit(&mut observed);
     let mut point = did.points.last().unwrap().clone();
     point.point.clients = 8;
     point.metrics.extend([
@@ -114,7 +132,7 @@ fn found(seen: &Seen) -> Vec<Finding> {
     })
 }
 
-fn one<'f>(findings: &'f [Finding], id: &str) -> &'f Finding {
+pub(in crate::bottlenecks::detect) fn one<'f>(findings: &'f [Finding], id: &str) -> &'f Finding {
     let found = findings.iter().find(|f| f.id == id);
     found.unwrap_or_else(|| panic!("{id} is not among {findings:#?}"))
 }
@@ -169,7 +187,7 @@ fn on_full_cpus_their_time_ranks_above_waits() {
         ..QUIET
     });
     let library = one(&findings, "cpu-library/libfoo.so");
-    assert!((library.gain_at_most.unwrap() - 0.7 * 1.8 / 2.0).abs() < 1e-9);
+    assert!((library.gain_at_most.unwrap() - 0.7 * 1.8 / 1.9).abs() < 1e-9);
     assert!(library.evidence.join(";").contains("foo: 70.0 %"));
     let full = one(&findings, "cpu-saturated");
     assert!(full.saw.contains("2.00 of 2 are busy"), "{}", full.saw);

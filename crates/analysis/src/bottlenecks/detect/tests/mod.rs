@@ -1,5 +1,5 @@
 //! What detectors find together in whole runs, made up by laws that are known.
 
-mod budget;
+pub(super) mod budget;
 mod samples;
 pub(crate) mod scaling;

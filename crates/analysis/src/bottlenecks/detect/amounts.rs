@@ -1,0 +1,526 @@
+//! More work than a statement's result is worth: rows read and thrown away, indexes written that nobody
+//! reads, processes started for a few rows; and commits that queue to notify.
+
+use super::plans::{Hit, joined, reads_whole, with_plans};
+use super::{Detector, run, tenths, waits};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
+use crate::observed::statements::StatementTime;
+use pgassay_model::observed::growth::Grown;
+use pgassay_model::observed::plans::{IndexFacts, Node, Plan, RelationFacts};
+
+pub(super) const DETECTORS: &[Detector] = &[
+    run("rows-discarded", discarded),
+    run("indexes-unread", unread),
+    run("parallel-for-little", parallel),
+    run("notify-queue", notify),
+];
+
+/// Rows read by each scan below which it does not matter how many are thrown away.
+const FEW_READ: f64 = 200.0;
+/// So many times as many rows read as needed are too many.
+const TOO_MANY: f64 = 20.0;
+
+fn grown<'a>(run: &RunEvidence<'a>, name: &str) -> Option<&'a Grown> {
+    run.observed?
+        .growth
+        .as_ref()?
+        .tables
+        .iter()
+        .find(|t| t.name == name)
+}
+
+/// Rows of a table that each scan by an index fetched.
+fn fetched(table: &Grown) -> Option<f64> {
+    let scans = table.by("idx_scan");
+    (scans >= 10.0).then(|| table.by("idx_tup_fetch") / scans)
+}
+
+fn discarded(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        skipped(&run, statement, plan).or_else(|| filtered(&run, statement, plan))
+    });
+    joined(&run, hits)
+}
+
+/// Rows that an OFFSET passes over.
+fn skipped<'a>(run: &RunEvidence, statement: &'a StatementTime, plan: &Plan) -> Option<Hit<'a>> {
+    let all = plan.root.all();
+    let (_, limit) = all.iter().find(|(_, node)| node.kind == "Limit")?;
+    let mut words = statement.text.split(|c: char| !c.is_alphanumeric());
+    if !words.any(|word| word.eq_ignore_ascii_case("offset")) {
+        return None;
+    }
+    let (name, each) = limit.all().into_iter().find_map(|(_, node)| {
+        let name = node.relation.as_deref()?;
+        let table = grown(run, name)?;
+        let scans = table.by("idx_scan") + table.by("seq_scan");
+        // Scans of an index alone fetch no rows of the table.
+        let read = table.by("idx_tup_fetch") + table.by("seq_tup_read");
+        Some((name, read / scans.max(1.0)))
+    })?;
+    let given = statement.counters.as_ref().and_then(|c| c.rows);
+    let wanted = given.unwrap_or(limit.rows).max(1.0);
+    (each >= FEW_READ && each >= TOO_MANY * wanted).then(|| Hit {
+        statement,
+        part: 1.0 - (wanted / each).min(1.0),
+        saw: format!("A page of {name} reads {each:.0} rows and gives {wanted:.0}: OFFSET passes over the others."),
+        confidence: if given.is_some() { Confidence::High } else { Confidence::Medium },
+        evidence: Vec::new(),
+        steps: vec![(
+            StepKind::Advice,
+            "go on behind the last row of the page before: WHERE key > last key ORDER BY key LIMIT n (keyset \
+             pagination), without OFFSET"
+                .to_owned(),
+        )],
+    })
+}
+
+/// Rows that an index finds and a filter throws away.
+fn filtered<'a>(run: &RunEvidence, statement: &'a StatementTime, plan: &Plan) -> Option<Hit<'a>> {
+    plan.root.all().into_iter().find_map(|(_, node)| {
+        let filter = node.conditions.get("Filter")?;
+        let by_index = matches!(node.kind.as_str(), "Index Scan" | "Bitmap Heap Scan");
+        let name = node.relation.as_deref().filter(|_| by_index)?;
+        let each = fetched(grown(run, name)?)?;
+        let wanted = node.rows.max(1.0);
+        if each < FEW_READ || each < TOO_MANY * wanted {
+            return None;
+        }
+        let facts = plan.relations.get(name)?;
+        let (index, step) = better_index(name, node, filter, facts);
+        Some(Hit {
+            statement,
+            part: 1.0 - wanted / each,
+            saw: format!(
+                "{index} finds {each:.0} rows of {name} for each scan, of which about {wanted:.0} match {filter}."
+            ),
+            confidence: Confidence::High,
+            evidence: vec!["rows found are those that the server counted; those that match, as the planner expects".to_owned()],
+            steps: vec![step],
+        })
+    })
+}
+
+/// The index that was used, and the step that makes one which needs no filter.
+fn better_index(
+    table: &str,
+    node: &Node,
+    filter: &str,
+    facts: &RelationFacts,
+) -> (String, (StepKind, String)) {
+    let used = node
+        .index
+        .clone()
+        .or_else(|| node.nodes.iter().find_map(|n| n.index.clone()));
+    let first = |name: &String| -> Option<String> {
+        let known = facts
+            .indexes
+            .iter()
+            .find(|i| i.name.rsplit('.').next() == Some(name.as_str()));
+        known.and_then(|i: &IndexFacts| i.first.clone())
+    };
+    let column = facts.columns.iter().find(|column| {
+        let mut words = filter.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        words.any(|word| word == column.as_str())
+    });
+    let step = match (column, used.as_ref().and_then(first)) {
+        (Some(column), Some(first)) if *column != first => (
+            StepKind::Sql,
+            format!("CREATE INDEX CONCURRENTLY ON {table} ({column}, {first});"),
+        ),
+        _ => (
+            StepKind::Advice,
+            format!("create an index on {table} that serves the condition {filter}, too"),
+        ),
+    };
+    (used.unwrap_or_else(|| "An index".to_owned()), step)
+}
+
+/// Indexes that nobody reads below which they are no burden.
+const FEW_INDEXES: usize = 3;
+/// The share of the CPU time in writing indexes below which it is no matter.
+const IN_INDEXES: f64 = 0.05;
+
+fn unread(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let spent = evidence
+        .profile
+        .and_then(|p| p.function("ExecInsertIndexTuples"))
+        .map(|f| f.total_share);
+    let hits = with_plans(&run, |statement, plan| {
+        let all = plan.root.all();
+        let (_, node) = all
+            .iter()
+            .find(|(_, n)| matches!(n.operation.as_deref(), Some("Insert" | "Update")))?;
+        let name = node.relation.as_deref()?;
+        let facts = plan.relations.get(name)?;
+        let idle: Vec<&IndexFacts> = facts
+            .indexes
+            .iter()
+            .filter(|i| !i.constraint && i.scans.is_some_and(|n| n < 1.0))
+            .collect();
+        let share = spent.filter(|share| *share >= IN_INDEXES);
+        if idle.len() < FEW_INDEXES || (spent.is_some() && share.is_none()) {
+            return None;
+        }
+        let of_all = idle.len() as f64 / facts.indexes.len() as f64;
+        let part = share.map_or(0.0, |share| {
+            (share / statement.cpu_share.max(0.01)).min(1.0) * of_all * statement.running
+        });
+        Some(Hit {
+            statement,
+            part,
+            saw: format!(
+                "{} of the {} indexes of {name} are written and were never read since their counters began.",
+                idle.len(),
+                facts.indexes.len()
+            ),
+            confidence: Confidence::Medium,
+            evidence: share
+                .map(|share| format!("{} of the CPU samples are in writing indexes", tenths(share)))
+                .into_iter()
+                .collect(),
+            steps: vec![
+                (
+                    StepKind::Sql,
+                    idle.iter().map(|i| format!("DROP INDEX CONCURRENTLY {};", i.name)).collect::<Vec<_>>().join(" "),
+                ),
+                (
+                    StepKind::Advice,
+                    "first see since when its counters count (pg_stat_database.stats_reset), and that no standby reads them"
+                        .to_owned(),
+                ),
+            ],
+        })
+    });
+    joined(&run, hits)
+}
+
+/// Waits of a session for its parallel workers (PostgreSQL manual, "Wait Events of Type IPC").
+const FOR_WORKERS: &[&str] = &[
+    "BgworkerStartup",
+    "BgWorkerStartup",
+    "BgworkerShutdown",
+    "BgWorkerShutdown",
+    "ExecuteGather",
+    "ParallelFinish",
+    "MessageQueueInternal",
+    "MessageQueueReceive",
+    "MessageQueuePutMessage",
+    "MessageQueueSend",
+];
+/// A statement that takes longer may be worth its workers, milliseconds.
+const LONG_MS: f64 = 100.0;
+/// A plan of less cost would not have been made parallel by the settings that the server comes with.
+const LITTLE_COST: f64 = 10_000.0;
+
+/// Settings by which the planner takes workers for cheap, with the values that the server comes with.
+const LURES: &[(&str, &str)] = &[
+    ("parallel_setup_cost", "1000"),
+    ("parallel_tuple_cost", "0.1"),
+    ("min_parallel_table_scan_size", "8MB"),
+    ("min_parallel_index_scan_size", "512kB"),
+];
+
+fn parallel(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits: Vec<Hit> = with_plans(&run, |statement, plan| {
+        let all = plan.root.all();
+        let gathers = all
+            .iter()
+            .any(|(_, n)| matches!(n.kind.as_str(), "Gather" | "Gather Merge"));
+        let took = statement.counters.as_ref().and_then(|c| c.execution_ms);
+        let short = took.map_or(plan.root.cost < LITTLE_COST, |ms| ms < LONG_MS);
+        // An index would do away with the workers, too.
+        if !gathers || !short || reads_whole(&run, statement, plan) {
+            return None;
+        }
+        let at = |name: &str| {
+            let event = name.split_once(':').map_or(name, |(_, event)| event);
+            FOR_WORKERS
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(event))
+        };
+        let waiting: f64 = statement
+            .waits
+            .iter()
+            .filter(|w| at(&w.name))
+            .map(|w| w.sessions)
+            .sum();
+        let part = if statement.sessions > 0.0 {
+            waiting / statement.sessions
+        } else {
+            0.0
+        };
+        // Workers of a statement that seldom waits for them are worth it.
+        (part >= 0.1).then(|| Hit {
+            statement,
+            part,
+            saw: match took {
+                Some(ms) => format!("Parallel workers are started for a statement of {ms:.1} ms."),
+                None => format!("Parallel workers are started for a plan that costs {:.0}.", plan.root.cost),
+            },
+            confidence: Confidence::High,
+            evidence: LURES
+                .iter()
+                .filter_map(|(name, _)| Some(format!("{name} = {}", run.setting(name)?)))
+                .chain([format!("in {} of its time it waits for its workers", tenths(part))])
+                .collect(),
+            steps: LURES
+                .iter()
+                .filter(|(name, comes_with)| run.setting(name).is_some_and(|v| v != *comes_with))
+                .map(|(name, _)| (StepKind::Sql, format!("ALTER SYSTEM RESET {name}; SELECT pg_reload_conf();")))
+                .chain([(
+                    StepKind::Sql,
+                    "SET max_parallel_workers_per_gather = 0;   -- for the role that sends short statements: ALTER ROLE".to_owned(),
+                )])
+                .collect(),
+        })
+    });
+    joined(&run, hits)
+}
+
+fn notify(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let is = |kind: &str, event: &str| kind == "Lock" && event == "object";
+    let share = run.wait_share(is).filter(|share| *share >= 0.1)?;
+    let seen = run.observed?.statements.as_ref()?;
+    // Whoever has notified takes the lock of all databases at commit.
+    let at = |s: &StatementTime| -> f64 {
+        s.waits
+            .iter()
+            .filter(|w| w.name == "Lock:object")
+            .map(|w| w.sessions)
+            .sum()
+    };
+    let ends = |s: &StatementTime| {
+        let verb = s
+            .text
+            .split(|c: char| !c.is_alphabetic())
+            .next()
+            .unwrap_or_default();
+        ["COMMIT", "END", "NOTIFY"]
+            .iter()
+            .any(|v| v.eq_ignore_ascii_case(verb))
+            || s.text.contains("pg_notify")
+    };
+    let all: f64 = seen.statements.iter().map(at).sum();
+    let committing: f64 = seen.statements.iter().filter(|s| ends(s)).map(at).sum();
+    if committing < 0.5 * all || all <= 0.0 {
+        return None;
+    }
+    let saw = format!(
+        "Transactions that notify commit one after another: {} of {} is spent in the queue for the lock that NOTIFY takes.",
+        tenths(share),
+        run.whole()
+    );
+    Some(
+        Observation::measured(Basis::WaitTime, Some(share), saw)
+            .severity(Severity::High)
+            .confidence(Confidence::High)
+            .all_seen(waits::who(&run, is)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::tests::budget::{found_with, one};
+    use super::*;
+    use crate::bottlenecks::Finding;
+    use crate::observed::statements::{Counters, StatementAnalysis, StatementWait};
+    use pgassay_model::observed::growth::GrowthRecord;
+
+    fn found(
+        text: &str,
+        root: Node,
+        facts: RelationFacts,
+        rows: f64,
+        (waits, at): (Vec<(&'static str, &'static str, f64)>, &str),
+        grown: &[(&str, f64)],
+    ) -> Vec<Finding> {
+        let plan = Plan {
+            root,
+            relations: BTreeMap::from([("public.t".to_owned(), facts)]),
+            ..Plan::default()
+        };
+        let statement = StatementTime {
+            text: text.into(),
+            sightings: 90,
+            share: 0.9,
+            cpu_share: 0.9,
+            running: 1.0,
+            sessions: 6.0,
+            waits: vec![StatementWait {
+                name: at.to_owned(),
+                sessions: 4.0,
+            }],
+            counters: Some(Counters {
+                calls: 100.0,
+                execution_ms: Some(5.0),
+                rows: Some(rows),
+                ..Counters::default()
+            }),
+            plan: Some(plan),
+            ..StatementTime::default()
+        };
+        let grown: BTreeMap<String, f64> =
+            grown.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
+        found_with(waits, move |observed| {
+            observed.statements = Some(StatementAnalysis {
+                looks: 100,
+                sightings: 100,
+                statements: vec![statement],
+                other_sessions: 0.0,
+            });
+            observed.growth = Some(GrowthRecord {
+                tables: vec![Grown {
+                    name: "public.t".into(),
+                    grown,
+                    ..Grown::default()
+                }],
+                ..GrowthRecord::default()
+            });
+        })
+    }
+
+    fn scan(kind: &str, filter: &str) -> Node {
+        let conditions = match filter {
+            "" => BTreeMap::new(),
+            filter => BTreeMap::from([("Filter".to_owned(), filter.to_owned())]),
+        };
+        Node {
+            kind: kind.into(),
+            relation: Some("public.t".into()),
+            index: Some("t_a".into()),
+            conditions,
+            rows: 10.0,
+            cost: 9.0,
+            ..Node::default()
+        }
+    }
+
+    const NONE: (Vec<(&str, &str, f64)>, &str) = (Vec::new(), "");
+
+    #[test]
+    fn an_offset_that_passes_over_thousands_is_told_how_to_page() {
+        let root = || Node {
+            kind: "Limit".into(),
+            rows: 20.0,
+            nodes: vec![scan("Index Scan", "")],
+            ..Node::default()
+        };
+        let counted = [("idx_scan", 100.0), ("idx_tup_fetch", 5e6)];
+        let text = "SELECT a FROM t ORDER BY a LIMIT $1 OFFSET $2";
+        let findings = found(text, root(), RelationFacts::default(), 20.0, NONE, &counted);
+        assert!(
+            one(&findings, "rows-discarded").remedy[0]
+                .text
+                .contains("keyset")
+        );
+        let few = [("idx_scan", 100.0), ("idx_tup_fetch", 4000.0)];
+        let findings = found(text, root(), RelationFacts::default(), 20.0, NONE, &few);
+        assert!(findings.iter().all(|f| f.id != "rows-discarded"));
+    }
+
+    #[test]
+    fn an_index_that_finds_far_more_than_the_filter_leaves_is_completed() {
+        let facts = RelationFacts {
+            columns: vec!["a".into(), "b".into()],
+            indexes: vec![IndexFacts {
+                name: "public.t_a".into(),
+                first: Some("a".into()),
+                valid: true,
+                ..IndexFacts::default()
+            }],
+            ..RelationFacts::default()
+        };
+        let counted = [("idx_scan", 100.0), ("idx_tup_fetch", 4e6)];
+        let findings = found(
+            "SELECT",
+            scan("Index Scan", "(t.b = $1)"),
+            facts,
+            1.0,
+            NONE,
+            &counted,
+        );
+        let text = &one(&findings, "rows-discarded").remedy[0].text;
+        assert_eq!(text, "CREATE INDEX CONCURRENTLY ON public.t (b, a);");
+    }
+
+    #[test]
+    fn indexes_that_are_only_written_are_listed() {
+        let index = |name: &str, scans: f64, constraint: bool| IndexFacts {
+            name: name.into(),
+            valid: true,
+            constraint,
+            scans: Some(scans),
+            ..IndexFacts::default()
+        };
+        let of = |read: f64| {
+            let facts = RelationFacts {
+                indexes: vec![
+                    index("t_pkey", 0.0, true),
+                    index("t_b", read, false),
+                    index("t_c", 0.0, false),
+                    index("t_d", 0.0, false),
+                ],
+                ..RelationFacts::default()
+            };
+            let root = Node {
+                kind: "ModifyTable".into(),
+                operation: Some("Insert".into()),
+                relation: Some("public.t".into()),
+                ..Node::default()
+            };
+            found("INSERT", root, facts, 1.0, NONE, &[])
+        };
+        let findings = of(0.0);
+        let text = &one(&findings, "indexes-unread").remedy[0].text;
+        assert!(text.contains("t_b") && !text.contains("t_pkey"), "{text}");
+        assert!(of(7.0).iter().all(|f| f.id != "indexes-unread"));
+    }
+
+    #[test]
+    fn workers_for_a_few_milliseconds_are_not_worth_it() {
+        let root = Node {
+            kind: "Gather".into(),
+            nodes: vec![scan("Seq Scan", "")],
+            ..Node::default()
+        };
+        let waits = (
+            vec![("IPC", "BgworkerShutdown", 4.0)],
+            "IPC:BgworkerShutdown",
+        );
+        let findings = found("SELECT", root, RelationFacts::default(), 1.0, waits, &[]);
+        assert!(
+            one(&findings, "parallel-for-little").remedy[0]
+                .text
+                .contains("max_parallel_workers_per_gather")
+        );
+    }
+
+    #[test]
+    fn commits_that_queue_for_the_lock_of_all_databases_notify() {
+        let of = |text: &str| {
+            found(
+                text,
+                Node::default(),
+                RelationFacts::default(),
+                0.0,
+                (vec![("Lock", "object", 4.0)], "Lock:object"),
+                &[],
+            )
+        };
+        let findings = of("COMMIT");
+        assert!(one(&findings, "notify-queue").gain_at_most.unwrap() > 0.3);
+        assert!(
+            findings.iter().all(|f| !f.id.starts_with("wait-event")),
+            "{findings:#?}"
+        );
+        assert!(of("DROP TABLE x").iter().all(|f| f.id != "notify-queue"));
+    }
+}

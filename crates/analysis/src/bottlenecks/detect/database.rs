@@ -1,0 +1,462 @@
+//! What the server's counters of its database show: sessions that come and go, deadlocks, temporary
+//! tables; and tables whose statistics are missing or old.
+
+use super::plans::{Hit, joined, with_plans};
+use super::{Detector, run, samples, tenths};
+use crate::bottlenecks::evidence::Evidence;
+use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
+use crate::metrics;
+
+pub(super) const DETECTORS: &[Detector] = &[
+    run("connections-opened", connections),
+    run("deadlocks", deadlocks),
+    run("temporary-tables", temporary_tables),
+    run("statistics-missing", statistics),
+    samples("detoasting", detoasting),
+    run("detoasting", out_of_line),
+];
+
+/// Sessions a second from which on opening them is worth a look.
+const MANY_SESSIONS: f64 = 5.0;
+/// Transactions of a session below which it was opened for next to nothing.
+const FEW_TRANSACTIONS: f64 = 10.0;
+
+/// Functions in which a process of a session begins: the rest is its statements.
+const OPENING: &[&str] = &[
+    "InitPostgres",
+    "BackendStartup",
+    "BackendInitialize",
+    "PerformAuthentication",
+];
+
+fn connections(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let counters = run.observed?.counters.as_ref()?;
+    // pg_stat_database counts them from 14 on.
+    let opened = counters.database_rate("sessions")?;
+    let done = counters.database_rate("xact_commit")? + counters.database_rate("xact_rollback")?;
+    if opened < MANY_SESSIONS || done > FEW_TRANSACTIONS * opened {
+        return None;
+    }
+    let share = evidence.profile.map(|profile| {
+        let of = |name: &&str| profile.function(name).map_or(0.0, |f| f.total_share);
+        OPENING.iter().map(of).fold(0.0, f64::max)
+    });
+    let saw = format!(
+        "{opened:.0} sessions are opened each second, each for {:.1} transactions.",
+        done / opened
+    );
+    let seen = match share {
+        Some(share) if share >= 0.02 => Observation::of_samples(share, saw).seen(format!(
+            "{} of the CPU samples are in starting sessions, what ends them aside",
+            tenths(share)
+        )),
+        _ => Observation::measured(Basis::Counters, None, saw),
+    };
+    let ended = run.budget().and_then(|budget| budget.ended_on_cpu);
+    let seen = seen.severity(Severity::High).all_seen(ended.map(|cpus| {
+        format!("processes that ended within the measured time kept {cpus:.2} CPUs busy")
+    }));
+    Some(seen)
+}
+
+fn deadlocks(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let counters = run.observed?.counters.as_ref()?;
+    let number = counters.database.get("deadlocks").copied().unwrap_or(0.0);
+    if number < 1.0 {
+        return None;
+    }
+    let locks = run
+        .wait_share(|kind, event| kind == "Lock" && event != "extend")
+        .unwrap_or(0.0);
+    let saw = format!(
+        "{number:.0} deadlocks in {:.0} s: in each, sessions wait for deadlock_timeout until one transaction is \
+         cancelled.",
+        counters.seconds
+    );
+    // What waits for locks is theirs in part: how much of it nobody knows.
+    let seen = match locks >= 0.1 {
+        true => Observation::measured(Basis::WaitTime, Some(locks), saw).severity(Severity::High),
+        false => Observation::measured(Basis::Counters, None, saw).severity(Severity::Medium),
+    };
+    Some(
+        seen.confidence(Confidence::High).all_seen(
+            run.setting("deadlock_timeout")
+                .map(|v| format!("deadlock_timeout = {v}")),
+        ),
+    )
+}
+
+/// Rows of pg_attribute written for each transaction from which on the catalogues are worked hard.
+const ATTRIBUTES: f64 = 1.0;
+
+fn temporary_tables(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let observed = run.observed?;
+    let counters = observed.counters.as_ref()?;
+    let growth = observed.growth.as_ref()?;
+    let attributes = growth.catalogs.iter().find(|c| c.name == "pg_attribute")?;
+    let written = attributes.by("n_tup_ins") + attributes.by("n_tup_del");
+    let transactions = counters.database.get("xact_commit").copied().unwrap_or(0.0);
+    if written < 1000.0 || written < ATTRIBUTES * transactions {
+        return None;
+    }
+    let makes = |text: &str| {
+        let text = text.to_ascii_lowercase();
+        (text.starts_with("create") && (text.contains(" temp ") || text.contains(" temporary ")))
+            || text.contains(" into temp ")
+            || text.starts_with("drop table")
+    };
+    let statements = observed.statements.as_ref();
+    let share: f64 = statements
+        .into_iter()
+        .flat_map(|s| &s.statements)
+        .filter(|s| makes(&s.text))
+        .map(|s| s.share)
+        .sum();
+    let saw = "Tables are created and dropped all the time, mostly temporary ones.";
+    let share = (share >= 0.02).then(|| share.min(1.0));
+    let basis = if share.is_some() {
+        Basis::Statements
+    } else {
+        Basis::Counters
+    };
+    let mut seen = Observation::measured(basis, share, saw)
+        .severity(Severity::High)
+        .confidence(if share.is_some() {
+            Confidence::High
+        } else {
+            Confidence::Medium
+        })
+        .seen(format!(
+            "{written:.0} rows of pg_attribute written in {:.0} s, {:.1} for each transaction",
+            counters.seconds,
+            written / transactions.max(1.0)
+        ));
+    if let Some(share) = share {
+        seen = seen.seen(format!(
+            "{} of {} goes to creating and dropping them",
+            tenths(share),
+            run.whole()
+        ));
+    }
+    if let (Some(dead), Some(live)) = (
+        attributes.stands("n_dead_tup"),
+        attributes.stands("n_live_tup"),
+    ) && dead >= 10_000.0
+    {
+        seen = seen
+            .seen(format!("pg_attribute has {dead:.0} dead rows beside {live:.0}"))
+            .advice("then VACUUM pg_catalog.pg_attribute, pg_catalog.pg_class, pg_catalog.pg_type, pg_catalog.pg_depend");
+    }
+    Some(seen)
+}
+
+/// A table of fewer rows is planned for rightly enough without statistics.
+const FEW_ROWS: f64 = 10_000.0;
+
+fn statistics(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let growth = run.observed?.growth.as_ref()?;
+    let hits = with_plans(&run, |statement, plan| {
+        let (name, live, changed, known) = plan.relations.iter().find_map(|(name, facts)| {
+            let seen = growth.tables.iter().find(|t| t.name == *name)?;
+            let live = seen.stands("n_live_tup")?;
+            let changed = seen.stands("n_mod_since_analyze")?;
+            // Never analysed, or so that the number of rows is another by far.
+            let known = facts.rows.unwrap_or(0.0);
+            let old = changed >= FEW_ROWS
+                && (known < 0.2 * live || (changed >= live && known > 5.0 * live));
+            (live.max(known) >= FEW_ROWS && old).then_some((name, live, changed, known))
+        })?;
+        // What only inserts needs no statistics.
+        let reads =
+            plan.root.all().iter().any(|(_, node)| {
+                node.relation.as_ref() == Some(name) && node.kind != "ModifyTable"
+            });
+        reads.then(|| Hit {
+            statement,
+            part: 0.0,
+            saw: match known {
+                0.0 => format!("{name} was never analysed, and has {live:.0} rows: the planner guesses."),
+                known => format!("The planner takes {name} for {known:.0} rows, and it has {live:.0}."),
+            },
+            confidence: Confidence::Medium,
+            evidence: vec![format!("{changed:.0} rows of {name} changed since it was analysed")],
+            steps: vec![
+                (StepKind::Sql, format!("ANALYZE {name};")),
+                (
+                    StepKind::Advice,
+                    "see that autovacuum analyses it: it is on for the table, and what loads it in bulk ends with ANALYZE"
+                        .to_owned(),
+                ),
+            ],
+        })
+    });
+    joined(&run, hits).map(|seen| seen.severity(Severity::Medium))
+}
+
+/// Functions that read what lies out of line, or unpack it.
+const DETOASTING: &[&str] = &[
+    "detoast_attr",
+    "detoast_attr_slice",
+    "heap_tuple_untoast_attr",
+    "heap_tuple_untoast_attr_slice",
+    "pg_detoast_datum",
+    "pg_detoast_datum_packed",
+    "pg_detoast_datum_slice",
+    "pglz_decompress",
+    "toast_raw_datum_size",
+    "LZ4_decompress_safe",
+];
+
+fn detoasting(evidence: &Evidence) -> Option<Observation> {
+    let profile = evidence.profile?;
+    let shares = DETOASTING
+        .iter()
+        .filter_map(|name| Some((*name, profile.function(name)?.total_share)));
+    let (name, share) = shares.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    if share < 0.1 || !profile.shows(share, 0.0) {
+        return None;
+    }
+    let saw = format!(
+        "{} of the server's CPU time goes into unpacking large values and reading them from their TOAST table.",
+        tenths(share)
+    );
+    let mut seen = Observation::of_samples(share, saw)
+        .severity(if share >= 0.3 {
+            Severity::High
+        } else {
+            Severity::Medium
+        })
+        .seen(format!(
+            "{} of the CPU samples in {name} and what it calls",
+            tenths(share)
+        ));
+    let growth = evidence.run.and_then(|run| run.observed?.growth.as_ref());
+    let toast = |t: &&pgassay_model::observed::growth::Grown| {
+        t.by("toast_blks_hit") + t.by("toast_blks_read")
+    };
+    let worst = growth.and_then(|g| g.tables.iter().max_by(|a, b| toast(a).total_cmp(&toast(b))));
+    if let Some(table) = worst.filter(|t| toast(t) > 0.0) {
+        seen = seen.seen(format!(
+            "{:.0} blocks of the TOAST table of {} were read or hit",
+            toast(&table),
+            table.name
+        ));
+    }
+    if let Some(run) = evidence.run
+        && let Some(misses) = run.point.estimate(metrics::BUFFER_MISSES)
+    {
+        seen = seen.seen(format!(
+            "{:.2} blocks read per transaction",
+            misses.estimate
+        ));
+    }
+    let top = evidence
+        .run
+        .and_then(|run| run.observed?.statements.as_ref()?.statements.first());
+    Some(
+        seen.all_seen(
+            top.map(|s| format!("{} of the time goes to: {}", tenths(s.share), s.named())),
+        ),
+    )
+}
+
+/// Blocks of TOAST tables below which they are no matter.
+const FEW_BLOCKS: f64 = 1000.0;
+
+/// By the blocks that were looked up: most of them in the TOAST table of what a statement reads.
+fn out_of_line(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let growth = run.observed?.growth.as_ref()?;
+    let hits = with_plans(&run, |statement, plan| {
+        let (table, toast, part) = growth.tables.iter().find_map(|table| {
+            plan.relations.get(&table.name)?;
+            let both = |of: &str| {
+                table.by(&format!("{of}_blks_hit")) + table.by(&format!("{of}_blks_read"))
+            };
+            // The index of the TOAST table is counted apart, and as much again.
+            let toast = both("toast");
+            let part = toast / (toast + both("heap") + both("idx")).max(1.0);
+            (toast >= FEW_BLOCKS && part >= 0.5).then_some((table, toast, part))
+        })?;
+        // What only writes large values must.
+        let reads = plan
+            .root
+            .all()
+            .iter()
+            .any(|(_, n)| n.kind != "ModifyTable" && n.relation.is_some());
+        reads.then(|| Hit {
+            statement,
+            part: part * statement.running,
+            saw: format!(
+                "Most of the blocks that are looked up are in the TOAST table of {}: large values are fetched whole.",
+                table.name
+            ),
+            confidence: Confidence::High,
+            evidence: vec![format!(
+                "{toast:.0} blocks of its TOAST table in the measured time, {} of all of its blocks",
+                tenths(part)
+            )],
+            steps: Vec::new(),
+        })
+    });
+    joined(&run, hits)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::tests::budget::{found_with, one};
+    use crate::observed::PointObserved;
+    use crate::observed::counters::ServerCounters;
+    use crate::observed::statements::{StatementAnalysis, StatementTime};
+    use pgassay_model::observed::growth::{Grown, GrowthRecord};
+    use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+    use std::collections::BTreeMap;
+
+    pub(in super::super) fn counters(of: &[(&str, f64)]) -> Option<ServerCounters> {
+        Some(ServerCounters {
+            seconds: 4.0,
+            database: of.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+            ..ServerCounters::default()
+        })
+    }
+
+    pub(in super::super) fn statement(text: &str, plan: Option<Plan>) -> StatementAnalysis {
+        StatementAnalysis {
+            looks: 100,
+            sightings: 100,
+            statements: vec![StatementTime {
+                text: text.into(),
+                sightings: 80,
+                share: 0.8,
+                cpu_share: 0.8,
+                running: 0.7,
+                sessions: 6.0,
+                plan,
+                ..StatementTime::default()
+            }],
+            other_sessions: 0.0,
+        }
+    }
+
+    #[test]
+    fn sessions_for_one_transaction_each_are_found_and_lasting_ones_are_not() {
+        let of = |sessions: f64| {
+            found_with(vec![], move |observed: &mut PointObserved| {
+                observed.counters = counters(&[("sessions", sessions), ("xact_commit", 4000.0)]);
+            })
+        };
+        let found = of(4000.0);
+        assert!(
+            one(&found, "connections-opened")
+                .saw
+                .contains("1000 sessions")
+        );
+        assert!(of(4.0).iter().all(|f| f.id != "connections-opened"));
+    }
+
+    #[test]
+    fn deadlocks_cost_what_waits_for_locks() {
+        let found = found_with(vec![("Lock", "transactionid", 5.0)], |observed| {
+            observed.counters = counters(&[("deadlocks", 3.0), ("xact_commit", 40.0)]);
+        });
+        assert!(one(&found, "deadlocks").gain_at_most.unwrap() > 0.3);
+    }
+
+    #[test]
+    fn tables_that_come_and_go_are_named_with_the_statement_that_makes_them() {
+        let found = found_with(vec![], |observed| {
+            observed.counters = counters(&[("xact_commit", 400.0)]);
+            observed.statements = Some(statement("CREATE TEMP TABLE w AS SELECT $1", None));
+            observed.growth = Some(GrowthRecord {
+                catalogs: vec![Grown {
+                    name: "pg_attribute".into(),
+                    grown: BTreeMap::from([("n_tup_ins".to_owned(), 4000.0)]),
+                    ..Grown::default()
+                }],
+                ..GrowthRecord::default()
+            });
+        });
+        let tables = one(&found, "temporary-tables");
+        assert!(tables.budget_share.unwrap() > 0.7, "{tables:#?}");
+    }
+
+    #[test]
+    fn blocks_of_a_toast_table_tell_of_large_values() {
+        let of = |toast: f64| {
+            let plan = Plan {
+                root: Node {
+                    kind: "Index Scan".into(),
+                    relation: Some("public.doc".into()),
+                    ..Node::default()
+                },
+                relations: BTreeMap::from([("public.doc".to_owned(), RelationFacts::default())]),
+                ..Plan::default()
+            };
+            found_with(vec![], move |observed: &mut PointObserved| {
+                observed.statements = Some(statement("SELECT body ->> $1 FROM doc", Some(plan)));
+                observed.growth = Some(GrowthRecord {
+                    tables: vec![Grown {
+                        name: "public.doc".into(),
+                        grown: BTreeMap::from([
+                            ("toast_blks_hit".to_owned(), toast),
+                            ("heap_blks_hit".to_owned(), 900.0),
+                        ]),
+                        ..Grown::default()
+                    }],
+                    ..GrowthRecord::default()
+                });
+            })
+        };
+        assert!(one(&of(9000.0), "detoasting").saw.contains("public.doc"));
+        assert!(of(500.0).iter().all(|f| f.id != "detoasting"));
+    }
+
+    #[test]
+    fn a_table_without_statistics_is_found_and_an_analysed_one_is_not() {
+        let of = |rows: Option<f64>| {
+            let plan = Plan {
+                root: Node {
+                    kind: "Nested Loop".into(),
+                    nodes: vec![Node {
+                        kind: "Seq Scan".into(),
+                        relation: Some("public.t".into()),
+                        ..Node::default()
+                    }],
+                    ..Node::default()
+                },
+                relations: BTreeMap::from([(
+                    "public.t".to_owned(),
+                    RelationFacts {
+                        rows,
+                        ..RelationFacts::default()
+                    },
+                )]),
+                ..Plan::default()
+            };
+            found_with(vec![], move |observed: &mut PointObserved| {
+                observed.statements = Some(statement("SELECT", Some(plan)));
+                observed.growth = Some(GrowthRecord {
+                    tables: vec![Grown {
+                        name: "public.t".into(),
+                        state: BTreeMap::from([
+                            ("n_live_tup".to_owned(), 1e5),
+                            ("n_mod_since_analyze".to_owned(), 1e5),
+                        ]),
+                        ..Grown::default()
+                    }],
+                    ..GrowthRecord::default()
+                });
+            })
+        };
+        assert_eq!(
+            one(&of(None), "statistics-missing").remedy[0].text,
+            "ANALYZE public.t;"
+        );
+        one(&of(Some(10.0)), "statistics-missing");
+        assert!(of(Some(9e4)).iter().all(|f| f.id != "statistics-missing"));
+    }
+}

@@ -1,0 +1,219 @@
+//! Sorts and hashes that do not fit into work_mem: by the counters of their statements, else by those
+//! of the database and by the plans.
+
+use super::plans::{Hit, joined, weighty, with_plans};
+use super::{Detector, run, shown};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
+use crate::observed::statements::StatementTime;
+
+pub(super) const DETECTORS: &[Detector] =
+    &[run("spilling", spilling), run("spilling", temporary_files)];
+
+/// Bytes of a block of temporary files.
+const BLOCK: f64 = 8192.0;
+
+fn spilling(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = weighty(&run)
+        .filter_map(|statement| {
+            let file = |name: &str| name.contains("BufFile") || name.contains("BuffileR");
+            let waits = statement.waits.iter().filter(|w| file(&w.name));
+            let waiting: f64 = waits.map(|w| w.sessions).sum();
+            let written = statement.counters.as_ref().and_then(|c| c.temp_blocks);
+            let written = written.filter(|blocks| *blocks >= 16.0).map(|b| b * BLOCK);
+            if written.is_none() && waiting < 0.02 * statement.sessions {
+                return None;
+            }
+            let part = if statement.sessions > 0.0 {
+                waiting / statement.sessions
+            } else {
+                0.0
+            };
+            let amount = match written {
+                Some(bytes) => format!("{} of temporary files a call", shown(bytes as u64)),
+                None => "temporary files".to_owned(),
+            };
+            let memory = statement.plan.as_ref().and_then(|plan| plan.work_mem_bytes);
+            let memory = memory.map(|bytes| format!("work_mem = {}", shown(bytes as u64)));
+            // In memory rows take about twice what they take in a file.
+            let step = match written {
+                Some(bytes) => more_memory(&run, 2.0 * bytes),
+                None => (
+                    StepKind::Advice,
+                    "raise work_mem for this statement".to_owned(),
+                ),
+            };
+            Some(Hit {
+                statement,
+                part,
+                saw: format!(
+                    "A statement writes {amount}: it sorts or hashes more than work_mem holds."
+                ),
+                confidence: Confidence::High,
+                evidence: memory.into_iter().collect(),
+                steps: vec![step],
+            })
+        })
+        .collect();
+    joined(&run, hits)
+}
+
+/// What gives a statement so many bytes, if the machine has them for all sessions that send it.
+fn more_memory(run: &RunEvidence, bytes: f64) -> (StepKind, String) {
+    let megabytes = (bytes / 1048576.0).ceil().max(1.0);
+    let active = run
+        .waits()
+        .map_or(1.0, |waits| waits.active_sessions.max(1.0));
+    let has = run.host.usable_memory_bytes().map(|bytes| bytes as f64);
+    match has.filter(|has| bytes * active > 0.5 * has) {
+        Some(has) => (
+            StepKind::Advice,
+            format!(
+                "sort or hash fewer rows: in memory it would take {} for each of {active:.0} sessions, and there are {}",
+                shown(bytes as u64),
+                shown(has as u64)
+            ),
+        ),
+        None => (
+            StepKind::Sql,
+            format!(
+                "SET work_mem = '{megabytes:.0}MB';   -- in the sessions that send it, for good by ALTER ROLE"
+            ),
+        ),
+    }
+}
+
+/// Temporary bytes a transaction from which on it is no matter of a few rows.
+const MUCH_TEMPORARY: f64 = 128.0 * 1024.0;
+
+/// By the database's counters, where no statement's are there, and the plan that sorts or hashes more
+/// than fits.
+fn temporary_files(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let counters = run.observed?.counters.as_ref()?;
+    let bytes = counters.database.get("temp_bytes").copied().unwrap_or(0.0);
+    let files = counters.database.get("temp_files").copied().unwrap_or(0.0);
+    let transactions = counters
+        .database
+        .get("xact_commit")
+        .copied()
+        .unwrap_or(0.0)
+        .max(1.0);
+    if files < 1.0 || bytes < MUCH_TEMPORARY * transactions {
+        return None;
+    }
+    let hits: Vec<Hit> = with_plans(&run, |statement, plan| {
+        // Statements that have counters are judged by those.
+        if statement.counters.is_some() {
+            return None;
+        }
+        let memory = plan.work_mem_bytes?;
+        let (need, kind) = plan
+            .root
+            .all()
+            .into_iter()
+            .filter(|(_, node)| {
+                ["Sort", "Hash", "Aggregate", "Materialize", "SetOp"]
+                    .iter()
+                    .any(|k| node.kind.ends_with(k))
+            })
+            // Rows in memory have a header, and are sorted by pointers.
+            .map(|(_, node)| (node.rows * (node.width + 40.0), node.kind.as_str()))
+            .max_by(|a, b| a.0.total_cmp(&b.0))?;
+        (need > memory).then(|| Hit {
+            statement,
+            part: waiting_for_files(statement),
+            saw: format!(
+                "A statement writes temporary files: its {kind} takes about {}, and work_mem = {}.",
+                shown(need as u64),
+                shown(memory as u64)
+            ),
+            confidence: Confidence::High,
+            evidence: vec![format!(
+                "{} of temporary files in {files:.0} files over the measured time, {} a transaction",
+                shown(bytes as u64),
+                shown((bytes / transactions) as u64)
+            )],
+            steps: vec![more_memory(&run, 1.2 * need)],
+        })
+    });
+    if let Some(seen) = joined(&run, hits) {
+        return Some(seen);
+    }
+    let known = run
+        .observed?
+        .statements
+        .as_ref()
+        .into_iter()
+        .flat_map(|s| &s.statements);
+    if known.into_iter().any(|s| {
+        s.counters
+            .as_ref()
+            .is_some_and(|c| c.temp_blocks.unwrap_or(0.0) >= 16.0)
+    }) {
+        return None;
+    }
+    let saw = format!(
+        "{} of temporary files a transaction: statements sort or hash more than work_mem holds.",
+        shown((bytes / transactions) as u64)
+    );
+    Some(
+        Observation::measured(Basis::Counters, None, saw)
+            .severity(Severity::Medium)
+            .confidence(Confidence::Medium)
+            .sql("ALTER SYSTEM SET log_temp_files = 0; SELECT pg_reload_conf();   -- the log names the statements")
+            .advice("raise work_mem for those (ALTER ROLE … SET, or SET LOCAL before them)"),
+    )
+}
+
+/// The part of a statement's time that it waits for its temporary files, 0 to 1.
+fn waiting_for_files(statement: &StatementTime) -> f64 {
+    let file = |name: &str| name.contains("BufFile") || name.contains("BuffileR");
+    let waits = statement
+        .waits
+        .iter()
+        .filter(|w| file(&w.name))
+        .map(|w| w.sessions);
+    if statement.sessions > 0.0 {
+        waits.sum::<f64>() / statement.sessions
+    } else {
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::database::tests::{counters, statement};
+    use super::super::tests::budget::{found_with, one};
+    use pgassay_model::observed::plans::{Node, Plan};
+
+    #[test]
+    fn a_sort_beyond_work_mem_is_named_without_counters_of_statements() {
+        let plan = Plan {
+            root: Node {
+                kind: "Sort".into(),
+                rows: 1e6,
+                width: 60.0,
+                cost: 1e5,
+                ..Node::default()
+            },
+            work_mem_bytes: Some(4e6),
+            ..Plan::default()
+        };
+        let found = found_with(vec![("IO", "BufFileWrite", 2.0)], |observed| {
+            observed.counters = counters(&[
+                ("xact_commit", 40.0),
+                ("temp_files", 40.0),
+                ("temp_bytes", 4e9),
+            ]);
+            observed.statements = Some(statement("SELECT … ORDER BY x", Some(plan)));
+        });
+        assert!(
+            one(&found, "spilling").remedy[0]
+                .text
+                .contains("work_mem = '115MB'"),
+            "{found:#?}"
+        );
+    }
+}

@@ -1,0 +1,446 @@
+//! What lies behind a statement that writes: foreign keys that refer to its table, triggers for each
+//! row, versions of rows that go into new pages; and tables that are read whole by a statement in
+//! whose plan they do not stand.
+
+use std::collections::BTreeSet;
+
+use super::plans::{Hit, joined, weighty, with_plans};
+use super::{Detector, run, tenths};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
+use pgassay_model::observed::growth::Grown;
+use pgassay_model::observed::plans::{Node, Plan, RelationFacts, TriggerFacts};
+
+pub(super) const DETECTORS: &[Detector] = &[
+    run("foreign-key-unindexed", foreign_keys),
+    run("trigger-per-row", triggers),
+    run("scans-within-functions", inner_scans),
+    run("updates-not-hot", not_hot),
+];
+
+/// A table of fewer rows is read whole in no time.
+const FEW_ROWS: f64 = 10_000.0;
+
+/// A table that a statement writes, with what the catalogues say of it.
+fn written<'p>(
+    plan: &'p Plan,
+    operations: &[&str],
+) -> Option<(&'p Node, &'p str, &'p RelationFacts)> {
+    plan.root.all().into_iter().find_map(|(_, node)| {
+        let operation = node
+            .operation
+            .as_deref()
+            .filter(|o| operations.contains(o))?;
+        debug_assert!(!operation.is_empty());
+        let name = node.relation.as_deref()?;
+        Some((node, name, plan.relations.get(name)?))
+    })
+}
+
+fn table<'a>(run: &RunEvidence<'a>, name: &str) -> Option<&'a Grown> {
+    let growth = run.observed?.growth.as_ref()?;
+    growth.tables.iter().find(|t| t.name == name)
+}
+
+/// The share of the CPU samples within a function, what it calls included; none where
+/// no sample names one.
+fn within(evidence: &Evidence, functions: &[&str]) -> Option<f64> {
+    let profile = evidence.profile?;
+    let shares = functions.iter().filter_map(|name| profile.function(name));
+    shares.map(|f| f.total_share).reduce(f64::max)
+}
+
+fn foreign_keys(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let (_, referenced, facts) = written(plan, &["Delete", "Update"])?;
+        let mut unindexed = facts.referenced_by.iter().filter(|r| !r.indexed);
+        let (reference, scans, each) = unindexed.find_map(|reference| {
+            let seen = table(&run, &reference.table)?;
+            let scans = seen.by("seq_scan");
+            let each = seen.by("seq_tup_read") / scans.max(1.0);
+            // Who looks for rows that refer stops at the first one, so they may be fewer than there are.
+            (scans >= 1.0 && each >= FEW_ROWS).then_some((reference, scans, each))
+        })?;
+        // What of the statement's time the checks take, by CPU samples; it is mostly all.
+        let checks = within(
+            evidence,
+            &[
+                "RI_FKey_noaction_del",
+                "RI_FKey_restrict_del",
+                "RI_FKey_cascade_del",
+                "RI_FKey_setnull_del",
+                "RI_FKey_noaction_upd",
+                "RI_FKey_cascade_upd",
+                "AfterTriggerEndQuery",
+            ],
+        );
+        let part = checks.map_or(0.9, |share| {
+            (share / statement.cpu_share.max(0.01)).clamp(0.0, 1.0)
+        });
+        Some(Hit {
+            statement,
+            part,
+            saw: format!(
+                "Each row deleted from {referenced} has {} ({}) read whole: no index serves the foreign key.",
+                reference.table, reference.columns
+            ),
+            confidence: Confidence::High,
+            evidence: vec![format!(
+                "{scans:.0} sequential scans of {} in the measured time, {each:.0} rows each",
+                reference.table
+            )],
+            steps: vec![(
+                StepKind::Sql,
+                format!(
+                    "CREATE INDEX CONCURRENTLY ON {} ({});",
+                    reference.table, reference.columns
+                ),
+            )],
+        })
+    });
+    joined(&run, hits)
+}
+
+/// Whether a trigger's function is interpreted.
+fn is_procedural(trigger: &TriggerFacts) -> bool {
+    trigger.for_each_row && !matches!(trigger.language.as_str(), "c" | "internal")
+}
+
+/// The part of a statement's CPU time in triggers from which on they are worth a finding.
+const IN_TRIGGERS: f64 = 0.15;
+
+fn triggers(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let spent = within(
+        evidence,
+        &[
+            "ExecCallTriggerFunc",
+            "plpgsql_exec_trigger",
+            "plpgsql_call_handler",
+        ],
+    );
+    let hits = with_plans(&run, |statement, plan| {
+        let (node, name, facts) = written(plan, &["Insert", "Update", "Delete"])?;
+        let operation = node.operation.as_deref()?;
+        let called: Vec<&TriggerFacts> = facts
+            .triggers
+            .iter()
+            .filter(|t| is_procedural(t) && t.events.iter().any(|e| e == operation))
+            .collect();
+        let first = called.first()?;
+        // Where no caller is known, what the language itself takes is the least.
+        let language = evidence.profile.and_then(|profile| {
+            let mut objects = profile.objects.iter();
+            Some(
+                objects
+                    .find(|o| o.object.starts_with(&first.language))?
+                    .share,
+            )
+        });
+        let spent = spent.into_iter().chain(language).reduce(f64::max);
+        let part = spent.map(|share| (share / statement.cpu_share.max(0.01)).clamp(0.0, 1.0));
+        // Without samples nobody knows what they cost.
+        let part = part.filter(|part| *part >= IN_TRIGGERS)?;
+        let names: Vec<&str> = called.iter().map(|t| t.name.as_str()).collect();
+        Some(Hit {
+            statement,
+            part: part * statement.running,
+            saw: format!(
+                "{} on {name}, written in {}, {} called for each row.",
+                names.join(", "),
+                first.language,
+                if names.len() == 1 { "is" } else { "are" }
+            ),
+            confidence: Confidence::High,
+            evidence: vec![format!("{} of the statement's CPU time is spent in triggers", tenths(part))],
+            steps: vec![
+                (
+                    StepKind::Advice,
+                    format!(
+                        "make it a trigger FOR EACH STATEMENT with transition tables (REFERENCING NEW TABLE), or \
+                         do what {} does in the statement itself",
+                        first.function
+                    ),
+                ),
+                (
+                    StepKind::Sql,
+                    format!("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = '{}';", first.function.replace('\'', "''")),
+                ),
+                (
+                    StepKind::Advice,
+                    "where it must stay, let a WHEN condition keep it from rows that it does nothing for".to_owned(),
+                ),
+            ],
+        })
+    });
+    joined(&run, hits)
+}
+
+/// Tables that are read whole again and again, and stand in no plan of a statement that was seen: a
+/// function, a trigger, a constraint or a policy reads them.
+fn inner_scans(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let growth = run.observed?.growth.as_ref()?;
+    let weighty: Vec<_> = weighty(&run).collect();
+    // A plan that is not known may hold any table.
+    if weighty.is_empty() || weighty.iter().any(|s| s.plan.is_none()) {
+        return None;
+    }
+    let planned: BTreeSet<&str> = weighty
+        .iter()
+        .filter_map(|s| s.plan.as_ref())
+        .flat_map(|plan| plan.root.all())
+        .filter_map(|(_, node)| node.relation.as_deref())
+        .collect();
+    let referring: BTreeSet<&str> = weighty
+        .iter()
+        .filter_map(|s| s.plan.as_ref())
+        .flat_map(|plan| plan.relations.values())
+        .flat_map(|facts| &facts.referenced_by)
+        .map(|reference| reference.table.as_str())
+        .collect();
+    let scanned = growth.tables.iter().filter(|t| {
+        let scans = t.by("seq_scan");
+        scans >= 10.0
+            && t.by("seq_tup_read") >= FEW_ROWS * scans
+            && !planned.contains(t.name.as_str())
+            && !referring.contains(t.name.as_str())
+            && !t.name.starts_with("pgassay.")
+    });
+    let worst = scanned.max_by(|a, b| a.by("seq_tup_read").total_cmp(&b.by("seq_tup_read")))?;
+    let scans = worst.by("seq_scan");
+    let statement = weighty.first()?;
+    let saw = format!(
+        "{} is read whole by functions, triggers or constraints: it stands in no plan of the statements that \
+         were seen.",
+        worst.name
+    );
+    Some(
+        Observation::measured(Basis::Statements, Some(statement.share), saw)
+            .confidence(Confidence::Medium)
+            .severity(if statement.share >= 0.3 { Severity::High } else { Severity::Medium })
+            .seen(format!(
+                "{scans:.0} sequential scans of {} in the measured time, {:.0} rows each",
+                worst.name,
+                worst.by("seq_tup_read") / scans
+            ))
+            .seen(format!(
+                "{} of {} goes to: {}",
+                tenths(statement.share),
+                run.whole(),
+                statement.named()
+            ))
+            .sql(
+                "SET auto_explain.log_nested_statements = on; SET auto_explain.log_min_duration = 0; SET \
+                 client_min_messages = log;   -- after LOAD 'auto_explain', then send the statement: the plans \
+                 within it",
+            )
+            .advice(format!("create the index on {} that the query inside needs", worst.name)),
+    )
+}
+
+/// Updates below which their share of HOT ones is chance.
+const MANY_UPDATES: f64 = 1000.0;
+
+fn not_hot(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let (_, name, facts) = written(plan, &["Update"])?;
+        let seen = table(&run, name)?;
+        let (updates, hot) = (seen.by("n_tup_upd"), seen.by("n_tup_hot_upd"));
+        let indexes = facts.indexes.len();
+        if updates < MANY_UPDATES || hot >= 0.5 * updates || indexes < 2 {
+            return None;
+        }
+        let moved = seen.by("n_tup_newpage_upd");
+        // Rows that found no room on their page (from 16 on), or whose indexed column changed.
+        let for_room = moved >= 0.5 * (updates - hot);
+        let mut steps = Vec::new();
+        if for_room || moved == 0.0 {
+            steps.push((
+                StepKind::Sql,
+                format!("ALTER TABLE {name} SET (fillfactor = 80);   -- for new pages; VACUUM FULL or pg_repack for those there are"),
+            ));
+        }
+        if !for_room {
+            steps.push((
+                StepKind::Sql,
+                format!(
+                    "SELECT indexrelname, idx_scan FROM pg_stat_user_indexes WHERE relid = '{}'::regclass ORDER BY \
+                     idx_scan;   -- drop indexes that nobody reads and whose columns are updated",
+                    name.replace('\'', "''")
+                ),
+            ));
+        }
+        Some(Hit {
+            statement,
+            part: 0.0,
+            saw: format!(
+                "Of {updates:.0} updates of {name} only {} are HOT: the others write into all of its {indexes} indexes.",
+                tenths(hot / updates)
+            ),
+            confidence: Confidence::Medium,
+            evidence: if moved > 0.0 {
+                vec![format!(
+                    "{moved:.0} of them moved the row to another page for want of room"
+                )]
+            } else {
+                Vec::new()
+            },
+            steps,
+        })
+    });
+    joined(&run, hits)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::tests::budget::{found_with, one};
+    use crate::bottlenecks::Finding;
+    use crate::observed::PointObserved;
+    use crate::observed::statements::{StatementAnalysis, StatementTime};
+    use pgassay_model::observed::growth::{Grown, GrowthRecord};
+    use pgassay_model::observed::plans::{IndexFacts, Node, Plan, ReferenceFacts, RelationFacts};
+
+    fn grown(name: &str, counters: &[(&str, f64)]) -> Grown {
+        Grown {
+            name: name.into(),
+            grown: counters
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), *v))
+                .collect(),
+            ..Grown::default()
+        }
+    }
+
+    /// A statement that takes most of the time, writing `public.t`, of which this is known.
+    fn found(operation: &str, facts: RelationFacts, tables: Vec<Grown>) -> Vec<Finding> {
+        let plan = Plan {
+            root: Node {
+                kind: "ModifyTable".into(),
+                operation: Some(operation.into()),
+                relation: Some("public.t".into()),
+                cost: 8.0,
+                ..Node::default()
+            },
+            relations: BTreeMap::from([("public.t".to_owned(), facts)]),
+            ..Plan::default()
+        };
+        found_with(vec![], move |observed: &mut PointObserved| {
+            observed.statements = Some(StatementAnalysis {
+                looks: 100,
+                sightings: 100,
+                statements: vec![StatementTime {
+                    text: format!("{operation} t"),
+                    sightings: 90,
+                    share: 0.9,
+                    cpu_share: 0.9,
+                    running: 1.0,
+                    plan: Some(plan),
+                    ..StatementTime::default()
+                }],
+                other_sessions: 0.0,
+            });
+            observed.growth = Some(GrowthRecord {
+                tables,
+                ..GrowthRecord::default()
+            });
+        })
+    }
+
+    fn referenced(indexed: bool) -> RelationFacts {
+        RelationFacts {
+            referenced_by: vec![ReferenceFacts {
+                table: "public.child".into(),
+                columns: "parent".into(),
+                indexed,
+                rows: Some(200_000.0),
+            }],
+            ..RelationFacts::default()
+        }
+    }
+
+    #[test]
+    fn a_delete_that_reads_the_referring_table_names_the_missing_index() {
+        let scans = || {
+            vec![grown(
+                "public.child",
+                &[("seq_scan", 40.0), ("seq_tup_read", 8e6)],
+            )]
+        };
+        let findings = found("Delete", referenced(false), scans());
+        let key = one(&findings, "foreign-key-unindexed");
+        assert_eq!(
+            key.remedy[0].text,
+            "CREATE INDEX CONCURRENTLY ON public.child (parent);"
+        );
+        assert!(
+            key.evidence
+                .iter()
+                .any(|e| e.contains("40 sequential scans")),
+            "{key:#?}"
+        );
+        // An index serves it, or nobody read the table: no finding.
+        for findings in [
+            found("Delete", referenced(true), scans()),
+            found("Delete", referenced(false), vec![]),
+        ] {
+            assert!(
+                findings.iter().all(|f| f.id != "foreign-key-unindexed"),
+                "{findings:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_table_that_stands_in_no_plan_and_is_read_whole_is_named() {
+        let scans = vec![grown(
+            "public.log",
+            &[("seq_scan", 40.0), ("seq_tup_read", 8e6)],
+        )];
+        let findings = found("Insert", RelationFacts::default(), scans);
+        assert!(
+            one(&findings, "scans-within-functions")
+                .saw
+                .contains("public.log")
+        );
+        let known = vec![grown(
+            "public.t",
+            &[("seq_scan", 40.0), ("seq_tup_read", 8e6)],
+        )];
+        let findings = found("Insert", RelationFacts::default(), known);
+        assert!(findings.iter().all(|f| f.id != "scans-within-functions"));
+    }
+
+    #[test]
+    fn updates_that_are_not_hot_name_what_stands_in_their_way() {
+        let facts = || RelationFacts {
+            indexes: vec![IndexFacts::default(), IndexFacts::default()],
+            ..RelationFacts::default()
+        };
+        let of = |moved: f64, hot: f64| {
+            let counters = [
+                ("n_tup_upd", 5000.0),
+                ("n_tup_hot_upd", hot),
+                ("n_tup_newpage_upd", moved),
+            ];
+            found("Update", facts(), vec![grown("public.t", &counters)])
+        };
+        let full = of(4000.0, 500.0);
+        assert!(
+            one(&full, "updates-not-hot").remedy[0]
+                .text
+                .contains("fillfactor")
+        );
+        let indexed = of(100.0, 500.0);
+        assert!(
+            one(&indexed, "updates-not-hot").remedy[0]
+                .text
+                .contains("pg_stat_user_indexes")
+        );
+        assert!(of(0.0, 4500.0).iter().all(|f| f.id != "updates-not-hot"));
+    }
+}

@@ -1,0 +1,97 @@
+//! What the server's own counters of its database and its log grew by, over the windows of a point.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use pgassay_model::reading::Sample;
+use pgassay_model::samplers;
+
+/// Counters over the windows of a point, by the names of their columns; those that did not grow are left out.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct ServerCounters {
+    /// Length of the windows.
+    pub seconds: f64,
+    /// Of the measured database: pg_stat_database.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub database: BTreeMap<String, f64>,
+    /// Of the log: pg_stat_wal, from 14 on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub wal: BTreeMap<String, f64>,
+}
+
+impl ServerCounters {
+    /// By how much a counter of the database grew each second; 0 where it did not, none where the
+    /// database's were not read.
+    pub fn database_rate(&self, name: &str) -> Option<f64> {
+        let rate = self.database.get(name).copied().unwrap_or(0.0) / self.seconds;
+        (!self.database.is_empty() && self.seconds > 0.0).then_some(rate)
+    }
+}
+
+/// Sums over windows, each with its length in nanoseconds; none where neither was read.
+pub fn analyse<'r>(
+    windows: impl Iterator<Item = (&'r BTreeMap<String, Sample>, u64)>,
+) -> Option<ServerCounters> {
+    let mut sums = ServerCounters::default();
+    for (read, window_ns) in windows {
+        sums.seconds += window_ns as f64 / 1e9;
+        add(&mut sums.database, read.get(samplers::PG_STAT_DATABASE));
+        add(&mut sums.wal, read.get(samplers::PG_STAT_WAL));
+    }
+    (!sums.database.is_empty() || !sums.wal.is_empty()).then_some(sums)
+}
+
+fn add(sums: &mut BTreeMap<String, f64>, sample: Option<&Sample>) {
+    let row = |text: Option<&str>| -> Option<BTreeMap<String, Value>> {
+        serde_json::from_str(text?).ok()
+    };
+    let both = sample.and_then(|s| row(s.before.text()).zip(row(s.after.text())));
+    let Some((before, after)) = both else {
+        return;
+    };
+    for (name, now) in after {
+        let then = before.get(&name).and_then(Value::as_f64);
+        if let Some(by) = now
+            .as_f64()
+            .zip(then)
+            .map(|(now, then)| now - then)
+            .filter(|by| *by > 0.0)
+        {
+            *sums.entry(name).or_default() += by;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgassay_model::reading::Reading;
+
+    #[test]
+    fn windows_add_up_and_what_is_no_counter_is_left_out() {
+        let sample = |then: &str, now: &str| Sample {
+            before: Reading::Text(then.to_owned()),
+            after: Reading::Text(now.to_owned()),
+            elapsed_ns: 1,
+        };
+        let window = BTreeMap::from([(
+            samplers::PG_STAT_DATABASE.to_owned(),
+            sample(
+                r#"{"datname": "a", "sessions": 3, "temp_bytes": 7, "numbackends": 9}"#,
+                r#"{"datname": "a", "sessions": 8, "temp_bytes": 7, "numbackends": 5}"#,
+            ),
+        )]);
+        let two = [(&window, 1_000_000_000), (&window, 1_000_000_000)];
+        let sums = analyse(two.into_iter()).unwrap();
+        assert_eq!(
+            sums.database,
+            BTreeMap::from([("sessions".to_owned(), 10.0)])
+        );
+        assert_eq!(sums.database_rate("sessions"), Some(5.0));
+        assert_eq!(sums.database_rate("temp_bytes"), Some(0.0));
+        assert_eq!(analyse([(&BTreeMap::new(), 1)].into_iter()), None);
+    }
+}

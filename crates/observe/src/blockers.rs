@@ -1,0 +1,104 @@
+//! Who holds up the sessions that wait for locks. The question takes all partitions of the lock
+//! table for a moment, once for each session that waits: so it is put seldom, and for few of them.
+
+use std::time::{Duration, Instant};
+
+use pgassay_model::observed::blockers::Holder;
+use pgassay_pgwire::Session;
+
+use super::normalise::normalise;
+
+/// How often it is asked at most.
+const PERIOD: Duration = Duration::from_millis(400);
+/// Sessions that wait of which it is asked.
+const ASKED: u32 = 20;
+/// A look that takes longer is the last one.
+const TOO_LONG: Duration = Duration::from_millis(100);
+
+/// Whom those first in line wait for. `pg_blocking_pids` gives 0 for a prepared transaction. Only one of
+/// those who wait for a row waits for the transaction that holds it, so these come first.
+fn question() -> String {
+    format!(
+        "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 1000; \
+         WITH waiting AS (SELECT pid, wait_event FROM pg_stat_get_activity(NULL) \
+           WHERE wait_event_type = 'Lock' AND wait_event <> 'extend' \
+           ORDER BY wait_event <> 'transactionid' LIMIT {ASKED}), \
+         pairs AS (SELECT w.wait_event AS awaited, b.pid \
+           FROM waiting w, unnest(pg_blocking_pids(w.pid)) b(pid)), \
+         held AS (SELECT pid, max(mode) FILTER (WHERE mode = 'AccessExclusiveLock') AS whole, max(mode) AS strong \
+           FROM pg_locks WHERE granted AND locktype = 'relation' AND pid IN (SELECT pid FROM pairs) \
+           AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') GROUP BY 1) \
+         SELECT p.awaited, CASE WHEN p.pid = 0 THEN 'prepared transaction' ELSE coalesce(a.state, '') END, \
+           coalesce(a.wait_event_type || ':' || a.wait_event, ''), coalesce(a.query, ''), \
+           coalesce(a.application_name, ''), coalesce(h.whole, h.strong, ''), count(*), \
+           max(extract(epoch FROM clock_timestamp() - a.xact_start)) \
+         FROM pairs p LEFT JOIN pg_stat_get_activity(NULL) a ON a.pid = p.pid \
+         LEFT JOIN held h ON h.pid = p.pid \
+         WHERE p.pid = 0 OR a.pid IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6; ROLLBACK"
+    )
+}
+
+/// When it is asked next, if at all.
+#[derive(Debug)]
+pub struct Looking {
+    next: Option<Instant>,
+}
+
+impl Default for Looking {
+    fn default() -> Self {
+        Self {
+            next: Some(Instant::now()),
+        }
+    }
+}
+
+impl Looking {
+    /// Whether to ask now.
+    pub fn is_due(&self) -> bool {
+        self.next.is_some_and(|next| Instant::now() >= next)
+    }
+
+    /// Asks who holds whom up.
+    ///
+    /// # Errors
+    /// Why it can't be known; it is not asked again.
+    pub fn ask(&mut self, session: &mut Session) -> Result<Vec<Holder>, String> {
+        let begun = Instant::now();
+        self.next = None;
+        let results = session.query(&question()).map_err(|error| {
+            let _ = session.execute("ROLLBACK");
+            error.to_string()
+        })?;
+        let took = begun.elapsed();
+        if took < TOO_LONG {
+            self.next = Some(begun + PERIOD.max(40 * took));
+        }
+        let rows = results.into_iter().find(|r| !r.columns.is_empty());
+        Ok(rows.map_or_else(Vec::new, |r| {
+            r.rows.into_iter().filter_map(holder).collect()
+        }))
+    }
+}
+
+fn holder(row: Vec<Option<String>>) -> Option<Holder> {
+    let [
+        awaited,
+        state,
+        waits_at,
+        query,
+        application,
+        mode,
+        pairs,
+        oldest,
+    ] = <[Option<String>; 8]>::try_from(row).ok()?;
+    Some(Holder {
+        awaited: awaited?,
+        state: state?,
+        waits_at: waits_at?,
+        statement: normalise(&query?).text,
+        application: application?,
+        mode: mode?,
+        pairs: pairs?.parse().ok()?,
+        oldest_s: oldest.and_then(|seconds| seconds.parse().ok()),
+    })
+}
