@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""Spoils a throw-away server in many ways, asks pgassay what is wrong, mends it, and measures again.
+
+    bench/spoilt.py PGASSAY [--only ID…] [--sound] [--bin DIR] [--keep FILE]
+
+For each entry of spoilt_entries.py: a database of its own on a server of PostgreSQL with sound settings, what spoils
+it, a load over `pgassay run`, and `pgassay diagnose`. The cause is *named* if an expected finding is among the first
+three that weigh, is no symptom, is at least of medium confidence, and one of its steps says what mends it; *in part*
+if it is found, but not so; else *missed*. Then it is mended and measured again, and the gain that was said (at most)
+is held against the gain that came. With --sound, the servers that have nothing wrong: every finding above "low" that
+is not allowed there is wrong.
+
+Needs no network. As root the server runs as the user postgres. Timings are short: what is compared are shares and
+ratios, and a busy machine moves them.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from spoilt_entries import ENTRIES, SOUND  # noqa: E402
+
+SOUND_SETTINGS = dict(
+    shared_buffers="256MB", effective_cache_size="1GB", effective_io_concurrency="16", max_wal_size="4GB",
+    checkpoint_timeout="15min", random_page_cost="1.1", listen_addresses="''", logging_collector="off", jit="on",
+)
+# What a machine of few CPUs, shared with others, shows of any server; and what pgassay's client is to blame for.
+OF_THE_MACHINE = {"cpu-saturated", "cpu-others", "cpu-steal", "cpu-quota", "client-bound", "huge-pages", "pressure",
+                  "io-scheduler", "transparent-huge-pages", "off-cpu-unexplained", "scaling-contention",
+                  "memory-promised", "cpu-throttled", "timing-cost", "clock-source", "cpu-class", "round-trips"}
+FIRST = 3
+
+
+class Server:
+    def __init__(self, programs, work):
+        self.programs, self.work = pathlib.Path(programs), work
+        self.data, self.sockets = work / "data", work / "s"
+        self.sockets.mkdir()
+        self.prefix = []
+        if os.getuid() == 0:
+            self.prefix = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups"]
+            for path in (work, self.sockets):
+                shutil.chown(path, "postgres", "postgres")
+        self.call("initdb", "-D", str(self.data), "--locale=C", "--encoding=UTF8", "-U", "postgres", "-A", "trust")
+        self.up = False
+
+    def call(self, program, *args, **more):
+        done = subprocess.run([*self.prefix, str(self.programs / program), *args], capture_output=True, text=True,
+                              cwd="/", **more)
+        if done.returncode:
+            raise RuntimeError(f"{program}: {done.stderr.strip()[-400:]}")
+        return done.stdout
+
+    def start(self, settings, preload):
+        self.stop()
+        lines = {**SOUND_SETTINGS, **settings, "unix_socket_directories": f"'{self.sockets}'"}
+        if preload:
+            lines["shared_preload_libraries"] = f"'{preload}'"
+        text = "\n".join(f"{name} = {value if str(value).startswith(chr(39)) else repr(str(value))}"
+                         for name, value in lines.items())
+        (self.data / "postgresql.auto.conf").write_text("")
+        (self.data / "conf.d.conf").write_text(text + "\n")
+        conf = self.data / "postgresql.conf"
+        kept = [line for line in conf.read_text().splitlines() if not line.startswith("include")]
+        conf.write_text("\n".join([*kept, "include = 'conf.d.conf'"]) + "\n")
+        self.call("pg_ctl", "-D", str(self.data), "-l", str(self.work / "log"), "-w", "start")
+        self.up = True
+
+    def stop(self):
+        if self.up:
+            self.call("pg_ctl", "-D", str(self.data), "-m", "immediate", "-w", "stop")
+            self.up = False
+
+    def where(self, role="postgres", database="spoilt"):
+        return f"host={self.sockets} user={role} dbname={database}"
+
+    def sql(self, text, database="spoilt"):
+        done = subprocess.run([str(self.programs / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d",
+                               self.where(database=database)], input=text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip()[-600:])
+
+    def beside(self, text):
+        """A session that repeats a text until it is told to stop."""
+        script = self.work / "beside.sql"
+        script.write_text(text + "\n")
+        loop = f"while :; do {self.programs}/psql -X -q -d '{self.where()}' -f {script} >/dev/null 2>&1 || sleep 0.2; done"
+        return subprocess.Popen(["sh", "-c", loop], start_new_session=True)
+
+
+class Bench:
+    def __init__(self, args):
+        self.pgassay = str(pathlib.Path(args.pgassay).resolve())
+        # A socket's path is short.
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="spoilt-", dir=args.work))
+        self.work.chmod(0o755)
+        self.server = Server(args.bin, self.work)
+        self.runs = self.work / "runs"
+
+    def close(self):
+        self.server.stop()
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def open(self, entry):
+        self.server.start(entry.get("settings", {}), entry.get("preload", "pg_stat_statements"))
+        self.server.sql("DROP DATABASE IF EXISTS spoilt;\nCREATE DATABASE spoilt;", database="postgres")
+        self.server.sql("DO $$ BEGIN CREATE ROLE app LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$", database="postgres")
+        self.server.sql("ALTER ROLE app RESET ALL; GRANT pg_monitor TO app; GRANT CREATE ON DATABASE spoilt TO app;"
+                        "GRANT CREATE ON SCHEMA public TO app;")
+        if entry.get("preload", "pg_stat_statements") == "pg_stat_statements":
+            self.server.sql("CREATE EXTENSION pg_stat_statements;")
+        self.server.sql(entry["spoil"])
+
+    def run(self, entry, load, args, beside):
+        script = self.work / "load.sql"
+        script.write_text(load)
+        other = self.server.beside(beside) if beside else None
+        try:
+            if other:
+                time.sleep(0.7)
+            command = [self.pgassay, "--quiet", "run", str(script), self.server.where(entry.get("role", "postgres")), "--load",
+                       "--runs", str(self.runs), "-c", str(entry.get("clients", 4)), "-T", str(entry.get("time", 2)), "--warmup",
+                       str(entry.get("warmup", 0.5)), "--trials", "2", "--observe", "all", "--json", *args]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+        finally:
+            if other:
+                os.killpg(other.pid, 15)
+                other.wait()
+        if done.returncode not in (0,):
+            raise RuntimeError(f"run: exit {done.returncode}: {done.stderr.strip()[-400:]}")
+        points = json.loads(done.stdout)["stages"][0]["arms"][0]["points"]
+        return points[-1]["throughput_tps"]["estimate"]
+
+    def diagnosis(self):
+        done = subprocess.run([self.pgassay, "--quiet", "diagnose", "last", "--runs", str(self.runs), "--json"],
+                              capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise RuntimeError(f"diagnose: {done.stderr.strip()[-400:]}")
+        return json.loads(done.stdout)
+
+    def spoilt(self, entry):
+        self.open(entry)
+        before = self.run(entry, entry["load"], entry.get("args", []), entry.get("beside"))
+        seen = self.diagnosis()
+        weighty = [f for f in seen["findings"] if f["severity"] != "info"]
+        result = dict(id=entry["id"], area=entry["area"], before=before, explained=seen.get("explained"),
+                      top=[f"{f['id']}{'?' if f['confidence'] == 'low' else ''}" for f in weighty[:4]])
+        said, judged = None, []
+        for at, finding in enumerate(weighty):
+            if finding["id"] not in entry["expect"]:
+                continue
+            steps = "\n".join(step["text"] for step in finding["remedy"])
+            wrong = []
+            if at >= FIRST:
+                wrong.append(f"stands at {at + 1}")
+            if finding.get("symptom_of"):
+                wrong.append("said to be a symptom")
+            if finding["confidence"] == "low":
+                wrong.append("of low confidence")
+            if not re.search(entry["remedy"], steps):
+                wrong.append("no remedy that mends it: " + steps[:160].replace("\n", " | "))
+            judged.append((len(wrong), at, wrong, finding))
+        result["verdict"], result["why"] = "missed", ""
+        if judged:
+            # Of several that name it the best counts.
+            _, _, wrong, finding = min(judged, key=lambda j: j[:2])
+            result["verdict"], result["why"] = ("in part", "; ".join(wrong)) if wrong else ("named", "")
+            result["confidence"] = finding["confidence"]
+            if finding.get("gain_at_most") is not None:
+                said = 1 / max(1e-3, 1 - finding["gain_at_most"])
+        if any(key.startswith("mend_") and key != "mend_load" and key != "mend_args" and key != "mend_beside" for key in entry):
+            self.server.start(entry.get("mend_settings", {}), entry.get("mend_preload", entry.get("preload", "pg_stat_statements")))
+        if entry.get("mend"):
+            self.server.sql(entry["mend"])
+        after = self.run(entry, entry.get("mend_load", entry["load"]), entry.get("mend_args", entry.get("args", [])),
+                         entry.get("mend_beside", entry.get("beside")))
+        result.update(after=after, said=said, gain=after / before if before > 0 else None)
+        return result
+
+    def sound(self, entry):
+        self.open(entry)
+        tps = self.run(entry, entry["load"], entry.get("args", []), None)
+        seen = self.diagnosis()
+        allowed = OF_THE_MACHINE | set(entry.get("allowed", []))
+        heavy = [f for f in seen["findings"] if f["severity"] in ("medium", "high")]
+        wrong = [f for f in heavy if f["id"].split("/")[0] not in allowed and f["id"] not in allowed]
+        return dict(id=entry["id"], before=tps, explained=seen.get("explained"), found=[f["id"] for f in heavy],
+                    wrong=[f"{f['id']} ({f['confidence']})" for f in wrong])
+
+
+def share(value):
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def factor(value):
+    return "-" if value is None else f"{value:.2f}"
+
+
+def show_spoilt(results):
+    print(f"{'entry':22} {'verdict':8} {'explained':>9} {'said<=':>8} {'came':>8}  first findings")
+    for r in results:
+        if "error" in r:
+            print(f"{r['id']:22} failed   {r['error'][:150]}")
+            continue
+        print(f"{r['id']:22} {r['verdict']:8} {share(r['explained']):>9} {factor(r['said']):>8} {factor(r['gain']):>8}  "
+              f"{' '.join(r['top'])}{'  [' + r['why'] + ']' if r['why'] else ''}")
+    done = [r for r in results if "error" not in r]
+    count = lambda verdict: sum(r["verdict"] == verdict for r in done)  # noqa: E731
+    print(f"\nnamed {count('named')}, in part {count('in part')}, missed {count('missed')} of {len(done)}"
+          f"{'; failed ' + str(len(results) - len(done)) if len(done) < len(results) else ''}")
+    both = [r for r in done if r["verdict"] == "named" and r["said"] and r["gain"]]
+    near = [r for r in both if 1 / 1.5 <= r["said"] / r["gain"] <= 1.5]
+    print(f"gain said within a factor of 1.5 of the gain that came: {len(near)} of {len(both)}")
+
+
+def show_sound(results):
+    print(f"\n{'sound server':22} {'explained':>9}  found above low; wrong")
+    for r in results:
+        if "error" in r:
+            print(f"{r['id']:22} failed   {r['error'][:150]}")
+            continue
+        print(f"{r['id']:22} {share(r['explained']):>9}  {' '.join(r['found']) or 'nothing'}"
+              f"{'  WRONG: ' + ', '.join(r['wrong']) if r['wrong'] else ''}")
+    print(f"\nwrong findings on {len(results)} sound servers: {sum(len(r.get('wrong', [])) for r in results)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pgassay")
+    parser.add_argument("--only", nargs="*", help="these entries")
+    parser.add_argument("--sound", action="store_true", help="the sound servers, too")
+    parser.add_argument("--bin", default=newest(), help="PostgreSQL's programs")
+    parser.add_argument("--work", default="/var/tmp", help="where the server lies")
+    parser.add_argument("--keep", help="a file for all results as JSON, and the diagnoses beside it")
+    args = parser.parse_args()
+    chosen = lambda entries: [e for e in entries if not args.only or e["id"] in args.only]  # noqa: E731
+    bench = Bench(args)
+    results, sound = [], []
+    try:
+        for how, entries, into in ((bench.spoilt, chosen(ENTRIES), results),
+                                   (bench.sound, chosen(SOUND) if args.sound else [], sound)):
+            for entry in entries:
+                try:
+                    into.append(how(entry))
+                except (RuntimeError, subprocess.TimeoutExpired, LookupError, ValueError) as error:
+                    into.append(dict(id=entry["id"], error=str(error).replace("\n", " ")))
+                print(f"{entry['id']}: {into[-1].get('verdict') or into[-1].get('error') or into[-1].get('wrong')}",
+                      file=sys.stderr, flush=True)
+                if args.keep:
+                    pathlib.Path(args.keep).write_text(json.dumps(dict(spoilt=results, sound=sound), indent=1))
+    finally:
+        bench.close()
+    if results:
+        show_spoilt(results)
+    if sound:
+        show_sound(sound)
+
+
+def newest():
+    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda p: int(p.parts[4]))
+    return str(found[-1].parent) if found else "/usr/bin"
+
+
+if __name__ == "__main__":
+    main()
