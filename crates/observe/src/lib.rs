@@ -13,7 +13,6 @@ mod growth;
 pub mod host;
 mod images;
 mod io;
-mod normalise;
 pub mod perf;
 mod perf_program;
 mod plans;

@@ -14,8 +14,8 @@ use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
-use super::normalise::normalise;
 use super::statements::Example;
+use pgassay_text::normalise::normalise;
 
 /// Statements that have a plan.
 const PLANNED: &[&str] = &[

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use pgassay_model::observed::statements::{SeenStatement, StatementRecord};
 use pgassay_model::observed::waits::WaitKey;
 
-use super::normalise::{Normalised, normalise};
+use pgassay_text::normalise::{Normalised, normalise};
 
 /// Statements of a window that are kept.
 const KEPT: usize = 60;

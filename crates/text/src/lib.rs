@@ -5,6 +5,8 @@
 //! terminal, [`markdown()`] for markdown, [`cell()`] for a spreadsheet, [`json()`] for JSON. HTML is escaped where it is
 //! made, after [`line()`]. Pure: no files, no clock, no environment.
 
+pub mod normalise;
+
 /// What stands for a character that is not shown.
 const HIDDEN: char = '\u{fffd}';
 

@@ -7,6 +7,7 @@
 //! "Lexical Structure") with `standard_conforming_strings` on.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 /// Bytes of a normalised text that are kept.
 const MOST_TEXT: usize = 600;
@@ -24,20 +25,46 @@ pub struct Normalised {
     pub several: bool,
     /// The largest number of a parameter in it.
     pub parameters: u32,
+    /// Where literals and parameters stand in the text that was given, in bytes.
+    pub values: Vec<Range<usize>>,
+    /// Where comments do.
+    pub comments: Vec<Range<usize>>,
 }
 
 /// Takes the literals out of a statement's text.
 pub fn normalise(sql: &str) -> Normalised {
     let mut made = Making::default();
     let mut at = 0;
+    let (mut values, mut comments) = (Vec::new(), Vec::new());
     while at < sql.len() {
-        at += made.step(sql, at);
+        let end = at + made.step(sql, at);
+        match std::mem::take(&mut made.last) {
+            Token::Value => values.push(at..end),
+            Token::Comment => comments.push(at..end),
+            Token::Other => {}
+        }
+        at = end;
     }
-    made.done()
+    Normalised {
+        values,
+        comments,
+        ..made.done()
+    }
+}
+
+/// What a token is that has a place of its own.
+#[derive(Default)]
+enum Token {
+    #[default]
+    Other,
+    Value,
+    Comment,
 }
 
 #[derive(Default)]
 struct Making {
+    /// What was taken in last.
+    last: Token,
     out: String,
     /// Literals and parameters so far.
     values: u32,
@@ -65,11 +92,11 @@ impl Making {
                 1
             }
             b'-' if second == b'-' => {
-                self.blank = true;
+                (self.blank, self.last) = (true, Token::Comment);
                 rest.find(['\n', '\r']).unwrap_or(rest.len())
             }
             b'/' if second == b'*' => {
-                self.blank = true;
+                (self.blank, self.last) = (true, Token::Comment);
                 self.comment(bytes)
             }
             b'\'' => self.string(rest, 0, false),
@@ -198,6 +225,7 @@ impl Making {
 
     /// A literal or a parameter; of a list of them the first stands for all.
     fn value(&mut self) {
+        self.last = Token::Value;
         if let (Some(end), true) = (self.list, self.comma) {
             self.out.truncate(end);
             if !self.folded {
@@ -237,6 +265,8 @@ impl Making {
             cut,
             several,
             parameters,
+            values: Vec::new(),
+            comments: Vec::new(),
         }
     }
 }
@@ -317,6 +347,7 @@ mod tests {
         assert_eq!(one.id, other.id);
         assert_eq!(one.text, "select * from t where a in ($1, ...) and b = $2");
         assert_eq!((one.parameters, other.parameters), (0, 5));
+        assert_eq!((one.values.len(), other.values.len()), (4, 5));
         assert_ne!(one.id, normalise("select * from t where a in (1)").id);
         assert_eq!(
             text("insert into t values (1, 'a'), (2, 'b')"),
@@ -339,6 +370,20 @@ mod tests {
         assert!(!normalise("SELECT '; DROP TABLE t'").several);
         let long = normalise(&format!("SELECT {}", "ä".repeat(900)));
         assert!(long.text.len() <= MOST_TEXT + 3 && long.text.ends_with('…'));
+    }
+
+    #[test]
+    fn values_and_comments_have_their_places() {
+        let sql = "SELECT /* a */ 'x' -- b\n, $2 FROM t";
+        let made = normalise(sql);
+        let texts = |spans: &[Range<usize>]| -> Vec<String> {
+            spans
+                .iter()
+                .map(|span| sql[span.clone()].to_owned())
+                .collect()
+        };
+        assert_eq!(texts(&made.values), ["'x'", "$2"]);
+        assert_eq!(texts(&made.comments), ["/* a */", "-- b"]);
     }
 
     #[test]
