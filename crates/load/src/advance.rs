@@ -244,6 +244,11 @@ impl Worker<'_> {
                     self.command_done(i);
                 }
             }
+            Command::Draw(draw) => {
+                let simple = shared.options.protocol == Protocol::Simple;
+                self.clients[i].draw(draw, simple);
+                self.command_done(i);
+            }
             Command::Sleep(time) => {
                 let Some(micros) = self.sleep_time(i, time) else {
                     return;
@@ -491,7 +496,7 @@ impl Worker<'_> {
 fn told(command: &Command, line: &str) -> String {
     let shown = match command {
         Command::Set(..) | Command::SetMisnamed(..) => 2,
-        Command::If { .. } | Command::Elif { .. } => 1,
+        Command::If { .. } | Command::Elif { .. } | Command::Draw(_) => 1,
         _ => usize::MAX,
     };
     let words: Vec<&str> = line.split_whitespace().take(shown).collect();

@@ -5,7 +5,7 @@ use std::io;
 use super::failure::Failure;
 use super::wire::{TxStatus, Wire};
 use super::worker::Shared;
-use crate::script::{Random, Value, Var};
+use crate::script::{Draw, Random, Value, Var};
 use pgassay_pgwire::{Connector, RawConnection, Transport};
 
 /// What a client does at the moment.
@@ -105,6 +105,19 @@ impl Client {
         let mut client = Client::without_connection(id);
         client.attach(connection)?;
         Ok(client)
+    }
+
+    /// Takes a row's values into its variables: as they stand in a statement's text, or as parameters are
+    /// sent, where one that is not set is NULL.
+    pub fn draw(&mut self, draw: &Draw, into_text: bool) {
+        let row = self.random.uniform(0, draw.rows() as i64 - 1) as usize;
+        for (slot, value) in draw.slots.iter().zip(draw.row(row)) {
+            self.vars[*slot as usize] = match (into_text, &value.text) {
+                (true, _) => Var::Text(value.literal.clone()),
+                (false, Some(text)) => Var::Text(text.clone()),
+                (false, None) => Var::Unset,
+            };
+        }
     }
 
     /// A client that will connect for each transaction.

@@ -15,6 +15,7 @@
 //! | `@tables order-entry` | it runs on the tables of order entry; `:scale` is the number of warehouses |
 //! | `@tries N` | tries of a transaction after serialization failures and deadlocks |
 //! | `@pause SCRIPT KEYING THINKING` | milliseconds that a person takes before and after it |
+//! | `@protocol NAME` | how its statements travel unless `--protocol` says otherwise: `simple`, `extended`, `prepared` |
 //! | `@idle N` | connections that are open beside the load and do nothing |
 //! | `@script NAME WEIGHT` | a script of several begins here |
 //!
@@ -49,6 +50,8 @@ pub struct Entry {
     pauses: Vec<(String, Pause)>,
     /// Idle connections beside the load.
     pub idle: u32,
+    /// pgbench's protocol mode.
+    pub protocol: Option<String>,
     /// Its scripts; one that has no name of its own is named as the workload.
     pub scripts: Vec<ScriptPlan>,
 }
@@ -155,6 +158,14 @@ impl Entry {
                         format!("line {line}: @tries takes a number, not `{value}`")
                     })?);
             }
+            "protocol" => match value.as_str() {
+                "simple" | "extended" | "prepared" => self.protocol = Some(value),
+                _ => {
+                    return Err(format!(
+                        "line {line}: @protocol is simple, extended or prepared, not `{value}`"
+                    ));
+                }
+            },
             "pause" => self.pauses.push(pause(line, &value)?),
             "idle" => {
                 self.idle = value
@@ -204,6 +215,7 @@ mod tests {
 --   it is so
 -- @writes
 -- @idle 7
+-- @protocol simple
 -- @setup CREATE TABLE t
 --   (a int)
 -- @setup INSERT INTO t VALUES (:scale)
@@ -217,6 +229,8 @@ SELECT 2;
         assert_eq!(entry.reason, "because it is so");
         assert!(entry.writes && !entry.without_pgbench_tables);
         assert_eq!(entry.idle, 7);
+        assert_eq!(entry.protocol.as_deref(), Some("simple"));
+        assert!(Entry::read("x", "-- @protocol copy\nSELECT 1;").is_err());
         assert_eq!(
             entry.setup,
             ["CREATE TABLE t (a int)", "INSERT INTO t VALUES (:scale)"]

@@ -152,9 +152,14 @@ pub fn announcement(server: &str, plan: &WorkloadPlan, clients: u32, seconds: f6
         true => ", writes into them",
         false => "",
     };
+    // The user's statements find the user's tables, too.
+    let stays = match plan.writes && !super::is_registered(plan) {
+        true => format!("; what {} changes in other tables stays changed", plan.name),
+        false => String::new(),
+    };
     format!(
         "load on {server}: makes the schema {SCHEMA} {tables}{writes}, up to {} connections \
-         for {seconds:.0} seconds, and removes them afterwards",
+         for {seconds:.0} seconds, and removes them afterwards{stays}",
         clients + plan.idle,
     )
 }

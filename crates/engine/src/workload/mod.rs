@@ -95,7 +95,7 @@ pub fn find(words: &[&str]) -> Result<WorkloadPlan, Failure> {
     }
     let several = parts.len() > 1;
     let mut plan = WorkloadPlan {
-        protocol: "prepared".to_owned(),
+        protocol: protocol(&parts),
         without_pgbench_tables: parts.iter().all(|(part, _)| part.without_pgbench_tables),
         writes: parts.iter().any(|(part, _)| part.writes),
         name: parts
@@ -136,6 +136,26 @@ pub fn find(words: &[&str]) -> Result<WorkloadPlan, Failure> {
     }
     program(&plan)?;
     Ok(plan)
+}
+
+/// How the statements of a workload travel unless it is said otherwise: as the first part that asks for it does.
+fn protocol(parts: &[(Part, u32)]) -> String {
+    let asked = parts.iter().find_map(|(part, _)| part.protocol.clone());
+    asked.unwrap_or_else(|| "prepared".to_owned())
+}
+
+/// Whether the text is a workload file that runs.
+///
+/// # Errors
+/// The first mistake in it.
+pub fn check(name: &str, text: &str) -> Result<(), Failure> {
+    let entry = Entry::read(name, text).map_err(|why| Failure::usage(format!("{name}: {why}")))?;
+    let plan = WorkloadPlan {
+        protocol: entry.protocol.clone().unwrap_or_default(),
+        scripts: entry.scripts,
+        ..WorkloadPlan::default()
+    };
+    program(&plan).map(|_| ())
 }
 
 /// Whether a plan is that of registered workloads, word for word: all of its SQL is ours. A plan may come
@@ -202,6 +222,7 @@ struct Part {
     data: Option<DataSet>,
     max_tries: Option<u32>,
     idle: u32,
+    protocol: Option<String>,
 }
 
 impl Part {
@@ -218,6 +239,7 @@ impl Part {
             data: entry.data,
             max_tries: entry.max_tries,
             idle: entry.idle,
+            protocol: entry.protocol,
         }
     }
 }
@@ -241,6 +263,7 @@ fn one(name: &str) -> Result<Part, Failure> {
             data: None,
             max_tries: None,
             idle: 0,
+            protocol: None,
         });
     }
     if let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) {

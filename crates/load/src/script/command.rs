@@ -1,8 +1,10 @@
 //! The commands of a script and their compilation.
 
+use super::draw::{self, Draw};
 use super::expr::{Expr, Slot};
 use super::split::{Piece, split};
 use super::token::{is_name_byte, is_name_start, tokens};
+use super::words::{Word, leading_int, words};
 use super::{Mistake, Place, Symbols, parser};
 
 /// One command. Numbers are places in the script's command list.
@@ -14,6 +16,8 @@ pub enum Command {
     Set(Slot, Expr),
     /// `\set` of something that no variable can be called: pgbench finds out when it executes it.
     SetMisnamed(String, Expr),
+    /// `\draw`: one of its rows becomes its variables
+    Draw(Box<Draw>),
     /// `\sleep`
     Sleep(SleepTime),
     /// `\setshell name command …`
@@ -131,6 +135,7 @@ impl Command {
         match self {
             Command::Sql(_) => "SQL",
             Command::Set(..) | Command::SetMisnamed(..) => "set",
+            Command::Draw(_) => "draw",
             Command::Sleep(_) => "sleep",
             Command::SetShell(..) => "setshell",
             Command::Shell(_) => "shell",
@@ -243,13 +248,6 @@ struct Compiler<'a> {
     line: usize,
 }
 
-/// A word of a backslash command and the byte at which it begins.
-#[derive(Clone, Copy)]
-struct Word<'a> {
-    text: &'a str,
-    offset: usize,
-}
-
 impl Compiler<'_> {
     fn sql(&mut self, offset: usize, text: String) -> Result<(), Mistake> {
         let mut parts = Vec::new();
@@ -343,7 +341,7 @@ impl Compiler<'_> {
         };
         let missing = |what: &str| Mistake::new(end, format!("missing {what}"));
         let name = command.text.to_ascii_lowercase();
-        let has_expression = matches!(name.as_str(), "set" | "if" | "elif");
+        let has_expression = matches!(name.as_str(), "set" | "if" | "elif" | "draw");
         if let Some(extra) = arguments.get(MAX_WORDS - 1)
             && !has_expression
         {
@@ -362,6 +360,12 @@ impl Compiler<'_> {
                     }
                 };
                 self.commands.push(set);
+            }
+            "draw" => {
+                let start = command.offset + command.text.len();
+                let symbols = &mut *self.symbols;
+                let draw = draw::parse(self.text, start, end, |name| symbols.slot(name))?;
+                self.commands.push(Command::Draw(Box::new(draw)));
             }
             "if" => {
                 let condition = self.condition(&command, end)?;
@@ -447,7 +451,7 @@ impl Compiler<'_> {
             }
             _ => {
                 return Err(Mistake::new(offset, "invalid command").hint(
-                    "scripts know \\set, \\if, \\elif, \\else, \\endif, \\sleep, \\setshell, \\shell, \\gset, \\aset, \\startpipeline, \\syncpipeline and \\endpipeline",
+                    "scripts know \\set, \\draw, \\if, \\elif, \\else, \\endif, \\sleep, \\setshell, \\shell, \\gset, \\aset, \\startpipeline, \\syncpipeline and \\endpipeline",
                 ));
             }
         }
@@ -604,52 +608,4 @@ impl Compiler<'_> {
             }
         }
     }
-}
-
-/// The words between two bytes; a backslash before the end of a line goes on with the next line.
-fn words(text: &str, start: usize, end: usize) -> Vec<Word<'_>> {
-    let mut found = Vec::new();
-    let bytes = text.as_bytes();
-    let mut at = start;
-    while at < end {
-        if is_gap(bytes, at, end) {
-            at += 1;
-            continue;
-        }
-        let first = at;
-        while at < end && !is_gap(bytes, at, end) {
-            at += 1;
-        }
-        found.push(Word {
-            text: &text[first..at],
-            offset: first,
-        });
-    }
-    found
-}
-
-fn is_gap(bytes: &[u8], at: usize, end: usize) -> bool {
-    match bytes[at] {
-        b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => true,
-        b'\\' => matches!(&bytes[at + 1..end], [b'\n', ..] | [b'\r', b'\n', ..]),
-        _ => false,
-    }
-}
-
-/// The integer with which a text begins, as C's `atoi` reads it; 0 where there is none.
-pub(crate) fn leading_int(text: &str) -> i64 {
-    let text = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
-    let (sign, digits) = match text.as_bytes().first() {
-        Some(b'-') => (-1, &text[1..]),
-        Some(b'+') => (1, &text[1..]),
-        _ => (1, text),
-    };
-    digits
-        .bytes()
-        .take_while(u8::is_ascii_digit)
-        .fold(0i64, |sum, digit| {
-            sum.saturating_mul(10)
-                .saturating_add(i64::from(digit - b'0'))
-        })
-        * sign
 }

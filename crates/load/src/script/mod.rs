@@ -9,6 +9,7 @@
 
 mod builtin;
 mod command;
+mod draw;
 mod expr;
 mod mistake;
 mod parser;
@@ -16,17 +17,19 @@ mod random;
 mod split;
 mod token;
 mod value;
+mod words;
 
 use std::collections::HashMap;
 
 use command::Compiled;
 
 pub use builtin::{BUILTINS, Builtin, find as find_builtin};
-pub(crate) use command::leading_int;
 pub use command::{Capture, Command, Part, ShellWord, SleepTime, Sql, VarPrefix, valid_name};
+pub use draw::{Draw, Drawn, is_number, quoted};
 pub use expr::{Expr, Scope, Slot, Var};
 pub use random::Random;
 pub use value::{EvalError, Value};
+pub(crate) use words::leading_int;
 
 pub use mistake::ScriptError;
 pub(crate) use mistake::{Mistake, Place};
