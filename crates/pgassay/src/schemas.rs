@@ -11,6 +11,7 @@ use pgassay_inspect::recommend::Recommended;
 use pgassay_lines::{account, difference, measured, walls};
 use pgassay_model::facts::{FACTS_SCHEMA, Facts};
 use pgassay_port::porting::{self, Porting};
+use pgassay_statements::made::{self, Made};
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform as _};
 use schemars::{JsonSchema, Schema};
@@ -42,6 +43,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         of::<guard::Guarded>(guard::SCHEMA, "guard"),
         of::<history::RunHistory>(history::SCHEMA, "history"),
         of::<Inspection>(Inspection::SCHEMA, "inspect"),
+        of::<Made>(made::SCHEMA, "workload"),
         of::<Porting>(porting::SCHEMA, "port"),
         of::<pooled::PooledCompare>(pooled::SCHEMA, "compare --pool"),
         of::<lab::Lab>(lab::report::SCHEMA, "lab"),

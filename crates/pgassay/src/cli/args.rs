@@ -93,6 +93,8 @@ pub enum Command {
     Walls(super::walls::WallsArgs),
     /// What a cache line takes from each CPU of this machine to each other
     CoreToCore(super::core_to_core::CoreToCoreArgs),
+    /// A workload from what your server runs: its logs, or pg_stat_statements
+    Workload(super::workload::WorkloadArgs),
     /// Compare servers side by side; verdict and exit code
     Compare(Box<super::compare::CompareArgs>),
     /// What makes a difference: which commit, patch or setting, found by experiment

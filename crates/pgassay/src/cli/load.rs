@@ -16,9 +16,9 @@ pub struct LoadArgs {
     /// Mix in a further script, FILE.sql or a registered workload, by weight (repeatable)
     #[arg(group = OF_SCRIPTS, long = "file", short = 'f', value_name = "SCRIPT[@WEIGHT]")]
     pub files: Vec<String>,
-    /// How statements travel
-    #[arg(group = OF_SCRIPTS, long, short = 'M', value_enum, default_value_t = Protocol::Prepared)]
-    pub protocol: Protocol,
+    /// How statements travel [default: as the workload says, else prepared]
+    #[arg(group = OF_SCRIPTS, long, short = 'M', value_enum)]
+    pub protocol: Option<Protocol>,
     /// Transactions meant to start a second, over all clients; latency then counts from the intended
     /// start
     #[arg(group = OF_SCRIPTS, long, short = 'R', value_name = "TPS", value_parser = rate)]
@@ -123,14 +123,13 @@ impl std::str::FromStr for Pin {
 }
 
 /// How statements travel.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     /// One message with the text
     Simple,
     /// Parse, bind and execute each time
     Extended,
     /// Parse once, then bind and execute
-    #[default]
     Prepared,
 }
 
@@ -154,7 +153,9 @@ impl LoadArgs {
         let mut words = vec![name];
         words.extend(self.files.iter().map(String::as_str));
         let mut plan = workload::find(&words)?;
-        plan.protocol = self.protocol.name().to_owned();
+        if let Some(protocol) = self.protocol {
+            plan.protocol = protocol.name().to_owned();
+        }
         plan.idle = self.idle.unwrap_or(plan.idle);
         plan.dials.rate_tps = self.rate;
         plan.dials.latency_limit_ms = self.latency_limit;

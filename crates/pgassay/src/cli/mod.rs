@@ -34,6 +34,7 @@ pub mod slices;
 pub mod tables;
 pub mod walls;
 pub mod watch;
+pub mod workload;
 
 use std::ffi::OsString;
 

@@ -54,6 +54,7 @@ mod sweep;
 pub mod targets;
 pub mod walls;
 pub mod watch;
+mod workload;
 
 use crate::cli::Args;
 use crate::cli::args::Command;
@@ -95,6 +96,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Report(args) => report::report(&args, &global, terminal),
         Command::Inspect(args) => inspect::inspect(&args, terminal),
         Command::Port(args) => port::port(&args, terminal, stop),
+        Command::Workload(args) => workload::workload(&args, terminal, stop),
         Command::Lines(args) => lines::lines(&args, terminal, stop),
         Command::Walls(args) => walls::walls(&args, terminal, stop),
         Command::CoreToCore(args) => core_to_core::run(&args, terminal, stop),

@@ -1,0 +1,119 @@
+//! The flags of `pgassay workload`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+
+use super::show::ShowArgs;
+
+/// Arguments of `pgassay workload`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay workload from-log /var/log/postgresql/postgresql-17-main.log
+  pgassay workload from-log log/*.csv --database shop --to shop.sql
+  pgassay workload from-statements 'service=shop' --to shop.sql
+  pgassay run shop.sql 'host=copy dbname=shop' --load
+  pgassay compare 'host=old dbname=shop' 'host=new dbname=shop' --workload shop.sql --load
+
+The workload is a file of scripts for run, compare and diagnose: read it, edit it, keep it. It holds values of
+your data unless --anonymise replaces them. Nothing leaves this machine.")]
+pub struct WorkloadArgs {
+    /// What it is made from.
+    #[command(subcommand)]
+    pub from: From,
+}
+
+/// What a workload is made from.
+#[derive(Debug, Subcommand)]
+pub enum From {
+    /// From logs with durations: sessions, transactions and values as they were
+    FromLog(FromLogArgs),
+    /// From pg_stat_statements: the mix as counted, values drawn from tables and statistics
+    FromStatements(FromStatementsArgs),
+}
+
+/// Where the workload goes.
+#[derive(Debug, ClapArgs)]
+pub struct IntoArgs {
+    /// The workload file that is written
+    #[arg(long, value_name = "FILE", default_value = "workload.sql")]
+    pub to: PathBuf,
+    /// Overwrite it if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// Rows of values that are kept for each script
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub samples: u32,
+    /// Replace each text by a hash of the same length: equal texts stay equal. Numbers and dates stay
+    #[arg(long)]
+    pub anonymise: bool,
+    /// Seed of what is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How the account of it is shown.
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+/// Arguments of `pgassay workload from-log`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+The log needs each statement with its duration, and its messages in English:
+  ALTER SYSTEM SET log_min_duration_statement = 0;   -- or log_statement = 'all' with log_duration = on
+  ALTER SYSTEM SET lc_messages = 'C';
+  SELECT pg_reload_conf();
+csvlog, jsonlog (15 and later) and stderr are read, of any size. For transactions that are whole,
+log for some minutes at least, and name rotated files in their order.")]
+pub struct FromLogArgs {
+    /// The log's files, the oldest first; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// How the log is written [default: by its first line]
+    #[arg(long = "log-format", value_enum, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+    /// log_line_prefix of a log to stderr [default: Debian's '%m [%p] %q%u@%d ', then '%m [%p] ']
+    #[arg(long, value_name = "PREFIX")]
+    pub prefix: Option<String>,
+    /// Statements of this database only
+    #[arg(long, value_name = "NAME")]
+    pub database: Option<String>,
+    /// Statements of this user only
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Statements of this application_name only
+    #[arg(long, value_name = "NAME")]
+    pub application: Option<String>,
+    /// Where it goes.
+    #[command(flatten)]
+    pub into: IntoArgs,
+}
+
+/// How a log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// log_destination = csvlog
+    Csv,
+    /// log_destination = jsonlog
+    Json,
+    /// log_destination = stderr
+    Stderr,
+}
+
+/// Arguments of `pgassay workload from-statements`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+pg_stat_statements has no values. Keys are drawn as the tables hold them: rows of each table are read, at
+most as many as --samples, and the planner's statistics. Nothing is written on the server. The role
+needs pg_read_all_stats and SELECT on the tables.")]
+pub struct FromStatementsArgs {
+    /// The URI or conninfo of a running server; the database that it names is the one whose statements are taken
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Count for so many seconds, instead of since the last reset
+    #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub seconds: Option<u32>,
+    /// Where it goes.
+    #[command(flatten)]
+    pub into: IntoArgs,
+}

@@ -1,0 +1,295 @@
+//! `pgassay workload from-log`: sessions, transactions and values as a log has them.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use pgassay_model::Failure;
+use pgassay_statements::log::prefix::{self, Prefix};
+use pgassay_statements::log::{Counts, Format, LONGEST, Reader, format_of};
+use pgassay_statements::made::Made;
+use pgassay_statements::mix::Entry;
+use pgassay_statements::sessions::{Sessions, Wanted};
+use pgassay_statements::write::{About, Draft, Values};
+use pgassay_sys::stop::Stop;
+
+use super::{finish, refuse_there, values};
+use crate::cli::workload::{FromLogArgs, LogFormat};
+use crate::commands::progress::Progress;
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+
+/// Bytes of a file by which its format is known.
+const BEGIN: usize = 64 << 10;
+/// Lines after which Ctrl-C is looked for and progress is shown.
+const LINES: u64 = 20_000;
+/// Share of records that may be passed over before it is said.
+const FOREIGN: f64 = 0.01;
+
+/// Makes a workload of logs.
+///
+/// # Errors
+/// Where a file can't be read, or none has statements.
+pub fn from_log(args: &FromLogArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
+    refuse_there(&args.into)?;
+    let wanted = Wanted {
+        database: args.database.clone(),
+        user: args.user.clone(),
+        application: args.application.clone(),
+    };
+    let mut sessions = Sessions::new(wanted, args.into.seed, args.into.samples as usize);
+    let mut counts = Counts::default();
+    let progress = Progress::new(terminal, 1000);
+    for file in &args.files {
+        let read = one(file, args, &mut sessions, &progress, stop);
+        let read = read.map_err(|error| match error.downcast::<io::Error>() {
+            Ok(error) => Failure::usage(format!("{}: {error}", file.display())).into(),
+            Err(error) => error,
+        })?;
+        counts.records += read.records;
+        counts.foreign += read.foreign;
+        counts.too_long += read.too_long;
+    }
+    progress.clear();
+    sessions.end();
+    refuse_empty(&sessions, &counts, args)?;
+    let names: Vec<String> = args
+        .files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
+    let source = match names.as_slice() {
+        [one] => one.clone(),
+        several => format!("{} files", several.len()),
+    };
+    let origin = values(&args.into, "as logged, of each transaction together");
+    let file = args.into.to.display().to_string();
+    let mut made = Made::new(source, file, &origin, env!("CARGO_PKG_VERSION"));
+    let entries = sessions.mix.entries();
+    let took: u64 = entries.iter().map(|entry| entry.took_us).sum();
+    let prepared: u64 = entries.iter().map(|entry| entry.prepared).sum();
+    made.statements = sessions.statements;
+    made.covered = entries
+        .iter()
+        .map(|entry| entry.count * entry.work() as u64)
+        .sum();
+    made.sessions = Some(sessions.seen);
+    made.seconds = sessions.span.map(|(from, to)| (to - from) as f64 / 1e6);
+    for (why, statements) in &sessions.left_out {
+        made.leave_out(why.clone(), *statements);
+    }
+    notes(&mut made, &sessions, &counts);
+    let about = About {
+        explanation: format!("the load of {}", made.source),
+        // By literals or by parameters, as most of them came.
+        protocol: if 2 * prepared > made.covered {
+            "prepared"
+        } else {
+            "simple"
+        },
+    };
+    // Values in a statement's text would stay as they were.
+    let whole = !args.into.anonymise;
+    let drafts = entries
+        .iter()
+        .map(|entry| draft(entry, took, whole))
+        .collect();
+    finish(drafts, &about, made, &args.into, terminal)
+}
+
+fn draft(entry: &Entry, all_us: u64, whole: bool) -> Draft {
+    let think_ms = entry.mean_think_us().map(|us| (us / 1000.0).round());
+    // Of what ran once nothing varies.
+    let once = match entry.rows.as_slice() {
+        [row] if whole && entry.count == 1 => entry.filled(row),
+        _ => None,
+    };
+    let (steps, rows) = match once {
+        Some(steps) => (steps, Vec::new()),
+        None => (entry.steps.clone(), entry.rows.clone()),
+    };
+    Draft {
+        steps,
+        count: entry.count,
+        time_share: (all_us > 0).then(|| entry.took_us as f64 / all_us as f64),
+        values: Values::Rows(rows),
+        think_ms: think_ms
+            .filter(|ms| (1.0..1e7).contains(ms))
+            .map(|ms| ms as u32),
+    }
+}
+
+fn notes(made: &mut Made, sessions: &Sessions, counts: &Counts) {
+    let all = counts.records + counts.foreign;
+    if counts.foreign as f64 > FOREIGN * all as f64 {
+        made.notes.push(format!(
+            "{} of {all} lines are not of this log format and were passed over.",
+            counts.foreign
+        ));
+    }
+    if counts.too_long > 0 {
+        made.notes.push(format!(
+            "{} records are longer than {} MiB and were passed over.",
+            counts.too_long,
+            LONGEST >> 20
+        ));
+    }
+    if sessions.not_understood > 0 {
+        made.notes.push(format!(
+            "{} durations are in another language than English: set lc_messages = 'C' to have them, too.",
+            sessions.not_understood
+        ));
+    }
+    let writes = ["insert", "update", "delete", "merge", "call"];
+    let first = |entry: &Entry| {
+        entry.steps.iter().any(|step| {
+            step.words()
+                .next()
+                .is_some_and(|word| writes.contains(&word.as_str()))
+        })
+    };
+    if sessions.mix.entries().iter().any(first) {
+        made.notes.push("It writes: run it on a copy.".to_owned());
+    }
+}
+
+fn refuse_empty(sessions: &Sessions, counts: &Counts, args: &FromLogArgs) -> Result<(), Failure> {
+    if !sessions.mix.entries().is_empty() {
+        return Ok(());
+    }
+    let filtered = args.database.is_some() || args.user.is_some() || args.application.is_some();
+    Err(if counts.records == 0 {
+        Failure::usage("no line is of this log format").with_remedy(
+            "give log_line_prefix with --prefix (SHOW log_line_prefix), or --log-format csv or json",
+        )
+    } else if sessions.not_understood > 0 {
+        Failure::usage("the log's messages are not in English")
+            .with_remedy("SET lc_messages = 'C' on the server, and log again")
+    } else if let Some((why, n)) = sessions.left_out.iter().max_by_key(|(_, n)| **n) {
+        Failure::usage(format!(
+            "the log has no whole transaction that can be run: {why} ({n} statements)"
+        ))
+        .with_remedy("log for longer")
+    } else if filtered {
+        Failure::usage(
+            "the log has no statements with durations of that database, user and application",
+        )
+        .with_remedy("leave the filters out to see what there is")
+    } else {
+        Failure::usage(format!(
+            "the log has {} records and no statement with its duration",
+            counts.records
+        ))
+        .with_remedy("set log_min_duration_statement = 0 on the server, and log for some minutes")
+    })
+}
+
+/// Reads a file.
+fn one(
+    path: &Path,
+    args: &FromLogArgs,
+    sessions: &mut Sessions,
+    progress: &Progress,
+    stop: &Stop,
+) -> anyhow::Result<Counts> {
+    let (mut input, size): (Box<dyn Read>, u64) = match path.as_os_str().as_encoded_bytes() {
+        b"-" => (Box::new(io::stdin()), 0),
+        _ => {
+            let file = File::open(path)?;
+            let size = file.metadata()?.len();
+            (Box::new(file), size)
+        }
+    };
+    let mut begin = Vec::new();
+    input.by_ref().take(BEGIN as u64).read_to_end(&mut begin)?;
+    let format = format(path, &begin, args)?;
+    let mut reader = Reader::new(&format);
+    let mut input = BufReader::with_capacity(1 << 20, io::Cursor::new(begin).chain(input));
+    let mut line = Vec::new();
+    let (mut lines, mut bytes) = (0_u64, 0_u64);
+    progress.say(format!("reading {}", path.display()));
+    loop {
+        line.clear();
+        let read = input
+            .by_ref()
+            .take(LONGEST as u64 + 1)
+            .read_until(b'\n', &mut line)?;
+        if read == 0 {
+            break;
+        }
+        bytes += read as u64;
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        } else if line.len() > LONGEST {
+            reader.too_long();
+            bytes += skip_line(&mut input)?;
+            continue;
+        }
+        reader.line(&line, &mut |record| sessions.record(&record));
+        lines += 1;
+        if lines % LINES == 0 {
+            if stop.asked() {
+                return Err(Failure::interrupted().into());
+            }
+            if size > 0 {
+                progress.share((bytes as f64 / size as f64).min(1.0));
+            }
+        }
+    }
+    reader.end(&mut |record| sessions.record(&record));
+    Ok(reader.counts)
+}
+
+fn skip_line(input: &mut impl BufRead) -> io::Result<u64> {
+    let mut skipped = 0;
+    loop {
+        let buffer = input.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(skipped);
+        }
+        let end = buffer.iter().position(|b| *b == b'\n');
+        let length = end.map_or(buffer.len(), |end| end + 1);
+        input.consume(length);
+        skipped += length as u64;
+        if end.is_some() {
+            return Ok(skipped);
+        }
+    }
+}
+
+/// The format of a file: as asked for, or as it begins.
+fn format(path: &Path, begin: &[u8], args: &FromLogArgs) -> Result<Format, Failure> {
+    let asked = match (args.log_format, &args.prefix) {
+        (Some(LogFormat::Csv), _) => return Ok(Format::Csv),
+        (Some(LogFormat::Json), _) => return Ok(Format::Json),
+        (Some(LogFormat::Stderr), _) | (None, Some(_)) => true,
+        (None, None) => false,
+    };
+    if begin.starts_with(&[0x1f, 0x8b])
+        || begin.starts_with(b"\x28\xb5\x2f\xfd")
+        || begin.starts_with(b"BZh")
+    {
+        let path = path.display();
+        return Err(Failure::usage(format!("{path} is compressed"))
+            .with_remedy(format!("zcat {path} | pgassay workload from-log -")));
+    }
+    if !asked && let Some(format) = format_of(&path.display().to_string(), begin) {
+        return Ok(format);
+    }
+    let read = |text: &str| {
+        Prefix::read(text)
+            .map_err(|why| Failure::usage(why).with_remedy("SHOW log_line_prefix has it"))
+    };
+    if let Some(prefix) = &args.prefix {
+        return Ok(Format::Stderr(read(prefix)?));
+    }
+    let known = [read(prefix::DEBIAN)?, read(prefix::OWN)?];
+    let best = known.into_iter().max_by_key(|prefix| {
+        let mut reader = Reader::new(&Format::Stderr(prefix.clone()));
+        for line in begin.split(|b| *b == b'\n').take(500) {
+            reader.line(line, &mut |_| ());
+        }
+        reader.counts.records
+    });
+    Ok(best.map_or(Format::Csv, Format::Stderr))
+}

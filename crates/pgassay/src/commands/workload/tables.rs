@@ -1,0 +1,131 @@
+//! What a table holds: its size, its columns' statistics, some rows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pgassay_pgwire::{QueryError, Session};
+use pgassay_statements::draw::{Column, Table};
+
+/// Rows that are looked for, over those that are kept: a sample by blocks has neighbours.
+const MORE: f64 = 5.0;
+/// The longest value that is taken, in characters.
+const LONGEST: usize = 2000;
+
+/// Reads what is needed of a table's columns.
+///
+/// # Errors
+/// Where the server refuses, in its words.
+pub(super) fn read(
+    session: &mut Session,
+    (schema, table): &(String, String),
+    columns: &BTreeSet<String>,
+    samples: u32,
+    seed: u64,
+) -> Result<Table, String> {
+    let name = format!("{}.{}", quoted(schema), quoted(table));
+    let read = asked(session, &name, (schema, table), columns, samples, seed);
+    if read.is_err() {
+        let _ = session.execute("ROLLBACK");
+    }
+    read.map_err(|error| match error {
+        QueryError::Server(error) => error.message,
+        error => error.to_string(),
+    })
+}
+
+fn asked(
+    session: &mut Session,
+    name: &str,
+    (schema, table): (&str, &str),
+    columns: &BTreeSet<String>,
+    samples: u32,
+    seed: u64,
+) -> Result<Table, QueryError> {
+    session.execute(
+        "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = '60s'; \
+         SET LOCAL lock_timeout = '1s'",
+    )?;
+    let rows = session.value(&format!(
+        "SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = {}::regclass",
+        literal(name)
+    ))?;
+    let rows: f64 = rows.and_then(|rows| rows.parse().ok()).unwrap_or(0.0);
+    let about = session.rows(&format!(
+        "SELECT a.attname, format_type(a.atttypid, NULL), to_json(s.histogram_bounds::text::text[]), \
+         s.most_common_vals IS NOT NULL \
+         FROM pg_attribute a LEFT JOIN pg_stats s ON s.schemaname = {} AND s.tablename = {} AND s.attname = a.attname \
+         AND NOT s.inherited \
+         WHERE a.attrelid = {}::regclass AND a.attnum > 0 AND NOT a.attisdropped",
+        literal(schema),
+        literal(table),
+        literal(name)
+    ))?;
+    let mut found: BTreeMap<String, Column> = BTreeMap::new();
+    for row in about.rows {
+        let mut row = row.into_iter();
+        let mut next = || row.next().flatten();
+        let (Some(column), Some(type_name)) = (next(), next()) else {
+            continue;
+        };
+        let bounds = next()
+            .and_then(|json| serde_json::from_str(&json).ok())
+            .unwrap_or_default();
+        let has_common = next().as_deref() == Some("t");
+        if columns.contains(&column) {
+            found.insert(
+                column,
+                Column {
+                    type_name,
+                    bounds,
+                    has_common,
+                },
+            );
+        }
+    }
+    let unique = session.rows(&format!(
+        "SELECT to_json(array_agg(a.attname)) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid \
+         AND a.attnum = ANY (i.indkey) WHERE i.indrelid = {}::regclass AND i.indisunique GROUP BY i.indexrelid",
+        literal(name)
+    ))?;
+    let unique = unique.rows.into_iter().flatten().flatten();
+    let unique = unique
+        .filter_map(|json| serde_json::from_str(&json).ok())
+        .collect();
+    let sample = match found.is_empty() {
+        true => Vec::new(),
+        false => {
+            let texts: Vec<String> = found
+                .keys()
+                .map(|column| format!("left({}::text, {LONGEST})", quoted(column)))
+                .collect();
+            let percent = (100.0 * MORE * f64::from(samples) / rows.max(1.0)).clamp(0.0001, 100.0);
+            let seeded = seed % 1_000_000;
+            let sampled = session.rows(&format!(
+                "SELECT setseed({seeded} / 1000000.0::float8); \
+                 SELECT {} FROM {name} TABLESAMPLE SYSTEM ({percent}) REPEATABLE ({seeded}) ORDER BY random() LIMIT {samples}",
+                texts.join(", ")
+            ))?;
+            sampled.rows
+        }
+    };
+    session.execute("ROLLBACK")?;
+    Ok(Table {
+        rows,
+        columns: found,
+        unique,
+        sample,
+    })
+}
+
+/// An identifier in quotes.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text as a literal, whatever standard_conforming_strings is.
+fn literal(text: &str) -> String {
+    let text = text.replace('\'', "''");
+    match text.contains('\\') {
+        true => format!("E'{}'", text.replace('\\', "\\\\")),
+        false => format!("'{text}'"),
+    }
+}

@@ -1,0 +1,226 @@
+//! What a record says of statements.
+
+use super::Record;
+
+/// A statement as the log has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statement {
+    /// Its text.
+    pub text: String,
+    /// The parameters' values by number, none of them NULL's.
+    pub parameters: Vec<Option<String>>,
+    /// By the extended protocol: what varies are parameters, not literals.
+    pub prepared: bool,
+}
+
+/// What a record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// A statement began (`log_statement`).
+    Began(Statement),
+    /// A statement ended after so many microseconds (`log_min_duration_statement`).
+    Ended(Statement, u64),
+    /// What began ended (`log_duration`).
+    Took(u64),
+    /// Parse or Bind of a statement took so long.
+    Prepared(u64),
+    /// A statement failed.
+    Failed,
+    /// The session is over.
+    Left,
+    /// A duration that is written in another language, or a part of one.
+    NotUnderstood,
+}
+
+/// What a record says of statements; none where it is about something else.
+pub fn said(record: &Record) -> Option<Said> {
+    match record.severity.as_str() {
+        "ERROR" | "FATAL" | "PANIC" => return Some(Said::Failed),
+        "LOG" => {}
+        // PostgreSQL translates severities of stderr and csvlog, too.
+        "FEHLER" | "ERREUR" | "ERRORE" | "ОШИБКА" | "エラー" | "错误" => {
+            return Some(Said::NotUnderstood);
+        }
+        _ => return None,
+    }
+    let message = record.message.as_str();
+    if let Some(rest) = message.strip_prefix("duration: ") {
+        let Some((number, rest)) = rest.split_once(" ms") else {
+            return Some(Said::NotUnderstood);
+        };
+        let Some(micros) = millis(number) else {
+            return Some(Said::NotUnderstood);
+        };
+        let rest = rest.trim_start();
+        if rest.is_empty() {
+            return Some(Said::Took(micros));
+        }
+        if rest.starts_with("parse ") || rest.starts_with("bind ") {
+            return Some(Said::Prepared(micros));
+        }
+        return Some(
+            statement(rest, &record.detail).map_or(Said::NotUnderstood, |s| Said::Ended(s, micros)),
+        );
+    }
+    if message.starts_with("disconnection: ") {
+        return Some(Said::Left);
+    }
+    match statement(message, &record.detail) {
+        Some(statement) => Some(Said::Began(statement)),
+        // `Dauer: 0.035 ms`, `durée : 0.035 ms`
+        None => is_duration(message).then_some(Said::NotUnderstood),
+    }
+}
+
+/// Whether a message is a duration in any language.
+fn is_duration(message: &str) -> bool {
+    let number = message
+        .split_once(": ")
+        .and_then(|(_, rest)| rest.split_once(" ms"));
+    number.is_some_and(|(number, _)| millis(number).is_some())
+}
+
+fn millis(text: &str) -> Option<u64> {
+    let value: f64 = text.trim().parse().ok()?;
+    (0.0..1e12)
+        .contains(&value)
+        .then_some((value * 1000.0).round() as u64)
+}
+
+/// `statement: …` or `execute NAME: …`.
+fn statement(text: &str, detail: &str) -> Option<Statement> {
+    if let Some(text) = text.strip_prefix("statement: ") {
+        return Some(Statement {
+            text: text.to_owned(),
+            ..Statement::default()
+        });
+    }
+    let rest = text.strip_prefix("execute ")?;
+    let rest = rest.strip_prefix("fetch from ").unwrap_or(rest);
+    let (_, text) = rest.split_once(": ")?;
+    Some(Statement {
+        text: text.to_owned(),
+        parameters: parameters(detail),
+        prepared: true,
+    })
+}
+
+/// The values of `parameters: $1 = '42', $2 = NULL`.
+fn parameters(detail: &str) -> Vec<Option<String>> {
+    let Some((head, mut rest)) = detail.split_once(": ") else {
+        return Vec::new();
+    };
+    if !head.eq_ignore_ascii_case("parameters") {
+        return Vec::new();
+    }
+    let mut values = Vec::new();
+    while let Some(after) = rest.strip_prefix('$') {
+        let Some((_, after)) = after.split_once(" = ") else {
+            break;
+        };
+        let (value, length) = match after.strip_prefix('\'') {
+            None => (None, after.find(", $").unwrap_or(after.len())),
+            Some(inner) => {
+                let length = closing(inner);
+                (Some(inner[..length].replace("''", "'")), length + 2)
+            }
+        };
+        values.push(value);
+        rest = after.get(length..).unwrap_or_default();
+        rest = rest.strip_prefix(", ").unwrap_or_default();
+    }
+    values
+}
+
+/// Where the quote is that closes a text.
+fn closing(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match (bytes[at], bytes.get(at + 1)) {
+            (b'\'', Some(b'\'')) => at += 2,
+            (b'\'', _) => return at,
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(message: &str, detail: &str) -> Option<Said> {
+        said(&Record {
+            severity: "LOG".to_owned(),
+            message: message.to_owned(),
+            detail: detail.to_owned(),
+            ..Record::default()
+        })
+    }
+
+    #[test]
+    fn statements_with_their_durations_and_values() {
+        let Some(Said::Ended(statement, 35)) = log("duration: 0.035 ms  statement: SELECT 1", "")
+        else {
+            panic!();
+        };
+        assert_eq!(
+            (statement.text.as_str(), statement.prepared),
+            ("SELECT 1", false)
+        );
+        let detail = "parameters: $1 = '4''2', $2 = NULL, $3 = 'a, $4 = b'";
+        let Some(Said::Ended(statement, _)) =
+            log("duration: 1.5 ms  execute S_1: SELECT $1, $2, $3", detail)
+        else {
+            panic!();
+        };
+        let texts: Vec<_> = statement.parameters.iter().map(Option::as_deref).collect();
+        assert_eq!(texts, [Some("4'2"), None, Some("a, $4 = b")]);
+        assert!(statement.prepared);
+        // As 16 writes it.
+        let later = log(
+            "duration: 1 ms  execute <unnamed>: SELECT $1",
+            "Parameters: $1 = '7'",
+        );
+        assert!(
+            matches!(later, Some(Said::Ended(s, 1000)) if s.parameters == [Some("7".to_owned())])
+        );
+    }
+
+    #[test]
+    fn the_other_records() {
+        assert_eq!(log("duration: 0.1 ms", ""), Some(Said::Took(100)));
+        assert_eq!(
+            log("duration: 0.1 ms  bind x: SELECT 1", ""),
+            Some(Said::Prepared(100))
+        );
+        assert!(matches!(
+            log("statement: SELECT 1", ""),
+            Some(Said::Began(_))
+        ));
+        assert_eq!(
+            log("disconnection: session time: 0:00:01", ""),
+            Some(Said::Left)
+        );
+        assert_eq!(log("checkpoint starting: time", ""), None);
+        assert_eq!(
+            log("duration: x ms  statement: a", ""),
+            Some(Said::NotUnderstood)
+        );
+        assert_eq!(log("duration: 1", ""), Some(Said::NotUnderstood));
+        assert_eq!(
+            log("Dauer: 0.035 ms  Anweisung: SELECT 1", ""),
+            Some(Said::NotUnderstood)
+        );
+        for detail in [
+            "parameters: $",
+            "parameters: $1 = '",
+            "parameters: $1 = 'x",
+            "é: $1",
+            "parameters: $1 = ''' ",
+        ] {
+            log("duration: 1 ms  execute a: b", detail);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Transactions of the same statements counted, with a sample of the values that they had together.
+
+use std::collections::HashMap;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::template::{Seen, Template};
+
+/// Most kinds of transactions that are told apart.
+const MOST_KINDS: usize = 20_000;
+/// Bytes of values that are kept of all kinds together.
+const MOST_BYTES: usize = 256 << 20;
+
+/// A statement with its values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The statement.
+    pub template: Template,
+    /// Its values, by variable.
+    pub values: Vec<Seen>,
+    /// It came by the extended protocol.
+    pub prepared: bool,
+}
+
+impl Step {
+    /// A statement without values: BEGIN, COMMIT.
+    pub fn plain(text: String) -> Self {
+        Self {
+            template: Template::plain(text),
+            values: Vec::new(),
+            prepared: false,
+        }
+    }
+
+    /// Whether it is more than the begin or end of a transaction.
+    pub fn is_work(&self) -> bool {
+        !matches!(
+            self.template.words().next().as_deref(),
+            Some("begin" | "start" | "commit" | "end")
+        )
+    }
+}
+
+/// A transaction as it was.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transaction {
+    /// Its statements, BEGIN and COMMIT among them if they were sent.
+    pub steps: Vec<Step>,
+    /// Microseconds in the server.
+    pub took_us: u64,
+    /// Microseconds between the transaction before it in its session and its begin.
+    pub think_us: Option<u64>,
+}
+
+/// Transactions of one kind.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Their statements.
+    pub steps: Vec<Template>,
+    /// How many statements came by the extended protocol.
+    pub prepared: u64,
+    /// How many of them there were.
+    pub count: u64,
+    /// Microseconds of all of them in the server.
+    pub took_us: u64,
+    /// Values of some of them, all statements' values of a transaction side by side.
+    pub rows: Vec<Vec<Seen>>,
+    thinks: u64,
+    thought_us: f64,
+}
+
+impl Entry {
+    /// The mean time between the transaction before and this one, in microseconds.
+    pub fn mean_think_us(&self) -> Option<f64> {
+        (self.thinks > 0).then(|| self.thought_us / self.thinks as f64)
+    }
+
+    /// Its statements with the values of a row in their texts.
+    pub fn filled(&self, row: &[Seen]) -> Option<Vec<Template>> {
+        let mut rest = row;
+        let mut filled = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let (own, others) = rest.split_at_checked(step.variables())?;
+            filled.push(step.filled(own)?);
+            rest = others;
+        }
+        Some(filled)
+    }
+
+    /// Statements beside BEGIN and COMMIT.
+    pub fn work(&self) -> usize {
+        let plain = |template: &&Template| {
+            !matches!(
+                template.words().next().as_deref(),
+                Some("begin" | "start" | "commit" | "end")
+            )
+        };
+        self.steps.iter().filter(plain).count()
+    }
+}
+
+/// All kinds of transactions.
+#[derive(Debug)]
+pub struct Mix {
+    places: HashMap<Vec<Template>, usize>,
+    entries: Vec<Entry>,
+    samples: usize,
+    bytes: usize,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Mix {
+    /// None yet; of each kind the values of at most so many transactions are kept.
+    pub fn new(seed: u64, samples: usize) -> Self {
+        Self {
+            places: HashMap::new(),
+            entries: Vec::new(),
+            samples: samples.max(1),
+            bytes: 0,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+        }
+    }
+
+    /// Adds a transaction; false where there are too many kinds already.
+    pub fn add(&mut self, transaction: Transaction) -> bool {
+        let Transaction {
+            steps,
+            took_us,
+            think_us,
+        } = transaction;
+        let prepared = steps.iter().filter(|step| step.prepared).count() as u64;
+        let (templates, values): (Vec<Template>, Vec<Vec<Seen>>) = steps
+            .into_iter()
+            .map(|step| (step.template, step.values))
+            .unzip();
+        let place = match self.places.get(&templates) {
+            Some(place) => *place,
+            None if self.entries.len() == MOST_KINDS => return false,
+            None => {
+                self.entries.push(Entry {
+                    steps: templates.clone(),
+                    prepared: 0,
+                    count: 0,
+                    took_us: 0,
+                    rows: Vec::new(),
+                    thinks: 0,
+                    thought_us: 0.0,
+                });
+                self.places.insert(templates, self.entries.len() - 1);
+                self.entries.len() - 1
+            }
+        };
+        let entry = &mut self.entries[place];
+        entry.count += 1;
+        entry.prepared += prepared;
+        entry.took_us += took_us;
+        if let Some(think) = think_us {
+            entry.thinks += 1;
+            entry.thought_us += think as f64;
+        }
+        let row: Vec<Seen> = values.into_iter().flatten().collect();
+        if row.is_empty() {
+            return true;
+        }
+        // A sample without replacement of a stream of unknown length (Vitter's algorithm R).
+        let full =
+            entry.rows.len() >= self.samples || (self.bytes > MOST_BYTES && !entry.rows.is_empty());
+        let size: usize = row.iter().map(Seen::bytes).sum();
+        if !full {
+            self.bytes += size;
+            entry.rows.push(row);
+        } else {
+            let at = self.random.random_range(0..entry.count) as usize;
+            if let Some(there) = entry.rows.get_mut(at) {
+                self.bytes = self.bytes + size - there.iter().map(Seen::bytes).sum::<usize>();
+                *there = row;
+            }
+        }
+        true
+    }
+
+    /// The kinds, in the order in which they were first seen.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}

@@ -1,0 +1,458 @@
+//! From what a log says, session by session, to transactions.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::log::Record;
+use crate::log::message::{Said, Statement, said};
+use crate::mix::{Mix, Step, Transaction};
+use crate::template::{Seen, Template};
+
+/// Sessions that are followed at a time; of more the longest silent ones are given up.
+const MOST_SESSIONS: usize = 50_000;
+/// Most statements of a transaction.
+const MOST_STEPS: usize = 200;
+
+/// What is taken from a log.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Of this database alone.
+    pub database: Option<String>,
+    /// Of this user alone.
+    pub user: Option<String>,
+    /// Of this `application_name` alone.
+    pub application: Option<String>,
+}
+
+impl Wanted {
+    fn is(&self, record: &Record) -> bool {
+        let is =
+            |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+        is(&self.database, &record.database)
+            && is(&self.user, &record.user)
+            && is(&self.application, &record.application)
+    }
+}
+
+/// Follows sessions through a log.
+pub struct Sessions {
+    wanted: Wanted,
+    open: HashMap<String, Session>,
+    /// The transactions that are over.
+    pub mix: Mix,
+    /// Sessions that were seen.
+    pub seen: u64,
+    /// Statements that are in no transaction of the mix, by why.
+    pub left_out: BTreeMap<String, u64>,
+    /// Statements that were read.
+    pub statements: u64,
+    /// Durations in a language that is not understood.
+    pub not_understood: u64,
+    /// The time of the first statement and of the last, in microseconds.
+    pub span: Option<(i64, i64)>,
+}
+
+/// A session's part of a transaction.
+#[derive(Default)]
+struct Session {
+    /// The transaction that is open.
+    steps: Vec<Step>,
+    explicit: bool,
+    /// Why it can't be part of the mix.
+    spoilt: Option<String>,
+    began_us: i64,
+    took_us: u64,
+    /// When the transaction before ended.
+    idle_since_us: Option<i64>,
+    think_us: Option<u64>,
+    /// A statement that began and has not ended.
+    pending: Option<Statement>,
+    last_us: i64,
+}
+
+impl Sessions {
+    /// None yet; the seed is that of the samples of parameters, of which so many are kept.
+    pub fn new(wanted: Wanted, seed: u64, samples: usize) -> Self {
+        Self {
+            wanted,
+            open: HashMap::new(),
+            mix: Mix::new(seed, samples),
+            seen: 0,
+            left_out: BTreeMap::new(),
+            statements: 0,
+            not_understood: 0,
+            span: None,
+        }
+    }
+
+    /// Takes a record in.
+    pub fn record(&mut self, record: &Record) {
+        if !self.wanted.is(record) {
+            return;
+        }
+        let Some(said) = said(record) else {
+            return;
+        };
+        if said == Said::NotUnderstood {
+            self.not_understood += 1;
+            return;
+        }
+        if !self.open.contains_key(&record.session) {
+            self.seen += 1;
+            if self.open.len() >= MOST_SESSIONS {
+                self.give_up_silent();
+            }
+        }
+        let session = self.open.entry(record.session.clone()).or_default();
+        session.last_us = record.at_us;
+        match said {
+            Said::Began(statement) => {
+                let before = session.pending.replace(statement);
+                if let Some(before) = before {
+                    self.ended(record, before, 0);
+                }
+            }
+            Said::Took(micros) => {
+                if let Some(statement) = session.pending.take() {
+                    self.ended(record, statement, micros);
+                }
+            }
+            Said::Ended(statement, micros) => {
+                session.pending = None;
+                self.ended(record, statement, micros);
+            }
+            Said::Prepared(micros) => session.took_us += micros,
+            Said::Failed => {
+                let failed = session.pending.take();
+                let work = failed.is_some_and(|statement| !is_frame(&statement.text));
+                self.statements += u64::from(work);
+                session.spoil("its transaction failed");
+                if work {
+                    *self.left_out.entry("it failed".to_owned()).or_default() += 1;
+                }
+                if !session.explicit {
+                    self.over(record, false);
+                }
+            }
+            Said::Left => self.left(&record.session.clone(), record),
+            Said::NotUnderstood => {}
+        }
+    }
+
+    /// The log is over: what is open is no whole transaction.
+    pub fn end(&mut self) {
+        let open: Vec<(String, Session)> = self.open.drain().collect();
+        for (_, mut session) in open {
+            session.spoil("its transaction goes on beyond the log");
+            self.leave_out(&mut session);
+        }
+    }
+
+    fn left(&mut self, name: &str, record: &Record) {
+        if let Some(statement) = self
+            .open
+            .get_mut(name)
+            .and_then(|session| session.pending.take())
+        {
+            self.ended(record, statement, 0);
+        }
+        if let Some(mut session) = self.open.remove(name) {
+            session.spoil("its session ended within the transaction");
+            self.leave_out(&mut session);
+        }
+    }
+
+    fn give_up_silent(&mut self) {
+        let mut last: Vec<i64> = self.open.values().map(|session| session.last_us).collect();
+        let (_, middle, _) = last.select_nth_unstable(MOST_SESSIONS / 4);
+        let before = *middle;
+        self.open
+            .retain(|_, session| session.last_us > before || session.explicit);
+        if self.open.len() >= MOST_SESSIONS {
+            self.open.clear();
+        }
+    }
+
+    fn ended(&mut self, record: &Record, statement: Statement, micros: u64) {
+        self.statements += u64::from(!is_frame(&statement.text));
+        let began = record.at_us.saturating_sub(micros as i64);
+        let span = self.span.get_or_insert((began, record.at_us));
+        *span = (span.0.min(began), span.1.max(record.at_us));
+        let Some(session) = self.open.get_mut(&record.session) else {
+            return;
+        };
+        if session.steps.is_empty() && !session.explicit {
+            session.began_us = began;
+            session.think_us = session
+                .idle_since_us
+                .and_then(|since| u64::try_from(began - since).ok());
+        }
+        session.took_us += micros;
+        match kind(&statement.text) {
+            Kind::Begin => {
+                if session.explicit {
+                    // BEGIN within a transaction is a warning.
+                    return;
+                }
+                session.explicit = true;
+                session.steps.push(Step::plain(one_line(&statement.text)));
+            }
+            Kind::Commit => {
+                if session.explicit {
+                    session.steps.push(Step::plain("COMMIT".to_owned()));
+                    self.over(record, true);
+                }
+            }
+            Kind::Rollback => {
+                session.spoil("its transaction was rolled back");
+                self.over(record, false);
+            }
+            Kind::Setting => {}
+            Kind::Utility(word) => {
+                let why = format!("{word} is no statement of a load");
+                session.spoil(&why);
+                *self.left_out.entry(why).or_default() += 1;
+                if !session.explicit {
+                    session.steps.clear();
+                    session.forget();
+                }
+            }
+            Kind::Work => {
+                match step(&statement) {
+                    Ok(step) => session.steps.push(step),
+                    Err(why) => {
+                        *self.left_out.entry(why.to_owned()).or_default() += 1;
+                        session.spoil(why);
+                    }
+                }
+                if session.steps.len() > MOST_STEPS {
+                    session.spoil("more than 200 statements in its transaction");
+                }
+                if !session.explicit {
+                    self.over(record, true);
+                }
+            }
+        }
+    }
+
+    fn over(&mut self, record: &Record, whole: bool) {
+        let Some(session) = self.open.get_mut(&record.session) else {
+            return;
+        };
+        let mut taken = std::mem::take(session);
+        session.last_us = record.at_us;
+        session.idle_since_us = Some(record.at_us);
+        if whole && taken.spoilt.is_none() && !taken.steps.is_empty() {
+            let work = taken.steps.iter().filter(|step| step.is_work()).count() as u64;
+            let added = self.mix.add(Transaction {
+                steps: taken.steps,
+                took_us: taken.took_us,
+                think_us: taken.think_us,
+            });
+            if !added {
+                *self
+                    .left_out
+                    .entry("more than 20,000 kinds of transactions".to_owned())
+                    .or_default() += work;
+            }
+        } else {
+            self.leave_out(&mut taken);
+        }
+    }
+
+    fn leave_out(&mut self, session: &mut Session) {
+        let work = session.steps.iter().filter(|step| step.is_work()).count() as u64;
+        if let (Some(why), 1..) = (session.spoilt.take(), work) {
+            *self.left_out.entry(why).or_default() += work;
+        }
+    }
+}
+
+impl Session {
+    fn spoil(&mut self, why: &str) {
+        self.spoilt.get_or_insert_with(|| why.to_owned());
+    }
+
+    fn forget(&mut self) {
+        (self.spoilt, self.took_us, self.think_us) = (None, 0, None);
+        self.idle_since_us = Some(self.last_us);
+    }
+}
+
+/// Whether a statement is no work by itself: it begins or ends a transaction, or sets something of the session.
+pub fn is_frame(text: &str) -> bool {
+    matches!(
+        kind(text),
+        Kind::Begin | Kind::Commit | Kind::Rollback | Kind::Setting
+    )
+}
+
+/// Whether a statement is one of a load: neither a frame nor one that changes what there is.
+pub fn is_work(text: &str) -> bool {
+    matches!(kind(text), Kind::Work)
+}
+
+/// What a statement is to a transaction.
+enum Kind {
+    Begin,
+    Commit,
+    Rollback,
+    /// Of the session alone.
+    Setting,
+    /// It changes what there is, or moves data in bulk.
+    Utility(String),
+    Work,
+}
+
+fn kind(text: &str) -> Kind {
+    let mut words = text
+        .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_lowercase);
+    let first = words.next().unwrap_or_default();
+    match first.as_str() {
+        "begin" | "start" => Kind::Begin,
+        "commit" | "end" => match words.next().as_deref() {
+            Some("prepared") => Kind::Utility("COMMIT PREPARED".to_owned()),
+            _ => Kind::Commit,
+        },
+        "rollback" | "abort" => match words
+            .find(|word| word != "transaction" && word != "work")
+            .as_deref()
+        {
+            Some("to") => Kind::Work,
+            _ => Kind::Rollback,
+        },
+        "set" | "show" | "reset" | "discard" | "deallocate" | "listen" | "unlisten" => {
+            match words.next().as_deref() {
+                Some("local") => Kind::Work,
+                _ => Kind::Setting,
+            }
+        }
+        "select" | "insert" | "update" | "delete" | "merge" | "with" | "values" | "table"
+        | "call" | "savepoint" | "release" | "lock" | "notify" | "do" => Kind::Work,
+        "" => Kind::Setting,
+        other => Kind::Utility(other.to_ascii_uppercase()),
+    }
+}
+
+fn step(statement: &Statement) -> Result<Step, &'static str> {
+    let made = if statement.prepared {
+        let template = Template::of_parameters(&statement.text, statement.parameters.len());
+        template.map(|template| {
+            let values = statement
+                .parameters
+                .iter()
+                .map(|value| Seen::parameter(value.as_deref()));
+            let values = values.take(template.variables()).collect();
+            (template, values)
+        })
+    } else {
+        Template::of_literals(&statement.text)
+    };
+    let (template, values) = made.map_err(|unfit| unfit.words())?;
+    Ok(Step {
+        template,
+        values,
+        prepared: statement.prepared,
+    })
+}
+
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text
+        .trim()
+        .trim_end_matches(';')
+        .split_whitespace()
+        .collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log of one session: time in ms, message, detail.
+    fn read(lines: &[(i64, &str, &str)]) -> Sessions {
+        let mut sessions = Sessions::new(Wanted::default(), 1, 10);
+        for (at, message, detail) in lines {
+            let severity = if message.starts_with("duration") || message.starts_with("disc") {
+                "LOG"
+            } else {
+                "ERROR"
+            };
+            sessions.record(&Record {
+                at_us: at * 1000,
+                session: "1".to_owned(),
+                severity: severity.to_owned(),
+                message: (*message).to_owned(),
+                detail: (*detail).to_owned(),
+                ..Record::default()
+            });
+        }
+        sessions.end();
+        sessions
+    }
+
+    #[test]
+    fn transactions_are_put_together_with_their_values_and_pauses() {
+        let sessions = read(&[
+            (
+                10,
+                "duration: 1.000 ms  statement: SELECT a FROM t WHERE k = 1",
+                "",
+            ),
+            (30, "duration: 1.000 ms  statement: BEGIN", ""),
+            (
+                32,
+                "duration: 1.000 ms  execute s: UPDATE t SET a = $1 WHERE k = $2",
+                "parameters: $1 = 'x', $2 = '2'",
+            ),
+            (34, "duration: 1.000 ms  statement: COMMIT", ""),
+            (
+                54,
+                "duration: 1.000 ms  statement: SELECT a FROM t WHERE k = 3",
+                "",
+            ),
+            (
+                60,
+                "duration: 1.000 ms  statement: SET work_mem = '1GB'",
+                "",
+            ),
+        ]);
+        let mix = sessions.mix.entries();
+        assert_eq!(mix.len(), 2);
+        let single = mix.iter().find(|entry| entry.count == 2).unwrap();
+        assert_eq!(single.steps.len(), 1);
+        assert_eq!(single.mean_think_us(), Some(19_000.0));
+        let update = mix.iter().find(|entry| entry.count == 1).unwrap();
+        assert_eq!(update.steps.len(), 3);
+        assert_eq!(update.mean_think_us(), Some(19_000.0));
+        assert_eq!(update.rows.len(), 1);
+        assert!(sessions.left_out.is_empty(), "{:?}", sessions.left_out);
+        assert_eq!(sessions.span, Some((9_000, 60_000)));
+    }
+
+    #[test]
+    fn what_failed_was_rolled_back_or_is_no_load_is_left_out() {
+        let sessions = read(&[
+            (1, "duration: 1 ms  statement: BEGIN", ""),
+            (2, "duration: 1 ms  statement: SELECT 1", ""),
+            (3, "no such table", ""),
+            (4, "duration: 1 ms  statement: ROLLBACK", ""),
+            (5, "duration: 1 ms  statement: VACUUM t", ""),
+            (6, "duration: 1 ms  statement: SELECT 1; SELECT 2", ""),
+            (7, "duration: 1 ms  statement: BEGIN", ""),
+            (8, "duration: 1 ms  statement: SELECT 3", ""),
+        ]);
+        assert!(sessions.mix.entries().is_empty());
+        let whys: Vec<&str> = sessions.left_out.keys().map(String::as_str).collect();
+        assert_eq!(
+            whys,
+            [
+                "VACUUM is no statement of a load",
+                "its transaction failed",
+                "its transaction goes on beyond the log",
+                "several statements in one message"
+            ]
+        );
+    }
+}
