@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pgassay_model::observed::blockers::Holder;
 use pgassay_pgwire::Session;
 
-use super::normalise::normalise;
+use pgassay_text::normalise::normalise;
 
 /// How often it is asked at most.
 const PERIOD: Duration = Duration::from_millis(400);
