@@ -247,7 +247,7 @@ ENTRIES = [
          mend_settings=dict(max_prepared_transactions="10", synchronous_commit="off")),
     dict(id="row-by-row", area="workload", spoil=accounts(20000, KEYED),
          load="BEGIN;\n" + "".join(f"SELECT balance FROM account WHERE id = {i};\n" for i in range(1, 41)) + "COMMIT;\n",
-         expect=["round-trips"], remedy=r"batch|together|pipeline|fewer",
+         expect=["round-trips"], remedy=r"several rows per statement",
          mend_load="SELECT balance FROM account WHERE id = ANY (ARRAY(SELECT generate_series(1, 40)));\n"),
     dict(id="subtransactions", area="workload", spoil=accounts(2000, KEYED), settings=dict(synchronous_commit="off"),
          beside="BEGIN;\n" + "".join(f"SAVEPOINT s; UPDATE account SET balance = {i} WHERE id = {i}; RELEASE s;\n" for i in range(1, 130))
