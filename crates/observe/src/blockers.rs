@@ -17,9 +17,9 @@ const TOO_LONG: Duration = Duration::from_millis(100);
 
 /// Whom those first in line wait for. `pg_blocking_pids` gives 0 for a prepared transaction. Only one of
 /// those who wait for a row waits for the transaction that holds it, so these come first.
-fn question() -> String {
+fn question(uncompiled: &str) -> String {
     format!(
-        "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 1000; \
+        "BEGIN READ ONLY; {uncompiled}SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 1000; \
          WITH waiting AS (SELECT pid, wait_event FROM pg_stat_get_activity(NULL) \
            WHERE wait_event_type = 'Lock' AND wait_event <> 'extend' \
            ORDER BY wait_event <> 'transactionid' LIMIT {ASKED}), \
@@ -65,7 +65,8 @@ impl Looking {
     pub fn ask(&mut self, session: &mut Session) -> Result<Vec<Holder>, String> {
         let begun = Instant::now();
         self.next = None;
-        let results = session.query(&question()).map_err(|error| {
+        let question = question(session.uncompiled());
+        let results = session.query(&question).map_err(|error| {
             let _ = session.execute("ROLLBACK");
             error.to_string()
         })?;

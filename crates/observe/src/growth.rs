@@ -188,8 +188,9 @@ fn statements(session: &mut Session) -> Result<Rows, String> {
 /// A question's rows. It is rolled back, so that it is no commit among those that are counted.
 fn ask(session: &mut Session, sql: &str) -> Result<Rows, String> {
     let wrapped = format!(
-        "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 3000; \
-         SET LOCAL lock_timeout = 200; {sql}; ROLLBACK"
+        "BEGIN READ ONLY; {}SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 3000; \
+         SET LOCAL lock_timeout = 200; {sql}; ROLLBACK",
+        session.uncompiled()
     );
     let results = match session.query(&wrapped) {
         Ok(results) => results,

@@ -84,18 +84,19 @@ fn roles(scene: &mut Scene) -> Reading {
     };
     // Rolled back, so that it is no commit among those that are counted.
     let sql = format!(
-        "BEGIN; SET LOCAL search_path = pg_catalog; \
+        "BEGIN; {}SET LOCAL search_path = pg_catalog; \
          SELECT pg_catalog.string_agg(role || E'\\t' || pids, E'\\n') FROM (\
          SELECT role, pg_catalog.string_agg(pid::text, ' ') AS pids FROM (\
          SELECT pid, CASE WHEN pid = pg_catalog.pg_backend_pid() THEN '{OBSERVER}' \
          WHEN application_name LIKE 'pgassay%' THEN application_name ELSE {kind} END AS role \
-         FROM pg_catalog.pg_stat_get_activity(NULL)) a GROUP BY role) r; ROLLBACK"
+         FROM pg_catalog.pg_stat_get_activity(NULL)) a GROUP BY role) r; ROLLBACK",
+        session.uncompiled()
     );
     let results = match session.query(&sql) {
         Ok(results) => results,
         Err(e) => return Reading::Unavailable(e.to_string()),
     };
-    let row = results.get(2).and_then(|r| r.rows.first());
+    let row = results.iter().find_map(|r| r.rows.first());
     match row.and_then(|row| row.first().cloned().flatten()) {
         Some(rows) => Reading::Text(rows),
         None => Reading::Unavailable("pg_stat_activity has no rows".to_owned()),

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use pgassay_model::observed::Cost;
 use pgassay_model::observed::blockers::BlockerRecord;
 use pgassay_model::observed::statements::StatementRecord;
-use pgassay_model::observed::waits::{WaitKey, WaitRecord};
-use pgassay_pgwire::{Connector, Conninfo, Session};
+use pgassay_model::observed::waits::{OTHER_CLIENT, WaitKey, WaitRecord};
+use pgassay_pgwire::{Connector, Conninfo, ResultSet, Session};
 
 use super::blockers::Looking;
 use super::cpu::{process_ns, thread_ns};
@@ -84,12 +84,14 @@ impl Shared {
 
 impl WaitSampler {
     /// Starts the thread. `beside` are backends that are ours and not to be counted; `local` says
-    /// that the server's processes are those of this machine.
+    /// that the server's processes are those of this machine, and `apart` that sessions of other
+    /// programs are none of the load's.
     pub fn start(
         conninfo: &Conninfo,
         rate_hz: f64,
         beside: Vec<i32>,
         local: bool,
+        apart: bool,
     ) -> Result<Self, String> {
         let shared = Arc::new(Shared::default());
         let connector = Connector::new(&conninfo.with_application_name("pgassay waits"));
@@ -97,7 +99,7 @@ impl WaitSampler {
             let shared = Arc::clone(&shared);
             thread::Builder::new()
                 .name("waits".into())
-                .spawn(move || work(&shared, &connector, rate_hz, &beside, local))
+                .spawn(move || work(&shared, &connector, rate_hz, &beside, (local, apart)))
                 .map_err(|e| format!("no thread: {e}"))?
         };
         Ok(Self {
@@ -165,12 +167,19 @@ impl Drop for WaitSampler {
     }
 }
 
-fn work(shared: &Shared, connector: &Connector, rate_hz: f64, beside: &[i32], local: bool) {
+fn work(
+    shared: &Shared,
+    connector: &Connector,
+    rate_hz: f64,
+    beside: &[i32],
+    (local, apart): (bool, bool),
+) {
     let mut session = open(shared, connector, beside, local);
     let first = Duration::from_secs_f64(0.5 / rate_hz);
     let cpus = online_cpus().len() as f64;
     let mut look_seconds = None;
     let mut looking = Looking::default();
+    let mut loaded = false;
     loop {
         let window = {
             let mut state = shared.state();
@@ -203,7 +212,7 @@ fn work(shared: &Shared, connector: &Connector, rate_hz: f64, beside: &[i32], lo
             let spent = || thread_ns() + backend(shared).and_then(process_ns).unwrap_or(0);
             let before = spent();
             let mut queues = false;
-            match look(open) {
+            match look(open, apart.then_some(&mut loaded)) {
                 Ok(look) => {
                     queues = look.queues();
                     let cost = spent().saturating_sub(before) as f64 / 1e9;
@@ -318,10 +327,11 @@ fn prepare(session: &mut Session, beside: &[i32]) -> Result<(), String> {
              coalesce(wait_event_type, ''), coalesce(wait_event, ''), pg_catalog.count(*), datid, usesysid, \
              CASE WHEN {RUNNING} THEN {number} END, \
              CASE WHEN {number} IS NULL AND {RUNNING} \
-                  THEN query END \
+                  THEN query END, \
+             coalesce(application_name, '') OPERATOR(pg_catalog.~~) 'pgassay%' \
              FROM pg_catalog.pg_stat_get_activity(NULL) \
              WHERE pid OPERATOR(pg_catalog.<>) ALL (ARRAY[{}]) \
-             GROUP BY 1, 2, 3, 4, 6, 7, 8, 9",
+             GROUP BY 1, 2, 3, 4, 6, 7, 8, 9, 10",
             ours.join(", ")
         )
     };
@@ -359,19 +369,29 @@ impl Look {
     }
 }
 
-fn look(session: &mut Session) -> Result<Look, String> {
+/// `loaded` is whether sessions of our load were seen: from then on those of other programs are told apart
+/// from them. None where they are not to be.
+fn look(session: &mut Session, loaded: Option<&mut bool>) -> Result<Look, String> {
+    let uncompiled = session.uncompiled();
     let results = session
-        .query("BEGIN; EXECUTE pgassay_waits; ROLLBACK")
+        .query(&format!(
+            "BEGIN; {uncompiled}EXECUTE pgassay_waits; ROLLBACK"
+        ))
         .map_err(|e| e.to_string())?;
     let rows = results
         .into_iter()
-        .nth(1)
+        .find(|r| !r.columns.is_empty())
         .map(|r| r.rows)
         .unwrap_or_default();
     let mut look = Look {
         seen: Vec::with_capacity(rows.len()),
         within: Vec::new(),
     };
+    let is_ours = |ours: &Option<String>| ours.as_deref() == Some("t");
+    let apart = loaded.is_some_and(|loaded| {
+        *loaded |= rows.iter().any(|row| row.last().is_some_and(is_ours));
+        *loaded
+    });
     for row in rows {
         let Ok(
             [
@@ -384,20 +404,24 @@ fn look(session: &mut Session) -> Result<Look, String> {
                 role,
                 number,
                 text,
+                ours,
             ],
-        ) = <[Option<String>; 9]>::try_from(row)
+        ) = <[Option<String>; 10]>::try_from(row)
         else {
             continue;
         };
         let Some(count) = count.and_then(|count| count.parse().ok()) else {
             continue;
         };
-        let key = WaitKey {
+        let mut key = WaitKey {
             backend: backend.unwrap_or_default(),
             state: state.unwrap_or_default(),
             kind: kind.unwrap_or_default(),
             event: event.unwrap_or_default(),
         };
+        if apart && key.is_of_client() && !is_ours(&ours) {
+            OTHER_CLIENT.clone_into(&mut key.backend);
+        }
         let number = number.and_then(|number| number.parse().ok());
         let text = text.filter(|text| !text.trim().is_empty());
         if key.is_of_client() && (number.is_some() || text.is_some()) {
@@ -425,12 +449,14 @@ fn learn(shared: &Shared, session: &mut Session) {
     let numbers: Vec<String> = unknown.iter().map(i64::to_string).collect();
     // What is asked for by hand stays below the rate of looks, and its failure costs a text.
     let answer = session.query(&format!(
-        "BEGIN; SET LOCAL search_path = pg_catalog; SELECT query_id, min(query), min(datid), min(usesysid) \
+        "BEGIN; {}SET LOCAL search_path = pg_catalog; SELECT query_id, min(query), min(datid), min(usesysid) \
          FROM pg_catalog.pg_stat_get_activity(NULL) \
          WHERE query_id IN ({}) AND query NOT LIKE '<%' GROUP BY 1; ROLLBACK",
+        session.uncompiled(),
         numbers.join(", ")
     ));
-    let rows = answer.ok().and_then(|results| results.into_iter().nth(2));
+    let of_question = |results: Vec<ResultSet>| results.into_iter().find(|r| !r.columns.is_empty());
+    let rows = answer.ok().and_then(of_question);
     let mut state = shared.state();
     state.asked += 1;
     for row in rows.map(|r| r.rows).unwrap_or_default() {

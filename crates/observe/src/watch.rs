@@ -33,6 +33,8 @@ pub struct Choice {
     pub sched: bool,
     /// CPU samples with call chains.
     pub perf: bool,
+    /// Whether a load of ours runs, from which sessions of other programs are told apart.
+    pub apart: bool,
 }
 
 /// Who samples the CPUs: we, or where we may not the `perf` program.
@@ -111,7 +113,7 @@ impl Observers {
         if choice.waits {
             let beside = scene.session.iter().map(|s| s.backend_pid()).collect();
             let local = scene.postmaster.is_ok();
-            match WaitSampler::start(conninfo, waits::RATE_HZ, beside, local) {
+            match WaitSampler::start(conninfo, waits::RATE_HZ, beside, local, choice.apart) {
                 Ok(sampler) => observers.waits = Some(sampler),
                 Err(why) => observers.missing("waits", why),
             }
@@ -138,7 +140,7 @@ impl Observers {
 
     /// Whether any was chosen.
     pub fn any(&self) -> bool {
-        self.choice != Choice::default()
+        self.choice.waits || self.choice.sched || self.choice.perf
     }
 
     /// Reads everything once before the first window: of thousands of sessions that do nothing

@@ -277,12 +277,23 @@ impl Session {
     /// set to a schema with operators of theirs. Outside of a transaction block that holds for this
     /// message only, within one to its end.
     pub fn catalog_rows(&mut self, sql: &str) -> Result<ResultSet, QueryError> {
-        self.rows(&format!("{ONLY_CATALOGS}; {sql}"))
+        self.rows(&format!("{}{ONLY_CATALOGS}; {sql}", self.uncompiled()))
     }
 
     /// [`Self::value`] of a question to the system catalogs, as [`Self::catalog_rows`] asks it.
     pub fn catalog_value(&mut self, sql: &str) -> Result<Option<String>, QueryError> {
-        self.value(&format!("{ONLY_CATALOGS}; {sql}"))
+        self.value(&format!("{}{ONLY_CATALOGS}; {sql}", self.uncompiled()))
+    }
+
+    /// What, before a question in the same transaction or message, keeps the server from compiling it
+    /// (JIT, from 11 on): where a server compiles whatever it is asked, each question takes a second.
+    pub fn uncompiled(&self) -> &'static str {
+        let version = self.parameter("server_version").unwrap_or_default();
+        let major = version.split(|c: char| !c.is_ascii_digit()).next();
+        match major.and_then(|major| major.parse().ok()) {
+            Some(11_u32..) => "SET LOCAL jit = off; ",
+            _ => "",
+        }
     }
 
     /// A search_path that finds what is in `schema` first, and then what this session finds now.

@@ -1,6 +1,6 @@
 //! What a run or a profile shows, as detectors look at it.
 
-use super::finding::Circumstances;
+use super::finding::{Circumstances, FULL};
 use crate::host::HostSummary;
 use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::observed::{Budget, PointObserved, WaitAnalysis};
@@ -8,6 +8,7 @@ use crate::profile::Summary;
 use crate::server::{Setting, SettingsOf};
 use crate::stats::scaling::Scaling;
 use crate::{metrics, number};
+use pgassay_model::workload::WorkloadPlan;
 
 /// Other programs' share of the CPUs from which on it is no longer the machine's own housekeeping.
 const OTHERS: f64 = 0.1;
@@ -77,6 +78,8 @@ impl Evidence<'_> {
 pub struct RunEvidence<'a> {
     /// The load's name.
     pub workload: &'a str,
+    /// What our clients do; none where the load is the server's own.
+    pub ours: Option<&'a WorkloadPlan>,
     /// The machine.
     pub host: &'a HostSummary,
     /// The server.
@@ -104,9 +107,42 @@ impl<'a> RunEvidence<'a> {
 
     /// The part of the load's whole time that its sessions were in transactions.
     fn in_transactions(&self) -> Option<f64> {
-        let within = self.budget()?.in_transactions();
-        let all = within.max(f64::from(self.point.point.clients));
+        let budget = self.budget()?;
+        let within = budget.in_transactions();
+        let between = (f64::from(self.point.point.clients) - within).max(0.0);
+        let between = self
+            .clients_work(budget)
+            .map_or(between, |work| between.min(work));
+        let all = within + between;
         (all > 0.0).then(|| within / all)
+    }
+
+    /// How long our clients take between transactions if nothing makes them wait: what they use of the
+    /// CPUs, and while they wait for these as the server's sessions do. On full CPUs a client that has its
+    /// answer waits behind the sessions whose work is the question. None where CPUs are free, or clients
+    /// wait because they are told to.
+    fn clients_work(&self, budget: &Budget) -> Option<f64> {
+        let machine = self.point.estimate(metrics::MACHINE_CPUS)?.estimate;
+        // Only then the client is known to be on the server's machine.
+        self.point.estimate(metrics::SERVER_CPUS)?;
+        let full = machine >= FULL * f64::from(self.host.cpus?);
+        let client = self.point.estimate(metrics::CLIENT_CPUS)?.estimate;
+        let stretched = (budget.on_cpu + budget.ready) / budget.on_cpu.max(f64::MIN_POSITIVE);
+        (full && self.is_closed()).then_some(client * stretched)
+    }
+
+    /// Whether clients of ours begin a transaction as soon as the one before has ended.
+    fn is_closed(&self) -> bool {
+        self.ours.is_some_and(|work| {
+            let dials = &work.dials;
+            let sleeps = work.scripts.iter().any(|s| s.text.contains("\\sleep"));
+            dials.rate_tps.is_none() && !dials.think_times && !sleeps
+        })
+    }
+
+    /// Whether clients of ours have their statements parsed once.
+    pub(super) fn prepares(&self) -> bool {
+        self.ours.is_some_and(|work| work.protocol == "prepared")
     }
 
     /// A share of the time in transactions as one of the load's whole time.

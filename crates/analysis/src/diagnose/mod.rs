@@ -106,6 +106,7 @@ pub(crate) fn of_stage(
         profile: observed.and_then(|o| o.profile.as_ref()),
         run: Some(RunEvidence {
             workload: &plan.workload.name,
+            ours: Some(&plan.workload).filter(|_| !observed.is_some_and(|o| o.own_load)),
             host,
             arm,
             load,
@@ -134,7 +135,7 @@ fn explained(evidence: &Evidence, findings: &[Finding]) -> Option<f64> {
     let of = |basis: Basis| -> f64 {
         let weighty = findings.iter().filter(|f| f.severity > Severity::Info);
         let shares = weighty.filter(|f| f.basis == basis);
-        shares.filter_map(|f| f.budget_share).sum()
+        added(shares.filter_map(|f| f.budget_share))
     };
     let waiting = of(Basis::WaitTime).min(budget.share(waits + off.unnamed));
     let running = of(Basis::CpuSamples).min(budget.share(budget.on_cpu));
@@ -145,6 +146,11 @@ fn explained(evidence: &Evidence, findings: &[Finding]) -> Option<f64> {
     let by_statement = by_statement.filter_map(|f| f.budget_share);
     let largest = by_statement.fold(0.0, f64::max);
     Some((waiting + running + ready).max(largest).clamp(0.0, 1.0))
+}
+
+/// A sum that is 0 where there is nothing to add up: `sum` has -0 then, which is printed as such.
+fn added(shares: impl Iterator<Item = f64>) -> f64 {
+    shares.fold(0.0, |sum, share| sum + share)
 }
 
 /// Where the time goes at the largest client count.
@@ -265,6 +271,13 @@ fn not_seen(evidence: &Evidence) -> Vec<String> {
                 "how long sessions ran, waited for a CPU, and waited for something else: {why}"
             ));
         }
+        if run.budget().is_some_and(|budget| budget.by_samples) {
+            missing.push(
+                "how long sessions and workers that came and went within the measured time waited \
+                 for a CPU: only their CPU time is known, and the rest is by samples of wait events"
+                    .to_owned(),
+            );
+        }
         match run.waits() {
             None => missing.push("wait events: none were sampled (--observe waits)".to_owned()),
             Some(waits) if waits.hidden_sessions > 0.5 => missing.push(format!(
@@ -305,6 +318,13 @@ fn not_seen(evidence: &Evidence) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_explained_is_no_minus_nothing() {
+        let none = [0.5; 0].into_iter();
+        assert_eq!(format!("{:.0} %", 100.0 * added(none)), "0 %");
+        assert_eq!(added([0.25, 0.5].into_iter()), 0.75);
+    }
 
     #[test]
     fn without_evidence_nothing_is_found() {

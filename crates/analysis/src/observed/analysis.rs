@@ -199,9 +199,9 @@ pub fn analyse(
     }
     let points: Vec<PointObserved> = by_point
         .into_iter()
-        .map(|((load, clients), of)| PointObserved {
-            own_load: stage.driver == DriverConfig::OwnLoad,
-            ..analyse_point(load, clients, &of, symbols, &plans)
+        .map(|((load, clients), of)| {
+            let own_load = stage.driver == DriverConfig::OwnLoad;
+            analyse_point((load, own_load), clients, &of, symbols, &plans)
         })
         .collect();
     let profile = stacks::profile(seen().filter_map(|(o, _)| o.stacks.as_ref()), symbols);
@@ -257,7 +257,7 @@ fn unread(read: &BTreeMap<String, Sample>) -> Vec<Unavailable> {
 }
 
 fn analyse_point(
-    load: Option<&str>,
+    (load, own_load): (Option<&str>, bool),
     clients: u32,
     windows: &[&Window],
     symbols: &SymbolTable,
@@ -270,7 +270,7 @@ fn analyse_point(
         .map(|w| w.window_ns as f64 / 1e9)
         .sum();
     let waits = waits::analyse(observed().filter_map(|o| o.waits.as_ref()), seconds);
-    let budget = budget::analyse(windows.iter().map(|w| w.samples), waits.as_ref());
+    let budget = budget::analyse(windows.iter().map(|w| w.samples), waits.as_ref(), !own_load);
     let grown = grown(observed().filter_map(|o| o.growth.as_ref()));
     let statements = statements::analyse(
         observed().filter_map(|o| o.statements.as_ref()),
@@ -282,7 +282,7 @@ fn analyse_point(
     PointObserved {
         load: load.map(str::to_owned),
         clients,
-        own_load: false,
+        own_load,
         no_budget: budget.as_ref().err().cloned(),
         budget: budget.ok(),
         statements,

@@ -11,6 +11,10 @@
 //! bounds: all of the excess could be its own, or none; and beyond that what samples of so many looks
 //! can miss by in either direction.
 //!
+//! Of processes that came and went within the windows (parallel workers, short sessions) the kernel
+//! leaves their CPU time alone. Where that is most of it, samples tell how many sessions there were,
+//! and those at no wait event that were not on a CPU count as ready; [`Budget::by_samples`] says so.
+//!
 //! All times are in sessions: seconds of session time for each second of the windows.
 
 use std::collections::BTreeMap;
@@ -25,12 +29,11 @@ use super::waits::WaitAnalysis;
 use crate::samples;
 
 /// Kinds of processes that work for clients, as the sampler of roles names them.
-const SESSIONS: &[&str] = &[
-    "client backend",
-    "parallel worker",
-    "pgassay load",
-    "pgassay idle",
-];
+const SESSIONS: &[&str] = &[CLIENT, "parallel worker", LOAD, "pgassay idle"];
+/// Sessions of a load of ours over the wire; sessions of other programs beside them are not its own.
+const LOAD: &str = "pgassay load";
+/// Sessions of any program.
+const CLIENT: &str = "client backend";
 /// Sessions of ours without a name of their own: loads inside the server.
 const OURS: &str = "pgassay";
 
@@ -54,6 +57,10 @@ pub struct Budget {
     /// sessions. Of these only CPU time is known; none where it was not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_on_cpu: Option<f64>,
+    /// Whether most sessions came and went within the windows: then only the time on a CPU is exact,
+    /// theirs included, and samples tell the rest.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_samples: bool,
 }
 
 /// Time off the CPU by what it was spent on; the parts add up to [`Budget::off_cpu`].
@@ -145,34 +152,44 @@ struct Sums {
     ended_ns: Option<u64>,
 }
 
-/// The budget of a point, from the readings at the borders of its windows and its wait samples.
+/// The budget of a point, from the readings at the borders of its windows and its wait samples. With
+/// `apart` sessions of other programs beside a load of ours count with the server's other processes.
 ///
 /// # Errors
 /// Why there is none: what is lacking, and what would supply it.
 pub fn analyse<'r>(
     windows: impl Iterator<Item = &'r BTreeMap<String, Sample>>,
     waits: Option<&WaitAnalysis>,
+    apart: bool,
 ) -> Result<Budget, String> {
     let mut sums = Sums::default();
     let mut lacking = None;
     for window in windows {
-        if let Err(why) = sums.add(window) {
+        if let Err(why) = sums.add(window, apart) {
             lacking = Some(why);
         }
     }
     if sums.seconds <= 0.0 {
         return Err(lacking.unwrap_or_else(|| "nothing was read".to_owned()));
     }
+    let ended = sums.ended_ns.unwrap_or(0);
+    if (sums.stayed == 0 || ended > sums.run_ns)
+        && let Some(budget) = waits.and_then(|waits| sums.with_samples(waits))
+    {
+        return Ok(budget);
+    }
     if sums.stayed == 0 {
         return Err(
-            "no session was there from beginning to end of a window: each was opened anew"
+            "no session was there from beginning to end of a window: each was opened anew, and no \
+             samples of wait events tell how many there were (--observe waits)"
                 .to_owned(),
         );
     }
-    if sums.ended_ns.is_some_and(|ended| ended > sums.run_ns) {
+    if ended > sums.run_ns {
         return Err(
             "most of the CPU time was used by processes that came and went within the windows \
-             (parallel workers, short sessions), and of those nothing else is known"
+             (parallel workers, short sessions), and no samples of wait events tell what else those \
+             did (--observe waits)"
                 .to_owned(),
         );
     }
@@ -190,11 +207,37 @@ pub fn analyse<'r>(
         off: waits.and_then(|waits| divide(waits, sessions, off_cpu)),
         others_on_cpu: each_second(seconds(sums.others_run_ns)),
         ended_on_cpu: sums.ended_ns.map(|ns| each_second(seconds(ns))),
+        by_samples: false,
     })
 }
 
 impl Sums {
-    fn add(&mut self, window: &BTreeMap<String, Sample>) -> Result<(), String> {
+    /// The budget where most sessions came and went: CPU time by the kernel, the rest by samples; none
+    /// where these show no session.
+    fn with_samples(&self, waits: &WaitAnalysis) -> Option<Budget> {
+        let each_second = |ns: u64| ns as f64 / 1e9 / self.seconds;
+        let ended = each_second(self.ended_ns.unwrap_or(0));
+        let on_cpu = each_second(self.run_ns) + ended;
+        let seen = waits.active_sessions + waits.idle_sessions + waits.hidden_sessions;
+        if seen <= 0.0 {
+            return None;
+        }
+        let ready = each_second(self.ready_ns).max(waits.running_sessions - on_cpu);
+        let sessions = seen.max(on_cpu + ready);
+        let off_cpu = (sessions - on_cpu - ready).max(0.0);
+        Some(Budget {
+            sessions,
+            on_cpu,
+            ready,
+            off_cpu,
+            off: divide(waits, sessions, off_cpu),
+            others_on_cpu: each_second(self.others_run_ns),
+            ended_on_cpu: self.ended_ns.map(each_second),
+            by_samples: true,
+        })
+    }
+
+    fn add(&mut self, window: &BTreeMap<String, Sample>, apart: bool) -> Result<(), String> {
         let times = window
             .get(samplers::SERVER_SCHEDSTAT)
             .ok_or("the CPU time of the server's processes was not read")?;
@@ -212,10 +255,13 @@ impl Sums {
         }
         let roles = backends::roles_of(roles);
         let told = roles.values().any(|role| role == OBSERVER);
+        let apart = apart && roles.values().any(|role| role == LOAD);
         let is_session = |pid: &u32| {
-            roles
-                .get(pid)
-                .is_some_and(|role| SESSIONS.contains(&role.as_str()) || (told && role == OURS))
+            roles.get(pid).is_some_and(|role| match role.as_str() {
+                CLIENT => !apart,
+                OURS => told,
+                role => SESSIONS.contains(&role),
+            })
         };
         let read = |reading: &Reading| samples::fields(reading.text().unwrap_or_default());
         let (before, after) = (read(&times.before), read(&times.after));
@@ -321,6 +367,13 @@ fn divide(waits: &WaitAnalysis, sessions: f64, off_cpu: f64) -> Option<OffCpu> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn account<'r>(
+        windows: impl Iterator<Item = &'r BTreeMap<String, Sample>>,
+        waits: Option<&WaitAnalysis>,
+    ) -> Result<Budget, String> {
+        analyse(windows, waits, true)
+    }
     use crate::observed::waits::WaitEvent;
 
     fn sample(before: &str, after: &str, seconds: u64) -> Sample {
@@ -374,7 +427,7 @@ mod tests {
     #[test]
     fn the_three_parts_add_up_to_the_sessions() {
         let one = two_sessions();
-        let budget = analyse([&one, &one].into_iter(), None).unwrap();
+        let budget = account([&one, &one].into_iter(), None).unwrap();
         assert_eq!(budget.sessions, 2.0);
         assert!((budget.on_cpu - 0.8).abs() < 1e-9);
         assert!((budget.ready - 0.95).abs() < 1e-9);
@@ -391,7 +444,7 @@ mod tests {
         // and waits for a CPU is a part: there was a quarter session off the CPU, not 1.5.
         let one = two_sessions();
         let waits = seen(0.4, 0.1, &[("LWLock", "WALWrite", 1.5)]);
-        let budget = analyse([&one].into_iter(), Some(&waits)).unwrap();
+        let budget = account([&one].into_iter(), Some(&waits)).unwrap();
         let off = budget.off.as_ref().unwrap();
         let sum = off.idle + off.client + off.unnamed + off.hidden + off.waits[0].sessions;
         assert!((sum - budget.off_cpu).abs() < 1e-9, "{off:?}");
@@ -413,7 +466,7 @@ mod tests {
             0.6,
             &[("IO", "DataFileRead", 0.7), ("Client", "ClientRead", 0.2)],
         );
-        let budget = analyse([&idle].into_iter(), Some(&waits)).unwrap();
+        let budget = account([&idle].into_iter(), Some(&waits)).unwrap();
         let off = budget.off.as_ref().unwrap();
         assert!((off.unnamed - 0.5).abs() < 1e-9, "{off:?}");
         assert!((off.client - 0.2).abs() < 1e-9);
@@ -435,11 +488,68 @@ mod tests {
             "10 1000000000 0 2\n11 300000000 100000000 1\n",
         );
         one.insert(samplers::SERVER_ENDED.to_owned(), sample("7\n", "30\n", 2));
-        let budget = analyse([&one].into_iter(), None).unwrap();
+        let budget = account([&one].into_iter(), None).unwrap();
         assert!((budget.sessions - 1.2).abs() < 1e-9);
         assert!((budget.on_cpu - 0.65).abs() < 1e-9);
         // 230 ms of those that ended, 30 of them before the window.
         assert_eq!(budget.ended_on_cpu, Some(0.1));
+    }
+
+    #[test]
+    fn sessions_of_other_programs_are_none_of_a_load_of_ours() {
+        let roles =
+            |load: &str| format!("{load}\t10 11\npgassay observer\t12\nclient backend\t13\n");
+        let of = |load: &str| {
+            let mut one = two_sessions();
+            let roles = sample("", &roles(load), 2);
+            one.insert(samplers::SERVER_ROLES.to_owned(), roles);
+            account([&one].into_iter(), None).unwrap()
+        };
+        let beside = of(LOAD);
+        assert_eq!(beside.sessions, 2.0);
+        // Process 13 had 200 ms of CPU in 2 s, the observer 700 ms.
+        assert!((beside.others_on_cpu - 0.45).abs() < 1e-9, "{beside:?}");
+        // A server's own load is all of them.
+        let mut all = two_sessions();
+        all.insert(
+            samplers::SERVER_ROLES.to_owned(),
+            sample("", &roles(LOAD), 2),
+        );
+        assert_eq!(
+            analyse([&all].into_iter(), None, false).unwrap().sessions,
+            3.0
+        );
+        // Without a load of ours they are what the server works for.
+        assert_eq!(of(CLIENT).sessions, 3.0);
+    }
+
+    #[test]
+    fn sessions_that_come_and_go_are_told_by_samples() {
+        // Two leaders wait for their workers, which have 2.5 s of CPU time in 2 s, and have ended.
+        let mut one = window(
+            "10 0 0 1\n11 0 0 1\n",
+            "10 100000000 0 2\n11 100000000 0 2\n",
+        );
+        one.insert(samplers::SERVER_ENDED.to_owned(), sample("0", "250", 2));
+        let waits = seen(0.1, 3.0, &[("IPC", "ExecuteGather", 1.9)]);
+        let budget = account([&one].into_iter(), Some(&waits)).unwrap();
+        assert!(budget.by_samples);
+        assert!((budget.on_cpu - 1.35).abs() < 1e-9, "{budget:?}");
+        assert!((budget.ready - 1.65).abs() < 1e-9, "{budget:?}");
+        assert!((budget.sessions - 5.0).abs() < 1e-9, "{budget:?}");
+        let off = budget.off.as_ref().unwrap();
+        assert!((off.waits[0].sessions - 1.9).abs() < 1e-9, "{off:?}");
+        assert!((budget.share(1.9) - 1.9 / 4.9).abs() < 1e-9);
+        // Sessions opened for each transaction, none of which stays.
+        let mut opened = window("1 5 5 5\n", "1 5 5 5\n");
+        opened.insert(samplers::SERVER_ENDED.to_owned(), sample("0", "100", 2));
+        let budget = account([&opened].into_iter(), Some(&seen(0.0, 0.9, &[]))).unwrap();
+        assert!((budget.on_cpu - 0.5).abs() < 1e-9, "{budget:?}");
+        assert!((budget.ready - 0.4).abs() < 1e-9, "{budget:?}");
+        // Samples that miss what the kernel counted do not take it back.
+        let budget = account([&opened].into_iter(), Some(&seen(0.0, 0.2, &[]))).unwrap();
+        assert!((budget.sessions - 0.5).abs() < 1e-9, "{budget:?}");
+        assert_eq!((budget.ready, budget.off_cpu), (0.0, 0.0));
     }
 
     #[test]
@@ -453,7 +563,7 @@ mod tests {
                     window.get_mut(id).unwrap().after = Reading::Unavailable(why.to_owned());
                 }
             }
-            analyse([&window].into_iter(), None).unwrap_err()
+            account([&window].into_iter(), None).unwrap_err()
         };
         let why = without(
             samplers::SERVER_SCHEDSTAT,
@@ -466,21 +576,21 @@ mod tests {
             "no session"
         );
         let none = window("10 0 0 0\n", "10 0 0 0\n");
-        let why = analyse([&none].into_iter(), None).unwrap_err();
+        let why = account([&none].into_iter(), None).unwrap_err();
         assert!(why.contains("CONFIG_SCHED_INFO"), "{why}");
         let strangers = window("20 1 1 1\n", "20 9 9 9\n");
-        assert!(analyse([&strangers].into_iter(), None).is_err());
-        assert!(analyse([].into_iter(), None).is_err());
+        assert!(account([&strangers].into_iter(), None).is_err());
+        assert!(account([].into_iter(), None).is_err());
         let came = window("1 5 5 5\n", "1 5 5 5\n10 9 9 9\n");
-        let why = analyse([&came].into_iter(), None).unwrap_err();
+        let why = account([&came].into_iter(), None).unwrap_err();
         assert!(why.contains("from beginning to end"), "{why}");
         let mut workers = whole.clone();
         workers.insert(samplers::SERVER_ENDED.to_owned(), sample("0", "500", 2));
-        let why = analyse([&workers].into_iter(), None).unwrap_err();
+        let why = account([&workers].into_iter(), None).unwrap_err();
         assert!(why.contains("came and went"), "{why}");
         // One window that can be read is enough.
         let mut tcp = whole.clone();
         tcp.remove(samplers::SERVER_ROLES);
-        assert!(analyse([&tcp, &whole].into_iter(), None).is_ok());
+        assert!(account([&tcp, &whole].into_iter(), None).is_ok());
     }
 }

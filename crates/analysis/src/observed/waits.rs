@@ -34,7 +34,8 @@ pub struct WaitAnalysis {
     pub hidden_sessions: f64,
     /// Wait events of active client sessions, the most time first.
     pub events: Vec<WaitEvent>,
-    /// The same of the server's other processes, those that wait in their main loop left out.
+    /// The same of the server's other processes, those that wait in their main loop left out, and of
+    /// sessions of other programs beside a load of ours.
     pub background: Vec<WaitEvent>,
 }
 
@@ -129,8 +130,8 @@ pub fn analyse<'r>(
             sessions,
         };
         if !key.is_of_client() {
-            // In its main loop a background process has nothing to do.
-            if key.kind != "Activity" {
+            // In its main loop a background process has nothing to do, nor has a session between statements.
+            if key.kind != "Activity" && matches!(key.state.as_str(), "" | "active") {
                 analysis.background.push(event);
             }
             continue;

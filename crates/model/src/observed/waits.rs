@@ -10,12 +10,15 @@ pub const CLIENT: &str = "client backend";
 /// `backend_type` of a worker that runs a part of a client's statement.
 const PARALLEL: &str = "parallel worker";
 
+/// What a session of another program is called beside a load of ours: its time is none of the load's.
+pub const OTHER_CLIENT: &str = "client backend of another program";
+
 /// A kind of session at a wait event.
 #[derive(
     Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
 )]
 pub struct WaitKey {
-    /// `backend_type` of pg_stat_activity: `client backend`, `checkpointer` …
+    /// `backend_type` of pg_stat_activity: `client backend`, `checkpointer` …, or [`OTHER_CLIENT`].
     pub backend: String,
     /// `active`, `idle`, `idle in transaction` …; empty where the server does not show it.
     pub state: String,

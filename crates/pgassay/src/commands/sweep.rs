@@ -223,6 +223,7 @@ fn observers(request: &Request, owned: bool) -> Choice {
         waits: true,
         sched: true,
         perf: owned && request.command == "assay",
+        apart: true,
     };
     observing::choice(&request.again.observe(&request.measure.observe), default)
 }

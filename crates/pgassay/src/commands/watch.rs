@@ -62,6 +62,7 @@ pub fn watch(
         waits: true,
         sched: true,
         perf: false,
+        apart: false,
     };
     let choice = observing::choice(&args.observe(), default);
     let mut scene = std::mem::replace(&mut subject.scene, Scene::unseen("the window has it"));

@@ -100,6 +100,7 @@ fn accounts(server: &Server, sessions: usize, rows: u32) -> Accounts {
         waits: true,
         sched: true,
         perf: false,
+        apart: false,
     };
     let mut observers = Observers::start(choice, &server.owner(), &scene);
     observers.acquaint(&mut scene);
@@ -124,7 +125,7 @@ fn accounts(server: &Server, sessions: usize, rows: u32) -> Accounts {
     assert_eq!(observed.unavailable, [], "{observed:?}");
     let seconds = to - from;
     let waits = waits::analyse(observed.waits.iter(), seconds).unwrap();
-    let seen = budget::analyse([&samples].into_iter(), Some(&waits)).unwrap();
+    let seen = budget::analyse([&samples].into_iter(), Some(&waits), false).unwrap();
     assert!(
         (seen.sessions - sessions as f64).abs() < 1e-9,
         "{} sessions of {sessions}",

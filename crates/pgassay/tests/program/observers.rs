@@ -108,6 +108,21 @@ fn found(analysis: &Value) -> Vec<&str> {
     findings.map(|f| f["id"].as_str().unwrap()).collect()
 }
 
+/// On a server that compiles whatever it is asked our own questions would take seconds.
+#[test]
+fn what_we_ask_of_the_catalogs_is_not_compiled() {
+    let server = Server::start(
+        "local all all trust\n",
+        &[("jit", "on"), ("jit_above_cost", "0")],
+        |_| {},
+    );
+    let mut session = connect(&server.owner()).unwrap();
+    let asked = session.catalog_value("SHOW jit").unwrap();
+    assert_eq!(asked.as_deref(), Some("off"));
+    let after = session.value("SHOW jit").unwrap();
+    assert_eq!(after.as_deref(), Some("on"));
+}
+
 #[test]
 fn a_hot_row_is_found() {
     let runs = Scratch::new("hot-row");
@@ -471,8 +486,14 @@ fn known_waits_are_reproduced() {
         |_| {},
     );
     let control = connect(&server.owner()).unwrap();
-    let sampler =
-        WaitSampler::start(&server.owner(), 25.0, vec![control.backend_pid()], true).unwrap();
+    let sampler = WaitSampler::start(
+        &server.owner(),
+        25.0,
+        vec![control.backend_pid()],
+        true,
+        false,
+    )
+    .unwrap();
     // Holds a lock that the others wait for until their own time-out.
     let mut holder = connect(&server.owner()).unwrap();
     holder.execute("SELECT pg_advisory_lock(7)").unwrap();

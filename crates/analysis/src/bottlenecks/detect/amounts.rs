@@ -6,6 +6,7 @@ use super::{Detector, run, tenths, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use crate::observed::statements::StatementTime;
+use crate::profile::Class;
 use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{IndexFacts, Node, Plan, RelationFacts};
 
@@ -254,10 +255,18 @@ fn parallel(evidence: &Evidence) -> Option<Observation> {
         } else {
             0.0
         };
+        // Workers are processes: what the kernel does where next to nothing else runs is to start and end them.
+        let kernel = evidence
+            .profile
+            .filter(|_| statement.cpu_share >= 0.5)
+            .map_or(0.0, |profile| {
+                profile.class(Class::PageFaults) + profile.class(Class::KernelOther)
+            });
+        let of_processes = (1.0 - part) * kernel;
         // Workers of a statement that seldom waits for them are worth it.
         (part >= 0.1).then(|| Hit {
             statement,
-            part,
+            part: part + of_processes,
             saw: match took {
                 Some(ms) => format!("Parallel workers are started for a statement of {ms:.1} ms."),
                 None => format!("Parallel workers are started for a plan that costs {:.0}.", plan.root.cost),
@@ -267,6 +276,7 @@ fn parallel(evidence: &Evidence) -> Option<Observation> {
                 .iter()
                 .filter_map(|(name, _)| Some(format!("{name} = {}", run.setting(name)?)))
                 .chain([format!("in {} of its time it waits for its workers", tenths(part))])
+                .chain((kernel >= 0.1).then(|| format!("{} of the CPU samples are in the kernel, for page faults and processes", tenths(kernel))))
                 .collect(),
             steps: LURES
                 .iter()
@@ -401,6 +411,36 @@ mod tests {
             cost: 9.0,
             ..Node::default()
         }
+    }
+
+    #[test]
+    fn workers_that_a_scan_brings_go_with_it() {
+        let filtered = Node {
+            cost: 3400.0,
+            ..scan("Seq Scan", "(t.a = $1)")
+        };
+        let root = Node {
+            kind: "Gather".into(),
+            cost: 4400.0,
+            nodes: vec![filtered],
+            ..Node::default()
+        };
+        let facts = RelationFacts {
+            rows: Some(200_000.0),
+            columns: vec!["a".into()],
+            ..RelationFacts::default()
+        };
+        let read = [("seq_scan", 100.0), ("seq_tup_read", 2e7)];
+        let findings = found(
+            "SELECT 1 FROM t WHERE a = $1",
+            root,
+            facts,
+            1.0,
+            NONE,
+            &read,
+        );
+        let scan = one(&findings, "sequential-scan");
+        assert!((scan.budget_share.unwrap() - 0.9).abs() < 1e-9, "{scan:#?}");
     }
 
     const NONE: (Vec<(&str, &str, f64)>, &str) = (Vec::new(), "");

@@ -1,13 +1,15 @@
-//! What the server's counters of its database show: sessions that come and go, deadlocks, temporary
-//! tables; and tables whose statistics are missing or old.
+//! What the server's counters of its database show: statements sent one by one, sessions that come and go,
+//! deadlocks, temporary tables; and tables whose statistics are missing or old.
 
 use super::plans::{Hit, joined, with_plans};
 use super::{Detector, run, samples, tenths};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use crate::metrics;
+use crate::profile::Class;
 
 pub(super) const DETECTORS: &[Detector] = &[
+    run("round-trips", between_statements),
     run("connections-opened", connections),
     run("deadlocks", deadlocks),
     run("temporary-tables", temporary_tables),
@@ -20,6 +22,9 @@ pub(super) const DETECTORS: &[Detector] = &[
 const MANY_SESSIONS: f64 = 5.0;
 /// Transactions of a session below which it was opened for next to nothing.
 const FEW_TRANSACTIONS: f64 = 10.0;
+
+/// Transactions of a session up to which hardly anything but its executor's time is not its opening's.
+const ONE_OR_TWO: f64 = 3.0;
 
 /// Functions in which a process of a session begins: the rest is its statements.
 const OPENING: &[&str] = &[
@@ -40,7 +45,12 @@ fn connections(evidence: &Evidence) -> Option<Observation> {
     }
     let share = evidence.profile.map(|profile| {
         let of = |name: &&str| profile.function(name).map_or(0.0, |f| f.total_share);
-        OPENING.iter().map(of).fold(0.0, f64::max)
+        let opening = OPENING.iter().map(of).fold(0.0, f64::max);
+        // A session of a transaction or two does little but begin, fill its caches, and end.
+        match done <= ONE_OR_TWO * opened {
+            true => opening.max(1.0 - profile.class(Class::Executor)),
+            false => opening,
+        }
     });
     let saw = format!(
         "{opened:.0} sessions are opened each second, each for {:.1} transactions.",
@@ -48,7 +58,7 @@ fn connections(evidence: &Evidence) -> Option<Observation> {
     );
     let seen = match share {
         Some(share) if share >= 0.02 => Observation::of_samples(share, saw).seen(format!(
-            "{} of the CPU samples are in starting sessions, what ends them aside",
+            "{} of the CPU samples are in starting and ending sessions rather than in statements",
             tenths(share)
         )),
         _ => Observation::measured(Basis::Counters, None, saw),
@@ -58,6 +68,63 @@ fn connections(evidence: &Evidence) -> Option<Observation> {
         format!("processes that ended within the measured time kept {cpus:.2} CPUs busy")
     }));
     Some(seen)
+}
+
+/// The share of their time in transactions that sessions wait for their client from which on it is named.
+const BETWEEN: f64 = 0.25;
+/// The share from which on it decides how fast the load is.
+const MOSTLY_BETWEEN: f64 = 0.4;
+/// Statements of a transaction that could go together.
+const SEVERAL: f64 = 3.0;
+
+/// Sessions that wait for the next statement of an open transaction again and again. One that is idle for
+/// long is a client that does something else, which no pipelining mends.
+fn between_statements(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let observed = run.observed?;
+    let budget = run.budget()?;
+    let client = budget.share(budget.off.as_ref()?.client);
+    let counters = observed.counters.as_ref()?;
+    let transactions =
+        counters.database_rate("xact_commit")? + counters.database_rate("xact_rollback")?;
+    let seconds = counters.seconds;
+    let statements = observed.statements.as_ref()?.statements.iter();
+    let calls: f64 = statements
+        .filter_map(|s| Some(s.counters.as_ref()?.calls))
+        .sum();
+    let each = calls / (transactions * seconds).max(1.0);
+    if client < BETWEEN || each < SEVERAL {
+        return None;
+    }
+    // With each message goes what the server itself does for it, by CPU samples.
+    let messages = evidence.profile.map_or(0.0, |profile| {
+        let of = [Class::Protocol, Class::KernelNetwork, Class::KernelWakeUp];
+        of.iter().map(|class| profile.class(*class)).sum()
+    });
+    let saw = format!(
+        "Sessions wait for their client between the statements of a transaction: {} of {}.",
+        tenths(client),
+        run.whole()
+    );
+    let share = (client + budget.running() * messages).min(1.0);
+    Some(
+        Observation::measured(Basis::Statements, Some(share), saw)
+            .severity(match client {
+                MOSTLY_BETWEEN.. => Severity::High,
+                _ => Severity::Medium,
+            })
+            .confidence(Confidence::High)
+            .covers(client)
+            .seen(format!(
+                "{each:.0} statements a transaction, by pg_stat_statements"
+            ))
+            .all_seen((messages > 0.0).then(|| {
+                format!(
+                    "{} of the CPU samples in the protocol, the network and wake-ups",
+                    tenths(messages)
+                )
+            })),
+    )
 }
 
 fn deadlocks(evidence: &Evidence) -> Option<Observation> {
@@ -133,7 +200,11 @@ fn temporary_tables(evidence: &Evidence) -> Option<Observation> {
             "{written:.0} rows of pg_attribute written in {:.0} s, {:.1} for each transaction",
             counters.seconds,
             written / transactions.max(1.0)
-        ));
+        ))
+        .advice(
+            "create it once for a session with ON COMMIT DELETE ROWS, or do without: a WITH query, an array, \
+             unnest, VALUES",
+        );
     if let Some(share) = share {
         seen = seen.seen(format!(
             "{} of {} goes to creating and dropping them",
@@ -309,9 +380,10 @@ fn out_of_line(evidence: &Evidence) -> Option<Observation> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::tests::budget::{found_with, one};
+    use crate::bottlenecks::Severity;
     use crate::observed::PointObserved;
     use crate::observed::counters::ServerCounters;
-    use crate::observed::statements::{StatementAnalysis, StatementTime};
+    use crate::observed::statements::{Counters, StatementAnalysis, StatementTime};
     use pgassay_model::observed::growth::{Grown, GrowthRecord};
     use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
     use std::collections::BTreeMap;
@@ -359,6 +431,37 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn statements_sent_one_by_one_are_found_and_few_are_not() {
+        let of = |calls: f64, client: f64| {
+            found_with(vec![], move |observed: &mut PointObserved| {
+                observed.counters = counters(&[("xact_commit", 100.0)]);
+                let mut statements = statement("SELECT 1", None);
+                statements.statements[0].counters = Some(Counters {
+                    calls,
+                    ..Counters::default()
+                });
+                observed.statements = Some(statements);
+                let budget = observed.budget.as_mut().unwrap();
+                budget.sessions += client;
+                budget.off_cpu += client;
+                budget.off.as_mut().unwrap().client = client;
+            })
+        };
+        let found = of(4000.0, 1.4);
+        let trips = one(&found, "round-trips");
+        // Beside 0.6 that run or want to.
+        assert!(
+            (trips.budget_share.unwrap() - 0.7).abs() < 1e-9,
+            "{trips:#?}"
+        );
+        assert_eq!(trips.severity, Severity::High);
+        assert!(trips.evidence[0].contains("40 statements a transaction"));
+        for none in [of(200.0, 1.4), of(4000.0, 0.1)] {
+            assert!(none.iter().all(|f| f.id != "round-trips"), "{none:#?}");
+        }
+    }
+
+    #[test]
     fn deadlocks_cost_what_waits_for_locks() {
         let found = found_with(vec![("Lock", "transactionid", 5.0)], |observed| {
             observed.counters = counters(&[("deadlocks", 3.0), ("xact_commit", 40.0)]);
@@ -375,12 +478,19 @@ pub(super) mod tests {
                 catalogs: vec![Grown {
                     name: "pg_attribute".into(),
                     grown: BTreeMap::from([("n_tup_ins".to_owned(), 4000.0)]),
+                    state: BTreeMap::from([
+                        ("n_dead_tup".to_owned(), 20_000.0),
+                        ("n_live_tup".to_owned(), 3000.0),
+                    ]),
                     ..Grown::default()
                 }],
                 ..GrowthRecord::default()
             });
         });
         let tables = one(&found, "temporary-tables");
+        // What is to be cleaned up comes behind what makes it.
+        assert!(tables.remedy[0].text.contains("ON COMMIT DELETE ROWS"));
+        assert!(tables.remedy[1].text.contains("VACUUM pg_catalog"));
         assert!(tables.budget_share.unwrap() > 0.7, "{tables:#?}");
     }
 

@@ -91,8 +91,13 @@ fn at_wait(run: &RunEvidence, wait: &Wait) -> Option<Named> {
             tenths(share)
         ),
     };
+    // A rule that knows the event has looked at it, and found less than it takes for trouble.
+    let severity = match waits::entry_of(&wait.kind, &wait.event) {
+        Some(_) => Severity::Low,
+        None => Severity::Medium,
+    };
     let mut seen = Observation::measured(Basis::WaitTime, Some(share), saw)
-        .severity(Severity::Medium)
+        .severity(severity)
         .confidence(Confidence::Medium)
         .seen(format!(
             "{:.2} sessions on average, between {:.2} and {:.2}, with {}",

@@ -31,7 +31,7 @@ const FEW_PARTITIONS: u32 = 8;
 /// Something wrong with a statement.
 pub(super) struct Hit<'s> {
     pub statement: &'s StatementTime,
-    /// The part of the statement's time that it accounts for, 0 to 1.
+    /// The part of the statement's time that it accounts for, 0 to 1; 0 where nobody knows.
     pub part: f64,
     pub saw: String,
     pub confidence: Confidence,
@@ -56,7 +56,8 @@ pub(super) fn joined(run: &RunEvidence, mut hits: Vec<Hit>) -> Option<Observatio
     let share: f64 = hits.iter().map(share_of).sum();
     let mut hits = hits.into_iter();
     let first = hits.next()?;
-    let mut seen = Observation::measured(Basis::Statements, Some(share.min(1.0)), first.saw)
+    let known = (share > 0.0).then_some(share.min(1.0));
+    let mut seen = Observation::measured(Basis::Statements, known, first.saw)
         .confidence(first.confidence)
         .severity(match share {
             _ if first.confidence == Confidence::Low => Severity::Low,
@@ -119,6 +120,13 @@ fn scan<'a>(
     let rows = facts.rows.filter(|rows| *rows >= FEW_ROWS)?;
     let times = plan.root.times(node).unwrap_or(1.0);
     let part = (times * node.cost / plan.root.cost.max(node.cost)).min(1.0);
+    // Workers are there for the scan's sake, and what they cost goes with it.
+    let gathered =
+        parent.filter(|parent| matches!(parent.kind.as_str(), "Gather" | "Gather Merge"));
+    let part = match gathered {
+        Some(gather) => (times * gather.cost / plan.root.cost.max(gather.cost)).min(1.0),
+        None => part,
+    };
     // Under a limit a scan may stop early.
     let may_stop = parent.is_some_and(|parent| parent.kind == "Limit");
     if node.rows > SELECTIVE * rows || part < MINOR || may_stop {

@@ -1,8 +1,8 @@
 //! CPU samples: which functions and locks the server's time goes to.
 
 use super::{Detector, samples, tenths, waits};
-use crate::bottlenecks::evidence::Evidence;
-use crate::bottlenecks::finding::{Confidence, Observation};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Confidence, Observation, Severity};
 use crate::profile::lock::Lock;
 use crate::profile::{Class, Summary};
 
@@ -319,9 +319,17 @@ fn page_faults(evidence: &Evidence) -> Option<Observation> {
     profile.shows(share, NOTABLE).then(|| {
         let of_class = profile.functions.iter();
         let of_class = of_class.filter(|f| f.class == Class::PageFaults).take(3);
-        Observation::of_samples(share, format!("Page faults take {}.", of_samples(share)))
+        let seen = Observation::of_samples(share, format!("Page faults take {}.", of_samples(share)))
             .all_seen(of_class.map(|f| format!("{} in {}", tenths(f.own_share), f.symbol)))
-            .confidence(Confidence::Medium)
+            .confidence(Confidence::Medium);
+        let budget = evidence.run.as_ref().and_then(RunEvidence::budget);
+        // A process that starts meets each of its pages for the first time, however large they are.
+        match budget.is_some_and(|budget| budget.by_samples) {
+            true => seen
+                .symptom_of("processes that start and end: parallel workers, or sessions opened anew")
+                .advice("see what starts them: sessions opened for each transaction, or workers for short statements"),
+            false => seen,
+        }
     })
 }
 
@@ -355,13 +363,33 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
             "Parsing and planning take {}, more than executing.",
             of_samples(share)
         );
-        Observation::of_samples(share, saw)
+        let seen = Observation::of_samples(share, saw)
             .seen(format!(
                 "{} in parser, planner and catalog look-ups",
                 tenths(share)
             ))
-            .seen(format!("{} in the executor", tenths(executor)))
+            .seen(format!("{} in the executor", tenths(executor)));
+        match evidence.run.filter(RunEvidence::prepares) {
+            Some(run) => planned_anew(&run, seen),
+            None => seen,
+        }
     })
+}
+
+/// Statements that are prepared are parsed once, but planned each time where the planner expects a plan
+/// for the values at hand to be cheaper than one for all (choose_custom_plan, plancache.c).
+fn planned_anew(run: &RunEvidence, seen: Observation) -> Observation {
+    let mode = run.setting("plan_cache_mode");
+    seen.severity(Severity::Low)
+        .means(
+            "The load prepares its statements, which spares parsing them. They are planned for each execution all \
+             the same, since the planner expects a plan for the values at hand to be cheaper than a generic one.",
+        )
+        .all_seen(mode.map(|mode| format!("plan_cache_mode = {mode}")))
+        .sql(
+            "SET plan_cache_mode = force_generic_plan;   -- in a session: compare the plan and the time with EXPLAIN \
+             (ANALYZE) EXECUTE",
+        )
 }
 
 fn round_trips(evidence: &Evidence) -> Option<Observation> {

@@ -273,9 +273,17 @@ fn not_hot(evidence: &Evidence) -> Option<Observation> {
                 ),
             ));
         }
+        // What goes into the indexes, by CPU samples; what it writes to the log is on top.
+        let into_indexes = within(
+            evidence,
+            &["ExecInsertIndexTuples", "index_insert", "btinsert"],
+        );
+        let part = into_indexes.map_or(0.0, |share| {
+            (share / statement.cpu_share.max(0.01)).clamp(0.0, 1.0) * statement.running
+        });
         Some(Hit {
             statement,
-            part: 0.0,
+            part,
             saw: format!(
                 "Of {updates:.0} updates of {name} only {} are HOT: the others write into all of its {indexes} indexes.",
                 tenths(hot / updates)
@@ -430,6 +438,8 @@ mod tests {
             found("Update", facts(), vec![grown("public.t", &counters)])
         };
         let full = of(4000.0, 500.0);
+        // Without CPU samples nobody knows what the indexes take: that is no gain of nothing.
+        assert_eq!(one(&full, "updates-not-hot").gain_at_most, None);
         assert!(
             one(&full, "updates-not-hot").remedy[0]
                 .text

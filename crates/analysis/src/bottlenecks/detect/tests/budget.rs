@@ -7,10 +7,12 @@ use crate::bottlenecks::finding::{Confidence, Finding, Severity};
 use crate::bottlenecks::load;
 use crate::observed::PointObserved;
 use crate::observed::budget::{Budget, OffCpu, Wait};
+use crate::observed::counters::ServerCounters;
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::profile::{Profile, summarise};
 use crate::stats::Estimate;
 use crate::{analyse, metrics};
+use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
 
 /// What happened with 8 sessions, by the kernel's account and by samples.
 struct Seen {
@@ -24,6 +26,8 @@ struct Seen {
     /// CPUs that a quota kept from the server.
     held_back: f64,
     listing: &'static str,
+    /// The clients' script.
+    script: &'static str,
 }
 
 const QUIET: Seen = Seen {
@@ -35,6 +39,7 @@ const QUIET: Seen = Seen {
     busy: 0.8,
     held_back: 0.0,
     listing: "",
+    script: "SELECT 1;",
 };
 
 fn estimate(value: f64) -> Estimate {
@@ -117,11 +122,19 @@ fn found_as(seen: &Seen, edit: impl FnOnce(&mut PointObserved)) -> Vec<Finding> 
     ]);
     let profile =
         (!seen.listing.is_empty()).then(|| summarise(&Profile::parse(seen.listing).unwrap()));
+    let ours = WorkloadPlan {
+        scripts: vec![ScriptPlan {
+            text: seen.script.to_owned(),
+            ..ScriptPlan::default()
+        }],
+        ..WorkloadPlan::default()
+    };
     load(&Evidence {
         version: Some(180_000),
         profile: profile.as_ref(),
         run: Some(RunEvidence {
             workload: "mine.sql",
+            ours: Some(&ours),
             host: &analysis.host,
             arm: &analysis.arms[0],
             load: &did,
@@ -171,6 +184,70 @@ fn a_gain_is_no_more_than_the_cpus_have_room_for() {
         "{}",
         idle.saw
     );
+}
+
+/// A process that starts faults on each of its pages: larger pages are no remedy.
+#[test]
+fn page_faults_of_processes_that_come_and_go_are_a_symptom() {
+    let of = |come_and_go: bool, sessions: f64| {
+        let seen = Seen {
+            listing: "60.00% postgres [k] clear_page_erms\n10.00% postgres [.] ExecScan\n",
+            ..QUIET
+        };
+        found_as(&seen, |observed| {
+            observed.budget.as_mut().unwrap().by_samples = come_and_go;
+            let database = [("sessions", sessions), ("xact_commit", 400.0)];
+            observed.counters = Some(ServerCounters {
+                seconds: 4.0,
+                database: database.map(|(k, v)| (k.to_owned(), v)).into(),
+                ..ServerCounters::default()
+            });
+        })
+    };
+    let opened = of(true, 400.0);
+    let faults = one(&opened, "page-faults");
+    assert!(
+        faults
+            .symptom_of
+            .as_deref()
+            .unwrap()
+            .contains("opened anew")
+    );
+    assert!(!faults.remedy[0].text.contains("huge pages"), "{faults:#?}");
+    // What is not the statements' own is the opening's.
+    let opening = one(&opened, "connections-opened");
+    assert!(opening.gain_at_most > faults.gain_at_most, "{opening:#?}");
+    let lasting = of(false, 4.0);
+    assert_eq!(one(&lasting, "page-faults").symptom_of, None);
+}
+
+/// A client that has its answer waits behind the sessions where the CPUs are full, and no longer
+/// when these have less to do: only what it does itself is left.
+#[test]
+fn what_clients_wait_for_a_full_cpu_is_no_time_of_their_own() {
+    let gain = |script: &'static str, busy: f64| {
+        let findings = found(&Seen {
+            on_cpu: 0.6,
+            ready: 1.4,
+            idle: 4.0,
+            waits: &[("IO", "WALSync", 2.0)],
+            busy,
+            script,
+            ..QUIET
+        });
+        one(&findings, "wal-flush").gain_at_most.unwrap()
+    };
+    // A client on 0.1 CPUs waits for one as long as sessions do: a third of a session of 4.33.
+    let waits = gain("UPDATE t SET n = n + 1;", 2.0);
+    assert!(
+        (waits - 2.0 / (4.0 + 0.1 * 2.0 / 0.6)).abs() < 1e-9,
+        "{waits}"
+    );
+    // One that sleeps, or has a CPU whenever it wants one, takes the time that it takes.
+    let sleeps = gain("UPDATE t SET n = n + 1;\n\\sleep 5 ms\n", 2.0);
+    assert!((sleeps - 0.25).abs() < 1e-9, "{sleeps}");
+    let free = gain("UPDATE t SET n = n + 1;", 0.9);
+    assert!((free - 0.25).abs() < 1e-9, "{free}");
 }
 
 /// What is saved of CPUs that are full is won, however many sessions wait.
@@ -287,6 +364,8 @@ fn a_wait_that_no_rule_knows_is_a_finding_by_its_name() {
     });
     let flush = one(&flushes, "wait-event/LWLock:WALWrite");
     assert!(flush.remedy[0].text.contains("--explain wal-flush"));
+    // The rule took it for less than trouble.
+    assert_eq!(flush.severity, Severity::Low);
     // What a rule found is left to it, and a fortieth of the time is nothing.
     one(&findings, "hot-row");
     assert_eq!(findings.len(), 3, "{findings:#?}");

@@ -3,13 +3,19 @@
 use super::scaling;
 use crate::analyse;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
-use crate::bottlenecks::finding::{Basis, Finding};
+use crate::bottlenecks::finding::{Basis, Finding, Severity};
 use crate::bottlenecks::load;
 use crate::profile::{Profile, summarise};
+use pgassay_model::workload::WorkloadPlan;
 
 /// What is found in a listing of `perf report`, on a server whose sessions wait for 80 % of the
 /// time in which they are in a statement.
 fn found(listing: &str, version: u32) -> Vec<Finding> {
+    found_under(listing, version, None)
+}
+
+/// The same under a load of ours.
+fn found_under(listing: &str, version: u32, ours: Option<&WorkloadPlan>) -> Vec<Finding> {
     let analysis = analyse(&scaling::run(0.0, |_| 0.8));
     let arm = &analysis.arms[0];
     let did = &analysis.main().arms[0];
@@ -21,6 +27,7 @@ fn found(listing: &str, version: u32) -> Vec<Finding> {
         profile: Some(&summary),
         run: Some(RunEvidence {
             workload: "mine.sql",
+            ours,
             host: &analysis.host,
             arm,
             load: did,
@@ -97,6 +104,32 @@ fn every_share_of_samples_is_scaled_by_the_time_in_which_sessions_ran() {
         assert_eq!(finding.basis, Basis::CpuSamples, "{id}");
         let gain = finding.gain_at_most.unwrap();
         assert!((gain - 0.2 * share).abs() < 1e-6, "{id}: {gain}");
+    }
+}
+
+/// Who prepares statements already is not told to prepare them.
+#[test]
+fn what_is_prepared_and_planned_all_the_same_has_its_own_remedy() {
+    let of = |protocol: &str| {
+        let ours = WorkloadPlan {
+            protocol: protocol.to_owned(),
+            ..WorkloadPlan::default()
+        };
+        let findings = found_under("40.00% postgres [.] query_planner\n", 150_000, Some(&ours));
+        let finding = findings.into_iter().find(|f| f.id == "parse-and-plan");
+        finding.expect("found")
+    };
+    let prepared = of("prepared");
+    assert_eq!(prepared.severity, Severity::Low);
+    assert!(prepared.remedy[0].text.contains("force_generic_plan"));
+    assert!(
+        !prepared
+            .remedy
+            .iter()
+            .any(|s| s.text.contains("Use prepared"))
+    );
+    for protocol in ["simple", "extended"] {
+        assert!(of(protocol).remedy[0].text.contains("Use prepared"));
     }
 }
 
