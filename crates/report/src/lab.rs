@@ -2,7 +2,7 @@
 
 use pgassay_analysis::lab::Lab;
 use pgassay_analysis::lab::judge::{Checked, Measured, Outcome};
-use pgassay_analysis::lab::report::{ArmShown, StageShown, unit};
+use pgassay_analysis::lab::report::{ArmShown, BusyShare, StageShown, unit};
 use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::Estimate;
 
@@ -118,29 +118,34 @@ fn cannot(n: usize) -> String {
     format!("{n} can't")
 }
 
-/// `18 / 13: 1.21 (1.15 to 1.27)`.
+/// `18 / 13: 1.21 (1.15–1.27)`.
 fn figure(measured: &Measured) -> String {
-    format!(
-        "{}: {}{}",
-        measured.what,
-        interval(&measured.value),
-        match measured.unit.as_str() {
-            "" => String::new(),
-            unit => format!(" {unit}"),
-        }
-    )
+    let value = match measured.unit.as_str() {
+        "clients" => clients(&measured.value),
+        _ => interval(&measured.value),
+    };
+    match measured.unit.as_str() {
+        "" => format!("{}: {value}", measured.what),
+        unit => format!("{}: {value} {unit}", measured.what),
+    }
+}
+
+/// A number of clients, which is whole.
+fn clients(value: &Estimate) -> String {
+    let n = number::short;
+    match value.low < value.high {
+        true => format!("{} ({}–{})", n(value.estimate), n(value.low), n(value.high)),
+        false => n(value.estimate),
+    }
 }
 
 fn interval(value: &Estimate) -> String {
-    let n = number::short;
-    match value.low < value.high {
-        true => format!(
-            "{} ({} to {})",
-            n(value.estimate),
-            n(value.low),
-            n(value.high)
-        ),
-        false => n(value.estimate),
+    let shown = number::shown(value);
+    match shown.interval {
+        Some(interval) if value.low < value.high => {
+            format!("{} ({})", shown.value, interval.ends)
+        }
+        _ => shown.value,
     }
 }
 
@@ -242,6 +247,7 @@ fn measured(lab: &Lab, notes: &mut Notes) -> Option<Section> {
                 "Its figures are in the statements, and in its own report, named below.".to_owned(),
             )),
         }
+        blocks.extend(stage.arms.iter().flat_map(|arm| busy(arm, notes)));
         if let Some(quality) = &stage.quality
             && quality.grade != Grade::Good
         {
@@ -300,6 +306,51 @@ fn table(stage: &StageShown, notes: &mut Notes) -> Table {
     let caption = format!("Throughput. {}.", servers.join("; "));
     let rows: Vec<Vec<Cell>> = rows.collect();
     Table::new(caption, columns, rows)
+}
+
+/// What took the time of an arm: functions, then wait events.
+fn busy(arm: &ArmShown, notes: &mut Notes) -> Vec<Block> {
+    let Some(busy) = &arm.busy else {
+        return Vec::new();
+    };
+    let clients = number::counted(busy.clients, "client");
+    let mut blocks = Vec::new();
+    let mut table = |shares: &[BusyShare], columns: Vec<Column>, caption: String| {
+        if shares.is_empty() {
+            return;
+        }
+        let rows = shares.iter().map(|share| {
+            let object = share.object.as_deref().map(Cell::plain);
+            let percent = notes.estimate(&share.percent, &share.name);
+            std::iter::once(Cell::plain(&share.name))
+                .chain(object)
+                .chain([percent])
+                .collect()
+        });
+        let rows: Vec<Vec<Cell>> = rows.collect();
+        blocks.push(Block::Table(Table::new(caption, columns, rows)));
+    };
+    table(
+        &busy.functions,
+        vec![
+            Column::words("function", 0),
+            Column::words("in", 1),
+            Column::figures("CPU samples", "%", 0),
+        ],
+        format!(
+            "What takes the CPU time of {} at {clients}: samples in functions themselves.",
+            arm.name
+        ),
+    );
+    table(
+        &busy.waits,
+        vec![
+            Column::words("wait event", 0),
+            Column::figures("active sessions", "%", 0),
+        ],
+        format!("What the sessions of {} wait for at {clients}.", arm.name),
+    );
+    blocks
 }
 
 fn chart(number: usize, stage: &StageShown) -> Chart {

@@ -62,7 +62,7 @@ pub struct Measured {
     pub what: String,
     /// The figure, with its interval.
     pub value: Estimate,
-    /// Its unit; empty for ratios and shares.
+    /// Its unit; empty for ratios.
     pub unit: String,
 }
 
@@ -105,14 +105,7 @@ fn check(statement: &Statement, evidence: &Evidence) -> Checked {
 fn wanted(test: &Test) -> String {
     match test {
         Test::Ratio { range, .. } | Test::Value { range, .. } => range.words(),
-        Test::Share { range, .. } => {
-            let percent = |end: Option<f64>| end.map(|share| 100.0 * share);
-            let range = Range {
-                at_least: percent(range.at_least),
-                at_most: percent(range.at_most),
-            };
-            format!("{} %", range.words())
-        }
+        Test::Share { range, .. } => format!("{} %", in_percent(*range).words()),
         Test::Peak { range, .. } => format!("the peak in clients: {}", range.words()),
         Test::Order { arms, .. } => arms.join(", then "),
         Test::Untested { .. } => String::new(),
@@ -132,7 +125,11 @@ fn test(test: &Test, evidence: &Evidence) -> Result<Tested, String> {
                 return Err(why);
             }
             let Found { estimate, unit, .. } = found;
-            Ok(within(name(of, of), estimate, &unit, *range))
+            let what = match of.quantity.as_str() {
+                "throughput" => name(of, of),
+                quantity => format!("{} of {}", quantity.replacen(':', ", ", 1), name(of, of)),
+            };
+            Ok(within(what, estimate, &unit, *range))
         }
         Test::Order {
             stage,
@@ -155,9 +152,27 @@ fn test(test: &Test, evidence: &Evidence) -> Result<Tested, String> {
                 ShareOf::Function => in_function(arm_seen, point, name)?,
                 ShareOf::Wait => at_event(point, name)?,
             };
-            Ok(within(format!("{name}, {arm}"), share, "", *range))
+            let what = format!("{name}, {arm}");
+            Ok(within(what, percent(share), "%", in_percent(*range)))
         }
         Test::Untested { why } => Err(why.clone()),
+    }
+}
+
+fn in_percent(range: Range) -> Range {
+    Range {
+        at_least: range.at_least.map(|share| 100.0 * share),
+        at_most: range.at_most.map(|share| 100.0 * share),
+    }
+}
+
+/// A share of 0 to 1 as a figure in per cent.
+pub(super) fn percent(share: Estimate) -> Estimate {
+    Estimate {
+        estimate: 100.0 * share.estimate,
+        low: 100.0 * share.low,
+        high: 100.0 * share.high,
+        ..share
     }
 }
 
@@ -321,7 +336,7 @@ fn peak_of(arm: &str, course: &[(u32, Estimate)], range: Range) -> Result<Tested
 }
 
 /// Wilson's interval at 95 % of a share that was seen among so many samples.
-fn wilson(share: f64, samples: u64) -> Estimate {
+pub(super) fn wilson(share: f64, samples: u64) -> Estimate {
     const Z: f64 = 1.959_964;
     let n = samples.max(1) as f64;
     let centre = share + Z * Z / (2.0 * n);
@@ -403,6 +418,35 @@ mod tests {
             ..estimate(1.03, 1.1, 1.2)
         };
         assert_eq!(outcome(few), Outcome::CannotBeTold);
+    }
+
+    #[test]
+    fn shares_are_shown_and_wanted_in_per_cent() {
+        let range = Range {
+            at_least: None,
+            at_most: Some(0.05),
+        };
+        let test = Test::Share {
+            stage: "s".to_owned(),
+            arm: "a".to_owned(),
+            of: ShareOf::Function,
+            name: "f".to_owned(),
+            clients: Clients::Only,
+            range,
+        };
+        assert_eq!(wanted(&test), "at most 5 %");
+        let shown = |share: f64| {
+            within(
+                String::new(),
+                percent(wilson(share, 10_000)),
+                "%",
+                in_percent(range),
+            )
+        };
+        let few = shown(0.0042);
+        assert_eq!(few.outcome, Outcome::Same);
+        assert!((few.measured[0].value.estimate - 0.42).abs() < 1e-9);
+        assert_eq!(shown(0.5).outcome, Outcome::Differs);
     }
 
     #[test]

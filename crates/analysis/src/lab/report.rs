@@ -6,15 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use super::check::Leg;
 use super::evidence::{Evidence, Part, Shown};
-use super::judge::{Checked, Outcome, judge};
-use super::plan::{Figure, LabPlan, Source};
+use super::judge::{Checked, Outcome, judge, percent, wilson};
+use super::plan::{Clients, Figure, LabPlan, Named, Source};
 use crate::host::HostSummary;
 use crate::metrics::THROUGHPUT;
+use crate::observed::WaitAnalysis;
 use crate::quality::Quality;
 use crate::stats::Estimate;
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/lab/1";
+
+/// Functions that are shown of an arm, and wait events.
+const MOST_FUNCTIONS: usize = 8;
+const MOST_WAITS: usize = 4;
 
 /// A lab and what became of it.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -96,6 +101,32 @@ pub struct ArmShown {
     pub server: Option<String>,
     /// Throughput at each client count.
     pub throughput: Vec<PointShown>,
+    /// What took its time at the most clients, where something looked on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<Busy>,
+}
+
+/// What took the time of an arm.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Busy {
+    /// At how many clients.
+    pub clients: u32,
+    /// The functions with the most CPU samples in themselves, in per cent of all.
+    pub functions: Vec<BusyShare>,
+    /// The wait events with the most client sessions, in per cent of the active ones.
+    pub waits: Vec<BusyShare>,
+}
+
+/// A function or a wait event.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct BusyShare {
+    /// Its name.
+    pub name: String,
+    /// The program or library of a function.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+    /// In per cent, with its interval.
+    pub percent: Estimate,
 }
 
 /// Throughput at a client count.
@@ -167,6 +198,7 @@ fn stage(plan: &LabPlan, part: &Part, made: &Made) -> StageShown {
                 per_second,
             })
             .collect(),
+        busy: busy(part, name),
     });
     let workload = plan.stage(&part.stage).map(|stage| stage.workload.clone());
     StageShown {
@@ -183,6 +215,39 @@ fn stage(plan: &LabPlan, part: &Part, made: &Made) -> StageShown {
             _ => None,
         },
     }
+}
+
+/// What took the time of an arm at the most clients.
+fn busy(part: &Part, arm: &str) -> Option<Busy> {
+    let (_, point) = part.observed(arm, Clients::Named(Named::Most)).ok()?;
+    let functions = point.profile.iter().flat_map(|profile| {
+        let samples = profile.samples.unwrap_or(0);
+        let hottest = profile.functions.iter().take(MOST_FUNCTIONS);
+        hottest.map(move |function| BusyShare {
+            name: function.symbol.clone(),
+            object: Some(function.object.clone()),
+            percent: percent(wilson(function.own_share, samples)),
+        })
+    });
+    let busy = Busy {
+        clients: point.clients,
+        functions: functions.collect(),
+        waits: point.waits.as_ref().map_or_else(Vec::new, waits),
+    };
+    (!busy.functions.is_empty() || !busy.waits.is_empty()).then_some(busy)
+}
+
+fn waits(seen: &WaitAnalysis) -> Vec<BusyShare> {
+    let mut events: Vec<_> = seen.events.iter().collect();
+    events.sort_by(|a, b| b.sessions.total_cmp(&a.sessions));
+    let most = events.into_iter().take(MOST_WAITS);
+    let share = |name: &str| seen.share(|event| event.name() == name).min(1.0);
+    most.map(|event| BusyShare {
+        name: event.name(),
+        object: None,
+        percent: percent(wilson(share(&event.name()), seen.samples)),
+    })
+    .collect()
 }
 
 /// The unit of [`PointShown::per_second`].

@@ -39,6 +39,7 @@ fn clients(stage: &mut StagePlan, host: &HostSummary, left_out: &mut Vec<String>
     if stage.clients.is_empty() {
         stage.clients = before.iter().copied().min().into_iter().collect();
     }
+    let fitting = stage.clients.clone();
     while stage.clients.len() > MOST_COUNTS {
         // Every other one in the middle; both ends stay.
         let last = stage.clients.len() - 1;
@@ -48,20 +49,25 @@ fn clients(stage: &mut StagePlan, host: &HostSummary, left_out: &mut Vec<String>
             index % 2 == 1 || index - 1 == last
         });
     }
-    let dropped: Vec<String> = before
-        .iter()
-        .filter(|clients| !stage.clients.contains(clients))
-        .map(u32::to_string)
-        .collect();
-    if !dropped.is_empty() {
+    let without = |counts: &[u32], kept: &[u32]| {
+        let dropped = counts.iter().filter(|clients| !kept.contains(clients));
+        let dropped: Vec<String> = dropped.map(u32::to_string).collect();
+        (!dropped.is_empty()).then(|| dropped.join(", "))
+    };
+    if let Some(dropped) = without(&before, &fitting) {
+        let cpus = match host.cpus {
+            Some(cpus) => number::counted(cpus, "CPU"),
+            None => "an unknown number of CPUs".to_owned(),
+        };
         left_out.push(format!(
-            "{}: {} clients; this machine has {}",
-            stage.id,
-            dropped.join(", "),
-            match host.cpus {
-                Some(cpus) => number::counted(cpus, "CPU"),
-                None => "an unknown number of CPUs".to_owned(),
-            }
+            "{}: {dropped} clients; this machine has {cpus}",
+            stage.id
+        ));
+    }
+    if let Some(dropped) = without(&fitting, &stage.clients) {
+        left_out.push(format!(
+            "{}: {dropped} clients, for time; those around them are measured",
+            stage.id
         ));
     }
 }
@@ -94,5 +100,44 @@ fn scales(stage: &mut StagePlan, arms: usize, host: &HostSummary, left_out: &mut
             list(&stage.scale),
             number::counted(servers, "server")
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    #[test]
+    fn counts_left_out_for_time_are_not_laid_to_the_machine() {
+        let plan = r#"
+name = "mine"
+title = "t"
+question = "q"
+[[arm]]
+name = "a"
+target = "temp"
+[[stage]]
+id = "reads"
+measure = "run"
+clients = [1, 2, 3, 4, 5, 6, 7, 8, 400]
+[[statement]]
+id = "x"
+says = "it peaks"
+test = { kind = "peak", stage = "reads", arm = "a", range = { at-least = 4 } }
+"#;
+        let host = HostSummary {
+            cpus: Some(2),
+            ..HostSummary::default()
+        };
+        let (fitted, left_out) = fit(&parse(plan).unwrap(), &host);
+        assert_eq!(fitted.stages[0].clients, [1, 3, 5, 7, 8]);
+        assert_eq!(
+            left_out,
+            [
+                "reads: 400 clients; this machine has 2 CPUs",
+                "reads: 2, 4, 6 clients, for time; those around them are measured",
+            ]
+        );
     }
 }

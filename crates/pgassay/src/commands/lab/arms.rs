@@ -72,9 +72,7 @@ impl Arms {
                 Some(built) => built.clone(),
                 // A dry run builds nothing.
                 None if self.source => Ok(format!("build:SOURCE-{variant}")),
-                None => Err(
-                    "it is built from source: name PostgreSQL's source with --source".to_owned(),
-                ),
+                None => Err("built from source, which --source SOURCE names".to_owned()),
             };
         }
         let target = arm.target.clone().unwrap_or_default();

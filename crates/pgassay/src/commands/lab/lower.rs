@@ -14,6 +14,8 @@ const SECONDS: f64 = 1.0;
 const BESIDE: f64 = 0.8;
 /// Trials of a run: an interval by ranks needs six, and more than thirty show no more.
 const TRIALS: (u32, u32) = (6, 30);
+/// Ways of reading, or numbers of sessions, of a run that decides on them itself.
+const WAYS: f64 = 4.0;
 /// Seconds of a comparison's slice where a stage does not say, and between slices.
 const SLICE: f64 = 0.2;
 const BETWEEN: f64 = 0.12;
@@ -32,7 +34,7 @@ pub struct Lowered<'a> {
     /// The combination of its axes.
     pub leg: &'a Leg,
     /// Its arms.
-    pub arms: &'a [&'a ArmPlan],
+    pub arms: Vec<&'a ArmPlan>,
     /// What is launched for each.
     pub targets: &'a [String],
     /// Its share of the time; it takes [`Self::takes`].
@@ -68,12 +70,13 @@ impl Lowered<'_> {
             let list: Vec<String> = stage.clients.iter().map(u32::to_string).collect();
             flag("--clients", list.join(","));
         }
-        if let Some(seconds) = stage.seconds {
-            let name = match stage.measure {
-                Measure::Run => "--time",
-                _ => "--slice",
-            };
-            flag(name, seconds.to_string());
+        match (stage.measure, stage.seconds) {
+            (Measure::Run, Some(seconds)) => flag("--time", seconds.to_string()),
+            (Measure::Run, None) if !stage.clients.is_empty() => {
+                flag("--time", SECONDS.to_string());
+            }
+            (_, Some(seconds)) => flag("--slice", seconds.to_string()),
+            _ => {}
         }
         if stage.measure == Measure::Run
             && let Some(trials) = stage.trials.or_else(|| self.trials())
@@ -175,6 +178,13 @@ impl Lowered<'_> {
             (Measure::Run, Some(trials)) if !self.stage.clients.is_empty() => {
                 (points * f64::from(trials) * self.trial() + START) / 60.0
             }
+            (Measure::Run, Some(trials)) => {
+                let ways = match self.stage.only.len() {
+                    0 => WAYS,
+                    named => named as f64,
+                };
+                (ways * f64::from(trials) * self.trial() + START) / 60.0
+            }
             (Measure::Run | Measure::Count, _) => self.minutes,
             (Measure::Compare, _) => {
                 let servers = self.arms.len() as f64;
@@ -226,7 +236,7 @@ mod tests {
                 let lowered = Lowered {
                     stage,
                     leg: &leg,
-                    arms: &arms,
+                    arms: arms.clone(),
                     targets: &targets,
                     minutes: minutes * stage.weight / all,
                     beside: None,

@@ -18,8 +18,9 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::bail;
-use pgassay_analysis::lab::plan::{ArmPlan, Measure};
-use pgassay_analysis::lab::{check, scale};
+use pgassay_analysis::lab::check::Leg;
+use pgassay_analysis::lab::plan::{ArmPlan, Measure, StagePlan};
+use pgassay_analysis::lab::{LabPlan, check, scale};
 use pgassay_engine::rundir;
 use pgassay_model::run::RunState;
 use pgassay_model::{Failure, FailureKind};
@@ -129,71 +130,103 @@ pub fn lab(
 /// Lowers each part of each stage; the minutes that all may take, and the most bytes on disk at once.
 fn lower(record: &mut Record, arms: &Arms, args: &LabArgs) -> (f64, u64) {
     let plan = record.plan.clone();
-    let beside = record.beside().map(Path::to_owned);
     let all = plan.stages.iter();
-    let all: Vec<_> = all
-        .flat_map(|stage| check::legs(stage).into_iter().map(move |leg| (stage, leg)))
-        .collect();
-    let weights = all.iter().filter(|(s, _)| s.measure != Measure::Inspect);
-    let weights: f64 = weights.map(|(stage, _)| stage.weight).sum();
+    let all = all.flat_map(|stage| check::legs(stage).into_iter().map(move |leg| (stage, leg)));
+    for (number, (stage, leg)) in all.enumerate() {
+        let (part, lacking) = at_hand(&plan, stage, leg, number + 1, arms);
+        if part.state == State::Pending {
+            let without = lacking.iter();
+            let without = without.map(|why| format!("{}: without {why}", stage.id));
+            record.left_out.extend(without);
+        }
+        record.parts.push(part);
+    }
     let (mut minutes, mut disk) = (0.0, 0);
-    for (number, (stage, leg)) in all.iter().enumerate() {
-        let mut had = Vec::new();
-        let mut lacking = Vec::new();
-        for name in plan.arms_of(stage) {
-            match plan
-                .arm(name)
-                .map(|arm| (arm, arms.target(arm, stage.measure)))
-            {
-                Some((arm, Ok(target))) => had.push((arm, target)),
-                Some((arm, Err(why))) => lack(&mut lacking, &arm.name, why),
-                None => {}
-            }
+    for number in 0..record.parts.len() {
+        let share = share(record, &record.parts, number, args.minutes);
+        let Some(lowered) = lowered(record, number, share) else {
+            continue;
+        };
+        let (command, takes, bytes) =
+            (lowered.command(args), lowered.takes(), lowered.disk_bytes());
+        let part = &mut record.parts[number];
+        part.command = command;
+        if part.state == State::Pending {
+            minutes += takes;
+            disk = disk.max(bytes);
         }
-        let enough = match stage.measure {
-            Measure::Compare => had.len() >= 2,
-            Measure::Inspect => !had.is_empty(),
-            Measure::Run | Measure::Count => lacking.is_empty(),
-        };
-        let targets: Vec<String> = had.iter().map(|(_, target)| target.clone()).collect();
-        let plans: Vec<_> = had.iter().map(|(arm, _)| *arm).collect();
-        let share = args.minutes * stage.weight / weights.max(f64::MIN_POSITIVE);
-        let lowered = Lowered {
-            stage,
-            leg,
-            arms: &plans,
-            targets: &targets,
-            minutes: share,
-            beside: beside.as_deref(),
-        };
-        let lacking: Vec<String> = lacking
-            .into_iter()
-            .map(|(arms, why)| format!("{}: {why}", arms.join(", ")))
-            .collect();
-        let state = match enough {
-            true => State::Pending,
-            false => State::Impossible(lacking.join("; ")),
-        };
-        if enough {
-            minutes += lowered.takes();
-            disk = disk.max(lowered.disk_bytes());
-            record.left_out.extend(
-                lacking
-                    .iter()
-                    .map(|why| format!("{}: without {why}", stage.id)),
-            );
-        }
-        record.parts.push(PartRecord {
-            stage: stage.id.clone(),
-            leg: leg.clone(),
-            place: format!("{:02}-{}", number + 1, stage.id),
-            arms: plans.iter().map(|arm| arm.name.clone()).collect(),
-            command: lowered.command(args),
-            targets,
-            state,
-        });
     }
     (minutes, disk)
+}
+
+/// A part with what it has of its arms, not lowered yet, and what it lacks.
+fn at_hand(
+    plan: &LabPlan,
+    stage: &StagePlan,
+    leg: Leg,
+    number: usize,
+    arms: &Arms,
+) -> (PartRecord, Vec<String>) {
+    let mut had = Vec::new();
+    let mut lacking = Vec::new();
+    for arm in plan
+        .arms_of(stage)
+        .into_iter()
+        .filter_map(|name| plan.arm(name))
+    {
+        match arms.target(arm, stage.measure) {
+            Ok(target) => had.push((arm.name.clone(), target)),
+            Err(why) => lack(&mut lacking, &arm.name, why),
+        }
+    }
+    let enough = match stage.measure {
+        Measure::Compare => had.len() >= 2,
+        Measure::Inspect => !had.is_empty(),
+        Measure::Run | Measure::Count => lacking.is_empty(),
+    };
+    let lacking: Vec<String> = lacking
+        .into_iter()
+        .map(|(arms, why)| format!("{}: {why}", arms.join(", ")))
+        .collect();
+    let (arms, targets) = had.into_iter().unzip();
+    let part = PartRecord {
+        stage: stage.id.clone(),
+        leg,
+        place: format!("{number:02}-{}", stage.id),
+        arms,
+        targets,
+        command: Vec::new(),
+        state: match enough {
+            true => State::Pending,
+            false => State::Impossible(lacking.join("; ")),
+        },
+    };
+    (part, lacking)
+}
+
+/// The minutes of a part, of those that `waiting` share by their weights.
+fn share(record: &Record, waiting: &[PartRecord], number: usize, minutes: f64) -> f64 {
+    let weight = |part: &PartRecord| match record.plan.stage(&part.stage) {
+        Some(stage) if stage.measure != Measure::Inspect => stage.weight,
+        _ => 0.0,
+    };
+    let waits = |part: &&PartRecord| matches!(part.state, State::Pending | State::Failed(_));
+    let all: f64 = waiting.iter().filter(waits).map(weight).sum();
+    minutes * weight(&record.parts[number]) / all.max(f64::MIN_POSITIVE)
+}
+
+/// What a part is lowered from.
+fn lowered(record: &Record, number: usize, minutes: f64) -> Option<Lowered<'_>> {
+    let part = record.parts.get(number)?;
+    let arms = part.arms.iter().filter_map(|arm| record.plan.arm(arm));
+    Some(Lowered {
+        stage: record.plan.stage(&part.stage)?,
+        leg: &part.leg,
+        arms: arms.collect(),
+        targets: &part.targets,
+        minutes,
+        beside: record.beside(),
+    })
 }
 
 /// Notes that an arm can't be had; those with the same reason stand together.
@@ -228,13 +261,12 @@ fn measure(
             part.stage,
             part.leg.words()
         ));
-        if let Some(command) = shared_out(
-            record,
-            number,
-            args,
-            before + started.elapsed().as_secs_f64(),
-        ) {
-            record.parts[number].command = command;
+        // Its share of the time that the parts before it have left.
+        let spent = before + started.elapsed().as_secs_f64();
+        let left = (args.minutes - spent / 60.0).max(0.0);
+        let share = share(record, &record.parts[number..], number, left);
+        if let Some(lowered) = lowered(record, number, share) {
+            record.parts[number].command = lowered.command(args);
         }
         let part = &record.parts[number];
         let state = one(part, record, &dir.join(&part.place), global, terminal, stop)?;
@@ -258,35 +290,6 @@ fn measure(
         true => Exit::Done,
         false => Exit::Partial,
     })
-}
-
-/// The command of a part that is about to begin, with its share of the time that the parts before have
-/// left.
-fn shared_out(record: &Record, number: usize, args: &LabArgs, spent: f64) -> Option<Vec<String>> {
-    let part = record.parts.get(number)?;
-    let stage = record.plan.stage(&part.stage)?;
-    let weight = |part: &PartRecord| match (record.plan.stage(&part.stage), &part.state) {
-        (Some(stage), State::Pending | State::Failed(_)) if stage.measure != Measure::Inspect => {
-            stage.weight
-        }
-        _ => 0.0,
-    };
-    let waiting: f64 = record.parts[number..].iter().map(weight).sum();
-    let left = (args.minutes - spent / 60.0).max(0.0);
-    let arms: Vec<&ArmPlan> = part
-        .arms
-        .iter()
-        .filter_map(|arm| record.plan.arm(arm))
-        .collect();
-    let lowered = Lowered {
-        stage,
-        leg: &part.leg,
-        arms: &arms,
-        targets: &part.targets,
-        minutes: left * stage.weight / waiting.max(f64::MIN_POSITIVE),
-        beside: record.beside(),
-    };
-    Some(lowered.command(args))
 }
 
 /// Whether anything was recorded.

@@ -137,11 +137,11 @@ impl Outline {
     /// In lines, for who waits for it to begin.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = vec![format!(
-            "lab {} ({}): {}, about {:.0} minutes, about {} on disk at once",
+            "lab {} ({}): {}, about {}, about {} on disk at once",
             self.name,
             self.plan,
             number::counted(self.parts.len() as u64, "stage"),
-            self.minutes,
+            whole_minutes(self.minutes),
             number::bytes(self.disk_bytes)
         )];
         lines.extend(self.parts.iter().map(|part| match &part.impossible {
@@ -155,6 +155,11 @@ impl Outline {
         );
         lines
     }
+}
+
+/// Minutes rounded up: `1 minute`.
+fn whole_minutes(minutes: f64) -> String {
+    number::counted(minutes.ceil().max(1.0) as u64, "minute")
 }
 
 /// A command as it is typed.
@@ -172,7 +177,7 @@ impl Report for Outline {
     fn document(&self) -> Document {
         let mut blocks = vec![Block::Facts(vec![
             Fact::new("plan", &self.plan),
-            Fact::new("time", format!("about {:.0} minutes", self.minutes)),
+            Fact::new("time", format!("about {}", whole_minutes(self.minutes))),
             Fact::new(
                 "disk",
                 format!("about {} at once", number::bytes(self.disk_bytes)),
