@@ -35,7 +35,9 @@ for target in "${targets[@]}"; do
     case $target in
     archive | elf) corpora+=(../crates/inspect/tests/fixtures) ;;
     facts) corpora+=(../crates/analysis/tests/check/recorded) ;;
+    lab_plan) corpora+=(../labs) ;;
     perf_text) corpora+=(../crates/analysis/tests/profiles) ;;
+    port) corpora+=(../crates/port/tests/port/planted ../crates/port/tests/port/clean) ;;
     script) corpora+=(../crates/engine/workloads) ;;
     esac
     fuzz run "$target" "${corpora[@]}" -- -max_total_time="$seconds" -timeout=25
