@@ -84,7 +84,7 @@ impl RunWriter {
                 .open(dir.join("lock"))
         };
         let lock = open_lock().map_err(|e| cannot_write(&dir, &e))?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !held(&lock) {
             bail!(
                 Failure::usage(format!(
                     "{} is being measured by another process",
@@ -190,6 +190,21 @@ pub(super) fn irregular_in(dir: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
+/// Takes the lock of a run directory; whether that is ours now. Whoever only asks whether it is held
+/// ([`super::is_running`]) holds it for a moment itself, so that one refusal means nothing.
+fn held(lock: &File) -> bool {
+    let until = Instant::now() + Duration::from_millis(500);
+    loop {
+        if flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// The length of a file without what follows its last newline.
 fn end_of_last_line(file: &File) -> io::Result<u64> {
     const BLOCK: u64 = 1 << 16;
@@ -283,4 +298,27 @@ fn fresh_name(workload: &str) -> anyhow::Result<String> {
         .take(40)
         .collect();
     Ok(format!("{time}-{workload}-{tail}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_looks_whether_a_run_is_measured_keeps_nobody_from_measuring_it() {
+        let place = std::env::temp_dir().join(format!("pgassay-lock-{}", std::process::id()));
+        let asked = File::create(&place).unwrap();
+        flock(&asked, FlockOperation::NonBlockingLockShared).unwrap();
+        let lock = File::open(&place).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                flock(&asked, FlockOperation::Unlock).unwrap();
+            });
+            assert!(held(&lock));
+        });
+        // Who holds it longer measures.
+        assert!(!held(&asked));
+        fs::remove_file(&place).unwrap();
+    }
 }

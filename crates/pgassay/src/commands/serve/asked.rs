@@ -4,7 +4,6 @@ use pgassay_engine::rundir::pause;
 use pgassay_http::{Answer, Request, Site};
 use pgassay_report::site::{self, Controls, escaped};
 
-use super::index::Is;
 use super::site::{May, Missing, RunsSite, shown, words};
 use super::start::{self, Recorded, Startable, Wanted};
 use super::started::{NotStarted, Started};
@@ -88,8 +87,7 @@ impl RunsSite {
                 "wait until it is over, or stop it",
             )
         };
-        let runs = self.index.runs();
-        if runs.iter().any(|(_, is)| matches!(is, Is::Running)) {
+        if self.index.measures() {
             return Err(measured());
         }
         let typed = start::typed(&startable.words);

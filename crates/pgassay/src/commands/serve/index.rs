@@ -124,6 +124,13 @@ impl Index {
             .collect()
     }
 
+    /// Whether a run is measured at this moment: what was listed may be a second old, and who stopped one
+    /// to start the next is not told that it still runs.
+    pub(in crate::commands) fn measures(self: &Arc<Self>) -> bool {
+        self.lock().listed = None;
+        self.runs().iter().any(|(_, is)| matches!(is, Is::Running))
+    }
+
     /// The directory of a run of that name, and how far it is known; `None` where there is none. What is
     /// not in the listing is not there: no name leads out of the directory.
     pub(in crate::commands) fn find(&self, run: &str) -> Option<(PathBuf, Is, Stamp)> {
@@ -370,5 +377,25 @@ mod tests {
             assert!(Instant::now() < until, "it was not read on");
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    #[test]
+    fn a_run_that_has_just_ended_is_not_measured_any_more() {
+        let place = Directory::make(&std::env::temp_dir(), "pgassay-index").unwrap();
+        let run = place.path().join("run");
+        fs::create_dir(&run).unwrap();
+        fs::write(run.join("run.json"), "{}").unwrap();
+        let index = Arc::new(Index {
+            kept: None,
+            ..Arc::into_inner(Index::read_by(place.path().to_owned(), slow)).unwrap()
+        });
+        let lock = fs::File::create(run.join("lock")).unwrap();
+        lock.lock().unwrap();
+        assert!(index.measures());
+        // Within the second that a listing holds.
+        lock.unlock().unwrap();
+        assert!(!index.measures());
+        lock.lock().unwrap();
+        assert!(index.measures());
     }
 }
