@@ -72,7 +72,8 @@ pub struct Typed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ArmFacts {
     /// The workload's statements and how the server would run each: a JSON array of
-    /// `{statement, plan}` with `EXPLAIN (FORMAT JSON)`.
+    /// `{statement, script, command, plan}` with `EXPLAIN (FORMAT JSON)`, or `why` there is none; several
+    /// of a statement that was explained with several rows of values.
     pub plans: Reading,
     /// The tables: a JSON array of `{table, bytes, rows}`.
     pub data: Reading,

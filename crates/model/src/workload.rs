@@ -15,6 +15,9 @@ pub struct WorkloadPlan {
     /// What the clients run; empty in old runs, where the name says it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<ScriptPlan>,
+    /// What the commands of each script are, a line each, where they are measured one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<Vec<String>>,
     /// Whether it changes the tables.
     #[serde(default)]
     pub writes: bool,
@@ -45,6 +48,14 @@ pub struct WorkloadPlan {
     /// How pgbench's tables are made.
     #[serde(default, skip_serializing_if = "Tables::are_default")]
     pub tables: Tables,
+}
+
+impl WorkloadPlan {
+    /// Whether its statements are about somebody's own tables: it makes none, and does without ours.
+    pub fn is_on_own_tables(&self) -> bool {
+        let ours = !self.setup.is_empty() || self.data.is_some();
+        self.without_pgbench_tables && !ours && !self.scripts.is_empty()
+    }
 }
 
 /// A condition on the tables.

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::model::{Difference, Kind};
+use super::plans;
 use crate::analysis::Analysis;
 use crate::comparison::{ArmFacts, Typed};
 use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
@@ -43,6 +43,9 @@ const OF_MEMORY: &[&str] = &["shared_buffers", "debug_io_direct", "block_size"];
 /// Blocks read for each transaction that are too few to matter.
 const FEW_READS: f64 = 0.02;
 
+/// The same of the rows of somebody's own tables, which are estimates of each server's.
+const SAME_ROWS: f64 = 0.05;
+
 /// Tables whose sizes differ by more hold other data, or are bloated.
 const SAME_SIZE: f64 = 0.03;
 
@@ -62,16 +65,17 @@ pub fn differences(
         list: Vec::new(),
     };
     let asked = asked(typed, arm);
+    let own = run.plan().workload.is_on_own_tables();
     versions(a, b, &mut found);
     binaries(a, b, &mut found);
     settings(run, &asked, &mut found);
     if let (Some(x), Some(y)) = (run.arm_facts.get(&0), run.arm_facts.get(&arm)) {
-        plans(x, y, &mut found);
-        data(x, y, &mut found);
+        plans(x, y, own, &mut found);
+        data(x, y, own, &mut found);
     }
     let loads = &analysis.main().arms;
     if let (Some(a), Some(b)) = (loads.first(), loads.get(arm as usize)) {
-        misses(a, b, &asked, &mut found);
+        misses(a, b, &asked, own, &mut found);
     }
     found.list
 }
@@ -82,6 +86,11 @@ struct Found {
 }
 
 impl Found {
+    fn names(&self, kind: Kind, name: &str) -> bool {
+        let mut list = self.list.iter();
+        list.any(|found| found.kind == kind && found.name == name)
+    }
+
     fn add(&mut self, kind: Kind, name: &str, a: String, b: String, planned: bool) {
         self.list.push(Difference {
             arm: self.arm,
@@ -202,46 +211,15 @@ fn settings(run: &RecordedRun, asked: &[String], found: &mut Found) {
     }
 }
 
-#[derive(Deserialize)]
-struct Explained {
-    statement: String,
-    plan: Value,
-}
-
-fn plans(a: &ArmFacts, b: &ArmFacts, found: &mut Found) {
-    let read = |facts: &ArmFacts| -> Option<Vec<Explained>> {
-        serde_json::from_str(facts.plans.text()?).ok()
-    };
-    let (Some(a), Some(b)) = (read(a), read(b)) else {
-        return;
-    };
-    for (a, b) in a.iter().zip(&b) {
-        let (x, y) = (shape(&a.plan), shape(&b.plan));
-        if x != y {
-            found.add(Kind::Plan, &a.statement, x, y, false);
+/// How each statement would run. Of somebody's own statements on their own tables that follows from the
+/// servers that are compared.
+fn plans(a: &ArmFacts, b: &ArmFacts, own: bool, found: &mut Found) {
+    for pair in plans::both(a, b).iter().filter(|pair| pair.changed()) {
+        if !found.names(Kind::Plan, &pair.statement) {
+            let (a, b) = (pair.a.clone(), pair.b.clone());
+            found.add(Kind::Plan, &pair.statement, a, b, own);
         }
     }
-}
-
-/// The nodes of a plan with what they read, such as `Index Scan on t using i`.
-fn shape(plan: &Value) -> String {
-    let text = |node: &Value, key: &str| node.get(key)?.as_str().map(str::to_owned);
-    let node = match plan {
-        Value::Array(plans) => return plans.iter().map(shape).collect::<Vec<_>>().join("; "),
-        Value::Object(object) if object.contains_key("Plan") => return shape(&object["Plan"]),
-        node => node,
-    };
-    let mut shape_of = text(node, "Node Type").unwrap_or_else(|| "?".to_owned());
-    for (word, key) in [("on", "Relation Name"), ("using", "Index Name")] {
-        if let Some(name) = text(node, key) {
-            shape_of.push_str(&format!(" {word} {name}"));
-        }
-    }
-    if let Some(Value::Array(children)) = node.get("Plans") {
-        let inner: Vec<String> = children.iter().map(shape).collect();
-        shape_of.push_str(&format!(" ({})", inner.join(", ")));
-    }
-    shape_of
 }
 
 #[derive(Deserialize)]
@@ -251,7 +229,9 @@ struct Table {
     rows: f64,
 }
 
-fn data(a: &ArmFacts, b: &ArmFacts, found: &mut Found) {
+/// What the tables hold. Somebody's own are of one size or another by how they came there, and their rows
+/// are counted by the servers' last looks at them.
+fn data(a: &ArmFacts, b: &ArmFacts, own: bool, found: &mut Found) {
     let read =
         |facts: &ArmFacts| -> Option<Vec<Table>> { serde_json::from_str(facts.data.text()?).ok() };
     let (Some(a), Some(b)) = (read(a), read(b)) else {
@@ -268,20 +248,23 @@ fn data(a: &ArmFacts, b: &ArmFacts, found: &mut Found) {
             );
             continue;
         };
-        let far = |p: f64, q: f64| (p - q).abs() > SAME_SIZE * p.max(q);
+        let far = |p: f64, q: f64, share: f64| (p - q).abs() > share * p.max(q);
         // a page or two more is how a version lays out a small table
-        if far(x.bytes, y.bytes) && (x.bytes - y.bytes).abs() > 1e6 {
+        if far(x.bytes, y.bytes, SAME_SIZE) && (x.bytes - y.bytes).abs() > 1e6 {
             let shown = |bytes: f64| format!("{:.1} MB", bytes / 1e6);
-            found.add(Kind::Data, &x.table, shown(x.bytes), shown(y.bytes), false);
+            found.add(Kind::Data, &x.table, shown(x.bytes), shown(y.bytes), own);
         }
-        if far(x.rows, y.rows) {
+        let counted = !own || (x.rows > 0.0 && y.rows > 0.0);
+        if counted && far(x.rows, y.rows, if own { SAME_ROWS } else { SAME_SIZE }) {
             let shown = |rows: f64| format!("{rows:.0} rows");
             found.add(Kind::Data, &x.table, shown(x.rows), shown(y.rows), false);
         }
     }
 }
 
-fn misses(a: &StageArm, b: &StageArm, asked: &[String], found: &mut Found) {
+fn misses(a: &StageArm, b: &StageArm, asked: &[String], own: bool, found: &mut Found) {
+    // Another plan reads other blocks.
+    let replanned = own && found.list.iter().any(|found| found.kind == Kind::Plan);
     for x in &a.points {
         let other = b.points.iter().find(|p| p.point.clients == x.point.clients);
         let Some(y) = other else { continue };
@@ -290,7 +273,7 @@ fn misses(a: &StageArm, b: &StageArm, asked: &[String], found: &mut Found) {
             continue;
         };
         if (p - q).abs() > FEW_READS && (p - q).abs() > 0.2 * p.max(q) {
-            let planned = asked.iter().any(|name| OF_MEMORY.contains(&name.as_str()));
+            let planned = replanned || asked.iter().any(|name| OF_MEMORY.contains(&name.as_str()));
             let name = format!(
                 "blocks read for each transaction, {} clients",
                 x.point.clients
@@ -333,9 +316,19 @@ mod tests {
             list: vec![],
         };
         let index = facts(&plan("Index Scan", "8.4"), "[]");
-        plans(&index, &facts(&plan("Index Scan", "4.2"), "[]"), &mut found);
+        plans(
+            &index,
+            &facts(&plan("Index Scan", "4.2"), "[]"),
+            false,
+            &mut found,
+        );
         assert_eq!(found.list, []);
-        plans(&index, &facts(&plan("Seq Scan", "8.4"), "[]"), &mut found);
+        plans(
+            &index,
+            &facts(&plan("Seq Scan", "8.4"), "[]"),
+            false,
+            &mut found,
+        );
         assert_eq!(found.list[0].a, "Index Scan on t (Result)");
         assert_eq!(found.list[0].b, "Seq Scan on t (Result)");
         assert!(!found.list[0].planned);
@@ -356,15 +349,40 @@ mod tests {
         data(
             &table(100_000_000, 1000),
             &table(101_000_000, 1000),
+            false,
             &mut found,
         );
         assert_eq!(found.list, []);
         data(
             &table(100_000_000, 1000),
             &table(130_000_000, 900),
+            false,
             &mut found,
         );
         assert_eq!(found.list.len(), 2, "{:?}", found.list);
+    }
+
+    #[test]
+    fn of_somebodys_own_tables_the_rows_must_be_the_same() {
+        let table = |bytes: u64, rows: u64| {
+            let data = format!("[{{\"table\": \"t\", \"bytes\": {bytes}, \"rows\": {rows}}}]");
+            facts("[]", &data)
+        };
+        let beyond = |other: &ArmFacts| {
+            let mut found = Found {
+                arm: 1,
+                list: vec![],
+            };
+            data(&table(100_000_000, 1000), other, true, &mut found);
+            found.list.iter().filter(|found| !found.planned).count()
+        };
+        assert_eq!(
+            beyond(&table(150_000_000, 960)),
+            0,
+            "bloat is no other data"
+        );
+        assert_eq!(beyond(&table(100_000_000, 0)), 0, "never analysed");
+        assert_eq!(beyond(&table(100_000_000, 900)), 1);
     }
 
     #[test]

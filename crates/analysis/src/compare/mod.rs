@@ -9,6 +9,8 @@ pub mod recorded;
 
 mod beyond;
 mod pairs;
+mod plans;
+mod statements;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +32,7 @@ use crate::stats::{
 };
 
 pub use model::Compare;
-pub use words::{companion, signed, word};
+pub use words::{companion, in_short, signed, word};
 
 /// Concludes what a comparison showed; none where the run is no comparison or no
 /// pair was measured.
@@ -62,6 +64,7 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
                 a: summarize_positive(&a),
                 b: summarize_positive(&b),
                 forecast,
+                statements: statements::of_pairs(run, comparison, arm, point),
                 pairs,
                 noise,
             });
@@ -72,6 +75,7 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
     }
     results.sort_by_key(|r| (r.arm, r.clients));
     judge(&mut results);
+    statements::judge(&mut results);
     let differences: Vec<model::Difference> = (1..arms)
         .flat_map(|arm| beyond::differences(run, &comparison.typed, &analysis, arm))
         .collect();
@@ -259,6 +263,10 @@ fn void(run: &RecordedRun, differences: &[model::Difference], results: &mut [mod
             (None, Some(warning)) => warning.clone(),
             (None, None) => continue,
         };
+        for statement in &mut result.statements {
+            let compared = statement.compared.take();
+            statement.compared = compared.map(|compared| compared.not_comparable(why.clone()));
+        }
         let comparison = result.compared.clone().not_comparable(why);
         result.compared = comparison;
     }

@@ -67,6 +67,74 @@ pub struct PointResult {
     pub noise: Vec<Pair>,
     /// How long it takes here, by the noise floor.
     pub forecast: Option<Forecast>,
+    /// Each statement of the workload, where they were measured one by one: those that got slower
+    /// first, then those that run otherwise or got faster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub statements: Vec<StatementResult>,
+}
+
+/// One statement at one client count, the other arm against A.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct StatementResult {
+    /// The script in which it stands.
+    pub script: String,
+    /// Place of the script in the workload, from 0.
+    pub script_index: u32,
+    /// Place of the statement among the script's commands, from 0.
+    pub command: u32,
+    /// Its text in a line, cut where it is long.
+    pub text: String,
+    /// Mean latency at A, microseconds, over its slices.
+    pub a: Option<Estimate>,
+    /// The same at the other.
+    pub b: Option<Estimate>,
+    /// Mean latency of the other against A. All statements of the comparison are one family of their
+    /// own; none where no pair has it on both sides.
+    pub compared: Option<Comparison>,
+    /// 99th percentile of all its executions together, microseconds, A's first; none where fewer than
+    /// five lie beyond it.
+    pub p99_us: (Option<f64>, Option<f64>),
+    /// How often it ended well in the pairs, A's first.
+    pub calls: (u64, u64),
+    /// How often it failed.
+    pub failures: (u64, u64),
+    /// Its share of the time of all statements, 0 to 1, A's first.
+    pub time_share: (f64, f64),
+    /// How the servers run it; none where they could not be asked on both sides.
+    pub plan: Option<StatementPlan>,
+}
+
+/// How two servers run a statement.
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct StatementPlan {
+    /// The nodes at A: `Index Scan on t using t_pkey`.
+    pub a: String,
+    /// At the other.
+    pub b: String,
+}
+
+impl StatementPlan {
+    /// Whether they run it otherwise.
+    pub fn changed(&self) -> bool {
+        self.a != self.b
+    }
+}
+
+impl StatementResult {
+    /// What was decided of its latency.
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.compared.as_ref().map(|compared| compared.verdict)
+    }
+
+    /// Whether its latency was shown to differ, or its plan does.
+    pub fn changed(&self) -> bool {
+        matches!(self.verdict(), Some(Verdict::Slower | Verdict::Faster)) || self.plan_changed()
+    }
+
+    /// Whether the servers run it otherwise.
+    pub fn plan_changed(&self) -> bool {
+        self.plan.as_ref().is_some_and(StatementPlan::changed)
+    }
 }
 
 /// Two slices measured next to each other.

@@ -21,6 +21,25 @@ pub fn pairs(
     other: u32,
     point: u32,
 ) -> Vec<Pair> {
+    let trials = side_by_side(run, comparison, phase, other, point).into_iter();
+    trials
+        .map(|(round, [a, b])| Pair {
+            launch: comparison.launch_of(round),
+            round,
+            a_first: a.slice.index < b.slice.index,
+            metrics: both(&values(run, a), &values(run, b)),
+        })
+        .collect()
+}
+
+/// The trials of each pair, A's first, and its round.
+pub fn side_by_side<'r>(
+    run: &'r RecordedRun,
+    comparison: &ComparisonPlan,
+    phase: Phase,
+    other: u32,
+    point: u32,
+) -> Vec<(u32, [&'r Trial; 2])> {
     let mut rounds: BTreeMap<u32, [Option<&Trial>; 2]> = BTreeMap::new();
     for trial in &run.trials {
         let slice = trial.slice;
@@ -38,15 +57,7 @@ pub fn pairs(
     }
     rounds
         .into_iter()
-        .filter_map(|(round, [a, b])| {
-            let (a, b) = (a?, b?);
-            Some(Pair {
-                launch: comparison.launch_of(round),
-                round,
-                a_first: a.slice.index < b.slice.index,
-                metrics: both(&values(run, a), &values(run, b)),
-            })
-        })
+        .filter_map(|(round, [a, b])| Some((round, [a?, b?])))
         .collect()
 }
 

@@ -94,6 +94,7 @@ pub fn compare_recorded(
             pairs: Vec::new(),
             noise: Vec::new(),
             forecast: None,
+            statements: Vec::new(),
         });
     }
     if results.is_empty() {

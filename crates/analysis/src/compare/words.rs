@@ -2,7 +2,7 @@
 
 use pgassay_model::stage::Work;
 
-use super::model::{Compare, Difference, Kind, PointResult};
+use super::model::{Compare, Difference, Kind, PointResult, StatementResult};
 use crate::metrics::{MetricId, SERVER_CPU, THROUGHPUT};
 use crate::number;
 use crate::stats::forecast::more_in_launches;
@@ -77,12 +77,98 @@ pub fn headline(compare: &Compare) -> Vec<String> {
         .iter()
         .find(|r| r.compared.verdict == compare.verdict);
     sentences.extend(decisive.and_then(|r| companion_sentence(r, workload)));
+    sentences.extend(statements(compare));
     for warning in &compare.warnings {
         if IN_THE_VERDICT.contains(&warning.id.as_str()) {
             sentences.push(warning.text.clone());
         }
     }
     sentences
+}
+
+/// Statements that changed are named up to so many.
+const NAMED: usize = 3;
+/// Characters of a statement in a sentence.
+const OF_A_STATEMENT: usize = 80;
+
+/// Which statements changed, where they were measured one by one.
+fn statements(compare: &Compare) -> Option<String> {
+    let mut all: Vec<(&PointResult, &StatementResult)> = Vec::new();
+    for result in &compare.results {
+        all.extend(
+            result
+                .statements
+                .iter()
+                .map(|statement| (result, statement)),
+        );
+    }
+    if all.is_empty() || compare.verdict == Verdict::NotComparable {
+        return None;
+    }
+    let several = compare.results.len() > 1;
+    let (n, of) = (
+        all.len(),
+        if several {
+            "points of statements"
+        } else {
+            "statements"
+        },
+    );
+    all.retain(|(_, statement)| statement.changed());
+    if all.is_empty() {
+        return Some(format!(
+            "None of {n} {of} was shown to take longer or less, and none is planned otherwise."
+        ));
+    }
+    let named = all.iter().take(NAMED).map(|(result, statement)| {
+        let at = match several {
+            true => format!(" ({}, {} clients)", result.label, result.clients),
+            false => String::new(),
+        };
+        format!(
+            "{}{at} {}",
+            in_short(&statement.text),
+            what_changed(statement)
+        )
+    });
+    let named = named.collect::<Vec<_>>().join("; ");
+    let more = match all.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    Some(format!("{} of {n} {of} changed: {named}{more}.", all.len()))
+}
+
+/// The beginning of a statement in quotes.
+pub fn in_short(text: &str) -> String {
+    match text.char_indices().nth(OF_A_STATEMENT) {
+        Some((end, _)) => format!("`{}…`", text[..end].trim_end()),
+        None => format!("`{text}`"),
+    }
+}
+
+/// `takes 35.2 times as long (34.1 to 36.0), by Seq Scan on t instead of Index Scan on t using i`.
+fn what_changed(statement: &StatementResult) -> String {
+    let took = statement.compared.as_ref().map(|compared| {
+        let ratio = &compared.ratio;
+        let ends = format!("{} to {}", signed(ratio.low), signed(ratio.high));
+        match (compared.verdict, ratio.estimate) {
+            (Verdict::Slower, r) if r >= 2.0 => {
+                format!(
+                    "takes {r:.1} times as long ({:.1} to {:.1})",
+                    ratio.low, ratio.high
+                )
+            }
+            (Verdict::Slower, r) => format!("takes {} longer ({ends})", percent(r - 1.0)),
+            (Verdict::Faster, r) => format!("takes {} less time ({ends})", percent(1.0 - r)),
+            _ => format!("was not shown to take longer or less ({ends})"),
+        }
+    });
+    let took = took.unwrap_or_else(|| "did not run on both".to_owned());
+    match statement.plan.as_ref().filter(|plan| plan.changed()) {
+        Some(plan) => format!("{took}, by {} instead of {}", plan.b, plan.a),
+        None => took,
+    }
 }
 
 /// One sentence for each verdict that was reached, that of the whole first.

@@ -19,7 +19,7 @@ pub mod setup;
 use std::path::Path;
 
 use entry::Entry;
-use pgassay_load::script::{self, Program};
+use pgassay_load::script::{self, Command, Program};
 use pgassay_model::Failure;
 use pgassay_model::workload::{Condition, DataSet, ScriptPlan, WorkloadPlan};
 
@@ -63,6 +63,9 @@ pub const FILES: &[(&str, &str)] = &[
     ),
     ("web", include_str!("../../workloads/web.sql")),
 ];
+
+/// Characters of a statement where it is named in a line.
+const LONGEST_LINE: usize = 2000;
 
 /// What the balances of pgbench's tables have in common while no transaction is half done.
 const BALANCED: &str = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = \
@@ -207,6 +210,32 @@ pub fn program(plan: &WorkloadPlan) -> Result<Program, Failure> {
         .with_remedy("--protocol extended or prepared"));
     }
     Ok(program)
+}
+
+/// Has each command of the scripts measured, and says what they are.
+///
+/// # Errors
+/// A mistake in a script.
+pub fn tell_statements_apart(plan: &mut WorkloadPlan) -> Result<(), Failure> {
+    let line = |command: &Command| match command {
+        Command::Sql(sql) => {
+            let words: Vec<&str> = sql.text.split_whitespace().collect();
+            let line = words.join(" ");
+            let line = line.trim_end_matches(';').trim_end();
+            match line.char_indices().nth(LONGEST_LINE) {
+                Some((end, _)) => format!("{}…", &line[..end]),
+                None => line.to_owned(),
+            }
+        }
+        other => format!("\\{}", other.name()),
+    };
+    plan.commands = program(plan)?
+        .scripts()
+        .iter()
+        .map(|script| script.commands.iter().map(line).collect())
+        .collect();
+    plan.dials.per_statement = true;
+    Ok(())
 }
 
 /// One word's part of a workload.

@@ -177,7 +177,6 @@ impl LoadArgs {
         // 0 is not known yet.
         plan.scale = self.order_entry.warehouses.unwrap_or(0);
         plan.dials.reconnect = self.connect;
-        plan.dials.per_statement = self.per_statement;
         plan.dials.define.clone_from(&self.define);
         plan.tables = self.tables.tables()?;
         if plan.without_pgbench_tables
@@ -201,6 +200,9 @@ impl LoadArgs {
                  what it reads (\\gset)"
             ))
             .with_remedy("leave it out"));
+        }
+        if self.per_statement {
+            workload::tell_statements_apart(&mut plan)?;
         }
         Ok(plan)
     }

@@ -9,6 +9,7 @@ mod metrics;
 mod noise;
 mod observed;
 mod pairs;
+mod statements;
 mod verdict;
 
 pub use verdict::{change, ends, p_value, percent};
@@ -77,6 +78,8 @@ pub(super) fn document(compare: &Compare) -> Document {
     let analysis = &compare.analysis;
     let own = [
         verdict::section(compare, &mut notes),
+        statements::section(compare, &mut notes),
+        statements::all(compare),
         metrics::section(compare),
         differences::section(compare),
         pairs::section(compare),

@@ -163,22 +163,31 @@ fn by_script(load: &StageAnalysis, detailed: &[Detailed]) -> Option<Table> {
     })
 }
 
-/// The n-th command of a script as it stands there, by the lines of its text.
+/// The n-th command of a script as it was recorded; of runs of before that, by the lines of its text.
 fn statement_text(load: &StageAnalysis, at: usize, script: &ScriptLatency, command: u32) -> String {
-    let plan = load.plan.workload.scripts.get(at);
-    let lines: Vec<&str> = plan
-        .map_or("", |plan| plan.text.as_str())
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with("--"))
-        .collect();
+    let workload = &load.plan.workload;
+    let recorded = workload.commands.get(at);
+    let recorded = recorded.and_then(|commands| commands.get(command as usize));
+    let lines: Vec<&str> = match recorded {
+        Some(_) => Vec::new(),
+        None => workload
+            .scripts
+            .get(at)
+            .map_or("", |plan| plan.text.as_str())
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with("--"))
+            .collect(),
+    };
     // One command to a line, as nearly all scripts are written; else only its number is certain.
-    match lines.get(command as usize) {
-        Some(line) if lines.len() > script.statements.last().map_or(0, |s| s.command as usize) => {
+    let last = script.statements.last().map_or(0, |s| s.command as usize);
+    let by_line = || lines.get(command as usize).filter(|_| lines.len() > last);
+    match recorded.map(String::as_str).or_else(|| by_line().copied()) {
+        Some(line) => {
             let short: String = line.chars().take(60).collect();
             format!("{}: {short}", command + 1)
         }
-        _ => format!("command {}", command + 1),
+        None => format!("command {}", command + 1),
     }
 }
 

@@ -9,6 +9,7 @@ use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgio;
 use pgassay_engine::workload::pgio::config::Config;
 use pgassay_engine::workload::scattered_read::{self, Choice};
+use pgassay_engine::workload::tell_statements_apart;
 use pgassay_model::plan::{DriverConfig, Experiment, Stage};
 use pgassay_model::point::Point;
 use pgassay_model::primitives::{Company, PrimitivesPlan};
@@ -73,7 +74,13 @@ impl Load {
                     check_time(args.slices.slice)?;
                     Self::InServer(call)
                 }
-                None => Self::Wire(Box::new(args.dials.workload(name)?)),
+                None => {
+                    let mut workload = args.dials.workload(name)?;
+                    if workload.is_on_own_tables() {
+                        tell_statements_apart(&mut workload)?;
+                    }
+                    Self::Wire(Box::new(workload))
+                }
             },
         })
     }

@@ -6,6 +6,7 @@
 //! takes. Then come the pairs.
 
 mod budget;
+mod facts;
 mod io;
 mod load;
 mod machine;

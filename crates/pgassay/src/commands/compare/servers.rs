@@ -11,21 +11,19 @@ use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgbench_tables::Made;
 use pgassay_engine::workload::pgio::tables;
 use pgassay_engine::workload::{self, setup};
-use pgassay_load::script::{Command, Part};
 use pgassay_model::plan::{DriverConfig, Stage};
-use pgassay_model::reading::Reading;
 use pgassay_model::server::Origin;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_model::{Failure, Plan};
 use pgassay_observe::{Choice, Scene};
-use pgassay_pgwire::{Connector, Session};
+use pgassay_pgwire::Connector;
 use pgassay_server::TargetSpec;
 use pgassay_server::confinement::Confinement;
 use pgassay_server::extension::Extension;
 use pgassay_server::settings::Settings;
 use pgassay_sys::stop::Stop;
-use serde_json::{Value, json};
 
+use super::facts;
 use crate::cli::args::TargetArgs;
 use crate::commands::progress::Progress;
 use crate::commands::record::shown;
@@ -279,22 +277,7 @@ impl Servers {
     /// # Errors
     /// Where the session broke.
     pub fn arm_facts(&mut self, arm: usize, workload: &WorkloadPlan) -> anyhow::Result<ArmFacts> {
-        let session = self.subject(arm).session()?;
-        let plans = plans(session, workload)?;
-        let data = session.catalog_value(
-            "SELECT pg_catalog.json_agg(pg_catalog.json_build_object( \
-               'table', c.relname, 'bytes', pg_catalog.pg_total_relation_size(c.oid), \
-               'rows', GREATEST(c.reltuples, 0)) ORDER BY c.relname) \
-             FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-             WHERE n.nspname = 'pgassay' AND c.relkind IN ('r', 'p')",
-        )?;
-        Ok(ArmFacts {
-            plans,
-            data: data.map_or_else(
-                || Reading::Unavailable("the server named no tables".to_owned()),
-                Reading::Text,
-            ),
-        })
+        facts::of_arm(self.subject(arm), workload)
     }
 
     /// The settings of an arm that are not in force as asked for.
@@ -402,39 +385,6 @@ fn cause_in(log: &str) -> Option<String> {
 /// Naming the flag and the remedy.
 pub fn check_settings(flag: &str, typed: &[String]) -> anyhow::Result<()> {
     Settings::parse(flag, typed).map(drop).map_err(explain)
-}
-
-/// How the server would run each of the workload's statements.
-fn plans(session: &mut Session, workload: &WorkloadPlan) -> anyhow::Result<Reading> {
-    let program = workload::program(workload)?;
-    let mut plans: Vec<Value> = Vec::new();
-    for command in program.scripts().iter().flat_map(|s| &s.commands) {
-        let Command::Sql(sql) = command else { continue };
-        let text: String = sql
-            .parts
-            .iter()
-            .map(|part| match part {
-                Part::Text(text) => text.as_str(),
-                // any key does: the shape is what is asked for
-                Part::Var(..) => "1",
-            })
-            .collect();
-        let verb = text.split_whitespace().next().unwrap_or_default();
-        let explainable = ["select", "insert", "update", "delete", "with", "merge"];
-        if !explainable.iter().any(|v| verb.eq_ignore_ascii_case(v)) {
-            continue;
-        }
-        match session.value(&format!("EXPLAIN (FORMAT JSON) {text}")) {
-            Ok(Some(plan)) => plans.push(json!({
-                "statement": text.trim(),
-                "plan": serde_json::from_str::<Value>(&plan)?,
-            })),
-            Ok(None) => {}
-            Err(error) if error.is_fatal() => return Err(error.into()),
-            Err(error) => return Ok(Reading::Unavailable(error.to_string())),
-        }
-    }
-    Ok(Reading::Text(serde_json::to_string(&plans)?))
 }
 
 #[cfg(test)]

@@ -194,7 +194,7 @@ impl Made {
 }
 
 /// Latencies so many times as long as usual.
-fn histogram(factor: f64) -> String {
+pub fn histogram(factor: f64) -> String {
     let mut histogram = Histogram::<u64>::new(3).expect("three digits");
     for us in [80u64, 90, 100, 110, 400] {
         let ns = (us as f64 * 1000.0 * factor) as u64;

@@ -1,6 +1,7 @@
 //! Comparisons: what is concluded from made-up runs, and the program against a
 //! real PostgreSQL.
 
+mod by_statement;
 mod concluded;
 mod fixture;
 mod followed;
