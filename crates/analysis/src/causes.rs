@@ -191,6 +191,7 @@ mod tests {
             flame: None,
             stacks: CallTree::default(),
             difference: None,
+            reference: None,
             not_seen: Vec::new(),
         });
         stage

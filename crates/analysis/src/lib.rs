@@ -7,6 +7,7 @@
 //! [`record`] is what was seen (raw, as read), [`analyse()`] turns it into
 //! [`analysis`], which every report format renders.
 
+pub mod against_reference;
 pub mod analyse;
 pub mod analysis;
 pub mod bottlenecks;
@@ -36,6 +37,7 @@ pub mod profile;
 pub mod quality;
 pub mod query_cost;
 pub mod record;
+pub mod reference;
 pub mod samples;
 pub mod scattered;
 pub mod search;

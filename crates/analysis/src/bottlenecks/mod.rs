@@ -33,6 +33,9 @@ pub(crate) use rank::order;
 
 use finding::{Circumstances, Observation, not_applicable, passed};
 
+use crate::measured::ServerSummary;
+use crate::reference::{Differing, Tried};
+
 /// Every entry, by name.
 pub static ENTRIES: &[Entry] = include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 
@@ -134,6 +137,28 @@ pub(crate) fn load(evidence: &Evidence) -> Vec<Finding> {
         });
     }
     findings
+}
+
+/// A setting of the run's server, tried at a reference and shown to cost throughput.
+pub(crate) fn of_reference(
+    server: &ServerSummary,
+    setting: &Differing,
+    tried: &Tried,
+    saw: String,
+) -> Option<Finding> {
+    let seen = detect::reference::setting(setting, tried, saw);
+    let under = Circumstances {
+        version: server.version_num,
+        ..Circumstances::default()
+    };
+    let mut finding = Finding::new(find(detect::reference::ENTRY)?, seen, under);
+    finding.title = format!("{} costs throughput", setting.name);
+    finding.id = format!("{}/{}", finding.id, setting.name);
+    origin::fit(&mut finding.remedy, &server.place, |name| {
+        let known = server.all_settings.iter().find(|s| s.name == name)?;
+        Some((known.value.as_str(), known.source.as_str()))
+    });
+    Some(finding)
 }
 
 /// If releases changed something about an entry, the server's is a part of the evidence.

@@ -11,6 +11,7 @@ use crate::profile::Summary;
 use crate::profile::difference::Difference;
 use crate::profile::flame::Flame;
 use crate::profile::tree::CallTree;
+use crate::reference::Reference;
 use crate::{metrics, wire};
 
 pub use crate::bottlenecks::{
@@ -51,6 +52,9 @@ pub struct Diagnosis {
     /// What changed from another profile, where one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub difference: Option<Difference>,
+    /// What holding the server against a reference showed, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Reference>,
     /// What could not be seen, and so was not judged.
     pub not_seen: Vec<String>,
 }
@@ -79,6 +83,7 @@ pub fn diagnose(subject: &str, evidence: &Evidence) -> Diagnosis {
         flame: None,
         stacks: CallTree::default(),
         difference: None,
+        reference: None,
         not_seen: not_seen(evidence),
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args as ClapArgs};
 use pgassay_analysis::metrics::MetricId;
+use pgassay_model::workload::WorkloadPlan;
 
 use super::clients::ClientList;
 use super::given::GivenArgs;
@@ -144,6 +145,12 @@ pub struct CompareArgs {
     /// How it is shown.
     #[command(flatten)]
     pub show: ShowArgs,
+    /// The load of a recorded run, instead of the workload of that name.
+    #[arg(skip)]
+    pub recorded_load: Option<Box<WorkloadPlan>>,
+    /// Settings for each target, beside those of the flags.
+    #[arg(skip)]
+    pub set_each: Vec<Vec<String>>,
 }
 
 impl CompareArgs {

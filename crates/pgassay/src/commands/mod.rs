@@ -100,7 +100,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Lines(args) => lines::lines(&args, terminal, stop),
         Command::Walls(args) => walls::walls(&args, terminal, stop),
         Command::CoreToCore(args) => core_to_core::run(&args, terminal, stop),
-        Command::Diagnose(args) => diagnose::diagnose(&args, &global, terminal),
+        Command::Diagnose(args) => diagnose::diagnose(&args, &global, terminal, stop),
         Command::Watch(args) => watch::watch(&args, &global, terminal, stop),
         Command::Check(args) => check::check(&args, terminal, stop),
         Command::Collect(args) => check::collect(&args, terminal, stop),

@@ -40,6 +40,7 @@ mod pgbench_words;
 mod pooler;
 mod port;
 mod quiet;
+mod reference;
 mod runs;
 mod schemas;
 mod search_path;

@@ -5,6 +5,7 @@ use pgassay_analysis::diagnose::{Diagnosis, Finding, Severity, major};
 use pgassay_analysis::profile::Summary;
 use pgassay_analysis::profile::difference::Difference;
 use pgassay_analysis::profile::tree::CallTree;
+use pgassay_analysis::reference::Reference;
 
 use super::findings::block;
 use crate::Report;
@@ -33,7 +34,9 @@ fn groups(diagnosis: &Diagnosis) -> Vec<String> {
 
 /// A diagnosis as a document of its own.
 fn document(diagnosis: &Diagnosis) -> Document {
-    let mut sections = vec![findings(diagnosis)];
+    let mut sections = Vec::new();
+    sections.extend(diagnosis.reference.as_ref().map(super::reference::section));
+    sections.push(findings(diagnosis));
     sections.extend(diagnosis.profile.as_ref().map(profile));
     if let (Some(flame), Some(section)) = (&diagnosis.flame, sections.last_mut()) {
         let groups: Vec<String> = groups(diagnosis);
@@ -62,12 +65,29 @@ fn document(diagnosis: &Diagnosis) -> Document {
 
 /// What was found in one sentence each, the most important first.
 pub fn headline(diagnosis: &Diagnosis) -> Vec<String> {
+    let mut headline: Vec<String> = diagnosis
+        .reference
+        .iter()
+        .flat_map(Reference::headline)
+        .collect();
+    headline.extend(of_findings(diagnosis));
+    headline
+}
+
+fn of_findings(diagnosis: &Diagnosis) -> Vec<String> {
     let weighty = || {
         let findings = diagnosis.findings.iter();
-        findings.filter(|f| f.severity > Severity::Info || !f.basis.is_measured())
+        let weighty = findings.filter(|f| f.severity > Severity::Info || !f.basis.is_measured());
+        // What was proved is said already.
+        weighty.filter(|f| !f.id.starts_with("differs-from-reference/"))
     };
     if weighty().next().is_none() {
-        return vec![none_known(diagnosis)];
+        let proved = !diagnosis.findings.is_empty() && diagnosis.reference.is_some();
+        return if proved {
+            Vec::new()
+        } else {
+            vec![none_known(diagnosis)]
+        };
     }
     let of = diagnosis.version_num.map_or(String::new(), |v| {
         format!(" The server is PostgreSQL {}.", major(v))

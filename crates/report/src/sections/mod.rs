@@ -22,6 +22,7 @@ mod pgio;
 mod primitives;
 mod query_cost;
 mod reads;
+mod reference;
 pub mod results;
 pub(super) mod scattered;
 mod server;

@@ -15,6 +15,7 @@ mod others;
 mod pages;
 mod plans;
 mod processor;
+pub(super) mod reference;
 mod releases;
 mod run;
 mod samples;
@@ -118,6 +119,8 @@ pub enum Kind {
     Waits,
     /// A run's counters, settings and host.
     Run,
+    /// A comparison with a reference.
+    Reference,
 }
 
 impl Kind {
@@ -128,6 +131,7 @@ impl Kind {
             Self::Samples => "CPU samples",
             Self::Waits => "wait events",
             Self::Run => "counters of a run",
+            Self::Reference => "pgassay diagnose --reference",
         }
     }
 }
@@ -147,6 +151,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, Kind)> {
         .chain(samples::LOCKS.iter().map(|row| (row.entry, Kind::Samples)))
         .chain(waits::ROWS.iter().map(|row| (row.entry, Kind::Waits)))
         .chain(others::ENTRIES.iter().copied())
+        .chain([(reference::ENTRY, Kind::Reference)])
 }
 
 /// What an audit makes of an entry; none if no detector looks for it in facts. A finding

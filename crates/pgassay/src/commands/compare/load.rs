@@ -55,6 +55,9 @@ impl Load {
         machine: &HostSummary,
         terminal: &mut Terminal,
     ) -> anyhow::Result<Self> {
+        if let Some(recorded) = &args.recorded_load {
+            return Ok(Self::Wire(recorded.clone()));
+        }
         let name = args.workload.as_str();
         let (workload, way) = name.split_once(':').unwrap_or((name, ""));
         Ok(match workload {

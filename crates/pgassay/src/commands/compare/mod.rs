@@ -350,9 +350,16 @@ fn typed(args: &CompareArgs) -> anyhow::Result<Vec<Typed>> {
         .map(|(index, target)| {
             let _: TargetSpec = target.parse().map_err(explain)?;
             let own = own.get(index).map(|s| s.as_slice()).unwrap_or_default();
+            let each = args.set_each.get(index).into_iter().flatten();
             Ok(Typed {
                 target: target.clone(),
-                settings: args.settings.iter().chain(own).cloned().collect(),
+                settings: args
+                    .settings
+                    .iter()
+                    .chain(own)
+                    .chain(each)
+                    .cloned()
+                    .collect(),
                 environment: args.given.environment(index),
                 cpus: args.given.cpus(index),
             })

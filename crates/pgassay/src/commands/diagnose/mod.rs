@@ -1,5 +1,7 @@
 //! `pgassay diagnose`: which known bottleneck it is, and what to do.
 
+mod reference;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -10,10 +12,11 @@ use pgassay_analysis::observed::stacks;
 use pgassay_analysis::profile::difference::difference;
 use pgassay_analysis::profile::{self, Profile, flame};
 use pgassay_analysis::record::RecordedRun;
-use pgassay_analysis::{analyse, causes};
+use pgassay_analysis::{Analysis, against_reference, analyse, causes};
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
 use pgassay_model::observed::stacks::SymbolTable;
+use pgassay_sys::stop::Stop;
 
 use super::show::show;
 use crate::cli::args::GlobalArgs;
@@ -33,6 +36,7 @@ pub fn diagnose(
     args: &DiagnoseArgs,
     global: &GlobalArgs,
     terminal: &mut Terminal,
+    stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let before = match (&args.against, &args.perf) {
         (None, _) => None,
@@ -42,7 +46,26 @@ pub fn diagnose(
     let before = before.as_ref();
     let diagnosis = match (&args.perf, &args.run) {
         (Some(perf), _) => of_profile(perf, args.server_version, before)?,
-        (None, Some(run)) => of_run(run, global, before)?,
+        (None, Some(name)) => {
+            let run = recorded(name, global)?;
+            let analysis = analyse(&run);
+            let mut diagnosis = of_run(&run, &analysis, before)?;
+            if args.reference {
+                let reference =
+                    reference::reference(&run, &analysis, args, global, terminal, stop)?;
+                // What was proved stands before what follows from signs.
+                diagnosis.findings = [
+                    against_reference::findings(&reference, &analysis),
+                    diagnosis.findings,
+                ]
+                .concat();
+                diagnosis
+                    .not_seen
+                    .extend(reference.not_seen.iter().cloned());
+                diagnosis.reference = Some(reference);
+            }
+            diagnosis
+        }
         (None, None) => bail!(Failure::usage("neither a run nor a profile was named")),
     };
     show(&diagnosis, &args.show, terminal)?;
@@ -104,9 +127,11 @@ fn recorded_profile(run: &RecordedRun) -> anyhow::Result<Profile> {
     })
 }
 
-fn of_run(name: &str, global: &GlobalArgs, before: Option<&Profile>) -> anyhow::Result<Diagnosis> {
-    let run = recorded(name, global)?;
-    let analysis = analyse(&run);
+fn of_run(
+    run: &RecordedRun,
+    analysis: &Analysis,
+    before: Option<&Profile>,
+) -> anyhow::Result<Diagnosis> {
     let id = &analysis.run.id;
     let Some(mut diagnosis) = analysis.main().diagnosis.clone() else {
         bail!(
@@ -116,8 +141,8 @@ fn of_run(name: &str, global: &GlobalArgs, before: Option<&Profile>) -> anyhow::
             .with_remedy("diagnose a run of pgassay assay or pgassay run; pgassay runs lists them")
         );
     };
-    diagnosis.findings = causes::with_audit(&analysis, &diagnosis.findings);
-    match recorded_profile(&run) {
+    diagnosis.findings = causes::with_audit(analysis, &diagnosis.findings);
+    match recorded_profile(run) {
         Ok(profile) => {
             diagnosis.profile = Some(profile::summarise(&profile));
             draw(&mut diagnosis, &profile, before);
