@@ -28,6 +28,8 @@ pub mod map;
 pub mod output;
 pub mod perf;
 pub mod private;
+#[cfg(target_arch = "x86_64")]
+pub mod registers;
 pub mod resident;
 pub mod shrunk;
 #[cfg(target_arch = "x86_64")]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use object::{Object, ObjectSymbol};
 use pgassay_model::Failure;
-use pgassay_sys::step::{self, RDI, RSI, Registers};
+use pgassay_sys::registers::{RDI, RSI, Registers};
+use pgassay_sys::step;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::map::Map;

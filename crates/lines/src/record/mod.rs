@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use pgassay_model::Failure;
 use pgassay_sys::affinity::OneCpu;
-use pgassay_sys::step::{RAX, RCX, RDI, RDX, RSI, RSP, Registers, Stepped, Stopped};
+use pgassay_sys::registers::{RAX, RCX, RDI, RDX, RSI, RSP, Registers};
+use pgassay_sys::step::{Stepped, Stopped};
 
 use self::clock::{Clock, Vdso};
 use self::refusal::{refusal, refuse_emulated};

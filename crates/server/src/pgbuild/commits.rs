@@ -10,9 +10,11 @@ use std::process::Stdio;
 use anyhow::{Context, bail};
 use pgassay_model::Failure;
 
+use super::files::hash_of;
 use super::git::{command, git};
 use super::place::{Place, make_dir, remove};
-use super::source::{Source, hash_of, repository_of, without_password};
+use super::repository::{repository_of, without_password};
+use super::source::Source;
 
 /// A commit.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::builder::tool;
+use super::files::hash_of;
 use super::place::{make_dir, remove};
 use super::recipe::System;
-use super::source::hash_of;
 use pgassay_model::Failure;
 
 /// The command that linked the server, and where it ran.

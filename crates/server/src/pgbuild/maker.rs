@@ -9,12 +9,13 @@ use pgassay_inspect::Machine;
 
 use super::compiler::{Compiler, machine_of, on_path};
 use super::evidence;
+use super::files::hash_of;
 use super::layout::{self, Link};
 use super::patches::Patch;
 use super::place::{Place, make_dir, publish, remove};
 use super::recipe::{RECIPE_VERSION, Request, System, tools};
 use super::record::{AppliedPatch, BuildRecord, Layout, summary};
-use super::source::{Source, hash_of, once, version_of};
+use super::source::{Source, once, version_of};
 use super::steps::{Advance, Runner};
 use super::variant::{Variant, check_name};
 use crate::inspection::gather;

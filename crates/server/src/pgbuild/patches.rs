@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::builder::tool;
-use super::source::hash_of;
+use super::files::hash_of;
 use pgassay_model::Failure;
 
 /// What a build's record says of a patch.

@@ -22,6 +22,7 @@ use pgassay_model::{Failure, FailureKind};
 use super::commits::History;
 use super::compiler::Compiler;
 use super::evidence;
+use super::files::hash_of;
 use super::git::{command, git_bytes};
 use super::maker::{
     Event, How, Maker, SOURCE_BYTES, VARIANT_BYTES, inspect, now, refuse_stray, require_tools,
@@ -29,7 +30,7 @@ use super::maker::{
 use super::place::{make_dir, publish, remove};
 use super::recipe::{PARTS, RECIPE_VERSION, Request, System};
 use super::record::BuildRecord;
-use super::source::{Source, hash_of, run_quietly, version_of};
+use super::source::{Source, run_quietly, version_of};
 use super::steps::Runner;
 use super::variant::Variant;
 

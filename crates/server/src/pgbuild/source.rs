@@ -5,21 +5,20 @@
 //! on changing, and one that was configured in place would give its own
 //! `pg_config.h` to every variant.
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
-use ring::digest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::builder::tool;
-use super::git::{git, git_bytes, is_foreign};
+use super::files::{copy, hash_files, hash_of, walk};
+use super::git::{git, git_bytes};
 use super::place::{Place, make_dir, remove};
+use super::repository::{no_repository, refuse_url, repository_of, without_password};
 use pgassay_model::{Failure, FailureKind};
 
 /// Where the files come from.
@@ -269,21 +268,6 @@ impl Source {
     }
 }
 
-/// The repository that was named: a directory, or the clone of a remote one.
-pub(super) fn repository_of(given: &str, place: &Place) -> anyhow::Result<PathBuf> {
-    if given.contains("://") || given.starts_with("git@") {
-        refuse_url(given)?;
-        return clone(given, place);
-    }
-    let path = PathBuf::from(given);
-    if !path.is_dir() {
-        bail!(Failure::usage(format!(
-            "{given}: --ref is for a git repository, and this is none"
-        )));
-    }
-    Ok(path)
-}
-
 /// PostgreSQL's top directory: the one given, or the only one in it.
 pub(super) fn top_level(dir: &Path) -> Option<PathBuf> {
     let is_top = |dir: &Path| {
@@ -317,79 +301,6 @@ pub fn version_of(top: &Path) -> Option<String> {
         .or_else(|| read("meson.build").and_then(|text| after(&text, "version: '")))
 }
 
-/// A bare clone of a remote repository, fetched again where it is there.
-fn clone(url: &str, place: &Place) -> anyhow::Result<PathBuf> {
-    let name = &hash_of(url.as_bytes())?[..16];
-    let dir = place.repos().join(name);
-    let made = if dir.is_dir() {
-        git(&dir, &["fetch", "--quiet", "--prune", "--tags", "origin"])
-    } else {
-        let dir = dir.display().to_string();
-        // Without checking certificates or keys off: git's own configuration holds.
-        git(
-            &place.repos(),
-            &["clone", "--quiet", "--bare", "--", url, &dir],
-        )
-        .and_then(|_| {
-            git(
-                Path::new(&dir),
-                &[
-                    "config",
-                    "remote.origin.fetch",
-                    "+refs/heads/*:refs/heads/*",
-                ],
-            )
-        })
-    };
-    made.map_err(|error| {
-        Failure::target(format!(
-            "{} can't be fetched: {error:#}",
-            without_password(url)
-        ))
-    })?;
-    Ok(dir)
-}
-
-/// Refuses what git would show to all users of the machine in the arguments of its processes.
-fn refuse_url(url: &str) -> anyhow::Result<()> {
-    let named = without_password(url);
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    if matches!(scheme, "postgres" | "postgresql") {
-        bail!(
-            Failure::usage("a connection string names a server, and no sources").with_remedy(
-                "name a directory, a tarball or a git repository with PostgreSQL's sources"
-            )
-        );
-    }
-    let host_end = rest.find('/').unwrap_or(rest.len());
-    let user = rest[..host_end].rfind('@').map_or("", |at| &rest[..at]);
-    if !scheme.is_empty() && user.contains(':') {
-        bail!(
-            Failure::usage(format!(
-                "{named}: with the password in its URL, all users of this machine could read it \
-                 while git runs"
-            ))
-            .with_remedy(
-                "leave the password to git's credential helper (git help credentials), or clone \
-                 the repository and name the directory"
-            )
-        );
-    }
-    Ok(())
-}
-
-/// A URL without the user and password in it, for records and messages.
-pub(super) fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
-    };
-    let host_end = rest.find('/').unwrap_or(rest.len());
-    match rest[..host_end].rfind('@') {
-        Some(at) => format!("{scheme}://{}", &rest[at + 1..]),
-        None => url.to_owned(),
-    }
-}
-
 /// A source that the builder can't read.
 fn unreadable(given: &str, error: &anyhow::Error) -> anyhow::Error {
     let failure = Failure::usage(format!("{given} can't be read: {error:#}"));
@@ -405,23 +316,6 @@ fn unreadable(given: &str, error: &anyhow::Error) -> anyhow::Error {
             .into();
     }
     failure.into()
-}
-
-/// A directory named with --ref in which git finds no repository that it may read.
-fn no_repository(given: &str, complaint: &anyhow::Error) -> anyhow::Error {
-    let given = without_password(given);
-    if is_foreign(complaint) {
-        return Failure::usage(format!(
-            "{given} is another user's repository: git would run what its settings name"
-        ))
-        .with_remedy(
-            "build as its owner, or name a tarball of it (git archive --output FILE.tar REF)",
-        )
-        .into();
-    }
-    Failure::usage(format!("{given} is no git repository: {complaint:#}"))
-        .with_remedy("--ref takes the top directory of a repository, or a URL")
-        .into()
 }
 
 pub(super) fn run_quietly(mut command: Command, given: &str) -> anyhow::Result<()> {
@@ -442,91 +336,6 @@ pub(super) fn run_quietly(mut command: Command, given: &str) -> anyhow::Result<(
         failure = failure.with_remedy("install what unpacks it: apt-get install bzip2 xz-utils");
     }
     bail!(failure)
-}
-
-/// The regular files and links below `dir`, git's own directory left out.
-fn walk(dir: &Path, below: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(dir.join(below))? {
-        let entry = entry?;
-        let path = below.join(entry.file_name());
-        if path == Path::new(".git") {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            walk(dir, &path, files)?;
-        } else {
-            files.push(path);
-        }
-    }
-    Ok(())
-}
-
-/// Copies a file with its mode and time, or a link as a link. Times matter: a
-/// tarball's grammar is older than the parser made from it.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    let meta = fs::symlink_metadata(from)?;
-    if meta.is_symlink() {
-        return std::os::unix::fs::symlink(fs::read_link(from)?, to);
-    }
-    if !meta.is_file() {
-        return Ok(());
-    }
-    fs::copy(from, to)?;
-    File::options()
-        .write(true)
-        .open(to)
-        .and_then(|file| file.set_modified(meta.modified()?))
-        // A file that may only be read keeps the time of the copy.
-        .or_else(|error| match error.kind() {
-            ErrorKind::PermissionDenied => Ok(()),
-            _ => Err(error),
-        })
-}
-
-/// SHA-256 over names, modes and contents.
-fn hash_files(dir: &Path, files: &[PathBuf]) -> io::Result<String> {
-    let mut all = digest::Context::new(&digest::SHA256);
-    for name in files {
-        let path = dir.join(name);
-        let meta = fs::symlink_metadata(&path)?;
-        let (kind, inner) = if meta.is_symlink() {
-            let to = fs::read_link(&path)?;
-            ("link", hash_of(to.as_os_str().as_encoded_bytes())?)
-        } else if meta.is_file() {
-            let runs = meta.permissions().mode() & 0o100 != 0;
-            (
-                if runs { "run" } else { "file" },
-                hash_of(File::open(&path)?)?,
-            )
-        } else {
-            continue;
-        };
-        let name = name.display();
-        all.update(format!("{kind} {inner} {name}\n").as_bytes());
-    }
-    Ok(hex(all.finish().as_ref()))
-}
-
-/// SHA-256 of what is read, in hexadecimal.
-pub(super) fn hash_of(mut from: impl Read) -> io::Result<String> {
-    let mut context = digest::Context::new(&digest::SHA256);
-    let mut buffer = vec![0; 1 << 16];
-    loop {
-        match from.read(&mut buffer)? {
-            0 => return Ok(hex(context.finish().as_ref())),
-            n => context.update(&buffer[..n]),
-        }
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Makes `dir` hold what `fill` puts there, once: aside, then renamed.
@@ -644,31 +453,5 @@ mod tests {
         let error = source.unpack(&out).unwrap_err().to_string();
         assert!(error.contains("can't be unpacked"), "{error}");
         fs::remove_dir_all(&dir).unwrap();
-    }
-
-    #[test]
-    fn a_url_keeps_no_password() {
-        assert_eq!(
-            without_password("https://me:secret@host/x.git"),
-            "https://host/x.git"
-        );
-        for refused in [
-            "https://me:geheim@host/x.git",
-            "postgres://u:geheim@127.0.0.1:5432/d",
-            "postgresql://127.0.0.1/d?user=u&password=geheim",
-        ] {
-            let error = refuse_url(refused).unwrap_err().to_string();
-            assert!(!error.contains("geheim"), "{error}");
-        }
-        for taken in [
-            "https://me@host/x.git",
-            "https://host/x.git",
-            "git@host:x",
-            "file:///a:b@c/d",
-        ] {
-            refuse_url(taken).unwrap();
-        }
-        assert_eq!(without_password("git@host:x"), "git@host:x");
-        assert_eq!(without_password("file:///a@b/c"), "file:///a@b/c");
     }
 }
