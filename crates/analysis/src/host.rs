@@ -32,6 +32,10 @@ pub struct HostSummary {
     pub cores: Option<u32>,
     /// Sockets.
     pub sockets: Option<u32>,
+    /// The clock of the fastest CPU in Hz: the highest that cpufreq names; without cpufreq, as on most
+    /// virtual machines, what /proc/cpuinfo said when it was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_hz: Option<u64>,
     /// NUMA nodes.
     pub numa_nodes: Option<u32>,
     /// CPU features that bear on atomics, CRC and vector code, by /proc/cpuinfo's names.
@@ -143,6 +147,7 @@ pub fn summarise(texts: &BTreeMap<String, Reading>) -> HostSummary {
         cpus: processors.allowed,
         cores: processors.cores,
         sockets: processors.sockets,
+        cpu_hz: cpu::clock(texts),
         numa_nodes: u32::try_from(nodes).ok().filter(|&nodes| nodes > 0),
         cpu_features: processors.features,
         last_level_cache_bytes: caches.map(|caches| caches.one),

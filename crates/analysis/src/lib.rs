@@ -24,6 +24,7 @@ pub mod fit;
 pub mod guard;
 pub mod history;
 pub mod host;
+pub mod hosts;
 pub mod kernels;
 pub mod lab;
 pub mod latency;

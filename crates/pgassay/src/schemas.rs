@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 
 use pgassay_analysis::check::{CHECK_SCHEMA, CheckReport};
 use pgassay_analysis::compare::{model, pooled};
-use pgassay_analysis::{analysis, counts, diagnose, fit, guard, history, lab, search, watched};
+use pgassay_analysis::{
+    analysis, counts, diagnose, fit, guard, history, hosts, lab, search, watched,
+};
 use pgassay_inspect::inspection::Inspection;
 use pgassay_inspect::recommend::Recommended;
 use pgassay_lines::{account, difference, measured, walls};
@@ -39,6 +41,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         of::<diagnose::Diagnosis>(diagnose::SCHEMA, "diagnose"),
         of::<Looked>(Looked::SCHEMA, "doctor"),
         of::<Facts>(FACTS_SCHEMA, "collect"),
+        of::<hosts::Hosts>(hosts::SCHEMA, "compare-runs"),
         of::<fit::Fit>(fit::SCHEMA, "fit"),
         of::<guard::Guarded>(guard::SCHEMA, "guard"),
         of::<history::RunHistory>(history::SCHEMA, "history"),

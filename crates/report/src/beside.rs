@@ -3,6 +3,7 @@
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::StageAnalysis;
 use pgassay_analysis::compare::recorded::compare_recorded;
+use pgassay_analysis::hosts;
 use pgassay_analysis::measured::{ArmAnalysis, StageArm};
 use pgassay_analysis::metrics::THROUGHPUT;
 
@@ -185,10 +186,24 @@ fn differences(beside: &Beside) -> Section {
             .map(|q| format!(", measurement {}", q.grade.name()));
         Fact::new(letter, &run.run.id).remark(format!("{target}{}", quality.unwrap_or_default()))
     });
-    let rows: Vec<(String, Vec<String>)> = properties(runs)
-        .into_iter()
-        .filter(|(_, values)| values.iter().any(|value| *value != values[0]))
-        .collect();
+    let each = |of: &dyn Fn(&Analysis) -> String| {
+        let values: Vec<Option<String>> = runs.iter().map(|(_, run)| Some(of(run))).collect();
+        values
+    };
+    let mut rows = vec![
+        ("started".to_owned(), each(&|run| run.run.started.clone())),
+        (
+            "command".to_owned(),
+            each(&|run| plain::shell(&run.run.command_line)),
+        ),
+    ];
+    rows.retain(|(_, values)| values.iter().any(|value| *value != values[0]));
+    let analyses: Vec<&Analysis> = runs.iter().map(|(_, run)| run).collect();
+    rows.extend(
+        hosts::differences(&analyses)
+            .into_iter()
+            .map(|difference| (difference.what, difference.values)),
+    );
     let mut blocks = vec![Block::Facts(facts.collect())];
     if rows.is_empty() {
         blocks.push(Block::Text(
@@ -198,9 +213,9 @@ fn differences(beside: &Beside) -> Section {
     } else {
         let mut columns = vec![Column::words("what", 0)];
         columns.extend(runs.iter().map(|(letter, _)| Column::words(letter, 0)));
-        let row = |(name, values): (String, Vec<String>)| {
-            let cells = [name].into_iter().chain(values).map(Cell::plain);
-            cells.collect()
+        let row = |(name, values): (String, Vec<Option<String>>)| {
+            let values = values.into_iter().map(Cell::plain_or_missing);
+            [Cell::plain(name)].into_iter().chain(values).collect()
         };
         blocks.push(Block::Table(Table {
             caption: "In what they differ.".to_owned(),
@@ -216,50 +231,4 @@ fn differences(beside: &Beside) -> Section {
         depth: Depth::Titled,
         blocks,
     }
-}
-
-/// What is recorded of every run, by name, a value for each.
-fn properties(runs: &[(String, Analysis)]) -> Vec<(String, Vec<String>)> {
-    let each = |of: &dyn Fn(&Analysis) -> Option<String>| -> Vec<String> {
-        let value = |(_, run): &(String, Analysis)| of(run).unwrap_or_else(|| "–".to_owned());
-        runs.iter().map(value).collect()
-    };
-    let server = |run: &Analysis| run.arms.first()?.server.clone();
-    let mut rows = vec![
-        (
-            "started".to_owned(),
-            each(&|run| Some(run.run.started.clone())),
-        ),
-        (
-            "command".to_owned(),
-            each(&|run| Some(plain::shell(&run.run.command_line))),
-        ),
-        ("server".to_owned(), each(&|run| Some(server(run)?.version))),
-        (
-            "executable".to_owned(),
-            each(&|run| Some(server(run)?.executable)),
-        ),
-        ("processors".to_owned(), each(&|run| run.host.processors())),
-        ("kernel".to_owned(), each(&|run| run.host.kernel.clone())),
-        (
-            "pgassay".to_owned(),
-            each(&|run| Some(run.run.pgassay_version.clone())),
-        ),
-    ];
-    let mut names: Vec<String> = runs
-        .iter()
-        .filter_map(|(_, run)| server(run))
-        .flat_map(|server| server.settings.into_iter().map(|setting| setting.name))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    for name in names {
-        let values = each(&|run| {
-            let settings = server(run)?.settings;
-            let setting = settings.into_iter().find(|setting| setting.name == name)?;
-            Some(setting.value)
-        });
-        rows.push((name, values));
-    }
-    rows
 }

@@ -18,6 +18,7 @@ mod fit;
 mod forest;
 mod guard;
 mod history;
+mod hosts;
 mod html;
 mod inspection;
 mod kernels;

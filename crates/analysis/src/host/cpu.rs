@@ -80,6 +80,31 @@ pub(super) fn processors(texts: Texts<'_>) -> Processors {
     }
 }
 
+/// The clock of the fastest CPU in Hz.
+pub(super) fn clock(texts: Texts<'_>) -> Option<u64> {
+    let khz = texts
+        .grouped("/sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_max_freq")
+        .filter_map(|(_, text)| text.trim().parse::<u64>().ok());
+    let by_cpufreq = khz.max().map(|khz| khz * 1_000);
+    by_cpufreq.or_else(|| {
+        // x86 says `cpu MHz`, POWER `clock : 3000.000000MHz`; arm64 nothing.
+        let lines = texts.get("/proc/cpuinfo")?.lines();
+        let mhz = lines.filter_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            let value = value.trim();
+            match key.trim() {
+                "cpu MHz" => value.parse::<f64>().ok(),
+                "clock" => value.strip_suffix("MHz")?.parse().ok(),
+                _ => None,
+            }
+        });
+        let fastest = mhz.filter(|mhz| mhz.is_finite() && *mhz > 0.0);
+        fastest
+            .max_by(f64::total_cmp)
+            .map(|mhz| (mhz * 1e6).round() as u64)
+    })
+}
+
 /// /proc/cpuinfo's blocks, one for each kind of CPU.
 ///
 /// The library panics on a text without any block, so that is looked at first.

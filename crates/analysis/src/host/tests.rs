@@ -115,10 +115,29 @@ fn an_x86_guest_in_a_limited_container() {
         container: Some("docker".into()),
         clock_source: Some("tsc".into()),
         cpu_governor: None,
+        cpu_hz: None,
         data_device: Some("ext4 on vda".into()),
     };
     assert_eq!(host, expected);
     assert_eq!(host.usable_memory_bytes(), Some(4 << 30));
+}
+
+#[test]
+fn the_clock_is_what_cpufreq_names_else_what_cpuinfo_says() {
+    let clock = |texts: &[(&str, &str)]| summarise(&recorded(texts)).cpu_hz;
+    let file = "/sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_max_freq";
+    let now = ("/proc/cpuinfo", "processor\t: 0\ncpu MHz\t\t: 1197.500\n");
+    assert_eq!(clock(&[now]), Some(1_197_500_000));
+    // Of fast and slow cores the fast ones.
+    let both = [now, (file, "0-3: 2000000\n4-7: 3500000")];
+    assert_eq!(clock(&both), Some(3_500_000_000));
+    let power = (
+        "/proc/cpuinfo",
+        "processor\t: 0\nclock\t\t: 3425.000000MHz\n",
+    );
+    assert_eq!(clock(&[power]), Some(3_425_000_000));
+    assert_eq!(clock(&[("/proc/cpuinfo", GRAVITON2)]), None);
+    assert_eq!(clock(&[("/proc/cpuinfo", "cpu MHz : much\n")]), None);
 }
 
 /// /proc/cpuinfo of an Amazon m6g (Graviton2): no name, only numbers.

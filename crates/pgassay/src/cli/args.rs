@@ -8,6 +8,7 @@ use pgassay_server::confinement::Confinement;
 
 use super::build::BuildArgs;
 use super::clients::ClientList;
+use super::compare_runs::CompareRunsArgs;
 use super::diagnose::DiagnoseArgs;
 use super::inside::InsideArgs;
 use super::io::IoArgs;
@@ -115,6 +116,8 @@ pub enum Command {
     Doctor(super::doctor::DoctorArgs),
     /// Render recorded runs: text, html, json, markdown, csv
     Report(ReportArgs),
+    /// Recorded runs of several machines side by side, scenario by scenario: per core, GHz and price
+    CompareRuns(CompareRunsArgs),
     /// Fit the scaling law to a recorded sweep over clients
     Fit(FitArgs),
     /// Which known bottleneck it is, and what to do: from a recorded run, or a profile of perf

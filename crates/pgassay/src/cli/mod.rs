@@ -6,6 +6,7 @@ pub mod build;
 pub mod check;
 pub mod clients;
 pub mod compare;
+pub mod compare_runs;
 pub mod core_to_core;
 pub mod diagnose;
 pub mod doctor;

@@ -9,6 +9,7 @@ pub mod build_recommend;
 pub mod bytes;
 pub mod check;
 pub mod compare;
+mod compare_runs;
 mod conditions;
 mod core_to_core;
 mod counts;
@@ -105,6 +106,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Check(args) => check::check(&args, terminal, stop),
         Command::Collect(args) => check::collect(&args, terminal, stop),
         Command::Doctor(args) => doctor::doctor(&args, &global, terminal, stop),
+        Command::CompareRuns(args) => compare_runs::compare_runs(&args, &global, terminal),
         Command::Fit(args) => fit::fit(&args, &global, terminal),
         Command::Runs(args) => runs::runs(&args, &global, terminal),
         Command::Serve(args) => serve::serve(&args, &global, terminal, stop),

@@ -14,6 +14,7 @@ mod bytes;
 mod check;
 mod clock;
 mod compare;
+mod compare_runs;
 mod diagnose_perf;
 mod doctor;
 mod fit;

@@ -1,0 +1,429 @@
+//! Machines side by side: what each did in every scenario that both were measured in, by itself, for each
+//! core, for each GHz and for its price; and the pattern over the scenarios.
+//!
+//! The runs were recorded apart, most often on different machines, so nothing here is a verdict as a
+//! comparison gives one: a ratio has the interval that the trials give, and is called a difference only
+//! beyond what two runs of the same server are taken to differ by ([`Hosts::apart`]).
+
+mod differences;
+mod pattern;
+mod scenario;
+
+use std::collections::BTreeMap;
+
+use pgassay_model::query_cost::Way;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use differences::{Difference, differences};
+pub use scenario::Family;
+
+use crate::analysis::Analysis;
+use crate::profile::stage::Stage;
+use crate::stats::Direction::{self, HigherIsBetter};
+use crate::stats::{Estimate, Rule, compare_runs, summarize_positive};
+use scenario::{Seen, seen};
+
+/// Name and version of the serialized form.
+pub const SCHEMA: &str = "pgassay/hosts/1";
+
+/// Two runs of the same server, recorded apart, are taken to differ by so much, 0.1 for 10 %: of eight
+/// comparisons of a server with itself on a shared machine the largest showed 6 %.
+pub const APART: f64 = 0.10;
+
+/// One side: runs of one server on one machine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Given {
+    /// Its runs, at least one.
+    pub runs: Vec<Analysis>,
+    /// The clock of its cores in GHz, where the user says it.
+    pub ghz: Option<f64>,
+    /// What the machine costs.
+    pub price: Option<Price>,
+}
+
+/// What a machine costs.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Price {
+    /// The amount.
+    pub amount: f64,
+    /// Of what and for what time, such as `USD/h`.
+    pub unit: String,
+}
+
+/// Machines side by side.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Hosts {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// The sides, the first is what the others are held against.
+    pub sides: Vec<Side>,
+    /// What was measured on the first and on at least one other, by family.
+    pub scenarios: Vec<Scenario>,
+    /// Scenarios that only some sides have, or that ask another question on each: name and why.
+    pub left_out: Vec<LeftOut>,
+    /// The pattern over the scenarios, in sentences.
+    pub pattern: Vec<String>,
+    /// Where plpgsql-loop's CPU time goes on each side, microseconds a query by stage of a statement; empty
+    /// where it was not measured on both.
+    pub plpgsql: Vec<StageOf>,
+    /// In what the machines, servers and runs differ, as far as runs record it; of each side's first run.
+    pub differences: Vec<Difference>,
+    /// Ratios within this of 1 are no difference, 0.1 for 10 %.
+    pub apart: f64,
+}
+
+/// A side and its machine.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Side {
+    /// `A`, `B` …
+    pub label: String,
+    /// Its runs, by name.
+    pub runs: Vec<String>,
+    /// When the first of them began, UTC.
+    pub started: String,
+    /// Processors and their number.
+    pub processors: Option<String>,
+    /// Physical cores; logical CPUs where these are not known.
+    pub cores: Option<u32>,
+    /// The clock of its cores in GHz: as given, else what the kernel says.
+    pub ghz: Option<f64>,
+    /// What it costs.
+    pub price: Option<Price>,
+    /// The server's version.
+    pub server: Option<String>,
+    /// How the server was compiled, as far as it bears on its atomics.
+    pub build: Option<String>,
+    /// How far the runs were disturbed: the worst grade.
+    pub quality: Option<String>,
+}
+
+/// A scenario.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Scenario {
+    /// What part of a machine it asks.
+    pub family: Family,
+    /// Its name.
+    pub name: String,
+    /// The unit of its values.
+    pub unit: String,
+    /// Whether more is better.
+    pub better: Direction,
+    /// One a side; none where that was not measured there.
+    pub values: Vec<Option<Value>>,
+    /// One a side but the first: how much better than the first it is.
+    pub gains: Vec<Option<Gain>>,
+}
+
+/// What a side did in a scenario.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Value {
+    /// The value; of several runs that over the runs' medians.
+    pub value: Estimate,
+    /// Clients or sessions.
+    pub sessions: Option<u32>,
+    /// Why it tells of something else than the server, if it does.
+    pub limited: Option<String>,
+}
+
+/// How much better a side is than the first: above 1 it is, whichever way the figure points.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Gain {
+    /// As measured.
+    pub ratio: Estimate,
+    /// Divided by the ratio of cores; none where the scenario does not use all, or these are not known.
+    pub per_core: Option<f64>,
+    /// Divided by the ratio of clocks, and of cores where all are used.
+    pub per_ghz: Option<f64>,
+    /// Divided by the ratio of prices.
+    pub per_price: Option<f64>,
+    /// Whether the whole interval lies beyond what two runs of one server differ by.
+    pub clear: bool,
+}
+
+/// A scenario without ratio.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub scenario: String,
+    /// The side.
+    pub side: String,
+    /// Why.
+    pub why: String,
+}
+
+/// CPU time of a stage of a statement.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct StageOf {
+    /// The stage.
+    pub stage: String,
+    /// Microseconds a query, one a side; none where that was not measured.
+    pub us_per_query: Vec<Option<f64>>,
+}
+
+/// Puts sides next to each other; `None` without two of them.
+///
+/// `run_spread` is how far equal runs are known to lie apart, as a standard deviation, where it is known
+/// (0.03 for 3 %): it then takes the place of [`APART`], at two standard deviations of a difference.
+pub fn side_by_side(given: &[Given], run_spread: Option<f64>) -> Option<Hosts> {
+    if given.len() < 2 || given.iter().any(|side| side.runs.is_empty()) {
+        return None;
+    }
+    let labels: Vec<String> = ('A'..).take(given.len()).map(String::from).collect();
+    let sides: Vec<Side> = given.iter().zip(&labels).map(side).collect();
+    let apart = run_spread.map_or(APART, |s| 2.0 * std::f64::consts::SQRT_2 * s);
+    let seen: Vec<BTreeMap<(Family, String), Vec<Seen>>> = given.iter().map(by_name).collect();
+    let (first, others) = seen.split_first()?;
+    let mut left_out = Vec::new();
+    let mut scenarios = Vec::new();
+    for (key, of_a) in first {
+        let mut values = vec![Some(value(of_a))];
+        let mut gains = Vec::new();
+        for (n, side) in others.iter().enumerate() {
+            let Some(of_b) = side.get(key) else {
+                values.push(None);
+                gains.push(None);
+                left_out.push(LeftOut {
+                    scenario: key.1.clone(),
+                    side: labels[n + 1].clone(),
+                    why: "was not measured there".to_owned(),
+                });
+                continue;
+            };
+            values.push(Some(value(of_b)));
+            match other_question(of_a, of_b) {
+                Some(why) => {
+                    gains.push(None);
+                    left_out.push(LeftOut {
+                        scenario: key.1.clone(),
+                        side: labels[n + 1].clone(),
+                        why,
+                    });
+                }
+                None => gains.push(gain(of_a, of_b, (&sides[0], &sides[n + 1]), apart)),
+            }
+        }
+        let one = of_a.first()?;
+        scenarios.push(Scenario {
+            family: key.0,
+            name: key.1.clone(),
+            unit: one.unit.to_owned(),
+            better: one.better,
+            values,
+            gains,
+        });
+    }
+    for (n, side) in others.iter().enumerate() {
+        for key in side.keys().filter(|key| !first.contains_key(*key)) {
+            left_out.push(LeftOut {
+                scenario: key.1.clone(),
+                side: labels[n + 1].clone(),
+                why: "was measured there alone".to_owned(),
+            });
+        }
+    }
+    let pattern = pattern::pattern(&sides, &scenarios);
+    Some(Hosts {
+        schema: SCHEMA.to_owned(),
+        plpgsql: plpgsql(given),
+        differences: differences(
+            &given
+                .iter()
+                .filter_map(|s| s.runs.first())
+                .collect::<Vec<_>>(),
+        ),
+        sides,
+        scenarios,
+        left_out,
+        pattern,
+        apart,
+    })
+}
+
+fn side((given, label): (&Given, &String)) -> Side {
+    let first = given.runs.first();
+    let arm = first.and_then(|run| run.arms.first());
+    let host = first.map(|run| &run.host);
+    let grades = given.runs.iter().filter_map(|run| run.quality.as_ref());
+    let build = arm.and_then(|arm| arm.verdict.as_ref());
+    Side {
+        label: label.clone(),
+        runs: given.runs.iter().map(|run| run.run.id.clone()).collect(),
+        started: first.map_or_else(String::new, |run| run.run.started.clone()),
+        processors: host.and_then(|host| host.processors()),
+        cores: host.and_then(|host| host.cores.or(host.cpus)),
+        ghz: given
+            .ghz
+            .or_else(|| host.and_then(|host| host.cpu_hz).map(|hz| hz as f64 / 1e9)),
+        price: given.price.clone(),
+        server: arm
+            .and_then(|arm| arm.server.as_ref())
+            .map(|server| server.version.clone()),
+        build: build.map(|verdict| verdict.runs.clone()),
+        quality: grades
+            .map(|quality| quality.grade)
+            .max()
+            .map(|grade| grade.name().to_owned()),
+    }
+}
+
+/// The scenarios of a side, each with what every run of it showed.
+fn by_name(given: &Given) -> BTreeMap<(Family, String), Vec<Seen>> {
+    let mut all: BTreeMap<(Family, String), Vec<Seen>> = BTreeMap::new();
+    for run in &given.runs {
+        for one in seen(run) {
+            all.entry((one.family, one.name.clone()))
+                .or_default()
+                .push(one);
+        }
+    }
+    all
+}
+
+fn value(of: &[Seen]) -> Value {
+    let one = of.iter().max_by_key(|seen| seen.sessions);
+    let centres: Vec<f64> = of.iter().map(|seen| seen.value.estimate).collect();
+    let alone = of.first().map(|seen| seen.value.clone());
+    Value {
+        value: match centres.len() {
+            1 => alone,
+            _ => summarize_positive(&centres).or(alone),
+        }
+        .unwrap_or_else(|| of[0].value.clone()),
+        sessions: one.and_then(|seen| seen.sessions),
+        limited: of.iter().find_map(|seen| seen.limited).map(str::to_owned),
+    }
+}
+
+/// Why two sides' figures of one name answer different questions, if they do.
+fn other_question(a: &[Seen], b: &[Seen]) -> Option<String> {
+    let reference = &a.first()?.question;
+    for other in a.iter().chain(b) {
+        let (mut here, mut there) = (reference.iter(), other.question.iter());
+        loop {
+            match (here.next(), there.next()) {
+                (None, None) => break,
+                (Some((what, of_a)), Some((_, of_b))) if of_a != of_b => {
+                    return Some(match of_a.len() + of_b.len() < 60 {
+                        true => format!("asks another question: {what} is {of_a} and {of_b}"),
+                        false => format!("asks another question: other {what}"),
+                    });
+                }
+                (Some(_), Some(_)) => {}
+                (Some((what, _)), None) | (None, Some((what, _))) => {
+                    return Some(format!("{what} is known of one side only"));
+                }
+            }
+        }
+    }
+    None
+}
+
+fn gain(a: &[Seen], b: &[Seen], sides: (&Side, &Side), apart: f64) -> Option<Gain> {
+    let one = a.first()?;
+    let trials = |side: &[Seen]| {
+        let runs = side.iter().map(|seen| seen.trials.clone());
+        runs.collect::<Vec<_>>()
+    };
+    let recorded = |side: &[Seen]| side.iter().all(|seen| !seen.trials.is_empty());
+    let ratio = match recorded(a) && recorded(b) {
+        true => {
+            let rule = Rule::new(0.0, one.better).ok()?;
+            compare_runs(&trials(a), &trials(b), None, rule).ok()?.ratio
+        }
+        false => quotient(&value(a).value, &value(b).value)?,
+    };
+    let ratio = match one.better == HigherIsBetter {
+        true => ratio,
+        false => inverse(ratio),
+    };
+    if !(ratio.estimate.is_finite() && ratio.estimate > 0.0) {
+        return None;
+    }
+    let limited = a.iter().chain(b).any(|seen| seen.limited.is_some());
+    let (of_a, of_b) = sides;
+    let all_cores = one.family.takes_all_cores();
+    let cores = ratio_of(of_a.cores.map(f64::from), of_b.cores.map(f64::from));
+    let clock = ratio_of(of_a.ghz, of_b.ghz);
+    let price = of_a.price.as_ref().zip(of_b.price.as_ref());
+    let price = price
+        .filter(|(a, b)| a.unit == b.unit)
+        .and_then(|(a, b)| ratio_of(Some(a.amount), Some(b.amount)));
+    let by = |divisor: Option<f64>| divisor.map(|divisor| ratio.estimate / divisor);
+    Some(Gain {
+        per_core: by(cores.filter(|_| all_cores)),
+        per_ghz: by(match (all_cores, one.family.follows_the_clock()) {
+            (_, false) => None,
+            (true, true) => clock.zip(cores).map(|(clock, cores)| clock * cores),
+            (false, true) => clock,
+        }),
+        per_price: by(price.filter(|_| all_cores)),
+        clear: !limited && (ratio.low > 1.0 + apart || ratio.high < 1.0 / (1.0 + apart)),
+        ratio,
+    })
+}
+
+/// B's over A's.
+fn ratio_of(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    let ratio = b? / a?;
+    (ratio.is_finite() && ratio > 0.0).then_some(ratio)
+}
+
+/// B's estimate over A's, their intervals taken together as independent ones on the logarithms.
+fn quotient(a: &Estimate, b: &Estimate) -> Option<Estimate> {
+    let usable = |e: &Estimate| e.low > 0.0 && e.high.is_finite() && e.low <= e.estimate;
+    if !usable(a) || !usable(b) {
+        return None;
+    }
+    let centre = (b.estimate / a.estimate).ln();
+    let below = (b.estimate / b.low).ln().hypot((a.high / a.estimate).ln());
+    let above = (b.high / b.estimate).ln().hypot((a.estimate / a.low).ln());
+    Some(Estimate {
+        estimate: centre.exp(),
+        low: (centre - below).exp(),
+        high: (centre + above).exp(),
+        level: a.level.min(b.level),
+        n: a.n.min(b.n),
+        warnings: Vec::new(),
+    })
+}
+
+fn inverse(ratio: Estimate) -> Estimate {
+    Estimate {
+        estimate: 1.0 / ratio.estimate,
+        low: 1.0 / ratio.high,
+        high: 1.0 / ratio.low,
+        ..ratio
+    }
+}
+
+/// plpgsql-loop's CPU time by stage of a statement, where two sides at least have it.
+fn plpgsql(given: &[Given]) -> Vec<StageOf> {
+    let ways: Vec<_> = given
+        .iter()
+        .map(|side| {
+            let costs = side.runs.iter().filter_map(|run| run.query_cost.as_ref());
+            costs.filter_map(|cost| cost.way(Way::PlpgsqlLoop)).next()
+        })
+        .collect();
+    if ways.iter().flatten().count() < 2 {
+        return Vec::new();
+    }
+    let mut stages: Vec<Stage> = Vec::new();
+    for stage in ways.iter().flatten().flat_map(|way| &way.stages) {
+        if !stages.contains(&stage.stage) {
+            stages.push(stage.stage);
+        }
+    }
+    let row = |stage: Stage| StageOf {
+        stage: stage.title().to_owned(),
+        us_per_query: ways
+            .iter()
+            .map(|way| {
+                let of = way.as_ref()?.stages.iter().find(|s| s.stage == stage);
+                of.map(|of| of.us_per_query)
+            })
+            .collect(),
+    };
+    stages.into_iter().map(row).collect()
+}

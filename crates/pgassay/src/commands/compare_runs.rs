@@ -1,0 +1,126 @@
+//! `pgassay compare-runs`: machines side by side, by what was recorded on each.
+
+use std::path::Path;
+
+use anyhow::bail;
+use pgassay_analysis::hosts::{Given, Price, side_by_side};
+use pgassay_analysis::{Analysis, analyse};
+use pgassay_engine::rundir::{self, catalogue};
+use pgassay_model::Failure;
+
+use super::show::show;
+use crate::cli::args::GlobalArgs;
+use crate::cli::compare_runs::CompareRunsArgs;
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+
+/// Runs of a directory that are taken at most: the newest.
+const MOST: usize = 64;
+
+/// Holds recorded runs of several machines next to each other, scenario by scenario.
+///
+/// # Errors
+/// Where a run is not found or can't be read, or a price is not understood.
+pub fn compare_runs(
+    args: &CompareRunsArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+) -> anyhow::Result<Exit> {
+    let root = rundir::root(global.runs.as_deref())?;
+    let prices = [&args.price_a, &args.price_b, &args.price_c, &args.price_d];
+    let clocks = [args.ghz_a, args.ghz_b, args.ghz_c, args.ghz_d];
+    let mut given = Vec::new();
+    for (n, side) in args.sides.iter().enumerate() {
+        let price = prices.get(n).and_then(|price| price.as_deref());
+        given.push(Given {
+            runs: runs_of(&root, side, terminal)?,
+            ghz: clocks.get(n).copied().flatten(),
+            price: price.map(priced).transpose()?,
+        });
+    }
+    let units: Vec<&str> = given
+        .iter()
+        .filter_map(|side| Some(side.price.as_ref()?.unit.as_str()))
+        .collect();
+    if units.iter().any(|unit| *unit != units[0]) {
+        bail!(
+            Failure::usage(format!(
+                "prices in {} can't be held against each other",
+                units.join(" and ")
+            ))
+            .with_remedy("give all in one unit, such as USD/h")
+        );
+    }
+    let hosts = side_by_side(&given, args.run_spread);
+    let Some(hosts) = hosts else {
+        bail!(Failure::usage("there is no run on one of the sides"));
+    };
+    show(&hosts, &args.show, terminal)?;
+    Ok(Exit::Done)
+}
+
+/// The runs that a side names.
+fn runs_of(root: &Path, side: &str, terminal: &mut Terminal) -> anyhow::Result<Vec<Analysis>> {
+    let dir = Path::new(side);
+    let mut found = Vec::new();
+    if dir.is_dir() && !dir.join("run.json").is_file() {
+        // A directory of runs: those that can't be read, or are measured now, are said and left out.
+        let listed = catalogue::list(dir)?;
+        for run in listed.iter().rev().take(MOST) {
+            match rundir::read(&dir.join(&run.id)) {
+                Ok(run) => found.push(analyse(&run)),
+                Err(error) => terminal.warn(&format!("{} is left out: {error:#}", run.id)),
+            }
+        }
+        if listed.len() > MOST {
+            terminal.warn(&format!(
+                "{side} holds {} runs: the newest {MOST} are taken",
+                listed.len()
+            ));
+        }
+        if found.is_empty() {
+            bail!(
+                Failure::usage(format!("{side} holds no run"))
+                    .with_remedy("name a directory that was given with --runs, or a run")
+            );
+        }
+        return Ok(found);
+    }
+    for name in side.split(',').filter(|name| !name.is_empty()) {
+        found.push(analyse(&rundir::read(&catalogue::find(root, name)?)?));
+    }
+    if found.is_empty() {
+        bail!(Failure::usage(format!("{side:?} names no run")));
+    }
+    Ok(found)
+}
+
+/// `0.154 USD/h`.
+fn priced(text: &str) -> anyhow::Result<Price> {
+    let (amount, unit) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    match amount.parse::<f64>() {
+        Ok(amount) if amount.is_finite() && amount > 0.0 => Ok(Price {
+            amount,
+            unit: unit.trim().to_owned(),
+        }),
+        _ => bail!(
+            Failure::usage(format!("{text:?} is no price"))
+                .with_remedy("an amount above 0 and its unit, such as '0.154 USD/h'")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_is_an_amount_and_a_unit() {
+        let price = priced(" 0.154  USD/h ").unwrap();
+        assert_eq!((price.amount, price.unit.as_str()), (0.154, "USD/h"));
+        assert_eq!(priced("3").unwrap().unit, "");
+        for wrong in ["", "free", "-1 USD/h", "0", "nan EUR", "inf"] {
+            assert!(priced(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! `pgassay compare-runs`: machines side by side, by recorded runs.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::runs::{Runs, text};
+use crate::serve::{copy, name};
+
+/// A short real run.
+fn measured(runs: &Runs, scale: &str) -> std::path::PathBuf {
+    let output = runs.run(&[
+        "run",
+        "select-only",
+        "--clients",
+        "1,2",
+        "--time",
+        "0.1",
+        "--warmup",
+        "0",
+        "--trials",
+        "6",
+        "--scale",
+        scale,
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let dirs = fs::read_dir(&runs.0).unwrap().flatten();
+    dirs.map(|entry| entry.path()).max().unwrap()
+}
+
+/// The same run as if another machine had done it, all of its transactions `times` over.
+fn elsewhere(run: &Path, to: &Path, times: u64) {
+    copy(run, to);
+    let header = fs::read_to_string(run.join("run.json")).unwrap();
+    fs::write(to.join("run.json"), header.replace(name(run), name(to))).unwrap();
+    let file = to.join("facts/host.json");
+    let host = fs::read_to_string(&file).unwrap();
+    let mut host: Value = serde_json::from_str(&host).unwrap();
+    let facts = match host.get_mut("host").is_some() {
+        true => host.get_mut("host").unwrap(),
+        false => &mut host,
+    };
+    facts["/proc/cpuinfo"]["text"] =
+        "processor\t: 0\nmodel name\t: Other <b>CPU</b>\ncpu MHz\t\t: 1300.0\n".into();
+    facts["/sys/devices/system/cpu/cpu*/cpufreq/cpuinfo_max_freq"] =
+        serde_json::json!({"text": "0-7: 1300000"});
+    facts["sched_getaffinity"]["text"] = "0-7".into();
+    for list in ["core_cpus_list", "thread_siblings_list"] {
+        let cpus: Vec<String> = (0..8).map(|cpu| format!("{cpu}: {cpu}")).collect();
+        let key = format!("/sys/devices/system/cpu/cpu*/topology/{list}");
+        facts[key.as_str()] = serde_json::json!({"text": cpus.join("\n")});
+    }
+    fs::write(&file, host.to_string()).unwrap();
+    let file = to.join("trials.jsonl");
+    let lines = fs::read_to_string(&file).unwrap();
+    let lines = lines.lines().map(|line| {
+        let mut trial: Value = serde_json::from_str(line).unwrap();
+        let transactions = trial["transactions"].as_u64().unwrap();
+        trial["transactions"] = (transactions * times).into();
+        trial.to_string() + "\n"
+    });
+    let lines: String = lines.collect();
+    fs::write(&file, lines).unwrap();
+}
+
+fn compared(runs: &Runs, words: &[&str]) -> Value {
+    let mut all = vec!["compare-runs", "--json"];
+    all.extend(words);
+    let output = runs.run(&all);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn scenario<'a>(hosts: &'a Value, named: &str) -> &'a Value {
+    let all = hosts["scenarios"].as_array().unwrap();
+    let found = all.iter().find(|scenario| scenario["name"] == named);
+    found.unwrap_or_else(|| panic!("{named} in {hosts:#}"))
+}
+
+#[test]
+fn machines_are_held_side_by_side_by_core_clock_and_price() {
+    let runs = Runs::new("compare-runs");
+    let run = measured(&runs, "1");
+    let other = runs.0.join("20300101T000000Z-select-only-aaaa");
+    elsewhere(&run, &other, 4);
+    let prices = [
+        "--price-a",
+        "0.1 USD/h",
+        "--price-b",
+        "0.2 USD/h",
+        "--ghz-a",
+        "2.6",
+    ];
+    let words = [&[name(&run), name(&other)], &prices[..]].concat();
+    let hosts = compared(&runs, &words);
+
+    // Four times the transactions on four times the cores of half the clock and twice the price.
+    let most = &scenario(&hosts, "select-only, most")["gains"][0];
+    let near = |value: &Value, to: f64| (value.as_f64().unwrap() / to - 1.0).abs() < 0.01;
+    assert!(near(&most["ratio"]["estimate"], 4.0), "{most:#}");
+    let cores = f64::from(std::thread::available_parallelism().unwrap().get() as u32);
+    let core_ratio = hosts["sides"][0]["cores"]
+        .as_f64()
+        .map(|a| 8.0 / a)
+        .unwrap();
+    assert!(hosts["sides"][0]["cores"].as_f64().unwrap() <= cores);
+    assert!(near(&most["per_core"], 4.0 / core_ratio), "{most:#}");
+    assert!(near(&most["per_ghz"], 4.0 / core_ratio / 0.5), "{most:#}");
+    assert!(near(&most["per_price"], 2.0), "{most:#}");
+    let one = &scenario(&hosts, "select-only, 1 client")["gains"][0];
+    assert!(
+        one["per_core"].is_null() && one["per_price"].is_null(),
+        "{one:#}"
+    );
+    assert!(near(&one["per_ghz"], 8.0), "{one:#}");
+    // Less CPU time is better.
+    let cpu = &scenario(&hosts, "select-only, 1 client: server CPU")["gains"][0];
+    assert!(near(&cpu["ratio"]["estimate"], 4.0), "{cpu:#}");
+    let differs = |what: &str| {
+        let all = hosts["differences"].as_array().unwrap();
+        all.iter().any(|difference| difference["what"] == what)
+    };
+    assert!(differs("processors") && differs("clock of the cores") && !differs("server"));
+
+    // As text and as a page, with nothing of the other machine's name let through.
+    let output = runs.run(&[&["compare-runs"], &words[..]].concat());
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("Scenario by scenario") && shown.contains("per price"),
+        "{shown}"
+    );
+    let output = runs.run(&[&["compare-runs", "--format", "html"], &words[..]].concat());
+    let page = text(&output.stdout);
+    assert!(page.contains("Other &lt;b&gt;CPU") && !page.contains("Other <b>CPU"));
+
+    // A side may have several runs, or be a directory.
+    let several = format!("{},{}", name(&run), name(&other));
+    let hosts = compared(&runs, &[name(&run), &several]);
+    assert_eq!(hosts["sides"][1]["runs"].as_array().unwrap().len(), 2);
+    let all = runs.0.to_str().unwrap();
+    let hosts = compared(&runs, &[name(&run), all]);
+    assert_eq!(hosts["sides"][1]["runs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn what_asks_another_question_has_no_ratio() {
+    let runs = Runs::new("compare-runs-other");
+    let small = measured(&runs, "1");
+    let large = measured(&runs, "2");
+    let hosts = compared(&runs, &[name(&small), name(&large)]);
+    assert!(scenario(&hosts, "select-only, most")["gains"][0].is_null());
+    let why = hosts["left_out"][0]["why"].as_str().unwrap();
+    assert!(why.contains("scale is 1 and 2"), "{why}");
+
+    for (words, says) in [
+        (&["last"][..], "2 values required"),
+        (&["last", "nothing-like-it"], "nothing-like-it"),
+        (&["last", ","], "names no run"),
+        (&["last", "/"], "holds no run"),
+        (&["last", "previous", "--price-a", "cheap"], "is no price"),
+        (
+            &[
+                "last",
+                "previous",
+                "--price-a",
+                "1 USD/h",
+                "--price-b",
+                "1 EUR/h",
+            ],
+            "can't be held against each other",
+        ),
+        (&["last", "previous", "--ghz-a", "0"], "0.1 to 20"),
+    ] {
+        let output = runs.run(&[&["compare-runs"], words].concat());
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(says), "{words:?}: {said}");
+    }
+}
