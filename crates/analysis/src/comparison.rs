@@ -66,6 +66,9 @@ pub struct Typed {
     /// The CPUs that it is kept on; all where none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<usize>,
+    /// The database of which a launched server holds a copy, without a password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_of: Option<String>,
 }
 
 /// `facts/arm-N.json`: what must not differ between arms beyond the plan.

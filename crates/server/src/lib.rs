@@ -15,6 +15,7 @@ pub mod archive;
 pub mod ask;
 pub mod clock;
 pub mod confinement;
+pub mod copies;
 pub mod error;
 pub mod extension;
 pub mod find;

@@ -161,6 +161,10 @@ fn what_changed(statement: &StatementResult) -> String {
             }
             (Verdict::Slower, r) => format!("takes {} longer ({ends})", percent(r - 1.0)),
             (Verdict::Faster, r) => format!("takes {} less time ({ends})", percent(1.0 - r)),
+            _ if ratio.low > 1.0 => format!("seems to take longer ({ends}; more pairs would tell)"),
+            _ if ratio.high < 1.0 => {
+                format!("seems to take less time ({ends}; more pairs would tell)")
+            }
             _ => format!("was not shown to take longer or less ({ends})"),
         }
     });

@@ -1,10 +1,12 @@
 //! What was typed: the flags of every command, with their help.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
 
 use pgassay_server::confinement::Confinement;
+use pgassay_server::copies::Dump;
 
 use super::build::BuildArgs;
 use super::clients::ClientList;
@@ -163,15 +165,25 @@ pub struct TargetArgs {
     /// Allow load on a running server: says what it will create, and removes it afterwards
     #[arg(long)]
     pub load: bool,
+    /// This running server is a copy: a workload on your own tables may change them, and they stay changed
+    #[arg(long)]
+    pub is_copy: bool,
     /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// Use the archived PostgreSQL from Maven Central where none is installed
     #[arg(long)]
     pub stand_in: bool,
+    /// Have a launched server hold a copy of this database, for a workload on your own tables: pg_dump
+    /// reads it, and nothing in it is changed
+    #[arg(long, value_name = "CONNINFO")]
+    pub from_database: Option<String>,
     /// Environment and CPUs of a launched server; flags of compare.
     #[arg(skip)]
     pub confinement: Confinement,
+    /// The dump of that database, where several servers share it.
+    #[arg(skip)]
+    pub dump: Option<Arc<Dump>>,
 }
 
 impl TargetArgs {

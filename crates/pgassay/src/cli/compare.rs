@@ -117,9 +117,16 @@ pub struct CompareArgs {
     /// Allow load on running servers: says what it will create, and removes it afterwards
     #[arg(long)]
     pub load: bool,
+    /// The running servers are copies: a workload on your own tables may change them, and they stay changed
+    #[arg(long)]
+    pub is_copy: bool,
     /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
+    /// Have launched servers hold a copy of this database, for a workload on your own tables: pg_dump
+    /// reads it once, and nothing in it is changed
+    #[arg(long, value_name = "CONNINFO", conflicts_with_all = ["recorded", "pool"])]
+    pub from_database: Option<String>,
     /// Use the archived PostgreSQL from Maven Central where a version is not installed
     #[arg(long)]
     pub stand_in: bool,

@@ -31,7 +31,7 @@ use super::files::page_of_run;
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::sweep::load;
-use super::{check, inside, opened, ordinary, quiet, record, room, second, show};
+use super::{check, copies, inside, opened, ordinary, quiet, record, room, second, show};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::load::Pin;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
@@ -104,6 +104,7 @@ pub fn measure(
         );
     }
     if loads {
+        copies::refuse_writes(&request.workload, &spec, request.target.is_copy)?;
         quiet::look(request.measure.wait_quiet, terminal, stop)?;
     }
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
@@ -349,6 +350,9 @@ fn open(
         }
     }
     terminal.announce(&format!("server: {}", subject.shown));
+    for differs in &subject.copy_differs {
+        terminal.warn(differs);
+    }
     Ok(subject)
 }
 

@@ -11,6 +11,7 @@ pub mod check;
 pub mod compare;
 mod compare_runs;
 mod conditions;
+mod copies;
 mod core_to_core;
 mod counts;
 pub mod diagnose;

@@ -24,6 +24,7 @@ use pgassay_server::{
 use pgassay_sys::stop::{Deferred, Stop};
 use serde_json::json;
 
+use super::copies;
 use crate::cli::args::TargetArgs;
 
 /// A server that can be asked and, where we may, loaded.
@@ -37,6 +38,8 @@ pub struct Subject {
     pub conninfo: Conninfo,
     /// What can be looked at.
     pub scene: Scene,
+    /// In what a copy of somebody's database is not as the original, in sentences.
+    pub copy_differs: Vec<String>,
     /// The launched cluster; dropping it removes it.
     pub cluster: Option<Cluster>,
     /// Held while there is something of ours to clean up; given up last.
@@ -57,6 +60,11 @@ impl Subject {
     ) -> anyhow::Result<Self> {
         let settings = Settings::parse("--set", &flags.settings).map_err(explain)?;
         match spec {
+            TargetSpec::Server(_) if flags.from_database.is_some() => Err(Failure::usage(
+                "--from-database makes a copy in a launched server only",
+            )
+            .with_remedy("name temp, temp:17, an installation or build:NAME, or leave it out")
+            .into()),
             TargetSpec::Server(text) => {
                 if settings.iter().next().is_some() {
                     return Err(Failure::usage("--set changes a launched server only")
@@ -67,6 +75,14 @@ impl Subject {
             }
             launched => {
                 let installation = installation(launched, flags, stop)?;
+                let dump = match (&flags.dump, &flags.from_database) {
+                    (None, Some(original)) => {
+                        let targets = std::slice::from_ref(spec);
+                        let scratch = flags.scratch.as_deref();
+                        Some(copies::dump(original, targets, scratch, stop)?)
+                    }
+                    (dump, _) => dump.clone(),
+                };
                 let kept = stop.defer();
                 let options = LaunchOptions {
                     settings,
@@ -80,7 +96,16 @@ impl Subject {
                 let cluster = Cluster::launch(&installation, &options)
                     .map_err(|error| interrupted_or(stop, explain(error)))?;
                 let socket = cluster.socket_dir().display().to_string();
-                let conninfo = Conninfo::on_socket(&socket, 5432, "postgres", "postgres");
+                let restored = dump.as_ref().map(|dump| {
+                    dump.restore(cluster.socket_dir(), stop.flag())
+                        .map_err(|error| interrupted_or(stop, explain(error)))
+                });
+                let restored = restored.transpose()?.unwrap_or_default();
+                let database = match restored.database.as_str() {
+                    "" => "postgres",
+                    database => database,
+                };
+                let conninfo = Conninfo::on_socket(&socket, 5432, "postgres", database);
                 let session = pgassay_pgwire::connect(&conninfo)
                     .map_err(|e| Failure::target(format!("the launched server: {e}")))?;
                 Ok(Self {
@@ -89,14 +114,19 @@ impl Subject {
                         stand_in: installation.caveat.is_some(),
                     },
                     shown: format!(
-                        "PostgreSQL {} of {}{}",
+                        "PostgreSQL {} of {}{}{}",
                         installation.version,
                         installation.bin_dir.display(),
                         match flags.confinement.words() {
                             Some(words) => format!(", {words}"),
                             None => String::new(),
+                        },
+                        match &dump {
+                            Some(dump) => format!(", with a copy of {}", dump.original()),
+                            None => String::new(),
                         }
                     ),
+                    copy_differs: restored.differs,
                     conninfo,
                     scene: Scene {
                         postmaster: Ok(cluster.pid()),
@@ -141,6 +171,7 @@ impl Subject {
                 session: Some(session),
                 known: Default::default(),
             },
+            copy_differs: Vec::new(),
             cluster: None,
             kept: None,
         })

@@ -32,6 +32,7 @@ mod live_view;
 mod mcp;
 mod observers;
 mod order_entry;
+mod own_copies;
 mod own_workload;
 mod pause;
 #[path = "../../../pgwire/tests/support/mod.rs"]

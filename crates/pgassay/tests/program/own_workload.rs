@@ -167,6 +167,7 @@ fn runs(file: &str, server: &Server, dir: &Path) -> (f64, f64) {
             file,
             &target,
             "--load",
+            "--is-copy",
             "--clients",
             "2",
             "--time",

@@ -14,6 +14,7 @@ mod pooled;
 mod recorded;
 mod rounds;
 pub mod servers;
+mod typed;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -32,19 +33,18 @@ use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
 use pgassay_model::{Failure, FailureKind, Plan};
 use pgassay_observe::{Choice, host};
-use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
 use self::load::{Load, add_settings};
 use self::machine::Watch;
 use self::rounds::Measuring;
-use self::servers::{Servers, Surroundings, check_settings};
+use self::servers::{Servers, Surroundings};
+use self::typed::{dump, refuse_guests, refuse_load, refuse_writes, typed};
 use super::again::{observe_as, refuse_whole, to_resume};
 use super::files::page_of_run;
 use super::progress::minutes;
 use super::record::{self, shown};
 use super::show::show;
-use super::subject::explain;
 use super::{alone, observing, opened, quiet};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::compare::CompareArgs;
@@ -183,7 +183,11 @@ fn measured(
         arms.push(("A again".to_owned(), typed[0].clone()));
     }
     refuse_load(args, &arms)?;
+    if let Load::Wire(workload) = &load {
+        refuse_writes(workload, &arms, args.is_copy)?;
+    }
     quiet::look(None, terminal, stop)?;
+    let dump = dump(args, &arms, terminal, stop)?;
 
     let counts = match (&resume, &args.clients) {
         (Some(resumed), _) => resumed
@@ -208,6 +212,7 @@ fn measured(
             load: args.load,
             scratch: args.scratch.clone(),
             stand_in: args.stand_in,
+            dump,
             ..TargetArgs::default()
         },
         memory_bytes: machine
@@ -233,6 +238,9 @@ fn measured(
     for (index, (label, _)) in arms.iter().enumerate() {
         let shown = servers.subject(index).shown.clone();
         terminal.announce(&format!("{label}: {shown}"));
+        for differs in &servers.subject(index).copy_differs {
+            terminal.warn(&format!("{label}: {differs}"));
+        }
     }
 
     let (experiment, comparison) = match &resume {
@@ -241,7 +249,9 @@ fn measured(
             resumed.comparison.clone(),
         ),
         None => {
-            let guests = (0..arms.len()).any(|arm| servers.subject(arm).cluster.is_none());
+            // What takes long to make is made once.
+            let guests = args.from_database.is_some()
+                || (0..arms.len()).any(|arm| servers.subject(arm).cluster.is_none());
             let stage = match load.stage(args, &counts, seed) {
                 Some(stage) => stage,
                 None => {
@@ -321,96 +331,6 @@ fn measured(
         ended,
         finished,
     }))
-}
-
-/// What was typed for each arm, checked as far as it goes without a server.
-fn typed(args: &CompareArgs) -> anyhow::Result<Vec<Typed>> {
-    match args.targets.len() {
-        0 | 1 => bail!(
-            Failure::usage("a comparison needs two targets or more")
-                .with_remedy("pgassay compare A B, such as: pgassay compare temp:15 temp:17")
-        ),
-        n if n > LABELS.len() => bail!(Failure::usage(format!(
-            "{n} targets: at most {} are compared at once",
-            LABELS.len()
-        ))),
-        _ => {}
-    }
-    check_settings("--set", &args.settings)?;
-    let own = [&args.set_a, &args.set_b, &args.set_c];
-    for (flag, settings) in ["--set-a", "--set-b", "--set-c"].iter().zip(own) {
-        check_settings(flag, settings)?;
-    }
-    if !args.set_c.is_empty() && args.targets.len() < 3 {
-        bail!(Failure::usage("--set-c: there is no third target"));
-    }
-    args.targets
-        .iter()
-        .enumerate()
-        .map(|(index, target)| {
-            let _: TargetSpec = target.parse().map_err(explain)?;
-            let own = own.get(index).map(|s| s.as_slice()).unwrap_or_default();
-            let each = args.set_each.get(index).into_iter().flatten();
-            Ok(Typed {
-                target: target.clone(),
-                settings: args
-                    .settings
-                    .iter()
-                    .chain(own)
-                    .chain(each)
-                    .cloned()
-                    .collect(),
-                environment: args.given.environment(index),
-                cpus: args.given.cpus(index),
-            })
-        })
-        .collect()
-}
-
-fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Result<()> {
-    for (label, typed) in arms {
-        let spec: TargetSpec = typed.target.parse().map_err(explain)?;
-        if !spec.is_launched() && !args.load {
-            bail!(
-                Failure::usage(format!(
-                    "{label}: a running server is not loaded without --load"
-                ))
-                .with_remedy("add --load, or compare launched targets")
-            );
-        }
-        let given = !typed.environment.is_empty() || !typed.cpus.is_empty();
-        if given && !spec.is_launched() {
-            bail!(Failure::usage(format!(
-                "{label} runs already: --env and --cpus are for launched servers"
-            )));
-        }
-        if !spec.is_launched() && args.launches.is_some_and(|n| n > 1) {
-            bail!(
-                Failure::usage(format!(
-                    "{label} runs already: --launches can't start it anew"
-                ))
-                .with_remedy("name installations or temp targets")
-            );
-        }
-    }
-    Ok(())
-}
-
-/// The functions are loaded into servers of our own only.
-fn refuse_guests(typed: &[Typed], name: &str) -> anyhow::Result<()> {
-    for typed in typed {
-        let spec: TargetSpec = typed.target.parse().map_err(explain)?;
-        if !spec.is_launched() {
-            bail!(
-                Failure::usage(format!(
-                    "{name} loads a library into the server, which pgassay does only in a server \
-                     of its own"
-                ))
-                .with_remedy("name temp or an installation")
-            );
-        }
-    }
-    Ok(())
 }
 
 fn plan(

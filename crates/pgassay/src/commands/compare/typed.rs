@@ -1,0 +1,181 @@
+//! What was typed for the arms of a comparison, and what of it can't be done.
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use pgassay_analysis::comparison::Typed;
+use pgassay_model::Failure;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_server::TargetSpec;
+use pgassay_server::copies::Dump;
+use pgassay_sys::stop::Stop;
+
+use super::LABELS;
+use super::servers::check_settings;
+use crate::cli::compare::CompareArgs;
+use crate::commands::copies;
+use crate::commands::record::shown;
+use crate::commands::subject::explain;
+use crate::terminal::Terminal;
+
+/// What was typed for each arm, checked as far as it goes without a server.
+///
+/// # Errors
+/// Naming the flag or the target, and the remedy.
+pub fn typed(args: &CompareArgs) -> anyhow::Result<Vec<Typed>> {
+    match args.targets.len() {
+        0 | 1 => bail!(
+            Failure::usage("a comparison needs two targets or more")
+                .with_remedy("pgassay compare A B, such as: pgassay compare temp:15 temp:17")
+        ),
+        n if n > LABELS.len() => bail!(Failure::usage(format!(
+            "{n} targets: at most {} are compared at once",
+            LABELS.len()
+        ))),
+        _ => {}
+    }
+    check_settings("--set", &args.settings)?;
+    let own = [&args.set_a, &args.set_b, &args.set_c];
+    for (flag, settings) in ["--set-a", "--set-b", "--set-c"].iter().zip(own) {
+        check_settings(flag, settings)?;
+    }
+    if !args.set_c.is_empty() && args.targets.len() < 3 {
+        bail!(Failure::usage("--set-c: there is no third target"));
+    }
+    args.targets
+        .iter()
+        .enumerate()
+        .map(|(index, target)| {
+            let spec: TargetSpec = target.parse().map_err(explain)?;
+            let own = own.get(index).map(|s| s.as_slice()).unwrap_or_default();
+            let each = args.set_each.get(index).into_iter().flatten();
+            Ok(Typed {
+                target: target.clone(),
+                settings: args
+                    .settings
+                    .iter()
+                    .chain(own)
+                    .chain(each)
+                    .cloned()
+                    .collect(),
+                environment: args.given.environment(index),
+                cpus: args.given.cpus(index),
+                copy_of: args
+                    .from_database
+                    .as_deref()
+                    .filter(|_| spec.is_launched())
+                    .map(shown),
+            })
+        })
+        .collect()
+}
+
+/// Refuses what a running server can't have.
+///
+/// # Errors
+/// Naming the arm and the remedy.
+pub fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Result<()> {
+    for (label, typed) in arms {
+        let spec: TargetSpec = typed.target.parse().map_err(explain)?;
+        if !spec.is_launched() && !args.load {
+            bail!(
+                Failure::usage(format!(
+                    "{label}: a running server is not loaded without --load"
+                ))
+                .with_remedy("add --load, or compare launched targets")
+            );
+        }
+        let given = !typed.environment.is_empty() || !typed.cpus.is_empty();
+        if given && !spec.is_launched() {
+            bail!(Failure::usage(format!(
+                "{label} runs already: --env and --cpus are for launched servers"
+            )));
+        }
+        if !spec.is_launched() && args.launches.is_some_and(|n| n > 1) {
+            bail!(
+                Failure::usage(format!(
+                    "{label} runs already: --launches can't start it anew"
+                ))
+                .with_remedy("name installations or temp targets")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The dump of which launched servers get copies, where one was asked for.
+///
+/// # Errors
+/// Where it can't be made, or a resumed comparison needs it and it is not named.
+pub fn dump(
+    args: &CompareArgs,
+    arms: &[(String, Typed)],
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Option<Arc<Dump>>> {
+    let Some(original) = &args.from_database else {
+        return match arms.iter().find_map(|(_, typed)| typed.copy_of.as_ref()) {
+            None => Ok(None),
+            Some(of) => Err(Failure::usage(format!(
+                "the servers of this comparison held a copy of {of}, which is not kept"
+            ))
+            .with_remedy("name it again with --from-database CONNINFO")
+            .into()),
+        };
+    };
+    let specs: Result<Vec<TargetSpec>, _> =
+        arms.iter().map(|(_, typed)| typed.target.parse()).collect();
+    terminal.progress("dumping the database for the copies");
+    let dump = copies::dump(
+        original,
+        &specs.map_err(explain)?,
+        args.scratch.as_deref(),
+        stop,
+    )?;
+    terminal.announce(&format!(
+        "copies of {} by pg_dump {}, {}",
+        dump.original(),
+        dump.tool_version(),
+        match dump.with_statistics() {
+            true => "with its statistics",
+            false => "analysed anew",
+        }
+    ));
+    Ok(Some(dump))
+}
+
+/// Refuses to change somebody's own tables in servers that run already, unless they are copies.
+///
+/// # Errors
+/// Naming the arm.
+pub fn refuse_writes(
+    workload: &WorkloadPlan,
+    arms: &[(String, Typed)],
+    is_copy: bool,
+) -> anyhow::Result<()> {
+    for (label, typed) in arms {
+        let spec: TargetSpec = typed.target.parse().map_err(explain)?;
+        copies::refuse_writes(workload, &spec, is_copy).with_context(|| label.clone())?;
+    }
+    Ok(())
+}
+
+/// The functions are loaded into servers of our own only.
+///
+/// # Errors
+/// Where one runs already.
+pub fn refuse_guests(typed: &[Typed], name: &str) -> anyhow::Result<()> {
+    for typed in typed {
+        let spec: TargetSpec = typed.target.parse().map_err(explain)?;
+        if !spec.is_launched() {
+            bail!(
+                Failure::usage(format!(
+                    "{name} loads a library into the server, which pgassay does only in a server \
+                     of its own"
+                ))
+                .with_remedy("name temp or an installation")
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! `--from-database`: launched servers hold a copy of somebody's own database.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pgassay_model::Failure;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_server::copies::{Dump, Wanted};
+use pgassay_server::{Installation, Installations, TargetSpec};
+use pgassay_sys::stop::Stop;
+
+use super::subject::explain;
+
+/// Dumps the database that was named, for all servers that are launched of these targets.
+///
+/// # Errors
+/// Where none of them is launched, or it can't be dumped.
+pub fn dump(
+    original: &str,
+    targets: &[TargetSpec],
+    scratch: Option<&Path>,
+    stop: &Stop,
+) -> anyhow::Result<Arc<Dump>> {
+    let launched: Vec<&TargetSpec> = targets.iter().filter(|spec| spec.is_launched()).collect();
+    if launched.is_empty() {
+        return Err(Failure::usage(
+            "--from-database makes copies in launched servers, and no target is one",
+        )
+        .with_remedy("name temp, temp:17, an installation or build:NAME, or leave it out")
+        .into());
+    }
+    let at_hand = Installations::search();
+    let found: Vec<(Option<Installation>, Option<u32>)> = launched
+        .iter()
+        .map(|spec| match (spec.installation(&at_hand), spec) {
+            (Ok(Some(installation)), _) => {
+                let version = installation.version.num();
+                (Some(installation), Some(version))
+            }
+            // An archive that stands in has no tools.
+            (_, TargetSpec::TempMajor(major)) => (None, Some(major.num())),
+            _ => (None, None),
+        })
+        .collect();
+    let installations: Vec<Installation> = found
+        .iter()
+        .filter_map(|(found, _)| found.clone())
+        .collect();
+    // Where one is not known, nothing is taken for granted.
+    let servers: Vec<u32> = found
+        .iter()
+        .map(|(_, version)| version.unwrap_or(0))
+        .collect();
+    let _kept = stop.defer();
+    let wanted = Wanted {
+        original,
+        servers: &servers,
+        installations: &installations,
+        scratch,
+        stop: stop.flag(),
+    };
+    match Dump::take(&wanted) {
+        Ok(dump) => Ok(Arc::new(dump)),
+        Err(_) if stop.asked() => Err(Failure::interrupted().into()),
+        Err(error) => Err(explain(error)),
+    }
+}
+
+/// Refuses a workload that changes somebody's own tables on a server that runs already, unless it is said to
+/// be a copy: what it changes stays.
+///
+/// # Errors
+/// Naming the remedies.
+pub fn refuse_writes(
+    workload: &WorkloadPlan,
+    target: &TargetSpec,
+    is_copy: bool,
+) -> Result<(), Failure> {
+    if target.is_launched() || is_copy || !workload.writes || !workload.is_on_own_tables() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{} writes into your own tables, and what it changes there stays",
+        workload.name
+    ))
+    .with_remedy(
+        "run it on a copy: --is-copy says that this server is one, and temp with --from-database makes one",
+    ))
+}
