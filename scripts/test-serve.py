@@ -11,7 +11,6 @@ run is started again from its page, followed, and stopped.  The first failure en
 was expected.  With PICTURES, screenshots are written there.
 """
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -23,10 +22,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-spec = importlib.util.spec_from_file_location("pages", Path(__file__).with_name("test-pages.py"))
-pages = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(pages)
-expect = pages.expect
+from pages.browser import browser, expect, requested
+from pages.layout import SCREENS, STICKS_OUT, accessible
+from pages.marks import marks
 
 # Seconds until what a page waits for must be there, on a machine that does other things, too.
 PATIENCE = 180
@@ -68,7 +66,7 @@ def quiet(driver, base):
     """Nothing was logged, and nobody else was asked."""
     errors = [entry["message"] for entry in driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
     expect(not errors, f"logged: {errors}")
-    elsewhere = [url for url in pages.requested(driver) if not url.startswith(base)]
+    elsewhere = [url for url in requested(driver) if not url.startswith(base)]
     expect(not elsewhere, f"asked of others: {elsewhere}")
 
 
@@ -80,7 +78,7 @@ def emulate(driver, width, height, scheme):
 
 
 def fits(driver, what):
-    out = driver.execute_script(pages.STICKS_OUT)
+    out = driver.execute_script(STICKS_OUT)
     expect(not out, f"{what}: wider than the window: {out[:3]}")
     wide = driver.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
     expect(wide <= 0, f"{what} scrolls sideways by {wide} px")
@@ -96,7 +94,7 @@ def looked_at(driver, base, runs, pictures):
         "history": f"/history?run={runs[0]}",
         "missing": "/run/nothing",
     }
-    for width, height in pages.SCREENS:
+    for width, height in SCREENS:
         for scheme in ("light", "dark"):
             emulate(driver, width, height, scheme)
             for name, path in places.items():
@@ -112,7 +110,7 @@ def looked_at(driver, base, runs, pictures):
                     expect(charts and charts[0].rect["y"] < height, f"{what}: no chart on the first screen")
                 if pictures:
                     driver.save_screenshot(str(pictures / f"serve-{name}-{width}-{scheme}.png"))
-                pages.accessible(driver)
+                accessible(driver)
                 quiet(driver, base)
 
 
@@ -161,7 +159,7 @@ def by_keys(driver, base, runs):
     name = link.get_attribute("title")
     link.send_keys(Keys.ENTER)
     wait(driver, "a run", lambda: f"/run/{name}" in driver.current_url)
-    expect(pages.marks(driver), "a run's chart has no marks")
+    expect(marks(driver), "a run's chart has no marks")
     quiet(driver, base)
 
 
@@ -189,14 +187,14 @@ def followed(driver, program, runs, base, pictures):
         seconds = lambda: driver.execute_script("return document.querySelector('#live-minute .tiles')?.textContent")
         first = seconds()
         wait(driver, "a further second", lambda: seconds() not in (first, None))
-        for width, height in pages.SCREENS:
+        for width, height in SCREENS:
             for scheme in ("light", "dark"):
                 emulate(driver, width, height, scheme)
                 what = f"live, {width} x {height}, {scheme}"
                 fits(driver, what)
                 charts = tops(driver, "#live svg.chart")
                 expect(charts and charts[0] < height, f"{what}: no chart on the first screen")
-                pages.accessible(driver)
+                accessible(driver)
                 if pictures:
                     driver.save_screenshot(str(pictures / f"serve-live-{width}-{scheme}.png"))
         emulate(driver, 1440, 900, "light")
@@ -233,7 +231,7 @@ def paused_by_keys(driver, pictures):
     expect(focused() == "pause", "the focus is lost when the button changes")
     if pictures:
         driver.save_screenshot(str(pictures / "serve-paused-1440-light.png"))
-    pages.accessible(driver)
+    accessible(driver)
     driver.switch_to.active_element.send_keys(Keys.ENTER)
     wait(driver, "that it goes on", lambda: "Paused" not in head() and button().startswith("Pause"))
 
@@ -245,21 +243,21 @@ def started(driver, base, run, pictures):
     expect(link, "no link that measures again")
     link[0].send_keys(Keys.ENTER)
     wait(driver, "the question", lambda: "Measure this again?" in driver.title)
-    for width, height in pages.SCREENS:
+    for width, height in SCREENS:
         emulate(driver, width, height, "light")
         fits(driver, f"question, {width} x {height}")
         if pictures:
             driver.save_screenshot(str(pictures / f"serve-question-{width}-light.png"))
-    pages.accessible(driver)
+    accessible(driver)
     tab_to(driver, "start").send_keys(Keys.ENTER)
     said = lambda: driver.execute_script("return document.getElementById('output')?.textContent || ''")
     wait(driver, "its output", lambda: "It runs." in said() and "server:" in said())
-    for width, height in pages.SCREENS:
+    for width, height in SCREENS:
         emulate(driver, width, height, "light")
         fits(driver, f"output, {width} x {height}")
         if pictures:
             driver.save_screenshot(str(pictures / f"serve-output-{width}-light.png"))
-    pages.accessible(driver)
+    accessible(driver)
     tab_to(driver, "stop").send_keys(Keys.ENTER)
     wait(driver, "its end", lambda: "It ended with exit code" in said())
     quiet(driver, base)
@@ -274,7 +272,7 @@ def main():
     pictures = Path(sys.argv[3]) if len(sys.argv) > 3 else None
     names = sorted(entry.name for entry in Path(runs).iterdir() if (entry / "end.json").is_file())
     served = Served(program, runs)
-    driver = pages.browser()
+    driver = browser()
     driver.set_script_timeout(PATIENCE)
     try:
         driver.get(served.address)

@@ -479,13 +479,20 @@ fn marks(row: &[Cell]) -> String {
     marks.join(",")
 }
 
-/// A long name must not push the figures off the screen.
+/// A long name must not push the figures off the screen; what tells it from the others is often its
+/// end.
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 24;
-    if text.chars().count() <= LONGEST {
+    const END: usize = 9;
+    let long = text.chars().count();
+    if long <= LONGEST {
         return text.to_owned();
     }
-    text.chars().take(LONGEST - 1).chain(['…']).collect()
+    let begin = text.chars().take(LONGEST - 1 - END);
+    begin
+        .chain(['…'])
+        .chain(text.chars().skip(long - END))
+        .collect()
 }
 
 /// A grid without lines that leaves its width to the content.

@@ -142,10 +142,11 @@ fn spread(compare: &Compare) -> Chart {
             .enumerate()
             .filter(|(i, y)| *i == 0 || *y != 0.0)
             .map(|(i, y)| Guide {
-                label: if i == 0 {
-                    "no difference".to_owned()
-                } else {
-                    format!("{y:+} %")
+                // Lines of one look have one entry in the legend.
+                label: match i {
+                    0 if delta > 0.0 => format!("no difference, and ±{} %", 100.0 * delta),
+                    0 => "no difference".to_owned(),
+                    _ => String::new(),
                 },
                 points: if ends.0 == ends.1 {
                     vec![(ends.0 / 1.9, y), (ends.1 * 1.9, y)]
@@ -242,13 +243,11 @@ fn course(compare: &Compare, result: &PointResult) -> Chart {
         points: vec![(1.0, 0.0), (last, 0.0)],
         in_range: true,
     }];
-    for (label, value) in [
-        ("lower end of the interval", ratio.low),
-        ("upper end of the interval", ratio.high),
-    ] {
+    for value in [ratio.low, ratio.high] {
         if finite(percent(value)) {
+            "no difference, and the interval's ends".clone_into(&mut guides[0].label);
             guides.push(Guide {
-                label: label.to_owned(),
+                label: String::new(),
                 points: line(percent(value)),
                 in_range: true,
             });

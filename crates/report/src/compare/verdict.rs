@@ -90,14 +90,14 @@ pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
         Column::figures("verdict", "", 0),
         Column::figures(metric.heading, "of A", 0),
         Column::figures("interval", "", 1),
-        Column::figures("A", unit, 8),
-        Column::figures("the other", unit, 8),
-        Column::figures("p", "", 4),
-        Column::figures(beside.heading, "of A", 2),
+        Column::figures("A", unit, 2),
+        Column::figures("the other", unit, 2),
+        Column::figures("p", "", 6),
+        Column::figures(beside.heading, "of A", 4),
         Column::figures("interval", "of it", 5),
         Column::figures("pairs", "", 3),
-        Column::figures("spread", "of a pair", 6),
-        Column::figures("noise floor", "", 7),
+        Column::figures("spread", "of a pair", 7),
+        Column::figures("noise floor", "", 8),
     ]);
     let rows = compare
         .results

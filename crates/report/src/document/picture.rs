@@ -124,6 +124,9 @@ pub struct Bars {
     pub parts: Vec<String>,
     /// The bars, from top to bottom.
     pub rows: Vec<Bar>,
+    /// Whether bars are as long as their parts together; else all are of one length, the whole that
+    /// each divides.
+    pub absolute: bool,
 }
 
 /// A bar.

@@ -2,9 +2,10 @@
 
 use maud::{Markup, html};
 
+use super::scale::Placed;
 use super::svg::{Room, Size, tick_label};
 use super::{caption, text};
-use crate::document::Bars;
+use crate::document::{Axis, Bars, Scale};
 
 /// Fills that the style sheet tells apart: five that are strong, three that are pale.
 const STRONG: usize = 5;
@@ -15,6 +16,10 @@ const BAR: f64 = 0.65;
 const TOP: f64 = 8.0;
 const BOTTOM: f64 = 44.0;
 const RIGHT: f64 = 14.0;
+/// The part of the width that names beside the bars may take.
+const BESIDE: f64 = 0.45;
+/// What a name above its bar takes.
+const NAME_HIGH: f64 = 18.0;
 
 /// The figure with its legend and caption.
 pub fn figure(bars: &Bars, room: &Room) -> Markup {
@@ -56,11 +61,26 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
     let height = TOP + row_high * bars.rows.len() as f64 + BOTTOM;
     let labels = bars.rows.iter().map(|row| row.label.chars().count());
     let left = labels.max().unwrap_or(0) as f64 * size.character() + 12.0;
+    // Long names stand above their bars where they would leave no room beside.
+    let above = left > BESIDE * width;
+    let (left, name_high) = if above { (8.0, NAME_HIGH) } else { (left, 0.0) };
+    let row_high = row_high + name_high;
+    let height = height + name_high * bars.rows.len() as f64;
     let right = width - RIGHT;
     // Under the bars, unless that would cut it.
     let half = bars.axis.chars().count() as f64 * size.character() / 2.0;
     let middle = ((left + right) / 2.0).min(width - half);
-    let at = |share: f64| left + (right - left) * share;
+    let longest = bars.rows.iter().map(|row| row.parts.iter().sum());
+    let longest = longest.fold(0.0, f64::max);
+    let (most, ticks) = match bars.absolute {
+        true => ticks_to(longest),
+        false => (1.0, vec![0.0, 0.25, 0.5, 0.75, 1.0]),
+    };
+    let at = |value: f64| left + (right - left) * value / most;
+    let tick_text = |tick: f64| match bars.absolute {
+        true => tick_label(tick),
+        false => tick_label(100.0 * tick),
+    };
     let id = format!("{}-{}", bars.id, size.name());
     let bottom = height - BOTTOM;
     html! {
@@ -69,17 +89,21 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
             title id={ (id) "-t" } { (text(&bars.title)) }
             desc id={ (id) "-d" } { (text(&bars.alternative)) }
             g.axes aria-hidden="true" {
-                @for tick in [0.0, 0.25, 0.5, 0.75, 1.0] {
+                @for tick in ticks {
                     path.grid d={ "M" (r(at(tick))) " " (TOP) "V" (r(bottom)) } {}
-                    text.middle x=(r(at(tick))) y=(r(bottom + 16.0)) { (tick_label(100.0 * tick)) }
+                    text.middle x=(r(at(tick))) y=(r(bottom + 16.0)) { (tick_text(tick)) }
                 }
                 text.middle x=(r(middle)) y=(r(height - 6.0)) { (text(&bars.axis)) }
             }
             @for (i, row) in bars.rows.iter().enumerate() {
-                @let top = TOP + row_high * i as f64 + (row_high - bar) / 2.0;
+                @let top = TOP + row_high * i as f64 + name_high + (row_high - name_high - bar) / 2.0;
                 g {
-                    text.end x=(r(left - 8.0)) y=(r(top + bar / 2.0 + 4.0)) { (text(&row.label)) }
-                    @for (part, from, to) in spans(&row.parts) {
+                    @if above {
+                        text x="0" y=(r(top - 6.0)) { (text(&row.label)) }
+                    } @else {
+                        text.end x=(r(left - 8.0)) y=(r(top + bar / 2.0 + 4.0)) { (text(&row.label)) }
+                    }
+                    @for (part, from, to) in spans(&row.parts, bars.absolute) {
                         rect class=(fill(part, bars.parts.len())) data-evidence=[&row.evidence]
                             x=(r(at(from))) y=(r(top))
                             width=(r(at(to) - at(from))) height=(bar) {
@@ -95,12 +119,24 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
     }
 }
 
-/// Where each part begins and ends on a scale from 0 to 1; those of nothing are left out.
-fn spans(parts: &[f64]) -> Vec<(usize, f64, f64)> {
-    let whole: f64 = parts.iter().sum();
-    if whole <= 0.0 {
+/// The end of a scale that holds a value, and its ticks.
+fn ticks_to(longest: f64) -> (f64, Vec<f64>) {
+    let axis = Axis {
+        label: String::new(),
+        scale: Scale::FromZero,
+        ticks: Vec::new(),
+    };
+    let placed = Placed::new(&axis, &[longest], (0.0, 1.0), 5);
+    (placed.high(), placed.ticks)
+}
+
+/// Where each part begins and ends, as values or on a scale from 0 to 1; those of nothing are left out.
+fn spans(parts: &[f64], absolute: bool) -> Vec<(usize, f64, f64)> {
+    let sum: f64 = parts.iter().sum();
+    if sum <= 0.0 {
         return Vec::new();
     }
+    let whole = if absolute { 1.0 } else { sum };
     let mut from = 0.0;
     let mut spans = Vec::new();
     for (part, value) in parts.iter().enumerate() {
@@ -124,8 +160,12 @@ mod tests {
 
     #[test]
     fn parts_follow_each_other_and_fill_the_bar() {
-        assert_eq!(spans(&[1.0, 0.0, 3.0]), [(0, 0.0, 0.25), (2, 0.25, 1.0)]);
-        assert_eq!(spans(&[0.0, 0.0]), []);
+        assert_eq!(
+            spans(&[1.0, 0.0, 3.0], false),
+            [(0, 0.0, 0.25), (2, 0.25, 1.0)]
+        );
+        assert_eq!(spans(&[0.0, 0.0], false), []);
+        assert_eq!(spans(&[1.0, 0.5], true), [(0, 0.0, 1.0), (1, 1.0, 1.5)]);
         let fills = |parts: usize| {
             (0..parts)
                 .map(|i| fill(i, parts))

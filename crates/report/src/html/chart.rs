@@ -47,7 +47,7 @@ fn legend(chart: &Chart) -> Markup {
             @for series in chart.series.iter().filter(|s| !s.label.is_empty()) {
                 li { (swatch(series)) " " (text(&series.label)) }
             }
-            @for guide in &chart.guides {
+            @for guide in chart.guides.iter().filter(|g| !g.label.is_empty()) {
                 li {
                     svg.swatch viewBox="0 0 28 14" aria-hidden="true" {
                         path.guide d="M1 7H27" {}

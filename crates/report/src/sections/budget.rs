@@ -190,6 +190,7 @@ fn bars(parts: &Parts, id: &str) -> Bars {
                 .to_owned(),
         axis: "share of the sessions' time, %".to_owned(),
         unit: "sessions".to_owned(),
+        absolute: false,
         parts: parts.names.clone(),
         rows: parts
             .rows

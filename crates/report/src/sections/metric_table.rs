@@ -37,10 +37,26 @@ pub const fn column(
 }
 
 impl MetricColumn {
-    /// Its heading in a table.
-    pub fn heading(&self) -> Column {
-        Column::figures(self.head, self.unit, self.rank)
+    /// Its heading in a table, and by what its values are to be multiplied: times of which the largest
+    /// has five digits in microseconds are told in milliseconds, all of the column.
+    pub fn heading(&self, largest: f64) -> (Column, f64) {
+        let (factor, unit) = time_unit(self.unit, largest);
+        (Column::figures(self.head, unit, self.rank), factor)
     }
+}
+
+/// The unit in which times up to `largest` are legible, and the factor that leads to it.
+pub fn time_unit(unit: &'static str, largest: f64) -> (f64, &'static str) {
+    match unit {
+        "µs" if largest >= 1e4 => (1e-3, "ms"),
+        "µs/tx" if largest >= 1e4 => (1e-3, "ms/tx"),
+        unit => (1.0, unit),
+    }
+}
+
+/// The largest of some values; 0 where there is none.
+pub fn largest(values: impl Iterator<Item = f64>) -> f64 {
+    values.filter(|value| value.is_finite()).fold(0.0, f64::max)
 }
 
 /// A table of metrics, a row for each arm and client count.
@@ -61,8 +77,13 @@ impl PointTable {
         if several {
             columns.push(Column::words("server", 0));
         }
-        columns.extend(self.columns.iter().map(MetricColumn::heading));
         let all = points(load);
+        let headings = self.columns.iter().map(|column| {
+            let estimates = all.iter().filter_map(|(_, p)| p.estimate(column.metric));
+            column.heading(largest(estimates.map(|e| e.estimate)))
+        });
+        let (headings, factors): (Vec<Column>, Vec<f64>) = headings.unzip();
+        columns.extend(headings);
         let rows = all.iter().map(|(arm, point)| {
             let at = place(load, arm, point.point.clients);
             let clients = point.point.clients;
@@ -80,9 +101,9 @@ impl PointTable {
             if several {
                 row.push(Cell::plain(&arm.label));
             }
-            row.extend(self.columns.iter().map(|column| {
+            row.extend(self.columns.iter().zip(&factors).map(|(column, factor)| {
                 let about = format!("{} at {at}", column.metric.heading);
-                notes.maybe(shown(point, column.metric).as_ref(), &about)
+                notes.maybe(shown(point, column.metric, *factor).as_ref(), &about)
             }));
             row
         });
@@ -101,16 +122,17 @@ impl PointTable {
     }
 }
 
-/// The estimate as a table shows it: shares in per cent.
-fn shown(point: &PointAnalysis, metric: MetricId) -> Option<Estimate> {
+/// The estimate as a table shows it: shares in per cent, times in the column's unit.
+fn shown(point: &PointAnalysis, metric: MetricId, factor: f64) -> Option<Estimate> {
     let estimate = point.estimate(metric)?.clone();
-    if metric != STEAL {
+    let factor = if metric == STEAL { 100.0 } else { factor };
+    if factor == 1.0 {
         return Some(estimate);
     }
     Some(Estimate {
-        estimate: estimate.estimate * 100.0,
-        low: estimate.low * 100.0,
-        high: estimate.high * 100.0,
+        estimate: estimate.estimate * factor,
+        low: estimate.low * factor,
+        high: estimate.high * factor,
         ..estimate
     })
 }
@@ -200,6 +222,9 @@ mod tests {
         };
         let made = table.of(&load, &mut notes);
         assert_eq!(made.rows[0].len(), 3);
+        assert_eq!(made.columns[1].unit, "µs");
+        assert_eq!(time_unit("µs", 99_000.0), (1e-3, "ms"));
+        assert_eq!(time_unit("tps", 99_000.0), (1.0, "tps"));
         assert!(made.rows[0][1].is_estimate());
         assert!(matches!(made.rows[0][2].value, Value::Missing));
     }

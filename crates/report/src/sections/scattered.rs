@@ -5,10 +5,8 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::ScatteredAnalysis;
 use pgassay_analysis::scattered::{Shares, VariantAnalysis};
 
-use super::{interval, levels};
-use crate::document::{
-    Axis, Block, Cell, Chart, Column, Depth, Dot, Fact, Guide, Notes, Scale, Section, Series, Table,
-};
+use super::levels;
+use crate::document::{Bar, Bars, Block, Cell, Column, Depth, Fact, Notes, Section, Table};
 use crate::number;
 
 /// Scattered reads, where they were measured.
@@ -18,7 +16,7 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
         return None;
     }
     let mut blocks = Vec::new();
-    blocks.extend(chart(scattered).map(|chart| Block::Chart(Box::new(chart))));
+    blocks.extend(chart(scattered).map(|bars| Block::Bars(Box::new(bars))));
     blocks.push(Block::Table(amplification(scattered, notes)));
     blocks.push(Block::Table(costs(scattered, notes)));
     blocks.push(Block::Table(requests(scattered, notes)));
@@ -31,40 +29,45 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     })
 }
 
-/// One bar's worth of points a variant: what was read, what the page size predicts.
-fn chart(scattered: &ScatteredAnalysis) -> Option<Chart> {
-    let measured: Vec<(f64, &VariantAnalysis)> =
-        (1u32..).map(f64::from).zip(&scattered.variants).collect();
-    let estimates: Vec<_> = measured
+/// What was read for each way of reading, divided by its causes.
+fn chart(scattered: &ScatteredAnalysis) -> Option<Bars> {
+    let names = [
+        "the blocks asked for",
+        "rest of their pages",
+        "read-ahead",
+        "other reads",
+        "other processes",
+    ];
+    let rows: Vec<Bar> = scattered
+        .variants
         .iter()
-        .filter_map(|(x, v)| Some(interval(*x, v.amplification.as_ref()?, &v.title, "times")))
+        .filter_map(|v| {
+            let amplification = v.amplification.as_ref()?.estimate;
+            let parts = match &v.shares {
+                Some(s) => [s.blocks, s.pages, s.read_ahead, s.rest, s.others],
+                // Where the causes can't be told apart.
+                None => [amplification, 0.0, 0.0, 0.0, 0.0],
+            };
+            Some(Bar {
+                label: v.title.clone(),
+                parts: parts.map(|part| part.max(0.0)).to_vec(),
+                evidence: None,
+            })
+        })
         .collect();
-    if estimates.is_empty() {
+    if rows.is_empty() {
         return None;
     }
-    let spoken: Vec<String> = estimates.iter().map(|e| e.tip.clone()).collect();
-    let series = |label: &str, look: usize, value: fn(&VariantAnalysis) -> Option<f64>| Series {
-        evidence: None,
-        label: label.to_owned(),
-        look,
-        lane: (1, 2),
-        estimates: Vec::new(),
-        dots: measured
-            .iter()
-            .filter_map(|(x, v)| {
-                let y = value(v)?;
-                Some(Dot {
-                    x: *x,
-                    y,
-                    offset: 0.0,
-                    tip: format!("{}: {label} {}", v.title, number::single(y)),
-                })
-            })
-            .collect(),
-    };
-    let last = measured.len() as f64;
+    let spoken: Vec<String> = scattered
+        .variants
+        .iter()
+        .filter_map(|v| {
+            let shown = number::shown(v.amplification.as_ref()?);
+            Some(format!("{}: {} times", v.title, shown.value))
+        })
+        .collect();
     let page = scattered.plan.page_size_bytes / 1024;
-    Some(Chart {
+    Some(Bars {
         id: "scattered-read".to_owned(),
         title: "Read amplification".to_owned(),
         alternative: format!(
@@ -73,43 +76,13 @@ fn chart(scattered: &ScatteredAnalysis) -> Option<Chart> {
         ),
         caption: format!(
             "Bytes that the device read for each byte that the server asked for, on a kernel with \
-             {page} KiB pages; the numbers below are those of the table. At the line at 1 the device \
-             reads what was asked for and no more; what lies above the prediction is read-ahead or \
-             others' reading, which the table tells apart."
+             {page} KiB pages, by cause: at 1 the device reads what was asked for and no more."
         ),
-        x: Axis {
-            label: "way of reading, as numbered in the table".to_owned(),
-            scale: Scale::Linear,
-            ticks: measured.iter().map(|(x, _)| *x).collect(),
-        },
-        y: Axis {
-            label: "times what was asked for".to_owned(),
-            scale: Scale::FromZero,
-            ticks: vec![],
-        },
-        series: vec![
-            Series {
-                evidence: None,
-                label: "read by the device, with its interval".to_owned(),
-                look: 0,
-                lane: (0, 1),
-                estimates,
-                dots: vec![],
-            },
-            series(
-                "predicted by the page size, or by blocks where read directly",
-                1,
-                |v| Some(v.predicted),
-            ),
-            series("left in the page cache", 2, |v| {
-                Some(v.cached.as_ref()?.estimate)
-            }),
-        ],
-        guides: vec![Guide {
-            label: "what was asked for".to_owned(),
-            points: vec![(1.0, 1.0), (last, 1.0)],
-            in_range: true,
-        }],
+        axis: "times what was asked for".to_owned(),
+        unit: "times".to_owned(),
+        parts: names.map(str::to_owned).to_vec(),
+        rows,
+        absolute: true,
     })
 }
 
@@ -126,10 +99,10 @@ pub(crate) fn direct<'a>(ways: impl IntoIterator<Item = &'a VariantAnalysis>) ->
 
 fn amplification(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
     let columns = vec![
-        Column::figures("no.", "", 0),
         Column::words("way of reading", 0),
         Column::figures("amplification", "times", 0),
         Column::figures("predicted", "times", 0),
+        Column::figures("blocks", "times", 1),
         Column::figures("pages", "times", 1),
         Column::figures("read-ahead", "times", 1),
         Column::figures("rest", "times", 2),
@@ -143,15 +116,16 @@ fn amplification(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
             marks: vec![],
         },
     };
-    let rows = (1u64..)
-        .zip(&scattered.variants)
-        .map(|(place, v)| {
+    let rows = scattered
+        .variants
+        .iter()
+        .map(|v| {
             let at = &v.title;
             vec![
-                Cell::plain(number::count(place)),
                 Cell::plain(&v.title).marked(notes.marks(&v.warnings, at)),
                 notes.maybe(v.amplification.as_ref(), &format!("amplification, {at}")),
                 Cell::plain(format!("{:.2}", v.predicted)),
+                share(v.shares.as_ref(), |s| s.blocks),
                 share(v.shares.as_ref(), |s| s.pages),
                 share(v.shares.as_ref(), |s| s.read_ahead),
                 share(v.shares.as_ref(), |s| s.rest),
@@ -162,10 +136,10 @@ fn amplification(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
     let all = scattered.variants.iter();
     Table {
         caption: format!(
-            "Bytes that the device read over blocks read × block size, cold. The causes beside the \
-             blocks themselves: the rest of the kernel's pages that hold them, pages read ahead that \
+            "Bytes that the device read over blocks read × block size, cold. Its parts: the \
+             blocks themselves, the rest of the kernel's pages that hold them, pages read ahead that \
              hold none, what the server read besides (metadata), and what the device read for others; \
-             with the blocks they add up to the amplification of the middle execution. {}{}",
+             they add up to the amplification of the middle execution. {}{}",
             direct(&scattered.variants),
             levels(all.filter_map(|v| v.amplification.as_ref()))
         ),

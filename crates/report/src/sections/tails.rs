@@ -5,10 +5,11 @@ use pgassay_analysis::analysis::StageAnalysis;
 use pgassay_analysis::latency::{LatencyDetail, Percentiles, ROWS_PER_DECADE, ScriptLatency};
 use pgassay_analysis::measured::{PointAnalysis, StageArm};
 
+use super::metric_table::{largest, time_unit};
 use super::{place, points};
 use crate::document::{
     Axis, Block, Cell, Chart, Column, Depth, HeatColumn, HeatMap, Interval, Notes, Scale, Section,
-    Series, Table, Value,
+    Series, Table,
 };
 use crate::number;
 
@@ -91,27 +92,34 @@ const FIGURES: [(&str, u8); 7] = [
     ("max", 0),
 ];
 
-fn columns(names: &str) -> Vec<Column> {
-    let mut columns = vec![Column::words(names, 0)];
-    columns.extend(FIGURES.iter().enumerate().map(|(i, (name, rank))| {
-        let unit = if i == 0 { "" } else { "µs" };
-        Column::figures(name, unit, *rank)
-    }));
-    columns
+/// A row before its columns have units: its name, how many there are, and times in microseconds.
+struct Row(String, u64, [Option<f64>; 6]);
+
+fn row(name: impl Into<String>, p: &Percentiles) -> Row {
+    let times = [p.p50, p.p90, p.p99, p.p99_9, p.p99_99, p.max];
+    Row(name.into(), p.count, times)
 }
 
-fn row(name: impl Into<String>, p: &Percentiles) -> Vec<Cell> {
-    let mut cells = vec![Cell::plain(name), Cell::plain(number::count(p.count))];
-    for value in [p.p50, p.p90, p.p99, p.p99_9, p.p99_99, p.max] {
-        cells.push(match value {
-            Some(value) => Cell::plain(number::single(value)),
-            None => Cell {
-                value: Value::Missing,
-                marks: Vec::new(),
-            },
-        });
-    }
-    cells
+/// Columns and cells, each column in one unit.
+fn laid_out(names: &str, rows: &[Row]) -> (Vec<Column>, Vec<Vec<Cell>>) {
+    let units: Vec<(f64, &str)> = (0..6)
+        .map(|i| time_unit("µs", largest(rows.iter().filter_map(|row| row.2[i]))))
+        .collect();
+    let mut columns = vec![Column::words(names, 0)];
+    columns.extend(FIGURES.iter().enumerate().map(|(i, (name, rank))| {
+        let unit = if i == 0 { "" } else { units[i - 1].1 };
+        Column::figures(name, unit, *rank)
+    }));
+    let cells = rows.iter().map(|Row(name, count, times)| {
+        let mut cells = vec![Cell::plain(name), Cell::plain(number::count(*count))];
+        let times = times.iter().zip(&units);
+        cells.extend(times.map(|(time, (factor, _))| {
+            Cell::plain_or_missing(time.map(|time| number::single(time * factor)))
+        }));
+        cells
+    });
+    let cells = cells.collect();
+    (columns, cells)
 }
 
 fn percentiles(detailed: &[Detailed]) -> Table {
@@ -129,13 +137,14 @@ fn percentiles(detailed: &[Detailed]) -> Table {
             }
         }
     }
+    let (columns, rows) = laid_out("where", &rows);
     Table {
         caption:
             "Percentiles of all transactions of all trials together, from the intended start. \
                   Those with fewer than five transactions beyond them are left out; the first \
                   transaction of each new connection is counted apart."
                 .to_owned(),
-        columns: columns("where"),
+        columns,
         rows,
         folded: false,
         marks: vec![],
@@ -154,9 +163,10 @@ fn by_script(load: &StageAnalysis, detailed: &[Detailed]) -> Option<Table> {
             }
         }
     }
+    let (columns, rows) = laid_out("script", &rows);
     (!rows.is_empty()).then(|| Table {
         caption: "Percentiles by script, and by its commands where they were measured.".to_owned(),
-        columns: columns("script"),
+        columns,
         rows,
         folded: false,
         marks: vec![],

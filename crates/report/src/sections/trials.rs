@@ -4,7 +4,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::measured::{PointAnalysis, TrialAnalysis};
 use pgassay_analysis::metrics::{self, THROUGHPUT};
 
-use super::metric_table::{MetricColumn, column};
+use super::metric_table::{MetricColumn, column, largest};
 use super::points;
 use crate::document::{Block, Cell, Column, Depth, Notes, Section, Table};
 use crate::number;
@@ -26,9 +26,14 @@ const COLUMNS: [MetricColumn; 5] = [
 /// Those of one point.
 pub fn of_point(point: &PointAnalysis) -> Option<Table> {
     let mut columns = vec![Column::figures("trial", "", 0)];
-    columns.extend(COLUMNS.iter().map(MetricColumn::heading));
-    let trials = point.trials.iter().take(MOST_OF_POINT);
-    let rows = trials.map(|t| std::iter::once(numbered(t)).chain(figures(t)).collect());
+    let trials = || point.trials.iter().take(MOST_OF_POINT);
+    let (headings, factors) = headings(trials);
+    columns.extend(headings);
+    let rows = trials().map(|t| {
+        std::iter::once(numbered(t))
+            .chain(figures(t, &factors))
+            .collect()
+    });
     let mut caption =
         "Its trials: single observations, without an interval of their own.".to_owned();
     if point.trials.len() > MOST_OF_POINT {
@@ -42,12 +47,23 @@ fn numbered(trial: &TrialAnalysis) -> Cell {
     Cell::plain(number::count(u64::from(trial.index) + 1))
 }
 
-fn figures(trial: &TrialAnalysis) -> impl Iterator<Item = Cell> {
-    COLUMNS.iter().map(|column| {
+/// The columns, each in one unit for all of these trials, and what leads to it.
+fn headings<'a, I>(trials: impl Fn() -> I) -> (Vec<Column>, Vec<f64>)
+where
+    I: Iterator<Item = &'a TrialAnalysis>,
+{
+    let columns = COLUMNS.iter();
+    columns
+        .map(|column| column.heading(largest(trials().filter_map(|t| t.value(column.metric)))))
+        .unzip()
+}
+
+fn figures(trial: &TrialAnalysis, factors: &[f64]) -> impl Iterator<Item = Cell> {
+    COLUMNS.iter().zip(factors).map(|(column, factor)| {
         let value = trial.value(column.metric);
         Cell::plain_or_missing(value.map(|value| match column.metric == THROUGHPUT {
             true => number::count(value.max(0.0).round() as u64),
-            false => number::single(value),
+            false => number::single(value * factor),
         }))
     })
 }
@@ -82,7 +98,8 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
         columns.push(Column::words("server", 0));
     }
     columns.push(Column::figures("clients", "", 0));
-    columns.extend(COLUMNS.iter().map(MetricColumn::heading));
+    let (headings, factors) = headings(|| trials.iter().map(|(_, _, t)| *t));
+    columns.extend(headings);
     let rows = trials
         .into_iter()
         .map(|(arm, clients, t)| {
@@ -91,7 +108,7 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
                 row.push(Cell::plain(&arm.label));
             }
             row.push(Cell::plain(number::count(u64::from(clients))));
-            row.extend(figures(t));
+            row.extend(figures(t, &factors));
             row
         })
         .collect();

@@ -41,11 +41,29 @@ for (const picture of document.querySelectorAll("svg.chart:not(.flame)")) {
   });
   if (!marks.length) continue;
   const areas = marks[0].tagName === "rect";
+  // A cross leads from the chosen mark to the axes.
+  const cross = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  cross.setAttribute("class", "cross");
+  if (!areas) picture.append(cross);
+  /** @param {Element | undefined} mark */
+  const lead = (mark) => {
+    // Hidden pictures have no measures: those of the other width.
+    const lines = [...picture.querySelectorAll(".axes .grid")].map((line) => /** @type {SVGGraphicsElement} */ (line).getBBox());
+    if (!mark || areas || !lines.length) return cross.removeAttribute("d");
+    const { x, y, width, height } = /** @type {SVGGraphicsElement} */ (mark).getBBox();
+    const left = Math.min(...lines.map((line) => line.x));
+    const right = Math.max(...lines.map((line) => line.x + line.width));
+    const bottom = Math.max(...lines.map((line) => line.y + line.height));
+    const top = Math.min(...lines.map((line) => line.y));
+    const [mx, my] = [x + width / 2, y + height / 2];
+    cross.setAttribute("d", `M${left} ${my}H${right}M${mx} ${top}V${bottom}`);
+  };
   let at = -1;
   /** @param {Element | undefined} mark */
   const choose = (mark) => {
     if (at >= 0) marks[at].classList.remove("chosen");
     at = mark ? marks.indexOf(mark) : -1;
+    lead(mark);
     if (!mark) return hide();
     mark.classList.add("chosen");
     show(mark);

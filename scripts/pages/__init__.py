@@ -1,0 +1,1 @@
+"""What tests of pages in a real browser are made of."""

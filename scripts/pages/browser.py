@@ -1,0 +1,78 @@
+"""A browser, and what all tests of pages ask of it."""
+
+import json
+import tempfile
+from pathlib import Path
+
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+# Where the browser writes what a page saves.
+DOWNLOADS = Path(tempfile.mkdtemp(prefix="pgassay-pages-"))
+
+# A script that ends after 300 ms.
+WAIT = "const done = arguments[0]; setTimeout(done, 300)"
+
+
+def browser():
+    options = webdriver.ChromeOptions()
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(flag)
+    downloads = {
+        "download.default_directory": str(DOWNLOADS),
+        "profile.default_content_setting_values.automatic_downloads": 1,
+    }
+    options.add_experimental_option("prefs", downloads)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    return webdriver.Chrome(options=options)
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def requested(driver):
+    """Addresses that the page asked for."""
+    messages = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
+    sent = (m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent")
+    return [url for url in sent if not url.startswith(("chrome", "data:,"))]
+
+
+def tip(driver):
+    element = driver.find_element(By.CSS_SELECTOR, ".tip")
+    return element.text if element.is_displayed() else ""
+
+
+def click(driver, element):
+    """As a pointer would, wherever the page is scrolled to."""
+    driver.execute_script("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))", element)
+    driver.execute_async_script(WAIT)
+
+
+def button(parent, words):
+    return next(b for b in parent.find_elements(By.CSS_SELECTOR, "button") if b.text == words)
+
+
+def copying(driver, element, press):
+    """Whether a button says that it copied, once it is pressed: it says so for a moment only."""
+    watch = """const [button] = arguments;
+      window.copied = false;
+      new MutationObserver(() => { window.copied ||= button.textContent === "Copied"; })
+        .observe(button, { childList: true, characterData: true, subtree: true })"""
+    driver.execute_script(watch, element)
+    press()
+    driver.execute_async_script(WAIT)
+    return driver.execute_script("return window.copied")
+
+
+def download(driver, figure, words):
+    for old in DOWNLOADS.iterdir():
+        old.unlink()
+    button(figure, words).click()
+    for _ in range(50):
+        files = list(DOWNLOADS.glob("*.json"))
+        if files:
+            return json.loads(files[0].read_text())
+        driver.execute_async_script(WAIT)
+    raise AssertionError(f"{words!r} saves nothing")
