@@ -348,10 +348,13 @@ fn millions(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measured::RunInfo;
+    use crate::quality::{Grade, Quality};
     use pgassay_model::point::Slice;
     use pgassay_model::primitives::Company;
     use pgassay_model::primitives::PrimitivesPlan;
     use pgassay_model::primitives::WaitSeen;
+    use pgassay_model::run::RunState;
 
     fn analysed(sessions: &[u32], trials: &[Trial], host: &HostSummary) -> Vec<PrimitiveAnalysis> {
         let primitives = primitives();
@@ -414,6 +417,46 @@ mod tests {
             Raw::InServer(raw) => &mut raw.sessions,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Of six trials of one session, with so much of its second on a CPU, at these rates.
+    fn grade(trials: usize, cpu_ns: u64, rate: impl Fn(u64) -> u64) -> (Grade, String) {
+        let trials: Vec<Trial> = (0..trials as u64)
+            .map(|n| {
+                let mut trial = trial(0, &[rate(n)]);
+                sessions(&mut trial)[0].cpu_ns = cpu_ns;
+                trial
+            })
+            .collect();
+        let run = RunInfo {
+            id: String::new(),
+            command: "run".to_owned(),
+            command_line: Vec::new(),
+            pgassay_version: String::new(),
+            started: String::new(),
+            state: RunState::Complete,
+            reason: None,
+            elapsed_seconds: None,
+            trials_measured: 6,
+            trials_planned: 6,
+            max_rss_bytes: None,
+        };
+        let analysed = analysed(&[1], &trials, &HostSummary::default());
+        let quality = Quality::of_primitives(&analysed, &run, &[]).expect("points");
+        (quality.grade, quality.why())
+    }
+
+    #[test]
+    fn what_ran_inside_the_server_is_graded() {
+        let steady = |n| 1_000_000 + n;
+        assert_eq!(grade(6, 999_000_000, steady), (Grade::Good, String::new()));
+        let (fair, why) = grade(6, 900_000_000, steady);
+        assert!(fair == Grade::Fair && why.contains("10 %"), "{why}");
+        assert_eq!(grade(6, 500_000_000, steady).0, Grade::Poor);
+        let (few, why) = grade(3, 999_000_000, steady);
+        assert!(few == Grade::Fair && why.contains("3 trials"), "{why}");
+        let (wide, why) = grade(6, 999_000_000, |n| 1_000_000 << n);
+        assert!(wide == Grade::Poor && why.contains('±'), "{why}");
     }
 
     /// Estimates come from logarithms, so they are exact to rounding only.

@@ -9,8 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measured::{PointAnalysis, RunInfo};
-use crate::metrics;
+use crate::primitives::{PrimitiveAnalysis, PrimitivePoint};
 use crate::stats::Caveat;
+use crate::{metrics, number};
 
 /// A grade, the best first.
 #[derive(
@@ -60,6 +61,8 @@ pub struct Reason {
 pub const OTHERS: (f64, f64) = (0.05, 0.2);
 /// The same for the time that the hypervisor gave to other guests.
 pub const STEAL: (f64, f64) = (0.02, 0.1);
+/// The interval's half width as a part of the figure, at the point in the middle, of operations inside the server or of kernels.
+pub const SPREAD: (f64, f64) = (0.1, 0.3);
 /// Trials of a point below which a run is fair, and poor: an interval of 95 % by ranks needs six.
 const TRIALS: (usize, usize) = (6, 3);
 
@@ -78,14 +81,7 @@ impl Quality {
                 .filter_map(|point| of(point))
                 .fold(0.0, f64::max)
         };
-        let mut reasons = Vec::new();
-        if run.state != RunState::Complete {
-            let text = format!(
-                "{} of {} trials were measured",
-                run.trials_measured, run.trials_planned
-            );
-            reasons.push(Reason::new(Grade::Poor, text));
-        }
+        let mut reasons = of_run(run, warnings);
         let others = largest(&|point| point.others_share);
         reasons.extend(beyond(others, OTHERS).map(|grade| {
             let text = format!(
@@ -102,22 +98,7 @@ impl Quality {
             );
             Reason::new(grade, text)
         }));
-        if warnings.iter().any(|warning| warning.id == "not-alone") {
-            let text = "another measurement ran on this machine".to_owned();
-            reasons.push(Reason::new(Grade::Poor, text));
-        }
-        if fewest < TRIALS.0 {
-            let grade = if fewest < TRIALS.1 {
-                Grade::Poor
-            } else {
-                Grade::Fair
-            };
-            let text = match fewest {
-                1 => "one trial at a point".to_owned(),
-                n => format!("only {n} trials at a point"),
-            };
-            reasons.push(Reason::new(grade, text));
-        }
+        reasons.extend(few(fewest));
         let drifts = |point: &&&PointAnalysis| {
             let mut warnings = point.throughput_tps.warnings.iter();
             warnings.any(|w| *w == Caveat::Drift || *w == Caveat::Autocorrelated)
@@ -125,16 +106,64 @@ impl Quality {
         let drifting = points.iter().filter(drifts).count();
         if drifting > 0 {
             let text = format!(
-                "throughput drifted at {drifting} of {} points",
-                points.len()
+                "throughput drifted at {drifting} of {}",
+                number::counted(points.len() as u64, "point")
             );
             reasons.push(Reason::new(Grade::Fair, text));
         }
+        Some(Self::because(reasons))
+    }
+
+    /// Judges operations inside the server or of kernels, whose trials are too short for what the machine
+    /// counts; `None` where none was measured.
+    ///
+    /// One session that never waits would be on a CPU all the time: what it was not, others had. Primitives
+    /// that sleep are few, so the one in the middle tells.
+    pub fn of_primitives(
+        primitives: &[PrimitiveAnalysis],
+        run: &RunInfo,
+        warnings: &[Warning],
+    ) -> Option<Self> {
+        let points = || primitives.iter().flat_map(|primitive| &primitive.points);
+        let fewest = points().map(|point| point.trials.len()).min()?;
+        let mut reasons = of_run(run, warnings);
+        let lost = |point: &PrimitivePoint| {
+            let busy = point.operations_per_second.estimate
+                * point.server_cpu_ns_per_operation.estimate
+                / 1e9;
+            (1.0 - busy).max(0.0)
+        };
+        let alone = points().filter(|point| point.sessions == 1);
+        let others = middle(alone.map(lost)).unwrap_or(0.0);
+        reasons.extend(beyond(others, OTHERS).map(|grade| {
+            let text = format!(
+                "one session had no CPU for {:.0} % of its time",
+                100.0 * others
+            );
+            Reason::new(grade, text)
+        }));
+        reasons.extend(few(fewest));
+        let spread = points().map(|point| {
+            let rate = &point.operations_per_second;
+            rate.half_width() / rate.estimate
+        });
+        let spread = middle(spread).unwrap_or(0.0);
+        reasons.extend(beyond(spread, SPREAD).map(|grade| {
+            let text = format!(
+                "intervals of ±{:.0} % at the point in the middle",
+                100.0 * spread
+            );
+            Reason::new(grade, text)
+        }));
+        Some(Self::because(reasons))
+    }
+
+    fn because(mut reasons: Vec<Reason>) -> Self {
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.grade));
-        Some(Self {
+        Self {
             grade: reasons.first().map_or(Grade::Good, |worst| worst.grade),
             reasons,
-        })
+        }
     }
 
     /// The reasons in one clause; empty for a good run.
@@ -148,6 +177,44 @@ impl Reason {
     fn new(grade: Grade, text: String) -> Self {
         Self { grade, text }
     }
+}
+
+/// What lowers the grade of any run.
+fn of_run(run: &RunInfo, warnings: &[Warning]) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    if run.state != RunState::Complete {
+        let text = format!(
+            "{} of {} trials were measured",
+            run.trials_measured, run.trials_planned
+        );
+        reasons.push(Reason::new(Grade::Poor, text));
+    }
+    if warnings.iter().any(|warning| warning.id == "not-alone") {
+        let text = "another measurement ran on this machine".to_owned();
+        reasons.push(Reason::new(Grade::Poor, text));
+    }
+    reasons
+}
+
+/// Of the fewest trials that a point has.
+fn few(fewest: usize) -> Option<Reason> {
+    let grade = match fewest {
+        n if n < TRIALS.1 => Grade::Poor,
+        n if n < TRIALS.0 => Grade::Fair,
+        _ => return None,
+    };
+    let text = match fewest {
+        1 => "one trial at a point".to_owned(),
+        n => format!("only {n} trials at a point"),
+    };
+    Some(Reason::new(grade, text))
+}
+
+/// The finite value in the middle.
+fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 /// What a share beyond these limits leaves.

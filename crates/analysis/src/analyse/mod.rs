@@ -115,7 +115,9 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
     };
     let arms = analysis.stages.iter().flat_map(|stage| &stage.arms);
     let points = arms.flat_map(|arm| &arm.points);
-    analysis.quality = Quality::of(points, &analysis.run, &analysis.warnings);
+    let (run, warnings) = (&analysis.run, &analysis.warnings);
+    analysis.quality = Quality::of(points, run, warnings)
+        .or_else(|| Quality::of_primitives(&analysis.primitives, run, warnings));
     analysis.causes = causes::causes(&analysis);
     analysis.headline = headline::write(&analysis);
     analysis
