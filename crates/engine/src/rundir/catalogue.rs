@@ -9,7 +9,7 @@ use pgassay_model::run::{RunEnd, RunState};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::read::{count_lines, document, is_running, read_header};
+use super::read::{count_trials, document, is_running, read_header};
 
 /// One run in the list.
 #[derive(Debug, Clone, JsonSchema, Serialize)]
@@ -26,7 +26,7 @@ pub struct Entry {
     pub started: String,
     /// How it stands.
     pub state: RunState,
-    /// Trials on disk, and planned.
+    /// Trials that were measured, each once, and planned.
     pub trials: (usize, usize),
     /// Size on disk in bytes.
     pub size_bytes: u64,
@@ -74,7 +74,7 @@ pub fn describe(dir: &Path) -> anyhow::Result<Entry> {
         // No end and nobody at it: it was killed.
         None => RunState::Interrupted,
     };
-    let trials = count_lines(&dir.join("trials.jsonl"));
+    let trials = count_trials(&dir.join("trials.jsonl"));
     Ok(Entry {
         trials: (trials, header.experiment.trials()),
         size_bytes: size_of(dir),
@@ -339,7 +339,20 @@ mod tests {
             ..RunHeader::default()
         };
         fs::write(dir.join("run.json"), serde_json::to_vec(&header).unwrap()).unwrap();
-        fs::write(dir.join("trials.jsonl"), "{}\n{}\n{").unwrap();
+        let slice = |point: u32, rest: &str| {
+            let slice = format!("{{\"index\":0,\"round\":0,\"arm\":0,\"point\":{point}}}");
+            format!("{{\"slice\":{slice}{rest}}}\n")
+        };
+        // One that was tried twice is one, what was cut short, for its own reasons or by a crash, none.
+        let cut = slice(2, ",\"cut_short\":\"stopped\"");
+        let lines = [
+            slice(0, ""),
+            slice(1, ""),
+            slice(1, ""),
+            cut,
+            "{".to_owned(),
+        ];
+        fs::write(dir.join("trials.jsonl"), lines.concat()).unwrap();
         assert_eq!(list(&root.0).unwrap()[0].trials.0, 2);
         for name in ["trials.jsonl", "end.json", "lock"] {
             drop(fs::remove_file(dir.join(name)));

@@ -1,15 +1,19 @@
 //! Reading a run directory, whole or as a crash left it.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::bail;
 use pgassay_analysis::record::RecordedRun;
 use pgassay_model::Failure;
+use pgassay_model::point::Slice;
 use pgassay_model::run::{FORMAT, RunHeader};
+use pgassay_model::stage::StageId;
 use pgassay_sys::input;
 use rustix::fs::{FlockOperation, flock};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 /// Longest line that is taken for a trial: readings of 100,000 processes fit.
 const LONGEST_LINE: usize = 64 << 20;
@@ -107,23 +111,39 @@ pub(super) fn document(path: &Path) -> io::Result<Vec<u8>> {
     input::read(path, LARGEST_DOCUMENT)
 }
 
-/// How many whole lines a file of a run has; 0 if it cannot be read.
-pub(super) fn count_lines(path: &Path) -> usize {
+/// How many slices a run's file of trials holds, each once however often it was tried; 0 if it cannot
+/// be read. Trials that were cut short, or were not promised, don't count.
+pub(super) fn count_trials(path: &Path) -> usize {
+    /// What says which trial a line is.
+    #[derive(Deserialize)]
+    struct Key {
+        #[serde(default)]
+        stage: StageId,
+        #[serde(default)]
+        slice: Slice,
+        #[serde(default)]
+        cut_short: Option<IgnoredAny>,
+    }
     let Ok(file) = input::open(path) else {
         return 0;
     };
     let mut reader = BufReader::with_capacity(1 << 16, file);
-    let mut lines = 0;
+    let mut slices = BTreeSet::new();
+    let mut line = Vec::new();
     // The file may be as large as its maker liked: it is never held as a whole.
-    while let Ok(block) = reader.fill_buf() {
-        let length = block.len();
-        if length == 0 {
-            break;
+    loop {
+        line.clear();
+        let limited = &mut io::Read::take(&mut reader, LONGEST_LINE as u64);
+        if !matches!(limited.read_until(b'\n', &mut line), Ok(1..)) {
+            return slices.len();
         }
-        lines += block.iter().filter(|byte| **byte == b'\n').count();
-        reader.consume(length);
+        if let Ok(key) = serde_json::from_slice::<Key>(&line)
+            && key.cut_short.is_none()
+            && key.stage.is_promised()
+        {
+            slices.insert((key.stage, key.slice.arm, key.slice.point, key.slice.round));
+        }
     }
-    lines
 }
 
 fn optional<T: DeserializeOwned>(dir: &Path, name: &str, damage: &mut Vec<String>) -> Option<T> {
