@@ -31,7 +31,7 @@ pub struct Terminal {
     /// Whether results may be coloured.
     pub colour: bool,
     /// Whether results go to a terminal.
-    results_watched: bool,
+    pub results_watched: bool,
     /// Whether a person watches the error side.
     pub watched: bool,
     verbosity: Verbosity,

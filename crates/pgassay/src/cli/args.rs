@@ -26,7 +26,7 @@ Examples:
   pgassay assay                        assay the newest PostgreSQL on this machine
   pgassay assay temp:15 --quick        PostgreSQL 15, in 45 seconds
   pgassay assay 'host=db1 dbname=app'  look at a running server; changes nothing
-  pgassay report last --format html    render the newest run again
+  pgassay report last                  render the newest run again
 
 Exit codes:
   0 done   1 what was guarded against was found   2 wrong command line or file

@@ -1,7 +1,7 @@
 //! `pgassay build`: PostgreSQL variants from source, each a target from then on.
 
 use super::progress::Progress;
-use super::show::show;
+use super::show::{next, show};
 use crate::cli::build::{BuildArgs, SystemArg};
 use crate::cli::show::Format;
 use crate::exit::Exit;
@@ -67,6 +67,20 @@ pub fn build(args: &BuildArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         made: made.iter().map(how).collect(),
     };
     show(&builds, &args.show, terminal)?;
+    let step = match builds.builds.as_slice() {
+        [one] if one.host.is_some() => format!("pgassay inspect build:{}", one.name),
+        [one] => {
+            let major: String = one
+                .version
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .collect();
+            format!("pgassay compare temp:{major} build:{}", one.name)
+        }
+        [a, b, ..] => format!("pgassay compare build:{} build:{}", a.name, b.name),
+        [] => return Ok(Exit::Done),
+    };
+    next(&args.show, &[step], terminal);
     Ok(Exit::Done)
 }
 
@@ -328,7 +342,7 @@ fn list(builder: &Builder, args: &BuildArgs, terminal: &mut Terminal) -> anyhow:
 }
 
 /// The builder's records, and those of builds that root made itself before.
-fn all(builder: &Builder) -> anyhow::Result<Vec<BuildRecord>> {
+pub(super) fn all(builder: &Builder) -> anyhow::Result<Vec<BuildRecord>> {
     // Read with the rights of the one who could have changed them.
     let mut all = builder.run(|| Ok(BuildRecord::all(&Place::open()?)))?;
     for record in Place::left_by_root().iter().flat_map(BuildRecord::all) {

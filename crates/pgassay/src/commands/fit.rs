@@ -3,7 +3,7 @@
 use pgassay_analysis::{analyse, fit};
 use pgassay_engine::rundir::{self, catalogue};
 
-use super::show::show;
+use super::show::{next, show};
 use crate::cli::args::{FitArgs, GlobalArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -15,6 +15,12 @@ use crate::terminal::Terminal;
 pub fn fit(args: &FitArgs, global: &GlobalArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
     let root = rundir::root(global.runs.as_deref())?;
     let run = rundir::read(&catalogue::find(&root, &args.run)?)?;
-    show(&fit::fit(&analyse(&run)), &args.show, terminal)?;
+    let fitted = fit::fit(&analyse(&run));
+    show(&fitted, &args.show, terminal)?;
+    let step = match fitted.arms.iter().all(|arm| arm.refused.is_some()) {
+        true => format!("pgassay run {} --clients 1,2,4,8,16", fitted.workload),
+        false => format!("pgassay diagnose {}", fitted.run),
+    };
+    next(&args.show, &[step], terminal);
     Ok(Exit::Done)
 }

@@ -1,5 +1,6 @@
 //! `pgassay guard`: HEAD against BASE within minutes, held against thresholds.
 
+use pgassay_analysis::number::counted;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use super::counts;
 use super::files::{page_of_run, to_file};
 use super::progress::minutes;
 use super::record::shown;
-use super::show::show;
+use super::show::{next, refuse_page, show};
 use crate::cli::args::GlobalArgs;
 use crate::cli::bisect::BisectArgs;
 use crate::cli::compare::{By, CompareArgs};
@@ -49,6 +50,7 @@ pub fn guard(
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     let started = Instant::now();
+    refuse_page(&args.show, terminal)?;
     let workloads = match args.workloads.as_slice() {
         [] => vec!["select-only".to_owned()],
         named => named.to_vec(),
@@ -63,14 +65,14 @@ pub fn guard(
     }
     let announced = minutes(Duration::from_secs_f64(args.minutes * 60.0));
     terminal.announce(&format!(
-        "{announced} for everything: {}{} of {} workloads{}",
+        "{announced} for everything: {}{} of {}{}",
         if args.source.is_some() {
             "two builds, "
         } else {
             ""
         },
         "starts and pairs",
-        workloads.len(),
+        counted(workloads.len() as u64, "workload"),
         match args.instructions {
             Some(_) => ", and counting, which takes at most half of the time of each",
             None => "",
@@ -124,10 +126,31 @@ pub fn guard(
         track(dir, &guarded)?;
     }
     show(&guarded, &args.show, terminal)?;
+    let step = next_of(args, &guarded);
+    next(&args.show, step.as_slice(), terminal);
     if let (Some(file), Some(source)) = (&args.bisect, &args.source) {
         search(args, source, file, &guarded, global, terminal, stop)?;
     }
     Ok(exit_of(&guarded))
+}
+
+/// The command that a failed or an unclear check leads to.
+fn next_of(args: &GuardArgs, guarded: &Guarded) -> Option<String> {
+    let (base, head) = (&guarded.base, &guarded.head);
+    if guarded.count(Judged::Failed) > 0 {
+        return Some(match (&args.bisect, &args.source) {
+            (Some(_), _) => return None,
+            (None, Some(source)) => {
+                format!("pgassay bisect --good {base} --bad {head} {source}")
+            }
+            (None, None) => "pgassay report last".to_owned(),
+        });
+    }
+    let unclear = guarded.count(Judged::Unclear) > 0;
+    unclear.then(|| {
+        let minutes = (3.0 * args.minutes).ceil();
+        format!("the same with --minutes {minutes}, for what is unclear")
+    })
 }
 
 fn exit_of(guarded: &Guarded) -> Exit {
@@ -235,13 +258,13 @@ impl Guarding<'_> {
         stop: &Stop,
     ) -> anyhow::Result<()> {
         let until = Instant::now() + Duration::from_secs_f64(COUNTING * minutes * 60.0);
-        let counted = CompareArgs {
+        let compare = CompareArgs {
             by: By::Instructions,
             clients: None,
             pairs: None,
             ..self.compare(workload, minutes)
         };
-        let counts = counts::count(&counted, Some(until), terminal, stop)?;
+        let counts = counts::count(&compare, Some(until), terminal, stop)?;
         self.guarded
             .checks
             .push(guard::check_of_counts(&counts, threshold));

@@ -9,7 +9,7 @@ use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::stats::ChangeRule;
 use pgassay_analysis::{Analysis, analyse};
 
-use super::show::show;
+use super::show::{next, show};
 use crate::cli::args::GlobalArgs;
 use crate::cli::history::HistoryArgs;
 use crate::exit::Exit;
@@ -52,6 +52,10 @@ pub fn history_of(
     };
     let followed = history(runs, metrics, rule);
     show(&followed, &args.show, terminal)?;
+    if let [.., before, last] = followed.runs.as_slice() {
+        let step = format!("pgassay compare {} {}", before.run, last.run);
+        next(&args.show, &[step], terminal);
+    }
     Ok(if followed.worse {
         Exit::Found
     } else {

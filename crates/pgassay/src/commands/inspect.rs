@@ -2,7 +2,7 @@
 
 use crate::cli::args::InspectArgs;
 use crate::commands::progress::Progress;
-use crate::commands::show::show;
+use crate::commands::show::{next, show};
 use crate::commands::subject::explain;
 use crate::exit::Exit;
 use crate::secrets;
@@ -100,6 +100,14 @@ pub fn inspect(args: &InspectArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
         diff,
     };
     show(&inspection, &args.show, terminal)?;
+    if inspection.diff.is_none() && inspection.problems.is_empty() {
+        let mut steps = vec!["pgassay build --recommend".to_owned()];
+        if let [one] = args.inputs.as_slice() {
+            let one = secrets::shown(one);
+            steps.insert(0, format!("pgassay inspect '{one}' OTHER --diff"));
+        }
+        next(&args.show, &steps, terminal);
+    }
     Ok(exit(&inspection, terminal))
 }
 

@@ -11,7 +11,7 @@ use pgassay_report::{Document, Report};
 
 use super::bisect;
 use super::files::to_file;
-use super::show::{deliver, render, show, style};
+use super::show::{deliver, refuse_page, render, show, style};
 use crate::cli::args::{GlobalArgs, ReportArgs};
 use crate::cli::show::Format;
 use crate::exit::Exit;
@@ -28,6 +28,7 @@ pub fn report(
 ) -> anyhow::Result<Exit> {
     let root = rundir::root(global.runs.as_deref())?;
     let format = args.show.format();
+    refuse_page(&args.show, terminal)?;
     if let [name] = args.run.as_slice()
         && let Some(search) = bisect::recorded(&catalogue::find(&root, name)?)?
     {

@@ -1,5 +1,6 @@
 //! A result, shown as it was asked for.
 
+use anyhow::bail;
 use pgassay_model::Failure;
 use pgassay_report::{Report, TextStyle};
 use serde::Serialize;
@@ -31,6 +32,7 @@ pub fn show(
 /// # Errors
 /// Where the file can't be written.
 pub fn deliver(text: &str, args: &ShowArgs, terminal: &mut Terminal) -> anyhow::Result<()> {
+    refuse_page(args, terminal)?;
     match &args.output {
         None => terminal.print(text),
         Some(path) => {
@@ -38,6 +40,28 @@ pub fn deliver(text: &str, args: &ShowArgs, terminal: &mut Terminal) -> anyhow::
             terminal.announce(&format!("written: {}", path.display()));
             Ok(())
         }
+    }
+}
+
+/// A page is for a browser: a terminal is not flooded with it.
+///
+/// # Errors
+/// Where one is to be printed on a terminal.
+pub fn refuse_page(args: &ShowArgs, terminal: &Terminal) -> anyhow::Result<()> {
+    if args.format() == Format::Html && args.output.is_none() && terminal.results_watched {
+        bail!(
+            Failure::usage("--format html is for a browser, not for a terminal")
+                .with_remedy("write it to a file: --output report.html")
+        );
+    }
+    Ok(())
+}
+
+/// What can be done next, below what a user reads.
+pub fn next(args: &ShowArgs, steps: &[String], terminal: &mut Terminal) {
+    if args.format() == Format::Text && args.output.is_none() {
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        terminal.next(&steps);
     }
 }
 
@@ -76,5 +100,28 @@ pub fn style(terminal: &Terminal, to_terminal: bool) -> TextStyle {
         width: if to_terminal { terminal.width } else { 100 },
         color: to_terminal && terminal.colour,
         unicode: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_into_a_file_or_a_pipe_but_not_onto_a_terminal() {
+        let to = |watched, format, output: Option<&str>| {
+            let mut terminal = Terminal::plain(Box::new(Vec::new()), Box::new(Vec::new()), 80);
+            terminal.results_watched = watched;
+            let args = ShowArgs {
+                format,
+                output: output.map(Into::into),
+                ..ShowArgs::default()
+            };
+            refuse_page(&args, &terminal).is_ok()
+        };
+        assert!(!to(true, Format::Html, None));
+        assert!(to(true, Format::Html, Some("report.html")));
+        assert!(to(false, Format::Html, None));
+        assert!(to(true, Format::Text, None));
     }
 }

@@ -23,6 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::again::to_resume;
+use super::show::refuse_page;
 use crate::cli::args::GlobalArgs;
 use crate::cli::bisect::BisectArgs;
 use crate::exit::Exit;
@@ -46,6 +47,7 @@ pub fn bisect(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
+    refuse_page(&args.show, terminal)?;
     if let Some(name) = &args.resume {
         let (dir, run) = to_resume(&rundir::root(global.runs.as_deref())?, name)?;
         return match recorded(&dir)? {

@@ -93,6 +93,11 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
             )
         };
         terminal.print(&text)?;
+        if let Some(found) = report.results.first().filter(|_| !args.json)
+            && report.gravest().is_some()
+        {
+            terminal.next(&[&format!("pgassay check --explain {}", found.id)]);
+        }
         if let Some(path) = &args.html {
             to_file(path, "--html", &pgassay_report::html(&report))?;
             terminal.announce(&format!("written: {}", path.display()));

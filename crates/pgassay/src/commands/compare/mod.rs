@@ -44,7 +44,7 @@ use super::again::{observe_as, refuse_whole, to_resume};
 use super::files::page_of_run;
 use super::progress::minutes;
 use super::record::{self, shown};
-use super::show::show;
+use super::show::{refuse_page, show};
 use super::{alone, observing, opened, quiet};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::compare::CompareArgs;
@@ -73,6 +73,7 @@ pub fn compare(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
+    refuse_page(&args.show, terminal)?;
     if args.recorded {
         return recorded::recorded(args, global, terminal);
     }

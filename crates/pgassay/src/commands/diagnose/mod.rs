@@ -18,7 +18,7 @@ use pgassay_model::Failure;
 use pgassay_model::observed::stacks::SymbolTable;
 use pgassay_sys::stop::Stop;
 
-use super::show::show;
+use super::show::{next, show};
 use crate::cli::args::GlobalArgs;
 use crate::cli::diagnose::DiagnoseArgs;
 use crate::exit::Exit;
@@ -69,6 +69,9 @@ pub fn diagnose(
         (None, None) => bail!(Failure::usage("neither a run nor a profile was named")),
     };
     show(&diagnosis, &args.show, terminal)?;
+    let first = diagnosis.findings.first();
+    let step = first.map(|found| format!("pgassay check --explain {}", found.id));
+    next(&args.show, step.as_slice(), terminal);
     Ok(Exit::Done)
 }
 
