@@ -1,4 +1,4 @@
-//! `pgassay targets`: what a temporary server can be launched from.
+//! `pgassay targets`: what a server can be launched from: installations and builds.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,11 +7,13 @@ use comfy_table::{ContentArrangement, Table, presets};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::build;
 use crate::cli::args::TargetsArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_model::Failure;
 use pgassay_server::Installations;
+use pgassay_server::pgbuild::{BuildRecord, Builder};
 
 /// What `pgassay targets --json` prints.
 #[derive(JsonSchema, Serialize)]
@@ -19,6 +21,8 @@ pub(crate) struct Targets {
     schema: &'static str,
     /// Installations that a temporary server can be launched from, the default first.
     targets: Vec<Target>,
+    /// Builds that `pgassay build` made.
+    builds: Vec<Build>,
     /// Directories that look like one and are none.
     unusable: Vec<Unusable>,
 }
@@ -42,6 +46,40 @@ struct Target {
     caveat: Option<String>,
 }
 
+/// A build.
+#[derive(JsonSchema, Serialize)]
+struct Build {
+    /// `build:15.18-O2`.
+    target: String,
+    version: String,
+    /// The installation.
+    prefix: PathBuf,
+    /// Compiler flags asked for.
+    flags: Vec<String>,
+    /// The triplet of a cross-build, which can't be launched here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+}
+
+impl Build {
+    fn of(record: BuildRecord) -> Self {
+        Self {
+            target: format!("build:{}", record.name),
+            version: record.version,
+            prefix: record.prefix,
+            flags: record.flags_asked,
+            host: record.host,
+        }
+    }
+
+    fn remarks(&self) -> String {
+        match &self.host {
+            Some(host) => format!("for {host}: can't be launched here"),
+            None => self.flags.join(" "),
+        }
+    }
+}
+
 /// A directory that was passed over.
 #[derive(JsonSchema, Serialize)]
 struct Unusable {
@@ -55,6 +93,9 @@ struct Unusable {
 /// Where there is none.
 pub fn targets(args: &TargetsArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
     let at_hand = Installations::search();
+    // Without a user who may build there are none.
+    let builds = Builder::find().and_then(|builder| build::all(&builder));
+    let builds: Vec<Build> = builds.into_iter().flatten().map(Build::of).collect();
     if args.json {
         let found: Vec<_> = at_hand
             .found
@@ -79,6 +120,7 @@ pub fn targets(args: &TargetsArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
         let document = Targets {
             schema: Targets::SCHEMA,
             targets: found,
+            builds,
             unusable,
         };
         terminal.print(&pgassay_report::json(&document))?;
@@ -87,7 +129,7 @@ pub fn targets(args: &TargetsArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
     for (path, why) in &at_hand.unusable {
         terminal.announce(&format!("passed over {}: {why}", path.display()));
     }
-    if at_hand.found.is_empty() {
+    if at_hand.found.is_empty() && builds.is_empty() {
         return Err(Failure::target("no PostgreSQL is installed here")
             .with_remedy(
                 "install one (apt-get install postgresql), or name one with a target such as \
@@ -118,10 +160,32 @@ pub fn targets(args: &TargetsArgs, terminal: &mut Terminal) -> anyhow::Result<Ex
             remarks.join("; "),
         ]);
     }
+    for build in &builds {
+        table.add_row([
+            build.target.clone(),
+            build.version.clone(),
+            build.prefix.join("bin").display().to_string(),
+            build.remarks(),
+        ]);
+    }
     let lines: Vec<String> = table
         .lines()
         .map(|line| line.trim_end().to_owned())
         .collect();
     terminal.show(&(lines.join("\n") + "\n"))?;
+    let default = default.and_then(|bin_dir| at_hand.found.iter().find(|i| i.bin_dir == bin_dir));
+    let first = default.map(|i| format!("temp:{}", i.version.major()));
+    let launched = builds.iter().find(|build| build.host.is_none());
+    let steps = match (first, launched) {
+        (Some(temp), Some(build)) => vec![
+            format!("pgassay assay {temp}"),
+            format!("pgassay compare {temp} {}", build.target),
+        ],
+        (Some(target), None) => vec![format!("pgassay assay {target}")],
+        (None, Some(build)) => vec![format!("pgassay assay {}", build.target)],
+        (None, None) => Vec::new(),
+    };
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    terminal.next(&steps);
     Ok(Exit::Done)
 }
