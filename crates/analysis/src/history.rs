@@ -138,8 +138,8 @@ pub fn history(mut runs: Vec<Analysis>, metrics: &[MetricId], rule: ChangeRule) 
         warnings.push(Warning::new(
             "too-few-runs",
             format!(
-                "{} runs: a change needs {} or more on either side.",
-                kept.len(),
+                "{}: a change needs {} or more on either side.",
+                number::counted(kept.len() as u64, "run"),
                 rule.shortest
             ),
         ));
@@ -252,9 +252,9 @@ fn headline(work: &str, runs: &[Entry], series: &[Series], rule: ChangeRule) -> 
     }
     if sentences.is_empty() {
         sentences.push(format!(
-            "No change of {:.1} % or more is seen in {} runs of {work}.",
+            "No change of {:.1} % or more is seen in {} of {work}.",
             100.0 * rule.magnitude,
-            runs.len()
+            number::counted(runs.len() as u64, "run")
         ));
     }
     sentences

@@ -167,7 +167,9 @@ fn percent(e: &Estimate) -> String {
     let percent = (furthest / e.estimate.abs() * 100.0).max(0.0);
     // a hair below a whole per cent is that per cent, not the next
     let up = |x: f64| (x - 1e-9).ceil().max(0.0) + 0.0; // no -0
-    if up(percent * 10.0) < 10.0 {
+    if up(percent * 10.0) == 0.0 {
+        "±0%".to_owned()
+    } else if up(percent * 10.0) < 10.0 {
         format!("±{:.1}%", up(percent * 10.0) / 10.0)
     } else if percent < 1000.0 {
         format!("±{:.0}%", up(percent))
@@ -250,6 +252,7 @@ mod tests {
             ((-1.26, -3.1, 0.6), "-1.3", "-3.1 to 0.6", "±148%"),
             ((100.0, 98.0, 102.0), "100.0", "98.0–102.0", "±2%"),
             ((0.0, 0.0, 0.0), "0.00", "0.00–0.00", "±0%"),
+            ((0.997, 0.997, 0.997), "0.997", "0.997–0.997", "±0%"),
             ((1.0, 0.0, 40.0), "1.0", "0.0–40.0", "±>999%"),
         ];
         for ((value, low, high), text, ends, percent) in cases {

@@ -34,7 +34,11 @@ impl Report for PooledCompare {
             blocks,
         };
         Document {
-            title: format!("{}: {} runs taken together", self.workload, self.runs.len()),
+            title: format!(
+                "{}: {} taken together",
+                self.workload,
+                number::counted(self.runs.len() as u64, "run")
+            ),
             provenance: format!("Pooled by pgassay {}", env!("CARGO_PKG_VERSION")),
             alarms: Vec::new(),
             headline: self.headline.clone(),

@@ -493,7 +493,11 @@ fn left_out(run: &RecordedRun, event: &EventKind) -> Option<Warning> {
                 StageId::Load => String::new(),
                 _ => format!("{}: ", plan.workload.name),
             };
-            let text = format!("{of_which}{clients} clients were not measured: {reason}");
+            let what = match clients {
+                1 => "1 client was".to_owned(),
+                n => format!("{n} clients were"),
+            };
+            let text = format!("{of_which}{what} not measured: {reason}");
             Some(Warning::new("point-skipped", text))
         }
         StageId::ScatteredRead => {

@@ -351,9 +351,9 @@ fn warnings(runs: &[Compare], points: &[PooledPoint]) -> Vec<Warning> {
         warnings.push(Warning::new(
             "few-runs",
             format!(
-                "{} runs: this speaks of these machines and occasions, ranked within each run. From \
+                "{}: this speaks of these machines and occasions, ranked within each run. From \
                  {FEWEST} runs on the run is the unit, and it speaks of others like them.",
-                runs.len()
+                number::counted(runs.len() as u64, "run")
             ),
         ));
     }

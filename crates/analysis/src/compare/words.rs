@@ -303,8 +303,8 @@ fn why_not(result: &PointResult) -> String {
     let comparison = &result.compared;
     if comparison.unit == Unit::Pair && comparison.pairs < 6 {
         return format!(
-            " {} pairs can't show anything at 95 %, whatever they say: 6 or more are needed.",
-            comparison.pairs
+            " {} can't show anything at 95 %: 6 or more are needed.",
+            number::counted(comparison.pairs as u64, "pair")
         );
     }
     if comparison.unit == Unit::Launch && comparison.ratio.n < 6 {
@@ -337,13 +337,20 @@ fn why_not(result: &PointResult) -> String {
 
 fn basis(comparison: &Comparison) -> String {
     match comparison.unit {
-        Unit::Pair => format!("{} pairs", comparison.pairs),
+        Unit::Pair => number::counted(comparison.pairs as u64, "pair"),
         Unit::Launch => format!(
-            "{} launches, {} pairs",
-            comparison.ratio.n, comparison.pairs
+            "{} launches, {}",
+            comparison.ratio.n,
+            number::counted(comparison.pairs as u64, "pair")
         ),
-        Unit::Run => format!("{} runs a side", comparison.ratio.n),
-        Unit::Trial => format!("{} trials a side, not interleaved", comparison.ratio.n),
+        Unit::Run => format!(
+            "{} a side",
+            number::counted(comparison.ratio.n as u64, "run")
+        ),
+        Unit::Trial => format!(
+            "{} a side, not interleaved",
+            number::counted(comparison.ratio.n as u64, "trial")
+        ),
     }
 }
 

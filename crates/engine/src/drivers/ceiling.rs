@@ -3,6 +3,7 @@
 //! What the engine reaches there is the most that it can do on this machine; points of a measurement
 //! that come near it say more about the client than about the server.
 
+use pgassay_analysis::number::counted;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +114,7 @@ impl Driver for Ceiling {
     fn describe(&self, slice: Slice) -> String {
         let point = self.plan.points.get(slice.point as usize);
         let clients = point.map_or(0, |point| point.clients);
-        format!("the client alone, {clients} clients")
+        format!("the client alone, {}", counted(clients, "client"))
     }
 
     fn takes(&self) -> Option<Duration> {

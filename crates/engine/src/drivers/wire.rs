@@ -1,5 +1,6 @@
 //! Scripts over the wire, by the load engine.
 
+use pgassay_analysis::number::counted;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -295,7 +296,7 @@ impl Driver for Wire {
 
     fn describe(&self, slice: Slice) -> String {
         let point = self.plan.points.get(slice.point as usize);
-        format!("{} clients", point.map_or(0, |point| point.clients))
+        counted(point.map_or(0, |point| point.clients), "client")
     }
 
     fn takes(&self) -> Option<Duration> {

@@ -1,5 +1,6 @@
 //! What `assay` and `run` share: open the server, write down what it is, load it, conclude.
 
+use pgassay_analysis::number::counted;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -432,11 +433,15 @@ fn announce_load(
     }
     let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
     terminal.announce(&format!(
-        "{}: {} trials of {:.2} s at each of {} clients, {}: about {}",
+        "{}: {} of {:.2} s at {}, {}: about {}",
         request.workload.name,
-        plan.trials,
+        counted(plan.trials, "trial"),
         plan.window_ms as f64 / 1000.0,
-        counts.join(", "),
+        match counts.as_slice() {
+            [one] if one == "1" => "1 client".to_owned(),
+            [one] => format!("{one} clients"),
+            several => format!("each of {} clients", several.join(", ")),
+        },
         workload::scale_in_words(&plan.workload),
         // Set-up, the time between trials and the report come on top.
         minutes(Duration::from_secs_f64(
@@ -445,9 +450,9 @@ fn announce_load(
     ));
     if let Some(second) = second {
         terminal.announce(&format!(
-            "then {}: {} trials at each: about {}",
+            "then {}: {} at each: about {}",
             second.workload.name,
-            second.trials,
+            counted(second.trials, "trial"),
             minutes(Duration::from_secs_f64(second.load_seconds() * 1.1)),
         ));
     }

@@ -1,5 +1,6 @@
 //! `pgassay port`: what keeps sources and binaries from another processor.
 
+use pgassay_analysis::number::counted;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -159,7 +160,7 @@ fn side_by_side(
     let next = AtomicUsize::new(0);
     let shared = Mutex::new(std::mem::take(project));
     let progress = Progress::new(terminal, 1000);
-    progress.say(format!("reading {} files", files.len()));
+    progress.say(format!("reading {}", counted(files.len() as u64, "file")));
     let work = || {
         while !stop.asked() {
             let n = next.fetch_add(1, Ordering::Relaxed);

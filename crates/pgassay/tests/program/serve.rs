@@ -177,7 +177,7 @@ fn runs_are_listed_searched_shown_and_compared() {
     let run = format!("/run/{}", name(&first));
     let page = served.page(&run);
     assert!(
-        page.contains("Throughput over clients") && page.contains("Share as one file"),
+        page.contains("select-only over clients") && page.contains("Share as one file"),
         "{page}"
     );
     // The file to share is the report's own: nothing of this server is in it.

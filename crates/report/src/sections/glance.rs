@@ -46,7 +46,11 @@ pub fn tiles(analysis: &Analysis) -> Vec<Tile> {
     let Some(peak) = peak(analysis) else {
         return Vec::new();
     };
-    let at = clients(peak);
+    let at = match analysis.further_loads().next() {
+        // Of which load these are.
+        Some(_) => format!("{}, {}", analysis.main().plan.workload.name, clients(peak)),
+        None => clients(peak),
+    };
     let mut tiles = Vec::new();
     for load in std::iter::once(analysis.main()).chain(analysis.further_loads()) {
         let of = load.arms.first();

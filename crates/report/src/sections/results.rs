@@ -19,7 +19,20 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
         true => None,
         false => chart(load),
     };
-    of_load(load, chart, notes)
+    let mut made = of_load(load, chart, notes)?;
+    if analysis.further_loads().next().is_some() {
+        name_load(&mut made, load);
+    }
+    Some(made)
+}
+
+/// Says in the captions of a section's tables which load they are of.
+fn name_load(section: &mut Section, load: &StageAnalysis) {
+    for block in &mut section.blocks {
+        if let Block::Table(table) = block {
+            table.caption = format!("{}. {}", load.plan.workload.name, table.caption);
+        }
+    }
 }
 
 fn of_load(load: &StageAnalysis, chart: Option<Chart>, notes: &mut Notes) -> Option<Section> {
@@ -49,17 +62,12 @@ pub fn further(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     // Ids are of the whole page.
     let chart = chart(load).map(|chart| Chart {
         id: format!("second-{}", chart.id),
-        title: format!("{} over clients", load.plan.workload.name),
         ..chart
     });
     let mut made = of_load(load, chart, notes)?;
     made.id = "second";
     made.title = "The same server under transactions that write";
-    for block in &mut made.blocks {
-        if let Block::Table(table) = block {
-            table.caption = format!("{}. {}", load.plan.workload.name, table.caption);
-        }
-    }
+    name_load(&mut made, load);
     Some(made)
 }
 
@@ -122,7 +130,7 @@ pub fn chart(load: &StageAnalysis) -> Option<Chart> {
         .collect();
     Some(Chart {
         id: "throughput".to_owned(),
-        title: "Throughput over clients".to_owned(),
+        title: format!("{} over clients", load.plan.workload.name),
         alternative: format!(
             "Transactions a second against the number of clients. {}.",
             spoken.join("; ")

@@ -1,5 +1,6 @@
 //! Which of the settings in which two configurations differ make the difference.
 
+use pgassay_analysis::number::counted;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -175,10 +176,15 @@ fn new(
     document.look();
     writer.write_fact(SETTINGS, &document)?;
     terminal.announce(&format!(
-        "{} settings differ; {} at {clients} clients, {} pairs a block. A and B are compared first, \
+        "{} {}; {} at {}, {} pairs a block. A and B are compared first, \
          until they are known to differ; the search ends after {} at the latest",
-        document.differences.len(),
+        counted(document.differences.len() as u64, "setting"),
+        match document.differences.len() {
+            1 => "differs",
+            _ => "differ",
+        },
         document.workload,
+        counted(clients, "client"),
         document.pairs,
         minutes(std::time::Duration::from_secs_f64(args.minutes * 60.0)),
     ));

@@ -101,8 +101,8 @@ pub fn run(
     let setup_seconds = setup?;
     if args.io.setup_only {
         terminal.announce(&format!(
-            "{} tables of {} in {:.1} s; they stay in the schema {}",
-            config.tables,
+            "{} of {} in {:.1} s; in the schema {}, where they stay",
+            number::counted(config.tables, "table"),
             config.scale,
             setup_seconds,
             tables::SCHEMA
@@ -260,8 +260,9 @@ fn set_up(
     let connector = Connector::new(&subject.conninfo);
     let begun = Instant::now();
     progress.say(format!(
-        "making {} tables of {}",
-        config.tables, config.scale
+        "making {} of {}",
+        number::counted(config.tables, "table"),
+        config.scale
     ));
     let outcome = tables::create(
         &connector,

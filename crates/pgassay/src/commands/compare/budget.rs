@@ -2,6 +2,7 @@
 
 use anyhow::bail;
 use pgassay_analysis::comparison::{ComparisonPlan, Typed};
+use pgassay_analysis::number::counted;
 use pgassay_analysis::stats::Rule;
 use pgassay_analysis::stats::sequential::Sequential;
 use pgassay_model::{Failure, Plan};
@@ -92,8 +93,8 @@ pub(super) fn comparison_plan(
     let limited = args.pairs.is_none() || args.minutes.is_some();
     if kept && limited && takes > seconds {
         let what = match launches {
-            1 => format!("{least} pairs"),
-            n => format!("{n} launches of {least} pairs"),
+            1 => counted(least, "pair"),
+            n => format!("{n} launches of {}", counted(least, "pair")),
         };
         bail!(
             Failure::usage(format!(

@@ -1,5 +1,6 @@
 //! PGIO's workload and scattered reads in a comparison: what is read, and the arms' sessions.
 
+use pgassay_analysis::number::counted;
 use std::collections::HashMap;
 
 use pgassay_analysis::host::HostSummary;
@@ -95,8 +96,9 @@ impl Servers {
         for server in self.up() {
             let subject = &mut server.subject;
             progress.say(format!(
-                "making {} tables of {}",
-                config.tables, config.scale
+                "making {} of {}",
+                counted(config.tables, "table"),
+                config.scale
             ));
             tables::create(
                 &Connector::new(&subject.conninfo),

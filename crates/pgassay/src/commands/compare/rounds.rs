@@ -1,5 +1,6 @@
 //! The rounds of a comparison: launch by launch, first the noise floor, then the pairs.
 
+use pgassay_analysis::number::counted;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -123,8 +124,8 @@ impl Measuring {
             && launches == 1
         {
             terminal.warn(&format!(
-                "{pairs} pairs can't show anything at 95 %, whatever they say: the smallest p is \
-                 {:.3}; take 6 or more",
+                "{} can't show anything at 95 %: the smallest p is {:.3}; take 6 or more",
+                counted(pairs, "pair"),
                 2f64.powi(1 - pairs as i32)
             ));
         }
@@ -209,10 +210,10 @@ impl Measuring {
             _ => format!("slices of {:.2} s", plan.window_ms as f64 / 1000.0),
         };
         terminal.announce(&format!(
-            "{} at {} {who}: {slices}, first {} pairs of A vs. A",
+            "{} at {} {who}: {slices}, first {} of A vs. A",
             plan.workload.name,
             counts.join(", "),
-            self.comparison.noise_rounds,
+            counted(self.comparison.noise_rounds, "pair"),
         ));
     }
 
