@@ -32,6 +32,15 @@ def expect(condition, what):
         raise AssertionError(what)
 
 
+def until(driver, condition, what):
+    """What follows a key comes when the machine has time for it: waited for, a minute at most."""
+    for _ in range(200):
+        if condition():
+            return
+        driver.execute_async_script(WAIT)
+    raise AssertionError(what)
+
+
 def requested(driver):
     """Addresses that the page asked for."""
     messages = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))

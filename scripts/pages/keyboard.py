@@ -4,7 +4,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from .browser import WAIT, copying, expect, tip
+from .browser import copying, expect, tip, until
 
 # What the focus is on, whether it is seen, and whether it shows.
 FOCUSED = """
@@ -41,23 +41,20 @@ def keyboard(driver):
         met.append(kind)
         if kind == "chart" and first:
             press(Keys.ARROW_RIGHT)
-            expect(tip(driver), f"keys show no mark: {what}")
+            until(driver, lambda: tip(driver), f"keys show no mark: {what}")
             press(Keys.ENTER)
-            driver.execute_async_script(WAIT)
             drawer = driver.find_element(By.CSS_SELECTOR, "dialog.drawer")
-            expect(drawer.is_displayed(), "Enter shows no evidence")
+            until(driver, drawer.is_displayed, "Enter shows no evidence")
             press(Keys.ESCAPE)
-            driver.execute_async_script(WAIT)
-            expect(not drawer.is_displayed(), "Escape leaves the evidence")
+            until(driver, lambda: not drawer.is_displayed(), "Escape leaves the evidence")
             expect(driver.execute_script(FOCUSED)[0] == "chart", "the focus is not where it was")
         elif kind == "flame" and first:
             press(Keys.ARROW_UP)
-            expect(tip(driver), "keys show no box")
+            until(driver, lambda: tip(driver), "keys show no box")
             press(Keys.ESCAPE)
         elif kind == "sort" and first:
             press(Keys.ENTER)
-            driver.execute_async_script(WAIT)
-            expect(focus("return e.closest('[aria-sort]') !== null"), "Enter sorts nothing")
+            until(driver, lambda: focus("return e.closest('[aria-sort]') !== null"), "Enter sorts nothing")
         elif kind == "summary" and first:
             before = focus("return e.parentElement.open")
             press(Keys.ENTER)
