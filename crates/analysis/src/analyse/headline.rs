@@ -182,14 +182,26 @@ fn growth_sentence(did: &StageArm) -> Option<String> {
                 first.point.clients,
                 clients(knee),
                 match points.last() {
-                    Some(last) if last.point.clients > knee.point.clients =>
-                        format!(" and is flat to {}", last.point.clients),
+                    Some(last) if last.point.clients > knee.point.clients => beyond(
+                        last.point.clients,
+                        &last.throughput_tps,
+                        &peak.throughput_tps
+                    ),
                     _ => String::new(),
                 }
             ));
         }
     }
     None
+}
+
+/// What becomes of throughput after it has stopped growing, told by the last point.
+fn beyond(clients: u32, last: &Estimate, peak: &Estimate) -> String {
+    let lost = 1.0 - last.estimate / peak.estimate;
+    if last.high < peak.low && GROWTH * last.estimate < peak.estimate {
+        return format!("; {clients} do {:.0} % less than the peak", 100.0 * lost);
+    }
+    format!(" and is flat to {clients}")
 }
 
 /// A single point is no peak.
@@ -262,5 +274,31 @@ fn duration(us: f64) -> String {
         us if us < 10_000.0 => format!("{:.1} ms", us / 1e3),
         us if us < 1e6 => format!("{:.0} ms", us / 1e3),
         us => format!("{:.1} s", us / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_falls_beyond_the_peak_is_not_flat() {
+        let tps = |estimate: f64, half: f64| Estimate {
+            estimate,
+            low: estimate - half,
+            high: estimate + half,
+            level: 0.95,
+            n: 8,
+            warnings: Vec::new(),
+        };
+        let peak = tps(111_000.0, 4_000.0);
+        let told = |last: &Estimate| beyond(128, last, &peak);
+        assert_eq!(
+            told(&tps(82_000.0, 2_000.0)),
+            "; 128 do 26 % less than the peak"
+        );
+        // Too little to matter, and too uncertain to be told.
+        assert_eq!(told(&tps(106_500.0, 100.0)), " and is flat to 128");
+        assert_eq!(told(&tps(82_000.0, 30_000.0)), " and is flat to 128");
     }
 }
