@@ -18,7 +18,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from pages.browser import DOWNLOADS, browser, expect
+from pages.browser import DOWNLOADS, browser, expect, requested
 from pages.flame import differences, exports, flame, flame_by_keys, views
 from pages.keyboard import keyboard
 from pages.layout import SCREENS, look, printed, widths
@@ -52,6 +52,8 @@ def main():
             try:
                 widths(driver, page)
                 printed(driver, page)
+                asked = [url for url in requested(driver) if url != page.as_uri()]
+                expect(not asked, f"requested: {asked}")
             except AssertionError as failed:
                 sys.exit(f"test-pages.py: {page.name}: {failed}")
             print(f"{page.name}: looked at on a desk and on a phone, in light and dark")

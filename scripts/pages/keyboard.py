@@ -10,7 +10,7 @@ from .browser import copying, expect, tip, until
 FOCUSED = """
 const e = document.activeElement;
 if (!e || e === document.body) return null;
-const kinds = { skip: "a.skip", flame: "svg.flame", chart: "svg.chart", sort: ".sort", copy: ".copy", summary: "summary", tile: "a.figure" };
+const kinds = { skip: "a.skip", flame: "svg.flame", evident: "svg.chart:has([data-evidence])", chart: "svg.chart", sort: ".sort", copy: ".copy", summary: "summary", tile: "a.figure" };
 const kind = Object.keys(kinds).find(kind => e.matches(kinds[kind])) || e.tagName.toLowerCase();
 const { top, bottom, left, right } = e.getBoundingClientRect();
 const style = getComputedStyle(e);
@@ -39,15 +39,17 @@ def keyboard(driver):
         expect(marked, f"the focus shows nowhere: {what}")
         first = kind not in met
         met.append(kind)
-        if kind == "chart" and first:
+        if kind in ("chart", "evident") and first:
             press(Keys.ARROW_RIGHT)
             until(driver, lambda: tip(driver), f"keys show no mark: {what}")
+            if kind == "chart":
+                continue
             press(Keys.ENTER)
             drawer = driver.find_element(By.CSS_SELECTOR, "dialog.drawer")
             until(driver, drawer.is_displayed, "Enter shows no evidence")
             press(Keys.ESCAPE)
             until(driver, lambda: not drawer.is_displayed(), "Escape leaves the evidence")
-            expect(driver.execute_script(FOCUSED)[0] == "chart", "the focus is not where it was")
+            expect(driver.execute_script(FOCUSED)[0] == kind, "the focus is not where it was")
         elif kind == "flame" and first:
             press(Keys.ARROW_UP)
             until(driver, lambda: tip(driver), "keys show no box")
@@ -64,5 +66,6 @@ def keyboard(driver):
     else:
         raise AssertionError("the focus never leaves the page")
     expect(met and met[0] == "skip", f"the first stop is {met[:1]}")
+    expect("evident" in met, "no chart with evidence is reached by keys")
     driver.get_log("performance")
     return True
