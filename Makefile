@@ -66,6 +66,11 @@ attack: build ## attack pgassay for an hour: hostile files, servers, signals, di
 pgbench-tests: build ## run PostgreSQL's own tests of pgbench (13, 15, 17, 18) on pgassay pgbench
 	scripts/pgbench-tests.sh $(PROGRAM)
 
+.PHONY: own-load
+own-load: build ## twelve statements recorded both ways, run on the installed version and on 18, an index lost
+	bench/own-load.py $(PROGRAM) "$$(pg_config --bindir)" \
+		"$$(dirname "$$(scripts/postgres-of-debian.sh 18)")" $(PAIRS)
+
 corpus: build ## verify inspect against objdump on published packages and own builds
 	$(CARGO) --with scripts/corpus.sh
 
