@@ -445,6 +445,7 @@ pub fn signed(ratio: f64) -> String {
     let percent = 100.0 * (ratio - 1.0);
     match percent.abs() {
         p if !p.is_finite() => "without bound".to_owned(),
+        p if p >= 1e6 => "over +1,000,000 %".to_owned(),
         p if p < 0.005 => "0.00 %".to_owned(),
         p if p < 1.0 => format!("{percent:+.2} %"),
         p if p < 100.0 => format!("{percent:+.1} %"),
@@ -458,5 +459,18 @@ fn percent(share: f64) -> String {
         p if p < 1.0 => format!("{p:.2} %").replace(".00 %", " %"),
         p if p < 100.0 => format!("{p:.1} %").replace(".0 %", " %"),
         p => format!("{p:.0} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_measurement_can_show_is_no_figure() {
+        assert_eq!(signed(1.012), "+1.2 %");
+        assert_eq!(signed(0.5), "-50.0 %");
+        assert_eq!(signed(4.852e8), "over +1,000,000 %");
+        assert_eq!(signed(f64::INFINITY), "without bound");
     }
 }
