@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use pgassay_analysis::counts::{self, Count, Counts, Round, conclude};
 
 use super::progress::Progress;
-use super::show::show;
+use super::show::{next, show};
 use super::subject::explain;
 use crate::cli::compare::{By, CompareArgs};
 use crate::exit::Exit;
@@ -34,6 +34,8 @@ const SHOWN: usize = 10;
 pub fn compare(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
     let document = count(args, None, terminal, stop)?;
     show(&document, &args.show, terminal)?;
+    let step = "the same without --by instructions: whether time shows it, too".to_owned();
+    next(&args.show, &[step], terminal);
     Ok(document.counted.verdict.into())
 }
 

@@ -13,7 +13,7 @@ use pgassay_statements::write::{About, Draft, write};
 use pgassay_sys::stop::Stop;
 
 use super::files::to_file;
-use super::show::show;
+use super::show::{next, show};
 use crate::cli::workload::{From, IntoArgs, WorkloadArgs};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -66,6 +66,11 @@ fn finish(
         .sort_by_key(|one| std::cmp::Reverse(one.statements));
     terminal.announce(&format!("workload: {}", into.to.display()));
     show(&made, &into.show, terminal)?;
+    let step = format!(
+        "pgassay run '{}' TARGET --load, where TARGET is a copy of your database",
+        into.to.display()
+    );
+    next(&into.show, &[step], terminal);
     Ok(Exit::Done)
 }
 
