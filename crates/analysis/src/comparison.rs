@@ -69,6 +69,9 @@ pub struct Typed {
     /// The database of which a launched server holds a copy, without a password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<String>,
+    /// The command that it is started through, such as `numactl --interleave=all`; empty where none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub wrap: String,
 }
 
 /// `facts/arm-N.json`: what must not differ between arms beyond the plan.

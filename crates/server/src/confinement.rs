@@ -1,19 +1,24 @@
-//! What a launched server is given of the machine beside its settings: an environment, and CPUs.
+//! What a launched server is given of the machine beside its settings: an environment, CPUs, and a command
+//! that it is started through.
 
 use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pgassay_sys::affinity::{allowed_cpus, pin_process};
 
 use super::TargetError;
 
-/// Environment and CPUs of a launched server.
+/// Environment, CPUs and wrapping command of a launched server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Confinement {
     /// Variables beside the plain environment that every launched server has.
     environment: Vec<(String, String)>,
     /// The CPUs that it is kept on; all where none.
     cpus: Vec<usize>,
+    /// The words of the command that starts it; none where nothing stands before it.
+    wrap: Vec<String>,
 }
 
 impl Confinement {
@@ -45,7 +50,43 @@ impl Confinement {
         Ok(Self {
             environment: variables,
             cpus: cpus.to_vec(),
+            wrap: Vec::new(),
         })
+    }
+
+    /// The same, started through a command that executes what follows it in its own place, such as
+    /// `numactl --interleave=all`. `flag` is where it was typed; an empty one is none.
+    ///
+    /// # Errors
+    /// Where it can't be taken apart into words, or its program is not there.
+    pub fn through(self, flag: &str, command: &str) -> Result<Self, TargetError> {
+        let usage = |why: String| TargetError::Usage(format!("{flag} {command:?}: {why}"));
+        let words = shlex::split(command);
+        let wrap = words.ok_or_else(|| usage("a quotation mark is not closed".to_owned()))?;
+        if let Some(program) = wrap.first()
+            && which(program).is_none()
+        {
+            return Err(usage(format!("there is no program {program}")));
+        }
+        Ok(Self { wrap, ..self })
+    }
+
+    /// What is to be executed to start a server: its own program, or the wrapping command before it.
+    pub(crate) fn wrapped(&self, program: &Path) -> Command {
+        match self.wrap.split_first() {
+            None => Command::new(program),
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+        }
+    }
+
+    /// The wrapping command as typed; none where there is none.
+    pub(crate) fn wrapping(&self) -> Option<String> {
+        let words = self.wrap.iter().map(String::as_str);
+        shlex::try_join(words).ok().filter(|text| !text.is_empty())
     }
 
     /// Adds the variables to a command's environment.
@@ -68,9 +109,25 @@ impl Confinement {
         let variables = self.environment.iter();
         let with: Vec<String> = variables.map(|(n, v)| format!("{n}={v}")).collect();
         let with = (!with.is_empty()).then(|| format!("with {}", with.join(" ")));
-        let words: Vec<String> = on.into_iter().chain(with).collect();
+        let through = self.wrapping().map(|command| format!("through {command}"));
+        let words: Vec<String> = on.into_iter().chain(with).chain(through).collect();
         (!words.is_empty()).then(|| words.join(", "))
     }
+}
+
+/// A program by its path, or by its name in PATH.
+fn which(program: &str) -> Option<PathBuf> {
+    let runs = |path: &PathBuf| {
+        let meta = path.metadata();
+        meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(runs);
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .find(runs)
 }
 
 #[cfg(test)]
@@ -91,5 +148,20 @@ mod tests {
         let cpu = allowed_cpus().unwrap()[0];
         let words = new(&["A=1", "B=x=y"], &[cpu]).unwrap().words().unwrap();
         assert_eq!(words, format!("on CPUs {cpu}, with A=1 B=x=y"));
+    }
+
+    #[test]
+    fn a_wrapping_command_is_words_and_a_program_that_is_there() {
+        let none = || Confinement::new("--env", &[], &[]).unwrap();
+        let wrapped = none().through("--wrap", "env 'A=1 2' -u B").unwrap();
+        let command = wrapped.wrapped(Path::new("/x/postgres"));
+        let args: Vec<_> = command.get_args().collect();
+        assert_eq!(command.get_program(), "env");
+        assert_eq!(args, ["A=1 2", "-u", "B", "/x/postgres"]);
+        assert!(wrapped.words().unwrap().starts_with("through env "));
+        assert_eq!(none().through("--wrap", " ").unwrap(), none());
+        for wrong in ["env 'A", "no-such-program-here x", "/etc/passwd"] {
+            assert!(none().through("--wrap", wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -299,7 +299,11 @@ impl Launcher<'_> {
     /// A command of the installation, as the server's user, in a plain
     /// environment: PGDATA, PGPORT, LANG and their like would change what is run.
     fn command(&self, tool: &str) -> Command {
-        let mut command = Command::new(self.installation.tool(tool));
+        self.plain(Command::new(self.installation.tool(tool)))
+    }
+
+    /// The same of any command.
+    fn plain(&self, mut command: Command) -> Command {
         command.env_clear();
         for name in ["PATH", "LD_LIBRARY_PATH"] {
             if let Some(value) = std::env::var_os(name) {
@@ -406,6 +410,7 @@ impl Launcher<'_> {
         kept.map_err(|error| self.failed("can't be kept on its CPUs", &error.to_string()))?;
         self.note_postmaster(&server)?;
         self.wait_until_ready(&mut server, log_from)?;
+        self.refuse_wrapper(&server)?;
         Ok(server)
     }
 
@@ -425,7 +430,8 @@ impl Launcher<'_> {
 
     /// The server's command line.
     fn server(&self, settings: &Settings) -> Command {
-        let mut command = self.command("postgres");
+        let program = self.installation.tool("postgres");
+        let mut command = self.plain(self.options.confinement.wrapped(&program));
         self.options.confinement.apply(&mut command);
         command.arg("-D").arg(self.home.data());
         for (name, value) in settings.iter() {
@@ -474,6 +480,33 @@ impl Launcher<'_> {
         let ticks = start_ticks(pid).unwrap_or(0);
         fs::write(&path, format!("{pid} {ticks}\n"))
             .map_err(|error| TargetError::place(path, "can't be written", &error))
+    }
+
+    /// Refuses a wrapping command that stays in front of the server: what is looked at, sampled and stopped
+    /// would be the command.
+    fn refuse_wrapper(&self, server: &Server) -> Result<(), TargetError> {
+        let Some(wrapping) = self.options.confinement.wrapping() else {
+            return Ok(());
+        };
+        let pid_file = self.home.data().join("postmaster.pid");
+        let text = fs::read_to_string(pid_file).unwrap_or_default();
+        let postmaster = text
+            .lines()
+            .next()
+            .and_then(|line| line.trim().parse().ok());
+        let Some(postmaster) = postmaster.filter(|pid: &i32| *pid > 0) else {
+            return Ok(());
+        };
+        if u32::try_from(postmaster) == Ok(server.child.id()) {
+            return Ok(());
+        }
+        if let Some(pid) = Pid::from_raw(postmaster) {
+            kill_process(pid, Signal::QUIT).ok();
+        }
+        Err(TargetError::Usage(format!(
+            "{wrapping} does not execute the server in its own place, but starts it as a child: only \
+             commands that end in exec can wrap a server, such as numactl, setarch, taskset or env"
+        )))
     }
 
     /// Waits until a session can be opened: the pid file's status line would say

@@ -170,16 +170,16 @@ fn of_stage(plan: &LabPlan, stage: &StagePlan, say: &mut impl FnMut(String)) {
         .find(|arm| arm.has_own());
     if let Some(arm) = set {
         say(format!(
-            "arm `{}` has settings, an environment or CPUs of its own; only the first {MOST_SET} arms of a \
+            "arm `{}` has settings, an environment, CPUs or a wrap of its own; only the first {MOST_SET} arms of a \
              stage may",
             arm.name
         ));
     }
     if stage.measure != Measure::Compare {
         let arms = arms.iter().filter_map(|name| plan.arm(name));
-        for arm in arms.filter(|arm| !(arm.environment.is_empty() && arm.cpus.is_empty())) {
+        for arm in arms.filter(|arm| arm.is_given()) {
             say(format!(
-                "arm `{}` has an environment or CPUs of its own, which only compare gives it",
+                "arm `{}` has an environment, CPUs or a wrap of its own, which only compare gives it",
                 arm.name
             ));
         }

@@ -90,12 +90,21 @@ pub struct ArmPlan {
     /// The CPUs that it is kept on in comparisons; all where none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u32>,
+    /// The command that it is started through in comparisons, such as `numactl --interleave=all`; empty
+    /// where none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub wrap: String,
 }
 
 impl ArmPlan {
+    /// Whether it has an environment, CPUs or a wrapping command of its own.
+    pub fn is_given(&self) -> bool {
+        !(self.environment.is_empty() && self.cpus.is_empty() && self.wrap.is_empty())
+    }
+
     /// Whether it differs in more than what is launched.
     pub fn has_own(&self) -> bool {
-        !(self.settings.is_empty() && self.environment.is_empty() && self.cpus.is_empty())
+        !self.settings.is_empty() || self.is_given()
     }
 }
 

@@ -1,11 +1,11 @@
-//! What launched servers of a comparison are given of the machine: an environment, and CPUs.
+//! What launched servers of a comparison are given of the machine: an environment, CPUs, a command around them.
 
 use clap::Args as ClapArgs;
 
 use super::load::Pin;
 use pgassay_model::Failure;
 
-/// Environment and CPUs of each arm.
+/// Environment, CPUs and wrapping command of each arm.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct GivenArgs {
     /// A variable for the environment of every launched server, such as LD_PRELOAD (repeatable)
@@ -32,6 +32,18 @@ pub struct GivenArgs {
     /// Keep C on these CPUs
     #[arg(long = "cpus-c", value_name = "CPUS", value_parser = cpus)]
     cpus_c: Option<Cpus>,
+    /// Start every launched server through this command, such as 'numactl --interleave=all'
+    #[arg(long = "wrap", value_name = "COMMAND")]
+    wrap: Option<String>,
+    /// Start A through this command; `--wrap-b`, `--wrap-c` likewise
+    #[arg(long = "wrap-a", value_name = "COMMAND")]
+    wrap_a: Option<String>,
+    /// Start B through this command
+    #[arg(long = "wrap-b", value_name = "COMMAND")]
+    wrap_b: Option<String>,
+    /// Start C through this command
+    #[arg(long = "wrap-c", value_name = "COMMAND")]
+    wrap_c: Option<String>,
 }
 
 /// A list of CPUs.
@@ -61,15 +73,22 @@ impl GivenArgs {
             .map_or_else(Vec::new, |cpus| cpus.0.clone())
     }
 
+    /// The command that an arm is started through; empty where none.
+    pub fn wrap(&self, arm: usize) -> String {
+        let own = [&self.wrap_a, &self.wrap_b, &self.wrap_c];
+        let own = own.get(arm).and_then(|wrap| wrap.as_ref());
+        own.or(self.wrap.as_ref()).cloned().unwrap_or_default()
+    }
+
     /// Refuses flags of a target that is not there.
     ///
     /// # Errors
     /// Naming them.
     pub fn refuse_beyond(&self, targets: usize) -> Result<(), Failure> {
-        let third = self.cpus_c.is_some() || !self.env_c.is_empty();
+        let third = self.cpus_c.is_some() || !self.env_c.is_empty() || self.wrap_c.is_some();
         match third && targets < 3 {
             true => Err(Failure::usage(
-                "--env-c and --cpus-c: there is no third target",
+                "--env-c, --cpus-c and --wrap-c: there is no third target",
             )),
             false => Ok(()),
         }
@@ -80,11 +99,13 @@ impl GivenArgs {
     /// # Errors
     /// Where any was typed.
     pub fn refuse_counted(&self) -> Result<(), Failure> {
-        let typed =
-            (0..3).any(|arm| !self.environment(arm).is_empty() || !self.cpus(arm).is_empty());
+        let typed = (0..3).any(|arm| {
+            let wrapped = !self.wrap(arm).is_empty();
+            wrapped || !self.environment(arm).is_empty() || !self.cpus(arm).is_empty()
+        });
         match typed {
             true => Err(Failure::usage(
-                "--env and --cpus are for comparisons by time; --by instructions has an environment of its own",
+                "--env, --cpus and --wrap are for comparisons by time; --by instructions has an environment of its own",
             )),
             false => Ok(()),
         }
@@ -108,6 +129,14 @@ mod tests {
         assert_eq!(given.environment(1), ["A=1", "B=2"]);
         assert_eq!(given.environment(7), ["A=1"]);
         assert_eq!((given.cpus(0), given.cpus(1)), (vec![0, 1], vec![1]));
+        let wrapped = GivenArgs {
+            wrap: Some("setarch -R".to_owned()),
+            wrap_b: Some("numactl -i all".to_owned()),
+            ..GivenArgs::default()
+        };
+        assert_eq!(wrapped.wrap(0), "setarch -R");
+        assert_eq!(wrapped.wrap(1), "numactl -i all");
+        assert!(wrapped.refuse_counted().is_err());
         assert!(cpus("auto").is_err() && cpus("3-1").is_err());
         assert!(given.refuse_counted().is_err() && given.refuse_beyond(2).is_ok());
     }

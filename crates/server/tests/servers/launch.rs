@@ -113,6 +113,41 @@ fn every_process_has_the_environment_and_the_cpus_that_were_asked_for() {
 }
 
 #[test]
+fn a_server_is_started_through_a_command_that_executes_it() {
+    let place = place("wrapped");
+    let through = |command: &str| {
+        let mut options = options(&place, &[]);
+        options.confinement = Confinement::new("--env", &[], &[])
+            .and_then(|given| given.through("--wrap", command))
+            .unwrap();
+        Cluster::launch(&installed(), &options)
+    };
+    // Without randomised addresses: the personality stays with the server.
+    let cluster = through("setarch -R").unwrap();
+    let personality = fs::read_to_string(format!("/proc/{}/personality", cluster.pid())).unwrap();
+    assert_eq!(personality.trim(), "00040000");
+    drop(cluster);
+
+    // One that stays in front is refused, and its server does not stay.
+    let refused = through("sh -c '\"$0\" \"$@\"; exit 0'")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("does not execute the server in its own place"),
+        "{refused}"
+    );
+    let no_server = || {
+        let uid = place.to_str().unwrap();
+        fs::read_dir("/proc").unwrap().flatten().all(|entry| {
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            !String::from_utf8_lossy(&line).contains(uid)
+        })
+    };
+    wait_for("the server behind the wrapper", no_server);
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
 fn serves_privately_and_leaves_nothing() {
     let place = place("serves");
     let mut options = options(&place, &["work_mem=12345kB"]);

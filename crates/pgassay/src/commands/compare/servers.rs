@@ -88,6 +88,7 @@ impl Servers {
                 target: Some(typed.target.clone()),
                 settings: typed.settings.clone(),
                 confinement: Confinement::new("--env", &typed.environment, &typed.cpus)
+                    .and_then(|given| given.through("--wrap", &typed.wrap))
                     .map_err(explain)?,
                 ..around.common.clone()
             };

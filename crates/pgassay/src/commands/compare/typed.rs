@@ -60,6 +60,7 @@ pub fn typed(args: &CompareArgs) -> anyhow::Result<Vec<Typed>> {
                     .collect(),
                 environment: args.given.environment(index),
                 cpus: args.given.cpus(index),
+                wrap: args.given.wrap(index),
                 copy_of: args
                     .from_database
                     .as_deref()
@@ -85,10 +86,11 @@ pub fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Resu
                 .with_remedy("add --load, or compare launched targets")
             );
         }
-        let given = !typed.environment.is_empty() || !typed.cpus.is_empty();
+        let given =
+            !(typed.environment.is_empty() && typed.cpus.is_empty() && typed.wrap.is_empty());
         if given && !spec.is_launched() {
             bail!(Failure::usage(format!(
-                "{label} runs already: --env and --cpus are for launched servers"
+                "{label} runs already: --env, --cpus and --wrap are for launched servers"
             )));
         }
         if !spec.is_launched() && args.launches.is_some_and(|n| n > 1) {

@@ -118,17 +118,20 @@ impl Lowered<'_> {
         }
         if stage.measure == Measure::Compare {
             let names = [
-                ("--env-a", "--cpus-a"),
-                ("--env-b", "--cpus-b"),
-                ("--env-c", "--cpus-c"),
+                ("--env-a", "--cpus-a", "--wrap-a"),
+                ("--env-b", "--cpus-b", "--wrap-b"),
+                ("--env-c", "--cpus-c", "--wrap-c"),
             ];
-            for (arm, (env, cpus)) in self.arms.iter().zip(names) {
+            for (arm, (env, cpus, wrap)) in self.arms.iter().zip(names) {
                 for variable in &arm.environment {
                     flag(env, variable.clone());
                 }
                 if !arm.cpus.is_empty() {
                     let list: Vec<String> = arm.cpus.iter().map(u32::to_string).collect();
                     flag(cpus, list.join(","));
+                }
+                if !arm.wrap.is_empty() {
+                    flag(wrap, arm.wrap.clone());
                 }
             }
         }

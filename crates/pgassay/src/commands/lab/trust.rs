@@ -85,6 +85,9 @@ pub fn refuse(plan: &LabPlan, from_file: bool, allowed: bool) -> anyhow::Result<
         for variable in &arm.environment {
             commands.push(format!("arm `{}`: a server with {variable}", arm.name));
         }
+        if !arm.wrap.is_empty() {
+            commands.push(format!("arm `{}`: a server through {}", arm.name, arm.wrap));
+        }
         if let Some(variant) = &arm.variant
             && variant.contains('=')
         {
