@@ -13,6 +13,7 @@ mod growth;
 pub mod host;
 mod images;
 mod io;
+mod logged;
 pub mod perf;
 mod perf_program;
 mod plans;

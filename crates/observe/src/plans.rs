@@ -14,6 +14,7 @@ use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
+use super::logged::Longest;
 use super::statements::Example;
 use pgassay_text::normalise::normalise;
 
@@ -101,23 +102,7 @@ fn explain(
         ))
         .map_err(said)?;
     allowed(session, example)?;
-    // The statement is read as its session reads it; the tables of a load of ours are found first.
-    let ours = session
-        .catalog_value(
-            "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = 'pgassay' \
-             AND pg_catalog.has_schema_privilege(oid, 'USAGE')",
-        )
-        .map_err(said)?
-        .is_some();
-    session
-        .execute("SET LOCAL search_path TO DEFAULT")
-        .map_err(said)?;
-    if ours {
-        let path = session.search_path_behind("pgassay").map_err(said)?;
-        session
-            .execute(&format!("SET LOCAL search_path = {path}"))
-            .map_err(said)?;
-    }
+    as_it_was_sent(session).map_err(said)?;
     session
         .execute_single(&format!("PREPARE pgassay_plan AS {}", example.sql))
         .map_err(said)?;
@@ -140,7 +125,51 @@ fn explain(
         planning_ms: top["Planning Time"].as_f64(),
         ..Plan::default()
     };
-    // What the catalogues say is beside the plan: it stands without.
+    add_catalogues(session, &mut plan);
+    session.execute("ROLLBACK").map_err(said)?;
+    keep_what_tells(&mut plan);
+    Ok(plan)
+}
+
+/// A plan that the server logged, with what the catalogues say of it.
+pub fn logged(session: &mut Session, of: &Longest) -> Plan {
+    let database = of.database.as_str();
+    let mut plan = Plan {
+        root: node(&of.plan.root, 0),
+        logged: true,
+        ..Plan::default()
+    };
+    let here = session.catalog_value("SELECT pg_catalog.current_database()");
+    let elsewhere = !database.is_empty() && here.ok().flatten().as_deref() != Some(database);
+    let begun = session.execute(
+        "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 2000; \
+         SET LOCAL lock_timeout = 200",
+    );
+    if begun.is_ok() && !elsewhere && as_it_was_sent(session).is_ok() {
+        add_catalogues(session, &mut plan);
+    }
+    // Whatever came of it.
+    let _ = session.execute("ROLLBACK");
+    keep_what_tells(&mut plan);
+    plan
+}
+
+/// Names are read as a statement's session reads them; the tables of a load of ours are found first.
+fn as_it_was_sent(session: &mut Session) -> Result<(), QueryError> {
+    let ours = session.catalog_value(
+        "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname = 'pgassay' \
+         AND pg_catalog.has_schema_privilege(oid, 'USAGE')",
+    )?;
+    session.execute("SET LOCAL search_path TO DEFAULT")?;
+    if ours.is_some() {
+        let path = session.search_path_behind("pgassay")?;
+        session.execute(&format!("SET LOCAL search_path = {path}"))?;
+    }
+    Ok(())
+}
+
+/// What the catalogues say is beside the plan: it stands without.
+fn add_catalogues(session: &mut Session, plan: &mut Plan) {
     plan.work_mem_bytes = session
         .catalog_value(
             "SELECT 1024 * setting::float8 FROM pg_catalog.pg_settings WHERE name = 'work_mem'",
@@ -148,11 +177,8 @@ fn explain(
         .ok()
         .flatten()
         .and_then(|bytes| bytes.parse().ok());
-    plan.relations = relations(session, &plan).unwrap_or_default();
-    plan.functions = functions(session, &plan).unwrap_or_default();
-    session.execute("ROLLBACK").map_err(said)?;
-    keep_what_tells(&mut plan);
-    Ok(plan)
+    plan.relations = relations(session, plan).unwrap_or_default();
+    plan.functions = functions(session, plan).unwrap_or_default();
 }
 
 /// Whether planning somebody's statement runs no code of theirs with our rights.
@@ -214,6 +240,7 @@ fn node(value: &Value, depth: usize) -> Node {
         relationship: text("Parent Relationship"),
         subplans_removed: value["Subplans Removed"].as_f64(),
         rows: figure("Plan Rows"),
+        actual_rows: value["Actual Rows"].as_f64(),
         width: figure("Plan Width"),
         cost: figure("Total Cost"),
         nodes: match depth {

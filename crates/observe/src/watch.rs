@@ -12,6 +12,7 @@ use pgassay_pgwire::{Conninfo, Session};
 
 use super::cpu::{process_ns, thread_ns};
 use super::growth::Stood;
+use super::logged::{Log, Logged};
 use super::perf::PerfSampler;
 use super::perf_program::PerfProgram;
 use super::waits::{self, WaitSampler};
@@ -101,6 +102,8 @@ pub struct Observers {
     counting: (u64, u64),
     /// Statements whose plan was asked for.
     explained: HashSet<String>,
+    /// The server's log where it holds plans; none until it was looked for.
+    log: Option<Option<Log>>,
 }
 
 impl Observers {
@@ -158,6 +161,7 @@ impl Observers {
     pub fn begin(&mut self, scene: &mut Scene) {
         // What costs most comes first, furthest from the window.
         self.stood = self.stand(scene);
+        self.begin_log(scene);
         let before = thread_ns();
         scene.known.look(&scene.postmaster);
         let further = self
@@ -197,8 +201,50 @@ impl Observers {
         Some(answer)
     }
 
-    /// The plans of the window's weightiest statements, each once.
+    /// Looks once whether the server logs plans, and where the log ends now.
+    fn begin_log(&mut self, scene: &mut Scene) {
+        if !self.choice.waits {
+            return;
+        }
+        if self.log.is_none() {
+            let postmaster = scene.postmaster.clone().ok();
+            let found = self.counted(scene, |session| Log::find(session, postmaster));
+            self.log = Some(match found {
+                Some(Ok(log)) => log,
+                Some(Err(why)) => {
+                    self.missing("auto_explain", why);
+                    None
+                }
+                None => None,
+            });
+        }
+        if let Some(Some(log)) = &mut self.log {
+            log.begin();
+        }
+    }
+
+    /// The plans that the server logged in the window.
+    fn logged(&mut self) -> Logged {
+        let Some(Some(log)) = &self.log else {
+            return Logged::default();
+        };
+        let before = thread_ns();
+        let logged = log.end();
+        self.counting.0 += thread_ns().saturating_sub(before);
+        match logged {
+            Ok(logged) => logged,
+            Err(why) => {
+                self.missing("auto_explain", why);
+                self.log = Some(None);
+                Logged::default()
+            }
+        }
+    }
+
+    /// The plans of the window's weightiest statements, each once: the logged one, of what ran, before
+    /// one that is asked for.
     fn explain(&mut self, scene: &mut Scene, seen: Option<&StatementRecord>) -> Vec<PlanRecord> {
+        let logged = self.logged();
         let Some(seen) = seen else {
             return Vec::new();
         };
@@ -209,6 +255,15 @@ impl Observers {
             let worth = statement.sightings() as f64 >= least;
             if !worth || self.explained.len() >= EXPLAINED || self.explained.contains(&statement.id)
             {
+                continue;
+            }
+            if let Some(of) = logged.plans.get(&statement.id) {
+                self.explained.insert(statement.id.clone());
+                let plan = self.counted(scene, |session| plans::logged(session, of));
+                plans.extend(plan.map(|plan| PlanRecord {
+                    statement: statement.id.clone(),
+                    plan: Ok(plan),
+                }));
                 continue;
             }
             let example = self.waits.as_ref().and_then(|w| w.example(&statement.id));
@@ -229,7 +284,6 @@ impl Observers {
     /// Ends observing and reads again: all readings of both borders, and what was seen between.
     pub fn end(&mut self, scene: &mut Scene) -> (BTreeMap<String, Sample>, Option<Observed>) {
         let mut observed = Observed {
-            unavailable: self.unavailable.clone(),
             ..Observed::default()
         };
         if let Some(perf) = &mut self.perf {
@@ -266,6 +320,9 @@ impl Observers {
             observed.growth = Some(then.until(now));
         }
         observed.plans = self.explain(scene, observed.statements.as_ref());
+        observed
+            .unavailable
+            .extend(self.unavailable.iter().cloned());
         let (own_ns, server_ns) = std::mem::take(&mut self.counting);
         if observed.growth.is_some() {
             observed.costs.push(Cost {

@@ -121,6 +121,8 @@ impl Sessions {
                 self.ended(record, statement, micros);
             }
             Said::Prepared(micros) => session.took_us += micros,
+            // The statement has a record of its own, where statements are logged.
+            Said::Explained(..) => {}
             Said::Failed => {
                 let failed = session.pending.take();
                 let work = failed.is_some_and(|statement| !is_frame(&statement.text));

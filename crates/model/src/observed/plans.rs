@@ -19,6 +19,9 @@ pub struct PlanRecord {
 pub struct Plan {
     /// The topmost node.
     pub root: Node,
+    /// Whether the server logged it when the statement ran (auto_explain); else it was asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub logged: bool,
     /// Milliseconds that planning took this once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planning_ms: Option<f64>,
@@ -62,6 +65,9 @@ pub struct Node {
     pub subplans_removed: Option<f64>,
     /// Rows that the planner expects.
     pub rows: f64,
+    /// Rows that came, where it ran and was looked at (`auto_explain.log_analyze`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actual_rows: Option<f64>,
     /// Bytes of a row.
     pub width: f64,
     /// Total cost, in the planner's units.

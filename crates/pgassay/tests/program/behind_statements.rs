@@ -62,3 +62,42 @@ fn a_delete_that_reads_the_referring_table_is_told_the_index_that_mends_it() {
         mended["diagnosis"]
     );
 }
+
+/// Sent together with others a statement can't be explained by a guest: the log has the plan, and what came.
+#[test]
+fn a_plan_that_auto_explain_logged_is_read_from_the_log() {
+    let server = Server::start(
+        HBA,
+        &[
+            ("session_preload_libraries", "auto_explain"),
+            ("auto_explain.log_min_duration", "0"),
+            ("auto_explain.log_analyze", "on"),
+            ("auto_explain.log_timing", "off"),
+        ],
+        |_| {},
+    );
+    server.run(
+        "CREATE TABLE pairs AS SELECT i % 100 AS a, i % 100 AS b FROM generate_series(1, 100000) i",
+    );
+    server.run("ANALYZE pairs");
+    let sent = "SELECT #; SELECT count(*) AS secret_free FROM pairs WHERE a = 7 AND b = 7";
+    let seen = watched(&server, &[sent]);
+    let found = the(&seen, "rows-misestimated");
+    assert_eq!(found["confidence"], "high", "{found:#}");
+    assert!(
+        found.to_string().contains("Seq Scan on pairs, as it ran"),
+        "{found:#}"
+    );
+    let statements = &seen["observed"]["points"][0]["statements"]["statements"];
+    let of = statements
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|s| s["text"].as_str().unwrap().contains("pairs"));
+    let plan = &of.unwrap()["plan"];
+    assert_eq!(plan["logged"], true, "{statements:#}");
+    assert!(
+        plan.to_string().contains("(a = $1) AND (b = $2)"),
+        "{plan:#}"
+    );
+}

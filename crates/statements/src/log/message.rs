@@ -1,6 +1,7 @@
 //! What a record says of statements.
 
 use super::Record;
+use super::plan::{self, LoggedPlan};
 
 /// A statement as the log has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -14,7 +15,7 @@ pub struct Statement {
 }
 
 /// What a record says.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Said {
     /// A statement began (`log_statement`).
     Began(Statement),
@@ -24,6 +25,9 @@ pub enum Said {
     Took(u64),
     /// Parse or Bind of a statement took so long.
     Prepared(u64),
+    /// The plan of a statement that ended after so many microseconds (`auto_explain`); none in a format
+    /// that is not read.
+    Explained(Option<Box<LoggedPlan>>, u64),
     /// A statement failed.
     Failed,
     /// The session is over.
@@ -57,6 +61,9 @@ pub fn said(record: &Record) -> Option<Said> {
         }
         if rest.starts_with("parse ") || rest.starts_with("bind ") {
             return Some(Said::Prepared(micros));
+        }
+        if rest.starts_with("plan:") {
+            return Some(Said::Explained(plan::plan(rest).map(Box::new), micros));
         }
         return Some(
             statement(rest, &record.detail).map_or(Said::NotUnderstood, |s| Said::Ended(s, micros)),
@@ -204,6 +211,10 @@ mod tests {
             Some(Said::Left)
         );
         assert_eq!(log("checkpoint starting: time", ""), None);
+        let plan = "duration: 1.000 ms  plan:\nQuery Text: SELECT 1\nResult  (cost=0.00..0.01 rows=1 width=4)";
+        assert!(
+            matches!(log(plan, ""), Some(Said::Explained(Some(of), 1000)) if of.query == "SELECT 1")
+        );
         assert_eq!(
             log("duration: x ms  statement: a", ""),
             Some(Said::NotUnderstood)

@@ -7,6 +7,7 @@ pub mod clock;
 mod csv;
 mod json;
 pub mod message;
+pub mod plan;
 pub mod prefix;
 mod stderr;
 

@@ -488,9 +488,37 @@ fn planning(evidence: &Evidence) -> Option<Observation> {
     joined(&run, hits)
 }
 
+/// The node of a plan that ran whose rows are furthest from what was expected, tenfold or more.
+fn furthest(plan: &Plan) -> Option<(&Node, f64)> {
+    let ran = plan.root.all().into_iter().filter_map(|(_, node)| {
+        let came = node.actual_rows?;
+        let (less, more) = (came.min(node.rows).max(1.0), came.max(node.rows));
+        (more >= 100.0 && more >= 10.0 * less).then_some((node, came, more / less))
+    });
+    let furthest = ran.max_by(|a, b| a.2.total_cmp(&b.2));
+    furthest.map(|(node, came, _)| (node, came))
+}
+
 fn misestimated(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits: Vec<Hit> = with_plans(&run, |statement, plan| {
+        if let Some((node, came)) = furthest(plan) {
+            let of = match &node.relation {
+                Some(relation) => format!("{} on {relation}", node.kind),
+                None => node.kind.clone(),
+            };
+            return Some(Hit {
+                statement,
+                part: 0.0,
+                saw: format!(
+                    "The planner expected {:.0} rows where {came:.0} came ({of}, as it ran).",
+                    node.rows
+                ),
+                confidence: Confidence::High,
+                evidence: Vec::new(),
+                steps: Vec::new(),
+            });
+        }
         let counters = statement.counters.as_ref()?;
         let rows = counters.rows?;
         let expected = plan.root.rows;
