@@ -17,6 +17,7 @@ use pgassay_model::scattered::ScatteredVariant;
 use pgassay_model::stage::StageId;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_model::{Failure, Plan};
+use pgassay_observe as observe;
 
 use super::io::{self, Scattered};
 use crate::cli::compare::CompareArgs;
@@ -86,6 +87,15 @@ impl Load {
                 }
             },
         })
+    }
+
+    /// What observers look at where nothing was typed: nothing. Beside clients of ours sessions of other
+    /// programs are no part of the load.
+    pub fn observed(&self) -> observe::Choice {
+        observe::Choice {
+            apart: matches!(self, Self::Wire(_)),
+            ..observe::Choice::default()
+        }
     }
 
     /// What a recorded comparison was of.

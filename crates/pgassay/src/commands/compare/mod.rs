@@ -32,7 +32,7 @@ use pgassay_model::run::{EventKind, RunEnd, RunHeader};
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
 use pgassay_model::{Failure, FailureKind, Plan};
-use pgassay_observe::{Choice, host};
+use pgassay_observe::host;
 use pgassay_sys::stop::Stop;
 
 use self::load::{Load, add_settings};
@@ -276,6 +276,10 @@ fn measured(
     let writer = open_run(global, &root, &experiment, &comparison, resume.as_ref())?;
     let dir = writer.dir().to_owned();
     let company = alone::look();
+    let observers = observing::choice(
+        &observe_as(Some(&experiment), &args.observe),
+        load.observed(),
+    );
     let mut measuring = Measuring {
         writer,
         stage: experiment
@@ -290,10 +294,7 @@ fn measured(
         around,
         started,
         budget: Duration::from_secs_f64(args.minutes() * 60.0),
-        observers: observing::choice(
-            &observe_as(Some(&experiment), &args.observe),
-            Choice::default(),
-        ),
+        observers,
         stop: stop.clone(),
     };
     measuring.note_first(&mut servers, &company, terminal)?;
