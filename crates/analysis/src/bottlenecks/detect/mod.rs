@@ -9,6 +9,7 @@ mod build;
 mod checkpoints;
 mod cpus;
 mod database;
+mod failures;
 mod memory;
 mod objects;
 mod others;
@@ -105,6 +106,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     blockers::DETECTORS,
     writes::DETECTORS,
     database::DETECTORS,
+    failures::DETECTORS,
     amounts::DETECTORS,
 ];
 
