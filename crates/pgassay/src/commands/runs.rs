@@ -61,11 +61,14 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
             }
             let text = table(&runs, terminal.width);
             terminal.show(&text)?;
-            terminal.next(&[
-                "pgassay report last",
-                "pgassay compare last previous",
-                "pgassay serve --open",
-            ]);
+            terminal.next(match runs.len() {
+                1 => &["pgassay report last", "pgassay serve --open"],
+                _ => &[
+                    "pgassay report last",
+                    "pgassay compare last previous",
+                    "pgassay serve --open",
+                ],
+            });
         }
         Some(RunsAction::Show { run }) => {
             let dir = catalogue::find(&root, run)?;
