@@ -277,12 +277,20 @@ impl Session {
     /// set to a schema with operators of theirs. Outside of a transaction block that holds for this
     /// message only, within one to its end.
     pub fn catalog_rows(&mut self, sql: &str) -> Result<ResultSet, QueryError> {
-        self.rows(&format!("{}{ONLY_CATALOGS}; {sql}", self.uncompiled()))
+        self.rows(&format!("{}{ONLY_CATALOGS}; {sql}", self.before(sql)))
     }
 
     /// [`Self::value`] of a question to the system catalogs, as [`Self::catalog_rows`] asks it.
     pub fn catalog_value(&mut self, sql: &str) -> Result<Option<String>, QueryError> {
-        self.value(&format!("{}{ONLY_CATALOGS}; {sql}", self.uncompiled()))
+        self.value(&format!("{}{ONLY_CATALOGS}; {sql}", self.before(sql)))
+    }
+
+    /// [`Self::uncompiled`], but for a question about settings: it would find what we set ourselves.
+    fn before(&self, sql: &str) -> &'static str {
+        match sql.contains("setting") {
+            true => "",
+            false => self.uncompiled(),
+        }
     }
 
     /// What, before a question in the same transaction or message, keeps the server from compiling it
