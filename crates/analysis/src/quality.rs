@@ -137,7 +137,7 @@ impl Quality {
         let others = middle(alone.map(lost)).unwrap_or(0.0);
         reasons.extend(beyond(others, OTHERS).map(|grade| {
             let text = format!(
-                "one session had no CPU for {:.0} % of its time",
+                "an operation on its own had no CPU for {:.0} % of the time",
                 100.0 * others
             );
             Reason::new(grade, text)

@@ -38,7 +38,7 @@ fn forty_columns_hold_throughput_latency_and_failures() {
         assert!(seen.contains(" p99 ") && seen.contains(" ms "), "{seen}");
         assert!(seen.trim().chars().count() <= 40, "{seen}");
     }
-    assert!(shown.contains("trial 1 of 1, 1 clients"), "{shown}");
+    assert!(shown.contains("trial 1 of 1, 1 client,"), "{shown}");
 }
 
 #[test]
