@@ -8,7 +8,9 @@
 # count, prints the ratio pgassay / pgbench of CPU time (user + system of the
 # whole process, including start-up), of its user part and of throughput, as
 # median [min .. max] over the pairs; then system calls per transaction by strace.
-# BIN is the server's bin directory, SERVER_SET contains further settings.
+# BIN is the server's bin directory, SERVER_SET contains further settings.  OURS is
+# a build of the example client_load in place of a new one; with AGAINST, another
+# build of it takes pgbench's place: before and after a change.
 
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -53,14 +55,21 @@ ours() { # clients, transactions per client
 	"$OURS" "host=$sockets dbname=postgres user=postgres" select-only "$1" 0 "$threads" prepared 0 "$2"
 }
 theirs() {
+	if [ -n "${AGAINST:-}" ]; then
+		"$AGAINST" "host=$sockets dbname=postgres user=postgres" select-only "$1" 0 "$threads" prepared 0 "$2"
+		return
+	fi
 	"$bin/pgbench" -n -S -M prepared -c "$1" -j $((threads < $1 ? threads : $1)) -t "$2"
 }
 # Transactions per second without connection time, as reported by each program.
 our_rate() { sed -n 's/.*"tps":\([0-9.]*\).*/\1/p' "$work/out"; }
-their_rate() { sed -n 's/^tps = \([0-9.]*\) (without.*/\1/p' "$work/out"; }
+their_rate() {
+	[ -z "${AGAINST:-}" ] || { our_rate; return; }
+	sed -n 's/^tps = \([0-9.]*\) (without.*/\1/p' "$work/out"
+}
 
 echo "pgbench: $("$bin/pgbench" --version); $pairs alternating pairs, $threads load thread(s)"
-echo "pgassay / pgbench, median [min .. max]; medians of CPU microseconds per transaction"
+echo "pgassay / ${AGAINST:-pgbench}, median [min .. max]; medians of CPU microseconds per transaction"
 for c in "${clients[@]}"; do
 	per_client=$((c == 1 ? 60000 : c == 8 ? 15000 : 160000 / c))
 	total=$((per_client * c))
