@@ -69,6 +69,7 @@ pub fn add(reference: &mut Reference, compared: &Compare, given: &[Vec<(String, 
         reference.tried.extend(result.map(|result| Tried {
             settings: settings.clone(),
             throughput: result.compared.ratio.clone(),
+            p: result.compared.p_family.unwrap_or(result.compared.p),
         }));
     }
 }
@@ -255,7 +256,7 @@ fn on_cpus(server: &Side, reference: &Side, ours: &Summary, theirs: &Summary) ->
             }
             let of_cpu = format!("{:.0} % of the server's CPU time", 100.0 * share);
             let beside = match (same.is_some(), kind) {
-                (false, Kind::Library) => "which the reference does not use".to_owned(),
+                (false, Kind::Library) => "of which no sample lies at the reference".to_owned(),
                 (false, _) => "where the reference was never seen".to_owned(),
                 (true, _) => format!(
                     "{} of each transaction; {} at the reference",

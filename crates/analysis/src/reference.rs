@@ -95,12 +95,14 @@ pub struct Tried {
     pub settings: Vec<(String, String)>,
     /// Throughput of the reference with them, divided by its own.
     pub throughput: Estimate,
+    /// The probability of such a difference if there is none, corrected for what was tried beside it.
+    pub p: f64,
 }
 
 impl Tried {
     /// Whether they were shown to cost throughput.
     pub fn costs(&self) -> bool {
-        self.throughput.level >= 0.95 && self.throughput.high < 1.0
+        self.throughput.level >= 0.95 && self.throughput.high < 1.0 && self.p < 0.05
     }
 
     /// The part of the server's distance from the reference that they account for, on a logarithmic
@@ -257,6 +259,7 @@ mod tests {
                 .map(|n| ((*n).to_owned(), "1".to_owned()))
                 .collect(),
             throughput,
+            p: 0.01,
         }
     }
 
@@ -303,5 +306,13 @@ mod tests {
     fn without_a_difference_the_load_and_the_machine_are_left() {
         let words = reference(estimate(1.01, 0.98, 1.04), Vec::new()).headline();
         assert!(words[0].contains("is not shown to be faster"), "{words:?}");
+    }
+
+    #[test]
+    fn one_of_several_that_may_be_chance_is_not_proved() {
+        let mut one = tried(&["a"], estimate(0.9, 0.85, 0.99));
+        assert!(one.costs());
+        one.p = 0.06;
+        assert!(!one.costs());
     }
 }

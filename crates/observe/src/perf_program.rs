@@ -45,10 +45,7 @@ impl PerfProgram {
     /// # Errors
     /// That there is none, or what it said.
     pub fn start(postmaster: u32) -> Result<Self, String> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let program = std::env::split_paths(&path)
-            .map(|directory| directory.join("perf"))
-            .find(|program| program.is_file())
+        let program = pgassay_sys::programs::in_path("perf")
             .ok_or("there is no perf program in the PATH either")?;
         Self::with(&program, postmaster)
     }

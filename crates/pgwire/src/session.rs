@@ -275,22 +275,15 @@ impl Session {
     /// [`Self::rows`] of a question to the system catalogs: every name and operator in it is
     /// PostgreSQL's, whatever search_path the role or the database has, which whoever owns them may
     /// set to a schema with operators of theirs. Outside of a transaction block that holds for this
-    /// message only, within one to its end.
+    /// message only, within one to its end. Nothing asked in this way may read settings: search_path and
+    /// jit are ours in it.
     pub fn catalog_rows(&mut self, sql: &str) -> Result<ResultSet, QueryError> {
-        self.rows(&format!("{}{ONLY_CATALOGS}; {sql}", self.before(sql)))
+        self.rows(&format!("{}{ONLY_CATALOGS}; {sql}", self.uncompiled()))
     }
 
     /// [`Self::value`] of a question to the system catalogs, as [`Self::catalog_rows`] asks it.
     pub fn catalog_value(&mut self, sql: &str) -> Result<Option<String>, QueryError> {
-        self.value(&format!("{}{ONLY_CATALOGS}; {sql}", self.before(sql)))
-    }
-
-    /// [`Self::uncompiled`], but for a question about settings: it would find what we set ourselves.
-    fn before(&self, sql: &str) -> &'static str {
-        match sql.contains("setting") {
-            true => "",
-            false => self.uncompiled(),
-        }
+        self.value(&format!("{}{ONLY_CATALOGS}; {sql}", self.uncompiled()))
     }
 
     /// What, before a question in the same transaction or message, keeps the server from compiling it

@@ -2,11 +2,11 @@
 //! that it is started through.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use pgassay_sys::affinity::{allowed_cpus, pin_process};
+use pgassay_sys::programs::{in_path, may_run};
 
 use super::TargetError;
 
@@ -64,7 +64,10 @@ impl Confinement {
         let words = shlex::split(command);
         let wrap = words.ok_or_else(|| usage("a quotation mark is not closed".to_owned()))?;
         if let Some(program) = wrap.first()
-            && which(program).is_none()
+            && !match program.contains('/') {
+                true => may_run(Path::new(program)),
+                false => in_path(program).is_some(),
+            }
         {
             return Err(usage(format!("there is no program {program}")));
         }
@@ -113,21 +116,6 @@ impl Confinement {
         let words: Vec<String> = on.into_iter().chain(with).chain(through).collect();
         (!words.is_empty()).then(|| words.join(", "))
     }
-}
-
-/// A program by its path, or by its name in PATH.
-fn which(program: &str) -> Option<PathBuf> {
-    let runs = |path: &PathBuf| {
-        let meta = path.metadata();
-        meta.is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
-    if program.contains('/') {
-        return Some(PathBuf::from(program)).filter(runs);
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|dir| dir.join(program))
-        .find(runs)
 }
 
 #[cfg(test)]

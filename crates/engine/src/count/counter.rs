@@ -16,6 +16,7 @@ use pgassay_server::account::Account;
 use pgassay_server::scratch::Scratch;
 use pgassay_server::settings::Settings;
 use pgassay_server::{Cluster, Installation, LaunchOptions, TargetError, unfinished};
+use pgassay_sys::programs::in_path;
 use pgassay_sys::stop::Stop;
 use pgassay_sys::tally::Instructions;
 
@@ -129,7 +130,7 @@ impl Counter {
     ) -> anyhow::Result<Self> {
         let valgrind = match method {
             Method::Processor => None,
-            Method::Callgrind => Some(find("valgrind").ok_or_else(|| {
+            Method::Callgrind => Some(in_path("valgrind").ok_or_else(|| {
                 Failure::target(
                     "counting instructions needs valgrind, which is not here, or a processor's \
                      counter, which this machine does not offer",
@@ -391,11 +392,4 @@ fn next() -> u32 {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|dir| dir.join(program))
-        .find(|path| path.is_file())
 }

@@ -317,8 +317,10 @@ impl Subject {
             .iter()
             .map(|(name, _)| name.to_owned())
             .collect();
-        let rows = self.session()?.catalog_rows(
-            "SELECT lower(name), source, setting FROM pg_catalog.pg_settings \
+        // Not as a question to the catalogs, which would find the settings that it makes itself. The server
+        // is ours, and nobody else's operators are in it.
+        let rows = self.session()?.rows(
+            "SELECT pg_catalog.lower(name), source, setting FROM pg_catalog.pg_settings \
              WHERE source NOT IN ('command line', 'configuration file')",
         )?;
         Ok(rows

@@ -114,7 +114,8 @@ fn loads_of_other_kinds_are_measured_again() {
 
 #[test]
 fn a_comparison_is_measured_again() {
-    let words = "compare temp temp --set-b jit=off --clients 2 --scale 1 --slice 0.05 --warmup 0 \
+    // Settings that our own questions change for themselves are in force all the same.
+    let words = "compare temp temp --set-b jit=off --set-b search_path=public --clients 2 --scale 1 --slice 0.05 --warmup 0 \
                  --launches 1 --noise-pairs 2 --pairs 4 --seed 7";
     measured_again(
         "again-compare",

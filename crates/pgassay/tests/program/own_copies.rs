@@ -4,15 +4,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::time::Duration;
 
 use pgassay_pgwire::connect;
 use serde_json::Value;
 
+use crate::own_workload::{Folder, HBA, made as json, pgassay};
 use crate::pg_support::{OWNER, Server};
-
-const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";
 
 /// What a statement is known by, how often it is run, and its text for the n-th time.
 type Known = (&'static str, usize, fn(usize) -> String);
@@ -93,41 +91,6 @@ const MIX: [Known; 12] = [
         )
     }),
 ];
-
-/// A directory on a disk that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = PathBuf::from(format!(
-            "/var/tmp/pgassay-test-{name}-{}",
-            std::process::id()
-        ));
-        fs::remove_dir_all(&path).ok();
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).ok();
-    }
-}
-
-fn pgassay(words: &[&str], dir: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_pgassay"))
-        .args(words)
-        .current_dir(dir)
-        .env("COLUMNS", "120")
-        .output()
-        .unwrap()
-}
-
-fn json(words: &[&str], dir: &Path) -> Value {
-    let output = pgassay(words, dir);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
-}
 
 /// A server that logs and counts, with the database `shop`.
 fn shop() -> Server {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::pg_support::{OWNER, Server};
 
-const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";
+pub const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";
 
 /// How often each transaction runs.
 const BY_KEY: usize = 200;
@@ -18,12 +18,13 @@ const BOOKED: usize = 60;
 const COUNTED: usize = 40;
 const FAILED: usize = 10;
 
-/// A directory that goes with the test.
-struct Folder(PathBuf);
+/// A directory on a disk that goes with the test.
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("pgassay-own-{name}-{}", std::process::id()));
+    pub fn new(name: &str) -> Self {
+        let name = format!("pgassay-test-own-{name}-{}", std::process::id());
+        let path = Path::new("/var/tmp").join(name);
         fs::remove_dir_all(&path).ok();
         fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -42,7 +43,7 @@ impl Drop for Folder {
     }
 }
 
-fn pgassay(words: &[&str], dir: &Path) -> Output {
+pub fn pgassay(words: &[&str], dir: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pgassay"))
         .args(words)
         .current_dir(dir)
@@ -51,7 +52,8 @@ fn pgassay(words: &[&str], dir: &Path) -> Output {
         .unwrap()
 }
 
-fn made(words: &[&str], dir: &Path) -> Value {
+/// The JSON that it prints.
+pub fn made(words: &[&str], dir: &Path) -> Value {
     let output = pgassay(words, dir);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }

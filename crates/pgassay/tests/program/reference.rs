@@ -151,7 +151,7 @@ fn a_library_that_no_rule_knows_is_named_and_proved() {
         );
         let words = named["words"].as_str().unwrap();
         assert!(
-            words.ends_with("lies in planted.so, which the reference does not use."),
+            words.ends_with("lies in planted.so, of which no sample lies at the reference."),
             "{words}"
         );
     }

@@ -102,7 +102,7 @@ fn by_statement(seen: &StatementAnalysis, at: &str) -> Vec<Block> {
         Column::words("statement", 0),
         Column::figures("of the time", "%", 0),
         Column::figures("of the CPU time", "%", 0),
-        Column::words("waits, in sessions", 2),
+        Column::prose("waits, in sessions"),
     ];
     if counted {
         columns.extend([

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::builder::tool;
 use pgassay_model::Failure;
+use pgassay_sys::programs::in_path;
 
 /// A compiler that is here.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
@@ -37,7 +38,7 @@ impl Compiler {
             (None, Some(host)) => vec![format!("{host}-gcc")],
             (None, None) => ["gcc", "cc", "clang"].map(str::to_owned).to_vec(),
         };
-        let cache = on_path("ccache").then(|| "ccache".to_owned());
+        let cache = in_path("ccache").map(|_| "ccache".to_owned());
         for candidate in &candidates {
             let mut command = shlex::split(candidate).unwrap_or_default();
             // A cache that was named is ours to put there.
@@ -164,12 +165,6 @@ pub fn machine_of(triplet: &str) -> Machine {
         "s390x" => Machine::S390x,
         other => Machine::Other(other.to_owned()),
     }
-}
-
-/// Whether a program is in PATH.
-pub(super) fn on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
 /// The first line that a compiler prints of its version; none where it is not here.

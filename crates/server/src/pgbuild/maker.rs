@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use pgassay_inspect::Machine;
 
-use super::compiler::{Compiler, machine_of, on_path};
+use super::compiler::{Compiler, machine_of};
 use super::evidence;
 use super::files::hash_of;
 use super::layout::{self, Link};
@@ -20,6 +20,7 @@ use super::steps::{Advance, Runner};
 use super::variant::{Variant, check_name};
 use crate::inspection::gather;
 use pgassay_model::Failure;
+use pgassay_sys::programs::in_path;
 use pgassay_sys::stop::Stop;
 
 /// Disk that a source and the object files of one variant take: 170 MB of
@@ -225,7 +226,7 @@ impl Maker<'_> {
             }
             Some(asked) => Ok(asked),
             None if !has("meson.build") => Ok(System::Autoconf),
-            None if on_path("meson") && on_path("ninja") => Ok(System::Meson),
+            None if in_path("meson").is_some() && in_path("ninja").is_some() => Ok(System::Meson),
             None if has("configure") => {
                 (self.watch)(Event::Note(
                     "meson or ninja is not here: built by configure and make".into(),
@@ -497,7 +498,7 @@ pub(super) fn require_tools(system: System, top: &Path, version: &str) -> anyhow
         .unwrap_or(0);
     let missing: Vec<(&str, &str)> = tools(system, top, major)
         .into_iter()
-        .filter(|(program, _)| !on_path(program))
+        .filter(|(program, _)| in_path(program).is_none())
         .collect();
     if missing.is_empty() {
         return Ok(());

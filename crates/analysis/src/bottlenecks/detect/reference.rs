@@ -59,6 +59,7 @@ mod tests {
             reference: "isn't".to_owned(),
         };
         let tried = Tried {
+            p: 0.01,
             settings: Vec::new(),
             throughput: Estimate {
                 estimate: 0.25,

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use pgassay_server::packages::{self, Part};
 use pgassay_server::settings::default_shared_buffers;
 use pgassay_sys::gather::Gathered;
 use pgassay_sys::perf::{Options, Ring, Whose, paranoid};
+use pgassay_sys::programs::in_path;
 use pgassay_sys::tracing;
 
 /// All of them. Takes a second, in which it is seen how busy the machine is.
@@ -203,13 +204,6 @@ fn ptrace_by(child: io::Result<()>, scope: Option<&str>) -> Finding {
             }
         }
     }
-}
-
-fn in_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|dir| dir.join(program))
-        .find(|path| path.is_file())
 }
 
 fn valgrind() -> Finding {
