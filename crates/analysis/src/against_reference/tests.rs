@@ -68,7 +68,7 @@ fn a_library_that_no_rule_knows_is_named_once() {
     assert!((library.excess - 0.72).abs() < 1e-9, "{library:?}");
     assert_eq!(
         library.words,
-        "72 % of the server's CPU time lies in libfoo.so, which the reference does not use."
+        "72 % of the server's CPU time lies in libfoo.so, of which no sample lies at the reference."
     );
 }
 
