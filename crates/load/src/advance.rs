@@ -31,6 +31,7 @@ impl Worker<'_> {
                 Phase::Command => self.run_command(i),
                 Phase::Scheduled
                 | Phase::Sleeping
+                | Phase::Pausing
                 | Phase::Waiting(_)
                 | Phase::Parked
                 | Phase::Gone => return,
@@ -43,6 +44,11 @@ impl Worker<'_> {
         let now = self.now();
         if self.is_over() || self.has_done_its_share(i) {
             self.park(i);
+            return;
+        }
+        let shared = self.shared;
+        if let Some(replayer) = &shared.replayer {
+            self.choose_recorded(i, replayer);
             return;
         }
         let script = self.shared.program.choose(&mut self.choose);
@@ -107,7 +113,7 @@ impl Worker<'_> {
 
     fn begin_transaction(&mut self, i: usize) {
         if self.is_over() {
-            if self.starts.is_some() {
+            if self.is_paced() {
                 self.tally.result.behind += 1;
             }
             self.park(i);
@@ -117,7 +123,9 @@ impl Worker<'_> {
             return;
         }
         let now = self.now();
-        let scheduled = self.starts.is_some() || !self.shared.options.pauses.is_empty();
+        let scheduled = self.starts.is_some()
+            || self.replayer().is_some()
+            || !self.shared.options.pauses.is_empty();
         let client = &mut self.clients[i];
         client.started = now;
         if !scheduled {
@@ -169,6 +177,9 @@ impl Worker<'_> {
             self.end_of_script(i);
             return;
         };
+        if self.pauses(i) {
+            return;
+        }
         if self.tally.per_command() {
             let now = self.now();
             self.clients[i].command_started = now;
@@ -246,7 +257,7 @@ impl Worker<'_> {
             }
             Command::Draw(draw) => {
                 let simple = shared.options.protocol == Protocol::Simple;
-                self.clients[i].draw(draw, simple);
+                self.draw(i, draw, simple);
                 self.command_done(i);
             }
             Command::Sleep(time) => {

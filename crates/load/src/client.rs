@@ -3,9 +3,10 @@
 use std::io;
 
 use super::failure::Failure;
+use super::replay::Place;
 use super::wire::{TxStatus, Wire};
 use super::worker::Shared;
-use crate::script::{Draw, Random, Value, Var};
+use crate::script::{Draw, Drawn, Random, Slot, Value, Var};
 use pgassay_pgwire::{Connector, RawConnection, Transport};
 
 /// What a client does at the moment.
@@ -21,6 +22,8 @@ pub(super) enum Phase {
     Command,
     /// It sleeps by a script's wish.
     Sleeping,
+    /// It waits before a statement, as it did when it was recorded.
+    Pausing,
     /// It waits for the server.
     Waiting(Wait),
     /// It has no more to do in this slice.
@@ -68,6 +71,8 @@ pub(super) struct Client {
     pub script: usize,
     /// The script after which a person thinks, where they do.
     pub thinks_about: Option<usize>,
+    /// Where it is in what is replayed.
+    pub place: Place,
     pub command: usize,
     pub in_pipeline: bool,
     pub pipeline_failure: Option<Box<Failure>>,
@@ -107,11 +112,16 @@ impl Client {
         Ok(client)
     }
 
-    /// Takes a row's values into its variables: as they stand in a statement's text, or as parameters are
-    /// sent, where one that is not set is NULL.
+    /// Takes a row's values into its variables.
     pub fn draw(&mut self, draw: &Draw, into_text: bool) {
         let row = self.random.uniform(0, draw.rows() as i64 - 1) as usize;
-        for (slot, value) in draw.slots.iter().zip(draw.row(row)) {
+        self.set(&draw.slots, draw.row(row), into_text);
+    }
+
+    /// Sets variables: as values stand in a statement's text, or as parameters are sent, where one that is
+    /// not set is NULL.
+    pub fn set(&mut self, slots: &[Slot], values: &[Drawn], into_text: bool) {
+        for (slot, value) in slots.iter().zip(values) {
             self.vars[*slot as usize] = match (into_text, &value.text) {
                 (true, _) => Var::Text(value.literal.clone()),
                 (false, Some(text)) => Var::Text(text.clone()),
@@ -135,6 +145,7 @@ impl Client {
             random_at_begin: Random::new(0),
             script: 0,
             thinks_about: None,
+            place: Place::default(),
             command: 0,
             in_pipeline: false,
             pipeline_failure: None,

@@ -13,6 +13,7 @@ use super::encode::{Protocol, Run};
 use super::latency::Latency;
 use super::live::{Follower, Live};
 use super::options::{Edge, Length, Options, Progress, SliceSpec};
+use super::replay::Replayer;
 use super::result::SliceResult;
 use super::schedule::{Schedule, Starts};
 use super::tally;
@@ -89,11 +90,13 @@ impl Engine {
             program.define(name);
         }
         let names = name_statements(&program, options.protocol);
+        let replayer = options.replay.clone().map(Replayer::new);
         let shared = Shared {
             connector: Connector::new(&conninfo),
             program,
             names,
             options,
+            replayer,
             epoch: monotonic(),
         };
         Engine {
@@ -341,6 +344,10 @@ impl Engine {
         } else {
             end.saturating_sub(start)
         };
+        if let Some(replayer) = &self.shared.replayer {
+            let passed = end.min(self.shared.now()).saturating_sub(begin);
+            replayer.passed(passed);
+        }
         let lost_threads = threads - parts.len();
         if let Some(follower) = &mut follower {
             at_edge(Edge::Passed(Box::new(follower.rest(window_ns))));
@@ -364,7 +371,12 @@ impl Engine {
         } else if self.clients() == 0 {
             result.died = result.lost.last().map(|lost| lost.reason.clone());
         }
-        if spec.schedule == Schedule::Closed {
+        let paced = self
+            .shared
+            .replayer
+            .as_ref()
+            .is_some_and(Replayer::is_paced);
+        if spec.schedule == Schedule::Closed && !paced {
             result.latency_from_actual = None;
         }
         result

@@ -40,6 +40,8 @@ mod meta;
 mod options;
 mod outbox;
 mod peer;
+mod recorded;
+mod replay;
 mod result;
 mod saying;
 mod schedule;
@@ -59,6 +61,7 @@ pub use options::{
     Pause, Progress, Says, SliceSpec, Tone,
 };
 pub use peer::Peer;
+pub use replay::{Execution, Pace, Replay, lanes};
 pub use result::{
     CONNECTION, Calls, CommandResult, Interval, Lost, ScriptResult, SliceResult, ThreadUse,
 };

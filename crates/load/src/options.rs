@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::encode::Protocol;
 use super::latency::Latency;
+use super::replay::Replay;
 use super::schedule::Schedule;
 use crate::script::Value;
 
@@ -91,6 +92,8 @@ pub struct Options {
     /// How long a person takes around each script of the program, by its place; empty where clients
     /// wait for nobody. A closed loop only.
     pub pauses: Vec<Pause>,
+    /// Recorded sessions that clients go through, in place of scripts by weight and of a schedule.
+    pub replay: Option<Arc<Replay>>,
     /// Keep a histogram for each script and each of its commands.
     pub per_statement: bool,
     /// The CPUs that load threads are kept on; empty leaves it to the kernel.
@@ -124,6 +127,7 @@ impl Default for Options {
             latency_limit: None,
             reconnect: false,
             pauses: Vec::new(),
+            replay: None,
             per_statement: false,
             cpus: Vec::new(),
             drain: Duration::from_secs(30),

@@ -26,6 +26,10 @@ impl Worker<'_> {
                 self.command_done(i);
                 Phase::Command
             }
+            Phase::Pausing => {
+                self.paused(i);
+                Phase::Command
+            }
             other => other,
         };
         self.drive(i);
@@ -57,7 +61,7 @@ impl Worker<'_> {
             self.timers.pop();
             let waits = matches!(
                 client.phase,
-                Phase::Scheduled | Phase::Sleeping | Phase::Next
+                Phase::Scheduled | Phase::Sleeping | Phase::Pausing | Phase::Next
             );
             if waits && client.wake_at == at {
                 due.push(i as usize);

@@ -25,6 +25,7 @@ use super::encode::Run;
 use super::live::{Handed, Live};
 use super::options::{Entry, Event, Journal, Length, Options, Outcome, SliceSpec};
 use super::outbox::Outbox;
+use super::replay::Replayer;
 use super::result::{CONNECTION, Calls, SliceResult};
 use super::schedule::Starts;
 use super::tally::{Ended, Tally};
@@ -52,6 +53,8 @@ pub(super) struct Shared {
     /// Names of the prepared statements, by script and command; empty for other commands.
     pub names: Vec<Vec<Statement>>,
     pub options: Options,
+    /// How far what is replayed has come.
+    pub replayer: Option<Replayer>,
     /// Where the engine's clock begins, on the system's monotonic clock.
     pub epoch: u64,
 }
@@ -160,7 +163,7 @@ impl<'a> Worker<'a> {
         let tally = Tally::new(
             &scripts,
             options.per_statement,
-            starts.is_some(),
+            starts.is_some() || shared.replayer.as_ref().is_some_and(Replayer::is_paced),
             options.latency_limit.map(nanos),
             spec.interval.map(|d| nanos(d).max(1)),
             spec.keep,
@@ -214,7 +217,10 @@ impl<'a> Worker<'a> {
         self.tally.close(self.calls);
         self.count_behind(end);
         for client in self.clients.iter() {
-            if matches!(client.phase, Phase::Waiting(_) | Phase::Sleeping) {
+            if matches!(
+                client.phase,
+                Phase::Waiting(_) | Phase::Sleeping | Phase::Pausing
+            ) {
                 self.tally.result.unfinished += 1;
             }
         }
@@ -271,6 +277,9 @@ impl<'a> Worker<'a> {
             }
             self.active += 1;
             client.done = 0;
+            if let Some(replayer) = &self.shared.replayer {
+                replayer.seek(&mut client.place, client.id);
+            }
             let leftovers = client.wire.expected() > 0;
             client.phase = if leftovers {
                 Phase::Waiting(Wait::Leftovers)
@@ -400,7 +409,7 @@ impl<'a> Worker<'a> {
         }
         if matches!(
             self.clients[i].phase,
-            Phase::Waiting(_) | Phase::Command | Phase::Sleeping
+            Phase::Waiting(_) | Phase::Command | Phase::Sleeping | Phase::Pausing
         ) {
             self.count_failure(i, CONNECTION, || reason.to_owned());
         }
@@ -442,7 +451,7 @@ impl<'a> Worker<'a> {
         Live::bump(&self.live.transactions, 1);
         Live::bump_sum(&self.live.latency, latency);
         Live::bump_sum(&self.live.latency_squares, latency * latency);
-        if self.starts.is_some() {
+        if self.is_paced() {
             let lag = ended.started.saturating_sub(ended.intended) as f64;
             Live::bump_sum(&self.live.lag, lag);
         }
@@ -519,7 +528,12 @@ impl<'a> Worker<'a> {
             .iter()
             .filter(|c| matches!(c.phase, Phase::Scheduled | Phase::Begin) && c.intended < end)
             .count() as u64;
+        // None is to begin after the planned end, and the window's edge may come late.
+        let missed = self.missed(end.min(self.control.planned_end));
         let Some(starts) = &mut self.starts else {
+            if self.is_paced() {
+                self.tally.result.behind += waiting + missed;
+            }
             return;
         };
         let mut behind = waiting;

@@ -16,11 +16,27 @@ pub struct Drawn {
     pub literal: Box<str>,
 }
 
+impl Drawn {
+    /// Reads a value as it stands among those of `\draw`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(written: &str) -> Result<Self, String> {
+        let wrong = |_| format!("`{written}` is no value of \\draw");
+        match tokens(written, 0, written.len()).map_err(wrong)?.as_slice() {
+            [one] if one.text.len() == written.len() => value(one).map_err(wrong),
+            _ => Err(format!("`{written}` is no value of \\draw")),
+        }
+    }
+}
+
 /// Which variables, and the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draw {
     /// The variables of a row.
     pub slots: Vec<Slot>,
+    /// Their names.
+    pub names: Vec<String>,
     /// Row after row.
     values: Vec<Drawn>,
 }
@@ -79,6 +95,7 @@ pub(super) fn parse(
     let values: Result<Vec<Drawn>, Mistake> = values.iter().map(value).collect();
     Ok(Draw {
         slots,
+        names: names.iter().map(|name| name.text.to_owned()).collect(),
         values: values?,
     })
 }

@@ -9,6 +9,7 @@ mod pauses;
 #[path = "../../../pgwire/tests/support/mod.rs"]
 mod pg_support;
 mod real;
+mod replay;
 mod same_work;
 #[path = "../support/mod.rs"]
 mod support;

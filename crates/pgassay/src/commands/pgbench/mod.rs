@@ -350,6 +350,7 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
     let threads = args.jobs.min(args.clients) as usize;
     let options = Options {
         pauses: Vec::new(),
+        replay: None,
         protocol: args.protocol,
         threads: Some(threads),
         variables: vec![("scale".to_owned(), Value::Int(job.scale))],
