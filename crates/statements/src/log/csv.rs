@@ -27,13 +27,18 @@ pub(super) struct Lines {
 
 impl Lines {
     pub fn line(&mut self, line: &[u8], counts: &mut Counts, found: &mut dyn FnMut(Record)) {
+        let quotes = line.iter().filter(|b| **b == b'"').count();
+        if self.open && quotes.is_multiple_of(2) && is_whole(line) {
+            // What was before it was cut: within a field its quotes would be doubled.
+            self.forget(counts);
+        }
         if self.open {
             self.part.push(b'\n');
         } else {
             self.part.clear();
         }
         self.part.extend_from_slice(line);
-        self.open ^= line.iter().filter(|b| **b == b'"').count() % 2 == 1;
+        self.open ^= !quotes.is_multiple_of(2);
         if self.open {
             // A quote that never closes would take the rest of the file.
             if self.part.len() > LONGEST {
@@ -56,6 +61,11 @@ impl Lines {
         counts.foreign += u64::from(self.open);
         self.open = false;
     }
+}
+
+/// Whether a line is a record by itself.
+fn is_whole(line: &[u8]) -> bool {
+    line.first().is_some_and(u8::is_ascii_digit) && record(line).is_some()
 }
 
 fn record(bytes: &[u8]) -> Option<Record> {

@@ -134,3 +134,99 @@ pub fn format_of(name: &str, begin: &[u8]) -> Option<Format> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of csvlog.
+    fn csv(second: u32, message: &str) -> String {
+        format!(
+            "2026-11-23 09:00:{second:02}.000 UTC,\"a\",\"b\",1,\"x\",s1,1,\"SELECT\",2026-11-23 09:00:00 UTC,3/1,0,LOG,00000,\
+             \"{}\",,,,,,,,,\"app\"",
+            message.replace('"', "\"\"")
+        )
+    }
+
+    fn messages(reader: &mut Reader, bytes: &[u8]) -> Vec<String> {
+        let mut found = Vec::new();
+        for line in bytes.split(|b| *b == b'\n') {
+            reader.line(line, &mut |record| found.push(record.message));
+        }
+        reader.end(&mut |record| found.push(record.message));
+        found
+    }
+
+    #[test]
+    fn a_record_that_is_cut_costs_no_other() {
+        let two_lines = csv(1, "statement: SELECT \"x\",\n 'a, b'");
+        let whole = csv(2, "statement: SELECT 2");
+        for cut in 1..two_lines.len() {
+            // Its end is lost, as after a crash, or its begin, as where a file was cut off behind the server's back.
+            for part in [&two_lines[..cut], &two_lines[cut..]] {
+                let text = format!("{part}\n{whole}\n{whole}");
+                let mut reader = Reader::new(&Format::Csv);
+                let found = messages(&mut reader, text.as_bytes());
+                let last = found.iter().rev().take(2);
+                assert!(
+                    last.eq(["statement: SELECT 2"; 2].iter()),
+                    "{cut}: {found:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_begins_within_a_record_loses_that_one() {
+        let prefix = Prefix::read(prefix::DEBIAN).unwrap();
+        let text = "\tFROM t WHERE\n\ta = 1\n\
+            2026-11-23 09:00:00.000 UTC [7] a@b DETAIL:  parameters: $1 = '2'\n\
+            2026-11-23 09:00:01.000 UTC [7] a@b LOG:  statement: SELECT 1\r\n\
+            \t  + 1\r\n\
+            Nov 23 09:00:01 host kernel: oom \"\n\
+            2026-11-23 09:00:02.000 UTC [7] a@b STATEMENT:  SELECT 3\n\
+            2026-11-23 09:00:02.000 UTC [7] a@b LOG:  statement: SELECT 2\n\
+            2026-11-23 09:00:02.0";
+        let mut reader = Reader::new(&Format::Stderr(prefix));
+        assert_eq!(
+            messages(&mut reader, text.as_bytes()),
+            ["statement: SELECT 1\n  + 1", "statement: SELECT 2"]
+        );
+        assert_eq!((reader.counts.records, reader.counts.foreign), (2, 2));
+    }
+
+    #[test]
+    fn lines_of_other_programs_are_counted() {
+        let record = r#"{"timestamp":"2026-11-23 09:00:00.000 UTC","session_id":"1","error_severity":"LOG","message":"m"}"#;
+        let text = format!(
+            "{record}\n{{\"level\":\"info\"}}\nhello\n\n{}\n{record}",
+            &record[..40]
+        );
+        let mut reader = Reader::new(&Format::Json);
+        assert_eq!(messages(&mut reader, text.as_bytes()), ["m", "m"]);
+        assert_eq!((reader.counts.records, reader.counts.foreign), (2, 3));
+        let text = format!(
+            "{}\nNov 23 host app[1]: it's 5\" wide\n{}\n",
+            csv(1, "one"),
+            csv(2, "two")
+        );
+        let mut reader = Reader::new(&Format::Csv);
+        assert_eq!(messages(&mut reader, text.as_bytes()), ["one", "two"]);
+        assert_eq!((reader.counts.records, reader.counts.foreign), (2, 2));
+    }
+
+    #[test]
+    fn long_statements_and_bytes_of_any_encoding_are_read() {
+        let long = format!("statement: SELECT '{}'", "x".repeat(1 << 20));
+        let mut latin: Vec<u8> = csv(2, "statement: SELECT 'caf#'").into_bytes();
+        let at = latin.iter().position(|b| *b == b'#').unwrap();
+        latin[at] = 0xe9;
+        let mut text = csv(1, &long).into_bytes();
+        text.push(b'\n');
+        text.extend(latin);
+        let mut reader = Reader::new(&Format::Csv);
+        let found = messages(&mut reader, &text);
+        assert_eq!(found[0], long);
+        assert_eq!(found[1], "statement: SELECT 'caf\u{fffd}'");
+    }
+}
