@@ -28,17 +28,13 @@ root=${PGASSAY_ROOT:-}
 debian=$root/usr/lib/postgresql
 
 # The program directories of servers, wherever a distribution puts them. pgassay
-# itself looks in more places; this only decides what to install. A link among the
-# directories of PATH stands for the server that it leads to: that one's headers count.
+# itself looks in more places; this only decides what to install.
 server_bins() {
-    local dir real IFS=:
+    local dir IFS=:
     for dir in $PATH "$debian"/*/bin "$root"/usr/pgsql-*/bin \
         "$root"/usr/lib/postgresql*/bin "$root"/usr/lib64/postgresql-*/bin "$root"/usr/libexec/postgresql* \
         "$root"/usr/local/pgsql*/bin "$root"/opt/*/bin "$root"/opt/*/*/bin; do
-        [ -x "$dir/postgres" ] && [ -x "$dir/initdb" ] || continue
-        real=$(dirname "$(readlink -f "$dir/postgres")")
-        [ -x "$real/initdb" ] || real=$dir
-        printf '%s\n' "$real"
+        [ ! -x "$dir/postgres" ] || [ ! -x "$dir/initdb" ] || printf '%s\n' "$dir"
     done
 }
 server_bin() {

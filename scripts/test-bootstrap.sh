@@ -67,15 +67,6 @@ bootstrap
 expect "a server with headers" ""
 
 fresh
-server /usr/lib/postgresql/15/bin 15.4
-mkdir -p "$root/usr/local/pgsql/bin"
-for name in postgres initdb; do
-    ln -s "$root/usr/lib/postgresql/15/bin/$name" "$root/usr/local/pgsql/bin/$name"
-done
-bootstrap
-expect "links to a server without headers" postgresql-server-dev-15
-
-fresh
 server /usr/lib/postgresql/9.6/bin 9.6.24
 server /usr/lib/postgresql/16/bin 16.1
 server /usr/lib/postgresql/15/bin 15.4

@@ -3,10 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use pgassay_load::script::{Command, Program};
+use pgassay_load::script::{Command, Drawn, Program};
 use pgassay_statements::log::prefix::{DEBIAN, Prefix};
 use pgassay_statements::log::{Format, Reader};
 use pgassay_statements::made::Made;
+use pgassay_statements::recorded::Waiting;
 use pgassay_statements::sessions::{Sessions, Wanted};
 use pgassay_statements::write::{About, Draft, Values, write};
 
@@ -18,12 +19,21 @@ fuzz_target!(|data: &[u8]| {
         _ => Format::Stderr(Prefix::read(DEBIAN).unwrap()),
     };
     let mut reader = Reader::new(&format);
-    let mut sessions = Sessions::new(Wanted::default(), 1, 4);
+    let mut sessions = Sessions::new(Wanted::default(), 1, 4).one_by_one();
     for line in log.split(|b| *b == b'\n') {
         reader.line(line, &mut |record| sessions.record(&record));
     }
     reader.end(&mut |record| sessions.record(&record));
     sessions.end();
+    for executed in &sessions.executed {
+        let line = Waiting::of(executed).line(0, 0, true);
+        let entry = &sessions.mix.entries()[executed.kind];
+        let width: usize = entry.steps.iter().map(|step| step.variables()).sum();
+        assert_eq!((line.values.len(), executed.pauses_us.len()), (width, entry.steps.len()));
+        for value in &line.values {
+            Drawn::read(value).unwrap_or_else(|why| panic!("{why}"));
+        }
+    }
     for entry in sessions.mix.entries() {
         let draft = Draft {
             steps: entry.steps.clone(),
@@ -35,6 +45,7 @@ fuzz_target!(|data: &[u8]| {
         let about = About {
             explanation: "fuzz".to_owned(),
             protocol: "simple",
+            sessions: None,
         };
         let text = write(&[draft], &about, &mut made);
         let mut program = Program::new();

@@ -116,6 +116,43 @@ pub const P99_9: MetricId = MetricId(&Metric {
     of: |t| t.percentile_us(99.9),
 });
 
+/// How long after its intended start a transaction began, on average, where there is a schedule.
+pub const START_LAG: MetricId = MetricId(&Metric {
+    id: "start-lag",
+    heading: "late by",
+    unit: "µs",
+    better: LowerIsBetter,
+    explanation: "How long after its intended start a transaction began, on average, where there is a schedule.",
+    values: Measured,
+    of: |t| {
+        let transactions = t.record.transactions;
+        let sum = t.record.lag_sum_ns.filter(|_| transactions > 0)?;
+        Some(sum / transactions as f64 / 1000.0)
+    },
+});
+
+/// The longest time between an intended and an actual start, where there is a schedule.
+pub const START_LAG_MAX: MetricId = MetricId(&Metric {
+    id: "start-lag-max",
+    heading: "late by at most",
+    unit: "µs",
+    better: LowerIsBetter,
+    explanation: "The longest time between an intended and an actual start, where there is a schedule.",
+    values: Measured,
+    of: |t| Some(t.record.lag_max_ns? as f64 / 1000.0),
+});
+
+/// Transactions that were to begin within the window and had not when it ended, where there is a schedule.
+pub const NOT_BEGUN: MetricId = MetricId(&Metric {
+    id: "not-begun",
+    heading: "not begun",
+    unit: "",
+    better: LowerIsBetter,
+    explanation: "Transactions that were to begin within the window and had not when it ended, where there is a schedule.",
+    values: Measured,
+    of: |t| t.record.lag_sum_ns.map(|_| t.record.behind as f64),
+});
+
 /// CPU time of pgassay's load threads per transaction.
 pub const CLIENT_CPU: MetricId = MetricId(&Metric {
     id: "client-cpu",
@@ -338,6 +375,9 @@ pub const METRICS: &[MetricId] = &[
     order_entry::STOCK_LEVEL_P50,
     order_entry::STOCK_LEVEL_P90,
     order_entry::STOCK_LEVEL_P99,
+    START_LAG,
+    START_LAG_MAX,
+    NOT_BEGUN,
 ];
 
 impl Metric {

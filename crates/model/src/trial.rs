@@ -88,6 +88,12 @@ pub struct Trial {
     /// Starts that were meant to lie in the window and had not begun when it ended.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub behind: u64,
+    /// Sum of the delays from the intended to the actual start, in nanoseconds, where there is a schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_sum_ns: Option<f64>,
+    /// The longest of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag_max_ns: Option<u64>,
     /// Latency of the first transaction of each new connection, which is in no other histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,

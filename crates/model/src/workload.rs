@@ -42,6 +42,12 @@ pub struct WorkloadPlan {
     /// Connections that are open beside the load and do nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle: u32,
+    /// The file of the sessions of which it was made, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<String>,
+    /// These are replayed, in place of scripts drawn by weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<ReplayPlan>,
     /// How the clients behave.
     #[serde(default, skip_serializing_if = "Dials::are_default")]
     pub dials: Dials,
@@ -56,6 +62,44 @@ impl WorkloadPlan {
         let ours = !self.setup.is_empty() || self.data.is_some();
         self.without_pgbench_tables && !ours && !self.scripts.is_empty()
     }
+}
+
+/// Recorded sessions, and how they are replayed.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct ReplayPlan {
+    /// How many sessions there are.
+    pub sessions: u64,
+    /// How many there were at once: the connections of a replay at the original pace.
+    pub connections: u32,
+    /// How many transactions there are.
+    pub transactions: u64,
+    /// From the first to the last, in milliseconds as recorded.
+    pub length_ms: u64,
+    /// When transactions begin.
+    pub pace: Pace,
+    /// By how much all times are divided.
+    pub speed: f64,
+}
+
+impl ReplayPlan {
+    /// How long the whole takes at its pace, where that is known beforehand.
+    pub fn seconds(&self) -> Option<f64> {
+        let milliseconds = (self.length_ms as f64 / self.speed).ceil();
+        (self.pace == Pace::Original).then_some(milliseconds / 1000.0)
+    }
+}
+
+/// When recorded transactions begin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// When they began, whatever the server does.
+    #[default]
+    Original,
+    /// As long after the one before in their session as they did.
+    ThinkTimes,
+    /// At once.
+    Closed,
 }
 
 /// A condition on the tables.

@@ -24,11 +24,18 @@ pub fn drafts(drafts: &mut [Draft], salt: u64) {
     }
 }
 
-fn replace(rows: &mut [Vec<Seen>], salt: u64) {
-    for value in rows.iter_mut().flatten() {
+/// Replaces each text of a row by the same hash.
+pub fn row(row: &mut [Seen], salt: u64) {
+    for value in row {
         if let Seen::Text(text) = value {
             *text = hashed(text, salt);
         }
+    }
+}
+
+fn replace(rows: &mut [Vec<Seen>], salt: u64) {
+    for one in rows {
+        row(one, salt);
     }
 }
 

@@ -25,6 +25,12 @@ pub struct Made {
     pub source: String,
     /// The workload file.
     pub file: String,
+    /// The file of the sessions, where they are recorded.
+    pub sessions_file: Option<String>,
+    /// Transactions in it.
+    pub recorded: Option<u64>,
+    /// Sessions at once.
+    pub connections: Option<u32>,
     /// What the file holds of the original: `values as logged`, `values drawn from statistics`, `values replaced`.
     pub values: String,
     /// Statements that were seen.
@@ -83,6 +89,9 @@ impl Made {
             pgassay_version: version,
             source,
             file,
+            sessions_file: None,
+            recorded: None,
+            connections: None,
             values: values.to_owned(),
             statements: 0,
             covered: 0,
@@ -145,6 +154,17 @@ impl Report for Made {
         if let Some(seconds) = self.seconds {
             facts.push(Fact::new("from first to last", format!("{seconds:.1} s")));
         }
+        if let (Some(file), Some(recorded), Some(connections)) =
+            (&self.sessions_file, self.recorded, self.connections)
+        {
+            facts.push(Fact::new(
+                "for --replay",
+                format!(
+                    "{} of them, {connections} at once, in {file}",
+                    counted(recorded, "transaction")
+                ),
+            ));
+        }
         let mut blocks = vec![Block::Facts(facts)];
         blocks.extend(self.notes.iter().cloned().map(Block::Text));
         let mut sections = vec![
@@ -173,10 +193,7 @@ impl Report for Made {
             id: "next",
             title: "To measure it",
             depth: Depth::Titled,
-            blocks: vec![Block::Commands(vec![
-                format!("pgassay run {} TARGET --load", self.file),
-                format!("pgassay compare A B --workload {}", self.file),
-            ])],
+            blocks: vec![Block::Commands(self.commands())],
         });
         Document {
             title: format!("{}: a workload made of {}", self.file, self.source),
@@ -219,6 +236,20 @@ impl Report for Made {
 }
 
 impl Made {
+    fn commands(&self) -> Vec<String> {
+        let file = &self.file;
+        let mut commands = vec![
+            format!("pgassay run {file} TARGET --load"),
+            format!("pgassay compare A B --workload {file}"),
+        ];
+        if self.sessions_file.is_some() {
+            commands.push(format!(
+                "pgassay run {file} TARGET --load --is-copy --replay"
+            ));
+        }
+        commands
+    }
+
     fn script_table(&self) -> Vec<Block> {
         let timed = self
             .scripts

@@ -122,8 +122,8 @@ impl Mix {
         }
     }
 
-    /// Adds a transaction; false where there are too many kinds already.
-    pub fn add(&mut self, transaction: Transaction) -> bool {
+    /// Adds a transaction; the place of its kind, or none where there are too many kinds already.
+    pub fn add(&mut self, transaction: Transaction) -> Option<usize> {
         let Transaction {
             steps,
             took_us,
@@ -136,7 +136,7 @@ impl Mix {
             .unzip();
         let place = match self.places.get(&templates) {
             Some(place) => *place,
-            None if self.entries.len() == MOST_KINDS => return false,
+            None if self.entries.len() == MOST_KINDS => return None,
             None => {
                 self.entries.push(Entry {
                     steps: templates.clone(),
@@ -161,7 +161,7 @@ impl Mix {
         }
         let row: Vec<Seen> = values.into_iter().flatten().collect();
         if row.is_empty() {
-            return true;
+            return Some(place);
         }
         // A sample without replacement of a stream of unknown length (Vitter's algorithm R).
         let full =
@@ -177,7 +177,7 @@ impl Mix {
                 *there = row;
             }
         }
-        true
+        Some(place)
     }
 
     /// The kinds, in the order in which they were first seen.

@@ -12,6 +12,23 @@ const MOST_SESSIONS: usize = 50_000;
 /// Most statements of a transaction.
 const MOST_STEPS: usize = 200;
 
+/// A transaction as a session had it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Executed {
+    /// The session's number, from 1 in the order in which they were first seen.
+    pub session: u64,
+    /// When it began, in the log's microseconds.
+    pub at_us: i64,
+    /// From its begin to its end, pauses included.
+    pub took_us: u64,
+    /// Its place among the kinds of the mix.
+    pub kind: usize,
+    /// The values of all its statements side by side.
+    pub values: Vec<Seen>,
+    /// Microseconds that its client waited before each of its statements.
+    pub pauses_us: Vec<u64>,
+}
+
 /// What is taken from a log.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
@@ -39,6 +56,9 @@ pub struct Sessions {
     open: HashMap<String, Session>,
     /// The transactions that are over.
     pub mix: Mix,
+    /// The same one by one, for whoever takes them away; none unless they are asked for.
+    pub executed: Vec<Executed>,
+    one_by_one: bool,
     /// Sessions that were seen.
     pub seen: u64,
     /// Statements that are in no transaction of the mix, by why.
@@ -54,8 +74,17 @@ pub struct Sessions {
 /// A session's part of a transaction.
 #[derive(Default)]
 struct Session {
+    number: u64,
     /// The transaction that is open.
     steps: Vec<Step>,
+    /// How long the client waited before each of them.
+    pauses_us: Vec<u64>,
+    /// The same since the last of them.
+    waited_us: u64,
+    /// When the last statement ended.
+    step_ended_us: i64,
+    /// Spent on preparing what comes next.
+    preparing_us: u64,
     explicit: bool,
     /// Why it can't be part of the mix.
     spoilt: Option<String>,
@@ -76,12 +105,20 @@ impl Sessions {
             wanted,
             open: HashMap::new(),
             mix: Mix::new(seed, samples),
+            executed: Vec::new(),
+            one_by_one: false,
             seen: 0,
             left_out: BTreeMap::new(),
             statements: 0,
             not_understood: 0,
             span: None,
         }
+    }
+
+    /// Keeps each transaction in `executed`, too.
+    pub fn one_by_one(mut self) -> Self {
+        self.one_by_one = true;
+        self
     }
 
     /// Takes a record in.
@@ -94,6 +131,11 @@ impl Sessions {
         };
         if said == Said::NotUnderstood {
             self.not_understood += 1;
+            if let Some(session) = self.open.get_mut(&record.session)
+                && session.explicit
+            {
+                session.spoil("a part of its transaction is logged in another language");
+            }
             return;
         }
         if !self.open.contains_key(&record.session) {
@@ -102,7 +144,12 @@ impl Sessions {
                 self.give_up_silent();
             }
         }
-        let session = self.open.entry(record.session.clone()).or_default();
+        let number = self.seen;
+        let new = || Session {
+            number,
+            ..Session::default()
+        };
+        let session = self.open.entry(record.session.clone()).or_insert_with(new);
         session.last_us = record.at_us;
         match said {
             Said::Began(statement) => {
@@ -120,7 +167,10 @@ impl Sessions {
                 session.pending = None;
                 self.ended(record, statement, micros);
             }
-            Said::Prepared(micros) => session.took_us += micros,
+            Said::Prepared(micros) => {
+                session.took_us += micros;
+                session.preparing_us += micros;
+            }
             // The statement has a record of its own, where statements are logged.
             Said::Explained(..) => {}
             Said::Failed => {
@@ -189,18 +239,19 @@ impl Sessions {
                 .and_then(|since| u64::try_from(began - since).ok());
         }
         session.took_us += micros;
-        match kind(&statement.text) {
+        session.waited(began, record.at_us);
+        match kind_of(&statement) {
             Kind::Begin => {
                 if session.explicit {
                     // BEGIN within a transaction is a warning.
                     return;
                 }
                 session.explicit = true;
-                session.steps.push(Step::plain(one_line(&statement.text)));
+                session.push(Step::plain(one_line(&statement.text)));
             }
             Kind::Commit => {
                 if session.explicit {
-                    session.steps.push(Step::plain("COMMIT".to_owned()));
+                    session.push(Step::plain("COMMIT".to_owned()));
                     self.over(record, true);
                 }
             }
@@ -209,18 +260,18 @@ impl Sessions {
                 self.over(record, false);
             }
             Kind::Setting => {}
-            Kind::Utility(word) => {
-                let why = format!("{word} is no statement of a load");
+            Kind::Unfit(why) => {
                 session.spoil(&why);
                 *self.left_out.entry(why).or_default() += 1;
                 if !session.explicit {
                     session.steps.clear();
+                    session.pauses_us.clear();
                     session.forget();
                 }
             }
             Kind::Work => {
                 match step(&statement) {
-                    Ok(step) => session.steps.push(step),
+                    Ok(step) => session.push(step),
                     Err(why) => {
                         *self.left_out.entry(why.to_owned()).or_default() += 1;
                         session.spoil(why);
@@ -241,16 +292,31 @@ impl Sessions {
             return;
         };
         let mut taken = std::mem::take(session);
+        session.number = taken.number;
         session.last_us = record.at_us;
         session.idle_since_us = Some(record.at_us);
         if whole && taken.spoilt.is_none() && !taken.steps.is_empty() {
             let work = taken.steps.iter().filter(|step| step.is_work()).count() as u64;
+            let values: Option<Vec<Seen>> = self.one_by_one.then(|| {
+                let values = taken.steps.iter().flat_map(|step| step.values.iter());
+                values.cloned().collect()
+            });
             let added = self.mix.add(Transaction {
                 steps: taken.steps,
                 took_us: taken.took_us,
                 think_us: taken.think_us,
             });
-            if !added {
+            if let (Some(kind), Some(values)) = (added, values) {
+                self.executed.push(Executed {
+                    session: taken.number,
+                    at_us: taken.began_us,
+                    took_us: u64::try_from(record.at_us - taken.began_us).unwrap_or(0),
+                    kind,
+                    values,
+                    pauses_us: taken.pauses_us,
+                });
+            }
+            if added.is_none() {
                 *self
                     .left_out
                     .entry("more than 20,000 kinds of transactions".to_owned())
@@ -270,6 +336,24 @@ impl Sessions {
 }
 
 impl Session {
+    /// Adds a statement to the transaction that is open.
+    fn push(&mut self, step: Step) {
+        let waited = std::mem::take(&mut self.waited_us);
+        self.pauses_us.push(match self.steps.is_empty() {
+            true => 0,
+            false => waited,
+        });
+        self.steps.push(step);
+    }
+
+    /// Counts the time between two statements in which the server had nothing to do.
+    fn waited(&mut self, began_us: i64, ended_us: i64) {
+        let since = began_us - self.step_ended_us;
+        let preparing = std::mem::take(&mut self.preparing_us);
+        self.waited_us += u64::try_from(since).unwrap_or(0).saturating_sub(preparing);
+        self.step_ended_us = ended_us;
+    }
+
     fn spoil(&mut self, why: &str) {
         self.spoilt.get_or_insert_with(|| why.to_owned());
     }
@@ -300,9 +384,22 @@ enum Kind {
     Rollback,
     /// Of the session alone.
     Setting,
-    /// It changes what there is, or moves data in bulk.
-    Utility(String),
+    /// It changes what there is, or moves data in bulk, or is damaged: why it can't be taken.
+    Unfit(String),
     Work,
+}
+
+fn utility(word: &str) -> Kind {
+    Kind::Unfit(format!("{word} is no statement of a load"))
+}
+
+/// What a statement of a log is, which may be damaged.
+fn kind_of(statement: &Statement) -> Kind {
+    let mut parameters = statement.parameters.iter().flatten();
+    match statement.text.contains('\0') || parameters.any(|value| value.contains('\0')) {
+        true => Kind::Unfit("a zero byte in its text".to_owned()),
+        false => kind(&statement.text),
+    }
 }
 
 fn kind(text: &str) -> Kind {
@@ -314,7 +411,7 @@ fn kind(text: &str) -> Kind {
     match first.as_str() {
         "begin" | "start" => Kind::Begin,
         "commit" | "end" => match words.next().as_deref() {
-            Some("prepared") => Kind::Utility("COMMIT PREPARED".to_owned()),
+            Some("prepared") => utility("COMMIT PREPARED"),
             _ => Kind::Commit,
         },
         "rollback" | "abort" => match words
@@ -333,7 +430,7 @@ fn kind(text: &str) -> Kind {
         "select" | "insert" | "update" | "delete" | "merge" | "with" | "values" | "table"
         | "call" | "savepoint" | "release" | "lock" | "notify" | "do" => Kind::Work,
         "" => Kind::Setting,
-        other => Kind::Utility(other.to_ascii_uppercase()),
+        other => utility(&other.to_ascii_uppercase()),
     }
 }
 
@@ -374,7 +471,7 @@ mod tests {
 
     /// A log of one session: time in ms, message, detail.
     fn read(lines: &[(i64, &str, &str)]) -> Sessions {
-        let mut sessions = Sessions::new(Wanted::default(), 1, 10);
+        let mut sessions = Sessions::new(Wanted::default(), 1, 10).one_by_one();
         for (at, message, detail) in lines {
             let severity = if message.starts_with("duration") || message.starts_with("disc") {
                 "LOG"
@@ -431,6 +528,72 @@ mod tests {
         assert_eq!(update.rows.len(), 1);
         assert!(sessions.left_out.is_empty(), "{:?}", sessions.left_out);
         assert_eq!(sessions.span, Some((9_000, 60_000)));
+        let executed: Vec<_> = sessions
+            .executed
+            .iter()
+            .map(|one| (one.session, one.at_us, one.took_us, one.kind))
+            .collect();
+        assert_eq!(
+            executed,
+            [
+                (1, 9_000, 1_000, 0),
+                (1, 29_000, 5_000, 1),
+                (1, 53_000, 1_000, 0)
+            ]
+        );
+        assert_eq!(sessions.executed[1].pauses_us, [0, 1_000, 1_000]);
+        assert_eq!(sessions.executed[1].values.len(), 2);
+    }
+
+    #[test]
+    fn damaged_statements_and_other_languages_spoil_their_transactions_alone() {
+        let sessions = read(&[
+            (1, "duration: 1 ms  statement: SELECT 'a\0b'", ""),
+            (2, "duration: 1 ms  statement: BEGIN", ""),
+            (
+                3,
+                "duration: 1 ms  execute s: SELECT $1",
+                "parameters: $1 = 'x\0'",
+            ),
+            (4, "duration: 1 ms  statement: COMMIT", ""),
+            (5, "duration: 1 ms  statement: BEGIN", ""),
+            (6, "duration: 1,5 ms  Anweisung: SELECT 8", ""),
+            (7, "duration: 1 ms  statement: SELECT 9", ""),
+            (8, "duration: 1 ms  statement: COMMIT", ""),
+            (9, "duration: 1 ms  statement: SELECT 7", ""),
+        ]);
+        assert_eq!(sessions.mix.entries().len(), 1, "the last");
+        assert_eq!(sessions.executed.len(), 1);
+        assert_eq!(sessions.left_out["a zero byte in its text"], 2);
+        let language = "a part of its transaction is logged in another language";
+        assert_eq!(sessions.left_out[language], 1);
+        assert_eq!(sessions.not_understood, 1);
+    }
+
+    #[test]
+    fn cancelled_statements_fail_in_either_protocol() {
+        let cancelled = "canceling statement due to user request";
+        let sessions = read(&[
+            (1, "duration: 1 ms  parse s: SELECT pg_sleep($1)", ""),
+            (2, cancelled, ""),
+            (3, "duration: 1 ms  statement: SELECT 1", ""),
+            (4, "duration: 1 ms  statement: BEGIN", ""),
+            (5, "duration: 1 ms  statement: SELECT 2", ""),
+            (6, cancelled, ""),
+            // The server's answer to COMMIT is ROLLBACK.
+            (7, "duration: 1 ms  statement: COMMIT", ""),
+            (8, "duration: 1 ms  statement: BEGIN", ""),
+            (9, "terminating connection due to administrator command", ""),
+            (10, "disconnection: session time: 0:00:00.010", ""),
+            (11, "duration: 1 ms  statement: SELECT 1", ""),
+        ]);
+        let [only] = sessions.mix.entries() else {
+            panic!("{:?}", sessions.mix.entries());
+        };
+        assert_eq!(only.count, 2);
+        assert_eq!(sessions.left_out["its transaction failed"], 1);
+        let sessions_of: Vec<u64> = sessions.executed.iter().map(|one| one.session).collect();
+        assert_eq!(sessions_of, [1, 2], "the second has its own number");
     }
 
     #[test]

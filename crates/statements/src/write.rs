@@ -125,15 +125,28 @@ pub struct About {
     pub explanation: String,
     /// How the statements travelled: `simple` or `prepared`.
     pub protocol: &'static str,
+    /// The file beside it that has the sessions, where there is one.
+    pub sessions: Option<String>,
+}
+
+/// The drafts that become scripts, by their places, in the order of these: the most frequent first.
+pub fn order(drafts: &[Draft]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..drafts.len())
+        .filter(|place| drafts[*place].count > 0)
+        .collect();
+    order.sort_by_key(|place| std::cmp::Reverse(drafts[*place].count));
+    order.truncate(MOST_SCRIPTS);
+    order
 }
 
 /// Writes the drafts as a workload file, the most frequent first, and says what it holds.
 pub fn write(drafts: &[Draft], about: &About, made: &mut Made) -> String {
-    let mut order: Vec<&Draft> = drafts.iter().filter(|draft| draft.count > 0).collect();
-    order.sort_by_key(|draft| std::cmp::Reverse(draft.count));
-    let all: u64 = order.iter().map(|draft| draft.count).sum();
-    let beyond = order.split_off(order.len().min(MOST_SCRIPTS));
-    let rare: u64 = beyond.iter().map(|draft| draft.count).sum();
+    let order: Vec<&Draft> = order(drafts)
+        .into_iter()
+        .map(|place| &drafts[place])
+        .collect();
+    let all: u64 = drafts.iter().map(|draft| draft.count).sum();
+    let rare = all - order.iter().map(|draft| draft.count).sum::<u64>();
     if rare > 0 {
         let why =
             format!("kinds of transactions that are rarer than the {MOST_SCRIPTS} most frequent");
@@ -155,6 +168,9 @@ pub fn write(drafts: &[Draft], about: &About, made: &mut Made) -> String {
         made.source
     );
     let _ = writeln!(text, "-- @protocol {}", about.protocol);
+    if let Some(file) = &about.sessions {
+        let _ = writeln!(text, "-- @sessions {file}");
+    }
     if scripts.iter().all(|(_, _, draft)| !names_pgbench(draft)) {
         text.push_str("-- @without-pgbench-tables\n");
     }

@@ -8,7 +8,7 @@ use crate::profile::Summary;
 use crate::server::{Setting, SettingsOf};
 use crate::stats::scaling::Scaling;
 use crate::{metrics, number};
-use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::workload::{Pace, WorkloadPlan};
 
 /// Other programs' share of the CPUs from which on it is no longer the machine's own housekeeping.
 const OTHERS: f64 = 0.1;
@@ -136,7 +136,11 @@ impl<'a> RunEvidence<'a> {
         self.ours.is_some_and(|work| {
             let dials = &work.dials;
             let sleeps = work.scripts.iter().any(|s| s.text.contains("\\sleep"));
-            dials.rate_tps.is_none() && !dials.think_times && !sleeps
+            let waits = work
+                .replay
+                .as_ref()
+                .is_some_and(|replay| replay.pace != Pace::Closed);
+            dials.rate_tps.is_none() && !dials.think_times && !sleeps && !waits
         })
     }
 

@@ -21,7 +21,7 @@ use pgassay_sys::stop::Stop;
 
 use super::{Arm, Watched, missing};
 use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher, is_lost};
-use crate::workload::{self, setup};
+use crate::workload::{self, sessions, setup};
 
 /// One server with its connections.
 pub struct WireArm {
@@ -50,7 +50,8 @@ impl WireArm {
         stop: &Stop,
     ) -> anyhow::Result<Self> {
         let program = workload::program(&plan.workload)?;
-        let options = engine_options(plan, stop)?;
+        let mut options = engine_options(plan, stop)?;
+        options.replay = sessions::replay(&plan.workload, &program)?.map(Arc::new);
         let conninfo = conninfo
             .with_application_name("pgassay load")
             .with_options(&setup::find_tables(&plan.workload, conninfo)?);
@@ -331,6 +332,7 @@ fn protocol(name: &str) -> anyhow::Result<Protocol> {
 
 /// The record of a slice.
 pub(super) fn record(result: &SliceResult, workload: &WorkloadPlan) -> Trial {
+    let scheduled = result.latency_from_actual.is_some();
     Trial {
         window_ns: result.window_ns,
         transactions: result.transactions,
@@ -355,6 +357,8 @@ pub(super) fn record(result: &SliceResult, workload: &WorkloadPlan) -> Trial {
         skipped: result.skipped,
         late: result.late,
         behind: result.behind,
+        lag_sum_ns: scheduled.then_some(result.lag_sum_ns),
+        lag_max_ns: scheduled.then_some(result.lag_max_ns),
         first: (result.first.count() > 0).then(|| result.first.to_base64()),
         connects: (result.connects.count() > 0).then(|| result.connects.to_base64()),
         scripts: script_records(result, workload),

@@ -16,6 +16,7 @@
 //! | `@tries N` | tries of a transaction after serialization failures and deadlocks |
 //! | `@pause SCRIPT KEYING THINKING` | milliseconds that a person takes before and after it |
 //! | `@protocol NAME` | how its statements travel unless `--protocol` says otherwise: `simple`, `extended`, `prepared` |
+//! | `@sessions FILE` | the sessions that it was made of, beside it, for `--replay` |
 //! | `@idle N` | connections that are open beside the load and do nothing |
 //! | `@script NAME WEIGHT` | a script of several begins here |
 //!
@@ -50,6 +51,8 @@ pub struct Entry {
     pauses: Vec<(String, Pause)>,
     /// Idle connections beside the load.
     pub idle: u32,
+    /// The file of its sessions.
+    pub sessions: Option<String>,
     /// pgbench's protocol mode.
     pub protocol: Option<String>,
     /// Its scripts; one that has no name of its own is named as the workload.
@@ -166,6 +169,7 @@ impl Entry {
                     ));
                 }
             },
+            "sessions" => self.sessions = Some(value),
             "pause" => self.pauses.push(pause(line, &value)?),
             "idle" => {
                 self.idle = value
@@ -216,6 +220,7 @@ mod tests {
 -- @writes
 -- @idle 7
 -- @protocol simple
+-- @sessions mine.jsonl
 -- @setup CREATE TABLE t
 --   (a int)
 -- @setup INSERT INTO t VALUES (:scale)
@@ -230,6 +235,7 @@ SELECT 2;
         assert!(entry.writes && !entry.without_pgbench_tables);
         assert_eq!(entry.idle, 7);
         assert_eq!(entry.protocol.as_deref(), Some("simple"));
+        assert_eq!(entry.sessions.as_deref(), Some("mine.jsonl"));
         assert!(Entry::read("x", "-- @protocol copy\nSELECT 1;").is_err());
         assert_eq!(
             entry.setup,

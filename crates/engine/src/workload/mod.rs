@@ -14,6 +14,7 @@ pub mod pgbench_ddl;
 pub mod pgbench_tables;
 pub mod pgio;
 pub mod scattered_read;
+pub mod sessions;
 pub mod setup;
 
 use std::path::Path;
@@ -122,6 +123,7 @@ pub fn find(words: &[&str]) -> Result<WorkloadPlan, Failure> {
         plan.setup.extend(part.setup);
         plan.settle.extend(part.settle);
         plan.idle = plan.idle.max(part.idle);
+        plan.sessions = part.sessions.filter(|_| !several);
         plan.data = plan.data.or(part.data);
         plan.dials.max_tries = plan.dials.max_tries.max(part.max_tries);
         plan.conditions.extend(part.conditions);
@@ -252,6 +254,7 @@ struct Part {
     max_tries: Option<u32>,
     idle: u32,
     protocol: Option<String>,
+    sessions: Option<String>,
 }
 
 impl Part {
@@ -269,6 +272,7 @@ impl Part {
             max_tries: entry.max_tries,
             idle: entry.idle,
             protocol: entry.protocol,
+            sessions: entry.sessions,
         }
     }
 }
@@ -293,6 +297,7 @@ fn one(name: &str) -> Result<Part, Failure> {
             max_tries: None,
             idle: 0,
             protocol: None,
+            sessions: None,
         });
     }
     if let Some((_, text)) = FILES.iter().find(|(known, _)| *known == name) {
@@ -323,6 +328,7 @@ fn one(name: &str) -> Result<Part, Failure> {
         return Err(Failure::usage(format!("the script {name} does nothing")));
     }
     entry.writes |= may_write(&text);
+    entry.sessions = entry.sessions.map(|file| sessions::beside(path, &file));
     // A script that names none of pgbench's tables is spared their loading.
     entry.without_pgbench_tables |= !text.contains("pgbench_");
     Ok(Part::of_entry(&shown, entry))

@@ -2,8 +2,9 @@
 
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
 use pgassay_engine::workload;
+use pgassay_engine::workload::sessions;
 use pgassay_model::Failure;
-use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::workload::{self as plan, WorkloadPlan};
 
 use super::kinds::OF_SCRIPTS;
 use super::order_entry::OrderEntryArgs;
@@ -53,12 +54,42 @@ pub struct LoadArgs {
     /// long, such as order-entry
     #[arg(group = OF_SCRIPTS, long, conflicts_with_all = ["rate", "ceiling"])]
     pub think_times: bool,
+    /// Go through the sessions that the workload was made of (from-log --sessions), in place of scripts drawn by weight:
+    /// each session's transactions in their order, with their own values
+    #[arg(group = OF_SCRIPTS, long, value_enum, value_name = "PACE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "original",
+          conflicts_with_all = ["files", "rate", "latency_limit", "connect", "ceiling", "think_times"])]
+    pub replay: Option<Pace>,
+    /// Divide all times of --replay by this: 2 is twice as fast
+    #[arg(group = OF_SCRIPTS, long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor, requires = "replay")]
+    pub speed: f64,
     /// Order entry.
     #[command(flatten)]
     pub order_entry: OrderEntryArgs,
     /// The tables.
     #[command(flatten)]
     pub tables: Box<TablesArgs>,
+}
+
+/// When recorded transactions begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Pace {
+    /// When they began, whatever the server does; latency counts from then
+    Original,
+    /// When the one before in their session is done and its client has waited as long as it did
+    ThinkTimes,
+    /// When the one before in their session is done
+    Closed,
+}
+
+impl Pace {
+    fn planned(self) -> plan::Pace {
+        match self {
+            Self::Original => plan::Pace::Original,
+            Self::ThinkTimes => plan::Pace::ThinkTimes,
+            Self::Closed => plan::Pace::Closed,
+        }
+    }
 }
 
 /// Which CPUs the load threads get.
@@ -167,6 +198,9 @@ impl LoadArgs {
             ))
             .with_remedy("-- @pause SCRIPT KEYING-MS THINKING-MS in its first lines, or \\sleep in a script"));
         }
+        if let Some(pace) = self.replay {
+            plan.replay = Some(sessions::plan(&plan, pace.planned(), self.speed)?);
+        }
         if plan.data.is_none()
             && let Some(flag) = self.order_entry.first_given()
         {
@@ -206,6 +240,18 @@ impl LoadArgs {
         }
         Ok(plan)
     }
+
+    /// Refuses `--replay`, for a command that goes by something else than recorded sessions.
+    ///
+    /// # Errors
+    /// Where it was given.
+    pub fn refuse_replay(&self) -> Result<(), Failure> {
+        match self.replay {
+            Some(_) => Err(Failure::usage("--replay is for run and compare by time")
+                .with_remedy("leave it out: the scripts are drawn by their weights then")),
+            None => Ok(()),
+        }
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -214,6 +260,13 @@ fn rate(text: &str) -> Result<f64, String> {
         _ => Err(format!(
             "`{text}` is not a number of transactions a second above 0"
         )),
+    }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(n) if (0.001..=1000.0).contains(&n) => Ok(n),
+        _ => Err(format!("`{text}` is not a factor from 0.001 to 1000")),
     }
 }
 
@@ -305,10 +358,17 @@ mod tests {
             &["--define", "novalue"],
             &["--define", "1x=3"],
             &["--protocol", "copy"],
+            &["--speed", "2"],
+            &["--replay", "--speed", "0"],
+            &["--replay=faster"],
+            &["--replay", "--rate", "9"],
         ] {
             assert!(parsed(flags).is_err(), "{flags:?}");
         }
         let endless = parsed(&["--max-tries", "0"]).unwrap();
         assert!(endless.workload("select-only").is_err());
+        let unrecorded = parsed(&["--replay"]).unwrap();
+        let failure = unrecorded.workload("select-only").unwrap_err();
+        assert!(failure.remedy.unwrap().contains("from-log"));
     }
 }

@@ -3,7 +3,7 @@
 use pgassay_engine::workload::order_entry;
 use pgassay_engine::workload::pgbench_tables::BYTES_PER_SCALE;
 use pgassay_model::point::Point;
-use pgassay_model::workload::{DataSet, WorkloadPlan};
+use pgassay_model::workload::{DataSet, Pace, ReplayPlan, WorkloadPlan};
 use pgassay_model::{Failure, Plan};
 
 use super::args::MeasureArgs;
@@ -39,6 +39,22 @@ impl Concurrency {
         }
     }
 
+    /// That of a replay, where there is one.
+    ///
+    /// # Errors
+    /// Where other clients were asked for than it can have.
+    pub fn replaying(self, replay: Option<&ReplayPlan>) -> Result<Self, Failure> {
+        let Some(replay) = replay else {
+            return Ok(self);
+        };
+        let asked = (!self.by_default).then_some(self.clients.as_slice());
+        Ok(Self {
+            clients: replay_clients(replay, asked)?,
+            by_default: false,
+            ..self
+        })
+    }
+
     /// That of a server that can be loaded with so many clients: a default becomes smaller, what was
     /// asked for stays.
     pub fn within(self, most: u32) -> Self {
@@ -63,6 +79,31 @@ impl Concurrency {
             variant: 0,
         };
         self.clients.iter().map(point).collect()
+    }
+}
+
+/// How many clients go through recorded sessions.
+///
+/// # Errors
+/// Where other numbers were asked for than there can be.
+pub fn replay_clients(replay: &ReplayPlan, asked: Option<&[u32]>) -> Result<Vec<u32>, Failure> {
+    let Some(asked) = asked else {
+        return Ok(vec![replay.connections]);
+    };
+    let connections = replay.connections;
+    if replay.pace == Pace::Original {
+        return Err(Failure::usage(format!(
+            "--clients: at the original pace a replay has as many as there were sessions at once, {connections}"
+        ))
+        .with_remedy("leave it out, or ask for --replay=closed or --replay=think-times"));
+    }
+    match asked.iter().max() {
+        Some(most) if u64::from(*most) > replay.sessions => Err(Failure::usage(format!(
+            "{most} clients, and {} sessions were recorded: some would be there twice",
+            replay.sessions
+        ))
+        .with_remedy("ask for no more clients than sessions")),
+        _ => Ok(asked.to_vec()),
     }
 }
 
@@ -116,15 +157,25 @@ pub fn plan(
     drawn_seed: u64,
 ) -> Result<Plan, Failure> {
     let points = concurrency.points();
-    let trials = flags.trials.unwrap_or(budget.trials);
+    // At its own pace a recording is replayed once, from its begin to its end.
+    let whole = workload.replay.as_ref().and_then(ReplayPlan::seconds);
+    let trials = match whole {
+        Some(_) => flags.trials.unwrap_or(1),
+        None => flags.trials.unwrap_or(budget.trials),
+    };
     let slices = arms as f64 * points.len() as f64 * f64::from(trials);
     // Given nothing, the budget is shared out; a window is never so short that
     // p99.9 of a thousand transactions a second would be one transaction.
     let all_clients: f64 = points.iter().map(|point| f64::from(point.clients)).sum();
     let connecting = f64::from(trials) * arms as f64 * all_clients * TO_CONNECT;
     let share = ((budget.load_seconds - connecting) / slices.max(1.0) - BETWEEN_SLICES).max(0.0);
-    let warmup = flags.warmup.unwrap_or((share * 0.15).clamp(0.1, 0.5));
-    let window = flags.time.unwrap_or((share - warmup).clamp(0.4, 5.0));
+    let usual = match whole {
+        Some(_) => 0.0,
+        None => (share * 0.15).clamp(0.1, 0.5),
+    };
+    let warmup = flags.warmup.unwrap_or(usual);
+    let usual = whole.unwrap_or((share - warmup).clamp(0.4, 5.0));
+    let window = flags.time.unwrap_or(usual);
     Ok(Plan {
         workload: WorkloadPlan {
             scale: match (flags.scale, workload.scale) {

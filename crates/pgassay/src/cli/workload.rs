@@ -13,24 +13,28 @@ Examples:
   pgassay workload from-log /var/log/postgresql/postgresql-17-main.log
   pgassay workload from-log log/*.csv --database shop --to shop.sql
   pgassay workload from-statements 'service=shop' --to shop.sql
+  pgassay workload from-log log/*.csv --database shop --to shop.sql --sessions
   pgassay run shop.sql 'host=copy dbname=shop' --load
+  pgassay run shop.sql 'host=copy dbname=shop' --load --is-copy --replay --speed 2
   pgassay compare 'host=old dbname=shop' 'host=new dbname=shop' --workload shop.sql --load
 
 The workload is a file of scripts for run, compare and diagnose: read it, edit it, keep it. It holds values of
 your data unless --anonymise replaces them. Nothing leaves this machine.")]
 pub struct WorkloadArgs {
-    /// What it is made from.
+    /// What it is made from, or made into.
     #[command(subcommand)]
     pub from: From,
 }
 
-/// What a workload is made from.
+/// What a workload is made from, or made into.
 #[derive(Debug, Subcommand)]
 pub enum From {
     /// From logs with durations: sessions, transactions and values as they were
     FromLog(FromLogArgs),
     /// From pg_stat_statements: the mix as counted, values drawn from tables and statistics
     FromStatements(FromStatementsArgs),
+    /// A workload file in the form of another program: pgbench's scripts, or what pgreplay-go replays
+    Export(ExportArgs),
 }
 
 /// Where the workload goes.
@@ -84,9 +88,56 @@ pub struct FromLogArgs {
     /// Statements of this application_name only
     #[arg(long, value_name = "NAME")]
     pub application: Option<String>,
+    /// Write each session's transactions, too, with their times and values, to FILE.sessions.jsonl beside the workload
+    /// file: for run --replay
+    #[arg(long)]
+    pub sessions: bool,
     /// Where it goes.
     #[command(flatten)]
     pub into: IntoArgs,
+}
+
+/// Arguments of `pgassay workload export`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay workload export shop.sql --format pgbench --to shop-pgbench
+  pgassay workload export shop.sql --format pgreplay --user app --database shop --to shop.pgreplay.json
+
+pgbench: a directory with a script for each of the workload's, and the command that runs them. pgbench knows no rows
+of values: each becomes a branch of the script, at most as many as --rows. pgreplay: sessions that from-log
+--sessions recorded, for pgreplay run --json-input.")]
+pub struct ExportArgs {
+    /// The workload file
+    #[arg(value_name = "FILE")]
+    pub workload: PathBuf,
+    /// For which program
+    #[arg(long, value_enum, value_name = "PROGRAM")]
+    pub format: ExportFormat,
+    /// The directory of pgbench's scripts, which is made, or the file for pgreplay-go
+    #[arg(long, value_name = "PATH")]
+    pub to: PathBuf,
+    /// Overwrite what is there
+    #[arg(long)]
+    pub force: bool,
+    /// Rows of values that each of pgbench's scripts has
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rows: u32,
+    /// The user that pgreplay-go's sessions connect as
+    #[arg(long, value_name = "NAME", default_value = "postgres")]
+    pub user: String,
+    /// The database that they connect to
+    #[arg(long, value_name = "NAME", default_value = "postgres")]
+    pub database: String,
+}
+
+/// A program that runs loads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// PostgreSQL's pgbench
+    Pgbench,
+    /// pgreplay-go
+    Pgreplay,
 }
 
 /// How a log is written.

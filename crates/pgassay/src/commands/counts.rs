@@ -61,6 +61,7 @@ pub fn count(
                 .with_remedy("leave --clients out; what many clients cost each other is for time")
         );
     }
+    args.dials.refuse_replay()?;
     let mut workload = args.dials.workload(&args.workload)?;
     if workload.writes {
         bail!(

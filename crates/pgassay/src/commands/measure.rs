@@ -18,7 +18,7 @@ use pgassay_model::run::EventKind;
 use pgassay_model::server::Origin;
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
-use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::workload::{Pace, ReplayPlan, WorkloadPlan};
 use pgassay_model::{Failure, Plan};
 use pgassay_observe::host;
 use pgassay_server::TargetSpec;
@@ -110,7 +110,8 @@ pub fn measure(
     }
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let cpus = machine.cpus.unwrap_or(1);
-    let mut concurrency = Concurrency::of(request.measure, cpus);
+    let mut concurrency =
+        Concurrency::of(request.measure, cpus).replaying(request.workload.replay.as_ref())?;
     let most = match request.again.experiment() {
         None => concurrency.most(),
         Some(experiment) => experiment.plan().max_clients(),
@@ -448,6 +449,15 @@ fn announce_load(
             seconds * 1.03 + 4.0 + workload::bytes(&plan.workload) as f64 / FILLED_A_SECOND
         )),
     ));
+    if let Some(replay) = &plan.workload.replay {
+        terminal.announce(&replayed(replay));
+        let again = replay.seconds().is_some_and(|whole| seconds > whole + 0.01);
+        if again && plan.workload.writes {
+            terminal.warn(
+                "the recording begins anew during the trials: what it inserts then may be there already",
+            );
+        }
+    }
     if let Some(second) = second {
         terminal.announce(&format!(
             "then {}: {} at each: about {}",
@@ -456,6 +466,21 @@ fn announce_load(
             minutes(Duration::from_secs_f64(second.load_seconds() * 1.1)),
         ));
     }
+}
+
+/// What is replayed, and how.
+fn replayed(replay: &ReplayPlan) -> String {
+    let pace = match replay.pace {
+        Pace::Original => format!("each when it began, at {} times the pace", replay.speed),
+        Pace::ThinkTimes => format!("with the pauses between them divided by {}", replay.speed),
+        Pace::Closed => "without the pauses between them".to_owned(),
+    };
+    format!(
+        "replays {} of {}, {:.1} s as recorded, {pace}",
+        counted(replay.transactions, "transaction"),
+        counted(replay.sessions, "session"),
+        replay.length_ms as f64 / 1000.0,
+    )
 }
 
 /// Writes the report into the run and prints it, as JSON where that is asked for; opens it likewise.

@@ -299,6 +299,195 @@ fn texts_are_replaced_where_that_is_asked_for() {
     );
 }
 
+/// The trials of the only run below `runs`, which goes.
+fn trials(dir: &Path) -> Vec<Value> {
+    let runs = dir.join("runs");
+    let mut found = Vec::new();
+    for run in fs::read_dir(&runs).unwrap().flatten() {
+        let lines = fs::read_to_string(run.path().join("trials.jsonl")).unwrap_or_default();
+        found.extend(
+            lines
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap()),
+        );
+    }
+    fs::remove_dir_all(runs).unwrap();
+    found
+}
+
+#[test]
+fn sessions_are_recorded_replayed_and_exported() {
+    let server = shop();
+    run_mix(&server);
+    let folder = Folder::new("sessions");
+    let dir = folder.0.as_path();
+    let log = log(&server, ".csv");
+    let log = log.to_str().unwrap();
+    let made = made(
+        &[
+            "workload",
+            "from-log",
+            log,
+            "--to",
+            "mine.sql",
+            "--application",
+            "shop",
+            "--sessions",
+            "--json",
+        ],
+        dir,
+    );
+    // And one that resets the counters.
+    let recorded = (BY_KEY + BOOKED + COUNTED + 1) as u64;
+    assert_eq!(
+        (&made["recorded"], &made["connections"]),
+        (&recorded.into(), &1.into())
+    );
+    let file = fs::read_to_string(dir.join("mine.sessions.jsonl")).unwrap();
+    assert_eq!(file.lines().count() as u64, 1 + recorded);
+    assert!(file.contains("'it''s 60'"), "as it was");
+
+    let target = format!(
+        "host={} port={} user={OWNER} dbname=postgres",
+        server.socket_dir.display(),
+        server.port
+    );
+    let mut words = vec![
+        "run",
+        "mine.sql",
+        &target,
+        "--load",
+        "--is-copy",
+        "--runs",
+        "runs",
+        "--json",
+    ];
+    let bookings = || {
+        let mut session = connect(&server.owner()).unwrap();
+        let count = session.value("SELECT count(*) FROM booking WHERE note LIKE 'it''s %'");
+        count.unwrap().unwrap().parse::<usize>().unwrap()
+    };
+    let before = bookings();
+    words.extend(["--replay", "--speed", "0.1"]);
+    let output = pgassay(&words, dir);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("at 0.1 times the pace"), "{said}");
+    let [trial] = &trials(dir)[..] else {
+        panic!("one trial is the whole of it");
+    };
+    let number = |name: &str| trial[name].as_u64().unwrap_or(0);
+    assert_eq!(
+        number("transactions_sent") + number("behind"),
+        recorded,
+        "{trial}"
+    );
+    assert!(
+        trial["lag_max_ns"].is_u64() && trial["failures"].is_null(),
+        "{trial}"
+    );
+    if number("behind") == 0 {
+        assert_eq!(bookings() - before, BOOKED);
+    }
+    let analysis: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(analysis.to_string().contains("start-lag"));
+
+    // What writes is for copies, a recorded number of sessions for as many connections.
+    words.retain(|word| *word != "--is-copy");
+    let refused = pgassay(&words, dir);
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("--is-copy"),
+        "{refused:?}"
+    );
+    words.extend(["--is-copy", "--clients", "2"]);
+    let refused = pgassay(&words, dir);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let closed: Vec<&str> = words
+        .iter()
+        .map(|word| {
+            if *word == "--replay" {
+                "--replay=closed"
+            } else {
+                *word
+            }
+        })
+        .collect();
+    let refused = pgassay(&closed, dir);
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("1 sessions were recorded"),
+        "{refused:?}"
+    );
+    let mut closed: Vec<&str> = closed
+        .into_iter()
+        .map(|word| if word == "2" { "1" } else { word })
+        .collect();
+    closed.extend(["--time", "0.3", "--trials", "2"]);
+    let output = pgassay(&closed, dir);
+    assert!(output.status.success(), "{output:?}");
+    let closed = trials(dir);
+    assert!(
+        closed.len() == 2
+            && closed
+                .iter()
+                .all(|trial| trial["transactions"].as_u64() > Some(0))
+    );
+    assert!(
+        closed.iter().all(|trial| trial["failures"].is_null()),
+        "{closed:?}"
+    );
+
+    let exported = pgassay(
+        &[
+            "workload", "export", "mine.sql", "--format", "pgbench", "--to", "scripts", "--rows",
+            "20",
+        ],
+        dir,
+    );
+    assert!(exported.status.success(), "{exported:?}");
+    let command = String::from_utf8_lossy(&exported.stdout).into_owned();
+    let scripts: Vec<&str> = command
+        .split_whitespace()
+        .filter(|word| word.ends_with(char::is_numeric))
+        .collect();
+    let directory = server.socket_dir.display().to_string();
+    let port = server.port.to_string();
+    let mut pgbench = vec![
+        "pgbench", "-n", "-M", "simple", "-t", "30", "-U", OWNER, "-h", &directory, "-p", &port,
+    ];
+    for script in &scripts {
+        pgbench.extend(["-f", script]);
+    }
+    pgbench.push("postgres");
+    let output = pgassay(&pgbench, dir);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && said.contains("30/30"),
+        "{command} {output:?}"
+    );
+    let exported = pgassay(
+        &[
+            "workload",
+            "export",
+            "mine.sql",
+            "--format",
+            "pgreplay",
+            "--to",
+            "mine.json",
+            "--user",
+            "app",
+        ],
+        dir,
+    );
+    assert!(exported.status.success(), "{exported:?}");
+    let lines = fs::read_to_string(dir.join("mine.json")).unwrap();
+    let statements = BY_KEY + 4 * BOOKED + COUNTED + 1;
+    assert_eq!(lines.lines().count(), statements + 2);
+    assert!(
+        lines.lines().next().unwrap().contains(r#""user":"app""#),
+        "{lines}"
+    );
+}
+
 /// A file, what is in it, further flags, the exit code, what is said.
 type Case<'a> = (&'a str, &'a [u8], &'a [&'a str], i32, &'a str);
 

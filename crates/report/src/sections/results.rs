@@ -47,6 +47,10 @@ fn of_load(load: &StageAnalysis, chart: Option<Chart>, notes: &mut Notes) -> Opt
     if points.any(|point| point.estimate(order_entry::NEW_ORDERS).is_some()) {
         blocks.push(Block::Table(ORDER_ENTRY.of(load, notes)));
     }
+    let mut points = all.iter().map(|(_, point)| point);
+    if points.any(|point| point.estimate(metrics::START_LAG).is_some()) {
+        blocks.push(Block::Table(SCHEDULE.of(load, notes)));
+    }
     blocks.extend(failures(load).map(Block::Table));
     Some(Section {
         id: "results",
@@ -85,6 +89,17 @@ const TABLE: PointTable = PointTable {
         column(metrics::SERVER_CPU, "server CPU", "µs/tx", 3),
     ],
     marked: true,
+};
+
+/// How far a load with a schedule was kept to it.
+const SCHEDULE: PointTable = PointTable {
+    caption: "How long after their intended start transactions began, and how many had not begun when the window ended.",
+    columns: &[
+        column(metrics::START_LAG, "late by", "µs", 0),
+        column(metrics::START_LAG_MAX, "at most", "µs", 1),
+        column(metrics::NOT_BEGUN, "not begun", "", 2),
+    ],
+    marked: false,
 };
 
 /// What order entry is about.

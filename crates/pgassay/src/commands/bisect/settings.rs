@@ -112,6 +112,7 @@ fn new(
             .with_remedy("name temp, build:NAME or an installation")
         );
     }
+    args.dials.refuse_replay()?;
     let workload = args.dials.workload(&args.workload)?;
     let configs = configs(args, terminal)?;
     let started = Instant::now();

@@ -44,6 +44,7 @@ pub fn bisect(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
+    args.dials.refuse_replay()?;
     let workload = args.dials.workload(&args.workload)?;
     if workload.writes && args.by == ByArg::Instructions {
         bail!(

@@ -15,7 +15,7 @@ use pgassay_model::point::Point;
 use pgassay_model::primitives::{Company, PrimitivesPlan};
 use pgassay_model::scattered::ScatteredVariant;
 use pgassay_model::stage::StageId;
-use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::workload::{ReplayPlan, WorkloadPlan};
 use pgassay_model::{Failure, Plan};
 use pgassay_observe as observe;
 
@@ -132,6 +132,14 @@ impl Load {
             }
             Self::Pgio(config) => io::pgio_settings(config, machine),
             Self::ScatteredRead(scattered) => scattered.settings(),
+        }
+    }
+
+    /// What it replays, where it does.
+    pub fn replay(&self) -> Option<&ReplayPlan> {
+        match self {
+            Self::Wire(workload) => workload.replay.as_ref(),
+            _ => None,
         }
     }
 

@@ -58,6 +58,8 @@ pub const BESIDE: u32 = 6;
 const BETWEEN: f64 = 0.06;
 /// Chance of showing δ that forecasts are made for.
 const POWER: f64 = 0.9;
+/// Counted seconds of a slice of a replay.
+const REPLAY_SLICE: f64 = 2.0;
 /// Looks of a sequential comparison.
 const LOOKS: usize = 6;
 /// Names of the arms.
@@ -199,8 +201,14 @@ fn measured(
             .iter()
             .map(|p| p.clients)
             .collect(),
-        (None, Some(list)) => list.0.clone(),
-        (None, None) => load.usual_counts(machine.cpus.unwrap_or(1)),
+        (None, asked) => {
+            let asked = asked.as_ref().map(|list| list.0.as_slice());
+            match (load.replay(), asked) {
+                (Some(replay), asked) => measure::replay_clients(replay, asked)?,
+                (None, Some(list)) => list.to_vec(),
+                (None, None) => load.usual_counts(machine.cpus.unwrap_or(1)),
+            }
+        }
     };
     if args.sequential && (counts.len() > 1 || typed.len() > 2) {
         bail!(
@@ -348,10 +356,14 @@ fn plan(
         bail!("the plan of another load than clients over the wire");
     };
     let workload = (**workload).clone();
-    let flags = MeasureArgs {
+    let mut flags = MeasureArgs {
         seed: Some(seed),
         ..args.slices.measured(counts, workload.writes)
     };
+    if workload.replay.is_some() {
+        // A recording has quiet moments.
+        flags.time = args.slices.slice.or(Some(REPLAY_SLICE));
+    }
     let cpus = machine.cpus.unwrap_or(1);
     let machine = Machine {
         cache_bytes: machine.last_level_cache_total_bytes.unwrap_or(0),

@@ -13,6 +13,7 @@ use pgassay_statements::sessions::{Sessions, Wanted};
 use pgassay_statements::write::{About, Draft, Values};
 use pgassay_sys::stop::Stop;
 
+use super::sessions::Writing;
 use super::{finish, refuse_there, values};
 use crate::cli::workload::{FromLogArgs, LogFormat};
 use crate::commands::progress::Progress;
@@ -37,11 +38,18 @@ pub fn from_log(args: &FromLogArgs, terminal: &mut Terminal, stop: &Stop) -> any
         user: args.user.clone(),
         application: args.application.clone(),
     };
+    let mut writing = args
+        .sessions
+        .then(|| Writing::begin(&args.into))
+        .transpose()?;
     let mut sessions = Sessions::new(wanted, args.into.seed, args.into.samples as usize);
+    if writing.is_some() {
+        sessions = sessions.one_by_one();
+    }
     let mut counts = Counts::default();
     let progress = Progress::new(terminal, 1000);
     for file in &args.files {
-        let read = one(file, args, &mut sessions, &progress, stop);
+        let read = one(file, args, &mut sessions, writing.as_mut(), &progress, stop);
         let read = read.map_err(|error| match error.downcast::<io::Error>() {
             Ok(error) => Failure::usage(format!("{}: {error}", file.display())).into(),
             Err(error) => error,
@@ -79,7 +87,10 @@ pub fn from_log(args: &FromLogArgs, terminal: &mut Terminal, stop: &Stop) -> any
         made.leave_out(why.clone(), *statements);
     }
     notes(&mut made, &sessions, &counts);
+    // Values in a statement's text would stay as they were.
+    let whole = !args.into.anonymise;
     let about = About {
+        sessions: writing.as_ref().map(Writing::name),
         explanation: format!("the load of {}", made.source),
         // By literals or by parameters, as most of them came.
         protocol: if 2 * prepared > made.covered {
@@ -88,13 +99,11 @@ pub fn from_log(args: &FromLogArgs, terminal: &mut Terminal, stop: &Stop) -> any
             "simple"
         },
     };
-    // Values in a statement's text would stay as they were.
-    let whole = !args.into.anonymise;
     let drafts = entries
         .iter()
         .map(|entry| draft(entry, took, whole))
         .collect();
-    finish(drafts, &about, made, &args.into, terminal)
+    finish(drafts, &about, made, writing, &args.into, terminal)
 }
 
 fn draft(entry: &Entry, all_us: u64, whole: bool) -> Draft {
@@ -189,6 +198,7 @@ fn one(
     path: &Path,
     args: &FromLogArgs,
     sessions: &mut Sessions,
+    mut writing: Option<&mut Writing>,
     progress: &Progress,
     stop: &Stop,
 ) -> anyhow::Result<Counts> {
@@ -226,6 +236,9 @@ fn one(
             continue;
         }
         reader.line(&line, &mut |record| sessions.record(&record));
+        if let Some(writing) = &mut writing {
+            writing.take(&mut sessions.executed)?;
+        }
         lines += 1;
         if lines % LINES == 0 {
             if stop.asked() {
@@ -237,6 +250,9 @@ fn one(
         }
     }
     reader.end(&mut |record| sessions.record(&record));
+    if let Some(writing) = writing {
+        writing.take(&mut sessions.executed)?;
+    }
     Ok(reader.counts)
 }
 

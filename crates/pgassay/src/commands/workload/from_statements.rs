@@ -115,8 +115,9 @@ pub fn from_statements(
     let about = About {
         explanation: format!("the statements of {}", made.source),
         protocol: "prepared",
+        sessions: None,
     };
-    finish(drafts, &about, made, &args.into, terminal)
+    finish(drafts, &about, made, None, &args.into, terminal)
 }
 
 /// The counters, since the last reset or over the time that was asked for.

@@ -1,7 +1,9 @@
-//! `pgassay workload`: a workload file from what a server ran.
+//! `pgassay workload`: a workload file from what a server ran, and from it what other programs run.
 
+mod export;
 mod from_log;
 mod from_statements;
+mod sessions;
 mod tables;
 
 use std::path::Path;
@@ -12,6 +14,7 @@ use pgassay_statements::made::Made;
 use pgassay_statements::write::{About, Draft, write};
 use pgassay_sys::stop::Stop;
 
+use self::sessions::Writing;
 use super::files::to_file;
 use super::show::{next, show};
 use crate::cli::workload::{From, IntoArgs, WorkloadArgs};
@@ -26,6 +29,7 @@ pub fn workload(args: &WorkloadArgs, terminal: &mut Terminal, stop: &Stop) -> an
     match &args.from {
         From::FromLog(args) => from_log::from_log(args, terminal, stop),
         From::FromStatements(args) => from_statements::from_statements(args, terminal, stop),
+        From::Export(args) => export::export(args, terminal),
     }
 }
 
@@ -48,11 +52,12 @@ fn values(into: &IntoArgs, origin: &str) -> String {
     }
 }
 
-/// Writes the workload, and says what is in it.
+/// Writes the workload, with its sessions where there are some, and says what is in it.
 fn finish(
     mut drafts: Vec<Draft>,
     about: &About,
     mut made: Made,
+    sessions: Option<Writing>,
     into: &IntoArgs,
     terminal: &mut Terminal,
 ) -> anyhow::Result<Exit> {
@@ -61,6 +66,9 @@ fn finish(
     }
     let text = write(&drafts, about, &mut made);
     check(&into.to, &text)?;
+    if let Some(sessions) = sessions {
+        sessions.finish(&drafts, &mut made)?;
+    }
     to_file(&into.to, "--to", &text)?;
     made.left_out
         .sort_by_key(|one| std::cmp::Reverse(one.statements));

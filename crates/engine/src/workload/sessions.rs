@@ -1,0 +1,256 @@
+//! The sessions of which a workload was made: a file beside it, read for `--replay`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use pgassay_load::script::{Command, Drawn, Program};
+use pgassay_load::{self as load, Execution, Replay};
+use pgassay_model::Failure;
+use pgassay_model::workload::{Pace, ReplayPlan, WorkloadPlan};
+use pgassay_statements::recorded::{Header, Line, SCHEMA};
+
+/// Larger files are not read into memory.
+const LARGEST: u64 = 4 << 30;
+
+/// The path of a file that a workload names, which stands beside it.
+pub(super) fn beside(workload: &Path, file: &str) -> String {
+    let at = workload.parent().unwrap_or(Path::new("")).join(file);
+    let at = std::path::absolute(&at).unwrap_or(at);
+    at.display().to_string()
+}
+
+/// What a replay of a workload's sessions is to be.
+///
+/// # Errors
+/// Where the workload has none, or they can't be read.
+pub fn plan(workload: &WorkloadPlan, pace: Pace, speed: f64) -> Result<ReplayPlan, Failure> {
+    let Some(file) = &workload.sessions else {
+        return Err(Failure::usage(format!(
+            "--replay goes through recorded sessions, and {} has none",
+            workload.name
+        ))
+        .with_remedy("record them: pgassay workload from-log LOG --sessions"));
+    };
+    let header = open(file)?.0;
+    if header.transactions == 0 {
+        return Err(Failure::usage(format!("{file} has no transaction")));
+    }
+    Ok(ReplayPlan {
+        sessions: header.sessions,
+        connections: header.connections.max(1),
+        transactions: header.transactions,
+        length_ms: header.length_us.div_ceil(1000).max(1),
+        pace,
+        speed,
+    })
+}
+
+/// The sessions that a plan replays, for its scripts; none where it replays nothing.
+///
+/// # Errors
+/// Where the file is gone, or is another than it was.
+pub fn replay(workload: &WorkloadPlan, program: &Program) -> Result<Option<Replay>, Failure> {
+    let (Some(plan), Some(file)) = (&workload.replay, &workload.sessions) else {
+        return Ok(None);
+    };
+    let sessions = read(file, program, plan.transactions)?;
+    let pace = match plan.pace {
+        Pace::Original => load::Pace::Original,
+        Pace::ThinkTimes => load::Pace::ThinkTimes,
+        Pace::Closed => load::Pace::Closed,
+    };
+    Ok(Some(Replay::new(sessions, pace, plan.speed)))
+}
+
+/// Each session's transactions of a file, for a program of the scripts that it names.
+///
+/// # Errors
+/// Where it can't be read, names a script that there is not, or has another number of transactions than `wanted`.
+pub fn read(file: &str, program: &Program, wanted: u64) -> Result<Vec<Vec<Execution>>, Failure> {
+    let (header, mut lines) = open(file)?;
+    let anew = || "make it anew: pgassay workload from-log LOG --sessions --force".to_owned();
+    let wrong = |what: String| Failure::usage(format!("{file}: {what}")).with_remedy(anew());
+    let mut places = Vec::new();
+    for name in &header.scripts {
+        let mut scripts = program.scripts().iter();
+        let place = scripts.position(|script| script.name == *name);
+        let place = place.ok_or_else(|| wrong(format!("the workload has no script {name}")))?;
+        let draws = program.scripts()[place].commands.iter();
+        let width = draws
+            .filter_map(|command| match command {
+                Command::Draw(draw) => Some(draw.slots.len()),
+                _ => None,
+            })
+            .next();
+        places.push((place, width.unwrap_or(0)));
+    }
+    let mut numbers: HashMap<u64, usize> = HashMap::new();
+    let mut sessions: Vec<Vec<Execution>> = Vec::new();
+    let mut count = 0;
+    let mut text = String::new();
+    loop {
+        text.clear();
+        let length = lines
+            .read_line(&mut text)
+            .map_err(|error| wrong(error.to_string()))?;
+        if length == 0 {
+            break;
+        }
+        count += 1;
+        let number = count + 1;
+        let line: Line = serde_json::from_str(&text)
+            .map_err(|error| wrong(format!("line {number}: {error}")))?;
+        let Some((script, width)) = places.get(line.script as usize).copied() else {
+            return Err(wrong(format!(
+                "line {number}: there is no script {}",
+                line.script
+            )));
+        };
+        if line.values.len() != width {
+            let found = line.values.len();
+            return Err(wrong(format!(
+                "line {number}: {found} values, where the script draws {width}"
+            )));
+        }
+        let row: Result<Box<[Drawn]>, String> =
+            line.values.iter().map(|value| Drawn::read(value)).collect();
+        let session = *numbers.entry(line.session).or_insert_with(|| {
+            sessions.push(Vec::new());
+            sessions.len() - 1
+        });
+        let nanoseconds = |us: u64| us.saturating_mul(1000);
+        sessions[session].push(Execution {
+            at_ns: nanoseconds(line.at_us),
+            took_ns: nanoseconds(line.took_us),
+            script,
+            row: row.map_err(|why| wrong(format!("line {number}: {why}")))?,
+            pauses_ns: line.pauses_us.into_iter().map(nanoseconds).collect(),
+        });
+    }
+    if count != header.transactions || count != wanted {
+        return Err(wrong(format!(
+            "it has {count} transactions, and had {wanted}"
+        )));
+    }
+    for session in &mut sessions {
+        session.sort_by_key(|one| one.at_ns);
+    }
+    Ok(sessions)
+}
+
+/// How many transactions a file has, by its first line.
+///
+/// # Errors
+/// Where it can't be read.
+pub fn header(file: &str) -> Result<Header, Failure> {
+    open(file).map(|(header, _)| header)
+}
+
+fn open(file: &str) -> Result<(Header, BufReader<File>), Failure> {
+    let unreadable = |why: String| {
+        Failure::usage(format!("the sessions {file} can't be read: {why}")).with_remedy(
+            "they stand in a file of their own beside the workload: keep both together",
+        )
+    };
+    let opened = File::open(file).map_err(|error| unreadable(error.to_string()))?;
+    let size = opened.metadata().map_or(0, |meta| meta.len());
+    if size > LARGEST {
+        return Err(Failure::usage(format!(
+            "{file} has {} GB: more than 4 GB of sessions are not replayed",
+            size / 1_000_000_000
+        ))
+        .with_remedy("make it of a shorter part of the log"));
+    }
+    let mut lines = BufReader::with_capacity(1 << 20, opened);
+    let mut first = String::new();
+    lines
+        .read_line(&mut first)
+        .map_err(|error| unreadable(error.to_string()))?;
+    let header: Header =
+        serde_json::from_str(&first).map_err(|error| unreadable(error.to_string()))?;
+    if header.schema != SCHEMA {
+        return Err(unreadable(format!("its form is {}", header.schema)));
+    }
+    Ok((header, lines))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program() -> Program {
+        let mut program = Program::new();
+        let draw = "\\draw a b from 1 'x'\nSELECT :a, :b;\n";
+        program.add("two", draw, 1).unwrap();
+        program.add("none", "SELECT 1;\n", 1).unwrap();
+        program
+    }
+
+    fn read_text(name: &str, text: &str) -> Result<Vec<Vec<Execution>>, Failure> {
+        let file = format!("pgassay-test-sessions-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        std::fs::write(&path, text).unwrap();
+        let read = read(&path.display().to_string(), &program(), 3);
+        std::fs::remove_file(&path).unwrap();
+        read
+    }
+
+    const HEAD: &str = r#"{"schema":"pgassay/sessions/1","sessions":2,"connections":2,"transactions":3,"length_us":900,"scripts":["none","two"]}"#;
+
+    #[test]
+    fn lines_become_sessions_in_their_order() {
+        let text = format!(
+            "{HEAD}\n{}\n{}\n{}\n",
+            r#"{"s":7,"at":100,"took":5,"n":1,"p":["NULL","E'a\\n'"],"w":[0]}"#,
+            r#"{"s":9,"at":50,"took":5,"n":0}"#,
+            r#"{"s":7,"at":20,"took":5,"n":0,"w":[3]}"#,
+        );
+        let sessions = read_text("good", &text).unwrap();
+        let times: Vec<Vec<u64>> = sessions
+            .iter()
+            .map(|session| session.iter().map(|one| one.at_ns).collect())
+            .collect();
+        assert_eq!(times, [vec![20_000, 100_000], vec![50_000]]);
+        let two = &sessions[0][1];
+        assert_eq!((two.script, two.row[1].text.as_deref()), (0, Some("a\n")));
+        assert_eq!(sessions[0][0].pauses_ns[..], [3000]);
+        assert_eq!((sessions[0][0].script, sessions[0][0].row.len()), (1, 0));
+    }
+
+    #[test]
+    fn what_is_no_file_of_sessions_says_why() {
+        let with = |line: &str| format!("{HEAD}\n{line}\n");
+        for (name, text, says) in [
+            ("empty", String::new(), "can't be read"),
+            ("other", "SELECT 1;\n".to_owned(), "can't be read"),
+            ("cut", with(r#"{"s":1,"at":1,"#), "line 2"),
+            (
+                "few",
+                with(r#"{"s":1,"at":1,"took":1,"n":0}"#),
+                "1 transactions, and had 3",
+            ),
+            (
+                "script",
+                with(r#"{"s":1,"at":1,"took":1,"n":5}"#),
+                "no script 5",
+            ),
+            (
+                "width",
+                with(r#"{"s":1,"at":1,"took":1,"n":1,"p":["1"]}"#),
+                "draws 2",
+            ),
+            (
+                "value",
+                with(r#"{"s":1,"at":1,"took":1,"n":1,"p":["1","x"]}"#),
+                "no value",
+            ),
+            ("names", with("").replace("none", "gone"), "no script gone"),
+        ] {
+            let failure = read_text(name, &text).unwrap_err();
+            assert!(failure.message.contains(says), "{name}: {failure:?}");
+            assert!(failure.remedy.is_some(), "{name}");
+        }
+    }
+}
