@@ -3,7 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use pgassay_analysis::diagnose::{Evidence, diagnose};
-use pgassay_analysis::profile::{Profile, summarise};
+use pgassay_analysis::profile::summarise;
+use pgassay_readings::profile::Profile;
 
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);

@@ -230,7 +230,7 @@ fn shares(profile: &Summary) -> Shares<'_> {
                 None,
             ));
         }
-        if function.symbol != crate::profile::UNKNOWN {
+        if function.symbol != pgassay_readings::profile::UNKNOWN {
             let (symbol, object) = (function.symbol.clone(), function.object.as_str());
             shares.push((Kind::Function, symbol, function.own_share, Some(object)));
         }

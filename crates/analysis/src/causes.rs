@@ -143,6 +143,10 @@ mod tests {
     use crate::profile::tree::CallTree;
     use serde_json::Value;
 
+    use pgassay_model::facts::Facts;
+    use pgassay_model::reading::Reading;
+    use pgassay_model::record::RecordedRun;
+
     use super::*;
     use crate::analysis::StageAnalysis;
     use crate::bottlenecks::finding::{Basis, Circumstances, Observation};
@@ -151,9 +155,6 @@ mod tests {
     use crate::measured::StageArm;
     use crate::observed::waits::{WaitAnalysis, WaitEvent};
     use crate::observed::{ArmObserved, Budget, PointObserved};
-    use crate::record::RecordedRun;
-    use pgassay_model::facts::Facts;
-    use pgassay_model::reading::Reading;
 
     const RECORDED: &str = include_str!("../tests/check/recorded/debian12-pg15.json");
 

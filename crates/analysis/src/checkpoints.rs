@@ -11,11 +11,12 @@ use pgassay_model::reading::Sample;
 use pgassay_model::samplers;
 use pgassay_model::server::ServerFacts;
 use pgassay_model::trial::Trial;
+use pgassay_readings::samples;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::server;
 use crate::stats::{Direction, Estimate, Rule, Verdict, compare_runs, median_of_sorted};
-use crate::{samples, server};
 
 /// A window counts as one with a checkpoint under way where at least this share of the looks at
 /// the checkpointer found it at work; where at most [`AT_REST`] did, as one without.
@@ -258,12 +259,13 @@ fn ratio(trials: &[&Trial], looks: &BTreeMap<u32, (u64, u64)>) -> Option<Estimat
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
     use pgassay_model::observed::Observed;
     use pgassay_model::observed::waits::WaitKey;
     use pgassay_model::point::Slice;
     use pgassay_model::reading::Reading;
     use pgassay_model::server::Origin;
+
+    use super::*;
 
     /// A trial of a second; `forced` checkpoints began in it and the checkpointer was at work in
     /// so many of its twenty looks.

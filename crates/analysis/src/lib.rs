@@ -4,7 +4,7 @@
 //! comes out. There is no I/O and no clock, so an old run can be analysed again
 //! by a newer program and gives the same answer on any machine.
 //!
-//! [`record`] is what was seen (raw, as read), [`analyse()`] turns it into
+//! [`pgassay_model::record`] is what was seen (raw, as read), [`analyse()`] turns it into
 //! [`analysis`], which every report format renders.
 
 pub mod against_reference;
@@ -16,7 +16,6 @@ pub mod ceiling;
 pub mod check;
 pub mod checkpoints;
 pub mod compare;
-pub mod comparison;
 pub mod counts;
 mod curves;
 pub mod diagnose;
@@ -37,9 +36,7 @@ pub mod primitives;
 pub mod profile;
 pub mod quality;
 pub mod query_cost;
-pub mod record;
 pub mod reference;
-pub mod samples;
 pub mod scattered;
 pub mod search;
 pub mod server;
@@ -54,4 +51,3 @@ pub mod within;
 
 pub use analyse::analyse;
 pub use analysis::Analysis;
-pub use record::RecordedRun;

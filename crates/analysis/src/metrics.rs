@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 pub mod order_entry;
 
+use pgassay_readings::samples;
+
 use self::Values::{Counted, Measured, Positive};
-use crate::samples;
 use crate::stats::Direction::{self, HigherIsBetter, LowerIsBetter};
 use crate::stats::{Caveat, Estimate, summarize, summarize_positive};
 use crate::trial_view::{Server, TrialView};

@@ -5,6 +5,9 @@
 //! 5.3): two digits of it where it begins with 100 to 354, else one. A figure
 //! never loses its first two digits and never shows more than five of its own.
 
+use pgassay_text::number::grouped;
+pub use pgassay_text::number::{count, counted};
+
 use crate::stats::Estimate;
 
 /// An estimate ready to be printed.
@@ -53,19 +56,6 @@ pub fn single(value: f64) -> String {
         return NONE.to_owned();
     }
     at_place(value, last_place(value, 0.0))
-}
-
-/// A count, exact, with thousands separators.
-pub fn count(value: u64) -> String {
-    grouped(&value.to_string())
-}
-
-/// How many there are of what is named in the singular: `1 client`, `1,000 clients`.
-pub fn counted(n: impl Into<u64>, one: &str) -> String {
-    match n.into() {
-        1 => format!("1 {one}"),
-        n => format!("{} {one}s", count(n)),
-    }
 }
 
 /// A known quantity that needs no more than two decimals, such as a quota of CPUs.
@@ -179,30 +169,6 @@ fn percent(e: &Estimate) -> String {
 }
 
 /// Thousands separators in the whole part.
-fn grouped(number: &str) -> String {
-    let (sign, rest) = match number.strip_prefix('-') {
-        Some(rest) => ("-", rest),
-        None => ("", number),
-    };
-    let (whole, fraction) = rest.split_once('.').unwrap_or((rest, ""));
-    let mut out = String::from(sign);
-    for (i, digit) in whole.chars().enumerate() {
-        if i > 0 && (whole.len() - i) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    if !fraction.is_empty() {
-        out.push('.');
-        out.push_str(fraction);
-    }
-    // rounding can leave a zero with a sign
-    if out.starts_with('-') && !out.contains(|c: char| ('1'..='9').contains(&c)) {
-        out.remove(0);
-    }
-    out
-}
-
 fn trimmed(number: String) -> String {
     match number.contains('.') {
         true => grouped(number.trim_end_matches('0').trim_end_matches('.')),

@@ -9,10 +9,7 @@
 use std::collections::BTreeMap;
 
 use pgassay_model::observed::stacks::{StackRecord, SymbolTable};
-use pgassay_model::plan::{self, DriverConfig, Plan};
-use pgassay_model::point::Point;
 use pgassay_model::query_cost::{QueryCostRecord, WAYS, Way};
-use pgassay_model::stage::StageId;
 use pgassay_model::trial::{Raw, Trial};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,26 +20,6 @@ use crate::stats::{Estimate, summarize_positive};
 
 /// Executors within this share of one another agree.
 pub const AGREEMENT: f64 = 0.1;
-
-/// So many rounds, each with every one of [`WAYS`] once.
-pub fn stage(seed: u64, rounds: u32, window_ms: u64, instructions: bool) -> plan::Stage {
-    let points = (0..WAYS.len() as u32).map(|variant| Point {
-        clients: 1,
-        threads: 1,
-        variant,
-    });
-    plan::Stage {
-        id: StageId::QueryCost,
-        driver: DriverConfig::QueryWays { instructions },
-        plan: Plan {
-            points: points.collect(),
-            trials: rounds,
-            window_ms,
-            seed,
-            ..Plan::default()
-        },
-    }
-}
 
 /// One way for one stretch of time.
 struct WayTrial<'a> {
@@ -264,10 +241,11 @@ fn cost(way: Way, trials: &[&(WayTrial, Seen)], record: &QueryCostRecord) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pgassay_model::observed::stacks::ObjectSymbols;
     use pgassay_model::point::Slice;
     use pgassay_model::query_cost::CountedWay;
+
+    use super::*;
 
     /// Functions at 0x100, 0x200, 0x300 of a server.
     fn symbols() -> SymbolTable {

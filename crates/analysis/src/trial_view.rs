@@ -10,9 +10,10 @@ use pgassay_model::samplers;
 use pgassay_model::server::ServerFacts;
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::{ScriptRecord, Trial};
+use pgassay_readings::samples;
 
+use crate::server;
 use crate::storage::{DeviceReads, ReadFigures, Seen, figures};
-use crate::{samples, server};
 
 /// Commits that `pg_stat_database` must have counted for figures per commit.
 const FEWEST_COMMITS: u64 = 100;

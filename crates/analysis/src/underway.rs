@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::live::Moment;
 use pgassay_model::plan::Stage;
 use pgassay_model::point::Point;
 use pgassay_model::run::{Event, EventKind, RunHeader};
@@ -13,7 +14,7 @@ use pgassay_model::trial::Trial;
 
 use crate::stats::{Estimate, estimate};
 use crate::trial_view::{Server, TrialView};
-use crate::within::{Disturbed, Moment, Within};
+use crate::within::Within;
 
 /// Trials of which the disturbance is kept.
 const RECENT: usize = 60;
@@ -182,7 +183,7 @@ impl Underway {
         let ours = view
             .server_cpus
             .map(|server| (server + view.client_cpus()) * view.seconds);
-        let disturbed = host.map(|host| Disturbed::of(host, ours));
+        let disturbed = host.map(|host| host.disturbance(ours));
         if self.recent.len() == RECENT {
             self.recent.remove(0);
         }
@@ -279,10 +280,11 @@ impl PointSoFar<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pgassay_model::plan::{Arm, Experiment, Plan};
     use pgassay_model::point::Slice;
     use pgassay_model::workload::WorkloadPlan;
+
+    use super::*;
 
     fn header() -> RunHeader {
         let point = |clients| Point {

@@ -1,12 +1,12 @@
 //! A live server under its own load, over a window: what `pgassay watch` shows.
 
+use pgassay_model::record::RecordedRun;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analyse;
 use crate::diagnose::Diagnosis;
 use crate::observed::ArmObserved;
-use crate::record::RecordedRun;
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/watch/1";

@@ -2,73 +2,10 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-
-use crate::samples::HostCpu;
+use pgassay_model::live::{Moment, Second};
 
 /// Seconds that are kept.
 const SECONDS: usize = 60;
-
-/// A line of `live.jsonl`: where a trial is.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Moment {
-    /// What the trial is, such as `4 clients`.
-    pub name: String,
-    /// What its work is counted in, such as `tps`.
-    pub unit: String,
-    /// How many of the schedule's trials lie behind.
-    pub done: usize,
-    /// How many the schedule has.
-    pub all: usize,
-    /// How long it takes by its plan, in seconds, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub takes_seconds: Option<f64>,
-    /// How much of its window is over, in seconds; 0 when it begins.
-    pub passed_seconds: f64,
-    /// The newest part of it; none when it begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub second: Option<Second>,
-}
-
-/// About a second of a window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Second {
-    /// Units of work a second.
-    pub rate: f64,
-    /// Mean and 99th percentile of the latency in milliseconds, where a transaction ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_ms: Option<(f64, f64)>,
-    /// Transactions that failed.
-    #[serde(default)]
-    pub failed: u64,
-    /// What disturbed it.
-    #[serde(flatten)]
-    pub disturbed: Disturbed,
-}
-
-/// Shares of the machine's CPU time, 0 to 1; none where that can't be seen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Disturbed {
-    /// What neither server nor load used, and was busy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub others: Option<f64>,
-    /// What the hypervisor gave to others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steal: Option<f64>,
-}
-
-impl Disturbed {
-    /// By the machine's CPU time, and what of it server and load used, in CPU-seconds.
-    pub fn of(host: HostCpu, ours: Option<f64>) -> Self {
-        if host.total <= 0.0 {
-            return Self::default();
-        }
-        Self {
-            others: ours.map(|ours| ((host.busy - ours) / host.total).clamp(0.0, 1.0)),
-            steal: Some(host.steal / host.total),
-        }
-    }
-}
 
 /// The last seconds of a measurement.
 #[derive(Debug, Default)]
@@ -162,25 +99,5 @@ mod tests {
         );
         within.add(moment("ops/s", Some(1e9)));
         assert_eq!((within.seconds().len(), within.unit()), (1, "ops/s"));
-    }
-
-    #[test]
-    fn what_can_not_be_told_apart_is_not_told() {
-        let host = HostCpu {
-            busy: 1.5,
-            steal: 0.2,
-            total: 2.0,
-        };
-        let told = Disturbed::of(host, Some(1.1));
-        assert!((told.others.unwrap() - 0.2).abs() < 1e-9);
-        assert_eq!(told.steal, Some(0.1));
-        assert_eq!(Disturbed::of(host, None).others, None);
-        assert_eq!(Disturbed::of(host, Some(9.0)).others, Some(0.0));
-        let nothing = HostCpu {
-            busy: 0.0,
-            steal: 0.0,
-            total: 0.0,
-        };
-        assert_eq!(Disturbed::of(nothing, Some(0.0)), Disturbed::default());
     }
 }

@@ -3,7 +3,8 @@
 use pgassay_analysis::diagnose::{
     Confidence, Diagnosis, Evidence, Finding, diagnose, version_number,
 };
-use pgassay_analysis::profile::{Profile, summarise};
+use pgassay_analysis::profile::summarise;
+use pgassay_readings::profile::Profile;
 use proptest::prelude::*;
 
 const BEFORE: &str = include_str!("profiles/power8-before.txt");

@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::within::{Disturbed, Moment, Second};
 use pgassay_load::{Latency, Passed};
+use pgassay_model::live::{Disturbed, Moment, Second};
 use pgassay_model::observed::stacks::SymbolTable;
 use pgassay_model::point::Slice;
 use pgassay_model::run::EventKind;

@@ -3,9 +3,11 @@
 //!
 //! [`plan`] says what is to be measured, [`schedule`] in which order, [`run`] and [`trial`] what was seen.
 
+pub mod comparison;
 pub mod explain;
 pub mod facts;
 pub mod failure;
+pub mod live;
 pub mod observed;
 pub mod pgio;
 pub mod plan;
@@ -13,6 +15,7 @@ pub mod point;
 pub mod primitives;
 pub mod query_cost;
 pub mod reading;
+pub mod record;
 pub mod run;
 pub mod samplers;
 pub mod scattered;

@@ -4,6 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::observed::stacks::SymbolTable;
+use crate::plan::{DriverConfig, Plan, Stage};
+use crate::point::Point;
+use crate::stage::StageId;
 
 /// One way of having a statement executed.
 #[derive(
@@ -45,6 +48,26 @@ impl Way {
             Self::QueryLoop => "query-loop",
             Self::PlpgsqlLoop => "plpgsql-loop",
         }
+    }
+}
+
+/// So many rounds, each with every one of [`WAYS`] once.
+pub fn stage(seed: u64, rounds: u32, window_ms: u64, instructions: bool) -> Stage {
+    let points = (0..WAYS.len() as u32).map(|variant| Point {
+        clients: 1,
+        threads: 1,
+        variant,
+    });
+    Stage {
+        id: StageId::QueryCost,
+        driver: DriverConfig::QueryWays { instructions },
+        plan: Plan {
+            points: points.collect(),
+            trials: rounds,
+            window_ms,
+            seed,
+            ..Plan::default()
+        },
     }
 }
 

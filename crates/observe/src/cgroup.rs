@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use pgassay_analysis::samples;
 use pgassay_model::reading::Reading;
 use pgassay_model::samplers;
+use pgassay_readings::samples;
 
 use super::{Sampler, Scene, file};
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pgassay_analysis::storage::ProcessIo;
 use pgassay_model::reading::Reading;
+use pgassay_readings::io::ProcessIo;
 
 use super::{io, server};
 

@@ -1,8 +1,8 @@
 //! A glance at the CPUs within a window, for who looks on: cheap enough for once a second.
 
-use pgassay_analysis::samples;
-use pgassay_analysis::within::Disturbed;
+use pgassay_model::live::Disturbed;
 use pgassay_model::reading::{Reading, Sample};
+use pgassay_readings::samples;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{cpu_accounts, cpu_times, processes};
@@ -55,7 +55,7 @@ impl Glance {
         let ours = samples::server_cpu_ns(&server)
             .filter(|_| !has_ended(&before.server, &self.server))
             .map(|server| server as f64 / 1e9 + self.own - before.own);
-        Disturbed::of(host, ours)
+        host.disturbance(ours)
     }
 }
 

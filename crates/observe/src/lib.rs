@@ -1,7 +1,7 @@
 //! Observers: what is read beside the load, raw, at the borders of each window.
 //!
 //! A sampler is an entry of [`SAMPLERS`]; adding one is a function and a line,
-//! and its reading is interpreted by `pgassay_analysis::samples`.
+//! and its reading is interpreted by `pgassay_readings::samples`.
 
 mod blockers;
 pub mod cache;

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::profile::{Frame, Profile, UNKNOWN};
 use pgassay_model::observed::Cost;
 use pgassay_model::observed::stacks::{KERNEL, ObjectSymbols, StackRecord, SymbolTable};
+use pgassay_readings::profile::{Frame, Profile, UNKNOWN};
 use pgassay_sys::private::Directory;
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -23,6 +23,7 @@ mod html;
 mod inspection;
 mod kernels;
 mod lab;
+mod made;
 mod markdown;
 mod plain;
 mod pooled;

@@ -1,6 +1,7 @@
 //! The last minute of a measurement, second by second, as the head of a document.
 
-use pgassay_analysis::within::{Second, Within};
+use pgassay_analysis::within::Within;
+use pgassay_model::live::Second;
 
 use super::document::{Axis, Block, Chart, Document, Interval, Scale, Series, Tile};
 use super::underway::{single, spoken};

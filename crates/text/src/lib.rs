@@ -6,6 +6,7 @@
 //! made, after [`line()`]. Pure: no files, no clock, no environment.
 
 pub mod normalise;
+pub mod number;
 
 /// What stands for a character that is not shown.
 const HIDDEN: char = '\u{fffd}';

@@ -1,6 +1,8 @@
+use pgassay_readings::profile::Profile;
+
 use super::*;
 use crate::observed::budget::{OffCpu, Wait};
-use crate::profile::{Profile, summarise};
+use crate::profile::summarise;
 
 /// Sessions on a CPU and at one wait event.
 fn budget(on_cpu: f64, event: &str, waiting: f64) -> Budget {

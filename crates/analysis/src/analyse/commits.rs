@@ -1,12 +1,12 @@
 //! Commits that the server counted, held against the client's transactions.
 
+use pgassay_model::record::RecordedRun;
 use pgassay_model::run::EndState;
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
 
 use super::Scope;
 use crate::measured::CommitCheck;
-use crate::record::RecordedRun;
 
 /// Commits that our own questions may add to each trial: readings at its borders, and vacuum and
 /// checkpoint before one that writes.
@@ -50,9 +50,10 @@ fn cut_off(run: &RecordedRun) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pgassay_model::plan::Arm;
     use pgassay_model::trial::Trial;
+
+    use super::*;
 
     use pgassay_model::run::RunEnd;
 

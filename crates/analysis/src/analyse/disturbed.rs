@@ -66,10 +66,11 @@ pub(super) fn left<'a>(
 
 #[cfg(test)]
 mod tests {
+    use pgassay_model::reading::{Reading, Sample};
+    use pgassay_model::record::RecordedRun;
+
     use crate::analyse;
     use crate::bottlenecks::detect::tests::scaling;
-    use crate::record::RecordedRun;
-    use pgassay_model::reading::{Reading, Sample};
 
     /// Six trials a point; in those of the named rounds at the first point others have half of two CPUs.
     fn run(rounds: &[u32]) -> RecordedRun {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::record::RecordedRun;
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
 
 use crate::number;
-use crate::record::RecordedRun;
 
 /// The warning that at a client count every transaction failed.
 pub const ALL_FAILED: &str = "all-failed";
@@ -48,10 +48,11 @@ pub(super) fn warnings(run: &RecordedRun) -> Vec<Warning> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pgassay_model::plan::{Arm, Experiment, Plan, Stage};
     use pgassay_model::point::{Point, Slice};
     use pgassay_model::trial::Trial;
+
+    use super::*;
 
     #[test]
     fn the_sqlstate_is_named_where_nothing_succeeded() {

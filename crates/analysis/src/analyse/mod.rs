@@ -19,12 +19,14 @@ use pgassay_inspect::{Binary, ProcessFacts};
 use pgassay_model::plan::{DriverConfig, Stage};
 use pgassay_model::primitives::{Compiled, PrimitivesPlan};
 use pgassay_model::reading::Reading;
+use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EventKind, RunState};
 use pgassay_model::scattered::ScatteredPlan;
 use pgassay_model::server::{Origin, ServerFacts};
 use pgassay_model::stage::StageId;
 use pgassay_model::trial::Trial;
 use pgassay_model::warning::Warning;
+use pgassay_readings::samples;
 
 use crate::analysis::{Analysis, SCHEMA, ScatteredAnalysis, StageAnalysis};
 use crate::check::{self, CheckReport};
@@ -32,11 +34,9 @@ use crate::host::{self, HostSummary};
 use crate::measured::{ArmAnalysis, CommitCheck, RunInfo, ServerSummary, StageArm};
 use crate::pgio::{self, PgioAnalysis};
 use crate::quality::Quality;
-use crate::record::RecordedRun;
 use crate::trial_view::Server;
 use crate::{
-    causes, checkpoints, diagnose, metrics, observed, primitives, query_cost, samples, scattered,
-    server,
+    causes, checkpoints, diagnose, metrics, observed, primitives, query_cost, scattered, server,
 };
 
 /// Concludes what a run says. The same run gives the same answer on any machine.
@@ -470,6 +470,11 @@ fn warnings(
         run.damage
             .iter()
             .map(|text| Warning::new("damaged", text.clone())),
+    );
+    let comparison = run.comparison.as_ref();
+    let unknown = comparison.and_then(|plan| metrics::MetricId::find(&plan.metric).err());
+    warnings.extend(
+        unknown.map(|why| Warning::new("damaged", format!("facts/comparison.json: {why}"))),
     );
     warnings
 }

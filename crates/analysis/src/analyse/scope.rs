@@ -4,7 +4,7 @@ use pgassay_model::plan::{Arm, Plan, Stage};
 use pgassay_model::stage::StageId;
 use pgassay_model::trial::Trial;
 
-use crate::record::RecordedRun;
+use pgassay_model::record::RecordedRun;
 
 /// A run, or of a comparison the rounds and servers that were compared.
 pub(crate) struct Scope<'r> {

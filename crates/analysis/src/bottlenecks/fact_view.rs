@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use pgassay_inspect::{Binary, Machine};
 use pgassay_model::facts::{self, Facts, Library, Place};
 use pgassay_model::reading::{Reading, Sample};
+use pgassay_readings::samples;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::finding::{NotJudged, could_not_see, not_applicable};
 use crate::host::{self, HostSummary};
-use crate::samples;
 use crate::server::SettingsOf;
 
 /// A row of one of the server's answers.

@@ -7,15 +7,15 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::comparison::{ArmFacts, Typed};
+use pgassay_model::record::RecordedRun;
 use serde::Deserialize;
 
 use super::model::{Difference, Kind};
 use super::plans;
 use crate::analysis::Analysis;
-use crate::comparison::{ArmFacts, Typed};
 use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::metrics::BUFFER_MISSES;
-use crate::record::RecordedRun;
 use crate::server::{self, RELEVANT, Setting};
 
 /// Settings that are another for every server, or follow from others.
@@ -291,8 +291,9 @@ fn misses(a: &StageArm, b: &StageArm, asked: &[String], own: bool, found: &mut F
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pgassay_model::reading::Reading;
+
+    use super::*;
 
     fn facts(plan: &str, data: &str) -> ArmFacts {
         ArmFacts {

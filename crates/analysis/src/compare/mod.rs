@@ -15,15 +15,15 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pgassay_model::comparison::{ComparisonPlan, Phase};
+use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EndState, EventKind};
 use pgassay_model::warning::Warning;
 
 use crate::analyse::{Scope, analyse_within};
 use crate::analysis::Analysis;
-use crate::comparison::{ComparisonPlan, Phase};
 use crate::fit;
 use crate::metrics::{METRICS, MetricId};
-use crate::record::RecordedRun;
 use crate::stats::family::judge_family;
 use crate::stats::scaling_change::ScalingChange;
 use crate::stats::sequential::{Decision, Sequential};
@@ -41,14 +41,14 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
     let analysis = of_pairs(run, comparison);
     let plan = run.plan();
     let arms = comparison.compared();
-    let metric = comparison.metric;
+    let metric = metric_of(comparison)?;
     let mut results = Vec::new();
     for arm in 1..arms {
         for (point, at) in (0u32..).zip(&plan.points) {
             let pairs = pairs::pairs(run, comparison, Phase::Pairs, arm, point);
             let like = comparison.like_a();
             let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
-            let Ok(compared) = compared(run, comparison, &pairs) else {
+            let Ok(compared) = compared(run, comparison, metric, &pairs) else {
                 continue;
             };
             let floor = pairs::noise_floor(&noise, metric);
@@ -104,9 +104,12 @@ pub fn may_stop(run: &RecordedRun) -> Result<bool, StatsError> {
     let Some(comparison) = run.comparison.as_ref().filter(|c| !c.looks.is_empty()) else {
         return Ok(false);
     };
+    let Some(metric) = metric_of(comparison) else {
+        return Ok(false);
+    };
     let pairs = pairs::pairs(run, comparison, Phase::Pairs, 1, 0);
-    let plain = pairs::by_launch(&pairs, comparison.metric).concat();
-    let rule = sequential(run, comparison)?;
+    let plain = pairs::by_launch(&pairs, metric).concat();
+    let rule = sequential(run, comparison, metric)?;
     Ok(matches!(rule.decide(&plain)?, Decision::Stop { .. }))
 }
 
@@ -115,11 +118,11 @@ pub fn may_stop(run: &RecordedRun) -> Result<bool, StatsError> {
 pub fn forecast_so_far(run: &RecordedRun) -> Option<Forecast> {
     let comparison = run.comparison.as_ref()?;
     let plan = run.plan();
-    let like = comparison.like_a();
+    let (like, metric) = (comparison.like_a(), metric_of(comparison)?);
     (0..plan.points.len() as u32)
         .filter_map(|point| {
             let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
-            let floor = pairs::floor_of_pairs(&noise, comparison.metric)?;
+            let floor = pairs::floor_of_pairs(&noise, metric)?;
             forecast(&floor, comparison.delta, comparison.power)
         })
         .max_by_key(|f| f.pairs_promised)
@@ -130,19 +133,28 @@ pub fn forecast_so_far(run: &RecordedRun) -> Option<Forecast> {
 pub fn spread_so_far(run: &RecordedRun) -> Option<f64> {
     let comparison = run.comparison.as_ref()?;
     let plan = run.plan();
-    let like = comparison.like_a();
+    let (like, metric) = (comparison.like_a(), metric_of(comparison)?);
     (0..plan.points.len() as u32)
         .filter_map(|point| {
             let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
-            Some(pairs::floor_of_pairs(&noise, comparison.metric)?.pair_spread)
+            Some(pairs::floor_of_pairs(&noise, metric)?.pair_spread)
         })
         .max_by(f64::total_cmp)
 }
 
-fn sequential(run: &RecordedRun, comparison: &ComparisonPlan) -> Result<Sequential, StatsError> {
+/// What the verdict is about; none where this program has no such metric.
+fn metric_of(comparison: &ComparisonPlan) -> Option<MetricId> {
+    MetricId::find(&comparison.metric).ok()
+}
+
+fn sequential(
+    run: &RecordedRun,
+    comparison: &ComparisonPlan,
+    metric: MetricId,
+) -> Result<Sequential, StatsError> {
     let looks = comparison.looks.iter().map(|n| *n as usize).collect();
     Sequential::new(
-        pairs::rule(comparison.metric, comparison.delta),
+        pairs::rule(metric, comparison.delta),
         looks,
         run.plan().seed,
     )
@@ -151,18 +163,14 @@ fn sequential(run: &RecordedRun, comparison: &ComparisonPlan) -> Result<Sequenti
 fn compared(
     run: &RecordedRun,
     comparison: &ComparisonPlan,
+    metric: MetricId,
     pairs: &[model::Pair],
 ) -> Result<Comparison, StatsError> {
-    let rule = pairs::rule(comparison.metric, comparison.delta);
+    let rule = pairs::rule(metric, comparison.delta);
     if comparison.looks.is_empty() {
-        return pairs::compare(
-            pairs,
-            comparison.launches,
-            comparison.metric,
-            comparison.delta,
-        );
+        return pairs::compare(pairs, comparison.launches, metric, comparison.delta);
     }
-    let plain = pairs::by_launch(pairs, comparison.metric).concat();
+    let plain = pairs::by_launch(pairs, metric).concat();
     // The look at which it was stopped is the last that there are pairs for.
     let look = comparison
         .looks
@@ -171,7 +179,7 @@ fn compared(
         .find(|n| **n as usize <= plain.len());
     if let Some(look) = look
         && let Decision::Stop { comparison, .. } =
-            sequential(run, comparison)?.decide(&plain[..*look as usize])?
+            sequential(run, comparison, metric)?.decide(&plain[..*look as usize])?
     {
         return Ok(*comparison);
     }
@@ -188,7 +196,7 @@ fn compared(
 fn others(pairs: &[model::Pair], comparison: &ComparisonPlan) -> BTreeMap<MetricId, Comparison> {
     let shown = METRICS.iter().filter(|metric| {
         let mut values = pairs.iter().filter_map(|pair| pair.both(**metric));
-        **metric != comparison.metric && values.any(|(a, b)| a > 0.0 || b > 0.0)
+        metric.id != comparison.metric && values.any(|(a, b)| a > 0.0 || b > 0.0)
     });
     shown
         .filter_map(|metric| {
@@ -208,7 +216,8 @@ pub fn shows_metric(run: &RecordedRun) -> Option<bool> {
         points.flat_map(|point| pairs::pairs(run, comparison, Phase::Noise, like, point));
     let first = noise.next()?;
     let mut all = std::iter::once(first).chain(noise);
-    Some(all.any(|pair| pair.both(comparison.metric).is_some()))
+    let metric = metric_of(comparison)?;
+    Some(all.any(|pair| pair.both(metric).is_some()))
 }
 
 /// What the pairs of the compared arms say by themselves.

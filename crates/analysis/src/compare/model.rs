@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::comparison::ComparisonPlan;
 use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
-use crate::comparison::ComparisonPlan;
 use crate::metrics::MetricId;
 use crate::stats::scaling_change::ScalingChange;
 use crate::stats::{Comparison, Estimate, Forecast, NoiseFloor, Verdict};

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::comparison::{ComparisonPlan, Phase};
+use pgassay_model::record::RecordedRun;
 use pgassay_model::trial::Trial;
 
 use super::model::Pair;
-use crate::comparison::{ComparisonPlan, Phase};
 use crate::metrics::{self, MetricId};
-use crate::record::RecordedRun;
 use crate::stats::paired::{self, Comparison, Unit};
 use crate::stats::{NoiseFloor, Rule, StatsError, compare_in_order, compare_launches};
 use crate::trial_view::{Server, TrialView};

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::comparison::ArmFacts;
+use pgassay_model::comparison::ArmFacts;
 
 /// A statement as a server explained it.
 #[derive(Deserialize)]

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::comparison::{ComparisonPlan, Typed};
 use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,6 @@ use super::model::{Compare, Pair, PointResult};
 use super::pairs::{self, by_launch};
 use super::words::{as_good, signed, word};
 use super::worst;
-use crate::comparison::{ComparisonPlan, Typed};
 use crate::metrics::MetricId;
 use crate::number;
 use crate::stats::family::judge_family;
@@ -168,7 +168,7 @@ pub fn pool_runs(runs: &[Compare]) -> Result<PooledCompare, Refusal> {
         headline: Vec::new(),
         workload: first.analysis.main().plan.workload.name.clone(),
         targets: plan.typed.clone(),
-        metric: plan.metric,
+        metric: first.metric,
         delta: plan.delta,
         runs: runs.iter().map(described).collect(),
         warnings: warnings(runs, &points),
@@ -258,7 +258,7 @@ fn question(run: &Compare) -> Vec<(&'static str, String)> {
         ),
         (
             "the metric",
-            comparison.map_or_else(String::new, |plan| plan.metric.to_string()),
+            comparison.map_or_else(String::new, |plan| plan.metric.clone()),
         ),
         (
             "δ",
@@ -313,7 +313,7 @@ fn point(runs: &[Compare], like: &PointResult, plan: &ComparisonPlan) -> Option<
             .collect();
         pool(&runs, pairs::rule(metric, plan.delta)).ok()
     };
-    let mut compared = pooled(plan.metric, true)?;
+    let mut compared = pooled(MetricId::find(&plan.metric).ok()?, true)?;
     if plan.launches > 1 {
         let all = compared.runs.iter_mut().chain([&mut compared.together]);
         all.filter(|c| c.unit == Unit::Pair)

@@ -1,13 +1,13 @@
 //! A verdict for each statement of the workload: its latency in the same pairs, and its plan.
 
 use hdrhistogram::Histogram;
+use pgassay_model::comparison::{ComparisonPlan, Phase};
+use pgassay_model::record::RecordedRun;
 use pgassay_model::trial::{StatementRecord, Trial};
 use pgassay_model::warning::Warning;
 
 use super::model::{PointResult, StatementPlan, StatementResult};
 use super::{pairs, plans};
-use crate::comparison::{ComparisonPlan, Phase};
-use crate::record::RecordedRun;
 use crate::stats::family::judge_family;
 use crate::stats::verdict::Direction;
 use crate::stats::{

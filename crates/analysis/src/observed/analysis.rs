@@ -11,6 +11,8 @@ use pgassay_model::plan::{DriverConfig, Stage};
 use pgassay_model::reading::{Reading, Sample};
 use pgassay_model::samplers;
 use pgassay_model::trial::Trial;
+use pgassay_readings::profile::Profile;
+use pgassay_readings::samples;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,9 +24,9 @@ use super::counters::{self, ServerCounters};
 use super::statements::{self, StatementAnalysis};
 use super::waits::{self, WaitAnalysis};
 use super::{growth, stacks};
+use crate::number;
 use crate::profile::flame::{self, Flame};
-use crate::profile::{Profile, Summary, summarise};
-use crate::{number, samples};
+use crate::profile::{Summary, summarise};
 
 /// What observers saw of one server.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]

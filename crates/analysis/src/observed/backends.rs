@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use pgassay_model::reading::Sample;
 use pgassay_model::samplers;
+use pgassay_readings::samples;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::samples;
 use crate::stats::median_of_sorted;
 
 /// How many of the busiest processes are told one by one.
@@ -252,8 +252,9 @@ pub(super) fn roles_of(sample: &Sample) -> HashMap<u32, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pgassay_model::reading::Reading;
+
+    use super::*;
 
     fn sample(before: &str, after: &str) -> Sample {
         Sample {

@@ -21,12 +21,12 @@ use std::collections::BTreeMap;
 
 use pgassay_model::reading::{Reading, Sample};
 use pgassay_model::samplers::{self, OBSERVER};
+use pgassay_readings::samples;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::backends;
 use super::waits::WaitAnalysis;
-use crate::samples;
 
 /// Kinds of processes that work for clients, as the sampler of roles names them.
 const SESSIONS: &[&str] = &[CLIENT, "parallel worker", LOAD, "pgassay idle"];

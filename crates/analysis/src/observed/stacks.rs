@@ -2,7 +2,7 @@
 
 use pgassay_model::observed::stacks::{KERNEL, StackRecord, SymbolTable};
 
-use crate::profile::{Frame, Profile, UNKNOWN, Unit};
+use pgassay_readings::profile::{Frame, Profile, UNKNOWN, Unit};
 
 /// The profile of several windows together.
 pub fn profile<'r>(
@@ -59,9 +59,10 @@ fn name(record: &StackRecord, symbols: &SymbolTable, object: u32, address: u64) 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pgassay_model::observed::stacks::KERNEL;
     use pgassay_model::observed::stacks::ObjectSymbols;
+
+    use super::*;
 
     #[test]
     fn addresses_get_the_names_of_their_functions() {

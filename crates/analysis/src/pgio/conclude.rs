@@ -8,13 +8,14 @@ use pgassay_model::samplers;
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::{Raw, Trial};
 use pgassay_model::warning::Warning;
+use pgassay_readings::samples;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::number;
 use crate::stats::history::{ChangeRule, change_points};
 use crate::stats::{Estimate, summarize, summarize_positive};
 use crate::storage::{ReadFigures, figures};
-use crate::{number, samples};
 
 /// The counters of server and sessions may differ by this share unexplained.
 const AGREE: f64 = 0.005;
@@ -442,8 +443,9 @@ pub fn headline(pgio: &PgioAnalysis) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pgassay_model::reading::Reading;
+
+    use super::*;
 
     const TWO: Point = Point {
         clients: 2,

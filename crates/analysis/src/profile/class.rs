@@ -8,10 +8,10 @@
 
 use std::sync::LazyLock;
 
+use pgassay_readings::profile::Frame;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Frame;
 use super::names::Names;
 
 /// What a sample was spent on.

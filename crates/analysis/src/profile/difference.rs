@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_readings::profile::Profile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Class, Profile, summary};
+use super::{Class, summary};
 
 /// A share before and after.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]

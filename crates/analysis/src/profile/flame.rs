@@ -1,9 +1,10 @@
 //! A profile as a tree of callers and callees: what a flame graph draws.
 
+use pgassay_readings::profile::Profile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Class, Profile, class};
+use super::{Class, class};
 
 /// Boxes narrower than this share are left out: on a page a thousand pixels wide they
 /// would be two pixels.
@@ -149,8 +150,9 @@ fn prune(
 
 #[cfg(test)]
 mod tests {
+    use pgassay_readings::profile::{Frame, Unit};
+
     use super::*;
-    use crate::profile::{Frame, Unit};
 
     fn profile(chains: &[(&str, f64)]) -> Profile {
         let mut profile = Profile::new(Unit::Samples);

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Frame;
+use pgassay_readings::profile::Frame;
 
 /// A lock, or a family of them.
 #[derive(

@@ -7,11 +7,12 @@
 
 use std::sync::LazyLock;
 
+use pgassay_readings::profile::Frame;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::names::Names;
-use super::{Class, Frame, class};
+use super::{Class, class};
 
 /// A stage of a statement's way.
 #[derive(

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_readings::profile::{Profile, UNKNOWN, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::class::{self, CLASSES, Class};
 use super::lock::{self, Lock};
-use super::{Profile, UNKNOWN, Unit};
 use crate::stats::share::{TOO_FEW, at_least};
 
 /// Functions that are listed at most.

@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use pgassay_readings::profile::{Frame, Profile};
+
+use super::Class;
 use super::class::{self, CLASSES};
-use super::{Class, Frame, Profile};
 
 /// What stands for functions that are too rare to be told apart.
 pub const RARE: &str = "[rarer functions]";
@@ -199,8 +201,9 @@ impl CallTree {
 
 #[cfg(test)]
 mod tests {
+    use pgassay_readings::profile::Unit;
+
     use super::*;
-    use crate::profile::Unit;
 
     fn profile(chains: &[(&str, f64)]) -> Profile {
         let mut profile = Profile::new(Unit::Samples);

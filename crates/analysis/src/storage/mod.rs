@@ -7,8 +7,6 @@
 //! Each is read out of what was recorded around a window; what can't be seen
 //! says why, never 0.
 
-mod counters;
 mod reads;
 
-pub use counters::{CgroupIo, DiskLine, ProcessIo};
 pub use reads::{DeviceReads, ReadFigures, Seen, figures};

@@ -8,8 +8,8 @@ use pgassay_model::storage::Storage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::counters::{CgroupIo, DiskLine, ProcessIo};
-use crate::samples;
+use pgassay_readings::io::{CgroupIo, DiskLine, ProcessIo};
+use pgassay_readings::samples;
 
 /// A figure, or why it can't be seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,8 +213,9 @@ fn stat_io(sample: &Sample, block_size: u64) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pgassay_model::reading::Reading;
+
+    use super::*;
 
     fn window(readings: &[(&str, &str, &str)]) -> BTreeMap<String, Sample> {
         readings

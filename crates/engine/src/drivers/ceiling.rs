@@ -3,7 +3,7 @@
 //! What the engine reaches there is the most that it can do on this machine; points of a measurement
 //! that come near it say more about the client than about the server.
 
-use pgassay_analysis::number::counted;
+use pgassay_text::number::counted;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

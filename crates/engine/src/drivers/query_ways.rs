@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use pgassay_analysis::query_cost;
 use pgassay_load::script::Program;
 use pgassay_load::{Edge, Engine, Length, Options, Protocol, SliceSpec};
 use pgassay_model::observed::stacks::{StackRecord, SymbolTable};
 use pgassay_model::plan::Stage;
 use pgassay_model::point::Slice;
+use pgassay_model::query_cost;
 use pgassay_model::query_cost::{IN_FLIGHT, WAYS, Way};
 use pgassay_model::trial::{Raw, Trial};
 use pgassay_observe::perf::PerfSampler;

@@ -1,6 +1,6 @@
 //! Scripts over the wire, by the load engine.
 
-use pgassay_analysis::number::counted;
+use pgassay_text::number::counted;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

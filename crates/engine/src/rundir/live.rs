@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::within::Moment;
+use pgassay_model::live::Moment;
 use pgassay_sys::input;
 use rustix::fs::{FlockOperation, OFlags, flock};
 

@@ -5,9 +5,9 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use anyhow::bail;
-use pgassay_analysis::record::RecordedRun;
 use pgassay_model::Failure;
 use pgassay_model::point::Slice;
+use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{FORMAT, RunHeader};
 use pgassay_model::stage::StageId;
 use pgassay_sys::input;

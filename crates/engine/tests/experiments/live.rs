@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::time::Duration;
 
-use pgassay_analysis::within::Disturbed;
 use pgassay_engine::rundir::live::{Follower, Teller};
 use pgassay_engine::runner::{self, Driver, Keep, Schedule, Sink, TrialFailure, Watcher};
 use pgassay_load::{Latency, Passed};
+use pgassay_model::live::Disturbed;
 use pgassay_model::plan::Stage;
 use pgassay_model::point::Slice;
 use pgassay_model::run::EventKind;

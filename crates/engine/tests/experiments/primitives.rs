@@ -279,7 +279,7 @@ fn a_query_is_followed_over_the_wire_and_in_the_loops() {
         Err(why) => assert!(why.contains("perf_event"), "{why}"),
         Ok(mut ways) => {
             let mut kept = Kept::default();
-            let followed = query_cost::stage(7, 1, 900, false);
+            let followed = pgassay_model::query_cost::stage(7, 1, 900, false);
             let slices = followed.schedule(1);
             let ended = run_all(StageId::QueryCost, &slices, &mut ways, &mut kept).unwrap();
             assert!(matches!(ended, Ended::Complete), "{ended:?}");

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::ValueEnum;
-use pgassay_analysis::record::RecordedRun;
 use pgassay_engine::rundir::{self, RunWriter, catalogue};
 use pgassay_model::Failure;
 use pgassay_model::plan::{Experiment, Stage};
+use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EndState, EventKind, RunEnd, RunHeader};
 
 use crate::cli::args::{GlobalArgs, TargetArgs};

@@ -3,11 +3,11 @@
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use pgassay_analysis::samples::host_cpu;
 use pgassay_analysis::{number, quality};
 use pgassay_model::Failure;
 use pgassay_model::reading::Sample;
 use pgassay_observe::cpu_times;
+use pgassay_readings::samples::host_cpu;
 use pgassay_sys::stop::Stop;
 
 use super::recorded_scripts::answer;

@@ -3,10 +3,10 @@
 use anyhow::bail;
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::kernels::side_by_side;
-use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
+use pgassay_model::record::RecordedRun;
 use pgassay_report::{Document, Report};
 
 use super::bisect;

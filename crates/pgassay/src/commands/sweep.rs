@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
-use pgassay_analysis::samples;
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::ceiling::Ceiling;
 use pgassay_engine::drivers::wire::{Wire, WireArm};
@@ -22,6 +21,7 @@ use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
 use pgassay_observe::{Choice, Scene};
 use pgassay_pgwire::Connector;
+use pgassay_readings::samples;
 use pgassay_sys::stop::Stop;
 
 use super::measure::Request;

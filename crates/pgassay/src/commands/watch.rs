@@ -3,18 +3,19 @@
 use std::time::{Duration, Instant};
 
 use pgassay_analysis::observed::waits;
-use pgassay_analysis::record::RecordedRun;
-use pgassay_analysis::{samples, watched};
+use pgassay_analysis::watched;
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::rundir;
 use pgassay_load::Latency;
 use pgassay_model::plan::{Arm, DriverConfig, Experiment, Stage};
 use pgassay_model::point::Point;
+use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EndState, RunEnd};
 use pgassay_model::server::Origin;
 use pgassay_model::stage::StageId;
 use pgassay_model::{Failure, Plan, Trial, samplers};
 use pgassay_observe::{Choice, Scene, host};
+use pgassay_readings::samples;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 

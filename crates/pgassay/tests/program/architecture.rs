@@ -148,6 +148,7 @@ fn the_pure_crates_do_no_io() {
         "inspect",
         "analysis",
         "port",
+        "readings",
         "report",
         "statements",
         "text",

@@ -249,7 +249,8 @@ fn r(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_analysis::profile::{Frame, Profile, flame};
+    use pgassay_analysis::profile::flame;
+    use pgassay_readings::profile::{Frame, Profile};
 
     fn graph(flame: flame::Flame) -> FlameGraph {
         FlameGraph {
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_all_samples_have_in_common_is_one_box() {
-        let mut profile = Profile::new(pgassay_analysis::profile::Unit::Samples);
+        let mut profile = Profile::new(pgassay_readings::profile::Unit::Samples);
         for (chain, weight) in [
             ("_start;main;ServerLoop;x", 1.0),
             ("_start;main;ServerLoop;y", 3.0),

@@ -82,8 +82,9 @@ pub fn family(class: Class) -> &'static str {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use pgassay_readings::profile::{Frame, Profile, Unit};
+
     use super::*;
-    use pgassay_analysis::profile::{Frame, Profile, Unit};
 
     /// Two profiles with names that would do harm where they are not escaped.
     pub fn hostile() -> CallTree {

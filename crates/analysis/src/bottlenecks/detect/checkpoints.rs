@@ -148,16 +148,17 @@ fn mebibytes(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pgassay_model::plan::{Arm, Experiment, Plan, Stage};
+    use pgassay_model::point::Point;
+    use pgassay_model::record::RecordedRun;
+    use pgassay_model::stage::StageId;
+    use pgassay_model::trial::Trial;
+    use pgassay_model::workload::WorkloadPlan;
+
     use crate::analyse;
     use crate::bottlenecks::detect::tests::scaling::latency;
     use crate::bottlenecks::{Basis, Confidence, Finding};
     use crate::checkpoints::tests::{server, trial};
-    use crate::record::RecordedRun;
-    use pgassay_model::plan::{Arm, Experiment, Plan, Stage};
-    use pgassay_model::point::Point;
-    use pgassay_model::stage::StageId;
-    use pgassay_model::trial::Trial;
-    use pgassay_model::workload::WorkloadPlan;
 
     fn found(max_wal_size: &str, trials: Vec<Trial>) -> Option<Finding> {
         let mut run = RecordedRun::default();

@@ -274,7 +274,7 @@ fn functions(profile: &Summary, findings: &[Finding]) -> Vec<Named> {
     let functions = profile.functions.iter();
     functions
         .filter(|f| f.own_share >= NOTABLE && profile.shows(f.own_share, 0.0))
-        .filter(|f| f.symbol != crate::profile::UNKNOWN && !is_told(&f.symbol, findings))
+        .filter(|f| f.symbol != pgassay_readings::profile::UNKNOWN && !is_told(&f.symbol, findings))
         .map(|f| Named {
             entry: FUNCTION,
             subject: Some(f.symbol.clone()),

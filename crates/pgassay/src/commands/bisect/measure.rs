@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use pgassay_analysis::comparison::{Typed, launch_order};
 use pgassay_analysis::metrics::MetricId;
 use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::RunWriter;
 use pgassay_engine::runner::{self, Driver, Ended, Schedule, Sink};
+use pgassay_model::comparison::{Typed, launch_order};
 use pgassay_model::plan::Stage;
 use pgassay_model::point::Slice;
 use pgassay_model::run::EventKind;

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use pgassay_analysis::comparison::Typed;
-use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::search::differences::{Set, SetBlock};
 use pgassay_analysis::search::document::{Bisected, Refused, SCHEMA};
 use pgassay_analysis::search::noise::{self, Block};
@@ -14,7 +12,9 @@ use pgassay_analysis::search::range::nothing;
 use pgassay_analysis::search::{Range, forecast};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
+use pgassay_model::comparison::Typed;
 use pgassay_model::plan::{Arm, Experiment, Stage};
+use pgassay_model::record::RecordedRun;
 use pgassay_model::run::EventKind;
 use pgassay_model::stage::StageId;
 use pgassay_model::{Failure, FailureKind, Plan};

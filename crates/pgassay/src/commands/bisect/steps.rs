@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::search::steps::{SCHEMA, Searched, Step, Traced};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_model::plan::{Arm, Experiment, Stage};
+use pgassay_model::record::RecordedRun;
 use pgassay_model::run::EventKind;
 use pgassay_model::stage::StageId;
 use pgassay_model::{Failure, Plan};

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use pgassay_analysis::comparison::Typed;
 use pgassay_analysis::search::steps::{
     Cost, CountedAt, Measure, Next, Searched, Step, StepBlock, Traced,
 };
 use pgassay_analysis::search::{Interval, Outcome};
 use pgassay_engine::rundir::RunWriter;
 use pgassay_engine::runner::Ended;
+use pgassay_model::comparison::Typed;
 use pgassay_model::{Failure, Plan};
 use pgassay_server::pgbuild::BuildRecord;
 use pgassay_server::pgbuild::commits::{self, Commit, History};

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use pgassay_analysis::Analysis;
 use pgassay_analysis::pgio::PgioAnalysis;
-use pgassay_analysis::{Analysis, samples};
 use pgassay_model::reading::Reading;
+use pgassay_readings::samples;
 
 /// What PGIO prints of a run, and its table of sessions after it.
 pub fn render(pgio: &PgioAnalysis, analysis: &Analysis) -> String {

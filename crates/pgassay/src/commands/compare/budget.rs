@@ -1,10 +1,10 @@
 //! How the time of a comparison is spent: launches, the noise floor, pairs.
 
 use anyhow::bail;
-use pgassay_analysis::comparison::{ComparisonPlan, Typed};
 use pgassay_analysis::number::counted;
 use pgassay_analysis::stats::Rule;
 use pgassay_analysis::stats::sequential::Sequential;
+use pgassay_model::comparison::{ComparisonPlan, Typed};
 use pgassay_model::{Failure, Plan};
 
 use super::{BETWEEN, LOOKS, POWER, about};
@@ -49,7 +49,7 @@ pub(super) fn comparison_plan(
 ) -> anyhow::Result<ComparisonPlan> {
     let seconds = args.minutes() * 60.0;
     let mut comparison = ComparisonPlan {
-        metric: args.metric.unwrap_or_default(),
+        metric: args.metric.unwrap_or_default().to_string(),
         delta: args.delta,
         power: POWER,
         launches: 1,
@@ -117,7 +117,7 @@ pub(super) fn comparison_plan(
     if args.sequential {
         let rule = Rule {
             delta: args.delta,
-            direction: comparison.metric.better,
+            direction: args.metric.unwrap_or_default().better,
         };
         let most = comparison.most_pairs as usize;
         let sequential = Sequential::evenly(rule, most, LOOKS, plan.seed)?;
@@ -168,9 +168,10 @@ fn launches_for(seconds: f64, starting: f64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use pgassay_model::point::Point;
     use pgassay_model::workload::WorkloadPlan;
+
+    use super::*;
 
     fn planned(words: &[&str], slice_ms: u64) -> anyhow::Result<ComparisonPlan> {
         use clap::Parser as _;

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use pgassay_analysis::comparison::ArmFacts;
 use pgassay_engine::workload::{self, setup};
 use pgassay_load::script::{Command, Part, Slot, Sql};
+use pgassay_model::comparison::ArmFacts;
 use pgassay_model::reading::Reading;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_pgwire::Session;

@@ -2,7 +2,6 @@
 //! PGIO's sessions, or reads of scattered blocks.
 
 use anyhow::bail;
-use pgassay_analysis::comparison::Typed;
 use pgassay_analysis::host::HostSummary;
 use pgassay_engine::drivers::kernels;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
@@ -10,6 +9,7 @@ use pgassay_engine::workload::pgio;
 use pgassay_engine::workload::pgio::config::Config;
 use pgassay_engine::workload::scattered_read::{self, Choice};
 use pgassay_engine::workload::tell_statements_apart;
+use pgassay_model::comparison::Typed;
 use pgassay_model::plan::{DriverConfig, Experiment, Stage};
 use pgassay_model::point::Point;
 use pgassay_model::primitives::{Company, PrimitivesPlan};

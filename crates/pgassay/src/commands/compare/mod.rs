@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use pgassay_analysis::compare::{self, Compare};
-use pgassay_analysis::comparison::{ComparisonPlan, Typed, launch_order};
 use pgassay_analysis::host::HostSummary;
-use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::{analyse, number};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
+use pgassay_model::comparison::{ComparisonPlan, Typed, launch_order};
 use pgassay_model::plan::{Arm, Experiment, Stage};
+use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EventKind, RunEnd, RunHeader};
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use pgassay_analysis::compare;
-use pgassay_analysis::comparison::{ComparisonPlan, Phase, Typed, launch_order};
 use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::stats::forecast::{difference_within_reach, more_in_launches};
 use pgassay_engine::drivers::in_server::InServer;
@@ -16,6 +15,7 @@ use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Driver, Ended, Schedule};
 use pgassay_engine::workload::{self, setup};
+use pgassay_model::comparison::{ComparisonPlan, Phase, Typed, launch_order};
 use pgassay_model::observed::stacks::SymbolTable;
 use pgassay_model::point::Slice;
 use pgassay_model::run::EventKind;
@@ -416,7 +416,7 @@ impl Measuring {
         terminal: &mut Terminal,
     ) -> anyhow::Result<()> {
         let run = rundir::read(self.writer.dir())?;
-        let metric = self.comparison.metric;
+        let metric = MetricId::find(&self.comparison.metric)?;
         if compare::shows_metric(&run) == Some(false) {
             bail!(
                 Failure::usage(format!(

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use anyhow::Context;
-use pgassay_analysis::comparison::{ArmFacts, Typed};
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::in_server::{InServerArm, Sessions};
 use pgassay_engine::drivers::wire::WireArm;
@@ -11,6 +10,7 @@ use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgbench_tables::Made;
 use pgassay_engine::workload::pgio::tables;
 use pgassay_engine::workload::{self, setup};
+use pgassay_model::comparison::{ArmFacts, Typed};
 use pgassay_model::plan::{DriverConfig, Stage};
 use pgassay_model::server::Origin;
 use pgassay_model::workload::WorkloadPlan;

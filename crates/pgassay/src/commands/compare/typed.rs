@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use pgassay_analysis::comparison::Typed;
 use pgassay_model::Failure;
+use pgassay_model::comparison::Typed;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_server::TargetSpec;
 use pgassay_server::copies::Dump;

@@ -10,12 +10,13 @@ use anyhow::bail;
 use pgassay_analysis::diagnose::{self, Diagnosis, Evidence};
 use pgassay_analysis::observed::stacks;
 use pgassay_analysis::profile::difference::difference;
-use pgassay_analysis::profile::{self, Profile, flame};
-use pgassay_analysis::record::RecordedRun;
+use pgassay_analysis::profile::{self, flame};
 use pgassay_analysis::{Analysis, against_reference, analyse, causes};
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
 use pgassay_model::observed::stacks::SymbolTable;
+use pgassay_model::record::RecordedRun;
+use pgassay_readings::profile::Profile;
 use pgassay_sys::stop::Stop;
 
 use super::show::{next, show};

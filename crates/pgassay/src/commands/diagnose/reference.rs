@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use pgassay_analysis::compare::Compare;
-use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::reference::Reference;
 use pgassay_analysis::{Analysis, against_reference};
 use pgassay_engine::runner::Ended;
 use pgassay_model::Failure;
 use pgassay_model::plan::{Arm, DriverConfig, Plan};
+use pgassay_model::record::RecordedRun;
 use pgassay_model::stage::StageId;
 use pgassay_observe::host;
 use pgassay_server::TargetSpec;

@@ -268,8 +268,8 @@ fn narrowing(run: &SoFar) -> Option<String> {
 mod tests {
     use super::*;
     use pgassay_analysis::underway::Underway;
-    use pgassay_analysis::within::{Disturbed, Moment, Second};
     use pgassay_model::Plan;
+    use pgassay_model::live::{Disturbed, Moment, Second};
     use pgassay_model::plan::{Arm, Experiment, Stage};
     use pgassay_model::point::{Point, Slice};
     use pgassay_model::run::{Event, EventKind, RunHeader};

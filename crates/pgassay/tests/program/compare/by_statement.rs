@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use pgassay_analysis::compare::{self, Compare};
-use pgassay_analysis::comparison::ArmFacts;
-use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::stats::Verdict;
 use pgassay_analysis::stats::simulate::{self, normal};
+use pgassay_model::comparison::ArmFacts;
 use pgassay_model::reading::Reading;
+use pgassay_model::record::RecordedRun;
 use pgassay_model::trial::{ScriptRecord, StatementRecord};
 use pgassay_model::workload::ScriptPlan;
 use pgassay_report::TextStyle;

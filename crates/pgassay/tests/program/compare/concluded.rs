@@ -1,15 +1,15 @@
 //! What is concluded from made-up comparisons, and how every format says it.
 
 use pgassay_analysis::compare::{self, Compare};
-use pgassay_analysis::comparison::Phase;
 use pgassay_analysis::metrics::{self, MetricId, SERVER_CPU};
-use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::stats::Verdict;
 use pgassay_analysis::stats::paired::Unit;
+use pgassay_model::comparison::Phase;
 use pgassay_model::observed::Observed;
 use pgassay_model::observed::stacks::{ObjectSymbols, StackRecord, SymbolTable};
 use pgassay_model::observed::waits::{WaitKey, WaitRecord};
 use pgassay_model::reading::Reading;
+use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EndState, Event, EventKind};
 use pgassay_model::warning::Warning;
 use pgassay_report::TextStyle;

@@ -6,13 +6,13 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use pgassay_analysis::comparison::{ArmFacts, ComparisonPlan, Phase, Typed};
 use pgassay_analysis::metrics::MetricId;
-use pgassay_analysis::record::RecordedRun;
 use pgassay_analysis::stats::simulate::{self, normal};
+use pgassay_model::comparison::{ArmFacts, ComparisonPlan, Phase, Typed};
 use pgassay_model::plan::{Arm, Experiment, Plan, Stage};
 use pgassay_model::point::{Point, Slice};
 use pgassay_model::reading::{Reading, Sample};
+use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EndState, RunEnd, RunHeader};
 use pgassay_model::server::{Origin, ServerFacts};
 use pgassay_model::stage::StageId;
@@ -101,7 +101,7 @@ impl Made {
             })
             .collect();
         let comparison = ComparisonPlan {
-            metric: self.metric,
+            metric: self.metric.to_string(),
             delta: 0.01,
             power: 0.9,
             launches: self.launches,

@@ -1,6 +1,9 @@
 //! Findings by the time budget: gains that the CPUs leave room for, CPUs that are full, and
 //! whatever else takes a tenth of the time.
 
+use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
+use pgassay_readings::profile::Profile;
+
 use super::scaling;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Finding, Severity};
@@ -9,10 +12,9 @@ use crate::observed::PointObserved;
 use crate::observed::budget::{Budget, OffCpu, Wait};
 use crate::observed::counters::ServerCounters;
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
-use crate::profile::{Profile, summarise};
+use crate::profile::summarise;
 use crate::stats::Estimate;
 use crate::{analyse, metrics};
-use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
 
 /// What happened with 8 sessions, by the kernel's account and by samples.
 struct Seen {

@@ -1,12 +1,14 @@
 //! Shares of CPU samples, ranked on one scale with waits.
 
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_readings::profile::Profile;
+
 use super::scaling;
 use crate::analyse;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Finding, Severity};
 use crate::bottlenecks::load;
-use crate::profile::{Profile, summarise};
-use pgassay_model::workload::WorkloadPlan;
+use crate::profile::summarise;
 
 /// What is found in a listing of `perf report`, on a server whose sessions wait for 80 % of the
 /// time in which they are in a statement.

@@ -8,13 +8,13 @@ use pgassay_model::observed::Observed;
 use pgassay_model::observed::waits::{WaitKey, WaitRecord};
 use pgassay_model::plan::{Arm, Experiment, Plan, Stage};
 use pgassay_model::point::{Point, Slice};
+use pgassay_model::record::RecordedRun;
 use pgassay_model::stage::StageId;
 use pgassay_model::trial::Trial;
 use pgassay_model::workload::WorkloadPlan;
 
 use crate::analyse;
 use crate::bottlenecks::Finding;
-use crate::record::RecordedRun;
 
 const COUNTS: [u32; 5] = [1, 2, 4, 8, 16];
 

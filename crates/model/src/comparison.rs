@@ -6,24 +6,21 @@
 //! the rounds in which the arms are compared. Each round visits every point, and at a point its arms in an order
 //! drawn for it: the sign flips of the test rest on that draw.
 
-use pgassay_model::plan::Plan;
-use pgassay_model::point::Slice;
-use pgassay_model::reading::Reading;
+use crate::plan::Plan;
+use crate::point::Slice;
+use crate::reading::Reading;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::MetricId;
-
 /// `facts/comparison.json`: written before the first slice; `pairs` is filled in
 /// when the noise floor is known.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct ComparisonPlan {
-    /// What the verdict is about.
-    #[serde(default)]
-    pub metric: MetricId,
+    /// What the verdict is about: the id of a metric.
+    pub metric: String,
     /// The smallest relative difference of it that matters, 0.01 for 1 %.
     pub delta: f64,
     /// The chance of showing it that forecasts are made for.
@@ -200,8 +197,8 @@ impl ComparisonPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pgassay_model::point::Point;
-    use pgassay_model::workload::WorkloadPlan;
+    use crate::point::Point;
+    use crate::workload::WorkloadPlan;
     use std::collections::HashSet;
 
     fn plans(arms: usize, same: bool) -> (Plan, ComparisonPlan) {
@@ -226,7 +223,7 @@ mod tests {
             disturbed_above: None,
         };
         let comparison = ComparisonPlan {
-            metric: MetricId::default(),
+            metric: "throughput".into(),
             delta: 0.01,
             power: 0.9,
             launches: 2,

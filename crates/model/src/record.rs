@@ -5,17 +5,17 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use pgassay_model::facts::Facts;
-use pgassay_model::observed::stacks::SymbolTable;
-use pgassay_model::pgio::PgioCounters;
-use pgassay_model::plan::{Plan, Stage};
-use pgassay_model::query_cost::QueryCostRecord;
-use pgassay_model::reading::Reading;
-use pgassay_model::run::{Event, RunEnd, RunHeader};
-use pgassay_model::server::ServerFacts;
-use pgassay_model::stage::StageId;
-use pgassay_model::storage::Storage;
-use pgassay_model::trial::Trial;
+use crate::facts::Facts;
+use crate::observed::stacks::SymbolTable;
+use crate::pgio::PgioCounters;
+use crate::plan::{Plan, Stage};
+use crate::query_cost::QueryCostRecord;
+use crate::reading::Reading;
+use crate::run::{Event, RunEnd, RunHeader};
+use crate::server::ServerFacts;
+use crate::stage::StageId;
+use crate::storage::Storage;
+use crate::trial::Trial;
 
 use crate::comparison::{ArmFacts, ComparisonPlan};
 

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 
+use pgassay_model::live::Disturbed;
 use pgassay_model::reading::{Reading, Sample};
 use serde_json::Value;
 
@@ -157,6 +158,19 @@ pub struct HostCpu {
     pub steal: f64,
     /// All, idle and steal included.
     pub total: f64,
+}
+
+impl HostCpu {
+    /// What disturbed a load, `ours` being the CPU-seconds that server and load used of it.
+    pub fn disturbance(self, ours: Option<f64>) -> Disturbed {
+        if self.total <= 0.0 {
+            return Disturbed::default();
+        }
+        Disturbed {
+            others: ours.map(|ours| ((self.busy - ours) / self.total).clamp(0.0, 1.0)),
+            steal: Some(self.steal / self.total),
+        }
+    }
 }
 
 /// The machine's CPU time over the window.
@@ -318,5 +332,25 @@ mod tests {
         let names = ["checkpoint_write_time", "write_time"];
         assert_eq!(grown_counter(&times, &names), Some(999_995));
         assert_eq!(grown_counter(&times, &["sync_time"]), None);
+    }
+
+    #[test]
+    fn what_can_not_be_told_apart_is_not_told() {
+        let host = HostCpu {
+            busy: 1.5,
+            steal: 0.2,
+            total: 2.0,
+        };
+        let told = host.disturbance(Some(1.1));
+        assert!((told.others.unwrap() - 0.2).abs() < 1e-9);
+        assert_eq!(told.steal, Some(0.1));
+        assert_eq!(host.disturbance(None).others, None);
+        assert_eq!(host.disturbance(Some(9.0)).others, Some(0.0));
+        let nothing = HostCpu {
+            busy: 0.0,
+            steal: 0.0,
+            total: 0.0,
+        };
+        assert_eq!(nothing.disturbance(Some(0.0)), Disturbed::default());
     }
 }

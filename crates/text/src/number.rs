@@ -1,0 +1,53 @@
+//! Whole numbers in words and with separators.
+
+/// A count, exact, with thousands separators.
+pub fn count(value: u64) -> String {
+    grouped(&value.to_string())
+}
+
+/// How many there are of what is named in the singular: `1 client`, `1,000 clients`.
+pub fn counted(n: impl Into<u64>, one: &str) -> String {
+    match n.into() {
+        1 => format!("1 {one}"),
+        n => format!("{} {one}s", count(n)),
+    }
+}
+
+/// A number's digits before the point in groups of three; a zero loses its sign.
+pub fn grouped(number: &str) -> String {
+    let (sign, rest) = match number.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", number),
+    };
+    let (whole, fraction) = rest.split_once('.').unwrap_or((rest, ""));
+    let mut out = String::from(sign);
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    // rounding can leave a zero with a sign
+    if out.starts_with('-') && !out.contains(|c: char| ('1'..='9').contains(&c)) {
+        out.remove(0);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_grouped_and_agree_with_their_noun() {
+        assert_eq!(count(1234567), "1,234,567");
+        assert_eq!(grouped("-0.00"), "0.00");
+        assert_eq!(grouped("-1234.5"), "-1,234.5");
+        assert_eq!(counted(1u32, "client"), "1 client");
+        assert_eq!(counted(1000u32, "client"), "1,000 clients");
+    }
+}
