@@ -41,7 +41,8 @@ pub struct Dump {
     /// Of the original, without a password.
     shown: String,
     database: Database,
-    with_statistics: bool,
+    /// What carries the statistics, where they go with the copies.
+    statistics: Option<Tools>,
 }
 
 /// What a copy's database is made with.
@@ -96,7 +97,8 @@ impl Dump {
         let asked = |error: pgassay_pgwire::QueryError| unreachable(error.to_string());
         let number = session.value("SHOW server_version_num").map_err(asked)?;
         let source: u32 = number.and_then(|n| n.parse().ok()).unwrap_or(0);
-        let tools = Tools::for_server(source, wanted)?;
+        let all = Tools::all(wanted);
+        let tools = Tools::for_server(&all, source)?;
         let database = Database::of(&mut session).map_err(asked)?;
         let bytes = session
             .catalog_value("SELECT pg_catalog.pg_database_size(pg_catalog.current_database())")
@@ -108,45 +110,63 @@ impl Dump {
         let bytes: u64 = bytes.and_then(|bytes| bytes.parse().ok()).unwrap_or(0);
         refuse_full_disk(scratch.root(), bytes.saturating_mul(copies + 1))?;
         let carries = |version: &u32| *version >= CARRIES_STATISTICS;
-        let with_statistics = carries(&tools.version.num())
-            && !wanted.servers.is_empty()
-            && wanted.servers.iter().all(carries);
+        let wanted_there = !wanted.servers.is_empty() && wanted.servers.iter().all(carries);
+        let newest = all.last().filter(|newest| carries(&newest.version.num()));
+        let statistics = newest.filter(|_| wanted_there).cloned();
         let dump = Self {
             home: Home::make(&scratch, None)?,
             tools,
             database,
-            with_statistics,
+            statistics,
             shown,
         };
-        let mut command = dump.command("pg_dump");
+        let mut command = dump.tools.command("pg_dump");
         command
-            .args(["--format=directory", "--compress=1", "--no-sync"])
             .args(["--no-owner", "--no-privileges", "--no-publications"])
             .args([
                 "--no-subscriptions",
                 "--no-security-labels",
                 "--no-tablespaces",
             ])
-            .arg(format!("--jobs={}", jobs()))
-            .arg(format!("--file={}", dump.files().display()));
-        if dump.with_statistics {
-            command.arg("--statistics");
-        }
-        name_original(&mut command, wanted.original, &conninfo);
-        let (ended_well, said) = dump.run(command, wanted.stop)?;
-        if !ended_well {
-            return Err(TargetError::NotFound(format!(
-                "pg_dump can't copy {}: {}",
-                dump.shown,
-                said.join("; ")
-            )));
+            .arg("--compress=1");
+        dump.read(command, &dump.files(), &conninfo, wanted)?;
+        if let Some(tools) = &dump.statistics {
+            // By tools of their own: those of the original's version know best what its catalog holds, and what
+            // newer ones read there need not be what newer servers take.
+            let mut command = tools.command("pg_dump");
+            command.arg("--statistics-only");
+            dump.read(command, &dump.statistics_files(), &conninfo, wanted)?;
         }
         Ok(dump)
     }
 
+    /// Runs a pg_dump of the original into a directory.
+    fn read(
+        &self,
+        mut command: Command,
+        into: &Path,
+        conninfo: &Conninfo,
+        wanted: &Wanted<'_>,
+    ) -> Result<(), TargetError> {
+        command
+            .args(["--format=directory", "--no-sync"])
+            .arg(format!("--jobs={}", jobs()))
+            .arg(format!("--file={}", into.display()));
+        name_original(&mut command, wanted.original, conninfo);
+        let (ended_well, said) = self.run(command, wanted.stop)?;
+        if ended_well {
+            return Ok(());
+        }
+        Err(TargetError::NotFound(format!(
+            "pg_dump can't copy {}: {}",
+            self.shown,
+            said.join("; ")
+        )))
+    }
+
     /// Whether the original's statistics go with the copies.
     pub fn with_statistics(&self) -> bool {
-        self.with_statistics
+        self.statistics.is_some()
     }
 
     /// The original, in words, without a password.
@@ -182,11 +202,15 @@ impl Dump {
                 .create(&mut connect("postgres")?, &mut restored)
                 .map_err(|error| failed("its database can't be made", &error))?;
         }
-        let mut command = self.command("pg_restore");
-        command
-            .args(["--no-owner", "--no-privileges"])
-            .arg(format!("--jobs={}", jobs()))
-            .arg(format!("--dbname={}", at(&self.database.name).redacted()));
+        let into = |tools: &Tools| {
+            let mut command = tools.command("pg_restore");
+            command
+                .args(["--no-owner", "--no-privileges"])
+                .arg(format!("--jobs={}", jobs()))
+                .arg(format!("--dbname={}", at(&self.database.name).redacted()));
+            command
+        };
+        let mut command = into(&self.tools);
         command.arg(self.files());
         let (ended_well, said) = self.run(command, stop)?;
         let mut session = connect(&self.database.name)?;
@@ -206,10 +230,21 @@ impl Dump {
         }
         self.database.set(&mut session, &mut restored);
         // Visibility maps, for index-only scans, and what the planner knows.
-        let vacuum = match self.with_statistics {
-            true => "VACUUM",
-            false => "VACUUM (ANALYZE)",
-        };
+        let mut vacuum = "VACUUM (ANALYZE)";
+        if let Some(tools) = &self.statistics {
+            let mut command = into(tools);
+            command
+                .arg("--statistics-only")
+                .arg(self.statistics_files());
+            let (ended_well, said) = self.run(command, stop)?;
+            match ended_well {
+                true => vacuum = "VACUUM",
+                false => restored.differs.push(format!(
+                    "the statistics were not restored, and the copy was analysed: {}",
+                    said.join("; ")
+                )),
+            }
+        }
         for statement in [vacuum, "CHECKPOINT"] {
             session
                 .execute(statement)
@@ -222,10 +257,8 @@ impl Dump {
         self.home.data().join("dump")
     }
 
-    fn command(&self, tool: &str) -> Command {
-        let mut command = Command::new(self.tools.dir.join(tool));
-        command.env("LC_MESSAGES", "C").arg("--no-password");
-        command
+    fn statistics_files(&self) -> PathBuf {
+        self.home.data().join("statistics")
     }
 
     /// Whether a tool ended well, and the first lines that it complained with.
@@ -290,9 +323,8 @@ fn complaints(said: &str) -> Vec<String> {
 }
 
 impl Tools {
-    /// Tools that can read a server of that version: a pg_dump refuses servers newer than itself. The oldest
-    /// ones that can, whose dumps old servers understand best; where all servers carry statistics the newest.
-    fn for_server(source: u32, wanted: &Wanted<'_>) -> Result<Self, TargetError> {
+    /// All that are at hand, the oldest first.
+    fn all(wanted: &Wanted<'_>) -> Vec<Self> {
         let found = Installations::search().found;
         let dirs = wanted.installations.iter().chain(&found);
         let dirs = dirs.map(|installation| installation.bin_dir.clone());
@@ -302,8 +334,13 @@ impl Tools {
             .filter_map(Self::at)
             .collect();
         all.sort_by_key(|tools| tools.version);
-        let newest_needed = wanted.servers.iter().all(|v| *v >= CARRIES_STATISTICS);
-        let chosen = Self::choose(&all, source, newest_needed && !wanted.servers.is_empty());
+        all
+    }
+
+    /// Tools that can read a server of that version: a pg_dump refuses servers newer than itself. The oldest
+    /// ones that can: they know best what its catalog holds, and old servers understand their dumps best.
+    fn for_server(all: &[Self], source: u32) -> Result<Self, TargetError> {
+        let chosen = Self::choose(all, source);
         chosen.cloned().ok_or_else(|| {
             let at_hand = match all.last() {
                 None => "there is no pg_dump with a pg_restore".to_owned(),
@@ -320,15 +357,15 @@ impl Tools {
     }
 
     /// Of those sorted by version, the one to use.
-    fn choose(all: &[Self], source: u32, newest: bool) -> Option<&Self> {
+    fn choose(all: &[Self], source: u32) -> Option<&Self> {
         let major = source / 100;
-        let mut able = all
-            .iter()
-            .filter(|tools| tools.version.num() / 100 >= major);
-        match newest {
-            true => able.next_back(),
-            false => able.next(),
-        }
+        all.iter().find(|tools| tools.version.num() / 100 >= major)
+    }
+
+    fn command(&self, tool: &str) -> Command {
+        let mut command = Command::new(self.dir.join(tool));
+        command.env("LC_MESSAGES", "C").arg("--no-password");
+        command
     }
 
     fn at(dir: PathBuf) -> Option<Self> {
@@ -515,15 +552,12 @@ mod tests {
             tools("17.2"),
             tools("18.1"),
         ];
-        let chosen = |source, newest| {
-            Tools::choose(&all, source, newest).map(|tools| tools.version.to_string())
-        };
+        let chosen = |source| Tools::choose(&all, source).map(|tools| tools.version.to_string());
         // A minor release that is older reads it all the same.
-        assert_eq!(chosen(150_020, false).as_deref(), Some("15.18"));
-        assert_eq!(chosen(160_003, false).as_deref(), Some("17.2"));
-        assert_eq!(chosen(150_020, true).as_deref(), Some("18.1"));
-        assert_eq!(chosen(90_623, false).as_deref(), Some("9.6.24"));
-        assert_eq!(chosen(190_000, false), None);
+        assert_eq!(chosen(150_020).as_deref(), Some("15.18"));
+        assert_eq!(chosen(160_003).as_deref(), Some("17.2"));
+        assert_eq!(chosen(90_623).as_deref(), Some("9.6.24"));
+        assert_eq!(chosen(190_000), None);
     }
 
     #[test]
