@@ -1,6 +1,6 @@
 //! Comparing: from a recorded run of several arms to a verdict.
 //!
-//! [`crate::comparison`] says what a comparison measures, [`conclude`] what it showed
+//! [`pgassay_model::comparison`] says what a comparison measures, [`conclude`] what it showed
 //! ([`model`]). Two runs that were not interleaved go through [`recorded`].
 
 pub mod model;

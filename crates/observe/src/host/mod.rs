@@ -2,7 +2,7 @@
 //!
 //! What is recorded is text by its source: a path of /proc or /sys, or the name
 //! of a system call. What it means is read out of it by
-//! [`pgassay_analysis::host`], so that an old run can be understood by a newer
+//! `pgassay_analysis::host`, so that an old run can be understood by a newer
 //! program. What can't be read is recorded with the reason.
 //!
 //! A large machine has the same text hundreds of times over: files that exist
