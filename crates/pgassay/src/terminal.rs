@@ -179,10 +179,12 @@ impl Terminal {
     pub fn place(&mut self, what: &str, path: &Path) {
         let text = path.display().to_string();
         let known = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
-        if self.verbosity == Verbosity::Quiet || !self.watched || !known || !path.is_absolute() {
+        let whole = std::path::absolute(path).ok();
+        let whole = whole.filter(|_| self.verbosity != Verbosity::Quiet && self.watched && known);
+        let Some(whole) = whole else {
             return self.announce(&format!("{what} {text}"));
-        }
-        let link = format!("\x1b]8;;{}\x1b\\", address(path));
+        };
+        let link = format!("\x1b]8;;{}\x1b\\", address(&whole));
         let text = pgassay_text::line(&text);
         if let Ok(mut err) = self.err.try_borrow_mut() {
             // Nobody is left to tell if the error side itself is closed.
@@ -259,7 +261,7 @@ impl Aside {
 
 /// Writes a line, with the mark as it is and the text made safe: it may name what others chose.
 fn write_line(err: &ErrorSide, mark: &str, text: &str) {
-    let text = pgassay_text::lines(text);
+    let text = pgassay_text::percent(&pgassay_text::lines(text));
     let gap = if mark.is_empty() { "" } else { " " };
     // Nobody is left to tell if the error side itself is closed.
     if let Ok(mut err) = err.try_borrow_mut() {

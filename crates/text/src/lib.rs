@@ -2,7 +2,8 @@
 //!
 //! Names of databases, roles, scripts, files and processes, and messages of servers are chosen by
 //! others. Whatever prints them passes them through here first: [`line()`] and [`lines()`] for a
-//! terminal, [`markdown()`] for markdown, [`cell()`] for a spreadsheet, [`json()`] for JSON. HTML is escaped where it is
+//! terminal, [`markdown()`] for markdown, [`cell()`] for a spreadsheet, [`json()`] for JSON,
+//! [`shell()`] for commands to type. HTML is escaped where it is
 //! made, after [`line()`]. Pure: no files, no clock, no environment.
 
 pub mod normalise;
@@ -97,6 +98,38 @@ pub fn cell(text: &str) -> String {
     }
 }
 
+/// The same with per cent signs close to their figures, as English has them: `95%` of `95 %`.
+pub fn percent(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (n, part) in text.split('%').enumerate() {
+        if n > 0 {
+            let figure = out.strip_suffix([' ', '\u{a0}']).unwrap_or_default();
+            if figure.ends_with(|c: char| c.is_ascii_digit()) {
+                out.truncate(figure.len());
+            }
+            out.push('%');
+        }
+        out.push_str(part);
+    }
+    out
+}
+
+/// A command line that a shell reads back as the same words.
+pub fn shell<W: AsRef<str>>(words: &[W]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| shell_word(word.as_ref())).collect();
+    quoted.join(" ")
+}
+
+/// One word of a command line, in quotes where a shell would take it for more.
+pub fn shell_word(word: &str) -> String {
+    // `1..64*2` needs quotes: a shell may expand the asterisk.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +163,23 @@ mod tests {
         assert_eq!(
             json(text),
             "{\n\t\"a\\u009b2J\": \"b\\u007f\\u202ec\\u2028 é日\"}\n"
+        );
+    }
+
+    /// Tables had `±2%` and sentences `95 %`, at whose blank lines ended.
+    #[test]
+    fn a_per_cent_sign_is_close_to_its_figure() {
+        assert_eq!(percent("95 % of 2, 3\u{a0}% and 4%"), "95% of 2, 3% and 4%");
+        let others = "% of time, own %, a % b, 5  %, %";
+        assert_eq!(percent(others), others);
+    }
+
+    #[test]
+    fn a_shell_reads_the_words_back() {
+        let words = ["pgassay", "--clients", "1..64*2", "it's", "", "a=b", "~"];
+        assert_eq!(
+            shell(&words),
+            r"pgassay --clients '1..64*2' 'it'\''s' '' a=b '~'"
         );
     }
 

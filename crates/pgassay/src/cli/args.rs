@@ -453,11 +453,14 @@ not torn apart.")]
         #[arg(default_value = "last")]
         run: String,
     },
-    /// Remove runs
+    /// Remove runs; asks first on a terminal
     Remove {
         /// Names, unique prefixes, `last`, `previous` or `last~2`
         #[arg(required = true)]
         run: Vec<String>,
+        /// Do not ask
+        #[arg(long, short = 'y')]
+        yes: bool,
     },
 }
 

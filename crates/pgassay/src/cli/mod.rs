@@ -79,6 +79,11 @@ pub fn show(answer: &clap::Error, terminal: &mut Terminal) -> Exit {
                 Err(error) => crate::exit::report(&error, terminal),
             }
         }
+        // Nothing was typed that could be wrong.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            terminal.announce(answer.render().to_string().trim_end());
+            Exit::Usage
+        }
         _ => {
             terminal.complain(text.trim_start_matches("error: ").trim_end());
             Exit::Usage

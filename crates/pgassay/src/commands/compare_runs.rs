@@ -8,7 +8,7 @@ use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
 
-use super::show::show;
+use super::show::{next, show};
 use crate::cli::args::GlobalArgs;
 use crate::cli::compare_runs::CompareRunsArgs;
 use crate::exit::Exit;
@@ -56,7 +56,23 @@ pub fn compare_runs(
         bail!(Failure::usage("there is no run on one of the sides"));
     };
     show(&hosts, &args.show, terminal)?;
+    next(&args.show, &next_of(args), terminal);
     Ok(Exit::Done)
+}
+
+/// The same with what was not given: a page, prices.
+fn next_of(args: &CompareRunsArgs) -> Vec<String> {
+    let again = format!("pgassay compare-runs {}", pgassay_text::shell(&args.sides));
+    let mut steps = Vec::new();
+    if args.show.html.is_none() {
+        steps.push(format!("{again} --html machines.html"));
+    }
+    if args.price_a.is_none() && args.price_b.is_none() {
+        steps.push(format!(
+            "{again} --price-a '0.154 USD/h' --price-b '0.192 USD/h'"
+        ));
+    }
+    steps
 }
 
 /// The runs that a side names.

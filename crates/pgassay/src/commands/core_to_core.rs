@@ -10,7 +10,7 @@ use pgassay_sys::stop::Stop;
 
 use super::progress::Progress;
 use super::quiet;
-use super::show::show;
+use super::show::{next, show};
 use crate::cli::core_to_core::CoreToCoreArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -42,6 +42,11 @@ pub fn run(args: &CoreToCoreArgs, terminal: &mut Terminal, stop: &Stop) -> anyho
         &args.show,
         terminal,
     )?;
+    let steps = [
+        "pgassay core-to-core --json -o here.json",
+        "pgassay walls --map here.json",
+    ];
+    next(&args.show, &steps.map(str::to_owned), terminal);
     Ok(if whole { Exit::Done } else { Exit::Partial })
 }
 

@@ -403,6 +403,6 @@ fn search(
         ..BisectArgs::default()
     };
     bisect::bisect(&bisect, global, terminal, stop)?;
-    terminal.announce(&format!("written: {}", file.display()));
+    terminal.place("written:", file);
     Ok(())
 }

@@ -18,12 +18,13 @@ use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
 use super::progress::Progress;
-use super::show::show;
+use super::show::{next, show};
 use super::subject::{Subject, explain};
 use super::sweep::clean_up;
 use crate::cli::args::TargetArgs;
 use crate::cli::lines::LinesArgs;
 use crate::exit::Exit;
+use crate::secrets;
 use crate::terminal::Terminal;
 
 /// Transactions before the session is stepped: caches of the session, hint bits, pages.
@@ -60,7 +61,22 @@ pub fn lines(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
             show(&account, &args.show, terminal)?;
         }
     }
+    next(&args.show, &[next_of(args)], terminal);
     Ok(Exit::Done)
+}
+
+/// What the lines come to: two servers measured against each other, one at more sessions.
+fn next_of(args: &LinesArgs) -> String {
+    let targets: Vec<String> = args.targets.iter().map(|t| secrets::shown(t)).collect();
+    let (targets, workload) = (
+        pgassay_text::shell(&targets),
+        pgassay_text::shell_word(&args.workload),
+    );
+    match args.targets.len() {
+        0 => format!("pgassay walls --workload {workload} --cpu CPU"),
+        1 => format!("pgassay walls {targets} --workload {workload} --cpu CPU"),
+        _ => format!("pgassay compare {targets} --workload {workload}"),
+    }
 }
 
 /// The account of one server, for what is made of it.

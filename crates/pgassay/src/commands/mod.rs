@@ -109,7 +109,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Doctor(args) => doctor::doctor(&args, &global, terminal, stop),
         Command::CompareRuns(args) => compare_runs::compare_runs(&args, &global, terminal),
         Command::Fit(args) => fit::fit(&args, &global, terminal),
-        Command::Runs(args) => runs::runs(&args, &global, terminal),
+        Command::Runs(args) => runs::runs(&args, &global, terminal, stop),
         Command::Serve(args) => serve::serve(&args, &global, terminal, stop),
         Command::Mcp(args) => mcp::mcp(&args, &global, terminal),
         Command::Completions(args) => shell::completions(&args, terminal),

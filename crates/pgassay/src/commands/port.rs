@@ -19,7 +19,7 @@ use pgassay_sys::map::Mapped;
 use pgassay_sys::stop::Stop;
 
 use super::progress::Progress;
-use super::show::show;
+use super::show::{next, show};
 use crate::cli::port::PortArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -63,7 +63,22 @@ pub fn port(args: &PortArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Re
     }
     let porting = project.finish(&target, args.to.into());
     show(&porting, &args.show, terminal)?;
+    next(&args.show, &[next_of(&porting, args)], terminal);
     Ok(exit(&porting, args))
+}
+
+/// What follows: every place on a page; what the built file does on a processor; a rule in CI.
+fn next_of(porting: &Porting, args: &PortArgs) -> String {
+    let inputs: Vec<_> = args.inputs.iter().map(|i| i.to_string_lossy()).collect();
+    let named = pgassay_text::shell(&inputs);
+    match (porting.findings.is_empty(), args.show.html.is_some()) {
+        (false, false) => format!("pgassay port {named} --html port.html"),
+        (false, true) => "pgassay port --list-rules".to_owned(),
+        (true, _) if porting.binaries.is_empty() => {
+            format!("pgassay port --fail-on check {named}, in CI")
+        }
+        (true, _) => format!("pgassay inspect {named}"),
+    }
 }
 
 fn exit(porting: &Porting, args: &PortArgs) -> Exit {

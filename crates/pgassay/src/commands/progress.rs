@@ -102,7 +102,7 @@ impl Progress {
 
     /// Says what is going on.
     pub fn say(&self, text: impl Into<String>) {
-        let text = pgassay_text::line(&text.into());
+        let text = pgassay_text::percent(&pgassay_text::line(&text.into()));
         self.bar.set_message(text.clone());
         *self.said.borrow_mut() = (text, None);
         self.bar.tick();

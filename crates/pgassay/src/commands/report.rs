@@ -6,12 +6,13 @@ use pgassay_analysis::kernels::side_by_side;
 use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
+use pgassay_model::plan::DriverConfig;
 use pgassay_model::record::RecordedRun;
 use pgassay_report::{Document, Report};
 
 use super::bisect;
 use super::files::to_file;
-use super::show::{deliver, refuse_page, render, show, style};
+use super::show::{deliver, next, refuse_page, render, show, style};
 use crate::cli::args::{GlobalArgs, ReportArgs};
 use crate::cli::show::Format;
 use crate::exit::Exit;
@@ -65,9 +66,26 @@ pub fn report(
             None => each(&runs, Format::Html, terminal, false)?,
         };
         to_file(path, "--html", &page)?;
-        terminal.announce(&format!("written: {}", path.display()));
+        terminal.place("written:", path);
     }
+    next(&args.show, &next_of(&runs), terminal);
     Ok(Exit::Done)
+}
+
+/// Two runs are compared; what holds one back is told in full.
+fn next_of(runs: &[RecordedRun]) -> Vec<String> {
+    let id = |run: &RecordedRun| run.header.id.clone();
+    let under_load = |run: &RecordedRun| {
+        let experiment = &run.header.experiment;
+        let load = experiment.stages.first();
+        experiment.arms.len() == 1 && load.is_some_and(|load| load.driver == DriverConfig::Wire)
+    };
+    let first = match runs {
+        [a, b] => format!("pgassay compare {} {}", id(a), id(b)),
+        [one] if under_load(one) => format!("pgassay diagnose {}", id(one)),
+        _ => return vec!["pgassay serve --open".to_owned()],
+    };
+    vec![first, "pgassay serve --open".to_owned()]
 }
 
 /// Runs of scattered reads, in formats for people, in one report.

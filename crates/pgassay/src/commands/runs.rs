@@ -1,17 +1,21 @@
 //! `pgassay runs`: what was recorded.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
+use pgassay_analysis::number::counted;
 use pgassay_analysis::summary::Summary;
 use pgassay_engine::rundir::{self, catalogue, pause};
 use pgassay_model::run::RunState;
+use pgassay_sys::stop::Stop;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::progress::{Progress, minutes};
+use super::recorded_scripts::answer;
 use super::serve::index::{Index, Is};
 use super::serve::look::Look;
 use crate::cli::args::{GlobalArgs, RunsAction, RunsArgs};
@@ -47,7 +51,12 @@ impl Runs {
 ///
 /// # Errors
 /// Where a run is not found, or can't be read or removed.
-pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> anyhow::Result<Exit> {
+pub fn runs(
+    args: &RunsArgs,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
     let root = rundir::root(global.runs.as_deref())?;
     match &args.action {
         None | Some(RunsAction::List) => {
@@ -80,6 +89,7 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
             }
             let text = show(&run);
             terminal.show(&text)?;
+            terminal.next(&[&format!("pgassay report {}", run.entry.id)]);
         }
         Some(RunsAction::Pause { run, at_most }) => {
             let dir = catalogue::find(&root, run)?;
@@ -99,19 +109,40 @@ pub fn runs(args: &RunsArgs, global: &GlobalArgs, terminal: &mut Terminal) -> an
                 false => format!("{name} is not paused"),
             });
         }
-        Some(RunsAction::Remove { run }) => {
+        Some(RunsAction::Remove { run, yes }) => {
             // All are looked up before the first is removed, so that a mistake removes none.
             let found: BTreeMap<_, _> = run
                 .iter()
                 .map(|name| Ok((catalogue::find(&root, name)?, name)))
                 .collect::<anyhow::Result<_>>()?;
-            for dir in found.keys() {
+            let dirs: Vec<&Path> = found.keys().map(PathBuf::as_path).collect();
+            if !yes && !agreed(&dirs, terminal, stop)? {
+                terminal.announce("nothing was removed");
+                return Ok(Exit::Done);
+            }
+            for dir in dirs {
                 catalogue::remove(dir)?;
                 terminal.announce(&format!("removed {}", dir.display()));
             }
         }
     }
     Ok(Exit::Done)
+}
+
+/// Whether these runs may be removed: on a terminal that is asked, with what each came to.
+fn agreed(dirs: &[&Path], terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<bool> {
+    if !(terminal.watched && io::stdin().is_terminal()) {
+        return Ok(true);
+    }
+    for dir in dirs {
+        let summary = Look::at(dir).ok().map(|look| look.summary());
+        let run = Listed::of(catalogue::describe(dir)?, summary.as_ref());
+        terminal.announce(list(&[run], terminal.width).trim_end());
+    }
+    let runs = counted(dirs.len() as u64, "run");
+    terminal.announce(&format!("Remove {runs}? [y/N]"));
+    let said = answer(stop, None)?;
+    Ok(matches!(said.trim(), "y" | "Y" | "yes"))
 }
 
 fn print_json(terminal: &mut Terminal, value: &Runs) -> anyhow::Result<Exit> {
@@ -188,21 +219,79 @@ fn listed(root: &Path, terminal: &Terminal) -> anyhow::Result<Vec<Listed>> {
     Ok(runs)
 }
 
-/// A table where there is room for it, else two lines for each run; a name is never broken.
+/// A few lines for each run, none longer than the width.
+fn list(runs: &[Listed], width: usize) -> String {
+    let mut out = String::new();
+    for run in runs {
+        let of = [command(&run.entry), state(run.entry.state)];
+        let of = of.into_iter().chain(run.grade.as_deref());
+        let words = of.filter(|word| !word.is_empty());
+        let words = words.collect::<Vec<_>>().join(", ");
+        let first = format!("{}  {words}", run.entry.id);
+        let result = run.result.as_deref().unwrap_or(NO_RESULT);
+        let lines = match first.chars().count() <= width {
+            true => vec![first],
+            false => [
+                wrapped(&run.entry.id, "", width),
+                wrapped(&words, INDENT, width),
+            ]
+            .concat(),
+        };
+        for line in lines.into_iter().chain(wrapped(result, INDENT, width)) {
+            out.push_str(&line);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// What stands before the lines below a run's name.
+const INDENT: &str = "    ";
+
+/// A text in lines of at most so many characters: broken between words, a longer name after one of its
+/// hyphens, and what has none where the line ends.
+fn wrapped(text: &str, indent: &str, width: usize) -> Vec<String> {
+    let room = width.saturating_sub(indent.len()).max(1);
+    let mut lines: Vec<String> = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let mut gap = usize::from(used > 0);
+        let whole = word.chars().count();
+        let parts: Vec<&str> = match whole <= room {
+            true => vec![word],
+            false => word.split_inclusive('-').collect(),
+        };
+        for part in parts {
+            let length = part.chars().count();
+            if used > 0 && used + gap + length > room {
+                lines.push(String::new());
+                (used, gap) = (0, 0);
+            }
+            let line = lines.last_mut();
+            if let (1, Some(line)) = (gap, line) {
+                line.push(' ');
+                used += 1;
+            }
+            gap = 0;
+            for c in part.chars() {
+                if used == room {
+                    lines.push(String::new());
+                    used = 0;
+                }
+                if let Some(line) = lines.last_mut() {
+                    line.push(c);
+                    used += 1;
+                }
+            }
+        }
+    }
+    lines.iter().map(|line| format!("{indent}{line}")).collect()
+}
+
+/// A table where there is room for it, else a list; a name is broken only where it is longer than a line.
 fn table(runs: &[Listed], width: usize) -> String {
     if width < WIDE {
-        let line = |run: &Listed| {
-            let of = [command(&run.entry), state(run.entry.state)];
-            let grade = run.grade.as_deref().unwrap_or("");
-            let of = of
-                .into_iter()
-                .chain([grade])
-                .filter(|word| !word.is_empty());
-            let result = run.result.as_deref().unwrap_or(NO_RESULT);
-            let words = of.collect::<Vec<_>>().join(", ");
-            format!("{}  {words}\n    {result}\n", run.entry.id)
-        };
-        return runs.iter().map(line).collect();
+        return list(runs, width);
     }
     let mut table = Table::new();
     table
@@ -276,5 +365,66 @@ fn state(state: RunState) -> &'static str {
         RunState::ServerDied => "server died",
         RunState::Failed => "failed",
         RunState::Running => "running",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lists of 36 and 48 columns broke names and results where the terminal ended.
+    #[test]
+    fn no_line_is_longer_than_the_terminal_and_nothing_is_lost() {
+        let id = "20261122T011910Z-oltp-update-index-over-tables-udyy";
+        let run = |id: &str, result: Option<&str>| Listed {
+            entry: catalogue::Entry {
+                id: id.to_owned(),
+                command: "compare".to_owned(),
+                ..entry()
+            },
+            result: result.map(str::to_owned),
+            grade: Some("poor".to_owned()),
+            limit: None,
+            server: String::new(),
+        };
+        let runs = [
+            run(
+                id,
+                Some("B is faster than A: select-only throughput is 3.2 % higher"),
+            ),
+            run("a-run", None),
+            run(&"x".repeat(90), Some(&"y".repeat(70))),
+        ];
+        for width in [20, 36, 48, 80, WIDE - 1] {
+            let text = list(&runs, width);
+            for line in text.lines() {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+            let all: String = text.split_whitespace().collect();
+            for run in &runs {
+                assert!(all.contains(&run.entry.id), "{width}: {text}");
+                let result: String = run.result.iter().flat_map(|r| r.split(' ')).collect();
+                assert!(all.contains(&result), "{width}: {text}");
+            }
+        }
+        assert_eq!(
+            wrapped(id, "", 36),
+            ["20261122T011910Z-oltp-update-index-", "over-tables-udyy"]
+        );
+        assert!(list(&runs[1..2], 48).starts_with("a-run  compare, complete, poor\n    –\n"));
+    }
+
+    fn entry() -> catalogue::Entry {
+        catalogue::Entry {
+            id: String::new(),
+            dir: std::path::PathBuf::new(),
+            command: String::new(),
+            workload: String::new(),
+            targets: Vec::new(),
+            started: String::new(),
+            state: RunState::Complete,
+            trials: (1, 1),
+            size_bytes: 0,
+        }
     }
 }

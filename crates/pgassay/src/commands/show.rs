@@ -22,7 +22,7 @@ pub fn show(
     deliver(&text, args, terminal)?;
     if let Some(path) = &args.html {
         to_file(path, "--html", &pgassay_report::html(result))?;
-        terminal.announce(&format!("written: {}", path.display()));
+        terminal.place("written:", path);
     }
     Ok(())
 }
@@ -37,7 +37,7 @@ pub fn deliver(text: &str, args: &ShowArgs, terminal: &mut Terminal) -> anyhow::
         None => terminal.print(text),
         Some(path) => {
             to_file(path, "--output", text)?;
-            terminal.announce(&format!("written: {}", path.display()));
+            terminal.place("written:", path);
             Ok(())
         }
     }

@@ -10,7 +10,7 @@ use pgassay_sys::input;
 use pgassay_sys::stop::Stop;
 
 use super::lines;
-use super::show::show;
+use super::show::{next, show};
 use crate::cli::walls::WallsArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -51,6 +51,9 @@ pub fn walls(args: &WallsArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         &args.lines.show,
         terminal,
     )?;
+    let workload = pgassay_text::shell_word(&args.lines.workload);
+    let step = format!("pgassay run {workload} --clients '1..64*2', on that processor");
+    next(&args.lines.show, &[step], terminal);
     Ok(Exit::Done)
 }
 

@@ -20,12 +20,13 @@ use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
 use super::progress::Progress;
-use super::show::show;
+use super::show::{next, show};
 use super::subject::{Subject, explain};
 use super::{observing, record};
 use crate::cli::args::{GlobalArgs, TargetArgs};
 use crate::cli::watch::WatchArgs;
 use crate::exit::Exit;
+use crate::secrets;
 use crate::terminal::Terminal;
 
 /// What a window that Ctrl-C cut short must have had, to be shown.
@@ -97,10 +98,16 @@ pub fn watch(
         show(&seen, &args.show, terminal)?;
         shown += 1;
     }
-    Ok(match shown {
-        0 => return Err(Failure::interrupted().into()),
-        _ => Exit::Done,
-    })
+    if shown == 0 {
+        return Err(Failure::interrupted().into());
+    }
+    let target = pgassay_text::shell_word(&secrets::shown(&args.target));
+    let steps = [
+        format!("pgassay check {target}"),
+        format!("pgassay workload from-statements {target}"),
+    ];
+    next(&args.show, &steps, terminal);
+    Ok(Exit::Done)
 }
 
 /// What is known of the server and the machine before the first window, as of a run.

@@ -31,6 +31,7 @@ use crate::cli::bisect::BisectArgs;
 use crate::commands::again::refuse_whole;
 use crate::commands::alone::{self, Company};
 use crate::commands::files::page_of_run;
+use crate::commands::opened;
 use crate::commands::progress::minutes;
 use crate::commands::record::{self, shown};
 use crate::commands::show::show;
@@ -250,7 +251,7 @@ impl Search {
         }
         let page = page_of_run(&dir, &pgassay_report::html(&document));
         show(&document, &args.show, terminal)?;
-        terminal.announce(&format!("report: {}", page?.display()));
+        opened::announce(&page?, false, terminal);
         let ended = ended?;
         finished?;
         Ok(match ended {

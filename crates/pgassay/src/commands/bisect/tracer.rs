@@ -21,6 +21,7 @@ use super::{STEPS, exit_of};
 use crate::cli::bisect::{BisectArgs, ByArg};
 use crate::commands::alone::{self, Company};
 use crate::commands::files::page_of_run;
+use crate::commands::opened;
 use crate::commands::progress::minutes;
 use crate::commands::record;
 use crate::commands::show::show;
@@ -100,7 +101,7 @@ impl Tracer {
         }
         let page = page_of_run(&dir, &pgassay_report::html(&traced));
         show(&traced, &args.show, terminal)?;
-        terminal.announce(&format!("report: {}", page?.display()));
+        opened::announce(&page?, false, terminal);
         let ended = ended?;
         kept?;
         finished?;

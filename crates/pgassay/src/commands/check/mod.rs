@@ -100,7 +100,7 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         }
         if let Some(path) = &args.html {
             to_file(path, "--html", &pgassay_report::html(&report))?;
-            terminal.announce(&format!("written: {}", path.display()));
+            terminal.place("written:", path);
         }
     }
     Ok(match (args.fail_on, gravest) {
@@ -145,10 +145,12 @@ pub fn collect(args: &CollectArgs, terminal: &mut Terminal, stop: &Stop) -> anyh
         Some(path) => {
             to_file(path, "--output", &text)?;
             terminal.announce(&format!(
-                "written: {} ({} KiB); pgassay check reads it",
+                "written: {} ({} KiB)",
                 path.display(),
                 text.len() / 1024
             ));
+            let file = pgassay_text::shell_word(&path.to_string_lossy());
+            terminal.next(&[&format!("pgassay check {file}")]);
         }
     }
     Ok(exit)

@@ -65,6 +65,9 @@ pub fn doctor(
                 number::counted(lines.len() as u64, "command")
             ))?;
         }
+        if can_launch(&findings) {
+            terminal.next(&["pgassay assay --quick"]);
+        }
         return Ok(exit(&findings));
     }
     if lines.is_empty() {

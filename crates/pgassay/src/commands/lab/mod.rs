@@ -31,7 +31,7 @@ use self::lower::Lowered;
 use self::outline::{Labs, Outline};
 use self::record::{PartRecord, Record, State};
 use super::files::page_of_run;
-use super::show::show;
+use super::show::{next, show};
 use crate::cli;
 use crate::cli::args::GlobalArgs;
 use crate::cli::lab::LabArgs;
@@ -49,13 +49,18 @@ pub fn lab(
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     if args.list {
-        show(&Labs::of(&plans::all()?), &args.output, terminal)?;
+        let labs = Labs::of(&plans::all()?);
+        show(&labs, &args.output, terminal)?;
+        let first = labs.labs.first();
+        let step = first.map(|lab| format!("pgassay lab {} --dry-run", lab.name));
+        next(&args.output, step.as_slice(), terminal);
         return Ok(Exit::Done);
     }
     let root = rundir::root(global.runs.as_deref())?;
     if let Some(name) = &args.report {
         let (dir, record) = record::find(&root, name)?;
         show(&record.conclude(&dir)?, &args.output, terminal)?;
+        next(&args.output, &next_of(&record), terminal);
         return Ok(Exit::Done);
     }
     if let Some(name) = &args.resume {
@@ -88,6 +93,12 @@ pub fn lab(
             "{}: right: arms {arms}, stages {stages}, statements {statements}\n",
             named.plan.name
         ))?;
+        let given = pgassay_text::shell_word(given);
+        next(
+            &args.output,
+            &[format!("pgassay lab {given} --dry-run")],
+            terminal,
+        );
         return Ok(Exit::Done);
     }
     trust::refuse(&named.plan, named.file.is_some(), args.allow_commands)?;
@@ -115,6 +126,8 @@ pub fn lab(
     let outline = Outline::of(&record, minutes, disk);
     if args.dry_run {
         show(&outline, &args.output, terminal)?;
+        let given = pgassay_text::shell_word(given);
+        next(&args.output, &[format!("pgassay lab {given}")], terminal);
         return Ok(Exit::Done);
     }
     for line in outline.lines() {
@@ -286,10 +299,19 @@ fn measure(
     let page = page_of_run(dir, &pgassay_report::html(&lab));
     show(&lab, &args.output, terminal)?;
     terminal.place("report:", &page?);
+    next(&args.output, &next_of(record), terminal);
     Ok(match record.is_complete() {
         true => Exit::Done,
         false => Exit::Partial,
     })
+}
+
+/// What is missing is measured; else the whole is shown again, as a page to pass on.
+fn next_of(record: &Record) -> Vec<String> {
+    vec![match record.is_complete() {
+        false => format!("pgassay lab --resume {}", record.id),
+        true => format!("pgassay lab --report {} --html lab.html", record.id),
+    }]
 }
 
 /// Whether anything was recorded.

@@ -164,13 +164,7 @@ fn whole_minutes(minutes: f64) -> String {
 
 /// A command as it is typed.
 pub fn typed(command: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:.,/@%+".contains(c);
-    let words = command.iter().map(|word| match word.chars().all(plain) {
-        true if !word.is_empty() => word.clone(),
-        _ => format!("'{}'", word.replace('\'', "'\\''")),
-    });
-    let words: Vec<String> = std::iter::once("pgassay".to_owned()).chain(words).collect();
-    words.join(" ")
+    format!("pgassay {}", pgassay_text::shell(command))
 }
 
 impl Report for Outline {

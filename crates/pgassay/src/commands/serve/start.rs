@@ -265,15 +265,7 @@ fn executes(runs: &[&Recorded]) -> Vec<(String, String)> {
 
 /// The command as it would be typed.
 pub(super) fn typed(words: &[String]) -> String {
-    let quoted = |word: &String| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,@%+~".contains(c);
-        match !word.is_empty() && word.chars().all(plain) {
-            true => word.clone(),
-            false => format!("'{}'", word.replace('\'', "'\\''")),
-        }
-    };
-    let words: Vec<String> = words.iter().map(quoted).collect();
-    format!("pgassay {}", words.join(" "))
+    format!("pgassay {}", pgassay_text::shell(words))
 }
 
 #[cfg(test)]
