@@ -59,7 +59,7 @@ fn entry(path: &Path, table: &mut String) {
     let _ = writeln!(
         table,
         "], costs: &[{}], supersedes: &{:?}, expected_under: &{:?}, caused_by_workload: &{:?}, measured_by: &{:?}, \
-         sources: &{:?}, why: {:?}, impact: {:?}, remedy: {:?} }},",
+         compare: &[{}], compare_under: {:?}, sources: &{:?}, why: {:?}, impact: {:?}, remedy: {:?} }},",
         page.list("costs")
             .iter()
             .map(|part| format!("Part::{}, ", variant(part)))
@@ -68,6 +68,11 @@ fn entry(path: &Path, table: &mut String) {
         page.list("expected_under"),
         page.list("caused_by_workload"),
         page.list("measured_by"),
+        page.list("compare")
+            .iter()
+            .map(|by| page.compared(by))
+            .collect::<String>(),
+        page.list("compare_under").first(),
         page.list("sources"),
         page.section(HEADINGS[0]),
         page.section(HEADINGS[1]),
@@ -92,6 +97,8 @@ const KEYS: &[&str] = &[
     "expected_under",
     "caused_by_workload",
     "measured_by",
+    "compare",
+    "compare_under",
     "sources",
 ];
 
@@ -204,6 +211,23 @@ impl Page {
              commits: &{commits:?}, what: {:?} }}, ",
             what.join(" ")
         );
+    }
+
+    /// `settings`, `release`, `build:VARIANT`, `NAME=VALUE` or `NAME=VALUE/VALUE` as a literal of `Compared`.
+    fn compared(&self, text: &str) -> String {
+        match (text, text.strip_prefix("build:"), text.split_once('=')) {
+            ("settings", ..) => "Compared::Settings, ".to_owned(),
+            ("release", ..) => "Compared::Release, ".to_owned(),
+            (_, Some(variant), _) => format!("Compared::Build({variant:?}), "),
+            (.., Some((name, values))) => {
+                let (a, b) = match values.split_once('/') {
+                    Some((a, b)) => (Some(a), b),
+                    None => (None, values),
+                };
+                format!("Compared::Setting {{ name: {name:?}, a: {a:?}, b: {b:?} }}, ")
+            }
+            _ => panic!("{}: compare: {text}", self.path),
+        }
     }
 
     /// The text below a heading, each paragraph in one line.

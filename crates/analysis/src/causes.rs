@@ -6,6 +6,7 @@ use crate::bottlenecks::{
     measures,
 };
 use crate::check::CheckReport;
+use crate::measuring;
 
 /// What is left of an expectation that nobody has measured here.
 const NOT_MEASURED: f64 = 0.5;
@@ -67,6 +68,10 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
         let ((first_a, gain_a), (first_b, gain_b)) = (key(a), key(b));
         first_b.cmp(&first_a).then(gain_b.total_cmp(&gain_a))
     });
+    for cause in &mut causes {
+        cause.measure = finding_of(analysis, cause)
+            .and_then(|finding| measuring::command(analysis, cause, finding));
+    }
     causes
 }
 

@@ -28,6 +28,7 @@ pub mod kernels;
 pub mod lab;
 pub mod latency;
 pub mod measured;
+pub mod measuring;
 pub mod metrics;
 pub mod number;
 pub mod observed;

@@ -79,6 +79,9 @@ pub struct ArmAnalysis {
     pub label: String,
     /// The server in words.
     pub target: String,
+    /// The target as typed, without passwords; empty where none was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub typed: String,
     /// Settings that were asked for, in the order given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<(String, String)>,

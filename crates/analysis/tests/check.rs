@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use pgassay_analysis::bottlenecks::{self, Compared};
 use pgassay_analysis::check::{self, Outcome, Severity, audited};
 use pgassay_model::facts::{Facts, Library, Place};
 use pgassay_model::reading::Reading;
@@ -258,6 +259,22 @@ fn findings_name_a_remedy() {
             let result = result(&facts(case), &cases.entry);
             let finding = result.finding.expect("a finding");
             assert!(!finding.remedy.is_empty(), "{}: {}", cases.entry, case.name);
+        }
+    }
+}
+
+/// From these the command is made that would measure it.
+#[test]
+fn findings_that_settings_measure_name_the_settings() {
+    for cases in all_cases() {
+        let entry = bottlenecks::find(&cases.entry).expect("an entry");
+        if entry.compare != [Compared::Settings] {
+            continue;
+        }
+        for case in cases.cases.iter().filter(|c| c.expect == Outcome::Finding) {
+            let finding = result(&facts(case), &cases.entry).finding;
+            let counterpart = finding.and_then(|finding| finding.counterpart);
+            assert!(counterpart.is_some(), "{}: {}", cases.entry, case.name);
         }
     }
 }

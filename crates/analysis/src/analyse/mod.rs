@@ -62,6 +62,7 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
             ArmAnalysis {
                 label: arm.label.clone(),
                 target: arm.target.clone(),
+                typed: arm.typed.clone(),
                 settings: arm.settings.clone(),
                 server: run.servers.get(&index).map(summarise_server),
                 verdict: binary.as_ref().ok().map(|b| verdict(b, run, &host)),

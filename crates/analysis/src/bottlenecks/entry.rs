@@ -38,6 +38,10 @@ pub struct Entry {
     pub costs: &'static [Part],
     /// Workloads of pgassay that measure it by itself.
     pub measured_by: &'static [&'static str],
+    /// What a comparison changes to measure it, the first that is possible; none where none can.
+    pub compare: &'static [Compared],
+    /// The workload under which such a comparison shows it, if not under that which found it.
+    pub compare_under: Option<&'static str>,
     /// Where this is from.
     pub sources: &'static [&'static str],
     /// The mechanism.
@@ -46,6 +50,26 @@ pub struct Entry {
     pub impact: &'static str,
     /// What is done about it in general.
     pub remedy: &'static str,
+}
+
+/// What a comparison changes to measure a bottleneck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compared {
+    /// The settings that the remedy changes.
+    Settings,
+    /// One setting, whatever the remedy says: B's value, and A's if that is not the server's own.
+    Setting {
+        /// Its name.
+        name: &'static str,
+        /// A's value.
+        a: Option<&'static str>,
+        /// B's value.
+        b: &'static str,
+    },
+    /// The release that changed something about it.
+    Release,
+    /// A build of the same source, by its variant.
+    Build(&'static str),
 }
 
 /// What a release changed about a bottleneck.

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::counterpart::{self, Counterpart};
 use super::entry::{Entry, Family};
 
 /// How much a finding weighs.
@@ -145,6 +146,9 @@ pub struct Finding {
     pub impact: String,
     /// What to do, in order.
     pub remedy: Vec<Step>,
+    /// What a comparison would set against the server to measure it; none where none can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counterpart: Option<Counterpart>,
     /// Where this is from.
     pub sources: Vec<String>,
 }
@@ -222,6 +226,7 @@ impl Finding {
         if remedy.is_empty() {
             remedy.push(Step::advice(entry.remedy));
         }
+        let counterpart = counterpart::of(entry, &remedy, under.version);
         with_releases(entry, version, &mut remedy);
         let gain = seen.share.map(|share| under.gain(seen.basis, share));
         let of_budget = |share| under.of_budget(seen.basis, share);
@@ -248,6 +253,7 @@ impl Finding {
             why: seen.why.unwrap_or_else(|| entry.why.to_owned()),
             impact: entry.impact.to_owned(),
             remedy,
+            counterpart,
             sources,
         }
     }
@@ -269,6 +275,7 @@ impl Finding {
             let both = self.budget_share.into_iter().chain(other.budget_share);
             self.budget_share = both.reduce(|a, b| a + b);
         }
+        self.counterpart = self.counterpart.take().or(other.counterpart.take());
         for text in std::iter::once(other.saw).chain(other.evidence) {
             let text = text.trim_end_matches('.').to_owned();
             if !self.evidence.contains(&text) {

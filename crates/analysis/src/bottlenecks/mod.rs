@@ -8,6 +8,7 @@
 //! A detector never concludes from what was not seen, and every number in a finding comes from
 //! the evidence. `docs/adding.md` shows how to add an entry.
 
+mod counterpart;
 pub(crate) mod detect;
 pub mod docs;
 mod entry;
@@ -19,7 +20,8 @@ mod rank;
 mod version;
 mod wait_events;
 
-pub use entry::{Change, Entry, Family, Need, Part};
+pub use counterpart::{Counterpart, Differs, Values};
+pub use entry::{Change, Compared, Entry, Family, Need, Part};
 pub use evidence::{Evidence, RunEvidence};
 pub use fact_view::FactView;
 pub use finding::{

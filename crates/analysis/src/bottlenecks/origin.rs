@@ -143,10 +143,20 @@ fn fitted<'s>(
 }
 
 /// What follows `ALTER SYSTEM`.
-struct Change<'t> {
-    name: &'t str,
+pub(super) struct Change<'t> {
+    pub(super) name: &'t str,
     /// None where it is reset.
-    value: Option<&'t str>,
+    pub(super) value: Option<&'t str>,
+}
+
+/// The settings that a step changes in the whole server.
+pub(super) fn changes(step: &Step) -> impl Iterator<Item = Change<'_>> {
+    let sql = match step.kind {
+        StepKind::Sql => step.text.split("   -- ").next().unwrap_or_default(),
+        _ => "",
+    };
+    let statements = sql.split(';').map(str::trim);
+    statements.filter_map(|statement| Change::read(statement.strip_prefix(ALTER_SYSTEM)?))
 }
 
 impl<'t> Change<'t> {

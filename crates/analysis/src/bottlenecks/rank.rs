@@ -60,6 +60,9 @@ pub struct Cause {
     pub what: String,
     /// What to do about it first.
     pub remedy: String,
+    /// The command that would measure what it costs, in words; none where none would.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<Vec<String>>,
     /// How far the evidence carries.
     pub confidence: Confidence,
     /// The part of all time that is expected to be won, 0 to 1: an order more than a promise.
@@ -101,6 +104,7 @@ pub(crate) fn cause(
         workload: workload.map(str::to_owned),
         what: finding.saw.clone(),
         remedy: first.map_or_else(String::new, |step| step.text.clone()),
+        measure: None,
         confidence: finding.confidence,
         expected_gain: gain,
     }

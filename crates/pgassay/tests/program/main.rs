@@ -30,6 +30,7 @@ mod lab;
 mod lines;
 mod live_view;
 mod mcp;
+mod measuring;
 mod observers;
 mod order_entry;
 mod own_copies;

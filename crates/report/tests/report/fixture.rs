@@ -488,6 +488,7 @@ pub fn assay(clients: &[u32], rounds: u32) -> Analysis {
         arms: vec![ArmAnalysis {
             label: "temp:15".to_owned(),
             target: "temp:15".to_owned(),
+            typed: "temp:15".to_owned(),
             settings: vec![("shared_buffers".to_owned(), "8GB".to_owned())],
             server: Some(server()),
             binary: Ok(binary()),

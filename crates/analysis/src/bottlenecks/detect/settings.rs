@@ -107,7 +107,7 @@ const fn logs(
 const ROWS: &[Row] = &[
     row("assertions", Setting("debug_assertions"), Is(&["on"]), (High, Sure),
         "the server checks itself at every step",
-        Fix::Shell("pgassay build --preset plain   # or any build configured without --enable-cassert")),
+        Fix::Shell("pgassay build SOURCE --variant plain   # or any build configured without --enable-cassert")),
     row("fsync-off", Setting("fsync"), Is(&["off"]), (High, Sure),
         "a crash can corrupt the data, and write figures are not those of a durable server",
         Fix::Sql("ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();   -- then sync the disks once")),
