@@ -241,12 +241,12 @@ fn headline(work: &str, runs: &[Entry], series: &[Series], rule: ChangeRule) -> 
         };
         let since = runs.get(change.index).map_or("?", |r| r.run.as_str());
         sentences.push(format!(
-            "{}{} at {at} changed for the {direction}, by {:+.1} %, with run {since} (p {}).",
+            "{}{} at {at} changed for the {direction}, by {} %, with run {since} (p {}).",
             s.load
                 .as_ref()
                 .map_or_else(String::new, |load| format!("{load}: ")),
             s.metric.label(),
-            100.0 * change.change,
+            number::signed(100.0 * change.change, 1),
             change.p
         ));
     }

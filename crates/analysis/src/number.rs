@@ -58,6 +58,11 @@ pub fn single(value: f64) -> String {
     at_place(value, last_place(value, 0.0))
 }
 
+/// A difference with its sign, which is a minus and no hyphen where it is negative.
+pub fn signed(value: f64, decimals: usize) -> String {
+    format!("{value:+.decimals$}").replace('-', pgassay_text::number::MINUS)
+}
+
 /// A known quantity that needs no more than two decimals, such as a quota of CPUs.
 pub fn short(value: f64) -> String {
     if !value.is_finite() {
@@ -215,7 +220,7 @@ mod tests {
                 "0.01200–0.01260",
                 "±3%",
             ),
-            ((-1.26, -3.1, 0.6), "-1.3", "-3.1 to 0.6", "±148%"),
+            ((-1.26, -3.1, 0.6), "−1.3", "−3.1 to 0.6", "±148%"),
             ((100.0, 98.0, 102.0), "100.0", "98.0–102.0", "±2%"),
             ((0.0, 0.0, 0.0), "0.00", "0.00–0.00", "±0%"),
             ((0.997, 0.997, 0.997), "0.997", "0.997–0.997", "±0%"),
@@ -262,6 +267,6 @@ mod tests {
             (short(1.5), short(12345.0)),
             ("1.5".to_owned(), "12,345".to_owned())
         );
-        assert_eq!(single(-0.0001), "-0.000100");
+        assert_eq!(single(-0.0001), "−0.000100");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pgassay_report::document::{Block, Cell, Column, Depth, Fact, Notes, Section, Table};
-use pgassay_report::{Document, Report, Rows};
+use pgassay_report::{Document, Report, Rows, number};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -114,10 +114,10 @@ impl Report for Difference {
         let (a, b) = (&self.a, &self.b);
         let sentence = |what: &str, of: &dyn Fn(&Account) -> f64| {
             format!(
-                "{what}: {:.1} in A, {:.1} in B ({:+.1}).",
+                "{what}: {:.1} in A, {:.1} in B ({}).",
                 of(a),
                 of(b),
-                of(b) - of(a)
+                number::signed(of(b) - of(a), 1)
             )
         };
         let mut headline = vec![

@@ -11,7 +11,7 @@ use super::document::{Block, Cell, Column, Depth, Document, Fact, Section, Table
 pub fn change(interval: &Interval) -> String {
     let percent = |share: f64| {
         if share.is_finite() {
-            format!("{:+.1}", 100.0 * share).replace('-', "−")
+            super::number::signed(100.0 * share, 1)
         } else {
             "?".to_owned()
         }

@@ -6,7 +6,7 @@ use pgassay_model::warning::Warning;
 
 use crate::csv::figure;
 use crate::document::{Block, Cell, Column, Depth, Document, Fact, Notes, Section, Table};
-use crate::{Report, Rows};
+use crate::{Report, Rows, number};
 
 impl Report for Counts {
     fn document(&self) -> Document {
@@ -65,7 +65,7 @@ impl Report for Counts {
 
 fn answer(counts: &Counts) -> String {
     let counted = &counts.counted;
-    let percent = |share: f64| format!("{:+.2} %", share * 100.0);
+    let percent = |share: f64| format!("{} %", number::signed(share * 100.0, 2));
     let answer = match counted.verdict {
         Verdict::Slower => "B executes more instructions than A",
         Verdict::Faster => "B executes fewer instructions than A",

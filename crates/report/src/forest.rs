@@ -57,7 +57,10 @@ pub fn lines(forest: &Forest, width: usize, unicode: bool) -> Vec<String> {
         let picture: String = picture(row, forest.delta, reach, room, signs);
         lines.push(format!("{label:left$}  {picture}  {said}"));
     }
-    let axis = axis(reach, room);
+    let axis = match unicode {
+        true => axis(reach, room),
+        false => plain::ascii(&axis(reach, room)),
+    };
     lines.push(format!("{:left$}  {axis}", "").trim_end().to_owned());
     lines
 }

@@ -104,7 +104,7 @@ fn changes(history: &RunHistory, notes: &mut Notes) -> Section {
                 notes.estimate(&level.value, &format!("{}, level {}", name(series), i + 1)),
                 change.map_or_else(
                     || Cell::plain(""),
-                    |c| Cell::plain(format!("{:+.1} %", 100.0 * c.change)),
+                    |c| Cell::plain(format!("{} %", number::signed(100.0 * c.change, 1))),
                 ),
                 change.map_or_else(|| Cell::plain(""), |c| Cell::plain(run(c.index))),
             ]);

@@ -7,8 +7,8 @@ use pgassay_analysis::bottlenecks::{Step, StepKind};
 use super::document::{
     Block, Cell, Document, Fact, FindingBlock, Forest, Note, Section, Table, Tile, Value,
 };
+use super::plain::markdown as escape;
 use super::{forest, number, plain};
-use pgassay_text::markdown as escape;
 
 /// The whole report.
 pub fn render(document: &Document) -> String {
@@ -54,10 +54,13 @@ fn push_first_steps(out: &mut String, document: &Document) {
         if let Some(step) = block.finding.remedy.first() {
             out.push_str(&format!("<br>{}", self::step(step)));
         }
+        if let Some(command) = &block.measure {
+            out.push_str(&format!("<br>Measure it: {}", code(command)));
+        }
         out.push('\n');
     }
     out.push('\n');
-    if let Some(more) = document.more_findings() {
+    if let Some(more) = document.below_steps() {
         out.push_str(&format!("{more}\n\n"));
     }
 }
@@ -131,6 +134,9 @@ fn push_finding(out: &mut String, block: &FindingBlock) {
     }
     for (n, step) in finding.remedy.iter().enumerate() {
         out.push_str(&format!("{}. {}\n", n + 1, self::step(step)));
+    }
+    if let Some(command) = &block.measure {
+        out.push_str(&format!("\nMeasure it: {}\n", code(command)));
     }
     out.push_str(&format!(
         "\n{} {}\n\n",

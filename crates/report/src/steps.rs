@@ -200,7 +200,7 @@ fn functions(search: &Searched, first: usize, last: usize) -> Option<Block> {
             Cell::plain(&function.name),
             Cell::plain(format!("{:.0}", function.a)),
             Cell::plain(format!("{:.0}", function.b)),
-            Cell::plain(format!("{:+.0}", function.b - function.a)),
+            Cell::plain(number::signed(function.b - function.a, 0)),
         ]
     });
     let columns = vec![

@@ -16,7 +16,6 @@ use super::document::{
     Badge, Block, Cell, Chart, Depth, Document, Fact, FindingBlock, Note, Rating, Table, Tile,
     Value,
 };
-use super::plain::unbroken;
 use super::{forest, number, plain};
 
 /// What the reader's terminal can show.
@@ -67,7 +66,7 @@ pub fn render(document: &Document, style: &TextStyle) -> String {
     }
     let shown = document.sections.iter();
     for section in shown.filter(|s| s.depth != Depth::Evidence) {
-        page.blank();
+        page.gap();
         if section.depth == Depth::Titled {
             page.paragraph(section.title, Tone::Strong);
         }
@@ -101,6 +100,13 @@ struct Page {
 impl Page {
     fn blank(&mut self) {
         self.out.push('\n');
+    }
+
+    /// An empty line, unless there is one already.
+    fn gap(&mut self) {
+        if !self.out.ends_with("\n\n") {
+            self.blank();
+        }
     }
 
     fn line(&mut self, line: &str, tone: Tone) {
@@ -154,8 +160,11 @@ impl Page {
             if let Some(step) = block.finding.remedy.first() {
                 self.step(step);
             }
+            if let Some(command) = &block.measure {
+                self.command("measure it: ", command);
+            }
         }
-        if let Some(more) = document.more_findings() {
+        if let Some(more) = document.below_steps() {
             self.paragraph(&more, Tone::Quiet);
         }
         if !document.headline.is_empty() {
@@ -164,14 +173,23 @@ impl Page {
     }
 
     fn step(&mut self, step: &Step) {
+        if step.kind != StepKind::Advice {
+            return self.command("", &step.text);
+        }
         let width = self.style.width.min(READABLE);
         let text = self.leaf(&step.text);
-        let fits = text.chars().count() + 5 <= self.style.width;
-        let lines = match step.kind {
-            StepKind::Advice => wrapped(vec![vec!["  -".to_owned(), text]], width),
-            // Whole if there is room, so that it can be copied.
-            _ if fits => vec![format!("     {text}")],
-            _ => wrapped(vec![vec!["   ".to_owned(), text]], width),
+        for line in wrapped(vec![vec!["  -".to_owned(), text]], width) {
+            self.line(&line, Tone::Normal);
+        }
+    }
+
+    /// A command, with what it is for: whole if there is room, so that it can be copied.
+    fn command(&mut self, what: &str, command: &str) {
+        let width = self.style.width.min(READABLE);
+        let text = format!("{what}{}", self.leaf(command));
+        let lines = match text.chars().count() + 5 <= self.style.width {
+            true => vec![format!("     {text}")],
+            false => wrapped(vec![vec!["   ".to_owned(), text]], width),
         };
         for line in lines {
             self.line(&line, Tone::Normal);
@@ -232,6 +250,9 @@ impl Page {
             self.line(&line, Tone::Normal);
         }
         finding.remedy.iter().for_each(|step| self.step(step));
+        if let Some(command) = &block.measure {
+            self.command("measure it: ", command);
+        }
         for source in finding.sources.iter().filter(|_| block.in_full) {
             for line in wrapped(vec![vec![" ".to_owned(), self.leaf(source)]], width) {
                 self.line(&line, Tone::Normal);
@@ -525,10 +546,8 @@ fn wrapped(rows: Vec<Vec<String>>, width: usize) -> Vec<String> {
     grid.set_content_arrangement(ContentArrangement::Dynamic);
     grid.set_width(width.min(usize::from(u16::MAX)) as u16);
     for row in rows {
-        let cells = row.iter().map(|cell| unbroken(cell));
-        grid.add_row(Row::from(cells.collect::<Vec<_>>()));
+        grid.add_row(Row::from(row));
     }
     gaps(&mut grid);
-    let lines = grid.lines();
-    lines.map(|line| line.replace('\u{a0}', " ")).collect()
+    grid.lines().collect()
 }

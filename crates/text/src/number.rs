@@ -1,5 +1,8 @@
 //! Whole numbers in words and with separators.
 
+/// The sign of a negative figure: a minus and no hyphen.
+pub const MINUS: &str = "\u{2212}";
+
 /// A count, exact, with thousands separators.
 pub fn count(value: u64) -> String {
     grouped(&value.to_string())
@@ -16,7 +19,7 @@ pub fn counted(n: impl Into<u64>, one: &str) -> String {
 /// A number's digits before the point in groups of three; a zero loses its sign.
 pub fn grouped(number: &str) -> String {
     let (sign, rest) = match number.strip_prefix('-') {
-        Some(rest) => ("-", rest),
+        Some(rest) => (MINUS, rest),
         None => ("", number),
     };
     let (whole, fraction) = rest.split_once('.').unwrap_or((rest, ""));
@@ -32,10 +35,10 @@ pub fn grouped(number: &str) -> String {
         out.push_str(fraction);
     }
     // rounding can leave a zero with a sign
-    if out.starts_with('-') && !out.contains(|c: char| ('1'..='9').contains(&c)) {
-        out.remove(0);
+    match out.strip_prefix(MINUS) {
+        Some(zero) if !zero.contains(|c: char| ('1'..='9').contains(&c)) => zero.to_owned(),
+        _ => out,
     }
-    out
 }
 
 #[cfg(test)]
@@ -46,7 +49,7 @@ mod tests {
     fn whole_numbers_are_grouped_and_agree_with_their_noun() {
         assert_eq!(count(1234567), "1,234,567");
         assert_eq!(grouped("-0.00"), "0.00");
-        assert_eq!(grouped("-1234.5"), "-1,234.5");
+        assert_eq!(grouped("-1234.5"), "−1,234.5");
         assert_eq!(counted(1u32, "client"), "1 client");
         assert_eq!(counted(1000u32, "client"), "1,000 clients");
     }

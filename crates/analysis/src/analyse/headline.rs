@@ -4,6 +4,7 @@ use pgassay_model::run::RunState;
 use pgassay_model::stage::StageId;
 
 use crate::analysis::{Analysis, StageAnalysis};
+use crate::causes::finding_of;
 use crate::diagnose::{Cause, SeenBy};
 use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::stats::Estimate;
@@ -69,7 +70,7 @@ fn sentences(analysis: &Analysis, whole: bool) -> Vec<String> {
     }
     let nothing_measured = whole && sentences.is_empty();
     if whole {
-        sentences.extend(held_back(&analysis.causes));
+        sentences.extend(held_back(analysis));
     }
     if nothing_measured {
         sentences.insert(
@@ -92,9 +93,9 @@ fn further_sentences(load: &StageAnalysis) -> Vec<String> {
         let peak = arm.peak()?;
         let within = peak
             .estimate(metrics::P99)
-            .map(|p99| format!("; p99 latency {}", duration(p99.estimate)));
+            .map(|p99| format!("; p99 {}", duration(p99.estimate)));
         Some(format!(
-            "{} throughput {} {} tps with {}{}{}.",
+            "{} {} {} tps, {}{}{}.",
             load.plan.workload.name,
             peaks_at(arm),
             resolved(rate(peak), &peak.throughput_tps),
@@ -110,9 +111,10 @@ fn further_sentences(load: &StageAnalysis) -> Vec<String> {
 const NAMED: usize = 2;
 
 /// What holds the server back most, in the order of the causes.
-fn held_back(causes: &[Cause]) -> Vec<String> {
-    let mut sentences: Vec<String> = causes.iter().take(NAMED).map(named).collect();
-    let more = match causes.len().saturating_sub(NAMED) {
+fn held_back(analysis: &Analysis) -> Vec<String> {
+    let first = analysis.causes.iter().take(NAMED);
+    let mut sentences: Vec<String> = first.map(|cause| named(analysis, cause)).collect();
+    let more = match analysis.causes.len().saturating_sub(NAMED) {
         0 => return sentences,
         1 => "One more finding stands below.".to_owned(),
         n => format!("{n} more findings stand below."),
@@ -123,40 +125,27 @@ fn held_back(causes: &[Cause]) -> Vec<String> {
     sentences
 }
 
-fn named(cause: &Cause) -> String {
-    let what = match (cause.seen_by, &cause.workload) {
-        (SeenBy::Audit, _) => format!("Bottleneck, by the audit: {}", cause.what),
-        (SeenBy::SecondLoad, Some(workload)) => {
-            format!(
-                "Bottleneck under {workload} ({} confidence): {}",
-                cause.confidence.name(),
-                cause.what
-            )
-        }
-        (SeenBy::Load | SeenBy::SecondLoad, _) => {
-            format!(
-                "Bottleneck under this load ({} confidence): {}",
-                cause.confidence.name(),
-                cause.what
-            )
-        }
-    };
-    match cause.remedy.trim_end_matches(['.', ';']) {
-        "" => what,
-        remedy => format!("{what} What to do: {remedy}."),
+fn named(analysis: &Analysis, cause: &Cause) -> String {
+    let what = finding_of(analysis, cause).map_or(cause.what.as_str(), |f| f.title.as_str());
+    let what = what.trim_end_matches('.');
+    match (&cause.seen_by, &cause.workload) {
+        (SeenBy::Load | SeenBy::SecondLoad, Some(workload)) => format!(
+            "Bottleneck under {workload}: {what} ({} confidence).",
+            cause.confidence.name()
+        ),
+        _ => format!("Bottleneck, by the audit: {what}."),
     }
 }
 
-/// The figures of the peak of the first load.
+/// The peak of the first load; of several servers each with its name.
 fn peak_sentence(analysis: &Analysis, arm: &ArmAnalysis, did: &StageArm) -> Option<String> {
     let peak = did.peak()?;
+    let of = match analysis.arms.len() {
+        0 | 1 => String::new(),
+        _ => format!("{}: ", arm.label),
+    };
     Some(format!(
-        "{}, {}: {} throughput {} {} tps with {}{}.",
-        product(arm),
-        analysis
-            .host
-            .processors()
-            .unwrap_or_else(|| "this machine".to_owned()),
+        "{of}{} {} {} tps, {}{}.",
         analysis.main().plan.workload.name,
         peaks_at(did),
         resolved(rate(peak), &peak.throughput_tps),
@@ -176,10 +165,13 @@ fn growth_sentence(did: &StageArm) -> Option<String> {
             .find(|p| rate(peak) <= GROWTH * rate(p))
             .unwrap_or(peak);
         if knee.point.clients > first.point.clients && rate(first) > 0.0 {
+            let from = match first.point.clients {
+                1 => String::new(),
+                n => format!("from {n} "),
+            };
             return Some(format!(
-                "It scales {:.1}× from {} to {}{}.",
+                "Scales {:.1}× {from}to {}{}.",
                 rate(knee) / rate(first),
-                first.point.clients,
                 clients(knee),
                 match points.last() {
                     Some(last) if last.point.clients > knee.point.clients => beyond(
@@ -199,33 +191,21 @@ fn growth_sentence(did: &StageArm) -> Option<String> {
 fn beyond(clients: u32, last: &Estimate, peak: &Estimate) -> String {
     let lost = 1.0 - last.estimate / peak.estimate;
     if last.high < peak.low && GROWTH * last.estimate < peak.estimate {
-        return format!("; {clients} do {:.0} % less than the peak", 100.0 * lost);
+        return format!("; {clients} do {:.0} % less", 100.0 * lost);
     }
-    format!(" and is flat to {clients}")
+    ", then flat".to_owned()
 }
 
 /// A single point is no peak.
 fn peaks_at(did: &StageArm) -> &'static str {
     match did.points.len() {
-        0 | 1 => "is",
+        0 | 1 => "does",
         _ => "peaks at",
     }
 }
 
 fn rate(point: &PointAnalysis) -> f64 {
     point.throughput_tps.estimate
-}
-
-fn product(arm: &ArmAnalysis) -> String {
-    let version = arm
-        .server
-        .as_ref()
-        .map_or("", |server| server.version.as_str());
-    let mut words = version.split_whitespace();
-    match (words.next(), words.next()) {
-        (Some(name @ "PostgreSQL"), Some(number)) => format!("{name} {number}"),
-        _ => "This server".to_owned(),
-    }
 }
 
 fn clients(point: &PointAnalysis) -> String {
@@ -293,12 +273,9 @@ mod tests {
         };
         let peak = tps(111_000.0, 4_000.0);
         let told = |last: &Estimate| beyond(128, last, &peak);
-        assert_eq!(
-            told(&tps(82_000.0, 2_000.0)),
-            "; 128 do 26 % less than the peak"
-        );
+        assert_eq!(told(&tps(82_000.0, 2_000.0)), "; 128 do 26 % less");
         // Too little to matter, and too uncertain to be told.
-        assert_eq!(told(&tps(106_500.0, 100.0)), " and is flat to 128");
-        assert_eq!(told(&tps(82_000.0, 30_000.0)), " and is flat to 128");
+        assert_eq!(told(&tps(106_500.0, 100.0)), ", then flat");
+        assert_eq!(told(&tps(82_000.0, 30_000.0)), ", then flat");
     }
 }

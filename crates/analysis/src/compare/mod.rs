@@ -308,8 +308,7 @@ fn warnings(
     if comparison.launches == 1 && !comparison.same {
         warnings.push(Warning::new(
             "one-launch",
-            "One launch each: the result holds for these server processes, not yet for the builds \
-             or settings (--launches 6).",
+            "One launch each: it holds for these processes (--launches 6).",
         ));
     }
     let others = analysis.main().arms.iter().flat_map(|arm| &arm.points);
@@ -320,8 +319,7 @@ fn warnings(
         warnings.push(
             Warning::new(
                 "others-busy",
-                "Other processes used much of the CPU: intervals are wider, and absolute figures \
-                 too low.",
+                "Other processes used much CPU: intervals are wide, absolute figures too low.",
             )
             .with_remedy("measure again when the machine is quiet"),
         );

@@ -429,11 +429,10 @@ fn headline(pooled: &PooledCompare) -> Vec<String> {
                 false => format!("{} ", pooled.metric.heading),
             };
             format!(
-                "{said} at {clients}: {what}{} ({} to {}, {:.0} % interval; {runs} runs, {} pairs).",
+                "{said} at {clients}: {what}{} ({} to {}; {runs} runs, {} pairs).",
                 signed(ratio.estimate),
                 signed(ratio.low),
                 signed(ratio.high),
-                100.0 * ratio.level,
                 together.pairs
             )
         })

@@ -8,7 +8,7 @@ use crate::number;
 use crate::stats::forecast::more_in_launches;
 use crate::stats::paired::Unit;
 use crate::stats::scaling_change::ScalingChange;
-use crate::stats::{Comparison, Estimate, Verdict};
+use crate::stats::{Estimate, Verdict};
 
 /// Warnings that the verdict itself must carry: they say that the machine, not the
 /// arms, may be what was measured.
@@ -27,26 +27,18 @@ const IN_THE_VERDICT: &[&str] = &[
 
 /// What was counted, and who did it.
 #[derive(Clone, Copy)]
-struct Names<'a> {
-    workload: &'a str,
+struct Names {
     work: Work,
     metric: MetricId,
 }
 
-impl Names<'_> {
-    /// `select-only p99 latency is 3 % higher`, `5.1× the select-only throughput`.
+impl Names {
+    /// `p99 latency −3.0 %`, `throughput 5.1×`.
     fn differs(self, ratio: f64) -> String {
-        if ratio >= 2.0 {
-            return format!("{ratio:.1}× the {}", self.subject());
+        match ratio >= 2.0 {
+            true => format!("{} {ratio:.1}×", self.metric.heading),
+            false => format!("{} {}", self.metric.heading, signed(ratio)),
         }
-        let by = percent((ratio - 1.0).abs());
-        let higher = if ratio > 1.0 { "higher" } else { "lower" };
-        format!("{} is {by} {higher}", self.subject())
-    }
-
-    /// `select-only throughput`.
-    fn subject(self) -> String {
-        format!("{} {}", self.workload, self.metric.heading)
     }
 
     fn clients(self, n: u32) -> String {
@@ -57,7 +49,6 @@ impl Names<'_> {
 /// The most important sentences, the verdict first.
 pub fn headline(compare: &Compare) -> Vec<String> {
     let workload = Names {
-        workload: &compare.analysis.main().plan.workload.name,
         work: compare.analysis.main().id.work(),
         metric: compare.metric,
     };
@@ -66,10 +57,9 @@ pub fn headline(compare: &Compare) -> Vec<String> {
         several => by_verdict(compare, several, workload),
     };
     match &compare.plan {
-        Some(plan) if plan.launches > 1 => sentences.push(format!(
-            "{} launches of each, initdb included: the interval is over launches.",
-            plan.launches
-        )),
+        Some(plan) if plan.launches > 1 => {
+            sentences.push(format!("{} launches of each.", plan.launches))
+        }
         _ => {}
     }
     let decisive = compare
@@ -227,21 +217,18 @@ fn together(results: &[&PointResult], b: &str, names: Names, verdict: Verdict) -
         .collect();
     let points = points.join(", ");
     let delta = results.first().map_or(0.0, |r| r.compared.rule.delta);
-    let delta = percent(delta);
-    let family = "95 % intervals; as one family";
-    let (subject, is) = (names.subject(), word(names.metric, verdict));
+    let (delta, heading) = (percent(delta), names.metric.heading);
     match verdict {
         Verdict::Faster | Verdict::Slower => {
-            format!("{b} is {is} than A: {subject} is {points} ({family}).")
+            let is = word(names.metric, verdict);
+            format!("{b} is {is}: {heading} {points} (as one family).")
         }
-        Verdict::Equivalent => format!(
-            "{b} is {is} A within {delta}: {subject} differs by {points} ({family}).",
-            is = as_good(names.metric),
-        ),
-        Verdict::Inconclusive => format!(
-            "Inconclusive: the data show neither a difference nor equivalence within ±{delta}; \
-             {subject} of {b}: {points} ({family})."
-        ),
+        Verdict::Equivalent => {
+            format!("{b} equals A within {delta}: {heading} {points} (as one family).")
+        }
+        Verdict::Inconclusive => {
+            format!("Inconclusive: {heading} of {b} {points} (as one family).")
+        }
         Verdict::NotComparable => results
             .first()
             .map(|r| sentence(r, names))
@@ -250,42 +237,26 @@ fn together(results: &[&PointResult], b: &str, names: Names, verdict: Verdict) -
 }
 
 fn sentence(result: &PointResult, names: Names) -> String {
-    let (subject, is) = (names.subject(), as_good(names.metric));
     let comparison = &result.compared;
     let (b, at) = (&result.label, names.clients(result.clients));
-    let delta = percent(comparison.rule.delta);
-    let interval = format!(
-        "{} to {}, {:.0} % interval",
-        signed(comparison.ratio.low),
-        signed(comparison.ratio.high),
-        100.0 * comparison.ratio.level
-    );
-    let basis = basis(comparison);
+    let ratio = &comparison.ratio;
+    let differs = names.differs(ratio.estimate);
+    let interval = format!("{} to {}", signed(ratio.low), signed(ratio.high));
     match comparison.verdict {
-        Verdict::Faster | Verdict::Slower => format!(
-            "{b} is {} than A: {} at {at} ({interval}; {basis}).",
-            word(names.metric, comparison.verdict),
-            names.differs(comparison.ratio.estimate),
-        ),
+        Verdict::Faster | Verdict::Slower => {
+            let is = word(names.metric, comparison.verdict);
+            format!("{b} is {is}: {differs}, {at} ({interval}).")
+        }
         Verdict::Equivalent => format!(
-            "{b} is {is} A within {delta} at {at}: {subject} differs by {} ({interval}; {basis}).",
-            signed(comparison.ratio.estimate)
-        ),
-        Verdict::Inconclusive if comparison.rule.delta == 0.0 => format!(
-            "Inconclusive at {at}: the data show no difference; {subject} of {b}: {} ({interval}; \
-             {basis}).{}",
-            signed(comparison.ratio.estimate),
-            why_not(result)
+            "{b} equals A within {}: {differs}, {at} ({interval}).",
+            percent(comparison.rule.delta)
         ),
         Verdict::Inconclusive => format!(
-            "Inconclusive at {at}: the data show neither a difference nor equivalence within \
-             ±{delta}; {subject} of {b}: {} ({interval}; {basis}).{}",
-            signed(comparison.ratio.estimate),
+            "Inconclusive: {differs} in {b}, {at} ({interval}).{}",
             why_not(result)
         ),
         Verdict::NotComparable => {
-            let why = comparison
-                .ratio
+            let why = ratio
                 .warnings
                 .iter()
                 .rev()
@@ -303,13 +274,13 @@ fn why_not(result: &PointResult) -> String {
     let comparison = &result.compared;
     if comparison.unit == Unit::Pair && comparison.pairs < 6 {
         return format!(
-            " {} can't show anything at 95 %: 6 or more are needed.",
+            " {} can't show anything: 6 or more are needed.",
             number::counted(comparison.pairs as u64, "pair")
         );
     }
     if comparison.unit == Unit::Launch && comparison.ratio.n < 6 {
         return format!(
-            " {} launches can't show anything at 95 %: 6 or more are needed.",
+            " {} launches can't show anything: 6 or more are needed.",
             comparison.ratio.n
         );
     }
@@ -329,29 +300,10 @@ fn why_not(result: &PointResult) -> String {
         return String::new();
     }
     format!(
-        " At this noise level it takes about {} pairs{within} to detect {}.",
+        " About {} pairs{within} to detect {}.",
         number::count(needed),
         percent(forecast.delta)
     )
-}
-
-fn basis(comparison: &Comparison) -> String {
-    match comparison.unit {
-        Unit::Pair => number::counted(comparison.pairs as u64, "pair"),
-        Unit::Launch => format!(
-            "{} launches, {}",
-            comparison.ratio.n,
-            number::counted(comparison.pairs as u64, "pair")
-        ),
-        Unit::Run => format!(
-            "{} a side",
-            number::counted(comparison.ratio.n as u64, "run")
-        ),
-        Unit::Trial => format!(
-            "{} a side, not interleaved",
-            number::counted(comparison.ratio.n as u64, "trial")
-        ),
-    }
 }
 
 /// The metric that is told beside the compared one: what a transaction costs the server, a figure
@@ -367,29 +319,19 @@ fn companion_sentence(result: &PointResult, names: Names) -> Option<String> {
     let metric = companion(names.metric);
     let beside = result.others.get(&metric)?;
     let ratio = &beside.ratio;
-    let change = (ratio.estimate - 1.0).abs();
-    let by = percent(change);
-    let (less, lower) = match ratio.estimate < 1.0 {
-        // What would be told as 0 %.
-        _ if change < 5e-5 => ("as much".to_owned(), "the same".to_owned()),
-        true => (format!("{by} less"), format!("{by} lower")),
-        false => (format!("{by} more"), format!("{by} higher")),
-    };
     let what = match metric == SERVER_CPU {
-        true => format!(
-            "{} uses {less} server CPU per {}",
-            result.label, names.work.unit
-        ),
-        false => format!("{}'s throughput is {lower}", result.label),
+        true => format!("server CPU per {}", names.work.unit),
+        false => metric.heading.to_owned(),
     };
     let shown = match beside.verdict {
         Verdict::Faster | Verdict::Slower => "",
         Verdict::Equivalent => ", too small to matter",
-        _ => ", not distinguishable from zero",
+        _ => ", indistinguishable from zero",
     };
     Some(format!(
-        "{what} at {} ({} to {}{shown}).",
-        names.clients(result.clients),
+        "{}'s {what}: {} ({} to {}){shown}.",
+        result.label,
+        signed(ratio.estimate),
         signed(ratio.low),
         signed(ratio.high),
     ))
@@ -427,7 +369,8 @@ pub fn beyond(difference: &Difference) -> String {
 /// Whether contention and coherence changed.
 pub fn scaling(change: &ScalingChange, label: &str) -> Vec<String> {
     let say = |name: &str, e: &Estimate, changed: bool| {
-        let ends = format!("{:+.4} ({:+.4} to {:+.4})", e.estimate, e.low, e.high);
+        let [estimate, low, high] = [e.estimate, e.low, e.high].map(|v| number::signed(v, 4));
+        let ends = format!("{estimate} ({low} to {high})");
         match changed {
             true if e.estimate > 0.0 => format!("{name} is higher in {label}: by {ends}."),
             true => format!("{name} is lower in {label}: by {ends}."),
@@ -447,9 +390,9 @@ pub fn signed(ratio: f64) -> String {
         p if !p.is_finite() => "without bound".to_owned(),
         p if p >= 1e6 => "over +1,000,000 %".to_owned(),
         p if p < 0.005 => "0.00 %".to_owned(),
-        p if p < 1.0 => format!("{percent:+.2} %"),
-        p if p < 100.0 => format!("{percent:+.1} %"),
-        _ => format!("{percent:+.0} %"),
+        p if p < 1.0 => format!("{} %", number::signed(percent, 2)),
+        p if p < 100.0 => format!("{} %", number::signed(percent, 1)),
+        _ => format!("{} %", number::signed(percent, 0)),
     }
 }
 
@@ -469,7 +412,7 @@ mod tests {
     #[test]
     fn what_no_measurement_can_show_is_no_figure() {
         assert_eq!(signed(1.012), "+1.2 %");
-        assert_eq!(signed(0.5), "-50.0 %");
+        assert_eq!(signed(0.5), "−50.0 %");
         assert_eq!(signed(4.852e8), "over +1,000,000 %");
         assert_eq!(signed(f64::INFINITY), "without bound");
     }

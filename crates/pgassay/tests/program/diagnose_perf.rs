@@ -63,7 +63,7 @@ fn the_published_listings_lead_to_their_causes() {
         "lock-free",
         "9.6",
         "48354581a4",
-        "32.1 %",
+        "32.1%",
         "1.47 times",
     ] {
         assert!(

@@ -37,6 +37,8 @@ pub struct Document {
     pub first_steps: Vec<FindingBlock>,
     /// How many findings there are beyond the first steps.
     pub further_findings: usize,
+    /// What qualifies the first steps; may be empty.
+    pub of_steps: String,
     /// The result in plain sentences, the most important first.
     pub headline: Vec<String>,
     /// The parts, in order.
@@ -48,13 +50,16 @@ pub struct Document {
 }
 
 impl Document {
-    /// Says that there are findings beyond the first steps, where there are.
-    pub fn more_findings(&self) -> Option<String> {
-        match self.further_findings {
-            0 => None,
-            1 => Some("One more finding is below.".to_owned()),
-            n => Some(format!("{n} more findings are below.")),
-        }
+    /// What qualifies the first steps, and that there are findings beyond them where there are.
+    pub fn below_steps(&self) -> Option<String> {
+        let more = match self.further_findings {
+            0 => String::new(),
+            1 => "One more finding is below.".to_owned(),
+            n => format!("{n} more findings are below."),
+        };
+        let said = format!("{} {more}", self.of_steps);
+        let said = said.trim();
+        (!said.is_empty()).then(|| said.to_owned())
     }
 
     /// What qualifies the run as a whole and is not said above the headline
@@ -240,6 +245,8 @@ pub struct FindingBlock {
     pub finding: Finding,
     /// The load that showed it.
     pub under: Option<String>,
+    /// The command that would measure what it costs.
+    pub measure: Option<String>,
     /// With its evidence, and with why and sources even where space is short.
     pub in_full: bool,
 }

@@ -303,7 +303,7 @@ pub fn percent_label(ratio: f64) -> String {
     let percent = (100_000.0 * (ratio - 1.0)).round() / 1000.0;
     match percent {
         0.0 => "0".to_owned(),
-        percent => format!("{percent:+} %"),
+        percent => format!("{percent:+}%").replace('-', "\u{2212}"),
     }
 }
 
@@ -355,6 +355,6 @@ mod tests {
         let reach = forest(&[(1.031, 1.02, 1.042), (0.991, 0.98, 1.002)]).reach();
         let ticks = reach.ticks(6);
         let labels: Vec<String> = ticks.iter().map(|t| percent_label(*t)).collect();
-        assert_eq!(labels, ["-2 %", "0", "+2 %", "+4 %"]);
+        assert_eq!(labels, ["−2%", "0", "+2%", "+4%"]);
     }
 }

@@ -9,6 +9,7 @@ use pgassay_analysis::profile::flame::{Flame, Node, ROWS};
 
 use super::text;
 use crate::document::FlameGraph;
+use crate::number;
 use crate::profiles::family;
 
 /// Height of a row and of its text.
@@ -163,9 +164,9 @@ fn drawn(placed: &Placed, height: f64) -> Markup {
 fn tip(node: &Node) -> String {
     let before = node.before.map_or(String::new(), |before| {
         format!(
-            ", before {} ({:+.1} points)",
+            ", before {} ({} points)",
             percent(before),
-            100.0 * (node.share - before)
+            number::signed(100.0 * (node.share - before), 1)
         )
     });
     format!(
@@ -272,9 +273,9 @@ mod tests {
             profile.add(frames, weight);
         }
         let page = figure(&graph(flame::fold(&profile)), "t").into_string();
-        assert!(page.contains("_start › main: 100.0\u{a0}%"), "{page}");
+        assert!(page.contains("_start › main: 100.0%"), "{page}");
         // The widest stands to the left.
-        assert!(page.find("y: 75.0\u{a0}%").unwrap() < page.find("x: 25.0\u{a0}%").unwrap());
+        assert!(page.find("y: 75.0%").unwrap() < page.find("x: 25.0%").unwrap());
     }
 
     #[test]
@@ -288,11 +289,8 @@ mod tests {
 ";
         let profile = Profile::parse(text).unwrap();
         let page = figure(&graph(flame::fold(&profile)), "t").into_string();
-        assert!(
-            page.contains("PinBuffer: 60.0\u{a0}%; buffer pin"),
-            "{page}"
-        );
-        assert!(page.contains("s_lock: 60.0\u{a0}%; spinlock"));
+        assert!(page.contains("PinBuffer: 60.0%; buffer pin"), "{page}");
+        assert!(page.contains("s_lock: 60.0%; spinlock"));
         assert!(page.contains("&lt;evil&amp;&gt;") && !page.contains("<evil"));
         // the callee is drawn higher up
         let y = |name: &str| -> f64 {
@@ -309,7 +307,7 @@ mod tests {
         let before = Profile::parse("80.00% postgres [.] a\n20.00% postgres [.] b\n").unwrap();
         let after = Profile::parse("50.00% postgres [.] a\n50.00% postgres [.] b\n").unwrap();
         let page = figure(&graph(flame::difference(&before, &after)), "t").into_string();
-        assert!(page.contains("before 80.0\u{a0}% (-30.0 points)"), "{page}");
-        assert!(page.contains("before 20.0\u{a0}% (+30.0 points)"));
+        assert!(page.contains("before 80.0% (−30.0 points)"), "{page}");
+        assert!(page.contains("before 20.0% (+30.0 points)"));
     }
 }

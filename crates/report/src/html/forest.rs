@@ -214,9 +214,7 @@ mod tests {
         assert_eq!(page.matches("class=\"noise\"").count(), 3);
         assert_eq!(page.matches("class=\"interval\"").count(), 2);
         assert_eq!(page.matches("class=\"estimate\"").count(), 2);
-        assert!(page.contains(
-            "<title>1 client: faster&lt; +4.0\u{a0}% (+3.0\u{a0}% to +5.0\u{a0}%)</title>"
-        ));
+        assert!(page.contains("<title>1 client: faster&lt; +4.0% (+3.0% to +5.0%)</title>"));
         assert!(!page.contains("NaN"), "{page}");
     }
 }

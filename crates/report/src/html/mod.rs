@@ -223,18 +223,29 @@ fn first_steps(document: &Document) -> Markup {
                             strong { (text(&block.finding.title)) }
                             " " span.remark { (text(&block.in_brief())) }
                             @if let Some(step) = block.finding.remedy.first() { div { (self::step(step)) } }
+                            (measure(block))
                         }
                     }
                 }
-                @if let Some(more) = document.more_findings() { p.remark { (more) } }
+                @if let Some(more) = document.below_steps() { p.remark { (more) } }
             }
+        }
+    }
+}
+
+/// The command that would measure what a finding costs.
+fn measure(block: &FindingBlock) -> Markup {
+    html! {
+        @if let Some(command) = &block.measure {
+            div.measure { span.remark { "Measure it: " } code { (plain::clean(command)) } }
         }
     }
 }
 
 fn step(step: &Step) -> Markup {
     html! {
-        @if step.kind == StepKind::Advice { (text(&step.text)) } @else { code { (text(&step.text)) } }
+        // A command stays as it is typed.
+        @if step.kind == StepKind::Advice { (text(&step.text)) } @else { code { (plain::clean(&step.text)) } }
     }
 }
 
@@ -288,7 +299,7 @@ fn in_part(prefix: &str, markup: &Markup) -> Markup {
 
 /// Foreign text: one line, no control characters; maud escapes it.
 fn text(text: &str) -> String {
-    plain::unbroken(&plain::clean(text))
+    plain::clean(text)
 }
 
 fn contents(document: &Document) -> Markup {
@@ -405,6 +416,7 @@ fn finding(block: &FindingBlock) -> Markup {
                     }
                 }
             }
+            (measure(block))
             details {
                 summary { "Why it matters, and how much" }
                 p { (text(&finding.why)) }

@@ -6,6 +6,7 @@ use pgassay_analysis::measured::StageArm;
 
 use super::{place, points, thinned, thinning};
 use crate::document::{Axis, Block, Chart, Depth, Dot, Guide, Notes, Scale, Section, Series};
+use crate::number;
 
 /// More trials of a server than this are thinned out, evenly.
 const MOST_DOTS: usize = 1200;
@@ -48,8 +49,10 @@ fn chart(load: &StageAnalysis) -> Chart {
     let highest = dots().map(|d| d.y).fold(0.0, f64::max);
     let alternative = format!(
         "Throughput of {} trials in schedule order, each as its difference from the estimate at \
-         its own client count. They lie between {lowest:+.1} % and {highest:+.1} %.",
-        dots().count()
+         its own client count. They lie between {} % and {} %.",
+        dots().count(),
+        number::signed(lowest, 1),
+        number::signed(highest, 1)
     );
     Chart {
         id: "drift".to_owned(),
@@ -94,7 +97,7 @@ fn deviations(load: &StageAnalysis, arm: &StageArm) -> Vec<Dot> {
                     x: f64::from(t.index) + 1.0,
                     y,
                     offset: 0.0,
-                    tip: format!("trial {}, {at}: {y:+.1} %", t.index + 1),
+                    tip: format!("trial {}, {at}: {} %", t.index + 1, number::signed(y, 1)),
                 }
             })
         })

@@ -6,6 +6,7 @@ use pgassay_analysis::causes::finding_of;
 use pgassay_analysis::check::CheckReport;
 
 use crate::document::{Block, Depth, Fact, FindingBlock, Notes, Section};
+use crate::plain;
 
 /// Causes that are expected to cost less stand in the diagnosis alone.
 const WORTH_A_BLOCK: f64 = 0.02;
@@ -16,6 +17,7 @@ pub fn block(finding: &Finding, under: Option<&str>, in_full: bool) -> Block {
     Block::Finding(Box::new(FindingBlock {
         finding: finding.clone(),
         under: under.map(str::to_owned),
+        measure: None,
         in_full,
     }))
 }
@@ -86,6 +88,7 @@ fn of_cause(analysis: &Analysis, cause: &Cause) -> Option<FindingBlock> {
     Some(FindingBlock {
         finding: finding.clone(),
         under: cause.workload.clone(),
+        measure: cause.measure.as_deref().map(plain::shell),
         in_full: false,
     })
 }

@@ -5,6 +5,7 @@ use pgassay_analysis::measured::PointAnalysis;
 use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::Estimate;
 use pgassay_analysis::{Analysis, metrics};
+use pgassay_model::server::Origin;
 
 use super::{budget, evidence, findings, results};
 use crate::document::{Badge, Block, FindingBlock, Rating, Tile};
@@ -88,6 +89,21 @@ pub fn first_steps(analysis: &Analysis) -> (Vec<FindingBlock>, usize) {
     let further = blocks.len().saturating_sub(FIRST);
     blocks.truncate(FIRST);
     (blocks, further)
+}
+
+/// Whose settings an audit's findings are about, where they are nobody's: a server that was launched
+/// without `--set` has those that pgassay chose.
+pub fn of_steps(analysis: &Analysis, steps: &[FindingBlock]) -> &'static str {
+    let by_audit = |block: &FindingBlock| !block.finding.basis.is_measured();
+    let [arm] = analysis.arms.as_slice() else {
+        return "";
+    };
+    let server = arm.server.as_ref();
+    let launched = server.is_some_and(|server| server.origin != Origin::Running);
+    match launched && arm.settings.is_empty() && steps.iter().any(by_audit) {
+        true => "The server was launched for this run: its settings are pgassay's, not yours.",
+        false => "",
+    }
 }
 
 /// `, 2 CPUs (AMD EPYC)`: as much of the machine as belongs into a title; may be empty.

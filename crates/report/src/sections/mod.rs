@@ -109,10 +109,12 @@ fn document(analysis: &Analysis) -> Document {
     }
     let alarms = alarms(analysis);
     let (mut glance, mut first_steps, mut further_findings) = (Vec::new(), Vec::new(), 0);
+    let mut of_steps = String::new();
     let mut headline = analysis.headline.clone();
     if glance::is_shown(analysis) {
         glance = glance::pictures(analysis);
         (first_steps, further_findings) = glance::first_steps(analysis);
+        of_steps = glance::of_steps(analysis, &first_steps).to_owned();
         headline = remarks(analysis);
     }
     Document {
@@ -128,6 +130,7 @@ fn document(analysis: &Analysis) -> Document {
         glance,
         first_steps,
         further_findings,
+        of_steps,
         sections,
         notes: notes.into_notes(),
         profiles: profiles::of_run(analysis),

@@ -1,6 +1,7 @@
 //! What observers saw beside the load: waits, scheduling, CPU samples, and what that cost.
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::analysis::StageAnalysis;
 use pgassay_analysis::observed::{ArmObserved, CostAnalysis, PointObserved};
 
 use super::{backends, budget, diagnosis, statements};
@@ -13,18 +14,19 @@ const EVENTS: usize = 8;
 /// One part for each server that was observed.
 pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     let several = analysis.arms.len() > 1;
+    let was_observed = |stage: &&StageAnalysis| stage.arms.iter().any(|arm| arm.observed.is_some());
+    let several_loads = analysis.stages.iter().filter(was_observed).count() > 1;
     let elsewhere = budget::is_in_overview(analysis);
     let mut blocks = Vec::new();
-    let loads = analysis.stages.iter().enumerate();
-    let each = loads.flat_map(|(i, s)| s.arms.iter().map(move |arm| (i, s, arm)));
-    for (place, (index, load, arm)) in each.enumerate() {
+    let loads = analysis.stages.iter();
+    let each = loads.flat_map(|stage| stage.arms.iter().map(move |arm| (stage, arm)));
+    for (place, (load, arm)) in each.enumerate() {
         let Some(observed) = &arm.observed else {
             continue;
         };
         let mut of_which = Vec::new();
-        if index > 0 {
-            of_which.push(format!("Under {}", load.plan.workload.name));
-        }
+        let under = several_loads.then_some(load.plan.workload.name.as_str());
+        of_which.extend(under.map(|load| format!("Under {load}")));
         if several {
             of_which.push(arm.label.clone());
         }
@@ -36,6 +38,7 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
         blocks.extend(of_server(
             observed,
             &group,
+            under,
             (!elsewhere).then_some(id.as_str()),
         ));
     }
@@ -47,9 +50,14 @@ pub fn section(analysis: &Analysis, _notes: &mut Notes) -> Option<Section> {
     })
 }
 
-/// What observers saw of one server, whose profiles are of this group. `picture` names that of its
-/// time budget; none where it stands elsewhere.
-pub(super) fn of_server(observed: &ArmObserved, group: &str, picture: Option<&str>) -> Vec<Block> {
+/// What observers saw of one server, whose profiles are of this group. `under` names its load where
+/// there are several. `picture` names that of its time budget; none where it stands elsewhere.
+pub(super) fn of_server(
+    observed: &ArmObserved,
+    group: &str,
+    under: Option<&str>,
+    picture: Option<&str>,
+) -> Vec<Block> {
     let mut blocks = budget::blocks(observed, picture);
     blocks.extend(statements::objects(observed));
     blocks.extend(waits(observed).map(Block::Table));
@@ -57,7 +65,7 @@ pub(super) fn of_server(observed: &ArmObserved, group: &str, picture: Option<&st
     blocks.extend(backends::tables(observed).into_iter().map(Block::Table));
     if let Some(profile) = &observed.profile {
         blocks.push(Block::Heading("Where the CPU time goes".to_owned()));
-        blocks.extend(diagnosis::profile_blocks(profile));
+        blocks.extend(diagnosis::profile_blocks(profile, under));
         if let Some(flame) = &observed.flame {
             blocks.push(Block::Flame(Box::new(FlameGraph {
                 flame: flame.clone(),

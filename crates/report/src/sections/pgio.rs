@@ -251,9 +251,9 @@ fn facts(pgio: &PgioAnalysis, state: RunState) -> Vec<Fact> {
             (Some(server), Some(difference)) => Fact::new(
                 "counters",
                 format!(
-                    "sessions {sessions} blocks, pg_stat_database {} ({:+.3} %)",
+                    "sessions {sessions} blocks, pg_stat_database {} ({} %)",
                     number::count(server),
-                    100.0 * difference
+                    number::signed(100.0 * difference, 3)
                 ),
             )
             .remark(match agreement.holds() {

@@ -26,7 +26,13 @@ pub fn section(analysis: &Analysis, _: &mut Notes) -> Option<Section> {
 }
 
 fn facts(arm: &ArmAnalysis) -> Vec<Fact> {
-    let mut facts = vec![Fact::new("target", &arm.target).remark("as typed")];
+    let mut facts = vec![
+        Fact::new("target", &arm.target).remark(match arm.typed.as_str() {
+            // Nothing was, or an old run does not say so.
+            "" => "",
+            _ => "as typed",
+        }),
+    ];
     match &arm.server {
         None => facts.push(Fact::new("server", "nothing was read of it")),
         Some(server) => {

@@ -21,7 +21,12 @@ impl Report for Watched {
         let blocks = rate
             .into_iter()
             .chain(statements::statements(&self.observed))
-            .chain(observed::of_server(&self.observed, &self.target, Some("0")));
+            .chain(observed::of_server(
+                &self.observed,
+                &self.target,
+                None,
+                Some("0"),
+            ));
         Document {
             title: format!("Watch of {}", self.target),
             provenance: about.join("; "),

@@ -9,7 +9,7 @@ const ROW = 18;
 const CHARACTER = 6.6; // width of one
 const STEM = 0.99; // share from which outermost functions in common are one row
 const LISTED = 12; // rows of a table of functions
-const percentOf = (/** @type {number} */ share) => `${(100 * share).toFixed(1)} %`;
+const percentOf = (/** @type {number} */ share) => `${(100 * share).toFixed(1)}%`;
 const pointsOf = (/** @type {number} */ change) => `${change >= 0 ? "+" : "−"}${Math.abs(100 * change).toFixed(1)} points`;
 const tenth = (/** @type {number} */ value) => String(Math.round(value * 10) / 10);
 const drawing = (/** @type {string} */ name, /** @type {Record<string, string>} */ attributes = {}, text = "") => {

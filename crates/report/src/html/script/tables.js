@@ -5,7 +5,7 @@
  */
 const key = (cell) => {
   const said = (cell?.firstChild?.textContent || "").trim();
-  const figure = Number.parseFloat(said.replace(/,/g, ""));
+  const figure = Number.parseFloat(said.replace(/,/g, "").replace("\u2212", "-"));
   return Number.isNaN(figure) ? said : figure;
 };
 for (const table of document.querySelectorAll("table")) {
@@ -42,7 +42,7 @@ for (const table of document.querySelectorAll("table")) {
 }
 
 // ---- commands ----
-for (const code of document.querySelectorAll(".first code, .steps code, pre code")) {
+for (const code of document.querySelectorAll(".first code, .steps code, .measure code, pre code")) {
   const button = make("button", { type: "button", class: "copy" }, "Copy");
   button.addEventListener("click", async () => {
     const command = code.textContent || "";
