@@ -35,9 +35,7 @@ pub(super) fn counters(text: &str) -> Option<String> {
 
 /// `PID kB` of VmPTE for the postmaster and all its children.
 pub(super) fn page_tables(scene: &mut Scene) -> Reading {
-    scene.known.lines("page tables", "status", |status| {
-        server::field(status, "VmPTE").map(str::to_owned)
-    })
+    scene.known.status(&[server::PAGE_TABLES])
 }
 
 /// The rows of `pg_stat_io` that read anything, as a JSON array.

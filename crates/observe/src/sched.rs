@@ -50,11 +50,7 @@ pub const SAMPLERS: &[Sampler] = &[
 
 /// `PID voluntary nonvoluntary` for the postmaster and all its children.
 fn switches(scene: &mut Scene) -> Reading {
-    scene.known.lines("switches", "status", |status| {
-        let by_will = server::field(status, "voluntary_ctxt_switches")?;
-        let by_force = server::field(status, "nonvoluntary_ctxt_switches")?;
-        Some(format!("{by_will} {by_force}"))
-    })
+    scene.known.status(&[server::BY_WILL, server::BY_FORCE])
 }
 
 /// What the first process' children had used of the CPUs when they ended, in ticks.

@@ -1,18 +1,33 @@
 //! The server's processes, and reading one file of /proc for each of them.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use pgassay_model::reading::Reading;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// From so many processes on their schedstat files are kept open between readings: opening and
-/// closing them is half of what reading them costs (2,000 sleeping processes on Linux 6.18: 12 ms,
-/// and 6 of files that are open).
+/// From so many processes on their files are kept open between readings: opening and closing them is
+/// half of what reading them costs (schedstat of 2,000 sleeping processes on Linux 6.18: 12 ms, and 6 of
+/// files that are open).
 const MANY: usize = 200;
+/// Files of /proc/PID that are read: schedstat of all processes, these two of those that ran.
+const FILES: u64 = 3;
+
+/// Fields of /proc/PID/status that are asked for.
+pub(super) const PAGE_TABLES: &str = "VmPTE";
+pub(super) const BY_WILL: &str = "voluntary_ctxt_switches";
+pub(super) const BY_FORCE: &str = "nonvoluntary_ctxt_switches";
+const STATUS: &[&str] = &[PAGE_TABLES, BY_WILL, BY_FORCE];
+/// Stands for a field that a process has not.
+const NONE: &str = "-";
+
+/// Files of processes that are open, by name and process. Once its process is gone a file reads as an
+/// error, also where another process has the number by then.
+type Open = HashMap<(&'static str, u32), File>;
 
 /// The server's processes at one border of a window, and what was read of them before.
 ///
@@ -26,9 +41,10 @@ pub struct Known {
     present: Result<Vec<(u32, Option<String>)>, String>,
     /// By reader and process: the schedstat before the reading, and what was read.
     read: HashMap<(&'static str, u32), (String, String)>,
-    /// The schedstat file of each process of a server of many. Once its process is gone a file
-    /// reads as an error, also where another process has the number by then.
-    open: HashMap<u32, File>,
+    /// The files of the processes of a server of many.
+    open: Open,
+    /// Whether files are kept open.
+    keep: bool,
 }
 
 impl Default for Known {
@@ -36,7 +52,8 @@ impl Default for Known {
         Self {
             present: Err("the server's processes were not looked at".to_owned()),
             read: HashMap::new(),
-            open: HashMap::new(),
+            open: Open::new(),
+            keep: false,
         }
     }
 }
@@ -44,16 +61,17 @@ impl Default for Known {
 impl Known {
     /// Which processes there are, and which of them ran.
     pub(super) fn look(&mut self, postmaster: &Result<u32, String>) {
-        let open = &mut self.open;
+        let (open, keep) = (&mut self.open, &mut self.keep);
         self.present = postmaster.clone().and_then(all).map(|processes| {
-            let keep = processes.len() >= MANY && room_for(processes.len());
-            let stamp = |pid| (pid, stamp(open, pid, keep));
-            processes.into_iter().map(stamp).collect()
+            *keep = processes.len() >= MANY && room_for(processes.len());
+            let mut buffer = Vec::new();
+            let mut stamp = |pid| (pid, stamp(open, pid, *keep, &mut buffer));
+            processes.into_iter().map(&mut stamp).collect()
         });
         if let Ok(present) = &self.present {
             let pids: HashSet<u32> = present.iter().map(|(pid, _)| *pid).collect();
             self.read.retain(|(_, pid), _| pids.contains(pid));
-            self.open.retain(|pid, _| pids.contains(pid));
+            self.open.retain(|(_, pid), _| pids.contains(pid));
         }
     }
 
@@ -81,15 +99,45 @@ impl Known {
         }
     }
 
+    /// A line `PID …` for the postmaster and all its children: these fields of /proc/PID/status, of
+    /// those in [`STATUS`]. The file is long, so it is read once for all who ask.
+    pub(super) fn status(&mut self, names: &[&str]) -> Reading {
+        let fields = |status: &str| {
+            let value = |name: &&str| first_word(field(status, name)).to_owned();
+            Some(STATUS.iter().map(value).collect::<Vec<_>>().join(" "))
+        };
+        let all = match self.lines("status", "status", fields) {
+            Reading::Text(all) => all,
+            unavailable => return unavailable,
+        };
+        let wanted = |name: &&str| STATUS.iter().position(|known| known == name);
+        let wanted: Vec<usize> = names.iter().filter_map(wanted).collect();
+        let mut text = String::with_capacity(all.len());
+        for line in all.lines() {
+            let mut words = line.split(' ');
+            let pid = words.next().unwrap_or_default();
+            let values: Vec<&str> = words.collect();
+            let value = |at: &usize| values.get(*at).copied().filter(|value| *value != NONE);
+            if let Some(values) = wanted.iter().map(value).collect::<Option<Vec<_>>>() {
+                let _ = writeln!(text, "{pid} {}", values.join(" "));
+            }
+        }
+        match text.is_empty() {
+            true => Reading::Unavailable(format!("/proc/PID/status has no {}", names.join(", "))),
+            false => Reading::Text(text),
+        }
+    }
+
     /// A line `PID …` for the postmaster and all its children: what `line` makes of the
-    /// text of /proc/PID/`file`, where it makes anything. `reader` is a name for the pair.
+    /// text of /proc/PID/`file`, where it makes anything. `reader` is a name for the pair: where it has
+    /// been called at this border, no file is read again.
     ///
     /// A process that ends between the list and its reading is passed over; only where no
     /// process gives a line the reading is unavailable, for the reason that the last one gave.
     pub(super) fn lines(
         &mut self,
         reader: &'static str,
-        file: &str,
+        file: &'static str,
         line: impl Fn(&str) -> Option<String>,
     ) -> Reading {
         let present = match &self.present {
@@ -105,7 +153,8 @@ impl Known {
                 let _ = writeln!(text, "{pid} {line}");
                 continue;
             }
-            match line_of(*pid, file, &line, &mut buffer) {
+            let read = read_of(&mut self.open, (file, *pid), self.keep, &mut buffer);
+            match made(read, (file, *pid), &line) {
                 Ok(line) => {
                     let _ = writeln!(text, "{pid} {line}");
                     if let Some(stamp) = stamp {
@@ -122,29 +171,61 @@ impl Known {
     }
 }
 
-/// A process' schedstat as it stands, by its open file where there is one.
-fn stamp(open: &mut HashMap<u32, File>, pid: u32, keep: bool) -> Option<String> {
-    // Three numbers of 64 bits.
-    let mut buffer = [0; 80];
-    let text = |read: &[u8]| String::from_utf8_lossy(read).trim_end().to_owned();
-    if let Some(file) = open.get(&pid)
-        && let Ok(length @ 1..) = file.read_at(&mut buffer, 0)
-    {
-        return Some(text(&buffer[..length]));
-    }
-    open.remove(&pid);
-    let file = File::open(format!("/proc/{pid}/schedstat")).ok()?;
-    let length = file.read_at(&mut buffer, 0).ok()?;
-    if keep {
-        open.insert(pid, file);
-    }
-    Some(text(&buffer[..length]))
+/// A process' schedstat as it stands.
+fn stamp(open: &mut Open, pid: u32, keep: bool, buffer: &mut Vec<u8>) -> Option<String> {
+    let text = read_of(open, ("schedstat", pid), keep, buffer).ok()?;
+    Some(text.trim_end().to_owned()).filter(|text| !text.is_empty())
 }
+
+/// A small file of a process as it stands, by its open file where there is one.
+fn read_of<'b>(
+    open: &mut Open,
+    (file, pid): (&'static str, u32),
+    keep: bool,
+    buffer: &'b mut Vec<u8>,
+) -> io::Result<Cow<'b, str>> {
+    let length = match open.get(&(file, pid)).map(|file| whole(file, buffer)) {
+        Some(Ok(length @ 1..)) => length,
+        _ => {
+            open.remove(&(file, pid));
+            let opened = File::open(format!("/proc/{pid}/{file}"))?;
+            let length = whole(&opened, buffer)?;
+            if keep {
+                open.insert((file, pid), opened);
+            }
+            length
+        }
+    };
+    Ok(String::from_utf8_lossy(&buffer[..length]))
+}
+
+/// Reads a file from its beginning; its length.
+fn whole(file: &File, buffer: &mut Vec<u8>) -> io::Result<usize> {
+    let mut length = 0;
+    loop {
+        if buffer.len() < length + LEAST {
+            buffer.resize(length + LEAST, 0);
+        }
+        match file.read_at(&mut buffer[length..], length as u64)? {
+            0 => return Ok(length),
+            read => length += read,
+        }
+        // A file of /proc gives all that there is room for at once.
+        if length < buffer.len() || length >= LONGEST {
+            return Ok(length);
+        }
+    }
+}
+
+/// Room for what is read at a time: the files are shorter.
+const LEAST: usize = 4096;
+/// Of a longer file the rest is left out.
+const LONGEST: usize = 1 << 20;
 
 /// Whether so many files may be kept open and leave the load its descriptors: its connections
 /// are about as many again, and may become more.
 fn room_for(files: usize) -> bool {
-    let needed = 4 * files as u64 + 1024;
+    let needed = (FILES + 3) * files as u64 + 1024;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return true;
@@ -156,34 +237,26 @@ fn room_for(files: usize) -> bool {
     limit.maximum.is_none_or(|most| most >= needed) && setrlimit(Resource::Nofile, raised).is_ok()
 }
 
-/// Reads a small file of /proc, with fewer calls of the kernel than for one whose size
-/// is known.
-fn read<'b>(path: &str, buffer: &'b mut Vec<u8>) -> io::Result<std::borrow::Cow<'b, str>> {
-    buffer.clear();
-    fs::File::open(path)?.take(1 << 20).read_to_end(buffer)?;
-    Ok(String::from_utf8_lossy(buffer))
-}
-
-fn line_of(
-    pid: u32,
-    file: &str,
+/// What `line` makes of what was read of a process.
+fn made(
+    read: io::Result<Cow<str>>,
+    (file, pid): (&str, u32),
     line: impl Fn(&str) -> Option<String>,
-    buffer: &mut Vec<u8>,
 ) -> Result<String, String> {
-    let path = format!("/proc/{pid}/{file}");
-    let text = read(&path, buffer).map_err(|e| format!("{path}: {e}"))?;
-    line(&text).ok_or_else(|| format!("{path} does not hold what is looked for"))
+    let text = read.map_err(|e| format!("/proc/{pid}/{file}: {e}"))?;
+    line(&text).ok_or_else(|| format!("/proc/{pid}/{file} does not hold what is looked for"))
 }
 
 /// A line `PID …` for each of these processes, read anew, as [`Known::lines`] gives them.
 pub(super) fn text(
     processes: &[u32],
-    file: &str,
+    file: &'static str,
     line: impl Fn(&str) -> Option<String>,
 ) -> Result<String, String> {
     let (mut text, mut failure, mut buffer) = (String::new(), None, Vec::new());
     for pid in processes {
-        match line_of(*pid, file, &line, &mut buffer) {
+        let read = read_of(&mut Open::new(), (file, *pid), false, &mut buffer);
+        match made(read, (file, *pid), &line) {
             Ok(line) => {
                 let _ = writeln!(text, "{pid} {line}");
             }
@@ -200,6 +273,12 @@ pub(super) fn text(
 pub(super) fn field<'t>(status: &'t str, name: &str) -> Option<&'t str> {
     let value = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(value.strip_prefix(':')?.trim())
+}
+
+/// The figure of a field, without its unit.
+fn first_word(value: Option<&str>) -> &str {
+    let word = value.and_then(|value| value.split_ascii_whitespace().next());
+    word.unwrap_or(NONE)
 }
 
 /// The postmaster and all its children.
@@ -329,19 +408,22 @@ mod tests {
             .args(["-c", "while :; do :; done"])
             .spawn()
             .unwrap();
-        let (mut open, pid) = (HashMap::new(), busy.id());
-        let first = stamp(&mut open, pid, true).unwrap();
+        let (mut open, pid) = (Open::new(), busy.id());
+        let mut buffer = Vec::new();
+        let mut stamp = |open: &mut Open, keep| super::stamp(open, pid, keep, &mut buffer);
+        let first = stamp(&mut open, true).unwrap();
         assert_eq!(first.split(' ').count(), 3, "{first}");
         assert_eq!(open.len(), 1);
-        while stamp(&mut open, pid, true).unwrap() == first {
+        while stamp(&mut open, true).unwrap() == first {
             std::thread::yield_now();
         }
         busy.kill().unwrap();
         busy.wait().unwrap();
-        assert_eq!(stamp(&mut open, pid, true), None);
+        assert_eq!(stamp(&mut open, true), None);
         assert!(open.is_empty());
-        let mut none = HashMap::new();
-        assert!(stamp(&mut none, std::process::id(), false).is_some());
+        let mut none = Open::new();
+        let own = std::process::id();
+        assert!(super::stamp(&mut none, own, false, &mut Vec::new()).is_some());
         assert!(none.is_empty());
     }
 
