@@ -20,6 +20,8 @@ use super::{Readings, Scene, plans, sched};
 
 /// Statements whose plans are asked for, in all.
 const EXPLAINED: usize = 10;
+/// What is named where plans of the server's log can't be read.
+const LOGGED: &str = "auto_explain";
 /// A statement with a smaller share of the sightings is not worth its plan.
 const WORTH_A_PLAN: f64 = 0.05;
 /// The same for fewer sightings in a window.
@@ -212,7 +214,7 @@ impl Observers {
             self.log = Some(match found {
                 Some(Ok(log)) => log,
                 Some(Err(why)) => {
-                    self.missing("auto_explain", why);
+                    self.missing(LOGGED, why);
                     None
                 }
                 None => None,
@@ -232,9 +234,21 @@ impl Observers {
         let logged = log.end();
         self.counting.0 += thread_ns().saturating_sub(before);
         match logged {
-            Ok(logged) => logged,
+            Ok(logged) => {
+                if logged.unread > 0 && !self.unavailable.iter().any(|u| u.observer == LOGGED) {
+                    self.missing(
+                        LOGGED,
+                        format!(
+                            "{} plans stand in the server's log in a format that is not read: set \
+                         auto_explain.log_format to json or text",
+                            logged.unread
+                        ),
+                    );
+                }
+                logged
+            }
             Err(why) => {
-                self.missing("auto_explain", why);
+                self.missing(LOGGED, why);
                 self.log = Some(None);
                 Logged::default()
             }
