@@ -119,12 +119,15 @@ pub fn compare(
 /// The noise floor: of pairs, or where several launches have some, of launches by
 /// their pairs' centres.
 pub fn noise_floor(noise: &[Pair], metric: MetricId) -> Option<(NoiseFloor, Unit)> {
-    let by_launch = by_launch(noise, metric);
+    floor_of(&by_launch(noise, metric), rule(metric, 0.0))
+}
+
+/// The same of pairs of values, each launch's together.
+pub fn floor_of(by_launch: &[Vec<(f64, f64)>], rule: Rule) -> Option<(NoiseFloor, Unit)> {
     if by_launch.len() <= 1 {
         let floor = NoiseFloor::from_pairs(&by_launch.concat()).ok()?;
         return Some((floor, Unit::Pair));
     }
-    let rule = rule(metric, 0.0);
     let centres: Vec<(f64, f64)> = by_launch
         .iter()
         .filter_map(|pairs| Some((1.0, paired::compare(pairs, rule).ok()?.ratio.estimate)))

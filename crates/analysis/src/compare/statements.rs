@@ -68,6 +68,8 @@ pub(super) fn of_pairs(
 ) -> Vec<StatementResult> {
     let workload = &run.plan().workload;
     let trials = pairs::side_by_side(run, comparison, Phase::Pairs, arm, point);
+    let like = comparison.like_a();
+    let noise = pairs::side_by_side(run, comparison, Phase::Noise, like, point);
     let planned = match (run.arm_facts.get(&0), run.arm_facts.get(&arm)) {
         (Some(a), Some(b)) => plans::both(a, b),
         _ => Vec::new(),
@@ -83,19 +85,13 @@ pub(super) fn of_pairs(
             }
             let place = (script_index, command);
             let (mut a, mut b) = (Side::default(), Side::default());
-            let mut launches: Vec<(u32, Vec<(f64, f64)>)> = Vec::new();
-            for (round, [of_a, of_b]) in &trials {
-                let means = (
-                    record(of_a, place).and_then(|record| a.add(record)),
-                    record(of_b, place).and_then(|record| b.add(record)),
-                );
-                let (Some(x), Some(y)) = means else { continue };
-                let launch = comparison.launch_of(*round);
-                match launches.last_mut() {
-                    Some((last, pairs)) if *last == launch => pairs.push((x, y)),
-                    _ => launches.push((launch, vec![(x, y)])),
-                }
-            }
+            let launches = by_launch(comparison, &trials, place, (&mut a, &mut b));
+            let noise = by_launch(
+                comparison,
+                &noise,
+                place,
+                (&mut Side::default(), &mut Side::default()),
+            );
             if a.calls() + b.calls() + a.failures + b.failures == 0 {
                 continue;
             }
@@ -112,7 +108,7 @@ pub(super) fn of_pairs(
                     text: text.clone(),
                     a: summarize_positive(&a.means),
                     b: summarize_positive(&b.means),
-                    compared: compared(&launches, comparison),
+                    compared: compared(&launches, &noise, comparison),
                     p99_us: (a.p99_us(), b.p99_us()),
                     calls: (a.calls(), b.calls()),
                     failures: (a.failures, b.failures),
@@ -137,25 +133,52 @@ pub(super) fn of_pairs(
         .collect()
 }
 
+/// Mean latencies of a statement on both sides, each launch's together; `sides` take the slices in.
+fn by_launch(
+    comparison: &ComparisonPlan,
+    trials: &[(u32, [&Trial; 2])],
+    place: (u32, u32),
+    (a, b): (&mut Side, &mut Side),
+) -> Vec<Vec<(f64, f64)>> {
+    let mut launches: Vec<(u32, Vec<(f64, f64)>)> = Vec::new();
+    for (round, [of_a, of_b]) in trials {
+        let means = (
+            record(of_a, place).and_then(|record| a.add(record)),
+            record(of_b, place).and_then(|record| b.add(record)),
+        );
+        let (Some(x), Some(y)) = means else { continue };
+        let launch = comparison.launch_of(*round);
+        match launches.last_mut() {
+            Some((last, pairs)) if *last == launch => pairs.push((x, y)),
+            _ => launches.push((launch, vec![(x, y)])),
+        }
+    }
+    launches.into_iter().map(|(_, pairs)| pairs).collect()
+}
+
 fn record(trial: &Trial, (script, command): (u32, u32)) -> Option<&StatementRecord> {
     let script = trial.scripts.get(script as usize)?;
     script.statements.get(command as usize)
 }
 
-/// Latency as the whole is compared: by pairs, or by launches where there are several.
+/// Latency as the whole is compared: by pairs, or by launches where there are several, and held against
+/// what the statement's latency does between equal servers, where these were measured.
 fn compared(
-    launches: &[(u32, Vec<(f64, f64)>)],
+    launches: &[Vec<(f64, f64)>],
+    noise: &[Vec<(f64, f64)>],
     comparison: &ComparisonPlan,
 ) -> Option<Comparison> {
     let rule = Rule {
         delta: comparison.delta,
         direction: Direction::LowerIsBetter,
     };
-    let by_launch: Vec<Vec<(f64, f64)>> = launches.iter().map(|(_, pairs)| pairs.clone()).collect();
     let mut compared = match comparison.launches > 1 {
-        true => compare_launches(&by_launch, rule).ok()?,
-        false => compare_in_order(&by_launch.concat(), rule).ok()?,
+        true => compare_launches(launches, rule).ok()?,
+        false => compare_in_order(&launches.concat(), rule).ok()?,
     };
+    if let Some(floor) = pairs::floor_of(noise, rule) {
+        compared = compared.with_noise_floor(Some(floor));
+    }
     if !comparison.looks.is_empty() {
         compared.verdict = Verdict::Inconclusive;
         compared.warn(Warning::new(
@@ -203,5 +226,44 @@ fn weight(statement: &StatementResult) -> f64 {
         (0..=2, Some(compared)) => compared.ratio.estimate.ln().abs(),
         (0..=2, None) => 0.0,
         _ => statement.time_share.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics;
+
+    /// Pairs in which the second is slower by this factor, give or take a little.
+    fn pairs(factor: f64) -> Vec<Vec<(f64, f64)>> {
+        let pair = |i: u32| {
+            let a = 100.0 + f64::from(i % 3);
+            (a, a * factor * (1.0 + 0.001 * f64::from(i % 5)))
+        };
+        vec![(0..12).map(pair).collect()]
+    }
+
+    #[test]
+    fn what_equal_servers_show_too_is_no_difference_of_a_statement() {
+        let plan = ComparisonPlan {
+            metric: metrics::THROUGHPUT.id.to_owned(),
+            delta: 0.01,
+            power: 0.8,
+            launches: 1,
+            noise_rounds: 12,
+            noise_each_launch: false,
+            pairs: Some(12),
+            most_pairs: 12,
+            looks: Vec::new(),
+            same: false,
+            typed: Vec::new(),
+        };
+        let verdict = |noise: &[Vec<(f64, f64)>]| {
+            let compared = compared(&pairs(1.03), noise, &plan).unwrap();
+            (compared.verdict, compared.noise_floor.is_some())
+        };
+        assert_eq!(verdict(&[]), (Verdict::Slower, false));
+        assert_eq!(verdict(&pairs(1.0)), (Verdict::Slower, true));
+        assert_eq!(verdict(&pairs(1.05)), (Verdict::Inconclusive, true));
     }
 }
