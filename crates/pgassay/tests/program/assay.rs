@@ -333,3 +333,43 @@ fn a_run_whose_transactions_all_fail_says_so_and_is_no_success() {
         "{page}"
     );
 }
+
+#[test]
+fn transactions_that_fail_among_others_are_a_finding_with_their_sqlstate() {
+    let runs = Runs::new("some-fail");
+    let name = format!("pgassay-test-some-fail-{}.sql", std::process::id());
+    let script = std::env::temp_dir().join(name);
+    fs::write(
+        &script,
+        "-- @without-pgbench-tables\n\\set by random(0, 3)\nSELECT 1 / :by;\n",
+    )
+    .unwrap();
+    let output = runs.run(&[
+        "run",
+        script.to_str().unwrap(),
+        "--clients",
+        "2",
+        "--trials",
+        "1",
+        "--time",
+        "1",
+        "--warmup",
+        "0.1",
+        "--observe",
+        "waits,sched",
+        "--json",
+    ]);
+    fs::remove_file(&script).unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = seen["stages"][0]["diagnosis"]["findings"]
+        .as_array()
+        .unwrap();
+    let failed = findings.iter().find(|f| f["id"] == "transactions-failed");
+    let failed = failed.unwrap_or_else(|| panic!("{findings:#?}"));
+    // A quarter divides by zero.
+    let share = failed["budget_share"].as_f64().unwrap();
+    assert!((0.2..0.3).contains(&share), "{failed:#}");
+    let evidence = failed["evidence"].to_string();
+    assert!(evidence.contains("SQLSTATE 22012"), "{evidence}");
+}
