@@ -8,6 +8,8 @@ mod names;
 pub mod stage;
 pub mod summary;
 pub mod tree;
+pub mod within;
 
 pub use class::Class;
 pub use summary::{Summary, summarise};
+pub use within::Work;

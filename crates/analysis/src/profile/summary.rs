@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::class::{self, CLASSES, Class};
 use super::lock::{self, Lock};
+use super::within::{self, Work};
 use crate::stats::share::{TOO_FEW, at_least};
 
 /// Functions that are listed at most.
@@ -33,6 +34,9 @@ pub struct Summary {
     pub functions: Vec<FunctionShare>,
     /// What the lock functions were called for, the largest first.
     pub locks: Vec<LockShare>,
+    /// What samples were spent within, the largest first; a sample may be within several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub within: Vec<WithinShare>,
     /// What was left out or not understood.
     pub remarks: Vec<String>,
 }
@@ -42,6 +46,15 @@ pub struct Summary {
 pub struct ClassShare {
     /// The class.
     pub class: Class,
+    /// Of all samples.
+    pub share: f64,
+}
+
+/// The share of some work with all that it calls.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct WithinShare {
+    /// The work.
+    pub work: Work,
     /// Of all samples.
     pub share: f64,
 }
@@ -94,6 +107,12 @@ impl Summary {
         found.map_or(0.0, |c| c.share)
     }
 
+    /// The share of samples within some work; none without callers, or where no sample is.
+    pub fn within(&self, work: Work) -> Option<f64> {
+        let found = self.within.iter().find(|w| w.work == work);
+        found.map(|w| w.share)
+    }
+
     /// Whether the samples speak for at least this much of everything, seen as this share of
     /// them: by the lower bound of the share, and ten samples show nothing. A listing that does
     /// not tell its samples is taken as it is.
@@ -127,10 +146,14 @@ pub fn summarise(profile: &Profile) -> Summary {
     let mut functions: BTreeMap<(&str, &str), Sums> = BTreeMap::new();
     let mut locks: BTreeMap<(&str, Lock), BTreeMap<&str, f64>> = BTreeMap::new();
     let mut objects: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut within: BTreeMap<Work, f64> = BTreeMap::new();
     let mut unnamed = 0.0;
     for (chain, weight) in profile.stacks() {
         let class = class::of(&chain);
         *classes.entry(class).or_default() += weight;
+        for work in within::of(&chain) {
+            *within.entry(work).or_default() += weight;
+        }
         let mut seen: Vec<(&str, &str)> = Vec::new();
         for frame in &chain {
             let key = (frame.symbol.as_str(), frame.object.as_str());
@@ -210,6 +233,14 @@ pub fn summarise(profile: &Profile) -> Summary {
         })
         .collect();
     locks.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let mut within: Vec<WithinShare> = within
+        .into_iter()
+        .map(|(work, weight)| WithinShare {
+            work,
+            share: weight / whole,
+        })
+        .collect();
+    within.sort_by(|a, b| b.share.total_cmp(&a.share));
     Summary {
         samples: (profile.unit == Unit::Samples).then_some(profile.total.round() as u64),
         accounted_share: (profile.total / whole).min(1.0),
@@ -219,6 +250,7 @@ pub fn summarise(profile: &Profile) -> Summary {
         objects,
         functions,
         locks,
+        within,
         remarks: profile.remarks.clone(),
     }
 }
