@@ -131,6 +131,13 @@ pub struct Finding {
     /// upper bound. None if nothing can be said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain_at_most: Option<f64>,
+    /// The part of all time that the remedy is expected to win, 0 to 1, where more is known than the
+    /// bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gain_expected: Option<f64>,
+    /// What that expectation rests on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gain_rests_on: Option<String>,
     /// Whether the gain is less than the time that it would free, for want of CPUs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub limited_by_cpus: bool,
@@ -176,8 +183,9 @@ pub(super) const FULL: f64 = 0.85;
 
 impl Circumstances {
     /// The part of all time that would be won at most without this share, and whether it is
-    /// less than the share for want of CPUs: what waits now would run then, and needs one.
-    fn gain(&self, basis: Basis, share: f64) -> (f64, bool) {
+    /// less than the share for want of CPUs: what waits now would run then, and needs one. `of_cpu` is
+    /// the share of the server's CPU time that goes with a share of statements.
+    fn gain(&self, basis: Basis, share: f64, of_cpu: Option<f64>) -> (f64, bool) {
         let cycle = self.in_transactions.unwrap_or(1.0);
         let (gain, busy) = match basis {
             // Of CPUs that are full every second saved is won.
@@ -190,11 +198,16 @@ impl Circumstances {
                 (gain, self.busy.map(|busy| busy * (1.0 - of_busy)))
             }
             Basis::WaitTime => (share * cycle, self.busy),
-            // Without the work, neither its waits nor its CPU time would be there.
-            Basis::Statements => match self.busy {
-                Some(busy) if busy >= FULL => (share * self.server_of_busy.unwrap_or(1.0), None),
-                _ => (share * cycle, None),
-            },
+            // Without the work, neither its waits nor its CPU time would be there. Of CPUs that are full
+            // only the latter counts.
+            Basis::Statements => {
+                let of_busy = of_cpu.unwrap_or(share) * self.server_of_busy.unwrap_or(1.0);
+                let busy = self.busy.map(|busy| match busy >= FULL {
+                    true => 1.0,
+                    false => busy,
+                });
+                (share * cycle, busy.map(|busy| busy * (1.0 - of_busy)))
+            }
             Basis::State | Basis::MachineTime | Basis::Throughput | Basis::Counters => {
                 (share, None)
             }
@@ -228,7 +241,15 @@ impl Finding {
         }
         let counterpart = counterpart::of(entry, &remedy, under.version);
         with_releases(entry, version, &mut remedy);
-        let gain = seen.share.map(|share| under.gain(seen.basis, share));
+        let of = |part: f64| {
+            let cpu = seen.of_cpu.map(|cpu| cpu * part);
+            Some(under.gain(seen.basis, seen.share? * part, cpu))
+        };
+        let gain = of(1.0);
+        let (expected, rests_on) = seen
+            .expected
+            .and_then(|expected| Some((of(expected.part)?.0, expected.rests_on)))
+            .unzip();
         let of_budget = |share| under.of_budget(seen.basis, share);
         let (saw, confidence) = match &seen.symptom_of {
             Some(cause) => (
@@ -247,6 +268,8 @@ impl Finding {
             saw,
             evidence: seen.evidence,
             gain_at_most: gain.map(|(gain, _)| gain),
+            gain_expected: expected,
+            gain_rests_on: rests_on,
             limited_by_cpus: gain.is_some_and(|(_, limited)| limited),
             budget_share: seen.covers.or_else(|| seen.share.and_then(of_budget)),
             symptom_of: seen.symptom_of.map(str::to_owned),
@@ -261,7 +284,7 @@ impl Finding {
     /// Adds what another detector saw of the same: the weightier observation leads, and two
     /// kinds of evidence are surer than one.
     pub(super) fn join(&mut self, mut other: Self) {
-        let weight = |finding: &Self| (finding.gain_at_most.unwrap_or(0.0), finding.confidence);
+        let weight = |finding: &Self| (finding.gain().unwrap_or(0.0), finding.confidence);
         let ((own, sure), (others, others_sure)) = (weight(self), weight(&other));
         if own.total_cmp(&others).then(sure.cmp(&others_sure)).is_lt() {
             std::mem::swap(self, &mut other);
@@ -284,18 +307,29 @@ impl Finding {
         }
     }
 
+    /// The part of all time that removing it wins: as expected, else at most; none if nothing can be
+    /// said.
+    pub fn gain(&self) -> Option<f64> {
+        self.gain_expected.or(self.gain_at_most)
+    }
+
     /// `up to 1.30 times the throughput`; none if nothing can be said, or nothing would be gained.
     pub fn gain_in_brief(&self) -> Option<String> {
-        let factor = 1.0 / (1.0 - self.gain_at_most?);
-        // Beyond that the bound says nothing.
+        let factor = 1.0 / (1.0 - self.gain()?);
+        let about = if self.gain_expected.is_some() {
+            "about"
+        } else {
+            "up to"
+        };
+        // Beyond that the figure says nothing.
         (1.005..20.0)
             .contains(&factor)
-            .then(|| format!("up to {factor:.2} times the throughput"))
+            .then(|| format!("{about} {factor:.2} times the throughput"))
     }
 
     /// The gain in words; none if nothing can be said.
     pub fn gain_in_words(&self) -> Option<String> {
-        let share = self.gain_at_most?;
+        let share = self.gain()?;
         Some(if share >= 0.95 {
             "nearly all of the time is spent there".to_owned()
         } else if share < 0.005 && self.limited_by_cpus {
@@ -307,8 +341,13 @@ impl Finding {
             } else {
                 ""
             };
+            let how = if self.gain_expected.is_some() {
+                "would be about"
+            } else {
+                "could be at most"
+            };
             format!(
-                "without it, throughput could be at most {:.2} times as high{limited}",
+                "without it, throughput {how} {:.2} times as high{limited}",
                 1.0 / (1.0 - share)
             )
         })
@@ -353,6 +392,15 @@ impl Step {
     }
 }
 
+/// What a remedy is expected to win.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Expected {
+    /// Of the share, 0 to 1.
+    part: f64,
+    /// What that rests on.
+    rests_on: String,
+}
+
 /// What a detector saw of its bottleneck.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
@@ -360,6 +408,10 @@ pub struct Observation {
     pub(super) confidence: Confidence,
     pub(super) basis: Basis,
     pub(super) share: Option<f64>,
+    /// Of a share of statements, the share of the server's CPU time that goes with it.
+    pub(super) of_cpu: Option<f64>,
+    /// What the remedy is expected to win of the share.
+    pub(super) expected: Option<Expected>,
     pub(super) saw: String,
     pub(super) evidence: Vec<String>,
     pub(super) why: Option<String>,
@@ -391,6 +443,8 @@ impl Observation {
             confidence: Confidence::High,
             basis,
             share,
+            of_cpu: None,
+            expected: None,
             saw: saw.into(),
             evidence: Vec::new(),
             why: None,
@@ -421,6 +475,21 @@ impl Observation {
     /// The same as a sign of something else: of what usually is behind it.
     pub(super) fn symptom_of(mut self, cause: &'static str) -> Self {
         self.symptom_of = Some(cause);
+        self
+    }
+
+    /// The same, with the share of the server's CPU time that goes with a share of statements.
+    pub(super) fn of_cpu(mut self, share: f64) -> Self {
+        self.of_cpu = Some(share);
+        self
+    }
+
+    /// The same with the part of the share that the remedy is expected to win, and what that rests on.
+    pub(super) fn expects(mut self, part: f64, rests_on: impl Into<String>) -> Self {
+        self.expected = Some(Expected {
+            part: part.clamp(0.0, 1.0),
+            rests_on: rests_on.into(),
+        });
         self
     }
 

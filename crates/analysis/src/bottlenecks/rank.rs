@@ -135,7 +135,7 @@ pub(crate) fn measured_gain(finding: &Finding, workload: Option<&str>) -> f64 {
     if finding.severity == Severity::Info {
         return 0.0;
     }
-    finding.gain_at_most.unwrap_or(UNSAID) * weight(finding.confidence) * left
+    finding.gain().unwrap_or(UNSAID) * weight(finding.confidence) * left
 }
 
 /// What findings of this severity bring, times the confidence: the words of [`Severity`] as

@@ -293,7 +293,12 @@ impl FindingBlock {
     /// How much it matters: as measured, else as known.
     pub fn impact(&self) -> String {
         match self.finding.gain_in_words() {
-            Some(gain) => format!("An upper bound from this measurement: {gain}."),
+            Some(gain) => match &self.finding.gain_rests_on {
+                Some(rests_on) => {
+                    format!("An estimate from this measurement: {gain}. It rests on: {rests_on}.")
+                }
+                None => format!("An upper bound from this measurement: {gain}."),
+            },
             None => self.finding.impact.clone(),
         }
     }

@@ -1,12 +1,13 @@
 //! More work than a statement's result is worth: rows read and thrown away, indexes written that nobody
 //! reads, processes started for a few rows; and commits that queue to notify.
 
-use super::plans::{Hit, joined, reads_whole, with_plans};
+use super::hits::{Hit, Left, Part, joined, with_plans};
+use super::plans::reads_whole;
 use super::{Detector, run, tenths, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use crate::observed::statements::StatementTime;
-use crate::profile::Class;
+use crate::profile::Work;
 use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{IndexFacts, Node, Plan, RelationFacts};
 
@@ -40,13 +41,14 @@ fn fetched(table: &Grown) -> Option<f64> {
 fn discarded(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = with_plans(&run, |statement, plan| {
-        skipped(&run, statement, plan).or_else(|| filtered(&run, statement, plan))
+        skipped(evidence, statement, plan).or_else(|| filtered(evidence, statement, plan))
     });
     joined(&run, hits)
 }
 
 /// Rows that an OFFSET passes over.
-fn skipped<'a>(run: &RunEvidence, statement: &'a StatementTime, plan: &Plan) -> Option<Hit<'a>> {
+fn skipped<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) -> Option<Hit<'a>> {
+    let run = &evidence.run?;
     let all = plan.root.all();
     let (_, limit) = all.iter().find(|(_, node)| node.kind == "Limit")?;
     let mut words = statement.text.split(|c: char| !c.is_alphanumeric());
@@ -63,9 +65,11 @@ fn skipped<'a>(run: &RunEvidence, statement: &'a StatementTime, plan: &Plan) -> 
     })?;
     let given = statement.counters.as_ref().and_then(|c| c.rows);
     let wanted = given.unwrap_or(limit.rows).max(1.0);
+    let part = limit.cost / plan.root.cost.max(limit.cost).max(f64::MIN_POSITIVE);
     (each >= FEW_READ && each >= TOO_MANY * wanted).then(|| Hit {
         statement,
-        part: 1.0 - (wanted / each).min(1.0),
+        part: Part::of_work(evidence, statement, part),
+        left: Left::new(wanted / each, format!("{each:.0} rows are read for {wanted:.0} that are wanted")),
         saw: format!("A page of {name} reads {each:.0} rows and gives {wanted:.0}: OFFSET passes over the others."),
         confidence: if given.is_some() { Confidence::High } else { Confidence::Medium },
         evidence: Vec::new(),
@@ -79,7 +83,8 @@ fn skipped<'a>(run: &RunEvidence, statement: &'a StatementTime, plan: &Plan) -> 
 }
 
 /// Rows that an index finds and a filter throws away.
-fn filtered<'a>(run: &RunEvidence, statement: &'a StatementTime, plan: &Plan) -> Option<Hit<'a>> {
+fn filtered<'a>(evidence: &Evidence, statement: &'a StatementTime, plan: &Plan) -> Option<Hit<'a>> {
+    let run = &evidence.run?;
     plan.root.all().into_iter().find_map(|(_, node)| {
         let filter = node.conditions.get("Filter")?;
         let by_index = matches!(node.kind.as_str(), "Index Scan" | "Bitmap Heap Scan");
@@ -91,9 +96,13 @@ fn filtered<'a>(run: &RunEvidence, statement: &'a StatementTime, plan: &Plan) ->
         }
         let facts = plan.relations.get(name)?;
         let (index, step) = better_index(name, node, filter, facts);
+        let times = plan.root.times(node).unwrap_or(1.0);
+        let cost = times * node.cost;
+        let part = cost / plan.root.cost.max(cost).max(f64::MIN_POSITIVE);
         Some(Hit {
             statement,
-            part: 1.0 - wanted / each,
+            part: Part::of_work(evidence, statement, part),
+            left: Left::new(wanted / each, format!("{each:.0} rows are read for about {wanted:.0} that are wanted")),
             saw: format!(
                 "{index} finds {each:.0} rows of {name} for each scan, of which about {wanted:.0} match {filter}."
             ),
@@ -146,10 +155,7 @@ const IN_INDEXES: f64 = 0.05;
 
 fn unread(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
-    let spent = evidence
-        .profile
-        .and_then(|p| p.function("ExecInsertIndexTuples"))
-        .map(|f| f.total_share);
+    let spent = evidence.profile.and_then(|p| p.within(Work::IndexEntries));
     let hits = with_plans(&run, |statement, plan| {
         let all = plan.root.all();
         let (_, node) = all
@@ -167,12 +173,13 @@ fn unread(evidence: &Evidence) -> Option<Observation> {
             return None;
         }
         let of_all = idle.len() as f64 / facts.indexes.len() as f64;
-        let part = share.map_or(0.0, |share| {
-            (share / statement.cpu_share.max(0.01)).min(1.0) * of_all * statement.running
+        let part = share.map_or(Part::UNKNOWN, |share| {
+            Part::of_samples(statement, share * of_all)
         });
         Some(Hit {
             statement,
             part,
+            left: Left::new(0.0, "CPU samples in writing indexes, as many of them as are not read"),
             saw: format!(
                 "{} of the {} indexes of {name} are written and were never read since their counters began.",
                 idle.len(),
@@ -235,7 +242,7 @@ fn parallel(evidence: &Evidence) -> Option<Observation> {
         let took = statement.counters.as_ref().and_then(|c| c.execution_ms);
         let short = took.map_or(plan.root.cost < LITTLE_COST, |ms| ms < LONG_MS);
         // An index would do away with the workers, too.
-        if !gathers || !short || reads_whole(&run, statement, plan) {
+        if !gathers || !short || reads_whole(evidence, statement, plan) {
             return None;
         }
         let at = |name: &str| {
@@ -244,29 +251,21 @@ fn parallel(evidence: &Evidence) -> Option<Observation> {
                 .iter()
                 .any(|known| known.eq_ignore_ascii_case(event))
         };
-        let waiting: f64 = statement
-            .waits
-            .iter()
-            .filter(|w| at(&w.name))
-            .map(|w| w.sessions)
-            .sum();
-        let part = if statement.sessions > 0.0 {
-            waiting / statement.sessions
-        } else {
-            0.0
-        };
-        // Workers are processes: what the kernel does where next to nothing else runs is to start and end them.
-        let kernel = evidence
+        let waiting = Part::of_waits(statement, at);
+        let part = waiting.time;
+        // Starting, feeding and ending them takes CPU time, too.
+        let workers = evidence
             .profile
-            .filter(|_| statement.cpu_share >= 0.5)
-            .map_or(0.0, |profile| {
-                profile.class(Class::PageFaults) + profile.class(Class::KernelOther)
-            });
-        let of_processes = (1.0 - part) * kernel;
+            .and_then(|profile| profile.within(Work::Workers));
+        let of_processes = workers.map_or(Part::UNKNOWN, |share| Part {
+            time: (1.0 - part) * share,
+            cpu: share,
+        });
         // Workers of a statement that seldom waits for them are worth it.
         (part >= 0.1).then(|| Hit {
             statement,
-            part: part + of_processes,
+            part: waiting.and(of_processes),
+            left: None,
             saw: match took {
                 Some(ms) => format!("Parallel workers are started for a statement of {ms:.1} ms."),
                 None => format!("Parallel workers are started for a plan that costs {:.0}.", plan.root.cost),
@@ -276,7 +275,7 @@ fn parallel(evidence: &Evidence) -> Option<Observation> {
                 .iter()
                 .filter_map(|(name, _)| Some(format!("{name} = {}", run.setting(name)?)))
                 .chain([format!("in {} of its time it waits for its workers", tenths(part))])
-                .chain((kernel >= 0.1).then(|| format!("{} of the CPU samples are in the kernel, for page faults and processes", tenths(kernel))))
+                .chain(workers.map(|share| format!("{} of the CPU samples are in starting and ending them", tenths(share))))
                 .collect(),
             steps: LURES
                 .iter()

@@ -1,12 +1,12 @@
 //! What the server's counters of its database show: statements sent one by one, sessions that come and go,
 //! deadlocks, temporary tables; and tables whose statistics are missing or old.
 
-use super::plans::{Hit, joined, with_plans};
+use super::hits::{Hit, Part, joined, with_plans};
 use super::{Detector, run, samples, tenths};
 use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use crate::metrics;
-use crate::profile::Class;
+use crate::profile::{Class, Work};
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("round-trips", between_statements),
@@ -109,6 +109,8 @@ fn between_statements(evidence: &Evidence) -> Option<Observation> {
     let share = (client + budget.running() * messages).min(1.0);
     Some(
         Observation::measured(Basis::Statements, Some(share), saw)
+            .of_cpu(messages)
+            .expects(1.0 - 1.0 / each, format!("one round trip for {each:.0}"))
             .severity(match client {
                 MOSTLY_BETWEEN.. => Severity::High,
                 _ => Severity::Medium,
@@ -176,12 +178,13 @@ fn temporary_tables(evidence: &Evidence) -> Option<Observation> {
             || text.starts_with("drop table")
     };
     let statements = observed.statements.as_ref();
-    let share: f64 = statements
+    let (share, cpu) = statements
         .into_iter()
         .flat_map(|s| &s.statements)
         .filter(|s| makes(&s.text))
-        .map(|s| s.share)
-        .sum();
+        .fold((0.0, 0.0), |(time, cpu), s| {
+            (time + s.share, cpu + s.cpu_share)
+        });
     let saw = "Tables are created and dropped all the time, mostly temporary ones.";
     let share = (share >= 0.02).then(|| share.min(1.0));
     let basis = if share.is_some() {
@@ -206,7 +209,7 @@ fn temporary_tables(evidence: &Evidence) -> Option<Observation> {
              unnest, VALUES",
         );
     if let Some(share) = share {
-        seen = seen.seen(format!(
+        seen = seen.of_cpu(f64::min(cpu, 1.0)).seen(format!(
             "{} of {} goes to creating and dropping them",
             tenths(share),
             run.whole()
@@ -248,7 +251,8 @@ fn statistics(evidence: &Evidence) -> Option<Observation> {
             });
         reads.then(|| Hit {
             statement,
-            part: 0.0,
+            part: Part::UNKNOWN,
+            left: None,
             saw: match known {
                 0.0 => format!("{name} was never analysed, and has {live:.0} rows: the planner guesses."),
                 known => format!("The planner takes {name} for {known:.0} rows, and it has {live:.0}."),
@@ -268,26 +272,9 @@ fn statistics(evidence: &Evidence) -> Option<Observation> {
     joined(&run, hits).map(|seen| seen.severity(Severity::Medium))
 }
 
-/// Functions that read what lies out of line, or unpack it.
-const DETOASTING: &[&str] = &[
-    "detoast_attr",
-    "detoast_attr_slice",
-    "heap_tuple_untoast_attr",
-    "heap_tuple_untoast_attr_slice",
-    "pg_detoast_datum",
-    "pg_detoast_datum_packed",
-    "pg_detoast_datum_slice",
-    "pglz_decompress",
-    "toast_raw_datum_size",
-    "LZ4_decompress_safe",
-];
-
 fn detoasting(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
-    let shares = DETOASTING
-        .iter()
-        .filter_map(|name| Some((*name, profile.function(name)?.total_share)));
-    let (name, share) = shares.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let share = profile.within(Work::Detoasting)?;
     if share < 0.1 || !profile.shows(share, 0.0) {
         return None;
     }
@@ -295,16 +282,11 @@ fn detoasting(evidence: &Evidence) -> Option<Observation> {
         "{} of the server's CPU time goes into unpacking large values and reading them from their TOAST table.",
         tenths(share)
     );
-    let mut seen = Observation::of_samples(share, saw)
-        .severity(if share >= 0.3 {
-            Severity::High
-        } else {
-            Severity::Medium
-        })
-        .seen(format!(
-            "{} of the CPU samples in {name} and what it calls",
-            tenths(share)
-        ));
+    let mut seen = Observation::of_samples(share, saw).severity(if share >= 0.3 {
+        Severity::High
+    } else {
+        Severity::Medium
+    });
     let growth = evidence.run.and_then(|run| run.observed?.growth.as_ref());
     let toast = |t: &&pgassay_model::observed::growth::Grown| {
         t.by("toast_blks_hit") + t.by("toast_blks_read")
@@ -361,7 +343,8 @@ fn out_of_line(evidence: &Evidence) -> Option<Observation> {
             .any(|(_, n)| n.kind != "ModifyTable" && n.relation.is_some());
         reads.then(|| Hit {
             statement,
-            part: part * statement.running,
+            part: Part::of_cpu(statement, part),
+            left: None,
             saw: format!(
                 "Most of the blocks that are looked up are in the TOAST table of {}: large values are fetched whole.",
                 table.name

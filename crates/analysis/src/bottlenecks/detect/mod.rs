@@ -7,9 +7,11 @@ mod amounts;
 mod blockers;
 mod build;
 mod checkpoints;
+mod commits;
 mod cpus;
 mod database;
 mod failures;
+mod hits;
 mod memory;
 mod objects;
 mod others;
@@ -98,6 +100,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     samples::DETECTORS,
     run::DETECTORS,
     checkpoints::DETECTORS,
+    commits::DETECTORS,
     cpus::DETECTORS,
     scaling::DETECTORS,
     plans::DETECTORS,

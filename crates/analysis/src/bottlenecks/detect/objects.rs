@@ -30,6 +30,8 @@ struct Met<'a> {
     excess: f64,
     /// The share of the sessions' time in statements that name it.
     share: f64,
+    /// Their share of the server's CPU time.
+    cpu_share: f64,
     statement: Option<&'a StatementTime>,
 }
 
@@ -52,7 +54,13 @@ fn dead_rows_met(evidence: &Evidence) -> Option<Observation> {
          stand beside {live:.0} live ones.",
         table.name, worst.a_scan, worst.rows
     );
-    let mut seen = Observation::measured(Basis::Statements, Some(share), saw)
+    let mut seen = Observation::measured(Basis::Statements, Some(worst.share), saw)
+        .of_cpu(worst.cpu_share)
+        .covers(share)
+        .expects(
+            worst.excess,
+            "the blocks that scans of a sound table would not look at",
+        )
         .severity(if share >= 0.3 {
             Severity::High
         } else {
@@ -119,12 +127,14 @@ fn met<'a>(run: &RunEvidence<'a>, growth: &GrowthRecord, table: &'a Grown) -> Op
         .filter(|s| names(&s.text, bare.trim_matches('"')))
         .collect();
     let share: f64 = names.iter().map(|s| s.share).sum();
+    let cpu_share: f64 = names.iter().map(|s| s.cpu_share).sum();
     (share >= 0.1).then(|| Met {
         table,
         a_scan: blocks / scans,
         rows: found / scans,
         excess,
         share: share.min(1.0),
+        cpu_share: cpu_share.min(1.0),
         statement: names.first().copied(),
     })
 }

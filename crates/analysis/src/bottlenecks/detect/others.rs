@@ -51,7 +51,10 @@ pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
     let found = found.as_slice();
     if let Some(run) = &evidence.run {
         named.extend(waits(run, found));
-        named.extend(unnamed(run));
+        // Commits that sleep do so at no wait event.
+        if !found.contains(&"commit-delay") {
+            named.extend(unnamed(run));
+        }
     }
     if let Some(profile) = evidence.profile {
         named.extend(libraries(profile));

@@ -2,10 +2,12 @@
 
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
+use super::hits::{Hit, Left, Part, joined, weighty, with_plans};
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
-use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
+use crate::bottlenecks::finding::{Confidence, Observation, Severity, StepKind};
 use crate::observed::statements::StatementTime;
+use crate::profile::Work;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("sequential-scan", sequential_scans),
@@ -15,10 +17,6 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("rows-misestimated", misestimated),
 ];
 
-/// The share of the sessions' time from which on a statement is looked at.
-const NOTABLE: f64 = 0.1;
-/// The share from which on what is wrong with it decides how fast the server is.
-const MUCH: f64 = 0.3;
 /// A scan's part of its plan's cost below which it does not matter.
 const MINOR: f64 = 0.3;
 /// A table of fewer rows is read whole in no time.
@@ -28,89 +26,26 @@ const SELECTIVE: f64 = 0.01;
 /// Fewer partitions are no burden.
 const FEW_PARTITIONS: u32 = 8;
 
-/// Something wrong with a statement.
-pub(super) struct Hit<'s> {
-    pub statement: &'s StatementTime,
-    /// The part of the statement's time that it accounts for, 0 to 1; 0 where nobody knows.
-    pub part: f64,
-    pub saw: String,
-    pub confidence: Confidence,
-    pub evidence: Vec<String>,
-    pub steps: Vec<(StepKind, String)>,
-}
-
-/// The statements that matter, by their time.
-pub(super) fn weighty<'a>(run: &RunEvidence<'a>) -> impl Iterator<Item = &'a StatementTime> {
-    let seen = run
-        .observed
-        .and_then(|observed| observed.statements.as_ref());
-    let all = seen.into_iter().flat_map(|seen| &seen.statements);
-    // A handful of sightings is chance.
-    all.filter(|s| s.share >= NOTABLE && s.sightings >= 10)
-}
-
-/// One finding of all the statements that have it, the one with the most time leading.
-pub(super) fn joined(run: &RunEvidence, mut hits: Vec<Hit>) -> Option<Observation> {
-    let share_of = |hit: &Hit| hit.statement.share * hit.part;
-    hits.sort_by(|a, b| share_of(b).total_cmp(&share_of(a)));
-    let share: f64 = hits.iter().map(share_of).sum();
-    let mut hits = hits.into_iter();
-    let first = hits.next()?;
-    let known = (share > 0.0).then_some(share.min(1.0));
-    let mut seen = Observation::measured(Basis::Statements, known, first.saw)
-        .confidence(first.confidence)
-        .severity(match share {
-            _ if first.confidence == Confidence::Low => Severity::Low,
-            MUCH.. => Severity::High,
-            _ => Severity::Medium,
-        })
-        .seen(format!(
-            "{} of {} goes to: {}",
-            tenths(first.statement.share),
-            run.whole(),
-            first.statement.named()
-        ))
-        .all_seen(first.evidence);
-    for (kind, step) in first.steps {
-        seen = seen.step(kind, step);
-    }
-    Some(seen.all_seen(hits.map(|hit| {
-        format!(
-            "also: {} ({} of the time: {})",
-            hit.saw.trim_end_matches('.'),
-            tenths(hit.statement.share),
-            hit.statement.named()
-        )
-    })))
-}
-
-pub(super) fn with_plans<'a>(
-    run: &RunEvidence<'a>,
-    look: impl Fn(&'a StatementTime, &'a Plan) -> Option<Hit<'a>>,
-) -> Vec<Hit<'a>> {
-    weighty(run)
-        .filter_map(|statement| look(statement, statement.plan.as_ref()?))
-        .collect()
-}
-
 fn sequential_scans(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = with_plans(&run, |statement, plan| {
         let scans = plan.root.all().into_iter();
         scans
-            .filter_map(|(parent, node)| scan(&run, statement, plan, parent, node))
-            .max_by(|a, b| a.part.total_cmp(&b.part))
+            .filter_map(|(parent, node)| scan(evidence, statement, plan, (parent, node)))
+            .max_by(|a, b| a.part.time.total_cmp(&b.part.time))
     });
     joined(&run, hits)
 }
 
 fn scan<'a>(
-    run: &RunEvidence,
+    evidence: &Evidence,
     statement: &'a StatementTime,
     plan: &Plan,
-    parent: Option<&Node>,
-    node: &Node,
+    (parent, node): (Option<&Node>, &Node),
 ) -> Option<Hit<'a>> {
+    let run = &evidence.run?;
+    let counted = counted(statement, plan, (parent, node));
+    let matching = counted.unwrap_or(node.rows);
     let filter = node
         .conditions
         .get("Filter")
@@ -129,15 +64,15 @@ fn scan<'a>(
     };
     // Under a limit a scan may stop early.
     let may_stop = parent.is_some_and(|parent| parent.kind == "Limit");
-    if node.rows > SELECTIVE * rows || part < MINOR || may_stop {
+    if matching > SELECTIVE * rows || part < MINOR || may_stop {
         return None;
     }
     let read = read_by_scans(run, table);
     let column = compared(filter, facts);
     let saw = format!(
-        "{table} is read whole, {rows:.0} rows, for about {:.0} that match {filter}.",
-        node.rows
+        "{table} is read whole, {rows:.0} rows, for about {matching:.0} that match {filter}.",
     );
+    let part = Part::of_work(evidence, statement, part);
     let mut evidence = Vec::new();
     if let Some((scans, each)) = read {
         evidence.push(format!(
@@ -165,9 +100,10 @@ fn scan<'a>(
     Some(Hit {
         statement,
         part,
+        left: by_index(rows, matching),
         saw,
         confidence: match read {
-            _ if is_guess(node.rows, rows, column.as_ref()) => Confidence::Low,
+            _ if counted.is_none() && is_guess(node.rows, rows, column.as_ref()) => Confidence::Low,
             Some((_, each)) if each >= 0.3 * rows => Confidence::High,
             _ => Confidence::Medium,
         },
@@ -175,6 +111,36 @@ fn scan<'a>(
         steps,
     })
 }
+
+/// Rows that a scan gives, as they were counted: where it is all of the plan, they are the statement's.
+fn counted(
+    statement: &StatementTime,
+    plan: &Plan,
+    (parent, node): (Option<&Node>, &Node),
+) -> Option<f64> {
+    let gathers = |above: &Node| matches!(above.kind.as_str(), "Gather" | "Gather Merge");
+    let is_all = match parent {
+        Some(above) => gathers(above) && std::ptr::eq(above, &plan.root),
+        None => std::ptr::eq(node, &plan.root),
+    };
+    let counters = statement.counters.as_ref()?;
+    // Of few calls the average is chance.
+    counters.rows.filter(|_| is_all && counters.calls >= 10.0)
+}
+
+/// What is left of a scan that reads all rows, where an index leads to those that match: a descent of a
+/// few pages, and a row of its own page for each.
+pub(super) fn by_index(rows: f64, matching: f64) -> Option<Left> {
+    let read = rows.max(1.0).log2() + ROW_BY_INDEX * matching.max(1.0);
+    Left::new(
+        read / rows.max(1.0),
+        format!("{rows:.0} rows are read for about {matching:.0}, which an index would lead to"),
+    )
+}
+
+/// A row that is read by an index costs as much as so many that a scan of the table passes over: a page
+/// is found and pinned for each.
+const ROW_BY_INDEX: f64 = 10.0;
 
 /// A random read does not cost so many times a sequential one on any device.
 const ABSURD_RANDOM_COST: f64 = 20.0;
@@ -212,9 +178,9 @@ fn forbidden(
 }
 
 /// Whether a statement's plan reads a table whole for a few rows.
-pub(super) fn reads_whole(run: &RunEvidence, statement: &StatementTime, plan: &Plan) -> bool {
+pub(super) fn reads_whole(evidence: &Evidence, statement: &StatementTime, plan: &Plan) -> bool {
     let mut all = plan.root.all().into_iter();
-    all.any(|(parent, node)| scan(run, statement, plan, parent, node).is_some())
+    all.any(|at| scan(evidence, statement, plan, at).is_some())
 }
 
 /// Whether the planner had nothing to go by: of an expression without statistics of its own it takes
@@ -399,9 +365,14 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
             return None;
         }
         let key = facts.partition_key.join(", ");
+        let part = append.cost / plan.root.cost.max(append.cost).max(f64::MIN_POSITIVE);
         Some(Hit {
             statement,
-            part: 1.0 - 1.0 / f64::from(visited),
+            part: Part::of_work(evidence, statement, part),
+            left: Left::new(
+                1.0 / f64::from(visited),
+                format!("one of {visited} partitions would do"),
+            ),
             saw: format!(
                 "All {visited} partitions of {parent} are visited for about {:.0} rows of {rows:.0}.",
                 append.rows
@@ -441,14 +412,14 @@ fn functions(evidence: &Evidence) -> Option<Observation> {
                 Some(found.share)
             });
             // With its callees: what is executed inside it.
-            let handler = format!("{}_call_handler", language.trim_end_matches('u'));
-            let inside = evidence.profile.and_then(|profile| profile.function(&handler));
-            let part = inside.map_or(1.0, |f| {
-                (f.total_share / statement.cpu_share.max(0.01)).min(1.0) * statement.running
-            });
+            let inside = evidence
+                .profile
+                .and_then(|profile| profile.within(Work::Procedural));
+            let part = inside.map_or(Part::of_all(1.0), |share| Part::of_samples(statement, share));
             Some(Hit {
                 statement,
                 part,
+                left: None,
                 saw: format!(
                     "{function}, written in {language}, is called for each of about {reach:.0} rows."
                 ),
@@ -475,7 +446,8 @@ fn planning(evidence: &Evidence) -> Option<Observation> {
             let (planning, execution) = (counters.planning_ms?, counters.execution_ms?);
             (planning > execution).then(|| Hit {
                 statement,
-                part: planning / (planning + execution),
+                part: Part::of_all(planning / (planning + execution)),
+                left: None,
                 saw: format!(
                     "Planning takes {planning:.3} ms a call, and execution {execution:.3} ms."
                 ),
@@ -509,7 +481,8 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
             };
             return Some(Hit {
                 statement,
-                part: 0.0,
+                part: Part::UNKNOWN,
+                left: None,
                 saw: format!(
                     "The planner expected {:.0} rows where {came:.0} came ({of}, as it ran).",
                     node.rows
@@ -530,7 +503,8 @@ fn misestimated(evidence: &Evidence) -> Option<Observation> {
         let (less, more) = (rows.min(expected).max(1.0), rows.max(expected));
         (more >= 10.0 * less).then(|| Hit {
             statement,
-            part: 0.0,
+            part: Part::UNKNOWN,
+            left: None,
             saw: format!("The planner expects {expected:.0} rows where {rows:.0} come."),
             confidence: Confidence::Medium,
             evidence: Vec::new(),

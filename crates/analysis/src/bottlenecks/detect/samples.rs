@@ -4,7 +4,7 @@ use super::{Detector, samples, tenths, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, Severity};
 use crate::profile::lock::Lock;
-use crate::profile::{Class, Summary};
+use crate::profile::{Class, Summary, Work};
 
 pub(super) const DETECTORS: &[Detector] = &[
     samples("buffer-header-spinlock", buffer_header),
@@ -363,7 +363,12 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
             "Parsing and planning take {}, more than executing.",
             of_samples(share)
         );
+        let parsing = profile.within(Work::Parsing).unwrap_or(0.0);
         let seen = Observation::of_samples(share, saw)
+            .expects(
+                parsing / share,
+                "parsing; planning is spared, too, where one plan does for all values",
+            )
             .seen(format!(
                 "{} in parser, planner and catalog look-ups",
                 tenths(share)
@@ -468,8 +473,9 @@ fn statement_logging(evidence: &Evidence) -> Option<Observation> {
 
 fn jit(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
-    // The functions of libLLVM are many and each is short: the class has them all.
-    let share = profile.class(Class::Jit);
+    // The functions of libLLVM are many and each is short, and much of what they cost is memory.
+    let within = profile.within(Work::Compiling).unwrap_or(0.0);
+    let share = profile.class(Class::Jit).max(within);
     profile.shows(share, NOTABLE).then(|| {
         let saw = format!("Compiling expressions takes {}.", of_samples(share));
         Observation::of_samples(share, saw).seen(format!(

@@ -1,11 +1,12 @@
 //! Sorts and hashes that do not fit into work_mem: by the counters of their statements, else by those
 //! of the database and by the plans.
 
-use super::plans::{Hit, joined, weighty, with_plans};
+use super::hits::{Hit, Left, Part, joined, weighty, with_plans};
 use super::{Detector, run, shown};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
 use crate::observed::statements::StatementTime;
+use crate::profile::Work;
 
 pub(super) const DETECTORS: &[Detector] =
     &[run("spilling", spilling), run("spilling", temporary_files)];
@@ -17,19 +18,12 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = weighty(&run)
         .filter_map(|statement| {
-            let file = |name: &str| name.contains("BufFile") || name.contains("BuffileR");
-            let waits = statement.waits.iter().filter(|w| file(&w.name));
-            let waiting: f64 = waits.map(|w| w.sessions).sum();
             let written = statement.counters.as_ref().and_then(|c| c.temp_blocks);
             let written = written.filter(|blocks| *blocks >= 16.0).map(|b| b * BLOCK);
-            if written.is_none() && waiting < 0.02 * statement.sessions {
+            let waiting = Part::of_waits(statement, is_file);
+            if written.is_none() && waiting.time < 0.02 {
                 return None;
             }
-            let part = if statement.sessions > 0.0 {
-                waiting / statement.sessions
-            } else {
-                0.0
-            };
             let amount = match written {
                 Some(bytes) => format!("{} of temporary files a call", shown(bytes as u64)),
                 None => "temporary files".to_owned(),
@@ -44,9 +38,11 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
                     "raise work_mem for this statement".to_owned(),
                 ),
             };
+            let (part, left) = in_files(evidence, statement);
             Some(Hit {
                 statement,
                 part,
+                left,
                 saw: format!(
                     "A statement writes {amount}: it sorts or hashes more than work_mem holds."
                 ),
@@ -121,9 +117,11 @@ fn temporary_files(evidence: &Evidence) -> Option<Observation> {
             // Rows in memory have a header, and are sorted by pointers.
             .map(|(_, node)| (node.rows * (node.width + 40.0), node.kind.as_str()))
             .max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (part, left) = in_files(evidence, statement);
         (need > memory).then(|| Hit {
             statement,
-            part: waiting_for_files(statement),
+            part,
+            left,
             saw: format!(
                 "A statement writes temporary files: its {kind} takes about {}, and work_mem = {}.",
                 shown(need as u64),
@@ -167,19 +165,24 @@ fn temporary_files(evidence: &Evidence) -> Option<Observation> {
     )
 }
 
-/// The part of a statement's time that it waits for its temporary files, 0 to 1.
-fn waiting_for_files(statement: &StatementTime) -> f64 {
-    let file = |name: &str| name.contains("BufFile") || name.contains("BuffileR");
-    let waits = statement
-        .waits
-        .iter()
-        .filter(|w| file(&w.name))
-        .map(|w| w.sessions);
-    if statement.sessions > 0.0 {
-        waits.sum::<f64>() / statement.sessions
-    } else {
-        0.0
-    }
+/// Whether a wait event, by its name with the type, is one for a temporary file.
+fn is_file(name: &str) -> bool {
+    name.contains("BufFile") || name.contains("BuffileR")
+}
+
+/// The part of a statement that goes into its temporary files: waits, and CPU time by the samples. Rows that
+/// stay in memory are copied and sorted there, which takes about as long as writing them where the kernel's
+/// cache takes the file: that is left.
+fn in_files(evidence: &Evidence, statement: &StatementTime) -> (Part, Option<Left>) {
+    let cpu = evidence
+        .profile
+        .and_then(|profile| profile.within(Work::TemporaryFiles));
+    let cpu = cpu.map_or(Part::UNKNOWN, |share| Part::of_samples(statement, share));
+    let waits = Part::of_waits(statement, is_file);
+    let both = waits.and(cpu);
+    let left = 1.0 - waits.time / both.time.max(f64::MIN_POSITIVE);
+    let rests_on = "waits for temporary files; CPU time for them goes to memory instead";
+    (both, Left::new(left, rests_on).filter(|_| both.time > 0.0))
 }
 
 #[cfg(test)]

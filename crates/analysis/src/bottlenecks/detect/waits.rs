@@ -20,7 +20,7 @@ const NOTABLE: f64 = 0.1;
 /// The same for the short waits of lightweight locks.
 const NOTABLE_LWLOCK: f64 = 0.05;
 /// The same for what a load on a well-configured server does, too: commits and reads.
-const MUCH: f64 = 0.2;
+pub(super) const MUCH: f64 = 0.2;
 /// From this share of blocks that are not found in shared buffers on, misses matter at all.
 const SOME_MISSES: f64 = 0.005;
 
@@ -49,7 +49,7 @@ const READS: &[(&str, &[&str])] = &[
     ("IO", &["DataFileRead", "AioIoCompletion"]),
     ("IPC", &["BufferIO"]),
 ];
-const WAL_FLUSH: &[(&str, &[&str])] = &[
+pub(super) const WAL_FLUSH: &[(&str, &[&str])] = &[
     ("LWLock", &["WALWrite"]),
     ("IO", &["WALSync", "WALWrite", "WalSync", "WalWrite"]),
 ];
@@ -90,16 +90,6 @@ pub(super) const ROWS: &[Row] = &[
         symptom_of: Some("many small commits, or a slow device under pg_wal"),
         settings: &["synchronous_commit", "fsync"],
         when: |_, run| !commits_sleep(run),
-    },
-    // XLogFlush (xlog.c): the session that flushes for a group sleeps first, without a wait event.
-    Row {
-        entry: "commit-delay",
-        saw: "Commits wait for the log to reach the disk, and sleep before it",
-        threshold: MUCH,
-        events: WAL_FLUSH,
-        symptom_of: None,
-        settings: &["commit_delay", "commit_siblings", "synchronous_commit"],
-        when: |_, run| commits_sleep(run),
     },
     Row {
         entry: "synchronous-standbys",
@@ -274,9 +264,7 @@ const HOLDERS: &[&str] = &[
 impl Row {
     /// Whether an event is one of its signs.
     fn has(&self, kind: &str, event: &str) -> bool {
-        self.events
-            .iter()
-            .any(|(of, names)| is(kind, event, of, names))
+        is_of(kind, event, self.events)
     }
 
     /// What the waits of a run say.
@@ -331,6 +319,9 @@ pub(super) fn is_covered(kind: &str, event: &str, found: &[&str]) -> bool {
     if found.contains(&"notify-queue") && is(kind, event, "Lock", &["object"]) {
         return true;
     }
+    if found.contains(&"commit-delay") && is_of(kind, event, WAL_FLUSH) {
+        return true;
+    }
     if found.contains(&"parallel-for-little") && kind == "IPC" {
         return true;
     }
@@ -356,7 +347,8 @@ fn mapping_contended(run: &RunEvidence) -> bool {
     })
 }
 
-fn commits_sleep(run: &RunEvidence) -> bool {
+/// Whether commits sleep for a time that shows.
+pub(super) fn commits_sleep(run: &RunEvidence) -> bool {
     let delay = run.setting("commit_delay").and_then(|v| v.parse().ok());
     delay.is_some_and(|microseconds: f64| microseconds >= LONG_COMMIT_DELAY_US)
 }
@@ -420,6 +412,12 @@ pub(super) fn who(run: &RunEvidence, pick: impl Fn(&str, &str) -> bool) -> Vec<S
         )
     })
     .collect()
+}
+
+/// Whether an event is one of these.
+pub(super) fn is_of(kind: &str, event: &str, events: &[(&str, &[&str])]) -> bool {
+    let mut events = events.iter();
+    events.any(|(of, names)| is(kind, event, of, names))
 }
 
 /// Whether an event has one of these names in any version. Without names every event of the

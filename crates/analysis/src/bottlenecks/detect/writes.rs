@@ -4,10 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use super::plans::{Hit, joined, weighty, with_plans};
+use super::hits::{Hit, Part, joined, weighty, with_plans};
+use super::plans::by_index;
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
+use crate::profile::Work;
 use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts, TriggerFacts};
 
@@ -42,12 +44,9 @@ fn table<'a>(run: &RunEvidence<'a>, name: &str) -> Option<&'a Grown> {
     growth.tables.iter().find(|t| t.name == name)
 }
 
-/// The share of the CPU samples within a function, what it calls included; none where
-/// no sample names one.
-fn within(evidence: &Evidence, functions: &[&str]) -> Option<f64> {
-    let profile = evidence.profile?;
-    let shares = functions.iter().filter_map(|name| profile.function(name));
-    shares.map(|f| f.total_share).reduce(f64::max)
+/// The share of the CPU samples within some work; none where no sample is.
+fn within(evidence: &Evidence, work: Work) -> Option<f64> {
+    evidence.profile?.within(work)
 }
 
 fn foreign_keys(evidence: &Evidence) -> Option<Observation> {
@@ -63,24 +62,14 @@ fn foreign_keys(evidence: &Evidence) -> Option<Observation> {
             (scans >= 1.0 && each >= FEW_ROWS).then_some((reference, scans, each))
         })?;
         // What of the statement's time the checks take, by CPU samples; it is mostly all.
-        let checks = within(
-            evidence,
-            &[
-                "RI_FKey_noaction_del",
-                "RI_FKey_restrict_del",
-                "RI_FKey_cascade_del",
-                "RI_FKey_setnull_del",
-                "RI_FKey_noaction_upd",
-                "RI_FKey_cascade_upd",
-                "AfterTriggerEndQuery",
-            ],
-        );
-        let part = checks.map_or(0.9, |share| {
-            (share / statement.cpu_share.max(0.01)).clamp(0.0, 1.0)
+        let checks = within(evidence, Work::ForeignKeys);
+        let part = checks.map_or(Part::of_all(0.9), |share| {
+            Part::of_samples(statement, share)
         });
         Some(Hit {
             statement,
             part,
+            left: by_index(each, 1.0),
             saw: format!(
                 "Each row deleted from {referenced} has {} ({}) read whole: no index serves the foreign key.",
                 reference.table, reference.columns
@@ -112,14 +101,7 @@ const IN_TRIGGERS: f64 = 0.15;
 
 fn triggers(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
-    let spent = within(
-        evidence,
-        &[
-            "ExecCallTriggerFunc",
-            "plpgsql_exec_trigger",
-            "plpgsql_call_handler",
-        ],
-    );
+    let spent = within(evidence, Work::Triggers);
     let hits = with_plans(&run, |statement, plan| {
         let (node, name, facts) = written(plan, &["Insert", "Update", "Delete"])?;
         let operation = node.operation.as_deref()?;
@@ -139,13 +121,16 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
             )
         });
         let spent = spent.into_iter().chain(language).reduce(f64::max);
-        let part = spent.map(|share| (share / statement.cpu_share.max(0.01)).clamp(0.0, 1.0));
         // Without samples nobody knows what they cost.
-        let part = part.filter(|part| *part >= IN_TRIGGERS)?;
+        let part = Part::of_samples(statement, spent?);
+        if part.cpu < IN_TRIGGERS {
+            return None;
+        }
         let names: Vec<&str> = called.iter().map(|t| t.name.as_str()).collect();
         Some(Hit {
             statement,
-            part: part * statement.running,
+            part,
+            left: None,
             saw: format!(
                 "{} on {name}, written in {}, {} called for each row.",
                 names.join(", "),
@@ -153,7 +138,7 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
                 if names.len() == 1 { "is" } else { "are" }
             ),
             confidence: Confidence::High,
-            evidence: vec![format!("{} of the statement's CPU time is spent in triggers", tenths(part))],
+            evidence: vec![format!("{} of the statement's CPU time is spent in triggers", tenths(part.cpu))],
             steps: vec![
                 (
                     StepKind::Advice,
@@ -210,20 +195,28 @@ fn inner_scans(evidence: &Evidence) -> Option<Observation> {
     });
     let worst = scanned.max_by(|a, b| a.by("seq_tup_read").total_cmp(&b.by("seq_tup_read")))?;
     let scans = worst.by("seq_scan");
+    let each = worst.by("seq_tup_read") / scans;
     let statement = weighty.first()?;
+    // What such functions execute, by CPU samples; what the statement itself does stays.
+    let inside = within(evidence, Work::Nested).or_else(|| within(evidence, Work::Procedural));
+    let part = inside.map_or(Part::of_all(1.0), |share| {
+        Part::of_samples(statement, share)
+    });
+    let left = by_index(each, 1.0);
     let saw = format!(
         "{} is read whole by functions, triggers or constraints: it stands in no plan of the statements that \
          were seen.",
         worst.name
     );
     Some(
-        Observation::measured(Basis::Statements, Some(statement.share), saw)
+        Observation::measured(Basis::Statements, Some(statement.share * part.time), saw)
+            .of_cpu(statement.cpu_share * part.cpu)
+            .left(left)
             .confidence(Confidence::Medium)
             .severity(if statement.share >= 0.3 { Severity::High } else { Severity::Medium })
             .seen(format!(
-                "{scans:.0} sequential scans of {} in the measured time, {:.0} rows each",
-                worst.name,
-                worst.by("seq_tup_read") / scans
+                "{scans:.0} sequential scans of {} in the measured time, {each:.0} rows each",
+                worst.name
             ))
             .seen(format!(
                 "{} of {} goes to: {}",
@@ -273,17 +266,13 @@ fn not_hot(evidence: &Evidence) -> Option<Observation> {
                 ),
             ));
         }
-        // What goes into the indexes, by CPU samples; what it writes to the log is on top.
-        let into_indexes = within(
-            evidence,
-            &["ExecInsertIndexTuples", "index_insert", "btinsert"],
-        );
-        let part = into_indexes.map_or(0.0, |share| {
-            (share / statement.cpu_share.max(0.01)).clamp(0.0, 1.0) * statement.running
-        });
+        // What goes into the indexes, by CPU samples, with their log.
+        let part = within(evidence, Work::IndexEntries)
+            .map_or(Part::UNKNOWN, |share| Part::of_samples(statement, share));
         Some(Hit {
             statement,
             part,
+            left: None,
             saw: format!(
                 "Of {updates:.0} updates of {name} only {} are HOT: the others write into all of its {indexes} indexes.",
                 tenths(hot / updates)

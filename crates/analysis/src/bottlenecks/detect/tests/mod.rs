@@ -1,5 +1,6 @@
 //! What detectors find together in whole runs, made up by laws that are known.
 
 pub(super) mod budget;
+mod gains;
 mod samples;
 pub(crate) mod scaling;

@@ -1,0 +1,209 @@
+//! Something wrong with statements that take much of the time: one finding of all that have it, the part
+//! of the time that it accounts for, and what of that the remedy leaves.
+
+use pgassay_model::observed::plans::Plan;
+
+use super::tenths;
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
+use crate::observed::statements::StatementTime;
+use crate::profile::Class;
+
+/// The share of the sessions' time from which on a statement is looked at.
+const NOTABLE: f64 = 0.1;
+/// The share from which on what is wrong with it decides how fast the server is.
+const MUCH: f64 = 0.3;
+
+/// CPU time for each execution of a statement, however much it has to do: its messages, its plan, the locks
+/// on its tables, its transaction.
+const AROUND: &[Class] = &[
+    Class::HeavyLock,
+    Class::KernelNetwork,
+    Class::ParseAndPlan,
+    Class::Protocol,
+    Class::Transaction,
+];
+
+/// The part of a statement that something accounts for, 0 to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Part {
+    /// Of its time, on a CPU and waiting.
+    pub time: f64,
+    /// Of its CPU time.
+    pub cpu: f64,
+}
+
+impl Part {
+    /// Nobody knows.
+    pub(super) const UNKNOWN: Self = Self {
+        time: 0.0,
+        cpu: 0.0,
+    };
+
+    /// Of all that the statement does, evenly.
+    pub(super) fn of_all(part: f64) -> Self {
+        let part = part.clamp(0.0, 1.0);
+        Self {
+            time: part,
+            cpu: part,
+        }
+    }
+
+    /// Of what it executes, evenly. What each execution takes before and after stays; CPU samples tell how
+    /// much that is.
+    pub(super) fn of_work(evidence: &Evidence, statement: &StatementTime, part: f64) -> Self {
+        let stays = evidence.profile.map_or(0.0, |profile| {
+            let of = AROUND.iter().map(|class| profile.class(*class));
+            of.sum::<f64>().min(1.0)
+        });
+        let part = part.clamp(0.0, 1.0);
+        Self {
+            time: part * (1.0 - stays * statement.running),
+            cpu: part * (1.0 - stays),
+        }
+    }
+
+    /// Of its CPU time, and of the time that it waits for CPUs.
+    pub(super) fn of_cpu(statement: &StatementTime, part: f64) -> Self {
+        let cpu = part.clamp(0.0, 1.0);
+        Self {
+            time: cpu * statement.running,
+            cpu,
+        }
+    }
+
+    /// Of its CPU time, by a share of all CPU samples of the server.
+    pub(super) fn of_samples(statement: &StatementTime, share: f64) -> Self {
+        Self::of_cpu(statement, share / statement.cpu_share.max(0.01))
+    }
+
+    /// Its waits at the events that `at` picks by their names.
+    pub(super) fn of_waits(statement: &StatementTime, at: impl Fn(&str) -> bool) -> Self {
+        let waits = statement.waits.iter().filter(|w| at(&w.name));
+        let sessions: f64 = waits.map(|w| w.sessions).sum();
+        let time = match statement.sessions > 0.0 {
+            true => (sessions / statement.sessions).min(1.0),
+            false => 0.0,
+        };
+        Self { time, cpu: 0.0 }
+    }
+
+    /// Both, which are different times.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            time: (self.time + other.time).min(1.0),
+            cpu: (self.cpu + other.cpu).min(1.0),
+        }
+    }
+}
+
+/// What the remedy leaves of the part that something accounts for, and how that is known.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Left {
+    /// 0 to 1 of the part.
+    pub of_part: f64,
+    /// What it rests on, in a few words.
+    pub rests_on: String,
+}
+
+impl Left {
+    pub(super) fn new(of_part: f64, rests_on: impl Into<String>) -> Option<Self> {
+        Some(Self {
+            of_part: of_part.clamp(0.0, 1.0),
+            rests_on: rests_on.into(),
+        })
+    }
+}
+
+impl Observation {
+    /// The same with what the remedy leaves of its share.
+    pub(super) fn left(self, left: Option<Left>) -> Self {
+        match left {
+            Some(left) => self.expects(1.0 - left.of_part, left.rests_on),
+            None => self,
+        }
+    }
+}
+
+/// Something wrong with a statement.
+pub(super) struct Hit<'s> {
+    pub statement: &'s StatementTime,
+    /// The part of it that it accounts for.
+    pub part: Part,
+    /// What the remedy leaves of that; none where only the bound is known.
+    pub left: Option<Left>,
+    pub saw: String,
+    pub confidence: Confidence,
+    pub evidence: Vec<String>,
+    pub steps: Vec<(StepKind, String)>,
+}
+
+impl Hit<'_> {
+    fn share(&self) -> f64 {
+        self.statement.share * self.part.time
+    }
+}
+
+/// The statements that matter, by their time.
+pub(super) fn weighty<'a>(run: &RunEvidence<'a>) -> impl Iterator<Item = &'a StatementTime> {
+    let seen = run
+        .observed
+        .and_then(|observed| observed.statements.as_ref());
+    let all = seen.into_iter().flat_map(|seen| &seen.statements);
+    // A handful of sightings is chance.
+    all.filter(|s| s.share >= NOTABLE && s.sightings >= 10)
+}
+
+/// Those that matter and whose plans are known, as far as something is wrong with them.
+pub(super) fn with_plans<'a>(
+    run: &RunEvidence<'a>,
+    look: impl Fn(&'a StatementTime, &'a Plan) -> Option<Hit<'a>>,
+) -> Vec<Hit<'a>> {
+    weighty(run)
+        .filter_map(|statement| look(statement, statement.plan.as_ref()?))
+        .collect()
+}
+
+/// One finding of all the statements that have it, the one with the most time leading.
+pub(super) fn joined(run: &RunEvidence, mut hits: Vec<Hit>) -> Option<Observation> {
+    hits.sort_by(|a, b| b.share().total_cmp(&a.share()));
+    let share: f64 = hits.iter().map(Hit::share).sum();
+    let cpu: f64 = hits
+        .iter()
+        .map(|h| h.statement.cpu_share * h.part.cpu)
+        .sum();
+    let left_of = |hit: &Hit| hit.left.as_ref().map_or(0.0, |left| left.of_part);
+    let won: f64 = hits.iter().map(|h| h.share() * (1.0 - left_of(h))).sum();
+    let mut hits = hits.into_iter();
+    let first = hits.next()?;
+    let known = (share > 0.0).then_some(share.min(1.0));
+    let mut seen = Observation::measured(Basis::Statements, known, first.saw)
+        .of_cpu(cpu.min(1.0))
+        .confidence(first.confidence)
+        .severity(match share {
+            _ if first.confidence == Confidence::Low => Severity::Low,
+            MUCH.. => Severity::High,
+            _ => Severity::Medium,
+        })
+        .seen(format!(
+            "{} of {} goes to: {}",
+            tenths(first.statement.share),
+            run.whole(),
+            first.statement.named()
+        ))
+        .all_seen(first.evidence);
+    if let Some(left) = first.left.filter(|_| share > 0.0) {
+        seen = seen.expects(won / share, left.rests_on);
+    }
+    for (kind, step) in first.steps {
+        seen = seen.step(kind, step);
+    }
+    Some(seen.all_seen(hits.map(|hit| {
+        format!(
+            "also: {} ({} of the time: {})",
+            hit.saw.trim_end_matches('.'),
+            tenths(hit.statement.share),
+            hit.statement.named()
+        )
+    })))
+}
