@@ -2,12 +2,13 @@
 """Spoils a throw-away server in many ways, asks pgassay what is wrong, mends it, and measures again.
 
     bench/spoilt.py PGASSAY [--only ID…] [--sound] [--bin DIR] [--keep FILE]
+    bench/spoilt.py PGASSAY --again FILE [--only ID…]
 
 For each entry of spoilt_entries.py: a database of its own on a server of PostgreSQL with sound settings, what spoils
 it, a load over `pgassay run`, and `pgassay diagnose`. The cause is *named* if an expected finding is among the first
 three that weigh, is no symptom, is at least of medium confidence, and one of its steps says what mends it; *in part*
-if it is found, but not so; else *missed*, or *no effect* if mending gains nothing on this machine. Then it is mended and measured again, and the gain that was said (at most)
-is held against the gain that came. With --sound, the servers that have nothing wrong: every finding above "low" that
+if it is found, but not so; else *missed*, or *no effect* if mending gains nothing on this machine. Then it is mended and measured again, and the gain that was said (as
+expected where it was, marked <= where only a bound was given) is held against the gain that came. With --sound, the servers that have nothing wrong: every finding above "low" that
 is not allowed there is wrong.
 
 Needs no network. As root the server runs as the user postgres. Timings are short: what is compared are shares and
@@ -131,7 +132,7 @@ class Bench:
         try:
             if other:
                 time.sleep(0.7)
-            command = [self.pgassay, "--quiet", "run", str(script), self.server.where(entry.get("role", "postgres")), "--load",
+            command = [self.pgassay, "--quiet", "run", str(script), self.server.where(entry.get("role", "postgres")), "--load", "--is-copy",
                        "--runs", str(self.runs), "-c", str(entry.get("clients", 4)), "-T", str(entry.get("time", 2)), "--warmup",
                        str(entry.get("warmup", 0.5)), "--trials", "2", "--observe", "all", "--json", *args]
             done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
@@ -160,45 +161,13 @@ class Bench:
         self.open(entry)
         before = self.run(entry, entry["load"], entry.get("args", []), entry.get("beside"))
         seen = self.diagnosis(entry["id"])
-        weighty = [f for f in seen["findings"] if f["severity"] != "info"]
-        result = dict(id=entry["id"], area=entry["area"], before=before, explained=seen.get("explained"),
-                      top=[f"{f['id']}{'?' if f['confidence'] == 'low' else ''}" for f in weighty[:4]])
-        said, judged = None, []
-        # What other programs take of a shared machine is no finding about the server.
-        ranked = [f for f in weighty if f["id"] != "cpu-others"]
-        for at, finding in enumerate(ranked):
-            if finding["id"] not in entry["expect"]:
-                continue
-            steps = "\n".join(step["text"] for step in finding["remedy"])
-            wrong = []
-            if at >= FIRST:
-                wrong.append(f"stands at {at + 1}")
-            if finding.get("symptom_of"):
-                wrong.append("said to be a symptom")
-            if finding["confidence"] == "low":
-                wrong.append("of low confidence")
-            if not re.search(entry["remedy"], steps):
-                wrong.append("no remedy that mends it: " + steps[:160].replace("\n", " | "))
-            judged.append((len(wrong), at, wrong, finding))
-        result["verdict"], result["why"] = "missed", ""
-        if judged:
-            # Of several that name it the best counts.
-            _, _, wrong, finding = min(judged, key=lambda j: j[:2])
-            result["verdict"], result["why"] = ("in part", "; ".join(wrong)) if wrong else ("named", "")
-            result["confidence"] = finding["confidence"]
-            if finding.get("gain_at_most") is not None:
-                said = 1 / max(1e-3, 1 - finding["gain_at_most"])
         if any(key.startswith("mend_") and key != "mend_load" and key != "mend_args" and key != "mend_beside" for key in entry):
             self.server.start(entry.get("mend_settings", {}), entry.get("mend_preload", entry.get("preload", "pg_stat_statements")))
         if entry.get("mend"):
             self.server.sql(entry["mend"])
         after = self.run(entry, entry.get("mend_load", entry["load"]), entry.get("mend_args", entry.get("args", [])),
                          entry.get("mend_beside", entry.get("beside")))
-        result.update(after=after, said=said, gain=after / before if before > 0 else None)
-        if result["verdict"] == "missed" and after < 1.1 * before:
-            # What is spoilt costs nothing here: there is nothing to be found.
-            result["verdict"] = "no effect"
-        return result
+        return judge(entry, seen, before, after)
 
     def sound(self, entry):
         self.open(entry)
@@ -211,6 +180,58 @@ class Bench:
                     wrong=[f"{f['id']} ({f['confidence']})" for f in wrong])
 
 
+def judge(entry, seen, before, after):
+    """What a diagnosis is worth, and the gain that it says beside the one that came."""
+    weighty = [f for f in seen["findings"] if f["severity"] != "info"]
+    result = dict(id=entry["id"], area=entry["area"], before=before, after=after, explained=seen.get("explained"), said=None,
+                  gain=after / before if before > 0 else None,
+                  top=[f"{f['id']}{'?' if f['confidence'] == 'low' else ''}" for f in weighty[:4]])
+    judged = []
+    # What other programs take of a shared machine is no finding about the server.
+    ranked = [f for f in weighty if f["id"] != "cpu-others"]
+    for at, finding in enumerate(ranked):
+        if finding["id"] not in entry["expect"]:
+            continue
+        steps = "\n".join(step["text"] for step in finding["remedy"])
+        wrong = []
+        if at >= FIRST:
+            wrong.append(f"stands at {at + 1}")
+        if finding.get("symptom_of"):
+            wrong.append("said to be a symptom")
+        if finding["confidence"] == "low":
+            wrong.append("of low confidence")
+        if not re.search(entry["remedy"], steps):
+            wrong.append("no remedy that mends it: " + steps[:160].replace("\n", " | "))
+        judged.append((len(wrong), at, wrong, finding))
+    result["verdict"], result["why"] = "missed", ""
+    if judged:
+        # Of several that name it the best counts.
+        _, _, wrong, finding = min(judged, key=lambda j: j[:2])
+        result["verdict"], result["why"] = ("in part", "; ".join(wrong)) if wrong else ("named", "")
+        result["confidence"] = finding["confidence"]
+        gain = finding.get("gain_expected", finding.get("gain_at_most"))
+        if gain is not None:
+            result["said"] = 1 / max(1e-3, 1 - gain)
+        result["rests_on"] = finding.get("gain_rests_on")
+    if result["verdict"] == "missed" and after < 1.1 * before:
+        # What is spoilt costs nothing here: there is nothing to be found.
+        result["verdict"] = "no effect"
+    return result
+
+
+def again(pgassay, kept, only):
+    """Runs that were kept, diagnosed anew, beside the gains that came then."""
+    for result in json.loads(pathlib.Path(kept).read_text())["spoilt"]:
+        entry = next((e for e in ENTRIES if e["id"] == result["id"]), None)
+        if entry is None or "error" in result or (only and entry["id"] not in only):
+            continue
+        run = pathlib.Path(kept + ".d") / entry["id"]
+        done = subprocess.run([pgassay, "--quiet", "diagnose", str(run), "--json"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(f"{entry['id']}: {done.stderr.strip()[-400:]}")
+        yield judge(entry, json.loads(done.stdout), result["before"], result["after"])
+
+
 def share(value):
     return "-" if value is None else f"{100 * value:.0f} %"
 
@@ -219,13 +240,18 @@ def factor(value):
     return "-" if value is None else f"{value:.2f}"
 
 
+def said(result):
+    bound = result["said"] is not None and not result.get("rests_on")
+    return ("<=" if bound else "") + factor(result["said"])
+
+
 def show_spoilt(results):
-    print(f"{'entry':22} {'verdict':8} {'explained':>9} {'said<=':>8} {'came':>8}  first findings")
+    print(f"{'entry':22} {'verdict':8} {'explained':>9} {'said':>8} {'came':>8}  first findings")
     for r in results:
         if "error" in r:
             print(f"{r['id']:22} failed   {r['error'][:150]}")
             continue
-        print(f"{r['id']:22} {r['verdict']:8} {share(r['explained']):>9} {factor(r['said']):>8} {factor(r['gain']):>8}  "
+        print(f"{r['id']:22} {r['verdict']:8} {share(r['explained']):>9} {said(r):>8} {factor(r['gain']):>8}  "
               f"{' '.join(r['top'])}{'  [' + r['why'] + ']' if r['why'] else ''}")
     done = [r for r in results if "error" not in r]
     count = lambda verdict: sum(r["verdict"] == verdict for r in done)  # noqa: E731
@@ -259,7 +285,10 @@ def main():
     parser.add_argument("--bin", default=newest(), help="PostgreSQL's programs")
     parser.add_argument("--work", default="/var/tmp", help="where the server lies")
     parser.add_argument("--keep", help="a file for all results as JSON, the runs and their diagnoses in FILE.d")
+    parser.add_argument("--again", metavar="FILE", help="measure nothing: diagnose the runs that --keep FILE kept anew")
     args = parser.parse_args()
+    if args.again:
+        return show_spoilt(list(again(args.pgassay, args.again, args.only)))
     chosen = lambda entries: [e for e in entries if not args.only or e["id"] in args.only]  # noqa: E731
     bench = Bench(args)
     results, sound = [], []

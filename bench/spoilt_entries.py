@@ -240,7 +240,7 @@ ENTRIES = [
          expect=["wait-event/Lock:object", "notify-queue"], remedy=r"NOTIFY",
          mend_load="BEGIN;\nINSERT INTO e (v) VALUES (1);\nCOMMIT;\n"),
     dict(id="old-snapshot", area="workload", spoil="CREATE TABLE hot (id int PRIMARY KEY, n int); INSERT INTO hot SELECT i, 0 FROM generate_series(1, 20) i;"
-         "BEGIN; INSERT INTO hot VALUES (99, 0); PREPARE TRANSACTION 'forgotten';",
+         "BEGIN; INSERT INTO hot VALUES (99, 0); PREPARE TRANSACTION 'forgotten'; SELECT pg_sleep(1.5);",
          settings=dict(max_prepared_transactions="10", synchronous_commit="off"),
          load="\\set i random(1, 20)\nUPDATE hot SET n = n + 1 WHERE id = :i;\nSELECT sum(n) FROM hot WHERE id BETWEEN 1 AND 20;\n", warmup=6,
          expect=["horizon-held"], remedy=r"ROLLBACK PREPARED", mend="ROLLBACK PREPARED 'forgotten'; VACUUM hot;",
