@@ -49,7 +49,7 @@ pub struct LinesArgs {
     /// Bytes of a cache line [default: this machine's]
     #[arg(long, value_name = "BYTES", value_parser = line)]
     pub line_size: Option<u64>,
-    /// Scale of the pgbench tables, 100,000 rows each
+    /// Scale of the pgbench tables, 100,000 rows each; warehouses of order-entry
     #[arg(long, short = 's', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub scale: u32,
     /// Seed of random numbers and of interleavings [default: drawn and reported]
