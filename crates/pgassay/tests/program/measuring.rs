@@ -147,6 +147,8 @@ fn command(analysis: &Analysis, counterpart: Counterpart) -> Option<Vec<String>>
         saw: String::new(),
         evidence: Vec::new(),
         gain_at_most: None,
+        gain_expected: None,
+        gain_rests_on: None,
         limited_by_cpus: false,
         budget_share: None,
         symptom_of: None,
