@@ -11,6 +11,7 @@ pub mod anonymise;
 pub mod conditions;
 pub mod draw;
 pub mod export;
+mod kind;
 pub mod log;
 pub mod made;
 pub mod mix;

@@ -1,0 +1,73 @@
+//! What a statement is to a transaction.
+
+use crate::log::message::Statement;
+
+/// Whether a statement is no work by itself: it begins or ends a transaction, or sets something of the session.
+pub fn is_frame(text: &str) -> bool {
+    matches!(
+        kind(text),
+        Kind::Begin | Kind::Commit | Kind::Rollback | Kind::Setting
+    )
+}
+
+/// Whether a statement is one of a load: neither a frame nor one that changes what there is.
+pub fn is_work(text: &str) -> bool {
+    matches!(kind(text), Kind::Work)
+}
+
+/// What a statement is to a transaction.
+pub(crate) enum Kind {
+    Begin,
+    Commit,
+    Rollback,
+    /// Of the session alone.
+    Setting,
+    /// It changes what there is, or moves data in bulk, or is damaged: why it can't be taken.
+    Unfit(String),
+    Work,
+}
+
+fn utility(word: &str) -> Kind {
+    Kind::Unfit(format!("{word} is no statement of a load"))
+}
+
+/// What a statement of a log is, which may be damaged.
+pub(crate) fn kind_of(statement: &Statement) -> Kind {
+    let mut parameters = statement.parameters.iter().flatten();
+    match statement.text.contains('\0') || parameters.any(|value| value.contains('\0')) {
+        true => Kind::Unfit("a zero byte in its text".to_owned()),
+        false => kind(&statement.text),
+    }
+}
+
+fn kind(text: &str) -> Kind {
+    let mut words = text
+        .split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_lowercase);
+    let first = words.next().unwrap_or_default();
+    match first.as_str() {
+        "begin" | "start" => Kind::Begin,
+        "commit" | "end" => match words.next().as_deref() {
+            Some("prepared") => utility("COMMIT PREPARED"),
+            _ => Kind::Commit,
+        },
+        "rollback" | "abort" => match words
+            .find(|word| word != "transaction" && word != "work")
+            .as_deref()
+        {
+            Some("to") => Kind::Work,
+            _ => Kind::Rollback,
+        },
+        "set" | "show" | "reset" | "discard" | "deallocate" | "listen" | "unlisten" => {
+            match words.next().as_deref() {
+                Some("local") => Kind::Work,
+                _ => Kind::Setting,
+            }
+        }
+        "select" | "insert" | "update" | "delete" | "merge" | "with" | "values" | "table"
+        | "call" | "savepoint" | "release" | "lock" | "notify" | "do" => Kind::Work,
+        "" => Kind::Setting,
+        other => utility(&other.to_ascii_uppercase()),
+    }
+}
