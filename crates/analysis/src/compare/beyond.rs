@@ -14,9 +14,10 @@ use serde::Deserialize;
 use super::model::{Difference, Kind};
 use super::plans;
 use crate::analysis::Analysis;
-use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
+use crate::measured::{ArmAnalysis, StageArm};
 use crate::metrics::BUFFER_MISSES;
 use crate::server::{self, RELEVANT, Setting};
+use crate::stats::Estimate;
 
 /// Settings that are another for every server, or follow from others.
 const OF_THE_LAUNCH: &[&str] = &[
@@ -262,17 +263,29 @@ fn data(a: &ArmFacts, b: &ArmFacts, own: bool, found: &mut Found) {
     }
 }
 
+/// Whether two arms read different numbers of blocks for each transaction: by more than is too little to matter,
+/// and by more than their trials differ among themselves.
+fn reads_differ(a: &Estimate, b: &Estimate) -> bool {
+    let (few, many) = if a.estimate < b.estimate {
+        (a, b)
+    } else {
+        (b, a)
+    };
+    let more = many.estimate - few.estimate;
+    more > FEW_READS && more > 0.2 * many.estimate && few.high < many.low
+}
+
 fn misses(a: &StageArm, b: &StageArm, asked: &[String], own: bool, found: &mut Found) {
     // Another plan reads other blocks.
     let replanned = own && found.list.iter().any(|found| found.kind == Kind::Plan);
     for x in &a.points {
         let other = b.points.iter().find(|p| p.point.clients == x.point.clients);
         let Some(y) = other else { continue };
-        let reads = |point: &PointAnalysis| Some(point.estimate(BUFFER_MISSES)?.estimate);
-        let (Some(p), Some(q)) = (reads(x), reads(y)) else {
+        let (Some(p), Some(q)) = (x.estimate(BUFFER_MISSES), y.estimate(BUFFER_MISSES)) else {
             continue;
         };
-        if (p - q).abs() > FEW_READS && (p - q).abs() > 0.2 * p.max(q) {
+        if reads_differ(p, q) {
+            let (p, q) = (p.estimate, q.estimate);
             let planned = replanned || asked.iter().any(|name| OF_MEMORY.contains(&name.as_str()));
             let name = format!(
                 "blocks read for each transaction, {} clients",
@@ -302,6 +315,18 @@ mod tests {
             )),
             data: Reading::Text(data.to_owned()),
         }
+    }
+
+    #[test]
+    fn blocks_read_differ_only_beyond_what_trials_differ_by() {
+        let of = |values: &[f64]| crate::stats::summarize(values).unwrap();
+        let cold = of(&[0.10, 0.12, 0.11, 0.13, 0.12, 0.11, 0.10, 0.12]);
+        let warm = of(&[0.01, 0.02, 0.01, 0.02, 0.01, 0.02, 0.02, 0.01]);
+        assert!(reads_differ(&cold, &warm) && reads_differ(&warm, &cold));
+        // Seen of two equal servers under a load that writes: 0.097 and 0.133 over three trials.
+        let few = |middle: f64| of(&[middle - 0.04, middle, middle + 0.05]);
+        assert!(!reads_differ(&few(0.097), &few(0.133)));
+        assert!(!reads_differ(&of(&[0.001; 8]), &of(&[0.015; 8])));
     }
 
     #[test]
