@@ -363,12 +363,15 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
             "Parsing and planning take {}, more than executing.",
             of_samples(share)
         );
-        let parsing = profile.within(Work::Parsing).unwrap_or(0.0);
-        let seen = Observation::of_samples(share, saw)
-            .expects(
+        let seen = Observation::of_samples(share, saw);
+        let seen = match profile.within(Work::Parsing) {
+            Some(parsing) => seen.expects(
                 parsing / share,
                 "parsing; planning is spared, too, where one plan does for all values",
-            )
+            ),
+            None => seen,
+        };
+        let seen = seen
             .seen(format!(
                 "{} in parser, planner and catalog look-ups",
                 tenths(share)

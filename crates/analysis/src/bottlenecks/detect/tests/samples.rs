@@ -123,6 +123,8 @@ fn what_is_prepared_and_planned_all_the_same_has_its_own_remedy() {
     };
     let prepared = of("prepared");
     assert_eq!(prepared.severity, Severity::Low);
+    // The listing is flat: how much of it is parsing is not known, and that is no gain of nothing.
+    assert_eq!(prepared.gain_expected, None);
     assert!(prepared.remedy[0].text.contains("force_generic_plan"));
     assert!(
         !prepared
