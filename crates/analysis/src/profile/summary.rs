@@ -109,6 +109,10 @@ impl Summary {
 
     /// The share of samples within some work; none without callers, or where no sample is.
     pub fn within(&self, work: Work) -> Option<f64> {
+        if !self.call_chains {
+            // A function that begins some work has hardly any time of its own.
+            return None;
+        }
         let found = self.within.iter().find(|w| w.work == work);
         found.map(|w| w.share)
     }
@@ -298,5 +302,21 @@ mod tests {
         assert_eq!(summary.samples, None);
         assert_eq!(summary.functions[0].symbol, "s_lock");
         assert!(summary.call_chains);
+    }
+
+    #[test]
+    fn without_callers_nobody_knows_what_samples_were_spent_within() {
+        let flat = "    20.00%  postgres  postgres  [.] raw_parser\n    80.00%  postgres  postgres  [.] ExecScan\n";
+        let summary = summarise(&Profile::parse(flat).unwrap());
+        assert!(!summary.call_chains);
+        assert_eq!(summary.within(Work::Parsing), None);
+        let chains = "    20.00%  postgres  postgres  [.] palloc\n            |\n            ---raw_parser\n               palloc\n";
+        let summary = summarise(&Profile::parse(chains).unwrap());
+        assert!(summary.call_chains);
+        assert!(
+            summary
+                .within(Work::Parsing)
+                .is_some_and(|share| (share - 0.2).abs() < 1e-9)
+        );
     }
 }
