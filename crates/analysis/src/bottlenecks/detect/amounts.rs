@@ -260,6 +260,7 @@ fn parallel(evidence: &Evidence) -> Option<Observation> {
         let of_processes = workers.map_or(Part::UNKNOWN, |share| Part {
             time: (1.0 - part) * share,
             cpu: share,
+            ..Part::UNKNOWN
         });
         // Workers of a statement that seldom waits for them are worth it.
         (part >= 0.1).then(|| Hit {

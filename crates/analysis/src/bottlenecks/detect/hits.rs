@@ -13,6 +13,8 @@ use crate::profile::Class;
 const NOTABLE: f64 = 0.1;
 /// The share from which on what is wrong with it decides how fast the server is.
 const MUCH: f64 = 0.3;
+/// A statement with less of the CPU time is taken to have this much.
+const LEAST_CPU: f64 = 0.01;
 
 /// CPU time for each execution of a statement, however much it has to do: its messages, its plan, the locks
 /// on its tables, its transaction.
@@ -31,6 +33,8 @@ pub(super) struct Part {
     pub time: f64,
     /// Of its CPU time.
     pub cpu: f64,
+    /// The share of all CPU samples of the server by which that is known; 0 where it is known otherwise.
+    pub sampled: f64,
 }
 
 impl Part {
@@ -38,6 +42,7 @@ impl Part {
     pub(super) const UNKNOWN: Self = Self {
         time: 0.0,
         cpu: 0.0,
+        sampled: 0.0,
     };
 
     /// Of all that the statement does, evenly.
@@ -46,6 +51,7 @@ impl Part {
         Self {
             time: part,
             cpu: part,
+            sampled: 0.0,
         }
     }
 
@@ -60,6 +66,7 @@ impl Part {
         Self {
             time: part * (1.0 - stays * statement.running),
             cpu: part * (1.0 - stays),
+            sampled: 0.0,
         }
     }
 
@@ -69,12 +76,28 @@ impl Part {
         Self {
             time: cpu * statement.running,
             cpu,
+            sampled: 0.0,
         }
     }
 
-    /// Of its CPU time, by a share of all CPU samples of the server.
+    /// Of its CPU time, by a share of all CPU samples of the server: the most that can be this statement's.
     pub(super) fn of_samples(statement: &StatementTime, share: f64) -> Self {
-        Self::of_cpu(statement, share / statement.cpu_share.max(0.01))
+        Self {
+            sampled: share,
+            ..Self::of_cpu(statement, share / statement.cpu_share.max(LEAST_CPU))
+        }
+    }
+
+    /// The same where statements with this share of the CPU time together have the samples in common:
+    /// each of them has its part by its CPU time.
+    fn of_common(self, statement: &StatementTime, together: f64) -> Self {
+        let of = |cpu: f64| Self::of_cpu(statement, self.sampled / cpu.max(LEAST_CPU));
+        let (alone, common) = (of(statement.cpu_share), of(together));
+        Self {
+            time: (self.time - (alone.time - common.time)).max(0.0),
+            cpu: (self.cpu - (alone.cpu - common.cpu)).max(0.0),
+            ..self
+        }
     }
 
     /// Its waits at the events that `at` picks by their names.
@@ -85,7 +108,10 @@ impl Part {
             true => (sessions / statement.sessions).min(1.0),
             false => 0.0,
         };
-        Self { time, cpu: 0.0 }
+        Self {
+            time,
+            ..Self::UNKNOWN
+        }
     }
 
     /// Both, which are different times.
@@ -93,6 +119,7 @@ impl Part {
         Self {
             time: (self.time + other.time).min(1.0),
             cpu: (self.cpu + other.cpu).min(1.0),
+            sampled: self.sampled + other.sampled,
         }
     }
 }
@@ -164,8 +191,19 @@ pub(super) fn with_plans<'a>(
         .collect()
 }
 
+/// Samples do not say of which statement they are: hits that go by the same ones have them in common, by
+/// their CPU time, so that none counts twice.
+fn divide_samples(hits: &mut [Hit]) {
+    let sampled = hits.iter().filter(|hit| hit.part.sampled > 0.0);
+    let together: f64 = sampled.map(|hit| hit.statement.cpu_share).sum();
+    for hit in hits.iter_mut().filter(|hit| hit.part.sampled > 0.0) {
+        hit.part = hit.part.of_common(hit.statement, together);
+    }
+}
+
 /// One finding of all the statements that have it, the one with the most time leading.
 pub(super) fn joined(run: &RunEvidence, mut hits: Vec<Hit>) -> Option<Observation> {
+    divide_samples(&mut hits);
     hits.sort_by(|a, b| b.share().total_cmp(&a.share()));
     let share: f64 = hits.iter().map(Hit::share).sum();
     let cpu: f64 = hits
@@ -206,4 +244,63 @@ pub(super) fn joined(run: &RunEvidence, mut hits: Vec<Hit>) -> Option<Observatio
             hit.statement.named()
         )
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statement(cpu_share: f64) -> StatementTime {
+        StatementTime {
+            cpu_share,
+            running: 0.5,
+            ..StatementTime::default()
+        }
+    }
+
+    fn hit(statement: &StatementTime, part: Part) -> Hit<'_> {
+        Hit {
+            statement,
+            part,
+            left: None,
+            saw: String::new(),
+            confidence: Confidence::High,
+            evidence: Vec::new(),
+            steps: Vec::new(),
+        }
+    }
+
+    fn cpu(hits: &[Hit]) -> f64 {
+        let of = |hit: &Hit| hit.statement.cpu_share * hit.part.cpu;
+        hits.iter().map(of).sum()
+    }
+
+    #[test]
+    fn samples_that_statements_have_in_common_count_once() {
+        let (one, other) = (statement(0.4), statement(0.4));
+        let sampled = |s| Part::of_samples(s, 0.3);
+        let mut hits = [hit(&one, sampled(&one)), hit(&other, sampled(&other))];
+        divide_samples(&mut hits);
+        assert!((cpu(&hits) - 0.3).abs() < 1e-9, "{}", cpu(&hits));
+        assert!((hits[0].part.time - 0.375 * 0.5).abs() < 1e-9);
+
+        // What is known otherwise stays.
+        let waiting = Part {
+            time: 0.2,
+            ..Part::UNKNOWN
+        };
+        let mut hits = [
+            hit(&one, waiting.and(sampled(&one))),
+            hit(&other, sampled(&other)),
+            hit(&other, Part::of_all(0.5)),
+        ];
+        divide_samples(&mut hits);
+        assert!((cpu(&hits[..2]) - 0.3).abs() < 1e-9);
+        assert!((hits[0].part.time - (0.2 + 0.375 * 0.5)).abs() < 1e-9);
+        assert_eq!(hits[2].part, Part::of_all(0.5));
+
+        let mut alone = [hit(&one, sampled(&one))];
+        divide_samples(&mut alone);
+        assert_eq!(alone[0].part, sampled(&one));
+    }
 }

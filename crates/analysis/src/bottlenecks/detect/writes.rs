@@ -122,7 +122,8 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
         });
         let spent = spent.into_iter().chain(language).reduce(f64::max);
         // Without samples nobody knows what they cost.
-        let part = Part::of_samples(statement, spent?);
+        let spent = spent?;
+        let part = Part::of_samples(statement, spent);
         if part.cpu < IN_TRIGGERS {
             return None;
         }
@@ -138,7 +139,7 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
                 if names.len() == 1 { "is" } else { "are" }
             ),
             confidence: Confidence::High,
-            evidence: vec![format!("{} of the statement's CPU time is spent in triggers", tenths(part.cpu))],
+            evidence: vec![format!("{} of the CPU samples are in triggers", tenths(spent))],
             steps: vec![
                 (
                     StepKind::Advice,
