@@ -252,6 +252,9 @@ impl Engine {
             client.vars = initial_vars(&self.shared, client.id, default_seed, spec.seed as i64);
         }
 
+        if let Some(replayer) = &mut self.shared.replayer {
+            replayer.begin(spec.replay_from, self.clients.len());
+        }
         let shared = &self.shared;
         let begin = shared.now();
         let planned_end = match spec.length {
@@ -344,10 +347,6 @@ impl Engine {
         } else {
             end.saturating_sub(start)
         };
-        if let Some(replayer) = &self.shared.replayer {
-            let passed = end.min(self.shared.now()).saturating_sub(begin);
-            replayer.passed(passed);
-        }
         let lost_threads = threads - parts.len();
         if let Some(follower) = &mut follower {
             at_edge(Edge::Passed(Box::new(follower.rest(window_ns))));

@@ -173,6 +173,8 @@ pub struct SliceSpec {
     pub seed: u64,
     /// When transactions start.
     pub schedule: Schedule,
+    /// Where in the recording a replay begins, on the recording's clock; it begins anew after its end.
+    pub replay_from: Duration,
     /// Length of the intervals by which the window is recorded as well; `None` records none.
     pub interval: Option<Duration>,
     /// So many intervals are kept as one in the result; who follows is told each. So a long window
@@ -193,6 +195,7 @@ impl Default for SliceSpec {
             length: Length::Time(Duration::from_secs(1)),
             seed: 0,
             schedule: Schedule::Closed,
+            replay_from: Duration::ZERO,
             interval: None,
             keep: 1,
             tick: None,

@@ -7,6 +7,8 @@ use crate::script::{Command, Draw};
 
 /// How many starts that were missed are counted at the end of a window, of each client.
 const MISSED_LIMIT: u64 = 1_000_000;
+/// How often a client that waits for the window's end looks whether it has come, in nanoseconds.
+const A_MOMENT: u64 = 1_000_000;
 
 impl Worker<'_> {
     /// What is replayed, where something is.
@@ -25,11 +27,16 @@ impl Worker<'_> {
         let begin = self.control.begin;
         let client = &mut self.clients[i];
         let next = replayer.next(&mut client.place, client.id, begin, now);
-        let Some((found, start)) = next.filter(|(_, start)| *start < self.control.planned_end)
-        else {
+        let Some((found, start)) = next else {
             self.park(i);
             return;
         };
+        if start >= self.control.planned_end {
+            // It stays until then: were all parked, the window would end with the last of them.
+            let until = self.control.planned_end.max(now + A_MOMENT);
+            self.wake_later(i, until, Phase::Next);
+            return;
+        }
         client.script = replayer.take(&mut client.place, found).script;
         client.intended = start;
         if start > now {
@@ -61,7 +68,7 @@ impl Worker<'_> {
         let client = &mut self.clients[i];
         client.place.paused = Some(at);
         client.command_started = now;
-        self.wake_later(i, now + pause, Phase::Pausing);
+        self.wake_later(i, now.saturating_add(pause), Phase::Pausing);
         true
     }
 
@@ -73,6 +80,16 @@ impl Worker<'_> {
         client.intended += took;
         client.started += took;
         client.phase = Phase::Command;
+    }
+
+    /// Whether those clients that are left wait for nothing but recorded pauses which end after `until`.
+    pub(super) fn only_pauses_until(&self, until: u64) -> bool {
+        let is_done = |client: &super::client::Client| match client.phase {
+            Phase::Parked | Phase::Gone => true,
+            Phase::Pausing => client.wake_at > until,
+            _ => false,
+        };
+        self.replayer().is_some() && self.clients.iter().all(is_done)
     }
 
     /// Takes the recorded values into a client's variables, or a row of the command's own.

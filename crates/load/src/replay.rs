@@ -3,10 +3,14 @@
 //! At the original pace each session has a lane, a connection of its own while it lasts, and a transaction begins when
 //! it began then. In a closed loop each client takes the next session when it is done with one, so that the mix stays what
 //! it was however fast the server is. Both begin anew where the recording ends.
+//!
+//! Where in the recording a slice begins is part of its specification: servers that are compared are asked the same,
+//! whatever each of them did before.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use crate::script::Drawn;
 
@@ -25,6 +29,13 @@ pub struct Execution {
     pub row: Box<[Drawn]>,
     /// How long the client waited before each of its statements, in nanoseconds; empty where it never did.
     pub pauses_ns: Box<[u64]>,
+}
+
+impl Execution {
+    /// When it ended then.
+    fn end_ns(&self) -> u64 {
+        self.at_ns.saturating_add(self.took_ns)
+    }
 }
 
 /// When transactions begin.
@@ -75,7 +86,7 @@ pub fn lanes(sessions: &[(u64, u64)]) -> Vec<usize> {
                 count - 1
             }
         };
-        busy.push(Reverse(((*end).max(begin + 1), lane)));
+        busy.push(Reverse(((*end).max(begin.saturating_add(1)), lane)));
         of.push(lane);
     }
     of
@@ -138,12 +149,13 @@ impl Replay {
 /// milliseconds, has it once.
 fn length(spans: &[(u64, u64)], speed: f64) -> u64 {
     let end = spans.iter().map(|(_, end)| *end).max().unwrap_or(0);
-    end.div_ceil(MILLISECOND) * MILLISECOND + ((MILLISECOND as f64 * speed) as u64).max(1)
+    let whole = end.div_ceil(MILLISECOND).saturating_mul(MILLISECOND);
+    whole.saturating_add(((MILLISECOND as f64 * speed) as u64).max(1))
 }
 
 fn span(session: &[Execution]) -> (u64, u64) {
     let begin = session.first().map_or(0, |first| first.at_ns);
-    let ends = session.iter().map(|one| one.at_ns + one.took_ns);
+    let ends = session.iter().map(Execution::end_ns);
     (begin, ends.max().unwrap_or(begin))
 }
 
@@ -158,12 +170,14 @@ fn flat(lane: &[usize], sessions: &[Vec<Execution>]) -> Vec<(u32, u32)> {
 /// Where a client is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Its session; none has been taken yet in a closed loop.
+    /// Its session, in a closed loop.
     session: Option<u32>,
     /// Its next transaction, in the session or the lane.
     next: u32,
     /// How often the recording was over.
     round: u64,
+    /// When the next one is due, in nanoseconds from the slice's begin: of a session under way then.
+    due: Option<u64>,
     /// The transaction that it runs: session and place.
     runs: Option<(u32, u32)>,
     /// The command whose pause is over.
@@ -174,18 +188,25 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Replayer {
     replay: std::sync::Arc<Replay>,
-    /// The session that the next free client takes.
-    next_session: AtomicUsize,
-    /// How far the recording has been replayed, in its own nanoseconds.
-    position: AtomicU64,
+    /// Where the slice begins in the recording, in its own nanoseconds.
+    position: u64,
+    /// The sessions under way there, each with its next transaction, the soonest first. Clients of a closed loop take
+    /// these, and then those that begin later.
+    under_way: Vec<(u32, u32)>,
+    /// The first session that begins later.
+    later: usize,
+    /// How many sessions clients have taken in the slice.
+    taken: AtomicUsize,
 }
 
 impl Replayer {
     pub fn new(replay: std::sync::Arc<Replay>) -> Self {
         Self {
             replay,
-            next_session: AtomicUsize::new(0),
-            position: AtomicU64::new(0),
+            position: 0,
+            under_way: Vec::new(),
+            later: 0,
+            taken: AtomicUsize::new(0),
         }
     }
 
@@ -193,30 +214,54 @@ impl Replayer {
         self.replay.is_paced()
     }
 
-    /// The clients of a slice begin where the last one ended.
-    pub fn seek(&self, place: &mut Place, client: u32) {
-        if !self.is_paced() {
+    /// A slice of so many clients begins there in the recording; after its end it begins anew.
+    pub fn begin(&mut self, from: Duration, clients: usize) {
+        let length = u128::from(self.replay.length_ns.max(1));
+        let position = (from.as_nanos() % length) as u64;
+        self.position = position;
+        self.under_way.clear();
+        if self.is_paced() {
             return;
         }
-        let position = self.position.load(Ordering::Relaxed);
-        let (round, within) = (
-            position / self.replay.length_ns,
-            position % self.replay.length_ns,
-        );
-        let lane = self.lane(client);
-        let next = lane.partition_point(|at| self.at(*at).at_ns < within);
-        *place = Place {
-            next: next as u32,
-            round,
-            ..Place::default()
-        };
+        let sessions = &self.replay.sessions;
+        self.later = sessions.partition_point(|session| span(session).0 < position);
+        for (number, session) in (0..).zip(&sessions[..self.later]) {
+            let next = session.partition_point(|one| one.at_ns < position);
+            if next < session.len() {
+                self.under_way.push((number, next as u32));
+            }
+        }
+        let at = |found: &(u32, u32)| sessions[found.0 as usize][found.1 as usize].at_ns;
+        self.under_way.sort_by_key(at);
+        // Each client has its first one by its number.
+        *self.taken.get_mut() = clients;
     }
 
-    /// A slice of so many nanoseconds is over.
-    pub fn passed(&self, nanoseconds: u64) {
+    /// Puts a client where it begins the slice.
+    pub fn seek(&self, place: &mut Place, client: u32) {
+        *place = Place::default();
         if self.is_paced() {
-            let by = (nanoseconds as f64 * self.replay.speed) as u64;
-            self.position.fetch_add(by, Ordering::Relaxed);
+            let lane = self.lane(client);
+            let next = lane.partition_point(|at| self.at(*at).at_ns < self.position);
+            place.next = next as u32;
+        } else {
+            self.enter(place, client as usize);
+        }
+    }
+
+    /// Puts a client of a closed loop into the `n`-th session of the slice.
+    fn enter(&self, place: &mut Place, n: usize) {
+        let count = self.replay.sessions.len();
+        if count == 0 {
+            return;
+        }
+        if let Some(found) = self.under_way.get(n) {
+            let left = self.at(*found).at_ns - self.position;
+            place.due = Some(self.replay.scaled(left));
+            (place.session, place.next) = (Some(found.0), found.1);
+        } else {
+            let session = (self.later + n - self.under_way.len()) % count;
+            (place.session, place.next, place.due) = (Some(session as u32), 0, None);
         }
     }
 
@@ -246,37 +291,35 @@ impl Replayer {
                 (place.next, place.round) = (0, place.round + 1);
             }
             let found = lane[place.next as usize];
-            let in_recording = place.round * self.replay.length_ns + self.at(found).at_ns;
-            let from_here = in_recording.saturating_sub(self.position.load(Ordering::Relaxed));
-            return Some((found, begin + self.replay.scaled(from_here)));
+            let passed = place.round.saturating_mul(self.replay.length_ns);
+            let in_recording = passed.saturating_add(self.at(found).at_ns);
+            let from_here = in_recording.saturating_sub(self.position);
+            return Some((found, begin.saturating_add(self.replay.scaled(from_here))));
         }
         let over =
             |session: u32| place.next as usize >= self.replay.sessions[session as usize].len();
         if place.session.is_none_or(over) {
-            let taken = self.next_session.fetch_add(1, Ordering::Relaxed);
-            let count = self.replay.sessions.len();
-            if count == 0 {
-                return None;
-            }
-            place.session = Some((taken % count) as u32);
-            place.next = 0;
+            let n = self.taken.fetch_add(1, Ordering::Relaxed);
+            self.enter(place, n);
         }
-        let session = place.session?;
-        let found = (session, place.next);
+        let found = (place.session?, place.next);
+        if let Some(due) = place.due {
+            return Some((found, begin.saturating_add(due).max(now)));
+        }
         let think = match place.next.checked_sub(1) {
             None => 0,
             Some(before) => {
-                let before = self.at((session, before));
-                let since = self.at(found).at_ns;
-                since.saturating_sub(before.at_ns + before.took_ns)
+                let before = self.at((found.0, before));
+                self.at(found).at_ns.saturating_sub(before.end_ns())
             }
         };
-        Some((found, now + self.replay.scaled(think)))
+        Some((found, now.saturating_add(self.replay.scaled(think))))
     }
 
     /// The client begins with what came next.
     pub fn take(&self, place: &mut Place, found: (u32, u32)) -> &Execution {
         place.next += 1;
+        place.due = None;
         place.runs = Some(found);
         place.paused = None;
         self.at(found)
@@ -337,8 +380,8 @@ mod tests {
         ];
         let replay = Arc::new(Replay::new(sessions, Pace::Original, 2.0));
         assert_eq!((replay.connections(), replay.sessions()), (2, 2));
-        let replayer = Replayer::new(replay);
-        let starts = |client: u32, count: usize| -> Vec<u64> {
+        let mut replayer = Replayer::new(replay);
+        fn starts(replayer: &Replayer, client: u32, count: usize) -> Vec<u64> {
             let mut place = Place::default();
             replayer.seek(&mut place, client);
             let one = |_| {
@@ -347,13 +390,12 @@ mod tests {
                 (start - 7) / MILLISECOND
             };
             (0..count).map(one).collect()
-        };
-        assert_eq!(starts(0, 4), [0, 50, 495, 501]);
-        assert_eq!(starts(1, 2), [25, 526]);
-        // 300 milliseconds of the clock are 600 of the recording.
-        replayer.passed(300 * MILLISECOND);
-        assert_eq!(starts(0, 2), [195, 201]);
-        assert_eq!(starts(1, 1), [226]);
+        }
+        assert_eq!(starts(&replayer, 0, 4), [0, 50, 495, 501]);
+        assert_eq!(starts(&replayer, 1, 2), [25, 526]);
+        replayer.begin(Duration::from_millis(600), 2);
+        assert_eq!(starts(&replayer, 0, 2), [195, 201]);
+        assert_eq!(starts(&replayer, 1, 1), [226]);
         let mut place = Place::default();
         replayer.seek(&mut place, 0);
         let end = 201 * MILLISECOND + 1;
@@ -371,8 +413,11 @@ mod tests {
             ]
         };
         for (pace, thinks) in [(Pace::ThinkTimes, 45 * MILLISECOND), (Pace::Closed, 0)] {
-            let replayer = Replayer::new(Arc::new(Replay::new(sessions(), pace, 2.0)));
+            let mut replayer = Replayer::new(Arc::new(Replay::new(sessions(), pace, 2.0)));
             let (mut one, mut other) = (Place::default(), Place::default());
+            replayer.begin(Duration::ZERO, 2);
+            replayer.seek(&mut one, 0);
+            replayer.seek(&mut other, 1);
             let next = |place: &mut Place| {
                 let (found, start) = replayer.next(place, 0, 0, 1000).unwrap();
                 replayer.take(place, found);
@@ -384,5 +429,58 @@ mod tests {
             assert_eq!(next(&mut other), ((2, 0), 1000));
             assert_eq!(next(&mut other), ((0, 0), 1000), "from the beginning");
         }
+    }
+
+    /// What each of so many clients runs in a slice that begins there, until a time.
+    fn slice(replayer: &mut Replayer, from_ms: u64, clients: u32) -> Vec<Vec<((u32, u32), u64)>> {
+        replayer.begin(Duration::from_millis(from_ms), clients as usize);
+        let mut places = vec![Place::default(); clients as usize];
+        for (client, place) in (0..).zip(&mut places) {
+            replayer.seek(place, client);
+        }
+        let (begin, mut ran) = (5 * MILLISECOND, vec![Vec::new(); clients as usize]);
+        for _ in 0..3 {
+            for (client, place) in (0..).zip(&mut places) {
+                let now = begin;
+                let (found, start) = replayer.next(place, client, begin, now).unwrap();
+                replayer.take(place, found);
+                ran[client as usize].push((found, (start - begin) / MILLISECOND));
+            }
+        }
+        ran
+    }
+
+    #[test]
+    fn a_slice_is_the_same_whatever_its_engine_did_before() {
+        let sessions = || {
+            let every = |from: u64| (from..from + 9).map(|n| (n * 100, 10)).collect::<Vec<_>>();
+            vec![session(&every(0)), session(&every(1)), session(&every(7))]
+        };
+        for pace in [Pace::Original, Pace::ThinkTimes, Pace::Closed] {
+            let replay = Arc::new(Replay::new(sessions(), pace, 1.0));
+            let (mut one, mut other) =
+                (Replayer::new(replay.clone()), Replayer::new(replay.clone()));
+            for from in [0, 350, 700] {
+                slice(&mut one, from, 2);
+            }
+            let (one, other) = (slice(&mut one, 850, 2), slice(&mut other, 850, 2));
+            assert_eq!(one, other, "{pace:?}");
+            let first = slice(&mut Replayer::new(replay), 0, 2);
+            assert_ne!(one, first, "{pace:?}");
+        }
+    }
+
+    #[test]
+    fn a_think_time_longer_than_a_slice_goes_on_in_the_next_one() {
+        let sessions = vec![
+            session(&[(0, 10), (100_000, 10)]),
+            session(&[(200_000, 10)]),
+        ];
+        let mut replayer = Replayer::new(Arc::new(Replay::new(sessions, Pace::ThinkTimes, 2.0)));
+        let mut first = |from_ms: u64| slice(&mut replayer, from_ms, 1)[0][0];
+        assert_eq!(first(0), ((0, 0), 0));
+        assert_eq!(first(2_000), ((0, 1), 49_000));
+        assert_eq!(first(98_000), ((0, 1), 1_000));
+        assert_eq!(first(100_001), ((1, 0), 0), "the next session begins");
     }
 }

@@ -53,7 +53,7 @@ pub(super) struct Shared {
     /// Names of the prepared statements, by script and command; empty for other commands.
     pub names: Vec<Vec<Statement>>,
     pub options: Options,
-    /// How far what is replayed has come.
+    /// What is replayed, and where.
     pub replayer: Option<Replayer>,
     /// Where the engine's clock begins, on the system's monotonic clock.
     pub epoch: u64,
@@ -399,7 +399,8 @@ impl<'a> Worker<'a> {
             return false;
         }
         let end = self.control.end.load(Ordering::Relaxed);
-        self.now().saturating_sub(end) > self.shared.options.drain.as_nanos() as u64
+        let until = end.saturating_add(self.shared.options.drain.as_nanos() as u64);
+        self.now() > until || self.only_pauses_until(until)
     }
 
     /// The client's connection is gone, and with it the client.

@@ -9,6 +9,7 @@
 use crate::plan::Plan;
 use crate::point::Slice;
 use crate::reading::Reading;
+use crate::workload::Launches;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
@@ -125,6 +126,14 @@ impl ComparisonPlan {
         match launch == 0 || self.noise_each_launch {
             true => self.noise_rounds,
             false => 0,
+        }
+    }
+
+    /// How its rounds are shared out over its launches.
+    pub fn rounds(&self) -> Launches {
+        Launches {
+            count: self.launches,
+            rounds: self.rounds_of_launch(),
         }
     }
 

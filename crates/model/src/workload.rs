@@ -1,7 +1,13 @@
 //! What clients do, and over which tables: enough to run it again without the files that it came from.
 
+use std::fmt;
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// Its multiples lie far apart within 1.
+const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
 
 /// The workload of a plan, enough to run it again without the files that it came from.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -86,6 +92,53 @@ impl ReplayPlan {
     pub fn seconds(&self) -> Option<f64> {
         let milliseconds = (self.length_ms as f64 / self.speed).ceil();
         (self.pace == Pace::Original).then_some(milliseconds / 1000.0)
+    }
+
+    /// Where in the recording a round of trials begins that each take so many milliseconds, on the recording's clock;
+    /// beyond its end it begins anew. It is the same for all arms. Rounds go on where the one before ended, and launches
+    /// are spread over the recording. In a closed loop nobody knows how far a round comes: they are spread, too.
+    pub fn begins(&self, round: u32, trial_ms: u64, launches: Launches) -> Duration {
+        let length = self.length_ms as f64;
+        let launch = f64::from(round / launches.rounds.max(1));
+        let of_launch = f64::from(round % launches.rounds.max(1));
+        let passed = match self.pace {
+            Pace::Closed => (of_launch * GOLDEN_RATIO).fract() * length,
+            Pace::Original | Pace::ThinkTimes => of_launch * trial_ms as f64 * self.speed,
+        };
+        let milliseconds = passed + length * launch / f64::from(launches.count.max(1));
+        Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for ReplayPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.pace, self.speed) {
+            (Pace::Original, 1.0) => f.write_str("replayed at the original pace"),
+            (Pace::Original, speed) => write!(f, "replayed at {speed} times the original pace"),
+            (Pace::ThinkTimes, 1.0) => f.write_str("replayed with its think times"),
+            (Pace::ThinkTimes, speed) => {
+                write!(f, "replayed with its think times divided by {speed}")
+            }
+            (Pace::Closed, _) => f.write_str("replayed in a closed loop"),
+        }
+    }
+}
+
+/// How rounds of trials are shared out over launches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launches {
+    /// How many launches there are.
+    pub count: u32,
+    /// How many rounds each has.
+    pub rounds: u32,
+}
+
+impl Default for Launches {
+    fn default() -> Self {
+        Self {
+            count: 1,
+            rounds: u32::MAX,
+        }
     }
 }
 
@@ -214,4 +267,35 @@ impl Dials {
 
 fn is_zero(n: &u32) -> bool {
     *n == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_go_through_a_recording_and_launches_are_spread_over_it() {
+        let plan = |pace| ReplayPlan {
+            length_ms: 60_000,
+            speed: 2.0,
+            pace,
+            ..ReplayPlan::default()
+        };
+        let launches = Launches {
+            count: 4,
+            rounds: 10,
+        };
+        let begins = |pace, round| plan(pace).begins(round, 1_000, launches).as_millis();
+        for pace in [Pace::Original, Pace::ThinkTimes] {
+            let all = [0, 1, 9, 10, 11, 30].map(|round| begins(pace, round));
+            assert_eq!(all, [0, 2_000, 18_000, 15_000, 17_000, 45_000]);
+        }
+        let closed: Vec<u128> = (0..10).map(|round| begins(Pace::Closed, round)).collect();
+        for (n, one) in closed.iter().enumerate() {
+            assert!(*one < 60_000);
+            assert!(closed[..n].iter().all(|other| one.abs_diff(*other) > 3_000));
+        }
+        let alone = plan(Pace::Original).begins(u32::MAX - 1, u64::MAX, Launches::default());
+        assert!(alone > Duration::ZERO);
+    }
 }

@@ -12,7 +12,7 @@ use pgassay_load::{
 use pgassay_model::Plan;
 use pgassay_model::point::Slice;
 use pgassay_model::trial::{ClientCalls, ScriptRecord, StatementRecord, Trial};
-use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
+use pgassay_model::workload::{Launches, ScriptPlan, WorkloadPlan};
 use pgassay_observe::Scene;
 use pgassay_observe::glance::Glance;
 use pgassay_pgwire::{ConnectError, Connector, Conninfo, Session};
@@ -177,9 +177,19 @@ pub(super) fn slice_spec(plan: &Plan, index: u32) -> SliceSpec {
         },
         interval: Some(interval(plan.window_ms) / parts(plan.window_ms)),
         keep: parts(plan.window_ms),
+        replay_from: Duration::ZERO,
         tick: None,
         follow: None,
     }
+}
+
+/// Where in a recording a round begins: at the same place for all arms, whatever each of them ran before.
+fn replay_from(plan: &Plan, round: u32, launches: Launches) -> Duration {
+    let trial_ms = plan.warmup_ms.saturating_add(plan.window_ms);
+    let replay = plan.workload.replay.as_ref();
+    replay.map_or(Duration::ZERO, |replay| {
+        replay.begins(round, trial_ms, launches)
+    })
 }
 
 /// The servers of a plan, in the order of its arms.
@@ -191,6 +201,8 @@ pub struct Wire {
     /// Whether a server that we launched writes everything out after each of its slices, so that it
     /// stays silent while another is measured.
     pub checkpoints: bool,
+    /// How the rounds are shared out over launches of the servers.
+    pub launches: Launches,
     /// Asked between the steps of a slice.
     pub stop: Stop,
 }
@@ -229,6 +241,7 @@ impl Wire {
         let settled = arm.settle(&plan.workload.settle)?;
         let spec = SliceSpec {
             follow: watcher.every(),
+            replay_from: replay_from(plan, slice.round, self.launches),
             ..slice_spec(plan, slice.index)
         };
         let started = clock::now();

@@ -91,9 +91,13 @@ fn sessions_are_replayed_when_they_were_and_in_their_order() {
         };
         let mut engine = Engine::new(bench.conninfo(), program(table), options);
         engine.resize(2).unwrap();
-        // The second slice goes on where the first one ends, at 700 ms of the recording.
+        // The second slice goes on where the first one ends, after 700 ms of the recording.
         let first = run(&mut engine, &spec(0.35));
-        let second = run(&mut engine, &spec(1.5));
+        let on = SliceSpec {
+            replay_from: Duration::from_millis(700),
+            ..spec(1.5)
+        };
+        let second = run(&mut engine, &on);
         assert_eq!(
             (first.transactions_sent, second.transactions_sent),
             (3, 3),
@@ -145,7 +149,12 @@ fn what_does_not_begin_in_time_is_counted() {
     assert_eq!(ended + behind, 8, "{result:?}");
     assert!(behind >= 3 && result.lag_max_ns > 80 * MS, "{result:?}");
     // They are not made up for.
-    let next = run(&mut engine, &spec(0.1));
+    let on = SliceSpec {
+        replay_from: Duration::from_millis(400),
+        ..spec(0.1)
+    };
+    let next = run(&mut engine, &on);
+    assert!(next.window_ns >= 100 * MS, "{next:?}");
     assert_eq!((next.transactions_sent, next.behind), (0, 0), "{next:?}");
 }
 
@@ -173,4 +182,42 @@ fn a_closed_loop_takes_session_after_session() {
         .map(|(value, ..)| *value)
         .collect();
     assert_eq!(values, [1, 2, 2, 3, 10, 11, 20, 99, 1, 2, 2]);
+}
+
+#[test]
+fn a_pause_beyond_the_drain_holds_no_slice() {
+    let bench = bench();
+    make(&bench, "replay_paused");
+    // Longer than the slice waits for answers.
+    let paused = execution(0, 1, 1, &[0, 0, 600_000, 0]);
+    let after = execution(300, 0, 2, &[]);
+    let later = execution(60_000, 0, 3, &[]);
+    let options = Options {
+        replay: Some(Arc::new(Replay::new(
+            vec![vec![paused], vec![after], vec![later]],
+            Pace::Original,
+            1.0,
+        ))),
+        ..Options::default()
+    };
+    let mut engine = Engine::new(bench.conninfo(), program("replay_paused"), options);
+    engine.resize(2).unwrap();
+    let begun = std::time::Instant::now();
+    let result = run(&mut engine, &spec(0.2));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert_eq!((result.transactions_sent, result.unfinished), (0, 1));
+    // What it had done is rolled back, and its connection goes on.
+    let on = SliceSpec {
+        replay_from: Duration::from_millis(200),
+        ..spec(0.3)
+    };
+    let next = run(&mut engine, &on);
+    assert_eq!(
+        (next.transactions_sent, next.unfinished),
+        (1, 0),
+        "{next:?}"
+    );
+    let values = seen(&bench, "replay_paused");
+    assert_eq!(values.len(), 1, "{values:?}");
+    assert_eq!(values[0].0, 2);
 }

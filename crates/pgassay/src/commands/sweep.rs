@@ -189,6 +189,7 @@ fn sweep(
         arms: vec![WireArm::new(plan, &subject.conninfo, watched, owned, stop)?],
         plan: plan.clone(),
         checkpoints: false,
+        launches: Default::default(),
         stop: stop.clone(),
     };
     let schedule = Schedule {

@@ -122,6 +122,7 @@ impl Bench {
         let mut driver = Wire {
             arms: servers.arms(plan, &labels, Choice::default(), &self.stop)?,
             checkpoints: plan.workload.writes,
+            launches: Default::default(),
             plan: plan.clone(),
             stop: self.stop.clone(),
         };

@@ -300,6 +300,7 @@ impl Measuring {
                 arms: servers.arms(&plan, labels, self.observers, &stop)?,
                 // Else the checkpointer of the one would write while the other is measured.
                 checkpoints: plan.workload.writes,
+                launches: self.comparison.rounds(),
                 plan,
                 stop,
             }),

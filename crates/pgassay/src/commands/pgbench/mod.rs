@@ -401,6 +401,7 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
             },
             None => Schedule::Closed,
         },
+        replay_from: Duration::ZERO,
         interval: None,
         keep: 1,
         // Messages are passed on between reports as well.
