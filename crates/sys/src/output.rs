@@ -129,6 +129,15 @@ pub fn replace(path: &Path, content: &[u8]) -> Result<(), WriteError> {
     })
 }
 
+/// Makes a file beside `path`, of a name that nobody can foresee and that only we may read: for what is written piece by
+/// piece, and renamed when it is whole.
+///
+/// # Errors
+/// Where the directory takes no file.
+pub fn beside(path: &Path) -> io::Result<(File, PathBuf)> {
+    temporary(&directory(path), true)
+}
+
 /// Where content goes.
 enum Place {
     /// Nothing is there.

@@ -3,7 +3,7 @@
 //! Which script a transaction becomes is known when the log is over, so that they are written twice: as they are read, and
 //! then as the file has them.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,7 @@ use pgassay_statements::made::Made;
 use pgassay_statements::recorded::{Header, Line, SCHEMA, Spans, Waiting};
 use pgassay_statements::sessions::Executed;
 use pgassay_statements::write::{Draft, Values, order};
+use pgassay_sys::output;
 
 use crate::cli::workload::IntoArgs;
 
@@ -36,15 +37,10 @@ impl Drop for Part {
 }
 
 impl Part {
-    /// Makes the file, which is not there yet.
-    fn create(path: &Path, ending: &str) -> anyhow::Result<(Self, File)> {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{}.{ending}", std::process::id()));
-        let part = PathBuf::from(name);
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).open(&part);
-        let file = file.map_err(|error| {
-            Failure::usage(format!("cannot write {}: {error}", part.display()))
+    /// Makes a file beside `path` that nobody else may read: it holds values of a log.
+    fn create(path: &Path) -> anyhow::Result<(Self, File)> {
+        let (file, part) = output::beside(path).map_err(|error| {
+            Failure::usage(format!("cannot write beside {}: {error}", path.display()))
                 .with_remedy("name a file in another directory with --to")
         })?;
         Ok((Self(part), file))
@@ -63,7 +59,7 @@ impl Writing {
                 .with_remedy("name another workload file with --to, or overwrite both with --force")
                 .into());
         }
-        let (waiting, file) = Part::create(&path, "waiting")?;
+        let (waiting, file) = Part::create(&path)?;
         Ok(Self {
             path,
             waiting,
@@ -124,7 +120,7 @@ impl Writing {
                 .map(|script| script.name.clone())
                 .collect(),
         };
-        let (part, file) = Part::create(&self.path, "part")?;
+        let (part, file) = Part::create(&self.path)?;
         let mut written = BufWriter::with_capacity(1 << 20, file);
         let mut put = |line: String| -> anyhow::Result<()> {
             written.write_all(line.as_bytes()).with_context(full)?;
