@@ -83,7 +83,7 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub given: GivenArgs,
     /// What the verdict, the exit code, --delta and the number of pairs are about [default:
-    /// throughput]
+    /// throughput; with --replay at the original pace p99]
     #[arg(long, value_name = "METRIC", value_parser = metric(), conflicts_with_all = ["by", "resume", "pool"])]
     pub metric: Option<MetricId>,
     /// The smallest difference that matters; 0 leaves only faster, slower and inconclusive

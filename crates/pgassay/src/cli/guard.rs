@@ -63,7 +63,8 @@ pub struct GuardArgs {
     /// How the clients behave.
     #[command(flatten)]
     pub dials: LoadArgs,
-    /// How much worse a metric may become (repeatable, comma-separated) [default: throughput=3%]
+    /// How much worse a metric may become (repeatable, comma-separated) [default: throughput=3%; with --replay at the
+    /// original pace p99=10%]
     #[arg(long = "threshold", value_name = "METRIC=PERCENT", value_delimiter = ',', value_parser = threshold)]
     pub thresholds: Vec<(MetricId, f64)>,
     /// Count instructions, too, of workloads that only read, and allow so many more

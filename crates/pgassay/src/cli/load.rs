@@ -199,6 +199,12 @@ impl LoadArgs {
             .with_remedy("-- @pause SCRIPT KEYING-MS THINKING-MS in its first lines, or \\sleep in a script"));
         }
         if let Some(pace) = self.replay {
+            if pace == Pace::Closed && self.speed != 1.0 {
+                return Err(Failure::usage(
+                    "--speed divides times, and --replay=closed waits for none",
+                )
+                .with_remedy("leave --speed out, or ask for --replay or --replay=think-times"));
+            }
             plan.replay = Some(sessions::plan(&plan, pace.planned(), self.speed)?);
         }
         if plan.data.is_none()
@@ -247,8 +253,10 @@ impl LoadArgs {
     /// Where it was given.
     pub fn refuse_replay(&self) -> Result<(), Failure> {
         match self.replay {
-            Some(_) => Err(Failure::usage("--replay is for run and compare by time")
-                .with_remedy("leave it out: the scripts are drawn by their weights then")),
+            Some(_) => Err(Failure::usage(
+                "--replay is for run, and for compare and guard by time",
+            )
+            .with_remedy("leave it out: the scripts are drawn by their weights then")),
             None => Ok(()),
         }
     }
@@ -370,5 +378,8 @@ mod tests {
         let unrecorded = parsed(&["--replay"]).unwrap();
         let failure = unrecorded.workload("select-only").unwrap_err();
         assert!(failure.remedy.unwrap().contains("from-log"));
+        let closed = parsed(&["--replay=closed", "--speed", "2"]).unwrap();
+        let failure = closed.workload("select-only").unwrap_err();
+        assert!(failure.remedy.unwrap().contains("leave --speed out"));
     }
 }

@@ -18,7 +18,7 @@ use pgassay_sys::stop::Stop;
 
 use super::bisect;
 use super::build;
-use super::compare::{Measured, measure};
+use super::compare::{Measured, measure, metric};
 use super::counts;
 use super::files::{page_of_run, to_file};
 use super::progress::minutes;
@@ -34,6 +34,8 @@ use crate::terminal::Terminal;
 
 /// How much worse throughput may become where nothing was said.
 const USUAL: f64 = 0.03;
+/// The same of the 99th percentile.
+const USUAL_LATENCY: f64 = 0.1;
 /// Fewest minutes that a workload is measured, whatever is left.
 const LEAST: f64 = 0.3;
 /// The part of a workload's time that counting may take.
@@ -55,14 +57,25 @@ pub fn guard(
         [] => vec!["select-only".to_owned()],
         named => named.to_vec(),
     };
+    if args.bisect.is_some() || args.instructions.is_some() {
+        args.dials.refuse_replay()?;
+    }
+    // Checked before the first of them is measured.
+    let mut usual = (MetricId::default(), USUAL);
+    for workload in &workloads {
+        let plan = args.dials.workload(workload)?;
+        let by_default = metric(None, plan.replay.as_ref())?;
+        if by_default != MetricId::default() {
+            usual = (by_default, USUAL_LATENCY);
+        }
+        for (named, _) in &args.thresholds {
+            metric(Some(*named), plan.replay.as_ref())?;
+        }
+    }
     let thresholds = match args.thresholds.as_slice() {
-        [] => vec![(MetricId::default(), USUAL)],
+        [] => vec![usual],
         named => named.to_vec(),
     };
-    // Checked before the first of them is measured.
-    for workload in &workloads {
-        args.dials.workload(workload)?;
-    }
     let announced = minutes(Duration::from_secs_f64(args.minutes * 60.0));
     terminal.announce(&format!(
         "{announced} for everything: {}{} of {}{}",

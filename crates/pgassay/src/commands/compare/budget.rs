@@ -7,6 +7,7 @@ use pgassay_analysis::stats::sequential::Sequential;
 use pgassay_model::comparison::{ComparisonPlan, Typed};
 use pgassay_model::{Failure, Plan};
 
+use super::load::metric;
 use super::{BETWEEN, LOOKS, POWER, about};
 use crate::cli::compare::CompareArgs;
 use crate::commands::record::shown;
@@ -48,8 +49,9 @@ pub(super) fn comparison_plan(
     kept: bool,
 ) -> anyhow::Result<ComparisonPlan> {
     let seconds = args.minutes() * 60.0;
+    let metric = metric(args.metric, plan.workload.replay.as_ref())?;
     let mut comparison = ComparisonPlan {
-        metric: args.metric.unwrap_or_default().to_string(),
+        metric: metric.to_string(),
         delta: args.delta,
         power: POWER,
         launches: 1,
@@ -117,7 +119,7 @@ pub(super) fn comparison_plan(
     if args.sequential {
         let rule = Rule {
             delta: args.delta,
-            direction: args.metric.unwrap_or_default().better,
+            direction: metric.better,
         };
         let most = comparison.most_pairs as usize;
         let sequential = Sequential::evenly(rule, most, LOOKS, plan.seed)?;

@@ -3,6 +3,7 @@
 
 use anyhow::bail;
 use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::metrics::{MetricId, P99};
 use pgassay_engine::drivers::kernels;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgio;
@@ -15,7 +16,7 @@ use pgassay_model::point::Point;
 use pgassay_model::primitives::{Company, PrimitivesPlan};
 use pgassay_model::scattered::ScatteredVariant;
 use pgassay_model::stage::StageId;
-use pgassay_model::workload::{ReplayPlan, WorkloadPlan};
+use pgassay_model::workload::{Pace, ReplayPlan, WorkloadPlan};
 use pgassay_model::{Failure, Plan};
 use pgassay_observe as observe;
 
@@ -44,6 +45,24 @@ pub enum Load {
     Pgio(Box<Config>),
     /// One way of reading scattered blocks.
     ScatteredRead(Box<Scattered>),
+}
+
+/// What a verdict is about: as asked, or throughput; where transactions begin when they did p99, as there every server
+/// that keeps up has the recording's throughput.
+///
+/// # Errors
+/// Where throughput was asked for there.
+pub fn metric(asked: Option<MetricId>, replay: Option<&ReplayPlan>) -> Result<MetricId, Failure> {
+    let is_paced = replay.is_some_and(|replay| replay.pace == Pace::Original);
+    match asked {
+        Some(metric) if is_paced && metric == MetricId::default() => Err(Failure::usage(format!(
+            "at the original pace {metric} is that of the recording on every server that keeps up"
+        ))
+        .with_remedy("name p99, server-cpu or start-lag, or replay with --replay=closed")),
+        Some(metric) => Ok(metric),
+        None if is_paced => Ok(P99),
+        None => Ok(MetricId::default()),
+    }
 }
 
 impl Load {
@@ -312,6 +331,33 @@ pub fn add_settings(typed: &mut [Typed], own: &[(&'static str, String)]) {
             if !typed.settings.iter().any(set) {
                 typed.settings.push(format!("{name}={value}"));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_original_pace_is_judged_by_latency() {
+        let replay = |pace| ReplayPlan {
+            pace,
+            ..ReplayPlan::default()
+        };
+        let original = replay(Pace::Original);
+        assert_eq!(metric(None, Some(&original)).unwrap(), P99);
+        assert_eq!(metric(Some(P99), Some(&original)).unwrap(), P99);
+        let refused = metric(Some(MetricId::default()), Some(&original)).unwrap_err();
+        assert!(refused.remedy.unwrap().contains("p99"));
+        let throughput = MetricId::default();
+        for other in [
+            None,
+            Some(&replay(Pace::Closed)),
+            Some(&replay(Pace::ThinkTimes)),
+        ] {
+            assert_eq!(metric(None, other).unwrap(), throughput);
+            assert_eq!(metric(Some(throughput), other).unwrap(), throughput);
         }
     }
 }

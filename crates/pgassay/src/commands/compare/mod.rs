@@ -35,6 +35,7 @@ use pgassay_model::{Failure, FailureKind, Plan};
 use pgassay_observe::host;
 use pgassay_sys::stop::Stop;
 
+pub use self::load::metric;
 use self::load::{Load, add_settings};
 use self::machine::Watch;
 use self::rounds::Measuring;
@@ -172,6 +173,7 @@ fn measured(
         Some(resumed) => Load::recorded(&resumed.header.experiment)?,
         None => Load::new(args, &machine, terminal)?,
     };
+    metric(args.metric, load.replay())?;
     if let Load::InServer(call) = &load {
         refuse_guests(&typed, call.primitive)?;
     }

@@ -6,6 +6,7 @@ use anyhow::bail;
 use pgassay_analysis::compare::recorded::compare_recorded;
 use pgassay_analysis::{Analysis, analyse};
 
+use super::load::metric;
 use crate::cli::args::GlobalArgs;
 use crate::cli::compare::CompareArgs;
 use crate::commands::show::show;
@@ -50,8 +51,12 @@ pub fn recorded(
             .map(|name| Ok(analyse(&rundir::read(&catalogue::find(&root, name)?)?)))
             .collect()
     };
-    let metric = args.metric.unwrap_or_default();
-    let compare = compare_recorded(&read(a)?, &read(b)?, metric, args.delta, args.run_spread)
+    let (a, b) = (read(a)?, read(b)?);
+    let replay = a
+        .first()
+        .and_then(|run| run.main().plan.workload.replay.as_ref());
+    let metric = metric(args.metric, replay)?;
+    let compare = compare_recorded(&a, &b, metric, args.delta, args.run_spread)
         .map_err(|refusal| Failure::usage(refusal.to_string()))?;
     show(&compare, &args.show, terminal)?;
     Ok(compare.verdict.into())
