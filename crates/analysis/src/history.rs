@@ -3,6 +3,7 @@
 
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
+use pgassay_model::workload::WorkloadPlan;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -176,8 +177,15 @@ pub(crate) fn work(run: &Analysis) -> String {
     if load.id != StageId::Load {
         return workload.name.clone();
     }
+    done(workload)
+}
+
+/// What clients did, in words: how they went through a recording is a part of it.
+pub(crate) fn done(workload: &WorkloadPlan) -> String {
+    let replayed = workload.replay.as_ref();
+    let replayed = replayed.map_or_else(String::new, |replay| format!(", {replay}"));
     format!(
-        "{} at scale {}, {} protocol",
+        "{} at scale {}, {} protocol{replayed}",
         workload.name, workload.scale, workload.protocol
     )
 }
@@ -258,4 +266,36 @@ fn headline(work: &str, runs: &[Entry], series: &[Series], rule: ChangeRule) -> 
         ));
     }
     sentences
+}
+
+#[cfg(test)]
+mod tests {
+    use pgassay_model::workload::{Pace, ReplayPlan};
+
+    use super::*;
+
+    #[test]
+    fn the_pace_and_the_speed_of_a_replay_are_part_of_the_work() {
+        let at = |pace, speed| {
+            done(&WorkloadPlan {
+                replay: Some(ReplayPlan {
+                    pace,
+                    speed,
+                    ..ReplayPlan::default()
+                }),
+                ..WorkloadPlan::default()
+            })
+        };
+        let all = [
+            done(&WorkloadPlan::default()),
+            at(Pace::Original, 1.0),
+            at(Pace::Original, 2.0),
+            at(Pace::ThinkTimes, 1.0),
+            at(Pace::ThinkTimes, 2.0),
+            at(Pace::Closed, 1.0),
+        ];
+        for (n, one) in all.iter().enumerate() {
+            assert!(!all[..n].contains(one), "{one}");
+        }
+    }
 }

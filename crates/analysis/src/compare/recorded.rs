@@ -5,6 +5,7 @@ use pgassay_model::warning::Warning;
 use super::model::{Compare, PointResult, SCHEMA};
 use super::{pairs, words, worst};
 use crate::analysis::{Analysis, StageAnalysis};
+use crate::history;
 use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::metrics::{METRICS, MetricId};
 use crate::stats::family::judge_family;
@@ -179,11 +180,7 @@ pub fn compare_recorded(
 }
 
 fn work(run: &Analysis) -> String {
-    let workload = &run.main().plan.workload;
-    format!(
-        "{} at scale {}, {} protocol",
-        workload.name, workload.scale, workload.protocol
-    )
+    history::done(&run.main().plan.workload)
 }
 
 /// The point at that count of each run's first arm; none where a run lacks it.

@@ -165,8 +165,12 @@ fn compared(a: &Recorded, b: &Recorded) -> Result<Startable, Refusal> {
         known.scripts == workload.scripts
             && known.setup == workload.setup
             && workload.dials == known.dials
+            && workload.replay == known.replay
     });
-    if workload.name != same.name || workload.scripts != same.scripts {
+    if workload.name != same.name
+        || workload.scripts != same.scripts
+        || workload.replay != same.replay
+    {
         return Err("the two runs did different work".to_owned());
     }
     if !is_known || !drives_clients(a.experiment()) || !drives_clients(b.experiment()) {
@@ -245,6 +249,9 @@ fn executes(runs: &[&Recorded]) -> Vec<(String, String)> {
             let own =
                 scripts.filter(|script| known.as_ref().is_none_or(|k| !k.scripts.contains(script)));
             all.extend(own.map(|script| (format!("script {}", script.name), script.text.clone())));
+            if let (Some(replay), Some(file)) = (&workload.replay, &workload.sessions) {
+                all.push(("sessions".to_owned(), format!("{file}, {replay}")));
+            }
             let statements = workload.setup.iter().chain(&workload.settle);
             let own = statements.filter(|statement| {
                 known
@@ -367,6 +374,27 @@ mod tests {
         });
         assert!(refused(Wanted::Repeat, &[secret]).contains("password"));
         assert!(startable(Wanted::Compare, &[recorded("run", |_| {})]).is_err());
+    }
+
+    #[test]
+    fn the_sessions_that_are_replayed_are_named() {
+        use pgassay_model::workload::ReplayPlan;
+        let replayed = |speed: f64| {
+            recorded("run", |header| {
+                let workload = &mut header.experiment.plan_mut().unwrap().workload;
+                workload.sessions = Some("/tmp/mine.sessions.jsonl".to_owned());
+                workload.replay = Some(ReplayPlan {
+                    speed,
+                    ..ReplayPlan::default()
+                });
+            })
+        };
+        let repeat = startable(Wanted::Repeat, &[replayed(2.0)]).unwrap();
+        let named = "/tmp/mine.sessions.jsonl, replayed at 2 times the original pace";
+        let sessions = ("sessions".to_owned(), named.to_owned());
+        assert!(repeat.executes.contains(&sessions), "{repeat:?}");
+        let refused = startable(Wanted::Compare, &[replayed(1.0), replayed(2.0)]).unwrap_err();
+        assert!(refused.contains("different work"), "{refused}");
     }
 
     #[test]
