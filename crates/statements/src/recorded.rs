@@ -86,7 +86,7 @@ impl Waiting {
     /// The line of the file, where the log begins at `begin_us`. A script without variables has no values.
     pub fn line(self, begin_us: i64, script: u32, has_values: bool) -> Line {
         Line {
-            at_us: u64::try_from(self.at_us - begin_us).unwrap_or(0),
+            at_us: u64::try_from(self.at_us.saturating_sub(begin_us)).unwrap_or(0),
             script,
             values: match has_values {
                 true => self.line.values,
@@ -104,7 +104,7 @@ pub struct Spans(std::collections::HashMap<u64, (u64, u64)>);
 impl Spans {
     /// Takes a line in.
     pub fn add(&mut self, line: &Line) {
-        let end = line.at_us + line.took_us;
+        let end = line.at_us.saturating_add(line.took_us);
         let span = self.0.entry(line.session).or_insert((line.at_us, end));
         *span = (span.0.min(line.at_us), span.1.max(end));
     }

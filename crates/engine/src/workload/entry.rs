@@ -22,6 +22,8 @@
 //!
 //! A file without directives is any pgbench script, and a file with them still is one.
 
+use std::path::{Component, Path};
+
 use pgassay_model::workload::{Condition, DataSet, Pause, ScriptPlan};
 
 /// A workload, as its file says.
@@ -169,7 +171,17 @@ impl Entry {
                     ));
                 }
             },
-            "sessions" => self.sessions = Some(value),
+            "sessions" => {
+                let mut parts = Path::new(&value).components();
+                let is_beside = matches!(parts.next(), Some(Component::Normal(_)))
+                    && parts.all(|part| matches!(part, Component::Normal(_)));
+                if !is_beside {
+                    return Err(format!(
+                        "line {line}: @sessions names a file beside the workload, not `{value}`"
+                    ));
+                }
+                self.sessions = Some(value);
+            }
             "pause" => self.pauses.push(pause(line, &value)?),
             "idle" => {
                 self.idle = value
@@ -237,6 +249,10 @@ SELECT 2;
         assert_eq!(entry.protocol.as_deref(), Some("simple"));
         assert_eq!(entry.sessions.as_deref(), Some("mine.jsonl"));
         assert!(Entry::read("x", "-- @protocol copy\nSELECT 1;").is_err());
+        for elsewhere in ["/etc/passwd", "../mine.jsonl", "a/../../b", "", "."] {
+            let text = format!("-- @sessions {elsewhere}\nSELECT 1;");
+            assert!(Entry::read("x", &text).is_err(), "{elsewhere}");
+        }
         assert_eq!(
             entry.setup,
             ["CREATE TABLE t (a int)", "INSERT INTO t VALUES (:scale)"]

@@ -2,17 +2,23 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use pgassay_load::script::{Command, Drawn, Program};
 use pgassay_load::{self as load, Execution, Replay};
 use pgassay_model::Failure;
 use pgassay_model::workload::{Pace, ReplayPlan, WorkloadPlan};
-use pgassay_statements::recorded::{Header, Line, SCHEMA};
+use pgassay_statements::recorded::{Header, Line, SCHEMA, Spans};
 
 /// Larger files are not read into memory.
 const LARGEST: u64 = 4 << 30;
+/// Nor are longer lines.
+const LONGEST_LINE: u64 = 64 << 20;
+/// The shortest line of a transaction, with its line feed.
+const SHORTEST_LINE: u64 = "{'s':1,'at':1,'took':1,'n':1}".len() as u64;
+/// No time is longer: a year, in microseconds.
+const LONGEST_US: u64 = 366 * 24 * 3600 * 1_000_000;
 
 /// The path of a file that a workload names, which stands beside it.
 pub(super) fn beside(workload: &Path, file: &str) -> String {
@@ -88,13 +94,12 @@ pub fn read(file: &str, program: &Program, wanted: u64) -> Result<Vec<Vec<Execut
     }
     let mut numbers: HashMap<u64, usize> = HashMap::new();
     let mut sessions: Vec<Vec<Execution>> = Vec::new();
+    let mut spans = Spans::default();
     let mut count = 0;
     let mut text = String::new();
     loop {
         text.clear();
-        let length = lines
-            .read_line(&mut text)
-            .map_err(|error| wrong(error.to_string()))?;
+        let length = read_line(&mut lines, &mut text).map_err(|error| wrong(error.to_string()))?;
         if length == 0 {
             break;
         }
@@ -102,6 +107,12 @@ pub fn read(file: &str, program: &Program, wanted: u64) -> Result<Vec<Vec<Execut
         let number = count + 1;
         let line: Line = serde_json::from_str(&text)
             .map_err(|error| wrong(format!("line {number}: {error}")))?;
+        if !is_within_a_year(&line) {
+            return Err(wrong(format!(
+                "line {number}: a time is longer than a year"
+            )));
+        }
+        spans.add(&line);
         let Some((script, width)) = places.get(line.script as usize).copied() else {
             return Err(wrong(format!(
                 "line {number}: there is no script {}",
@@ -120,7 +131,7 @@ pub fn read(file: &str, program: &Program, wanted: u64) -> Result<Vec<Vec<Execut
             sessions.push(Vec::new());
             sessions.len() - 1
         });
-        let nanoseconds = |us: u64| us.saturating_mul(1000);
+        let nanoseconds = |us: u64| us * 1000;
         sessions[session].push(Execution {
             at_ns: nanoseconds(line.at_us),
             took_ns: nanoseconds(line.took_us),
@@ -134,10 +145,41 @@ pub fn read(file: &str, program: &Program, wanted: u64) -> Result<Vec<Vec<Execut
             "it has {count} transactions, and had {wanted}"
         )));
     }
+    for (what, said, found) in [
+        ("sessions", header.sessions, spans.sessions()),
+        (
+            "connections",
+            u64::from(header.connections),
+            u64::from(spans.connections()),
+        ),
+        ("microseconds", header.length_us, spans.length_us()),
+    ] {
+        if said != found {
+            return Err(wrong(format!(
+                "its first line says {said} {what}, and it has {found}"
+            )));
+        }
+    }
     for session in &mut sessions {
         session.sort_by_key(|one| one.at_ns);
     }
     Ok(sessions)
+}
+
+fn is_within_a_year(line: &Line) -> bool {
+    let pauses = line.pauses_us.iter().copied().fold(0, u64::saturating_add);
+    [line.at_us, line.took_us, pauses]
+        .iter()
+        .all(|us| *us <= LONGEST_US)
+}
+
+/// Reads a line of bounded length; 0 at the end.
+fn read_line(lines: &mut BufReader<File>, text: &mut String) -> io::Result<usize> {
+    let length = lines.by_ref().take(LONGEST_LINE).read_line(text)?;
+    match length as u64 == LONGEST_LINE {
+        true => Err(io::Error::other("it has a line of more than 64 MiB")),
+        false => Ok(length),
+    }
 }
 
 /// How many transactions a file has, by its first line.
@@ -154,7 +196,8 @@ fn open(file: &str) -> Result<(Header, BufReader<File>), Failure> {
             "they stand in a file of their own beside the workload: keep both together",
         )
     };
-    let opened = File::open(file).map_err(|error| unreadable(error.to_string()))?;
+    let opened =
+        pgassay_sys::input::open(Path::new(file)).map_err(|error| unreadable(error.to_string()))?;
     let size = opened.metadata().map_or(0, |meta| meta.len());
     if size > LARGEST {
         return Err(Failure::usage(format!(
@@ -165,13 +208,23 @@ fn open(file: &str) -> Result<(Header, BufReader<File>), Failure> {
     }
     let mut lines = BufReader::with_capacity(1 << 20, opened);
     let mut first = String::new();
-    lines
-        .read_line(&mut first)
-        .map_err(|error| unreadable(error.to_string()))?;
+    read_line(&mut lines, &mut first).map_err(|error| unreadable(error.to_string()))?;
     let header: Header =
         serde_json::from_str(&first).map_err(|error| unreadable(error.to_string()))?;
     if header.schema != SCHEMA {
         return Err(unreadable(format!("its form is {}", header.schema)));
+    }
+    let most = size / SHORTEST_LINE;
+    let numbers = [
+        u64::from(header.connections),
+        header.sessions,
+        header.transactions,
+        most,
+    ];
+    if !numbers.is_sorted() || header.length_us > 2 * LONGEST_US {
+        return Err(unreadable(
+            "its first line does not go with its length".to_owned(),
+        ));
     }
     Ok((header, lines))
 }
@@ -197,7 +250,7 @@ mod tests {
         read
     }
 
-    const HEAD: &str = r#"{"schema":"pgassay/sessions/1","sessions":2,"connections":2,"transactions":3,"length_us":900,"scripts":["none","two"]}"#;
+    const HEAD: &str = r#"{"schema":"pgassay/sessions/1","sessions":2,"connections":2,"transactions":3,"length_us":105,"scripts":["none","two"]}"#;
 
     #[test]
     fn lines_become_sessions_in_their_order() {
@@ -246,11 +299,62 @@ mod tests {
                 with(r#"{"s":1,"at":1,"took":1,"n":1,"p":["1","x"]}"#),
                 "no value",
             ),
+            (
+                "late",
+                with(r#"{"s":1,"at":31622400000001,"took":1,"n":0}"#),
+                "longer than a year",
+            ),
+            (
+                "slow",
+                with(r#"{"s":1,"at":1,"took":18446744073709551615,"n":0}"#),
+                "longer than a year",
+            ),
+            (
+                "pauses",
+                with(
+                    r#"{"s":1,"at":1,"took":1,"n":0,"w":[18446744073709551615,18446744073709551615]}"#,
+                ),
+                "longer than a year",
+            ),
+            (
+                "sessions",
+                format!(
+                    "{HEAD}\n{0}\n{0}\n{0}\n",
+                    r#"{"s":1,"at":1,"took":1,"n":0}"#
+                ),
+                "says 2 sessions, and it has 1",
+            ),
+            (
+                "longer",
+                format!(
+                    "{HEAD}\n{0}\n{0}\n{1}\n",
+                    r#"{"s":1,"at":1,"took":99,"n":0}"#, r#"{"s":2,"at":1,"took":1,"n":0}"#
+                ),
+                "says 105 microseconds, and it has 100",
+            ),
+            (
+                "many",
+                with("").replace(r#""connections":2"#, r#""connections":4294967295"#),
+                "does not go with its length",
+            ),
+            (
+                "endless",
+                format!("{HEAD}{}", " ".repeat(LONGEST_LINE as usize)),
+                "more than 64 MiB",
+            ),
             ("names", with("").replace("none", "gone"), "no script gone"),
         ] {
             let failure = read_text(name, &text).unwrap_err();
             assert!(failure.message.contains(says), "{name}: {failure:?}");
             assert!(failure.remedy.is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_not_read() {
+        for file in ["/dev/zero", "/"] {
+            let failure = header(file).unwrap_err();
+            assert!(failure.message.contains("it is not a file"), "{failure:?}");
         }
     }
 }

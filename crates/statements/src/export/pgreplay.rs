@@ -64,20 +64,20 @@ pub fn lines(
                     _ => None,
                 })
                 .collect();
-            let pauses: u64 = one.pauses_ns.iter().sum();
+            let pauses = one.pauses_ns.iter().copied().fold(0, u64::saturating_add);
             let each = one.took_ns.saturating_sub(pauses) / statements.len().max(1) as u64;
             let mut at_ns = one.at_ns;
             for (n, sql) in statements.into_iter().enumerate() {
-                at_ns += one.pauses_ns.get(n).copied().unwrap_or(0);
+                at_ns = at_ns.saturating_add(one.pauses_ns.get(n).copied().unwrap_or(0));
                 last = last.max(at_ns / 1000);
                 let (kind, more) = statement(sql, draw, one, about);
                 put(last, kind, more);
-                at_ns += each;
+                at_ns = at_ns.saturating_add(each);
             }
         }
         let end = session
             .last()
-            .map_or(0, |end| (end.at_ns + end.took_ns) / 1000);
+            .map_or(0, |end| end.at_ns.saturating_add(end.took_ns) / 1000);
         put(end.max(last), "Disconnect", Vec::new());
     }
     timed.sort_by_key(|(at_us, order, _)| (*at_us, *order));
