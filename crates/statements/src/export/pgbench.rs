@@ -1,11 +1,11 @@
 //! Scripts that pgbench itself runs.
 //!
-//! It has no variables of texts and no rows of values. Rows of numbers become `\set`s in a tree of `\if`s; where a row has
-//! texts or NULL, each of its statements stands in each branch with the values in it.
+//! It has no variables of texts and no rows of values. Rows of whole numbers become `\set`s in a tree of `\if`s; where a row has
+//! anything else, each of its statements stands in each branch with the values in it.
 
 use std::fmt::Write as _;
 
-use pgassay_load::script::{Command, Draw, Drawn, Script, is_number};
+use pgassay_load::script::{Command, Draw, Drawn, Script};
 
 use super::{among, text};
 
@@ -22,7 +22,7 @@ pub fn script(script: &Script, rows: usize) -> Result<String, String> {
     let mut body: Vec<(&Command, &str)> = Vec::new();
     for (command, line) in script.commands.iter().zip(&script.lines) {
         match command {
-            Command::Draw(draw) if is_of_numbers(draw, rows) => numbers(&mut written, draw, rows),
+            Command::Draw(draw) if is_settable(draw, rows) => numbers(&mut written, draw, rows),
             Command::Draw(draw) => inlined.push(draw),
             Command::Sql(_) => body.push((command, line)),
             other if line.trim_end().ends_with('\\') => {
@@ -40,6 +40,13 @@ pub fn script(script: &Script, rows: usize) -> Result<String, String> {
     if inlined.is_empty() {
         statements(&mut written, &body, &|_| None);
         return Ok(written);
+    }
+    for (command, line) in &body {
+        let is_sql = matches!(command, Command::Sql(_));
+        if !is_sql && inlined.iter().any(|draw| takes(line, draw)) {
+            let name = command.name();
+            return Err(format!("\\{name} takes a value that is no whole number"));
+        }
     }
     let row = |n: usize| {
         let drawn: Vec<(&Draw, &[Drawn])> = inlined
@@ -59,9 +66,22 @@ pub fn script(script: &Script, rows: usize) -> Result<String, String> {
     Ok(written)
 }
 
-fn is_of_numbers(draw: &Draw, rows: usize) -> bool {
-    let mut seen = (0..draw.rows().min(rows)).flat_map(|n| draw.row(n));
-    seen.all(|value| value.text.as_deref().is_some_and(is_number))
+/// Whether pgbench writes all values as they stand here: it computes with 64 bits, and writes what it read anew.
+fn is_settable(draw: &Draw, rows: usize) -> bool {
+    let mut seen = (0..draw.rows().min(rows.max(1))).flat_map(|n| draw.row(n));
+    let is_kept = |text: &str| text.parse::<i64>().is_ok_and(|n| n.to_string() == text);
+    seen.all(|value| value.text.as_deref().is_some_and(is_kept))
+}
+
+/// Whether a line takes one of a row's variables.
+fn takes(line: &str, draw: &Draw) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    draw.names.iter().any(|name| {
+        line.split(':').skip(1).any(|rest| {
+            let rest = rest.strip_prefix(name.as_str());
+            rest.is_some_and(|rest| !rest.starts_with(is_of_name))
+        })
+    })
 }
 
 fn numbers(written: &mut String, draw: &Draw, rows: usize) {
@@ -167,6 +187,19 @@ mod tests {
             exported("SELECT 1;\nSELECT 2;\n", 9),
             "SELECT 1;\nSELECT 2;\n"
         );
+    }
+
+    #[test]
+    fn numbers_that_pgbench_would_write_otherwise_stand_in_their_statements() {
+        for number in ["1.50", "007", "+1", "1e3", "12345678901234567890", "-0"] {
+            let made = exported(&format!("\\draw a from {number}\nSELECT :a;\n"), 9);
+            assert_eq!(made, format!("SELECT {number};\n"));
+        }
+        let mut program = Program::new();
+        let text = "\\draw a from 1.5\n\\set b :a * 2\nSELECT :b;\n";
+        program.add("s", text, 1).unwrap();
+        let why = script(&program.scripts()[0], 9).unwrap_err();
+        assert!(why.contains("no whole number"), "{why}");
     }
 
     #[test]

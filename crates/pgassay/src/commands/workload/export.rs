@@ -1,13 +1,13 @@
 //! `pgassay workload export`: a workload for pgbench or pgreplay-go.
 
 use std::fs;
-use std::path::Path;
 
 use pgassay_engine::workload::{self, sessions};
 use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_statements::export::pgreplay::About;
 use pgassay_statements::export::{pgbench, pgreplay};
+use pgassay_text::number::counted;
 
 use crate::cli::workload::{ExportArgs, ExportFormat};
 use crate::commands::files::to_file;
@@ -64,17 +64,19 @@ fn to_pgbench(
     let mut words = vec![
         "pgbench".to_owned(),
         "-n".to_owned(),
-        format!("-M {}", plan.protocol),
+        "-M".to_owned(),
+        plan.protocol.clone(),
     ];
     for (file, weight, text) in &files {
         let path = args.to.join(file);
         to_file(&path, "--to", text)?;
-        words.push(format!("-f {}@{weight}", quoted(&path)));
+        words.push("-f".to_owned());
+        words.push(format!("{}@{weight}", path.display()));
     }
-    let command = words.join(" ");
+    let command = pgassay_text::shell(&words);
     terminal.announce(&format!(
         "{} of pgbench in {}",
-        scripts(files.len()),
+        counted(files.len() as u64, "script"),
         args.to.display()
     ));
     terminal.print(&format!("{command}\n"))?;
@@ -110,33 +112,26 @@ fn to_pgreplay(
     text.push('\n');
     to_file(&args.to, "--to", &text)?;
     terminal.announce(&format!(
-        "{} lines of {} sessions in {}",
-        lines.len(),
-        sessions.len(),
+        "{} of {} in {}",
+        counted(lines.len() as u64, "line"),
+        counted(sessions.len() as u64, "session"),
         args.to.display()
     ));
-    terminal.print(&format!(
-        "pgreplay run --json-input {} --host HOST --port PORT --user {} --database {}\n",
-        quoted(&args.to),
-        args.user,
-        args.database
-    ))?;
+    let file = args.to.display().to_string();
+    let words = [
+        "pgreplay",
+        "run",
+        "--json-input",
+        &file,
+        "--host",
+        "HOST",
+        "--port",
+        "PORT",
+        "--user",
+        &args.user,
+        "--database",
+        &args.database,
+    ];
+    terminal.print(&format!("{}\n", pgassay_text::shell(&words)))?;
     Ok(Exit::Done)
-}
-
-fn scripts(count: usize) -> String {
-    match count {
-        1 => "1 script".to_owned(),
-        n => format!("{n} scripts"),
-    }
-}
-
-/// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    match text.chars().all(plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', "'\\''")),
-    }
 }
