@@ -32,6 +32,7 @@ impl Worker<'_> {
                 Phase::Scheduled
                 | Phase::Sleeping
                 | Phase::Pausing
+                | Phase::Resting
                 | Phase::Waiting(_)
                 | Phase::Parked
                 | Phase::Gone => return,

@@ -24,6 +24,8 @@ pub(super) enum Phase {
     Sleeping,
     /// It waits before a statement, as it did when it was recorded.
     Pausing,
+    /// Its next transaction begins after the window: it waits for the end.
+    Resting,
     /// It waits for the server.
     Waiting(Wait),
     /// It has no more to do in this slice.

@@ -8,7 +8,7 @@ use crate::script::{Command, Draw};
 /// How many starts that were missed are counted at the end of a window, of each client.
 const MISSED_LIMIT: u64 = 1_000_000;
 /// How often a client that waits for the window's end looks whether it has come, in nanoseconds.
-const A_MOMENT: u64 = 1_000_000;
+pub(super) const A_MOMENT: u64 = 1_000_000;
 
 impl Worker<'_> {
     /// What is replayed, where something is.
@@ -34,7 +34,7 @@ impl Worker<'_> {
         if start >= self.control.planned_end {
             // It stays until then: were all parked, the window would end with the last of them.
             let until = self.control.planned_end.max(now + A_MOMENT);
-            self.wake_later(i, until, Phase::Next);
+            self.wake_later(i, until, Phase::Resting);
             return;
         }
         client.script = replayer.take(&mut client.place, found).script;

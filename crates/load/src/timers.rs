@@ -9,6 +9,7 @@ use rustix::time::{
 };
 
 use super::client::Phase;
+use super::recorded::A_MOMENT;
 use super::worker::{ATTENTION, TIMER, Worker};
 
 impl Worker<'_> {
@@ -22,6 +23,7 @@ impl Worker<'_> {
     pub(super) fn wake(&mut self, i: usize) {
         self.clients[i].phase = match self.clients[i].phase {
             Phase::Scheduled => Phase::Begin,
+            Phase::Resting => Phase::Next,
             Phase::Sleeping => {
                 self.command_done(i);
                 Phase::Command
@@ -61,7 +63,7 @@ impl Worker<'_> {
             self.timers.pop();
             let waits = matches!(
                 client.phase,
-                Phase::Scheduled | Phase::Sleeping | Phase::Pausing | Phase::Next
+                Phase::Scheduled | Phase::Sleeping | Phase::Pausing | Phase::Resting | Phase::Next
             );
             if waits && client.wake_at == at {
                 due.push(i as usize);
@@ -83,12 +85,16 @@ impl Worker<'_> {
             // In a closed loop the end is seen with the next answer.
             return Ok(short);
         };
-        let first = if self.tally.closed {
-            *first
-        } else {
-            (*first).min(self.control.planned_end)
-        };
         let now = self.shared.now();
+        // The end comes a moment after it was planned for.
+        let end = match self.control.planned_end {
+            end if end > now => end,
+            _ => now + A_MOMENT,
+        };
+        let first = match self.tally.closed {
+            true => *first,
+            false => end.min(*first),
+        };
         if first <= now {
             return Ok(Timespec {
                 tv_sec: 0,

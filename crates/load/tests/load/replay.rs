@@ -155,6 +155,8 @@ fn what_does_not_begin_in_time_is_counted() {
     };
     let next = run(&mut engine, &on);
     assert!(next.window_ns >= 100 * MS, "{next:?}");
+    // Who has nothing to begin sleeps.
+    assert!(next.system_calls().wait < 100);
     assert_eq!((next.transactions_sent, next.behind), (0, 0), "{next:?}");
 }
 
