@@ -5,6 +5,7 @@
 //! enough to run it again.
 
 pub mod bulk;
+pub mod elsewhere;
 pub mod entry;
 pub mod guest;
 pub mod inserver;
@@ -185,6 +186,24 @@ pub(crate) fn is_registered(plan: &WorkloadPlan) -> bool {
         && plan.settle == ours.settle
         && plan.verify == ours.verify
         && plan.conditions == ours.conditions
+}
+
+/// Holds what a recorded plan says of itself against its text: a run directory may come from somebody
+/// else, or have been edited.
+pub fn read_anew(plan: &mut WorkloadPlan) {
+    if plan.scripts.is_empty() {
+        return;
+    }
+    let scripts = plan.scripts.iter().map(|script| &script.text);
+    let questions = plan.conditions.iter().map(|condition| &condition.question);
+    let mut texts = scripts
+        .chain(&plan.setup)
+        .chain(&plan.verify)
+        .chain(questions);
+    let writes = plan.scripts.iter().any(|script| may_write(&script.text));
+    let without = !texts.any(|text| text.contains("pgbench_"));
+    plan.writes |= writes;
+    plan.without_pgbench_tables |= without;
 }
 
 /// The scripts of a plan, compiled. A run of an earlier version names its script only.
@@ -458,6 +477,22 @@ mod tests {
         assert_eq!(weights, [9, 1]);
         assert!(plan.writes && plan.verify.is_none());
         assert_eq!(program(&plan).unwrap().total_weight(), 10);
+    }
+
+    #[test]
+    fn a_recorded_plan_is_not_believed() {
+        let mut forged = find(&["simple-update"]).unwrap();
+        forged.scripts[0].text = "UPDATE orders SET total = 0;".to_owned();
+        (forged.writes, forged.without_pgbench_tables) = (false, false);
+        read_anew(&mut forged);
+        assert!(forged.writes && forged.without_pgbench_tables);
+        assert!(elsewhere::writes(&forged).is_some());
+        for name in names() {
+            let plan = find(&[name]).unwrap();
+            let mut again = plan.clone();
+            read_anew(&mut again);
+            assert_eq!(again, plan);
+        }
     }
 
     #[test]

@@ -20,6 +20,11 @@ use rows::{Piece, Rows};
 
 pub use tables::bytes;
 
+/// The names of its tables.
+pub(crate) fn table_names() -> impl Iterator<Item = String> {
+    tables::TABLES.iter().map(|(name, _)| (*name).to_owned())
+}
+
 /// The name of the workload.
 pub const NAME: &str = "order-entry";
 /// Its name where the transactions are procedures in the server.
