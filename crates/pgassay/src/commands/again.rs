@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::ValueEnum;
 use pgassay_engine::rundir::{self, RunWriter, catalogue};
+use pgassay_engine::workload;
 use pgassay_model::Failure;
 use pgassay_model::plan::{Experiment, Stage};
 use pgassay_model::record::RecordedRun;
@@ -64,7 +65,10 @@ impl Again {
             return Ok(Self::New);
         };
         let dir = catalogue::find(&rundir::root(global.runs.as_deref())?, name)?;
-        let run = Box::new(rundir::read(&dir)?);
+        let mut run = Box::new(rundir::read(&dir)?);
+        for stage in &mut run.header.experiment.stages {
+            workload::read_anew(&mut stage.plan.workload);
+        }
         let id = &run.header.id;
         if run.plan().points.is_empty() {
             bail!(

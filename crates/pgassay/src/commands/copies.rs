@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use pgassay_engine::workload::elsewhere;
 use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_server::copies::{Dump, Wanted};
@@ -66,21 +67,24 @@ pub fn dump(
     }
 }
 
-/// Refuses a workload that changes somebody's own tables on a server that runs already, unless it is said to
-/// be a copy: what it changes stays.
+/// Refuses a workload that may change tables that pgassay did not make, on a server that runs already,
+/// unless it is said to be a copy: what it changes there stays.
 ///
 /// # Errors
-/// Naming the remedies.
+/// Naming the statement and the remedies.
 pub fn refuse_writes(
     workload: &WorkloadPlan,
     target: &TargetSpec,
     is_copy: bool,
 ) -> Result<(), Failure> {
-    if target.is_launched() || is_copy || !workload.writes || !workload.is_on_own_tables() {
+    if target.is_launched() || is_copy {
         return Ok(());
     }
+    let Some(found) = elsewhere::writes(workload) else {
+        return Ok(());
+    };
     Err(Failure::usage(format!(
-        "{} writes into your own tables, and what it changes there stays",
+        "{} may write into your own tables, and what it changes there stays: {found}",
         workload.name
     ))
     .with_remedy(

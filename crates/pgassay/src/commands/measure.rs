@@ -105,7 +105,12 @@ pub fn measure(
         );
     }
     if loads {
-        copies::refuse_writes(&request.workload, &spec, request.target.is_copy)?;
+        let recorded = request.again.experiment().into_iter();
+        let recorded = recorded.flat_map(|experiment| &experiment.stages);
+        let planned = recorded.map(|stage| &stage.plan.workload);
+        for workload in planned.chain([&request.workload]) {
+            copies::refuse_writes(workload, &spec, request.target.is_copy)?;
+        }
         quiet::look(request.measure.wait_quiet, terminal, stop)?;
     }
     let machine = pgassay_analysis::host::summarise(&host::facts(None));

@@ -372,6 +372,76 @@ fn a_script_finds_the_users_tables() {
     assert_eq!(visit.schemas(), "", "{said}");
 }
 
+/// A file that reads one of our tables may still write into one of the user's: only on a copy, and
+/// whatever a recorded run says of itself.
+#[test]
+fn a_script_that_writes_into_the_users_tables_is_for_copies() {
+    let visit = Visit::to("guest-writes", &[]);
+    visit
+        .server
+        .run("CREATE TABLE orders AS SELECT 1 AS id, 0 AS total");
+    let total = || {
+        let mut session = connect(&visit.server.owner()).expect("connect");
+        let total = session
+            .value("SELECT max(total) FROM orders")
+            .expect("query");
+        total.expect("a row")
+    };
+    std::fs::create_dir_all(&visit.runs.0).expect("a directory");
+    let uri = visit.uri();
+    let run = |words: &[&str]| {
+        let output = visit.runs.run(&[words, SHORT].concat());
+        (output.status.code(), text(&output.stderr))
+    };
+    let script = visit.runs.0.join("mixed.sql");
+    let reads = "SELECT abalance FROM pgbench_accounts WHERE aid = 1;\n";
+    for head in ["", "-- @setup CREATE TABLE mine (i int)\n"] {
+        let text = format!("{head}{reads}UPDATE orders SET total = total + 1 WHERE id = 1;\n");
+        std::fs::write(&script, text).expect("a script");
+        let (exit, said) = run(&["run", script.to_str().expect("a name"), &uri, "--load"]);
+        assert_eq!(exit, Some(2), "{said}");
+        assert!(
+            said.contains("UPDATE orders") && said.contains("--is-copy"),
+            "{said}"
+        );
+    }
+    assert_eq!((total().as_str(), visit.schemas().as_str()), ("0", ""));
+
+    // What is written to our tables and those of the set-up is not theirs.
+    let ours = "-- @setup CREATE TABLE mine (i int)\n\
+         UPDATE pgbench_accounts SET abalance = 1 WHERE aid = 1;\nINSERT INTO mine VALUES (1);\n";
+    std::fs::write(&script, ours).expect("a script");
+    let name = script.to_str().expect("a name");
+    let (exit, said) = run(&["run", name, &uri, "--load"]);
+    assert_eq!(exit, Some(0), "{said}");
+
+    let dirs = std::fs::read_dir(&visit.runs.0).expect("runs");
+    let mut headers = dirs.map(|dir| dir.expect("a run").path().join("run.json"));
+    let header = headers.find(|file| file.exists()).expect("a header");
+    let recorded = std::fs::read_to_string(&header).expect("a header");
+    let mut forged: serde_json::Value = serde_json::from_str(&recorded).expect("JSON");
+    let workload = &mut forged["experiment"]["stages"][0]["workload"];
+    assert_eq!(workload["writes"], true, "{workload}");
+    workload["writes"] = false.into();
+    workload["scripts"][0]["text"] =
+        format!("{reads}UPDATE orders SET total = total + 1 WHERE id = 1;\n").into();
+    std::fs::write(&header, forged.to_string()).expect("a header");
+    let dir = header
+        .parent()
+        .and_then(|dir| dir.to_str())
+        .expect("a name");
+    let (exit, said) = {
+        let output = visit.runs.run(&["run", "--repeat", dir]);
+        (output.status.code(), text(&output.stderr))
+    };
+    assert_eq!(exit, Some(2), "{said}");
+    assert!(
+        said.contains("UPDATE orders") && said.contains("--is-copy"),
+        "{said}"
+    );
+    assert_eq!((total().as_str(), visit.schemas().as_str()), ("0", ""));
+}
+
 /// The first CREATE would have waited for ever.
 #[test]
 fn a_server_that_waits_for_a_lost_standby_is_not_loaded() {
