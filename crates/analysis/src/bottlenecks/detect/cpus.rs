@@ -24,6 +24,10 @@ const MUCH: f64 = 0.25;
 const LITTLE: f64 = 0.1;
 /// Shows who the others are.
 const LIST: &str = "ps -eo pcpu,pid,args --sort=-pcpu | head   # what runs beside the server";
+/// Sessions that wait for a CPU while fewer are busy are kept from the others. Above it, short transactions leave
+/// gaps: a CPU is idle while the session that it is to run is being woken. Seen on two virtual CPUs that nobody
+/// else used: 0.82 to 0.86 with 2.5 sessions waiting.
+const CONFINED: f64 = 0.75;
 /// Functions and libraries that the evidence names.
 const NAMED: usize = 5;
 
@@ -59,9 +63,15 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
             if waiting < if full { NOTABLE } else { MUCH } {
                 return None;
             }
-            let saw = if full {
+            let confined = busy < CONFINED * cpus;
+            let saw = if !confined {
+                let saturated = if full {
+                    "saturated"
+                } else {
+                    "nearly saturated"
+                };
                 format!(
-                    "The CPUs are saturated: {busy:.2} of {cpus:.0} are busy{of_others}, and \
+                    "The CPUs are {saturated}: {busy:.2} of {cpus:.0} are busy{of_others}, and \
                      sessions spend {} of their time in transactions waiting for one.",
                     tenths(waiting)
                 )
@@ -79,7 +89,7 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
                 "of {:.2} sessions {:.2} ran on a CPU and {:.2} waited for one",
                 budget.sessions, budget.on_cpu, budget.ready
             ));
-            if full {
+            if !confined {
                 seen
             } else {
                 seen.advice(

@@ -291,6 +291,15 @@ fn idle_cpus_are_not_saturated_and_waiting_for_one_beside_them_is_said() {
     });
     let saw = &one(&confined, "cpu-saturated").saw;
     assert!(saw.contains("confines them to fewer"), "{saw}");
+    let gaps = found(&Seen {
+        on_cpu: 1.27,
+        ready: 2.52,
+        busy: 1.67,
+        ..QUIET
+    });
+    let full = one(&gaps, "cpu-saturated");
+    assert!(full.saw.contains("nearly saturated"), "{}", full.saw);
+    assert!(!full.remedy[0].text.contains("taskset"), "{full:?}");
 }
 
 /// What other programs take is told as theirs, and nobody is told to tune statements.
