@@ -92,11 +92,11 @@ pub const NARROW: Size = Size {
 pub const COMPACT: Size = Size {
     name: "compact",
     width: 330.0,
-    height: 158.0,
+    height: 132.0,
     character: 7.6,
     rows: 3,
     spread: 9.0,
-    bar: 20.0,
+    bar: 15.0,
 };
 
 /// For several side by side.
