@@ -91,7 +91,10 @@ fn picture(forest: &Forest, size: &Size, beside: bool) -> Markup {
             g.axes aria-hidden="true" {
                 @for ratio in ticks {
                     path.grid d={ "M" (layout.at(ratio)) " " (TOP) "V" (bottom) } {}
-                    text.middle x=(layout.at(ratio)) y=(bottom + 18.0) { (percent_label(ratio)) }
+                    @let label = percent_label(ratio);
+                    // Under its line, unless the picture's edge would cut it.
+                    @let half = (label.chars().count() as f64 + 0.5) * size.character() / 2.0;
+                    text.middle x=(r(layout.at(ratio).clamp(half, width - half))) y=(bottom + 18.0) { (label) }
                 }
                 text.middle x=(middle) y=(height - 8.0) { (text(&forest.axis)) }
             }
