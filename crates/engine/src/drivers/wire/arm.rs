@@ -1,0 +1,125 @@
+//! A server with its clients.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pgassay_load::{Engine, raise_descriptor_limit};
+use pgassay_model::Plan;
+use pgassay_observe::Scene;
+use pgassay_pgwire::{ConnectError, Connector, Conninfo, Session};
+use pgassay_sys::stop::Stop;
+
+use super::giver::{Giver, no_connection};
+use super::plan::engine_options;
+use crate::drivers::{Arm, Watched};
+use crate::runner::{TrialFailure, is_lost};
+use crate::workload::{self, sessions, setup};
+
+/// One server with its connections.
+pub struct WireArm {
+    /// The server's name, where there are several.
+    pub label: Option<String>,
+    pub(super) giver: Giver,
+    pub(super) watched: Watched,
+    /// Whether the server is ours to vacuum and to checkpoint.
+    owned: bool,
+    connector: Connector,
+    idle: Vec<Session>,
+    /// Whether the observers have read everything once.
+    pub(super) acquainted: bool,
+}
+
+impl WireArm {
+    /// Prepares the clients of an arm; connects none yet. `owned` says that we launched the server.
+    ///
+    /// # Errors
+    /// Where the workload's scripts or the protocol's name are wrong.
+    pub fn new(
+        plan: &Plan,
+        conninfo: &Conninfo,
+        watched: Watched,
+        owned: bool,
+        stop: &Stop,
+    ) -> anyhow::Result<Self> {
+        let program = workload::program(&plan.workload)?;
+        let mut options = engine_options(plan, stop)?;
+        options.replay = sessions::replay(&plan.workload, &program)?.map(Arc::new);
+        let conninfo = conninfo
+            .with_application_name("pgassay load")
+            .with_options(&setup::find_tables(&plan.workload, conninfo)?);
+        let connector = Connector::new(&conninfo.with_application_name("pgassay idle"));
+        Ok(Self {
+            label: None,
+            giver: Giver::Here(Box::new(Engine::new(conninfo, program, options))),
+            watched,
+            owned,
+            connector,
+            idle: Vec::new(),
+            acquainted: false,
+        })
+    }
+
+    /// What could be looked at, when the load is over.
+    pub(super) fn into_scene(self) -> Scene {
+        self.watched.scene
+    }
+
+    /// Opens the connections that do nothing, before the first trial; the load has `most` at
+    /// most beside them.
+    pub(super) fn open_idle(&mut self, wanted: u32, most: u32) -> Result<(), TrialFailure> {
+        if wanted > 0 && self.idle.is_empty() {
+            raise_descriptor_limit(wanted as usize + most as usize).map_err(no_connection)?;
+        }
+        while self.idle.len() < wanted as usize {
+            let opened = self.connector.connect().map_err(|error| {
+                let message = format!(
+                    "{} of {wanted} idle connections could be opened: {error}",
+                    self.idle.len()
+                );
+                match error {
+                    ConnectError::TooManyConnections { .. } => {
+                        TrialFailure::PointOutOfReach(message)
+                    }
+                    _ => TrialFailure::ServerDied(message),
+                }
+            })?;
+            self.idle.push(opened);
+        }
+        Ok(())
+    }
+
+    /// Brings a launched server into the state in which every trial of a writing workload begins;
+    /// how long that took, where it was done.
+    pub(super) fn settle(&mut self, statements: &[String]) -> Result<Option<Duration>, TrialFailure> {
+        if !self.owned || statements.is_empty() {
+            return Ok(None);
+        }
+        let Some(session) = &mut self.watched.scene.session else {
+            return Ok(None);
+        };
+        let begin = Instant::now();
+        match setup::settle(session, statements) {
+            Ok(()) => Ok(Some(begin.elapsed())),
+            Err(error) => Err(match is_lost(&error) {
+                true => TrialFailure::ServerDied(format!("{error:#}")),
+                false => TrialFailure::Other(error),
+            }),
+        }
+    }
+
+    /// Has a launched server write everything out, so that it stays silent while
+    /// another is measured; how else it went the next trial will tell.
+    pub(super) fn checkpoint(&mut self) {
+        if self.owned
+            && let Some(session) = &mut self.watched.scene.session
+        {
+            drop(session.execute("CHECKPOINT"));
+        }
+    }
+}
+
+impl Arm for WireArm {
+    fn watched(&mut self) -> &mut Watched {
+        &mut self.watched
+    }
+}
