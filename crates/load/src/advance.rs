@@ -52,7 +52,8 @@ impl Worker<'_> {
             self.choose_recorded(i, replayer);
             return;
         }
-        let script = self.shared.program.choose(&mut self.choose);
+        let choose = self.clients[i].choose.as_mut().unwrap_or(&mut self.choose);
+        let script = self.shared.program.choose(choose);
         self.clients[i].script = script;
         self.step(i, || {
             let name = &self.shared.program.scripts()[script].name;

@@ -70,6 +70,8 @@ pub(super) struct Client {
     pub random: Random,
     /// The random stream at the transaction's first try.
     pub random_at_begin: Random,
+    /// By which it chooses its scripts, where it does so by itself.
+    pub choose: Option<Random>,
     pub script: usize,
     /// The script after which a person thinks, where they do.
     pub thinks_about: Option<usize>,
@@ -145,6 +147,7 @@ impl Client {
             vars: Vec::new(),
             random: Random::new(0),
             random_at_begin: Random::new(0),
+            choose: None,
             script: 0,
             thinks_about: None,
             place: Place::default(),

@@ -12,7 +12,7 @@ use super::client::{Client, initial_vars};
 use super::encode::{Protocol, Run};
 use super::latency::Latency;
 use super::live::{Follower, Live};
-use super::options::{Edge, Length, Options, Progress, SliceSpec};
+use super::options::{Edge, Length, Options, Progress, Share, SliceSpec};
 use super::replay::Replayer;
 use super::result::SliceResult;
 use super::schedule::{Schedule, Starts};
@@ -23,6 +23,10 @@ use pgassay_pgwire::{ConnectError, Connector, Conninfo};
 
 /// How many connections are opened at once.
 const CONNECTORS: usize = 16;
+/// Tells the seed of a client's choices from that of its values.
+const CHOICE: u64 = 0x6368_6f69_6365_7321;
+/// Seeds that are drawn for each thread.
+const SEEDS_OF_A_THREAD: u32 = 3;
 /// File descriptors besides the clients' sockets.
 const SPARE_DESCRIPTORS: u64 = 128;
 
@@ -238,11 +242,20 @@ impl Engine {
             .options
             .threads_for(self.clients.len(), processors);
 
-        // The order in which pgbench draws its seeds.
+        // The order in which pgbench draws its seeds; those of clients elsewhere are drawn as well.
         let mut seeds = Random::new(spec.seed);
-        for client in &mut self.clients {
-            client.random = Random::new(seeds.bits());
+        let share = spec
+            .share
+            .unwrap_or(Share::whole(self.clients.len() as u32));
+        seeds.skip(share.first_client);
+        for (client, id) in self.clients.iter_mut().zip(share.first_client..) {
+            let seed = seeds.bits();
+            client.id = id;
+            client.random = Random::new(seed);
+            client.choose = spec.share.map(|_| Random::new(seed ^ CHOICE));
         }
+        let drawn = share.first_client + self.clients.len() as u32;
+        seeds.skip(share.clients.saturating_sub(drawn));
         let default_seed = if self.defines("default_seed") {
             0
         } else {
@@ -282,6 +295,7 @@ impl Engine {
         let running = AtomicUsize::new(threads);
         let coordinator = thread::current();
 
+        seeds.skip(share.first_thread.saturating_mul(SEEDS_OF_A_THREAD));
         let mut not_started = None;
         let parts: Vec<SliceResult> = thread::scope(|scope| {
             let mut handles = Vec::with_capacity(threads);

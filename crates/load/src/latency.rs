@@ -5,7 +5,10 @@ use std::io;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer, V2Serializer};
+use hdrhistogram::serialization::{
+    Deserializer, Serializer as _, V2DeflateSerializer, V2Serializer,
+};
+use serde::{Deserialize, Serialize};
 
 /// Latencies below this many nanoseconds are not told apart.
 const FINEST_NS: u64 = 128;
@@ -39,6 +42,9 @@ impl Latency {
 
     /// Adds what another histogram counted.
     pub fn add(&mut self, other: &Latency) {
+        if other.count() == 0 {
+            return;
+        }
         // Both have the same bounds, so nothing can lie outside.
         let added = self.0.add(&other.0);
         debug_assert!(added.is_ok());
@@ -109,26 +115,149 @@ impl Latency {
         Ok(latency)
     }
 
+    /// What stands before so many bytes of counts.
+    fn header(counts: usize) -> [u8; HEADER] {
+        let mut header = [0; HEADER];
+        header[..4].copy_from_slice(&V2.to_be_bytes());
+        header[4..8].copy_from_slice(&(counts as u32).to_be_bytes());
+        header[12..16].copy_from_slice(&DIGITS.to_be_bytes());
+        header[16..24].copy_from_slice(&FINEST_NS.to_be_bytes());
+        header[24..32].copy_from_slice(&LONGEST_NS.to_be_bytes());
+        header[32..].copy_from_slice(&1f64.to_be_bytes());
+        header
+    }
+
     /// A compact form, in which a thread keeps the intervals that are over.
-    pub(super) fn pack(&self) -> Vec<u8> {
+    pub(super) fn pack(&self) -> Packed {
         let mut bytes = Vec::new();
         if self.count() > 0 {
             let written = V2Serializer::new().serialize(&self.0, &mut bytes);
             debug_assert!(written.is_ok());
         }
-        bytes
+        Packed(bytes)
     }
 
-    /// Adds what `pack` packed.
-    pub(super) fn add_packed(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        let read: Result<Histogram<u64>, _> = Deserializer::new().deserialize(&mut &*bytes);
+    /// Adds what `pack` packed: as long as there are values, not as there is room for them.
+    pub(super) fn add_packed(&mut self, packed: &Packed) {
+        let read = packed.each(&mut |value, count| self.0.saturating_record_n(value, count));
         debug_assert!(read.is_ok());
-        if let Ok(read) = read {
-            self.add(&Latency(read));
+    }
+}
+
+/// Latencies as they travel: packed.
+impl Serialize for Latency {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.pack().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Latency {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let packed = Packed::deserialize(from)?;
+        let mut latency = Latency::new();
+        latency.add_packed(&packed);
+        Ok(latency)
+    }
+}
+
+/// A histogram in HdrHistogram's V2 format with the bounds of [`Latency`]; no bytes where it is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Packed(Vec<u8>);
+
+/// The format's mark.
+const V2: u32 = 0x1c84_9313;
+/// Digits of a duration that are kept.
+const DIGITS: u32 = 3;
+/// Bytes before the counts: cookie, length, offset, digits, bounds, ratio.
+const HEADER: usize = 40;
+/// Durations of a magnitude that are told apart, and how many bits that are: three digits.
+const STEPS: u64 = 1 << STEP_BITS;
+const STEP_BITS: u32 = 10;
+/// Bits of a duration that are not told apart.
+const FINEST_BITS: u32 = FINEST_NS.ilog2();
+/// How many durations are told apart at most.
+const MOST_STEPS: u64 = (64 - (FINEST_BITS + STEP_BITS) as u64 + 1) * STEPS;
+
+impl Packed {
+    /// Calls with each duration that was counted, and how often.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes, which may come from another machine.
+    fn each(&self, counted: &mut dyn FnMut(u64, u64)) -> Result<(), &'static str> {
+        if self.0.is_empty() {
+            return Ok(());
         }
+        let (header, mut rest) = self
+            .0
+            .split_at_checked(HEADER)
+            .ok_or("its head is cut off")?;
+        if header != &Latency::header(rest.len())[..] {
+            return Err("its head is another");
+        }
+        let mut step = 0;
+        while !rest.is_empty() {
+            let count = signed(&mut rest).ok_or("a count is cut off")?;
+            match u64::try_from(count) {
+                Ok(count) if step < MOST_STEPS => {
+                    if count > 0 {
+                        counted(duration_of(step), count);
+                    }
+                    step += 1;
+                }
+                Ok(_) => return Err("it has more counts than durations"),
+                // So many without a count.
+                Err(_) => step = step.saturating_add(count.unsigned_abs()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The shortest of the durations that are counted in this place.
+fn duration_of(step: u64) -> u64 {
+    // Of the first magnitude there are twice as many.
+    let magnitude = (step / STEPS).saturating_sub(1);
+    let within = step - magnitude * STEPS;
+    within << (magnitude as u32 + FINEST_BITS)
+}
+
+/// A number as the format has it: seven bits a byte from the lowest on, eight in the ninth, its sign last.
+fn signed(bytes: &mut &[u8]) -> Option<i64> {
+    let mut value = 0u64;
+    for at in 0..9 {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        if at == 8 {
+            value |= u64::from(*byte) << 56;
+            break;
+        }
+        value |= u64::from(byte & 0x7f) << (7 * at);
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    Some((value >> 1) as i64 ^ -((value & 1) as i64))
+}
+
+impl Serialize for Packed {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Packed {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let invalid = |why: &dyn std::fmt::Display| {
+            serde::de::Error::custom(format!("not a latency histogram: {why}"))
+        };
+        let text = std::borrow::Cow::<str>::deserialize(from)?;
+        let packed = Packed(
+            STANDARD
+                .decode(text.as_bytes())
+                .map_err(|why| invalid(&why))?,
+        );
+        packed.each(&mut |_, _| {}).map_err(|why| invalid(&why))?;
+        Ok(packed)
     }
 }
 
@@ -172,7 +301,57 @@ mod tests {
         for percentile in [1.0, 50.0, 99.0, 99.99, 100.0] {
             assert_eq!(parts.percentile(percentile), all.percentile(percentile));
         }
+        let mut all_packed = Latency::new();
+        all_packed.add_packed(&all.pack());
+        assert_eq!(all_packed, all);
         assert!(Latency::from_base64("AAAA").is_err());
         assert!(Latency::from_base64("§").is_err());
+    }
+
+    #[test]
+    fn packed_is_read_as_the_library_reads_it() {
+        let mut latency = Latency::new();
+        let mut value = 1u64;
+        for n in 0..4_000u64 {
+            latency.0.saturating_record_n(value, n * n + 1);
+            value = (value * 31 / 29 + 97) % (2 * LONGEST_NS);
+        }
+        latency.0.saturating_record_n(7_777_777, u64::MAX >> 9);
+        let packed = latency.pack();
+        let by_library: Histogram<u64> = Deserializer::new()
+            .deserialize(&mut packed.0.as_slice())
+            .unwrap();
+        let mut ours = Latency::new();
+        ours.add_packed(&packed);
+        assert_eq!(ours.0, by_library);
+        assert_eq!(ours, latency);
+    }
+
+    #[test]
+    fn a_stranger_s_histogram_is_refused_where_it_is_none() {
+        let mut latency = Latency::new();
+        (1..300u64).for_each(|n| latency.record(n * n * 1_000));
+        let sent = serde_json::to_string(&latency).unwrap();
+        let back: Latency = serde_json::from_str(&sent).unwrap();
+        assert_eq!(back, latency);
+        let empty = serde_json::to_string(&Latency::new()).unwrap();
+        assert_eq!(empty, "\"\"");
+        let whole = latency.pack().0;
+        let read = |bytes: &[u8]| {
+            let text = serde_json::to_string(&STANDARD.encode(bytes)).unwrap();
+            serde_json::from_str::<Latency>(&text)
+        };
+        assert!(read(&whole).is_ok());
+        for cut in 1..whole.len() {
+            assert!(read(&whole[..cut]).is_err(), "cut at {cut}");
+        }
+        // Other bounds would make the reader find room for them.
+        let mut wide = whole.clone();
+        wide[15] = 5;
+        assert!(read(&wide).is_err());
+        // Beyond all durations.
+        let counts = [vec![0xff; 9], vec![2u8]].concat();
+        let far = [&Latency::header(counts.len())[..], &counts].concat();
+        assert!(read(&far).is_err());
     }
 }

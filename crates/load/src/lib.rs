@@ -36,6 +36,7 @@ mod failing;
 mod failure;
 mod latency;
 mod live;
+mod merged;
 mod meta;
 mod options;
 mod outbox;
@@ -56,9 +57,10 @@ pub use encode::Protocol;
 pub use engine::{Engine, ResizeError, raise_descriptor_limit};
 pub use failure::Failure;
 pub use latency::Latency;
+pub use merged::merged;
 pub use options::{
     Edge, Entry, Event, Journal, Journals, Length, Listener, OnError, Options, Outcome, Passed,
-    Pause, Progress, Says, SliceSpec, Tone,
+    Pause, Progress, Says, Share, SliceSpec, Tone,
 };
 pub use peer::Peer;
 pub use replay::{Execution, Pace, Replay, lanes};

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::encode::Protocol;
 use super::latency::Latency;
 use super::replay::Replay;
@@ -162,6 +164,28 @@ pub enum Length {
     Transactions(u64),
 }
 
+/// Which of a load's clients an engine has, where each has a number of its own in the whole load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The number of the engine's first client.
+    pub first_client: u32,
+    /// Clients of the whole load.
+    pub clients: u32,
+    /// Threads of the engines before it.
+    pub first_thread: u32,
+}
+
+impl Share {
+    /// All clients.
+    pub fn whole(clients: u32) -> Self {
+        Share {
+            first_client: 0,
+            clients,
+            first_thread: 0,
+        }
+    }
+}
+
 /// One slice of load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SliceSpec {
@@ -171,6 +195,10 @@ pub struct SliceSpec {
     pub length: Length,
     /// Seed of all that is drawn; with the same seed pgbench draws the same numbers.
     pub seed: u64,
+    /// The engine's place in a load that several engines give. With it each client chooses its scripts
+    /// by a stream of its own, so that what a client does depends on its number and the seed alone;
+    /// without it the clients of a thread share one, as pgbench's do.
+    pub share: Option<Share>,
     /// When transactions start.
     pub schedule: Schedule,
     /// Where in the recording a replay begins, on the recording's clock; it begins anew after its end.
@@ -194,6 +222,7 @@ impl Default for SliceSpec {
             warmup: Duration::ZERO,
             length: Length::Time(Duration::from_secs(1)),
             seed: 0,
+            share: None,
             schedule: Schedule::Closed,
             replay_from: Duration::ZERO,
             interval: None,
@@ -244,7 +273,7 @@ pub struct Progress {
 }
 
 /// What the intervals came to that have ended since this was told last.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Passed {
     /// How much of the window that was, in nanoseconds.
     pub covered_ns: u64,

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::latency::Latency;
+use serde::{Deserialize, Serialize};
+
+use super::latency::{Latency, Packed};
 
 /// The key under which a broken connection counts among the failures by SQLSTATE.
 pub const CONNECTION: &str = "connection";
 
 /// One slice of load: what was counted in its window, and what it took.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SliceResult {
     /// Length of the window as it was.
     pub window_ns: u64,
@@ -112,7 +114,7 @@ impl SliceResult {
 }
 
 /// A part of the window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Interval {
     /// Where it begins, from the window's start.
     pub start_ns: u64,
@@ -120,7 +122,7 @@ pub struct Interval {
     pub transactions: u64,
     /// Transactions that failed in it.
     pub failures: u64,
-    pub(super) packed: Vec<u8>,
+    pub(super) packed: Packed,
 }
 
 impl Interval {
@@ -133,7 +135,7 @@ impl Interval {
 }
 
 /// What one script came to in the window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ScriptResult {
     /// Transactions that ended well.
     pub transactions: u64,
@@ -152,7 +154,7 @@ pub struct ScriptResult {
 }
 
 /// What one command of a script came to in the window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CommandResult {
     /// How often it failed.
     pub failures: u64,
@@ -163,7 +165,7 @@ pub struct CommandResult {
 }
 
 /// What a load thread used in the window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadUse {
     /// Clients it served.
     pub clients: u32,
@@ -176,7 +178,7 @@ pub struct ThreadUse {
 }
 
 /// System calls by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
     /// recv
     pub receive: u64,
@@ -191,7 +193,7 @@ pub struct Calls {
 }
 
 /// A client that stopped before its time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
     /// Which.
     pub client: u32,

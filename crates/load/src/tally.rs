@@ -317,6 +317,8 @@ pub(super) fn merge(parts: Vec<SliceResult>, window_ns: u64, kept_ns: Option<u64
     let mut parts = parts.into_iter();
     let mut sum = parts.next().unwrap_or_default();
     let mut intervals: BTreeMap<u64, Interval> = BTreeMap::new();
+    // Unpacked when a second part has the same one, and packed when all are added.
+    let mut latencies: BTreeMap<u64, Latency> = BTreeMap::new();
     let mut collect = |list: Vec<Interval>| {
         for interval in list {
             match intervals.get_mut(&interval.start_ns) {
@@ -326,9 +328,9 @@ pub(super) fn merge(parts: Vec<SliceResult>, window_ns: u64, kept_ns: Option<u64
                 Some(known) => {
                     known.transactions += interval.transactions;
                     known.failures += interval.failures;
-                    let mut latency = known.latency();
+                    let latency = latencies.entry(interval.start_ns);
+                    let latency = latency.or_insert_with(|| known.latency());
                     latency.add_packed(&interval.packed);
-                    known.packed = latency.pack();
                 }
             }
         }
@@ -364,6 +366,11 @@ pub(super) fn merge(parts: Vec<SliceResult>, window_ns: u64, kept_ns: Option<u64
         sum.unfinished += part.unfinished;
         sum.lost.extend(part.lost);
         sum.lost_count += part.lost_count;
+    }
+    for (start, latency) in latencies {
+        if let Some(interval) = intervals.get_mut(&start) {
+            interval.packed = latency.pack();
+        }
     }
     sum.lost.sort_by_key(|lost| lost.at_ns);
     sum.lost.truncate(LOST_LISTED);

@@ -31,6 +31,13 @@ impl Random {
         self.0.next_u64()
     }
 
+    /// Leaves so many draws of 64 bits out.
+    pub fn skip(&mut self, draws: u32) {
+        for _ in 0..draws {
+            self.bits();
+        }
+    }
+
     /// Uniform over [0, 1), in steps of 2^-52.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 12) as f64 / (1u64 << 52) as f64

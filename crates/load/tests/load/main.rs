@@ -11,5 +11,6 @@ mod pg_support;
 mod real;
 mod replay;
 mod same_work;
+mod shares;
 #[path = "../support/mod.rs"]
 mod support;

@@ -90,7 +90,10 @@ impl WireArm {
 
     /// Brings a launched server into the state in which every trial of a writing workload begins;
     /// how long that took, where it was done.
-    pub(super) fn settle(&mut self, statements: &[String]) -> Result<Option<Duration>, TrialFailure> {
+    pub(super) fn settle(
+        &mut self,
+        statements: &[String],
+    ) -> Result<Option<Duration>, TrialFailure> {
         if !self.owned || statements.is_empty() {
             return Ok(None);
         }

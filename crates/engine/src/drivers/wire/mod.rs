@@ -8,7 +8,7 @@ mod record;
 use pgassay_text::number::counted;
 use std::time::Duration;
 
-use pgassay_load::{Edge, SliceSpec};
+use pgassay_load::{Edge, Share, SliceSpec};
 use pgassay_model::Plan;
 use pgassay_model::point::Slice;
 use pgassay_model::trial::Trial;
@@ -75,6 +75,7 @@ impl Wire {
         let settled = arm.settle(&plan.workload.settle)?;
         let spec = SliceSpec {
             follow: watcher.every(),
+            share: Some(Share::whole(point.clients)),
             replay_from: replay_from(plan, slice.round, self.launches),
             ..slice_spec(plan, slice.index)
         };

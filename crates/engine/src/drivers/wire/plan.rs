@@ -56,6 +56,7 @@ pub(in crate::drivers) fn slice_spec(plan: &Plan, index: u32) -> SliceSpec {
         length: Length::Time(Duration::from_millis(plan.window_ms)),
         // Every slice draws other keys, the same ones when it is repeated.
         seed: plan.seed.wrapping_add(u64::from(index) << 32),
+        share: None,
         schedule: match plan.workload.dials.rate_tps {
             None => Schedule::Closed,
             Some(per_second) => Schedule::Paced {
