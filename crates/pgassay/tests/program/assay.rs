@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 use crate::runs::{Runs, Signal, gone, postmasters_of, signal, text};
 use serde_json::Value;
@@ -301,30 +302,24 @@ fn installations_are_listed() {
     assert!(shown.contains("temp:"), "{shown}");
 }
 
+/// Two clients run a script once, for so many seconds.
+fn run_script(runs: &Runs, name: &str, script: &str, seconds: &str, more: &[&str]) -> Output {
+    let file = format!("pgassay-test-{name}-{}.sql", std::process::id());
+    let file = std::env::temp_dir().join(file);
+    fs::write(&file, script).unwrap();
+    let words = ["--clients", "2", "--trials", "1", "--warmup", "0.1"];
+    let typed = ["run", file.to_str().unwrap(), "--time", seconds];
+    let output = runs.run(&[&typed, &words[..], more].concat());
+    fs::remove_file(&file).unwrap();
+    output
+}
+
 /// It ended with 0, and nothing named the SQLSTATE.
 #[test]
 fn a_run_whose_transactions_all_fail_says_so_and_is_no_success() {
     let runs = Runs::new("all-fail");
-    let name = format!("pgassay-test-fails-{}.sql", std::process::id());
-    let script = std::env::temp_dir().join(name);
-    fs::write(
-        &script,
-        "-- @without-pgbench-tables\nSELECT * FROM no_such_table;\n",
-    )
-    .unwrap();
-    let output = runs.run(&[
-        "run",
-        script.to_str().unwrap(),
-        "--clients",
-        "2",
-        "--trials",
-        "1",
-        "--time",
-        "0.3",
-        "--warmup",
-        "0.1",
-    ]);
-    fs::remove_file(&script).unwrap();
+    let script = "-- @without-pgbench-tables\nSELECT * FROM no_such_table;\n";
+    let output = run_script(&runs, "all-fail", script, "0.3", &[]);
     let (said, page) = (text(&output.stderr), text(&output.stdout));
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("SQLSTATE 42P01"), "{said}");
@@ -337,29 +332,9 @@ fn a_run_whose_transactions_all_fail_says_so_and_is_no_success() {
 #[test]
 fn transactions_that_fail_among_others_are_a_finding_with_their_sqlstate() {
     let runs = Runs::new("some-fail");
-    let name = format!("pgassay-test-some-fail-{}.sql", std::process::id());
-    let script = std::env::temp_dir().join(name);
-    fs::write(
-        &script,
-        "-- @without-pgbench-tables\n\\set by random(0, 3)\nSELECT 1 / :by;\n",
-    )
-    .unwrap();
-    let output = runs.run(&[
-        "run",
-        script.to_str().unwrap(),
-        "--clients",
-        "2",
-        "--trials",
-        "1",
-        "--time",
-        "1",
-        "--warmup",
-        "0.1",
-        "--observe",
-        "waits,sched",
-        "--json",
-    ]);
-    fs::remove_file(&script).unwrap();
+    let script = "-- @without-pgbench-tables\n\\set by random(0, 3)\nSELECT 1 / :by;\n";
+    let observed = ["--observe", "waits,sched", "--json"];
+    let output = run_script(&runs, "some-fail", script, "1", &observed);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let seen: Value = serde_json::from_slice(&output.stdout).unwrap();
     let findings = seen["stages"][0]["diagnosis"]["findings"]
