@@ -9,6 +9,8 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use crate::sql;
+
 /// Bytes of a normalised text that are kept.
 const MOST_TEXT: usize = 600;
 
@@ -93,11 +95,13 @@ impl Making {
             }
             b'-' if second == b'-' => {
                 (self.blank, self.last) = (true, Token::Comment);
-                rest.find(['\n', '\r']).unwrap_or(rest.len())
+                sql::line_comment(bytes)
             }
             b'/' if second == b'*' => {
                 (self.blank, self.last) = (true, Token::Comment);
-                self.comment(bytes)
+                let length = sql::block_comment(bytes);
+                self.cut |= length.is_none();
+                length.unwrap_or(bytes.len())
             }
             b'\'' => self.string(rest, 0, false),
             b'e' | b'E' if second == b'\'' => self.string(rest, 1, true),
@@ -106,7 +110,7 @@ impl Making {
             }
             b'u' | b'U' if rest[1..].starts_with("&'") => self.string(rest, 2, false),
             b'"' => {
-                let length = quoted(bytes, 0, b'"', false);
+                let length = sql::quoted(bytes, false);
                 self.cut |= length.is_none();
                 let length = length.unwrap_or(bytes.len());
                 self.word(&rest[..length]);
@@ -119,15 +123,11 @@ impl Making {
                 self.value();
                 1 + digits
             }
-            b'$' => match dollar_quoted(rest) {
-                Some(Some(length)) => {
+            b'$' => match sql::dollar_quoted(bytes) {
+                Some(string) => {
+                    self.cut |= string.length.is_none();
                     self.value();
-                    length
-                }
-                Some(None) => {
-                    self.cut = true;
-                    self.value();
-                    rest.len()
+                    string.length.unwrap_or(bytes.len())
                 }
                 None => {
                     self.mark('$');
@@ -141,11 +141,8 @@ impl Making {
                 (self.list, self.comma, self.folded) = (None, false, false);
                 1
             }
-            b if is_word(b) => {
-                let length = bytes
-                    .iter()
-                    .take_while(|b| is_word(**b) || b.is_ascii_digit() || **b == b'$')
-                    .count();
+            b if sql::begins_word(b) => {
+                let length = sql::word(bytes);
                 self.word(&rest[..length]);
                 length
             }
@@ -156,28 +153,11 @@ impl Making {
         }
     }
 
-    fn comment(&mut self, bytes: &[u8]) -> usize {
-        // They nest.
-        let (mut depth, mut at) = (1_u32, 2);
-        while depth > 0 {
-            match bytes.get(at..at + 2) {
-                Some(b"/*") => (depth, at) = (depth + 1, at + 2),
-                Some(b"*/") => (depth, at) = (depth - 1, at + 2),
-                Some(_) => at += 1,
-                None => {
-                    self.cut = true;
-                    return bytes.len();
-                }
-            }
-        }
-        at
-    }
-
     fn string(&mut self, rest: &str, prefix: usize, escapes: bool) -> usize {
-        let length = quoted(rest.as_bytes(), prefix, b'\'', escapes);
+        let length = sql::quoted(&rest.as_bytes()[prefix..], escapes);
         self.cut |= length.is_none();
         self.value();
-        length.unwrap_or(rest.len())
+        length.map_or(rest.len(), |length| prefix + length)
     }
 
     fn number(&mut self, bytes: &[u8]) -> usize {
@@ -271,40 +251,8 @@ impl Making {
     }
 }
 
-/// A byte that may begin a word; those of other alphabets may.
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
-}
-
 fn digits(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|b| b.is_ascii_digit()).count()
-}
-
-/// How long a quoted token is, its prefix included; none where it does not end.
-fn quoted(bytes: &[u8], prefix: usize, quote: u8, escapes: bool) -> Option<usize> {
-    let mut at = prefix + 1;
-    loop {
-        match *bytes.get(at)? {
-            b'\\' if escapes => at += 2,
-            b if b == quote && bytes.get(at + 1) == Some(&quote) => at += 2,
-            b if b == quote => return Some(at + 1),
-            _ => at += 1,
-        }
-    }
-}
-
-/// How long a dollar-quoted string is: none where it is no such string, none within where it does
-/// not end.
-fn dollar_quoted(rest: &str) -> Option<Option<usize>> {
-    let tag = rest[1..].find('$')? + 2;
-    let name = &rest.as_bytes()[1..tag - 1];
-    let fine = name
-        .iter()
-        .all(|b| is_word(*b) || (b.is_ascii_digit() && !name[0].is_ascii_digit()));
-    fine.then(|| {
-        let end = rest[tag..].find(&rest[..tag])?;
-        Some(tag + end + tag)
-    })
 }
 
 #[cfg(test)]

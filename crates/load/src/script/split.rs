@@ -5,6 +5,8 @@
 //! outside of those begins a backslash command, which ends the SQL command before it and reaches to
 //! the end of its line. `\;` and `\:` stand for the bare character and end nothing.
 
+use pgassay_text::sql;
+
 use super::token::{is_name_byte, is_name_start};
 
 /// A piece of a script, by its bytes in the script's text.
@@ -105,13 +107,20 @@ impl Splitter<'_> {
                 b'\\' => self.backslash(),
                 b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => self.keep_or_skip(1),
                 b'-' if rest.starts_with(b"--") => {
-                    let length = rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len());
-                    self.keep_or_skip(length);
+                    self.keep_or_skip(sql::line_comment(rest));
                 }
-                b'/' if rest.starts_with(b"/*") => self.keep(block_comment(rest)),
-                b'\'' => self.keep(quoted(rest, b'\'', false)),
-                b'"' => self.keep(quoted(rest, b'"', false)),
-                b'$' => self.keep(dollar_quoted(rest)),
+                b'/' if rest.starts_with(b"/*") => {
+                    self.keep(sql::block_comment(rest).unwrap_or(rest.len()));
+                }
+                b'\'' | b'"' => self.keep(sql::quoted(rest, false).unwrap_or(rest.len())),
+                b'$' => self.keep(match sql::dollar_quoted(rest) {
+                    Some(string) => string.length.unwrap_or(rest.len()),
+                    // A parameter's number takes the letters that follow it; a bare dollar stands alone.
+                    None => match rest.get(1).is_some_and(u8::is_ascii_digit) {
+                        true => 1 + rest[1..].iter().take_while(|b| is_name_byte(**b)).count(),
+                        false => 1,
+                    },
+                }),
                 b'(' => {
                     self.sql.parens += 1;
                     self.keep(1);
@@ -160,15 +169,12 @@ impl Splitter<'_> {
 
     fn word(&mut self) {
         let rest = &self.bytes[self.at..];
-        let length = rest
-            .iter()
-            .take_while(|b| is_name_byte(**b) || **b == b'$')
-            .count();
+        let length = sql::word(rest);
         let escape_string =
             length == 1 && matches!(rest[0], b'e' | b'E') && rest.get(1) == Some(&b'\'');
         if escape_string {
-            let string = quoted(&rest[1..], b'\'', true);
-            self.keep(1 + string);
+            let string = sql::quoted(&rest[1..], true);
+            self.keep(string.map_or(rest.len(), |length| 1 + length));
             return;
         }
         let word = &self.text[self.at..self.at + length];
@@ -206,63 +212,6 @@ impl Splitter<'_> {
             offset,
             end: self.at,
         });
-    }
-}
-
-/// Length of a block comment; they nest. One that is not closed reaches to the end.
-fn block_comment(bytes: &[u8]) -> usize {
-    let mut depth = 0;
-    let mut at = 0;
-    while at < bytes.len() {
-        if bytes[at..].starts_with(b"/*") {
-            depth += 1;
-            at += 2;
-        } else if bytes[at..].starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
-            }
-        } else {
-            at += 1;
-        }
-    }
-    bytes.len()
-}
-
-/// Length of a quoted string or name, quotes included. A doubled quote needs no care: it reads as
-/// the end of one string and the beginning of the next.
-fn quoted(bytes: &[u8], quote: u8, backslashes: bool) -> usize {
-    let mut at = 1;
-    while let Some(&byte) = bytes.get(at) {
-        at += 1;
-        if byte == quote {
-            return at;
-        }
-        if backslashes && byte == b'\\' {
-            at += 1;
-        }
-    }
-    bytes.len()
-}
-
-/// Length of `$tag$…$tag$`, or of the single dollar where none begins here.
-fn dollar_quoted(bytes: &[u8]) -> usize {
-    let tag_length = bytes[1..].iter().take_while(|b| is_name_byte(**b)).count();
-    let opens = bytes.get(1 + tag_length) == Some(&b'$')
-        && !bytes.get(1).copied().is_some_and(|b| b.is_ascii_digit());
-    if !opens {
-        return 1 + if bytes.get(1).copied().is_some_and(|b| b.is_ascii_digit()) {
-            tag_length
-        } else {
-            0
-        };
-    }
-    let tag = &bytes[..tag_length + 2];
-    let body = &bytes[tag.len()..];
-    match body.windows(tag.len()).position(|window| window == tag) {
-        Some(at) => tag.len() + at + tag.len(),
-        None => bytes.len(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The words of an SQL text, as far as they tell which tables its statements write to.
 
+use pgassay_text::sql;
+
 /// A piece of a statement; comments and white space are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
@@ -47,24 +49,25 @@ pub(super) fn statements(text: &str) -> Vec<Vec<Token>> {
 fn next(text: &str) -> Option<(Token, &str)> {
     let text = beyond_comments(text);
     let first = text.chars().next()?;
-    let ends_here = |c: char| !(c.is_alphanumeric() || c == '_' || c == '$' || !c.is_ascii());
-    if first.is_alphabetic() || first == '_' || !first.is_ascii() {
-        let end = text.find(ends_here).unwrap_or(text.len());
-        let (word, after) = text.split_at(end);
+    let bytes = text.as_bytes();
+    if sql::begins_word(bytes[0]) {
+        let (word, after) = text.split_at(sql::word(bytes));
         let word = word.to_ascii_lowercase();
         return Some(match (word.as_str(), after.as_bytes()) {
-            ("e", [b'\'', ..]) => quoted(after, '\'', true),
+            ("e", [b'\'', ..]) => quoted(after, true),
             ("u", [b'&', b'"' | b'\'', ..]) => (Token::Unknown, ""),
             _ => (Token::Word(word), after),
         });
     }
-    if first == '$'
-        && let Some(found) = dollar_quoted(text)
-    {
-        return Some(found);
+    if let ('$', Some(string)) = (first, sql::dollar_quoted(bytes)) {
+        let Some(length) = string.length else {
+            return Some((Token::Unknown, ""));
+        };
+        let body = &text[string.tag..length - string.tag];
+        return Some((Token::Text(body.to_owned()), &text[length..]));
     }
     Some(match first {
-        '\'' | '"' => quoted(text, first, false),
+        '\'' | '"' => quoted(text, false),
         _ => (Token::Sign(first), &text[first.len_utf8()..]),
     })
 }
@@ -72,80 +75,42 @@ fn next(text: &str) -> Option<(Token, &str)> {
 fn beyond_comments(mut text: &str) -> &str {
     loop {
         text = text.trim_start();
-        if text.starts_with("--") {
-            text = text.find(['\n', '\r']).map_or("", |end| &text[end..]);
-        } else if text.starts_with("/*") {
-            text = beyond_block(text);
-        } else {
-            return text;
-        }
+        let bytes = text.as_bytes();
+        let length = match bytes {
+            [b'-', b'-', ..] => sql::line_comment(bytes),
+            [b'/', b'*', ..] => sql::block_comment(bytes).unwrap_or(bytes.len()),
+            _ => return text,
+        };
+        text = &text[length..];
     }
-}
-
-/// Comments between `/*` and `*/` may hold others.
-fn beyond_block(text: &str) -> &str {
-    let mut depth = 0;
-    let mut at = 0;
-    while at < text.len() {
-        let rest = &text.as_bytes()[at..];
-        if rest.starts_with(b"/*") {
-            depth += 1;
-            at += 2;
-        } else if rest.starts_with(b"*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return &text[at..];
-            }
-        } else {
-            at += 1;
-        }
-    }
-    ""
 }
 
 /// A text that begins with its quote; doubled it stands for itself.
-fn quoted(text: &str, quote: char, escapes: bool) -> (Token, &str) {
+fn quoted(text: &str, escapes: bool) -> (Token, &str) {
+    let Some(length) = sql::quoted(text.as_bytes(), escapes) else {
+        return (Token::Unknown, "");
+    };
+    let (token, after) = text.split_at(length);
+    let (quote, inner) = (&token[..1], &token[1..length - 1]);
+    if quote == "\"" {
+        return (Token::Quoted(inner.replace("\"\"", "\"")), after);
+    }
+    if !escapes && (inner.contains("\\'") || inner.ends_with('\\')) {
+        // Where the string ends depends on standard_conforming_strings.
+        return (Token::Unknown, "");
+    }
     let mut value = String::new();
-    let mut rest = text[1..].char_indices().peekable();
-    while let Some((at, c)) = rest.next() {
-        if c == '\\' && escapes {
-            value.extend(rest.next().map(|(_, c)| c));
-        } else if c == '\\' && quote == '\'' && rest.peek().is_some_and(|(_, c)| *c == quote) {
-            // Where the string ends depends on standard_conforming_strings.
-            return (Token::Unknown, "");
-        } else if c != quote {
-            value.push(c);
-        } else if rest.next_if(|(_, c)| *c == quote).is_some() {
-            value.push(quote);
-        } else {
-            let token = match quote {
-                '"' => Token::Quoted(value),
-                _ => Token::Text(value),
-            };
-            return (token, &text[at + 2..]);
-        }
+    let mut rest = inner.chars();
+    while let Some(c) = rest.next() {
+        // Behind a backslash, and behind a quote, which is doubled, stands what is meant.
+        let meant = match c {
+            '\\' if escapes => rest.next(),
+            '\'' => rest.next(),
+            c => Some(c),
+        };
+        value.extend(meant);
     }
-    (Token::Unknown, "")
-}
-
-/// `$$text$$` or `$tag$text$tag$`.
-fn dollar_quoted(text: &str) -> Option<(Token, &str)> {
-    let length = text[1..].find('$')? + 2;
-    let tag = &text[..length];
-    let inner = &tag[1..length - 1];
-    let named = |c: char| c.is_alphanumeric() || c == '_' || !c.is_ascii();
-    if !inner.chars().all(named) || inner.starts_with(|c: char| c.is_ascii_digit()) {
-        return None;
-    }
-    let body = &text[length..];
-    Some(match body.find(tag) {
-        Some(end) => (
-            Token::Text(body[..end].to_owned()),
-            &body[end + tag.len()..],
-        ),
-        None => (Token::Unknown, ""),
-    })
+    (Token::Text(value), after)
 }
 
 #[cfg(test)]
