@@ -394,6 +394,8 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
             None => Length::Transactions(args.transactions.unwrap_or(10)),
         },
         seed: job.seed,
+        // Scripts are chosen as pgbench chooses them.
+        share: None,
         schedule: match args.rate {
             Some(per_second) => Schedule::Paced {
                 per_second,
