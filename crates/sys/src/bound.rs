@@ -38,8 +38,29 @@ static SPAWNER: OnceLock<Sender<Request>> = OnceLock::new();
 /// # Errors
 /// What the spawn gave, or `Other` where the spawning thread can't be had.
 pub fn spawn(mut command: Command, signal: Signal) -> io::Result<Child> {
-    let parent = rustix::process::getpid();
     command.process_group(0);
+    hand_over(command, signal)
+}
+
+/// The same in our own process group, so that the command may ask at the terminal, as ssh does for a
+/// passphrase; but Ctrl-C there is ours alone.
+///
+/// # Errors
+/// Like [`spawn`].
+pub fn spawn_at_terminal(mut command: Command, signal: Signal) -> io::Result<Child> {
+    // SAFETY: signal(2) is async-signal-safe, and the child has one thread.
+    unsafe {
+        command.pre_exec(|| match libc::signal(libc::SIGINT, libc::SIG_IGN) {
+            libc::SIG_ERR => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        });
+    }
+    hand_over(command, signal)
+}
+
+/// Has the spawning thread start it.
+fn hand_over(mut command: Command, signal: Signal) -> io::Result<Child> {
+    let parent = rustix::process::getpid();
     let arm = move || arm(signal, parent);
     // SAFETY: the closure runs in the child between fork and exec, where only
     // async-signal-safe things may be done: it makes two raw system calls

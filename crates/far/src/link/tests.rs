@@ -1,0 +1,150 @@
+use super::*;
+use std::net::{TcpListener, TcpStream};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Two ends of a socket.
+fn sockets() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (one, listener.accept().unwrap().0)
+}
+
+/// Closes the whole socket when the writer is dropped.
+struct Closing(TcpStream);
+
+impl Write for Closing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+fn link(stream: &TcpStream) -> Link {
+    let (reader, writer) = (stream.try_clone().unwrap(), stream.try_clone().unwrap());
+    Link::new(reader, Closing(writer)).unwrap()
+}
+
+fn linked() -> (Link, Link) {
+    let (a, b) = sockets();
+    (link(&a), link(&b))
+}
+
+#[test]
+fn channels_keep_their_order_and_do_not_mix() {
+    for (a, b) in [linked(), Link::pair()] {
+        // Sent before it is opened there, and by several threads.
+        let sender = a.channel(7);
+        thread::scope(|scope| {
+            for part in 0..4_u32 {
+                let sender = sender.clone();
+                scope.spawn(move || {
+                    for n in 0..250_u32 {
+                        sender.send(&(part, n)).unwrap();
+                    }
+                });
+            }
+            a.channel(9).send("other").unwrap();
+        });
+        let receiver = b.channel(7);
+        let mut seen = [0; 4];
+        for _ in 0..1_000 {
+            let (part, n): (usize, u32) = receiver.recv(SOON).unwrap().unwrap();
+            assert_eq!(seen[part], n);
+            seen[part] += 1;
+        }
+        let other: Option<String> = b.channel(9).recv(SOON).unwrap();
+        assert_eq!(other.as_deref(), Some("other"));
+        let none: Option<u8> = receiver.recv(Duration::from_millis(1)).unwrap();
+        assert_eq!(none, None);
+    }
+}
+
+#[test]
+fn what_was_sent_before_the_end_is_received_before_it() {
+    for (a, b) in [linked(), Link::pair()] {
+        a.channel(1).send_bytes(vec![7; 3 << 20]).unwrap();
+        a.channel(1).send("last").unwrap();
+        drop(a);
+        let channel = b.channel(1);
+        assert_eq!(channel.recv_bytes(SOON).unwrap().unwrap().len(), 3 << 20);
+        assert_eq!(channel.recv(SOON).unwrap(), Some("last".to_owned()));
+        assert_eq!(channel.recv::<String>(SOON), Err(Lost::Ended));
+        let until = Instant::now() + SOON;
+        while channel.send("x").is_ok() {
+            assert!(Instant::now() < until);
+        }
+    }
+}
+
+#[test]
+fn noise_before_the_beginning_is_passed_over_and_told_if_nothing_follows() {
+    let (mut a, b) = sockets();
+    let b = link(&b);
+    a.write_all(b"Last login: never\r\n").unwrap();
+    a.write_all(PREAMBLE).unwrap();
+    frame::write(&mut a, 3, b"\"hello\"").unwrap();
+    assert_eq!(b.channel(3).recv(SOON).unwrap(), Some("hello".to_owned()));
+
+    let (mut a, b) = sockets();
+    let b = link(&b);
+    a.write_all(b"bash: pgassay:\n command not found\n")
+        .unwrap();
+    a.shutdown(std::net::Shutdown::Both).unwrap();
+    let lost = b.channel(3).recv::<String>(SOON).unwrap_err();
+    assert_eq!(
+        lost,
+        Lost::NoGreeting("bash: pgassay: command not found".into())
+    );
+}
+
+#[test]
+fn what_makes_no_sense_ends_the_link() {
+    let nonsense: [&dyn Fn(&mut TcpStream); 3] = [
+        // A length that nobody has.
+        &|s| s.write_all(&[0xff; 6]).unwrap(),
+        // What is no text of ours.
+        &|s| frame::write(s, 1, b"{\"x\": ").unwrap(),
+        // Much for nobody: here the reader may go before all is written.
+        &|s| {
+            let body = vec![0; 100 << 10];
+            while frame::write(s, 99, &body).is_ok() {}
+        },
+    ];
+    for say in nonsense {
+        let (mut a, b) = sockets();
+        let link = {
+            let reader = b.try_clone().unwrap();
+            Link::new(reader, Closing(b.try_clone().unwrap())).unwrap()
+        };
+        drop(b);
+        a.write_all(PREAMBLE).unwrap();
+        a.set_write_timeout(Some(Duration::from_millis(500)))
+            .unwrap();
+        say(&mut a);
+        let lost = link.channel(1).recv::<u8>(SOON).unwrap_err();
+        assert!(matches!(lost, Lost::Nonsense(_)), "{lost}");
+        assert!(link.check().is_err());
+    }
+}
+
+#[test]
+fn who_shows_no_sign_of_life_is_lost_and_who_does_is_not() {
+    let (mut silent, b) = sockets();
+    let lost = link(&b);
+    silent.write_all(PREAMBLE).unwrap();
+    let (c, d) = linked();
+    assert_eq!(lost.channel(1).recv::<u8>(SOON), Err(Lost::Silent));
+    // These two had as little to say, but said so.
+    assert_eq!(c.check(), Ok(()));
+    d.channel(1).send(&1).unwrap();
+    assert_eq!(c.channel(1).recv(SOON), Ok(Some(1)));
+}
