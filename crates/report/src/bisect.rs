@@ -1,7 +1,7 @@
-//! Reports of a search for the settings that make a difference.
+//! Reports of a search for what makes the difference between two servers.
 
 use pgassay_analysis::search::differences::{Alone, SetCause};
-use pgassay_analysis::search::document::{Bisected, Difference};
+use pgassay_analysis::search::document::{Bisected, Difference, DifferenceKind};
 use pgassay_analysis::search::{Interval, Outcome};
 
 use super::Report;
@@ -40,8 +40,10 @@ impl Report for Bisected {
         });
         Document {
             title: format!(
-                "Which settings make the difference: {} at {} clients",
-                self.workload, self.clients
+                "Which {}s make the difference: {} at {} clients",
+                self.noun(),
+                self.workload,
+                self.clients
             ),
             provenance: format!("Measured by pgassay {}", env!("CARGO_PKG_VERSION")),
             headline: headline(self),
@@ -64,7 +66,8 @@ fn headline(found: &Bisected) -> Vec<String> {
             100.0 * found.delta
         ),
         Outcome::Found => format!(
-            "Of {count} settings that differ {} the difference.",
+            "Of {count} {}s that differ {} the difference.",
+            found.noun(),
             match found.causes.as_slice() {
                 [one] => format!("{} makes", in_brief(found, one)),
                 all => {
@@ -74,8 +77,9 @@ fn headline(found: &Bisected) -> Vec<String> {
             }
         ),
         Outcome::Open => format!(
-            "Not found out after {} blocks: the likeliest settings are below.",
-            found.blocks.len()
+            "Not found out after {} blocks: the likeliest {}s are below.",
+            found.blocks.len(),
+            found.noun()
         ),
     };
     vec![said, total]
@@ -95,7 +99,7 @@ fn causes(found: &Bisected) -> Vec<Block> {
         ]
     });
     let columns = vec![
-        Column::prose("setting"),
+        Column::prose(found.noun()),
         Column::words("effect", 0),
         Column::words("share", 0),
         Column::words("probability", 0),
@@ -110,15 +114,19 @@ fn causes(found: &Bisected) -> Vec<Block> {
             Alone::Same | Alone::NotTold => return None,
             Alone::Refused => format!("{name}: the server does not start with it alone."),
             Alone::With(with) if with.is_empty() => format!(
-                "{name} interacts with other settings: its effect alone is another. With which could \
-                 not be told."
+                "{name} interacts with other {}s: its effect alone is another. With which could \
+                 not be told.",
+                found.noun()
             ),
             Alone::With(with) => {
                 let with: Vec<&str> = with
                     .iter()
                     .filter_map(|n| Some(found.differences.get(*n)?.name.as_str()))
                     .collect();
-                format!("{name} interacts with {}: its effect alone is another.", with.join(", "))
+                format!(
+                    "{name} interacts with {}: its effect alone is another.",
+                    with.join(", ")
+                )
             }
         };
         Some(Block::Text(said))
@@ -156,7 +164,12 @@ fn names(found: &Bisected, cause: &SetCause) -> String {
 
 /// `work_mem: 4MB → 64kB`.
 fn described(difference: &Difference) -> String {
-    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "default".to_owned());
+    let missing = match difference.kind {
+        DifferenceKind::Setting => "default",
+        DifferenceKind::Cpus => "all",
+        DifferenceKind::Server | DifferenceKind::Environment | DifferenceKind::Wrap => "none",
+    };
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| missing.to_owned());
     format!(
         "{}: {} → {}",
         difference.name,
@@ -165,9 +178,25 @@ fn described(difference: &Difference) -> String {
     )
 }
 
+/// The server of both; of each where they differ in it.
+fn server(found: &Bisected) -> String {
+    let differs = found
+        .differences
+        .iter()
+        .find(|d| d.kind == DifferenceKind::Server);
+    match differs {
+        Some(Difference {
+            a: Some(a),
+            b: Some(b),
+            ..
+        }) => format!("{a} and {b}"),
+        _ => found.target.clone(),
+    }
+}
+
 fn others(found: &Bisected) -> Vec<Block> {
     let mut facts = vec![
-        Fact::new("server", &found.target),
+        Fact::new("server", server(found)),
         Fact::new(
             "measured",
             format!(
@@ -202,8 +231,9 @@ fn others(found: &Bisected) -> Vec<Block> {
     }
     blocks.extend(found.refused.iter().map(|refused| {
         Block::Text(format!(
-            "Passed over, as the server did not start with {} of B's settings: {}",
+            "Passed over, as the server did not start with {} of B's {}s: {}",
             refused.set.len(),
+            found.noun(),
             refused.why
         ))
     }));

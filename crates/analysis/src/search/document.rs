@@ -11,12 +11,32 @@ use crate::stats::Direction;
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/bisect/1";
 
-/// A setting that differs.
+/// What kind of thing differs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DifferenceKind {
+    /// A setting of the server.
+    #[default]
+    Setting,
+    /// The server that is launched: a version, a build, an installation.
+    Server,
+    /// A variable of its environment.
+    Environment,
+    /// The CPUs that it is kept on.
+    Cpus,
+    /// The command that it is started through.
+    Wrap,
+}
+
+/// One thing that differs.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Difference {
+    /// What kind of thing.
+    #[serde(default)]
+    pub kind: DifferenceKind,
     /// Its name.
     pub name: String,
-    /// A's value; `null` for the server's default.
+    /// A's value; `null` for a setting's default, and where A has none of it.
     pub a: Option<String>,
     /// B's.
     pub b: Option<String>,
@@ -31,16 +51,28 @@ pub struct Refused {
     pub why: String,
 }
 
-/// A search for the settings that make a difference.
+/// A search for what makes the difference between two servers.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Bisected {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The server's target, as typed.
+    /// The server's target, as typed; A's, where they differ in it.
     pub target: String,
     /// Settings that both had, `name=value`.
     pub common: Vec<String>,
-    /// The settings that differ, in the order of the search. Positions count them from 1, sets from 0.
+    /// Variables that both had in their environment, `NAME=VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<String>,
+    /// The CPUs that both were kept on; all where none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<usize>,
+    /// The command that both were started through; empty where none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub wrap: String,
+    /// The database of which the servers held a copy, without a password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_of: Option<String>,
+    /// What differs, in the order of the search. Positions count them from 1, sets from 0.
     pub differences: Vec<Difference>,
     /// The workload.
     pub workload: String,
@@ -94,6 +126,15 @@ impl Bisected {
         self.causes = now.causes;
         self.complete = now.next.is_none();
         now.next
+    }
+
+    /// What differs, in one word: `setting` where nothing else does.
+    pub fn noun(&self) -> &'static str {
+        let settings = |d: &Difference| d.kind == DifferenceKind::Setting;
+        match self.differences.iter().all(settings) {
+            true => "setting",
+            false => "attribute",
+        }
     }
 
     /// Whether B is worse, where that is known.

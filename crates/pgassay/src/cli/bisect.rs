@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args as ClapArgs, ValueEnum};
 use pgassay_analysis::metrics::MetricId;
 
+use super::given::GivenArgs;
 use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::metric::metric;
@@ -27,15 +28,17 @@ Examples:
   pgassay bisect default /etc/postgresql/15/main/postgresql.conf --workload tpcb-like
   pgassay bisect 'host=db1' 'host=db2' --ignore ssl --set ssl=off
   pgassay bisect default default --set-b jit=off --set-b work_mem=64kB --set-b enable_indexscan=off
+  pgassay bisect temp:15 temp:17 --set-b jit=off --env-b GLIBC_TUNABLES=glibc.malloc.hugetlb=1
+  pgassay bisect old-host.json /etc/postgresql/17/main/postgresql.conf   facts of pgassay collect
   pgassay bisect a.conf b.conf --server temp:15 --workload mine.sql --metric p99 --minutes 20
   pgassay bisect --resume last
 
 Exit codes: 0 no difference, or B is better; 1 B is worse; 5 not found out; 4 interrupted; 3 a server can't be had")]
 pub struct BisectArgs {
-    /// Two configurations, each a postgresql.conf file, a running server whose settings are read (it is
-    /// not loaded), or `default`. With --good and --bad: the git repository [default: .]. With patches: the
+    /// A and B, each a postgresql.conf file, a file of pgassay collect, a running server whose settings are
+    /// read (it is not loaded), what is launched (temp:17, build:NAME, an installation), or `default`. With --good and --bad: the git repository [default: .]. With patches: the
     /// source that they are for, and the patches in order
-    #[arg(value_name = "CONFIG|SOURCE|PATCH")]
+    #[arg(value_name = "CONFIG|TARGET|SOURCE|PATCH")]
     pub subjects: Vec<String>,
     /// The commit before the change
     #[arg(long, value_name = "REF", requires = "bad")]
@@ -64,7 +67,7 @@ pub struct BisectArgs {
     /// Compile this many files at a time [default: the CPUs that may be used]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub jobs: Option<u32>,
-    /// What is launched with two configurations: temp, temp:17, build:NAME, an installation
+    /// What is launched where a side names only settings: temp, temp:17, build:NAME, an installation
     #[arg(long, value_name = "TARGET", default_value = "temp")]
     pub server: String,
     /// A setting for both, whatever they say (repeatable)
@@ -79,6 +82,13 @@ pub struct BisectArgs {
     /// Leave a setting out, such as one that the launched server can't have (repeatable)
     #[arg(long, value_name = "NAME")]
     pub ignore: Vec<String>,
+    /// Environment, CPUs and wrapping command.
+    #[command(flatten)]
+    pub given: GivenArgs,
+    /// Have the servers hold a copy of this database, for a workload on your own tables: pg_dump reads it
+    /// once, and nothing in it is changed
+    #[arg(long, value_name = "CONNINFO")]
+    pub from_database: Option<String>,
     /// What the clients do: select-only, tpcb-like, aggregate, FILE.sql and others of pgassay run
     #[arg(
         long,

@@ -94,16 +94,20 @@ impl GivenArgs {
         }
     }
 
+    /// Whether any of them was typed.
+    pub fn is_typed(&self) -> bool {
+        (0..3).any(|arm| {
+            let wrapped = !self.wrap(arm).is_empty();
+            wrapped || !self.environment(arm).is_empty() || !self.cpus(arm).is_empty()
+        })
+    }
+
     /// Refuses all of them, where instructions are counted.
     ///
     /// # Errors
     /// Where any was typed.
     pub fn refuse_counted(&self) -> Result<(), Failure> {
-        let typed = (0..3).any(|arm| {
-            let wrapped = !self.wrap(arm).is_empty();
-            wrapped || !self.environment(arm).is_empty() || !self.cpus(arm).is_empty()
-        });
-        match typed {
+        match self.is_typed() {
             true => Err(Failure::usage(
                 "--env, --cpus and --wrap are for comparisons by time; --by instructions has an environment of its own",
             )),

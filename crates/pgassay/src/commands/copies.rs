@@ -67,6 +67,14 @@ pub fn dump(
     }
 }
 
+/// What a measurement lacks that is gone on with, as its servers held copies of a database.
+pub fn not_kept(of: &str) -> Failure {
+    Failure::usage(format!(
+        "the servers held a copy of {of}, which is not kept"
+    ))
+    .with_remedy("name it again with --from-database CONNINFO")
+}
+
 /// Refuses a workload that may change tables that pgassay did not make, on a server that runs already,
 /// unless it is said to be a copy: what it changes there stays.
 ///

@@ -86,6 +86,8 @@ fn what_can_t_be_searched_is_refused_with_the_remedy() {
     for (args, code, words) in [
         (&["default", "default"][..], 2, "pgassay compare"),
         (&["default", "nowhere.conf"], 2, "postgresql.conf"),
+        (&["default", "/nowhere"], 2, "an installation"),
+        (&["default", "temp:seventeen"], 2, "major version"),
         (&["default", conf], 2, "line 2"),
         (&["default"], 2, "two configurations"),
         (&["default", conf, "--server", "host=db1"], 2, "build:NAME"),
@@ -100,6 +102,76 @@ fn what_can_t_be_searched_is_refused_with_the_remedy() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
         assert!(said.contains(words), "{args:?}: {said}");
     }
+}
+
+/// An installation whose servers may not use an index.
+fn installation(dir: &Path) {
+    let real = Installations::search()
+        .newest(None)
+        .unwrap()
+        .bin_dir
+        .clone();
+    let config = |flag: &str| {
+        let output = Command::new(real.join("pg_config")).arg(flag).output();
+        text(&output.unwrap().stdout).trim().to_owned()
+    };
+    fs::create_dir_all(dir).unwrap();
+    let share = dir.join("share");
+    for (from, to) in [
+        (real.to_str().unwrap(), dir.join("bin")),
+        (&config("--sharedir"), share.clone()),
+    ] {
+        let copied = Command::new("cp").args(["-rL", from]).arg(to).status();
+        assert!(copied.unwrap().success());
+    }
+    std::os::unix::fs::symlink(config("--pkglibdir"), dir.join("lib")).unwrap();
+    let sample = share.join("postgresql.conf.sample");
+    let usual = fs::read_to_string(&sample).unwrap();
+    fs::write(
+        sample,
+        usual + "\nenable_indexscan = off\nenable_indexonlyscan = off\n",
+    )
+    .unwrap();
+    let initdb = dir.join("bin/initdb");
+    let script = format!(
+        "#!/bin/sh\nexec {}/initdb -L {} \"$@\"\n",
+        real.display(),
+        share.display()
+    );
+    fs::remove_file(&initdb).unwrap();
+    fs::write(&initdb, script).unwrap();
+    fs::set_permissions(&initdb, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn what_servers_are_and_are_given_is_searched_like_their_settings() {
+    let runs = Runs::new("bisect-servers");
+    let place = Reachable::new("bisect-servers-other");
+    let other = place.0.join("other");
+    installation(&other);
+    let other = other.to_str().unwrap();
+    let typed = ["bisect", "temp", other, "--set-b", "geqo=off", "--json"];
+    let given = ["--env-b", "NOTHING=1", "--minutes", "30"];
+    let output = runs.run(&[&typed[..], &given, SHORT].concat());
+    let said = text(&output.stderr);
+    assert!(said.contains("3 attributes differ"), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_schema(&json, "bisect-1.json");
+    let kinds: Vec<&str> = json["differences"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|difference| difference["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(kinds, ["server", "environment", "setting"]);
+    assert_eq!(json["causes"][0]["differences"][0], 0, "{}", json["causes"]);
+    let report = text(&runs.run(&["report", "last"]).stdout);
+    assert!(
+        report.contains("Of 3 attributes that differ server makes the difference"),
+        "{report}"
+    );
+    assert!(report.contains(&format!("temp and {other}")), "{report}");
 }
 
 /// A repository that is built like PostgreSQL and installs the one that is here, with a configuration of its

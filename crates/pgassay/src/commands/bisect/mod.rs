@@ -1,9 +1,10 @@
-//! `pgassay bisect`: which settings, commits or patches make a difference.
+//! `pgassay bisect`: which settings, builds, commits or patches make a difference.
 //!
 //! The searches themselves are `analysis::search`; here servers are built and started with what they ask
 //! for, and all that was measured is kept in the run directory (`facts/bisect.json` of settings,
 //! `facts/steps.json` of commits and patches), from which a killed search goes on.
 
+mod conf_file;
 mod config;
 mod measure;
 mod positions;
@@ -71,6 +72,12 @@ pub fn bisect(
         named && path.is_file()
     };
     if args.good.is_some() || args.series.is_some() || args.subjects.iter().any(is_patch) {
+        if args.from_database.is_some() || args.given.is_typed() {
+            bail!(
+                Failure::usage("--from-database, --env, --cpus and --wrap are for two servers, not for commits and patches")
+                    .with_remedy("build both ends with pgassay build, and compare build:A build:B")
+            );
+        }
         return steps::bisect(args, global, terminal, stop);
     }
     settings::bisect(args, global, terminal, stop)

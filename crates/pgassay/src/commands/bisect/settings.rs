@@ -1,12 +1,11 @@
-//! Which of the settings in which two configurations differ make the difference.
+//! Which of the things in which two servers differ make the difference.
 
 use pgassay_analysis::number::counted;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use pgassay_analysis::search::differences::{Set, SetBlock};
-use pgassay_analysis::search::document::{Bisected, Refused, SCHEMA};
+use pgassay_analysis::search::document::{Bisected, DifferenceKind, Refused, SCHEMA};
 use pgassay_analysis::search::noise::{self, Block};
 use pgassay_analysis::search::range::nothing;
 use pgassay_analysis::search::{Range, forecast};
@@ -22,9 +21,9 @@ use pgassay_observe::host;
 use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
-use super::config::configs;
+use super::config::sides;
 use super::measure::{Bench, Measured};
-use super::setup::{plan, surroundings, usual_clients};
+use super::setup::{dump, plan, surroundings, usual_clients};
 use super::{SETTINGS, exit_of};
 use crate::cli::args::GlobalArgs;
 use crate::cli::bisect::BisectArgs;
@@ -73,6 +72,13 @@ pub fn resume(
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     refuse_whole(&run.header.id, run.end.as_ref(), document.complete)?;
+    let b = document
+        .differences
+        .iter()
+        .find(|d| d.kind == DifferenceKind::Server);
+    let mut servers = vec![document.target.clone()];
+    servers.extend(b.and_then(|d| d.b.clone()));
+    let dump = dump(args, document.copy_of.as_deref(), &servers, terminal, stop)?;
     let kept = stop.defer();
     let mut writer = RunWriter::reopen(&dir, &run.header)?;
     writer.append_event(EventKind::Resumed)?;
@@ -80,7 +86,7 @@ pub fn resume(
     let clients = plan.points.first().map_or(1, |p| p.clients);
     let search = Search {
         bench: Bench {
-            around: surroundings(args, clients),
+            around: surroundings(args, clients, dump),
             metric: document.metric,
             pairs: document.pairs,
             stop: stop.clone(),
@@ -104,25 +110,28 @@ fn new(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Search> {
-    let spec: TargetSpec = args.server.parse().map_err(explain)?;
-    if !spec.is_launched() {
-        bail!(
-            Failure::usage(
-                "--server: the search starts servers of its own with each set of settings"
-            )
-            .with_remedy("name temp, build:NAME or an installation")
-        );
-    }
+    refuse_running(&args.server)?;
     args.dials.refuse_replay()?;
     let workload = args.dials.workload(&args.workload)?;
-    let configs = configs(args, terminal)?;
+    let sides = sides(args, terminal)?;
+    let mut servers = vec![sides.server.clone()];
+    let named = sides
+        .differences
+        .iter()
+        .filter(|d| d.kind == DifferenceKind::Server);
+    servers.extend(named.filter_map(|d| d.b.clone()));
+    let dump = dump(args, None, &servers, terminal, stop)?;
     let started = Instant::now();
     let clients = args.clients.unwrap_or_else(usual_clients);
     let mut document = Bisected {
         schema: SCHEMA.to_owned(),
-        target: shown(&args.server),
-        common: configs.common,
-        differences: configs.differences,
+        target: sides.server,
+        common: sides.settings,
+        environment: sides.environment,
+        cpus: sides.cpus,
+        wrap: sides.wrap,
+        copy_of: args.from_database.as_deref().map(shown),
+        differences: sides.differences,
         workload: workload.name.clone(),
         clients,
         metric: args.metric.unwrap_or_default(),
@@ -137,7 +146,7 @@ fn new(
         seconds: 0.0,
     };
     let bench = Bench {
-        around: surroundings(args, clients.saturating_add(workload.idle)),
+        around: surroundings(args, clients.saturating_add(workload.idle), dump),
         metric: document.metric,
         pairs: document.pairs,
         stop: stop.clone(),
@@ -180,7 +189,7 @@ fn new(
     terminal.announce(&format!(
         "{} {}; {} at {}, {} pairs a block. A and B are compared first, \
          until they are known to differ; the search ends after {} at the latest",
-        counted(document.differences.len() as u64, "setting"),
+        counted(document.differences.len() as u64, document.noun()),
         match document.differences.len() {
             1 => "differs",
             _ => "differ",
@@ -200,22 +209,51 @@ fn new(
     })
 }
 
+/// Refuses a server that can't be started with each set of differences.
+fn refuse_running(server: &str) -> anyhow::Result<()> {
+    let spec: TargetSpec = server.parse().map_err(explain)?;
+    match spec.is_launched() {
+        true => Ok(()),
+        false => Err(Failure::usage(
+            "--server: the search starts servers of its own with each set of differences",
+        )
+        .with_remedy("name temp, build:NAME or an installation")
+        .into()),
+    }
+}
+
 /// A server with B's value of the differences in `set`, and A's of the others.
 fn arm(document: &Bisected, label: &str, set: &Set) -> (String, Typed) {
-    let own = document.differences.iter().enumerate();
-    let own = own.filter_map(|(n, difference)| {
-        let value = if set.contains(&n) {
-            &difference.b
-        } else {
-            &difference.a
-        };
-        Some(format!("{}={}", difference.name, value.as_ref()?))
-    });
-    let typed = Typed {
+    let mut typed = Typed {
         target: document.target.clone(),
-        settings: document.common.iter().cloned().chain(own).collect(),
-        ..Typed::default()
+        settings: document.common.clone(),
+        environment: document.environment.clone(),
+        cpus: document.cpus.clone(),
+        wrap: document.wrap.clone(),
+        copy_of: document.copy_of.clone(),
     };
+    for (n, difference) in document.differences.iter().enumerate() {
+        let value = match set.contains(&n) {
+            true => &difference.b,
+            false => &difference.a,
+        };
+        let Some(value) = value else {
+            continue;
+        };
+        let named = format!("{}={value}", difference.name);
+        match difference.kind {
+            DifferenceKind::Setting => typed.settings.push(named),
+            DifferenceKind::Server => typed.target.clone_from(value),
+            DifferenceKind::Environment => typed.environment.push(named),
+            DifferenceKind::Wrap => typed.wrap.clone_from(value),
+            DifferenceKind::Cpus => {
+                typed.cpus = value
+                    .split(',')
+                    .filter_map(|cpu| cpu.parse().ok())
+                    .collect();
+            }
+        }
+    }
     (label.to_owned(), typed)
 }
 
@@ -392,7 +430,7 @@ impl Search {
                 .first()
                 .and_then(|n| self.document.differences.get(*n))
                 .map_or_else(String::new, |d| format!("A with B's {}", d.name)),
-            n => format!("A with {n} of B's settings"),
+            n => format!("A with {n} of B's {}s", self.document.noun()),
         }
     }
 }

@@ -1,22 +1,55 @@
 //! What the searches have in common before they measure.
 
+use std::sync::Arc;
+
 use pgassay_model::Plan;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_observe::host;
+use pgassay_server::TargetSpec;
+use pgassay_server::copies::Dump;
+use pgassay_sys::stop::Stop;
 
 use crate::cli::args::TargetArgs;
 use crate::cli::bisect::BisectArgs;
 use crate::cli::measure::{self as resolved, Budget, Concurrency, Machine};
 use crate::commands::compare::BESIDE;
 use crate::commands::compare::servers::Surroundings;
+use crate::commands::copies;
+use crate::commands::subject::explain;
+use crate::terminal::Terminal;
+
+/// The dump of which the servers get copies, where one was asked for; `recorded` is the database of which those of a
+/// search that is gone on with held copies.
+///
+/// # Errors
+/// Where it can't be made, or a resumed search needs it and it is not named.
+pub fn dump(
+    args: &BisectArgs,
+    recorded: Option<&str>,
+    servers: &[String],
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Option<Arc<Dump>>> {
+    let Some(original) = &args.from_database else {
+        return match recorded {
+            None => Ok(None),
+            Some(of) => Err(copies::not_kept(of).into()),
+        };
+    };
+    let specs: Result<Vec<TargetSpec>, _> = servers.iter().map(|server| server.parse()).collect();
+    terminal.progress("dumping the database for the copies");
+    let specs = specs.map_err(explain)?;
+    copies::dump(original, &specs, args.scratch.as_deref(), stop).map(Some)
+}
 
 /// What all servers of a search have in common.
-pub fn surroundings(args: &BisectArgs, clients: u32) -> Surroundings {
+pub fn surroundings(args: &BisectArgs, clients: u32, dump: Option<Arc<Dump>>) -> Surroundings {
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     Surroundings {
         common: TargetArgs {
             scratch: args.scratch.clone(),
             stand_in: args.stand_in,
+            dump,
             ..TargetArgs::default()
         },
         memory_bytes: machine

@@ -265,7 +265,11 @@ fn positions(
 
 fn bench(args: &BisectArgs, plan: &Plan, traced: &Traced, stop: &Stop) -> Bench {
     Bench {
-        around: surroundings(args, traced.clients.saturating_add(plan.workload.idle)),
+        around: surroundings(
+            args,
+            traced.clients.saturating_add(plan.workload.idle),
+            None,
+        ),
         metric: traced.metric,
         pairs: traced.pairs,
         stop: stop.clone(),

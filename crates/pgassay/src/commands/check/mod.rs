@@ -289,6 +289,14 @@ fn recorded(path: &Path) -> anyhow::Result<Option<Vec<Facts>>> {
         .map(Some)
 }
 
+/// The facts that a file holds; none where it holds none.
+///
+/// # Errors
+/// Each where it can't be read.
+pub fn collected(path: &Path) -> Option<anyhow::Result<Facts>> {
+    is_facts(path).then(|| read(path))
+}
+
 /// Whether a file begins as collected facts do.
 fn is_facts(path: &Path) -> bool {
     use std::io::Read as _;

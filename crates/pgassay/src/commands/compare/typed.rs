@@ -118,11 +118,7 @@ pub fn dump(
     let Some(original) = &args.from_database else {
         return match arms.iter().find_map(|(_, typed)| typed.copy_of.as_ref()) {
             None => Ok(None),
-            Some(of) => Err(Failure::usage(format!(
-                "the servers of this comparison held a copy of {of}, which is not kept"
-            ))
-            .with_remedy("name it again with --from-database CONNINFO")
-            .into()),
+            Some(of) => Err(copies::not_kept(of).into()),
         };
     };
     let specs: Result<Vec<TargetSpec>, _> =
