@@ -3,6 +3,7 @@
 //!
 //! This side acts on the world and has no opinions; what the trials mean is `pgassay-analysis`'s.
 
+pub mod agents;
 pub mod count;
 pub mod drivers;
 pub mod rundir;

@@ -156,7 +156,7 @@ impl Options {
 }
 
 /// How long a slice is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Length {
     /// This long after the warm-up.
     Time(Duration),
@@ -165,7 +165,7 @@ pub enum Length {
 }
 
 /// Which of a load's clients an engine has, where each has a number of its own in the whole load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// The number of the engine's first client.
     pub first_client: u32,
@@ -187,7 +187,7 @@ impl Share {
 }
 
 /// One slice of load.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SliceSpec {
     /// Load that is driven and not counted before the window.
     pub warmup: Duration,

@@ -7,10 +7,12 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::script::Random;
 
 /// When transactions start.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Schedule {
     /// Each client starts its next transaction when the last one has ended.
     #[default]
@@ -32,7 +34,7 @@ pub enum Schedule {
 }
 
 /// How the gaps between paced starts vary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Gaps {
     /// As independent users arrive (a Poisson process), and as pgbench's `--rate` does.
     #[default]

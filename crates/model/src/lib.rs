@@ -8,6 +8,7 @@ pub mod explain;
 pub mod facts;
 pub mod failure;
 pub mod live;
+pub mod machines;
 pub mod observed;
 pub mod pgio;
 pub mod plan;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::machines::MachineRecord;
 use crate::observed::Observed;
 use crate::observed::stacks::StackRecord;
 use crate::pgio::PgioSession;
@@ -103,6 +104,9 @@ pub struct Trial {
     /// By script of the plan, where there are several or statements are measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<ScriptRecord>,
+    /// The machines that gave the load, where that was said with `--from`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<MachineRecord>,
     /// What only this kind of load tells.
     #[serde(default, skip_serializing_if = "Raw::is_none")]
     pub raw: Raw,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::ceiling::Ceiling;
-use pgassay_engine::drivers::wire::{Wire, WireArm};
+use pgassay_engine::drivers::wire::{Source, Wire, WireArm};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::pgbench_tables::Made;
@@ -186,7 +186,14 @@ fn sweep(
     let owned = subject.cluster.is_some();
     let watched = Watched::start(scene, observers(request, owned), &subject.conninfo);
     let mut driver = Wire {
-        arms: vec![WireArm::new(plan, &subject.conninfo, watched, owned, stop)?],
+        arms: vec![WireArm::new(
+            plan,
+            &subject.conninfo,
+            watched,
+            owned,
+            Source::Here,
+            stop,
+        )?],
         plan: plan.clone(),
         checkpoints: false,
         launches: Default::default(),

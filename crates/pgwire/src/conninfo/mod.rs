@@ -400,6 +400,52 @@ impl Conninfo {
         }
         text
     }
+
+    /// What another machine needs to reach the same server as the same user, which has passwords,
+    /// certificates and keys of its own: a connection string without any of them.
+    pub fn without_secrets(&self) -> String {
+        let mut text = self.redacted();
+        let mut put = |name: &str, value: &str| {
+            text += &format!(" {name}={}", quote(value));
+        };
+        put("application_name", &self.application_name);
+        if let Some(options) = &self.options {
+            put("options", options);
+        }
+        put("client_encoding", &self.client_encoding);
+        put(
+            "channel_binding",
+            match self.channel_binding {
+                ChannelBinding::Disable => "disable",
+                ChannelBinding::Prefer => "prefer",
+                ChannelBinding::Require => "require",
+            },
+        );
+        if let Some(required) = &self.require_auth {
+            put("require_auth", &required.text);
+        }
+        put(
+            "target_session_attrs",
+            match self.session_attrs {
+                SessionAttrs::Any => "any",
+                SessionAttrs::ReadWrite => "read-write",
+                SessionAttrs::ReadOnly => "read-only",
+                SessionAttrs::Primary => "primary",
+                SessionAttrs::Standby => "standby",
+                SessionAttrs::PreferStandby => "prefer-standby",
+            },
+        );
+        if self.tls.root == Some(RootCert::System) {
+            put("sslrootcert", "system");
+        }
+        if self.load_balance {
+            put("load_balance_hosts", "random");
+        }
+        if let Some(timeout) = self.connect_timeout {
+            put("connect_timeout", &timeout.as_secs().to_string());
+        }
+        text
+    }
 }
 
 /// Quotes a value for a `key=value` string where it must be.

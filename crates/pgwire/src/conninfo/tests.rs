@@ -381,6 +381,7 @@ fn no_password_is_ever_shown() {
         );
         let places = |c: &Conninfo| c.hosts.iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(places(&again), places(&conninfo));
+        assert!(!conninfo.without_secrets().contains("hunter2"));
     }
     for text in [
         "host=a password='hunter2",
@@ -398,6 +399,25 @@ fn no_password_is_ever_shown() {
         !refused.contains("hunter2") && refused.contains("passphrase"),
         "{refused}"
     );
+}
+
+#[test]
+fn another_machine_reaches_the_same_server() {
+    let text = "host=h1,h2 port=1,2 user='me too' dbname=d options='-c search_path=\\'\"a b\"\\'' \
+                application_name=x channel_binding=require require_auth=scram-sha-256 sslrootcert=system \
+                target_session_attrs=standby load_balance_hosts=random connect_timeout=7 password=p";
+    let conninfo = World::new(&[]).good(text);
+    let there = World::new(&[("PGPASSWORD", "theirs"), ("PGOPTIONS", "-c a=b")]);
+    let again = there.good(&conninfo.without_secrets());
+    assert_eq!(password(&again, 0), Some(&b"theirs"[..]));
+    assert_eq!(again.options, conninfo.options);
+    assert_eq!(again.connect_timeout, conninfo.connect_timeout);
+    assert_eq!(again.session_attrs, conninfo.session_attrs);
+    assert_eq!(
+        (again.load_balance, again.tls.mode),
+        (true, SslMode::VerifyFull)
+    );
+    assert_eq!(again.without_secrets(), conninfo.without_secrets());
 }
 
 #[test]

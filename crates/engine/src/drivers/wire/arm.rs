@@ -11,6 +11,7 @@ use pgassay_sys::stop::Stop;
 
 use super::giver::{Giver, no_connection};
 use super::plan::engine_options;
+use crate::agents::{Agents, Trouble};
 use crate::drivers::{Arm, Watched};
 use crate::runner::{TrialFailure, is_lost};
 use crate::workload::{self, sessions, setup};
@@ -29,28 +30,47 @@ pub struct WireArm {
     pub(super) acquainted: bool,
 }
 
+/// Where the load comes from.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'a> {
+    /// This process.
+    Here,
+    /// Agents, with the password of a server that we launched, where it has one.
+    Agents(&'a Agents, Option<&'a str>),
+}
+
 impl WireArm {
     /// Prepares the clients of an arm; connects none yet. `owned` says that we launched the server.
     ///
     /// # Errors
-    /// Where the workload's scripts or the protocol's name are wrong.
+    /// Where the workload's scripts or the protocol's name are wrong, or an agent can't prepare its clients.
     pub fn new(
         plan: &Plan,
         conninfo: &Conninfo,
         watched: Watched,
         owned: bool,
+        source: Source<'_>,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
-        let program = workload::program(&plan.workload)?;
-        let mut options = engine_options(plan, stop)?;
-        options.replay = sessions::replay(&plan.workload, &program)?.map(Arc::new);
         let conninfo = conninfo
             .with_application_name("pgassay load")
             .with_options(&setup::find_tables(&plan.workload, conninfo)?);
+        let giver = match source {
+            Source::Here => {
+                let program = workload::program(&plan.workload)?;
+                let mut options = engine_options(plan, stop)?;
+                options.replay = sessions::replay(&plan.workload, &program)?.map(Arc::new);
+                Giver::Here(Box::new(Engine::new(conninfo.clone(), program, options)))
+            }
+            Source::Agents(agents, password) => {
+                let several = agents.prepare(plan, &conninfo, password);
+                Giver::Several(several.map_err(Trouble::into_failure)?)
+            }
+        };
         let connector = Connector::new(&conninfo.with_application_name("pgassay idle"));
         Ok(Self {
             label: None,
-            giver: Giver::Here(Box::new(Engine::new(conninfo, program, options))),
+            giver,
             watched,
             owned,
             connector,

@@ -1,5 +1,6 @@
 //! Scripts over the wire, by the load engine.
 
+mod agent;
 mod arm;
 mod giver;
 mod plan;
@@ -18,7 +19,8 @@ use pgassay_observe::glance::Glance;
 use pgassay_server::clock;
 use pgassay_sys::stop::Stop;
 
-pub use arm::WireArm;
+pub use agent::{serve, started};
+pub use arm::{Source, WireArm};
 pub(super) use plan::{engine_options, slice_spec};
 pub(super) use record::record;
 
@@ -84,7 +86,7 @@ impl Wire {
         let mut glanced = None;
         let looks = watcher.looks_at_cpus();
         let Watched { scene, observers } = &mut arm.watched;
-        let result = arm.giver.run_slice(&spec, &mut |edge| match edge {
+        let given = arm.giver.run_slice(&spec, &mut |edge| match edge {
             Edge::Start => {
                 glanced = looks.then(|| Glance::at(&scene.postmaster));
                 observers.begin(scene);
@@ -100,7 +102,11 @@ impl Wire {
             }
             Edge::Tick(_) => {}
         });
-        if result.interrupted || self.stop.asked() {
+        if self.stop.asked() {
+            return Err(TrialFailure::Interrupted);
+        }
+        let (result, machines) = given?;
+        if result.interrupted {
             return Err(TrialFailure::Interrupted);
         }
         if let Some(reason) = &result.died {
@@ -113,6 +119,7 @@ impl Wire {
             interval_ns: interval(plan.window_ms).as_nanos() as u64,
             observed,
             settled_ms: settled.map(|took| took.as_secs_f64() * 1000.0),
+            machines,
             ..record(&result, &plan.workload)
         })
         .map_err(TrialFailure::Other)?;

@@ -11,7 +11,7 @@ use pgassay_analysis::stats::forecast::{difference_within_reach, more_in_launche
 use pgassay_engine::drivers::in_server::InServer;
 use pgassay_engine::drivers::pgio::Pgio;
 use pgassay_engine::drivers::scattered_read::ScatteredRead;
-use pgassay_engine::drivers::wire::Wire;
+use pgassay_engine::drivers::wire::{Source, Wire};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Driver, Ended, Schedule};
 use pgassay_engine::workload::{self, setup};
@@ -297,7 +297,7 @@ impl Measuring {
         let (plan, stop) = (self.plan.clone(), self.stop.clone());
         Ok(match &self.load {
             Load::Wire(_) => Box::new(Wire {
-                arms: servers.arms(&plan, labels, self.observers, &stop)?,
+                arms: servers.arms(&plan, labels, self.observers, Source::Here, &stop)?,
                 // Else the checkpointer of the one would write while the other is measured.
                 checkpoints: plan.workload.writes,
                 launches: self.comparison.rounds(),

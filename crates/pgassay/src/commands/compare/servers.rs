@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::in_server::{InServerArm, Sessions};
-use pgassay_engine::drivers::wire::WireArm;
+use pgassay_engine::drivers::wire::{Source, WireArm};
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgbench_tables::Made;
 use pgassay_engine::workload::pgio::tables;
@@ -292,12 +292,13 @@ impl Servers {
     /// The load of each arm, connected to nothing yet.
     ///
     /// # Errors
-    /// Where a control session can't be had.
+    /// Where a control session can't be had, or an agent can't prepare its clients.
     pub fn arms(
         &mut self,
         plan: &Plan,
         labels: &[String],
         observers: Choice,
+        source: Source<'_>,
         stop: &Stop,
     ) -> anyhow::Result<Vec<WireArm>> {
         (0..self.of_arm.len())
@@ -305,7 +306,7 @@ impl Servers {
                 let watched = self.watched(arm, observers)?;
                 let subject = self.subject(arm);
                 let owned = subject.cluster.is_some();
-                let mut load = WireArm::new(plan, &subject.conninfo, watched, owned, stop)?;
+                let mut load = WireArm::new(plan, &subject.conninfo, watched, owned, source, stop)?;
                 load.label = labels.get(arm).cloned();
                 Ok(load)
             })

@@ -1,0 +1,293 @@
+//! The machines that load comes from, as the near side knows them.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pgassay_far::{Channel, Lost};
+use pgassay_model::{Failure, Plan};
+use pgassay_pgwire::{Conninfo, Place};
+use pgassay_sys::stop::Stop;
+
+use super::clock::{self, Offset, RoundTrip};
+use super::message::{Answer, Ask, Machine, Preparation, Server};
+use super::serve::machine;
+use super::several::{Several, Trouble};
+
+/// Round trips of which the shortest tells how a clock stands.
+const ROUND_TRIPS: usize = 8;
+/// How long an answer may take that needs no server.
+const PROMPT: Duration = Duration::from_secs(20);
+/// How long an answer is waited for after a stop was asked for.
+const AFTER_STOP: Duration = Duration::from_secs(3);
+/// How often a stop is looked for while an answer is waited for.
+const ATTENTION: Duration = Duration::from_millis(40);
+
+/// A machine that can give load.
+pub struct Side {
+    /// As it was typed.
+    pub name: String,
+    /// Where an agent listens.
+    pub channel: Channel,
+    /// What holds the link, and ends it when it is dropped.
+    pub link: Box<dyn Any + Send>,
+}
+
+/// The machines that load comes from. Clones are the same ones; the links end with the last.
+#[derive(Clone)]
+pub struct Agents {
+    fleet: Arc<Mutex<Fleet>>,
+}
+
+impl fmt::Debug for Agents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Agents").field(&self.names()).finish()
+    }
+}
+
+/// All agents, and what was given to them.
+pub(super) struct Fleet {
+    pub agents: Vec<Agent>,
+    pub stop: Stop,
+    /// The machine whose CPUs are looked at beside the load.
+    server: Machine,
+    /// Loads that were prepared.
+    loads: u32,
+}
+
+/// One agent.
+pub(super) struct Agent {
+    pub name: String,
+    pub channel: Channel,
+    pub offset: Option<Offset>,
+    pub machine: Machine,
+    _link: Box<dyn Any + Send>,
+}
+
+impl Agents {
+    /// Asks every machine who it is, and how its clock stands.
+    ///
+    /// # Errors
+    /// Naming the machine that does not answer.
+    pub fn open(sides: Vec<Side>, stop: &Stop) -> Result<Self, Failure> {
+        let agent = |side: Side| Agent {
+            name: side.name,
+            channel: side.channel,
+            offset: None,
+            machine: Machine::default(),
+            _link: side.link,
+        };
+        let mut fleet = Fleet {
+            agents: sides.into_iter().map(agent).collect(),
+            stop: stop.clone(),
+            server: machine(),
+            loads: 0,
+        };
+        for agent in &mut fleet.agents {
+            agent.machine = match agent.ask(&Ask::Machine, stop, Some(PROMPT)) {
+                Ok(Answer::Machine(machine)) => machine,
+                Ok(_) => return Err(agent.senseless()),
+                Err(trouble) => return Err(trouble.into_failure()),
+            };
+        }
+        fleet.look_at_clocks().map_err(Trouble::into_failure)?;
+        let fleet = Arc::new(Mutex::new(fleet));
+        Ok(Self { fleet })
+    }
+
+    /// Their names, as typed.
+    pub fn names(&self) -> Vec<String> {
+        let fleet = self.fleet();
+        fleet
+            .agents
+            .iter()
+            .map(|agent| agent.name.clone())
+            .collect()
+    }
+
+    /// The CPUs of the machine that has fewest.
+    pub fn cpus(&self) -> u32 {
+        let fleet = self.fleet();
+        let cpus = fleet.agents.iter().map(|agent| agent.machine.cpus);
+        cpus.min().unwrap_or(1)
+    }
+
+    /// Looks whether every machine finds this server, and not another one under the same name; `started` is
+    /// when it was started, as it says here.
+    ///
+    /// # Errors
+    /// Naming the machine that does not, and what to do.
+    pub fn find(
+        &self,
+        conninfo: &Conninfo,
+        password: Option<&str>,
+        started: &str,
+    ) -> Result<(), Failure> {
+        let fleet = &mut *self.fleet();
+        let server = server(conninfo, password);
+        let socket = conninfo.hosts.iter().find_map(|host| match &host.place {
+            Place::Socket(directory) => Some(directory.clone()),
+            _ => None,
+        });
+        let here = machine();
+        for agent in &fleet.agents {
+            if let Some(socket) = &socket
+                && agent.machine.boot != here.boot
+            {
+                return Err(Failure::usage(format!(
+                    "the server listens on a Unix socket ({socket}), which {} on another machine can't reach",
+                    agent.name
+                ))
+                .with_remedy(
+                    "name a server by an address that every machine reaches: host=ADDRESS",
+                ));
+            }
+            match agent.ask(&Ask::Reach(server.clone()), &fleet.stop, None) {
+                Ok(Answer::Server(found)) if found == started => {}
+                Ok(Answer::Server(_)) => {
+                    return Err(Failure::usage(format!(
+                        "{} finds another server under {} than this machine does",
+                        agent.name,
+                        conninfo.redacted()
+                    ))
+                    .with_remedy("name the server by an address that means the same everywhere"));
+                }
+                Ok(_) => return Err(agent.senseless()),
+                Err(trouble) => return Err(trouble.into_failure()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has every machine make clients that run a plan on a server, connected to nothing yet.
+    ///
+    /// # Errors
+    /// Naming the machine that can't.
+    pub fn prepare(
+        &self,
+        plan: &Plan,
+        conninfo: &Conninfo,
+        password: Option<&str>,
+    ) -> Result<Several, Trouble> {
+        let fleet = &mut *self.fleet();
+        fleet.loads += 1;
+        let load = fleet.loads;
+        for agent in &fleet.agents {
+            let preparation = Preparation {
+                plan: plan.clone(),
+                server: server(conninfo, password),
+            };
+            let preparation = Box::new(preparation);
+            match agent.ask(&Ask::Prepare { load, preparation }, &fleet.stop, None)? {
+                Answer::Done => {}
+                _ => return Err(Trouble::Failure(agent.senseless())),
+            }
+        }
+        let threads = plan.points.iter().map(|point| point.threads).max();
+        Ok(Several::new(self.clone(), load, threads.unwrap_or(1)))
+    }
+
+    pub(super) fn fleet(&self) -> MutexGuard<'_, Fleet> {
+        self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn server(conninfo: &Conninfo, password: Option<&str>) -> Server {
+    Server {
+        conninfo: conninfo.without_secrets(),
+        password: password.map(str::to_owned),
+    }
+}
+
+impl Fleet {
+    /// Asks for the time of each machine of which it is not known well any more.
+    pub fn look_at_clocks(&mut self) -> Result<(), Trouble> {
+        for agent in &mut self.agents {
+            let known = agent.offset.as_ref();
+            if known.is_some_and(|offset| !offset.is_stale(clock::now())) {
+                continue;
+            }
+            let mut trips = Vec::with_capacity(ROUND_TRIPS);
+            for _ in 0..ROUND_TRIPS {
+                let asked = clock::now();
+                let answer = agent.ask(&Ask::Time, &self.stop, Some(PROMPT))?;
+                let answered = clock::now();
+                let Answer::Time(theirs) = answer else {
+                    return Err(Trouble::Failure(agent.senseless()));
+                };
+                trips.push(RoundTrip {
+                    asked,
+                    theirs,
+                    answered,
+                });
+            }
+            agent.offset = Offset::best(&trips);
+        }
+        Ok(())
+    }
+
+    /// Whether an agent shares the CPUs that are looked at beside the load.
+    pub fn is_beside_server(&self, agent: &Agent) -> bool {
+        agent.machine.boot == self.server.boot
+    }
+}
+
+impl Agent {
+    /// Asks, and waits for the answer: at most so long, else until a stop is asked for.
+    pub fn ask(
+        &self,
+        ask: &Ask,
+        stop: &Stop,
+        patience: Option<Duration>,
+    ) -> Result<Answer, Trouble> {
+        self.say(ask)?;
+        self.answer(stop, patience)
+    }
+
+    /// Sends what is answered later, or not at all.
+    pub fn say(&self, ask: &Ask) -> Result<(), Trouble> {
+        self.channel.send(ask).map_err(|lost| self.is_lost(&lost))
+    }
+
+    /// The answer to what was asked; parts of slices that were given up are passed over.
+    pub fn answer(&self, stop: &Stop, patience: Option<Duration>) -> Result<Answer, Trouble> {
+        let mut until = patience.map(|patience| Instant::now() + patience);
+        let mut stopped = false;
+        loop {
+            if stop.asked() && !stopped {
+                stopped = true;
+                self.say(&Ask::Cancel)?;
+                until = Some(Instant::now() + AFTER_STOP);
+            }
+            match self.channel.recv(ATTENTION) {
+                Ok(Some(Answer::Passed(_) | Answer::Slice(_))) => {}
+                Ok(Some(Answer::Refused(_))) if stopped => return Err(Trouble::Interrupted),
+                Ok(Some(Answer::Refused(refusal))) => return Err(self.refused(&refusal)),
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) if until.is_some_and(|until| Instant::now() >= until) => {
+                    return Err(match stopped {
+                        true => Trouble::Interrupted,
+                        false => Trouble::lost(&self.name, "it does not answer"),
+                    });
+                }
+                Ok(None) => {}
+                Err(lost) => return Err(self.is_lost(&lost)),
+            }
+        }
+    }
+
+    pub fn is_lost(&self, lost: &Lost) -> Trouble {
+        Trouble::lost(&self.name, lost)
+    }
+
+    pub fn refused(&self, refusal: &super::Refusal) -> Trouble {
+        Trouble::refused(&self.name, refusal)
+    }
+
+    /// It answered what was not asked.
+    pub fn senseless(&self) -> Failure {
+        Failure::target(format!("{} answered what was not asked", self.name))
+            .with_remedy("use the same version of pgassay on all machines")
+    }
+}

@@ -1,0 +1,219 @@
+//! The agent's side: clients that run here, and a near side that says when.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use pgassay_far::{Channel, Lost};
+use pgassay_load::{Edge, SliceResult, SliceSpec};
+use pgassay_sys::stop::Stop;
+
+use super::clock;
+use super::message::{Answer, Ask, Given, Machine, Preparation, Refusal, Server};
+
+/// How long it may take until a stop from outside is seen.
+const ATTENTION: Duration = Duration::from_millis(100);
+/// How long a wait for the begin of a slice may go without looking whether it is cancelled.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Clients of one server.
+pub trait Clients: Send {
+    /// Opens or closes connections until there are so many.
+    ///
+    /// # Errors
+    /// Why there are fewer.
+    fn resize(&mut self, clients: u32) -> Result<(), Refusal>;
+
+    /// Runs a slice with all of them.
+    fn run_slice(&mut self, spec: &SliceSpec, at_edge: &mut dyn FnMut(Edge)) -> SliceResult;
+}
+
+/// Who makes clients: the load engine's, or in a simulation some that only answer.
+pub trait Maker {
+    /// When the server was started that is found there, in its own words: a name of it that no other has.
+    ///
+    /// # Errors
+    /// Why it can't be reached.
+    fn reach(&self, server: &Server) -> Result<String, Refusal>;
+
+    /// Clients that run a plan, connected to nothing yet. They end a slice early when `cancelled` is set.
+    ///
+    /// # Errors
+    /// What is wrong with the plan.
+    fn clients(
+        &self,
+        preparation: &Preparation,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Result<Box<dyn Clients>, Refusal>;
+}
+
+/// Gives load as the near side on this channel says, until the link is lost or `stop` is asked for.
+/// Then whatever runs is ended and all connections are closed.
+///
+/// # Errors
+/// Why the link was lost; closed by the near side, too.
+pub fn serve_with(channel: &Channel, maker: &dyn Maker, stop: &Stop) -> Result<(), Lost> {
+    let mut agent = Agent {
+        channel,
+        maker,
+        cancelled: Arc::default(),
+        loads: BTreeMap::new(),
+        running: None,
+    };
+    let ended = loop {
+        if stop.asked() {
+            break Ok(());
+        }
+        match channel.recv(ATTENTION) {
+            Ok(None) => {}
+            Ok(Some(ask)) => {
+                if let Err(lost) = agent.hear(ask) {
+                    break Err(lost);
+                }
+            }
+            Err(lost) => break Err(lost),
+        }
+    };
+    agent.cancelled.store(true, Ordering::Relaxed);
+    agent.rejoin();
+    ended
+}
+
+struct Agent<'a> {
+    channel: &'a Channel,
+    maker: &'a dyn Maker,
+    cancelled: Arc<AtomicBool>,
+    loads: BTreeMap<u32, Box<dyn Clients>>,
+    /// The clients that are at work, in a thread that gives them back.
+    running: Option<(u32, JoinHandle<Box<dyn Clients>>)>,
+}
+
+impl Agent<'_> {
+    fn hear(&mut self, ask: Ask) -> Result<(), Lost> {
+        if let Ask::Cancel = ask {
+            self.cancelled.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        if self.running.is_some() {
+            // Its answer is sent, or about to be.
+            self.rejoin();
+        }
+        let answer = match ask {
+            Ask::Machine => Answer::Machine(machine()),
+            Ask::Time => Answer::Time(clock::now()),
+            Ask::Reach(server) => match self.maker.reach(&server) {
+                Ok(started) => Answer::Server(started),
+                Err(refusal) => Answer::Refused(refusal),
+            },
+            Ask::Prepare { load, preparation } => {
+                match self.maker.clients(&preparation, &self.cancelled) {
+                    Ok(clients) => {
+                        self.loads.insert(load, clients);
+                        Answer::Done
+                    }
+                    Err(refusal) => Answer::Refused(refusal),
+                }
+            }
+            Ask::Resize { load, clients } => {
+                let resize = move |own: &mut dyn Clients, _: &Channel, _: &AtomicBool| {
+                    let resized = own.resize(clients);
+                    resized.map_or_else(Answer::Refused, |()| Answer::Done)
+                };
+                match self.start(load, resize) {
+                    Ok(()) => return Ok(()),
+                    Err(refusal) => Answer::Refused(refusal),
+                }
+            }
+            Ask::Slice {
+                load,
+                begin_ns,
+                spec,
+            } => {
+                let slice = move |own: &mut dyn Clients, near: &Channel, cancelled: &AtomicBool| {
+                    wait_until(begin_ns, cancelled);
+                    Answer::Slice(Box::new(slice(own, &spec, near)))
+                };
+                match self.start(load, slice) {
+                    Ok(()) => return Ok(()),
+                    Err(refusal) => Answer::Refused(refusal),
+                }
+            }
+            Ask::Forget { load } => {
+                self.loads.remove(&load);
+                return Ok(());
+            }
+            Ask::Cancel => return Ok(()),
+        };
+        self.channel.send(&answer)
+    }
+
+    /// Has clients do something that takes its time, while the near side can cancel it; the answer is sent
+    /// when it is done.
+    fn start(
+        &mut self,
+        load: u32,
+        what: impl FnOnce(&mut dyn Clients, &Channel, &AtomicBool) -> Answer + Send + 'static,
+    ) -> Result<(), Refusal> {
+        let mut clients = self.loads.remove(&load).ok_or_else(unknown)?;
+        self.cancelled.store(false, Ordering::Relaxed);
+        let channel = self.channel.clone();
+        let cancelled = Arc::clone(&self.cancelled);
+        let run = move || {
+            let answer = what(clients.as_mut(), &channel, &cancelled);
+            // Where it can't be sent the link is lost, which is seen where asks are received.
+            drop(channel.send(&answer));
+            clients
+        };
+        let thread = thread::Builder::new().name("agent-load".to_owned());
+        let thread = thread.spawn(run).map_err(Refusal::other)?;
+        self.running = Some((load, thread));
+        Ok(())
+    }
+
+    /// Waits for what runs.
+    fn rejoin(&mut self) {
+        if let Some((load, thread)) = self.running.take()
+            && let Ok(clients) = thread.join()
+        {
+            self.loads.insert(load, clients);
+        }
+    }
+}
+
+/// Runs a slice, and tells of its parts as they pass.
+fn slice(clients: &mut dyn Clients, spec: &SliceSpec, near: &Channel) -> Given {
+    let mut begin_ns = 0;
+    let result = clients.run_slice(spec, &mut |edge| match edge {
+        Edge::Start => begin_ns = clock::now(),
+        Edge::Passed(passed) => drop(near.send(&Answer::Passed(*passed))),
+        Edge::Tick(_) | Edge::End => {}
+    });
+    Given { begin_ns, result }
+}
+
+fn unknown() -> Refusal {
+    Refusal::other("there are no such clients: a fault of pgassay")
+}
+
+/// Sleeps until this machine's clock shows so much; comes back early where that is cancelled.
+fn wait_until(at: u64, cancelled: &AtomicBool) {
+    loop {
+        let left = at.saturating_sub(clock::now());
+        if left == 0 || cancelled.load(Ordering::Relaxed) {
+            return;
+        }
+        thread::sleep(Duration::from_nanos(left).min(NAP));
+    }
+}
+
+/// This machine.
+pub(super) fn machine() -> Machine {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    Machine {
+        boot: boot.trim().to_owned(),
+        cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,101 @@
+//! Clients that load nothing: they wait as long as a slice takes and count what a server would have done,
+//! by their numbers and the seed alone. Tests and simulations of many machines run them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgassay_load::script::Random;
+use pgassay_load::{Edge, Latency, Length, SliceResult, SliceSpec, ThreadUse};
+
+use super::message::{Preparation, Refusal, Server};
+use super::serve::{Clients, Maker};
+
+/// Makes synthetic clients.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Synthetic {
+    /// By how much their windows begin late.
+    pub late: Duration,
+    /// Whether all of them are lost in the window.
+    pub dies: bool,
+}
+
+impl Maker for Synthetic {
+    fn reach(&self, server: &Server) -> Result<String, Refusal> {
+        Ok(server.conninfo.clone())
+    }
+
+    fn clients(
+        &self,
+        _: &Preparation,
+        cancelled: &Arc<AtomicBool>,
+    ) -> Result<Box<dyn Clients>, Refusal> {
+        Ok(Box::new(Echo {
+            clients: 0,
+            kind: *self,
+            cancelled: Arc::clone(cancelled),
+        }))
+    }
+}
+
+struct Echo {
+    clients: u32,
+    kind: Synthetic,
+    cancelled: Arc<AtomicBool>,
+}
+
+impl Echo {
+    fn sleep(&self, time: Duration) -> Duration {
+        let begin = Instant::now();
+        while begin.elapsed() < time && !self.cancelled.load(Ordering::Relaxed) {
+            let left = time.saturating_sub(begin.elapsed());
+            thread::sleep(left.min(Duration::from_millis(20)));
+        }
+        begin.elapsed()
+    }
+}
+
+impl Clients for Echo {
+    fn resize(&mut self, clients: u32) -> Result<(), Refusal> {
+        self.clients = clients;
+        Ok(())
+    }
+
+    fn run_slice(&mut self, spec: &SliceSpec, at_edge: &mut dyn FnMut(Edge)) -> SliceResult {
+        self.sleep(spec.warmup + self.kind.late);
+        at_edge(Edge::Start);
+        let (window, each) = match spec.length {
+            Length::Time(time) => (self.sleep(time), None),
+            Length::Transactions(each) => (Duration::ZERO, Some(each)),
+        };
+        at_edge(Edge::End);
+        let first = spec.share.map_or(0, |share| share.first_client);
+        let mut latency = Latency::new();
+        for client in first..first + self.clients {
+            let mut random = Random::new(spec.seed ^ u64::from(client));
+            let done = each.unwrap_or_else(|| random.bits() % 200);
+            for _ in 0..done {
+                latency.record(50_000 + random.bits() % 900_000);
+            }
+        }
+        SliceResult {
+            window_ns: window.as_nanos() as u64,
+            clients: self.clients,
+            transactions: latency.count(),
+            transactions_sent: latency.count(),
+            latency,
+            threads: vec![ThreadUse {
+                clients: self.clients,
+                user_ns: 1_000,
+                ..ThreadUse::default()
+            }],
+            died: self
+                .kind
+                .dies
+                .then(|| "the server closed the connection".to_owned()),
+            interrupted: self.cancelled.load(Ordering::Relaxed),
+            ..SliceResult::default()
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Agents in this process, over links without streams.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgassay_far::Link;
+use pgassay_load::{Edge, Length, SliceResult, SliceSpec};
+use pgassay_model::machines::MachineRecord;
+use pgassay_model::point::Point;
+use pgassay_model::{FailureKind, Plan};
+use pgassay_pgwire::Conninfo;
+use pgassay_sys::stop::Stop;
+
+use super::synthetic::Synthetic;
+use super::{Agents, Several, Side, Trouble, serve_with};
+
+/// Machines with clients of these kinds, and the links' other ends.
+fn machines(kinds: &[Synthetic], stop: &Stop) -> (Agents, Vec<thread::JoinHandle<()>>) {
+    let mut sides = Vec::new();
+    let mut ends = Vec::new();
+    for (number, kind) in kinds.iter().enumerate() {
+        let (near, far) = Link::pair();
+        let kind = *kind;
+        ends.push(thread::spawn(move || {
+            drop(serve_with(&far.channel(1), &kind, &Stop::new()));
+        }));
+        sides.push(Side {
+            name: format!("m{number}"),
+            channel: near.channel(1),
+            link: Box::new(near),
+        });
+    }
+    (Agents::open(sides, stop).expect("agents"), ends)
+}
+
+fn prepared(agents: &Agents, clients: u32) -> Several {
+    let plan = Plan {
+        points: vec![Point {
+            clients,
+            threads: 1,
+            variant: 0,
+        }],
+        ..Plan::default()
+    };
+    let server = Conninfo::on_socket("/nowhere", 5432, "me", "d");
+    let mut several = agents.prepare(&plan, &server, None).expect("prepared");
+    several.resize(clients).expect("clients");
+    several
+}
+
+fn spec(milliseconds: u64) -> SliceSpec {
+    SliceSpec {
+        warmup: Duration::from_millis(20),
+        length: Length::Time(Duration::from_millis(milliseconds)),
+        seed: 9,
+        ..SliceSpec::default()
+    }
+}
+
+fn slice(
+    kinds: &[Synthetic],
+    clients: u32,
+    spec: &SliceSpec,
+) -> Result<(SliceResult, Vec<MachineRecord>), Trouble> {
+    let (agents, _) = machines(kinds, &Stop::new());
+    prepared(&agents, clients).run_slice(spec, &mut |_| {})
+}
+
+#[test]
+fn three_machines_count_what_one_counts() {
+    let of = |machines| {
+        let kinds = vec![Synthetic::default(); machines];
+        let (sum, machines) = slice(&kinds, 7, &spec(100)).expect("a slice");
+        let clients: Vec<u32> = machines.iter().map(|machine| machine.clients).collect();
+        (sum.transactions, sum.latency, sum.clients, clients)
+    };
+    let (transactions, latency, clients, _) = of(1);
+    assert!(transactions > 0 && clients == 7);
+    for (machines, shares) in [(3, vec![3, 2, 2]), (9, vec![1; 7])] {
+        assert_eq!(of(machines), (transactions, latency.clone(), 7, shares));
+    }
+}
+
+#[test]
+fn edges_come_with_the_announced_window_and_skew_is_seen() {
+    let late = Synthetic {
+        late: Duration::from_millis(500),
+        ..Synthetic::default()
+    };
+    let (agents, _) = machines(&[Synthetic::default(), late], &Stop::new());
+    let mut several = prepared(&agents, 2);
+    let mut edges = Vec::new();
+    let begin = Instant::now();
+    let (sum, machines) = several
+        .run_slice(&spec(200), &mut |edge| {
+            edges.push((matches!(edge, Edge::Start), begin.elapsed()));
+        })
+        .expect("a slice");
+    assert_eq!(edges.len(), 2);
+    assert!(edges[0].0 && edges[0].1 >= Duration::from_millis(20));
+    assert!(edges[1].1 >= Duration::from_millis(220));
+    let skew = machines[1].begin_ns - machines[0].begin_ns;
+    assert!(skew >= 250_000_000, "{machines:?}");
+    assert!(machines.iter().all(|machine| machine.beside_server));
+    assert!(sum.window_ns >= 200_000_000);
+}
+
+#[test]
+fn a_lost_machine_is_named_and_ends_the_slice_early() {
+    let stop = Stop::new();
+    let (agents, mut ends) = machines(&[Synthetic::default(); 2], &stop);
+    let (near, far) = Link::pair();
+    let killed = thread::spawn(move || {
+        let stop = Stop::new();
+        let asked = stop.clone();
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(400));
+            asked.ask();
+        });
+        drop(serve_with(&far.channel(1), &Synthetic::default(), &stop));
+    });
+    drop(agents);
+    ends.drain(..).for_each(|end| end.join().expect("an end"));
+    let (other, served) = Link::pair();
+    let surviving = thread::spawn(move || {
+        drop(serve_with(
+            &served.channel(1),
+            &Synthetic::default(),
+            &Stop::new(),
+        ));
+    });
+    let side = |name: &str, link: Link| Side {
+        name: name.to_owned(),
+        channel: link.channel(1),
+        link: Box::new(link),
+    };
+    let agents = Agents::open(vec![side("stays", other), side("goes", near)], &stop);
+    let agents = agents.expect("agents");
+    let mut several = prepared(&agents, 4);
+    let begin = Instant::now();
+    let outcome = several.run_slice(&spec(60_000), &mut |_| {});
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    match outcome {
+        Err(Trouble::Failure(failure)) => {
+            assert!(failure.message.contains("goes was lost"), "{failure}");
+            assert_eq!(failure.kind, FailureKind::Target);
+        }
+        other => panic!("{other:?}"),
+    }
+    killed.join().expect("an end");
+    // The other one was told to end its slice, and ends with its link.
+    drop(several);
+    drop(agents);
+    surviving.join().expect("an end");
+}
+
+#[test]
+fn clients_that_are_all_lost_are_a_lost_machine_or_a_dead_server() {
+    let dies = Synthetic {
+        dies: true,
+        ..Synthetic::default()
+    };
+    match slice(&[Synthetic::default(), dies], 2, &spec(50)) {
+        Err(Trouble::Failure(failure)) => {
+            assert!(failure.message.contains("m1 was lost"), "{failure}");
+        }
+        other => panic!("{other:?}"),
+    }
+    match slice(&[dies, dies], 2, &spec(50)) {
+        Err(Trouble::ServerDied(why)) => assert!(why.contains("closed the connection")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_stop_ends_a_slice_soon() {
+    let stop = Stop::new();
+    let (agents, _) = machines(&[Synthetic::default(); 3], &stop);
+    let mut several = prepared(&agents, 3);
+    let asked = stop.clone();
+    thread::spawn(move || {
+        thread::sleep(Duration::from_millis(200));
+        asked.ask();
+    });
+    let begin = Instant::now();
+    let (sum, _) = several
+        .run_slice(&spec(60_000), &mut |_| {})
+        .expect("a slice");
+    assert!(sum.interrupted && begin.elapsed() < Duration::from_secs(20));
+}
