@@ -13,6 +13,9 @@
 //! The noise is that of the machine: its bursts, waves and drifts stay as they were.
 //! Of recordings in several launches it takes whole launches, and the coin is thrown for
 //! each: what a start was lucky with stays as it was, too.
+//!
+//! Beside them stands the practice of holding one run of HEAD, after one of BASE, against a fixed threshold: on the
+//! same recordings, with as many slices in the same time.
 
 use std::error::Error;
 
@@ -27,6 +30,8 @@ use rand::RngExt as _;
 
 /// Replays of each length and effect.
 const REPLAYS: usize = 1000;
+/// The threshold of many CI jobs, as a share.
+const FIXED: f64 = 0.025;
 /// Seconds between the slices of a pair, as `pgassay compare` reckons.
 const BETWEEN: f64 = 0.06;
 
@@ -53,6 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !many.is_empty() {
         replayed_launches(&many, &mut out);
     }
+    fixed(&equal, &mut out);
     std::io::Write::write_all(&mut std::io::stdout(), out.as_bytes())?;
     Ok(())
 }
@@ -187,6 +193,63 @@ fn replayed_launches(runs: &[&Compare], out: &mut String) {
             pairs / (4 * REPLAYS),
         ));
     }
+}
+
+/// What a fixed threshold is worth that is held against one run after another.
+fn fixed(runs: &[&Compare], out: &mut String) {
+    let launches: Vec<Vec<(f64, f64)>> = runs
+        .iter()
+        .flat_map(|run| &run.results)
+        .flat_map(|result| result.pairs.chunk_by(|a, b| a.launch == b.launch))
+        .map(|same| same.iter().map(sides).collect())
+        .collect();
+    out.push_str(&format!(
+        "\nA fixed threshold: a run of BASE is one server's slices in the first half of a recorded launch, a run of HEAD \
+         the other's in the second half, or in the next launch. Called slower where HEAD's mean is lower by more than \
+         {:.1} %. {REPLAYS} replays a cell.\n\n\
+         | HEAD is measured | equal: called slower | −3 %: missed | −5 %: missed |\n|---|---|---|---|\n",
+        100.0 * FIXED
+    ));
+    let mut rng = rng(1);
+    for (when, apart) in [("in the same launch", 0), ("in the next launch", 1)] {
+        let last = launches.len().saturating_sub(apart);
+        if last == 0 {
+            continue;
+        }
+        let mut alarms = |effect: f64| {
+            let hits = (0..REPLAYS)
+                .filter(|_| {
+                    let at = rng.random_range(0..last);
+                    let exchanged = rng.random::<bool>();
+                    one_after_another(&launches[at], &launches[at + apart], exchanged)
+                        .is_some_and(|(base, head)| head * (1.0 + effect) < base * (1.0 - FIXED))
+                })
+                .count();
+            100.0 * hits as f64 / REPLAYS as f64
+        };
+        let (equal, three, five) = (alarms(0.0), 100.0 - alarms(-0.03), 100.0 - alarms(-0.05));
+        out.push_str(&format!(
+            "| {when} | {equal:.1} % | {three:.0} % | {five:.0} % |\n"
+        ));
+    }
+}
+
+/// The means of a run of BASE and of one of HEAD after it.
+fn one_after_another(
+    first: &[(f64, f64)],
+    second: &[(f64, f64)],
+    exchanged: bool,
+) -> Option<(f64, f64)> {
+    let mean = |values: Vec<f64>| {
+        let count = values.len();
+        (count > 0).then(|| values.iter().sum::<f64>() / count as f64)
+    };
+    let side = |pair: &(f64, f64), b: bool| if b == exchanged { pair.0 } else { pair.1 };
+    let base = &first[..first.len() / 2];
+    let head = &second[second.len() / 2..];
+    let base = mean(base.iter().map(|pair| side(pair, false)).collect())?;
+    let head = mean(head.iter().map(|pair| side(pair, true)).collect())?;
+    Some((base, head))
 }
 
 /// Successive launches, the arms of each exchanged by a coin.

@@ -6,6 +6,7 @@ use clap::{ArgGroup, Args as ClapArgs};
 use pgassay_analysis::metrics::MetricId;
 
 use super::clients::ClientList;
+use super::given::GivenArgs;
 use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::show::ShowArgs;
@@ -24,6 +25,7 @@ Examples:
   pgassay guard origin/master HEAD --source . --instructions 0.5% --bisect commit.md
   pgassay guard build:base build:head -w select-only -w tpcb-like --threshold throughput=3%
   pgassay guard build:base build:head --threshold throughput=3%,p99=10% --instructions 0.5%
+  pgassay guard temp:15 temp:17 -w mine.sql --from-database 'host=db1 dbname=app'
   pgassay guard temp temp --set-b shared_buffers=1GB --clients 4
 
 A check fails if HEAD is shown to be worse, and by more than its threshold; it passes if HEAD is shown not to be
@@ -100,6 +102,16 @@ pub struct GuardArgs {
     /// Allow load on running servers: says what it will create, and removes it afterwards
     #[arg(long)]
     pub load: bool,
+    /// The running servers are copies: a workload on your own tables may change them, and they stay changed
+    #[arg(long)]
+    pub is_copy: bool,
+    /// Have launched servers hold a copy of this database, for a workload on your own tables: pg_dump reads it
+    /// once for each workload, and nothing in it is changed
+    #[arg(long, value_name = "CONNINFO", conflicts_with = "bisect")]
+    pub from_database: Option<String>,
+    /// Environment, CPUs and wrapping command.
+    #[command(flatten)]
+    pub given: GivenArgs,
     /// Directory for temporary clusters; not on tmpfs [default: below /var/tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,

@@ -255,6 +255,9 @@ impl Guarding<'_> {
             clients: args.clients.clone(),
             slices: args.slices.clone(),
             load: args.load,
+            is_copy: args.is_copy,
+            from_database: args.from_database.clone(),
+            given: args.given.clone(),
             scratch: args.scratch.clone(),
             stand_in: args.stand_in,
             ..CompareArgs::default()
