@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::scale::Placed;
-use super::svg::{Room, Size, tick_label};
+use super::svg::{Room, Size, r, tick_label};
 use super::{caption, text};
 use crate::document::{Axis, Bars, Scale};
 
@@ -147,11 +147,6 @@ fn spans(parts: &[f64], absolute: bool) -> Vec<(usize, f64, f64)> {
         from = to;
     }
     spans
-}
-
-/// A tenth of a pixel is fine enough.
-fn r(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

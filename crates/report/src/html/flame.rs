@@ -7,6 +7,7 @@
 use maud::{Markup, html};
 use pgassay_analysis::profile::flame::{Flame, Node, ROWS};
 
+use super::svg::r;
 use super::text;
 use crate::document::FlameGraph;
 use crate::number;
@@ -240,11 +241,6 @@ fn legend(compared: bool) -> Markup {
             }
         }
     }
-}
-
-/// A tenth of a pixel is as fine as anyone sees.
-fn r(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::svg::{self, Size};
+use super::svg::{self, Size, r};
 use super::text;
 use crate::document::{Compared, Forest, Rating, Reach, percent_label};
 
@@ -173,11 +173,6 @@ fn whisker(low: f64, high: f64, y: f64, layout: &Layout) -> String {
         end(from, layout.reach.holds(low), -6.0),
         end(to, layout.reach.holds(high), 6.0)
     )
-}
-
-/// A tenth of a pixel is fine enough.
-fn r(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

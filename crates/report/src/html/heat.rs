@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use super::scale::Placed;
-use super::svg::{Size, tick_label};
+use super::svg::{Size, r, tick_label};
 use super::{svg, text};
 use crate::document::{Axis, HeatColumn, HeatMap, Scale};
 
@@ -203,11 +203,6 @@ fn course(
         }
     }
     path
-}
-
-/// A tenth of a pixel is fine enough.
-fn r(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

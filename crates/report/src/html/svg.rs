@@ -395,15 +395,18 @@ fn path(points: &[(f64, f64)]) -> String {
     d
 }
 
-/// A tenth of a pixel is as fine as anyone sees.
-fn r(value: f64) -> f64 {
+/// A place in tenths of a pixel: finer than that nobody sees.
+pub(super) fn r(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-/// `20,000` as it is; from a million on `1.5 M`.
+/// `20,000` and `−5` as they are; from a million on `1.5 M`.
 pub fn tick_label(value: f64) -> String {
+    if value < 0.0 {
+        return format!("−{}", tick_label(-value));
+    }
     let grouped = |value: f64| {
-        let places = match value.abs() {
+        let places = match value {
             v if v == 0.0 || v >= 10.0 || v.fract() == 0.0 => 0,
             v if v >= 1.0 => 1,
             v => (-v.log10()).ceil().min(6.0) as usize,
@@ -414,7 +417,7 @@ pub fn tick_label(value: f64) -> String {
             false => text,
         }
     };
-    match value.abs() {
+    match value {
         v if v >= 1e6 => format!("{} M", grouped(value / 1e6)),
         _ => grouped(value),
     }
