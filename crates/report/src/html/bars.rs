@@ -81,6 +81,11 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
         true => tick_label(tick),
         false => tick_label(100.0 * tick),
     };
+    // Below its mark, unless that would cut it.
+    let tick_at = |tick: f64| {
+        let half = tick_text(tick).chars().count() as f64 * size.character() / 2.0;
+        at(tick).min(width - half)
+    };
     let id = format!("{}-{}", bars.id, size.name());
     let bottom = height - BOTTOM;
     html! {
@@ -91,7 +96,7 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
             g.axes aria-hidden="true" {
                 @for tick in ticks {
                     path.grid d={ "M" (r(at(tick))) " " (TOP) "V" (r(bottom)) } {}
-                    text.middle x=(r(at(tick))) y=(r(bottom + 16.0)) { (tick_text(tick)) }
+                    text.middle x=(r(tick_at(tick))) y=(r(bottom + 16.0)) { (tick_text(tick)) }
                 }
                 text.middle x=(r(middle)) y=(r(height - 6.0)) { (text(&bars.axis)) }
             }
