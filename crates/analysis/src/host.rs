@@ -19,6 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::number;
 
+/// Which machine it is, as a text that tells it from others and nothing about it.
+pub const IDENTITY: &str = "identity of the machine";
+
 /// What bears on the figures, as far as it could be seen; none means not seen.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct HostSummary {

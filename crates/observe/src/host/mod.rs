@@ -13,6 +13,7 @@
 mod cgroup;
 mod counters;
 mod cpus;
+mod identity;
 mod place;
 mod reader;
 mod storage;
@@ -129,6 +130,10 @@ pub fn facts_for(data_dir: Option<&Path>, process: Option<u32>) -> HostFacts {
     facts.insert(
         "uname machine".into(),
         Reading::Text(uname.machine().to_string_lossy().into_owned()),
+    );
+    facts.insert(
+        identity::SOURCE.to_owned(),
+        identity::of(&Reader::new("/"), uname.nodename().to_bytes()),
     );
     facts.insert(
         "getconf PAGESIZE".into(),

@@ -90,7 +90,8 @@ Examples:
 The file holds texts of /proc and /sys, settings, counters, and an account of the server's
 executable. It holds no data, no statements, no names of tables, and no value of a setting, mount
 option or kernel argument whose name speaks of a password, key, token, secret, command or conninfo.
-It is text: read it before you give it away.")]
+By a number derived from the machine's id and name, pgassay fleet tells two hosts from one that was
+collected twice; neither can be had back from it. It is text: read it before you give it away.")]
 pub struct CollectArgs {
     /// What to look at.
     #[command(flatten)]
