@@ -20,6 +20,7 @@ pub mod counts;
 mod curves;
 pub mod diagnose;
 pub mod fit;
+pub mod fleet;
 pub mod guard;
 pub mod history;
 pub mod host;

@@ -83,7 +83,12 @@ struct Row {
 
 /// All recorded settings; empty where they could not be read.
 pub fn settings(facts: &ServerFacts) -> Vec<Setting> {
-    let Reading::Text(text) = &facts.settings else {
+    settings_in(&facts.settings)
+}
+
+/// All settings of an answer on them; empty where there is none.
+pub(crate) fn settings_in(answer: &Reading) -> Vec<Setting> {
+    let Reading::Text(text) = answer else {
         return Vec::new();
     };
     let rows: Vec<Row> = serde_json::from_str(text).unwrap_or_default();

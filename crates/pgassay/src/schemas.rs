@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use pgassay_analysis::check::{CHECK_SCHEMA, CheckReport};
 use pgassay_analysis::compare::{model, pooled};
 use pgassay_analysis::{
-    analysis, counts, diagnose, fit, guard, history, hosts, lab, search, watched,
+    analysis, counts, diagnose, fit, fleet, guard, history, hosts, lab, search, watched,
 };
 use pgassay_inspect::inspection::Inspection;
 use pgassay_inspect::recommend::Recommended;
@@ -43,6 +43,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         of::<Facts>(FACTS_SCHEMA, "collect"),
         of::<hosts::Hosts>(hosts::SCHEMA, "compare-runs"),
         of::<fit::Fit>(fit::SCHEMA, "fit"),
+        of::<fleet::Fleet>(fleet::SCHEMA, "fleet"),
         of::<guard::Guarded>(guard::SCHEMA, "guard"),
         of::<history::RunHistory>(history::SCHEMA, "history"),
         of::<Inspection>(Inspection::SCHEMA, "inspect"),

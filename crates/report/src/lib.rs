@@ -15,6 +15,7 @@ mod counts;
 mod csv;
 pub mod document;
 mod fit;
+mod fleet;
 mod forest;
 mod guard;
 mod history;

@@ -29,6 +29,7 @@ pub use finding::{
 };
 pub use rank::{Cause, SeenBy};
 pub(crate) use rank::{cause, invalidates, known_gain, measured_gain, measures};
+pub(crate) use version::written;
 pub use version::{major, version_number};
 
 pub(crate) use rank::order;

@@ -31,7 +31,7 @@ pub fn major(version_num: u32) -> String {
 }
 
 /// `15.18`, `9.6.24`: the release.
-pub(super) fn written(version_num: u32) -> String {
+pub(crate) fn written(version_num: u32) -> String {
     if version_num >= 100_000 {
         format!("{}.{}", version_num / 10_000, version_num % 10_000)
     } else {

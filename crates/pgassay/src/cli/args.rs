@@ -108,6 +108,8 @@ pub enum Command {
     Guard(Box<super::guard::GuardArgs>),
     /// A published experiment, or your own from a file: measured here, each statement checked
     Lab(super::lab::LabArgs),
+    /// Many hosts: what is wrong on how many, and who differs from its kind
+    Fleet(super::fleet::FleetArgs),
     /// When results of the same work changed over many runs
     History(super::history::HistoryArgs),
     /// A patch against its base: built alike, compared over a sweep, a table for a mailing list

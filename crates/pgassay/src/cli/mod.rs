@@ -10,6 +10,7 @@ pub mod compare_runs;
 pub mod core_to_core;
 pub mod diagnose;
 pub mod doctor;
+pub mod fleet;
 pub mod follow;
 pub mod given;
 pub mod guard;

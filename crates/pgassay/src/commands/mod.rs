@@ -18,6 +18,7 @@ pub mod diagnose;
 pub mod doctor;
 mod files;
 pub mod fit;
+mod fleet;
 pub mod follow;
 mod following;
 mod guard;
@@ -89,6 +90,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         }
         Command::Bisect(args) => bisect::bisect(&args, &global, terminal, stop),
         Command::Build(args) => build::build(&args, terminal, stop),
+        Command::Fleet(args) => fleet::fleet(&args, terminal, stop),
         Command::Follow(args) => follow::follow(&args, &global, terminal, stop),
         Command::Guard(args) => guard::guard(&args, &global, terminal, stop),
         Command::Lab(args) => lab::lab(&args, &global, terminal, stop),

@@ -18,6 +18,7 @@ mod compare_runs;
 mod diagnose_perf;
 mod doctor;
 mod fit;
+mod fleet;
 mod follow;
 mod guard;
 mod guest;

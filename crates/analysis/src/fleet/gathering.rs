@@ -1,0 +1,290 @@
+//! Takes hosts one by one, and keeps the newest of each.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::document::{
+    Example, Fleet, FleetFinding, FleetHost, LeftOut, SCHEMA, Share, Superseded,
+};
+use super::groups;
+use super::host::{Found, Host, KindKey, Unused};
+use super::kinds;
+use crate::bottlenecks::{self, Severity};
+
+/// Things that were left out are named as far as this, and counted beyond.
+const NAMED: usize = 200;
+
+/// Hosts as they come.
+#[derive(Debug, Default)]
+pub struct Gathering {
+    hosts: BTreeMap<Identity, Member>,
+    superseded: Vec<Superseded>,
+    left_out: Vec<LeftOut>,
+    left_out_counts: BTreeMap<Unused, u32>,
+    words: Words,
+}
+
+/// Which host, and which server of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Identity {
+    machine: String,
+    server: Option<String>,
+}
+
+/// What is kept of a host.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// Itself, without what is kept shorter below.
+    pub(super) host: Host,
+    /// Its traits: numbers of words.
+    pub(super) traits: Vec<(u32, u32)>,
+}
+
+/// Texts, each once: a thousand hosts have few different ones.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    texts: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+impl Words {
+    fn number(&mut self, text: String) -> u32 {
+        if let Some(number) = self.numbers.get(&text) {
+            return *number;
+        }
+        let number = self.texts.len() as u32;
+        self.texts.push(text.clone());
+        self.numbers.insert(text, number);
+        number
+    }
+
+    pub(super) fn text(&self, number: u32) -> &str {
+        &self.texts[number as usize]
+    }
+
+    pub(super) fn find(&self, text: &str) -> Option<u32> {
+        self.numbers.get(text).copied()
+    }
+}
+
+impl Gathering {
+    /// Takes a collection. Of two of one host the newer counts, but one without an audit only where
+    /// there is no other.
+    pub fn add(&mut self, mut host: Host) {
+        let traits = std::mem::take(&mut host.traits);
+        let traits = traits
+            .into_iter()
+            .map(|(name, value)| (self.words.number(name), self.words.number(value)))
+            .collect();
+        let identity = Identity {
+            machine: host.machine.clone().map_or_else(
+                || format!("name {}", host.name),
+                |machine| format!("machine {machine}"),
+            ),
+            server: host.server.clone(),
+        };
+        let mut member = Member { host, traits };
+        if let Some(mut known) = self.hosts.remove(&identity) {
+            // Whatever the order in which they come, the same counts.
+            let rank = |host: &Host| (host.audited, host.collected.clone(), host.place.clone());
+            if rank(&known.host) > rank(&member.host) {
+                std::mem::swap(&mut known, &mut member);
+            }
+            self.supersede(known, &mut member);
+        }
+        self.hosts.insert(identity, member);
+    }
+
+    /// Notes that something is not used.
+    pub fn leave_out(&mut self, place: String, because: Unused, why: String) {
+        *self.left_out_counts.entry(because).or_default() += 1;
+        // What may have been a host is named before what was not.
+        let named = self.left_out.len() < NAMED || because.may_be_a_host();
+        if named && self.left_out.len() < 2 * NAMED {
+            self.left_out.push(LeftOut {
+                place,
+                because,
+                why,
+            });
+        }
+    }
+
+    /// How many hosts there are so far.
+    pub fn len(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// Whether there is none yet.
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    /// What lay there and was not used, so far.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    fn supersede(&mut self, old: Member, new: &mut Member) {
+        self.superseded.push(Superseded {
+            host: new.host.name.clone(),
+            place: old.host.place,
+            collected: old.host.collected,
+            by: new.host.place.clone(),
+        });
+        // What an assay measured is not measured anew by a collection.
+        let newer = |a: &Host, at: &str| a.measured.as_ref().is_none_or(|m| m.at.as_str() < at);
+        if let Some(measured) = old.host.measured
+            && newer(&new.host, &measured.at)
+        {
+            new.host.measured = Some(measured);
+        }
+    }
+
+    /// A host that was looked at alone says nothing that one of its servers' collections does not.
+    fn drop_hosts_of_servers(&mut self) {
+        let alone: Vec<(Identity, Identity)> = self
+            .hosts
+            .keys()
+            .filter(|id| id.server.is_none() && id.machine.starts_with("machine "))
+            .filter_map(|id| {
+                let mut others = self.hosts.keys();
+                let server = others.find(|o| o.machine == id.machine && o.server.is_some())?;
+                Some((id.clone(), server.clone()))
+            })
+            .collect();
+        for (alone, server) in alone {
+            if let (Some(old), Some(mut new)) =
+                (self.hosts.remove(&alone), self.hosts.remove(&server))
+            {
+                self.supersede(old, &mut new);
+                self.hosts.insert(server, new);
+            }
+        }
+    }
+
+    /// Concludes.
+    pub fn conclude(mut self) -> Fleet {
+        self.drop_hosts_of_servers();
+        let mut members: Vec<Member> = std::mem::take(&mut self.hosts).into_values().collect();
+        for member in &mut members {
+            let weight = |found: &Found| (std::cmp::Reverse(found.severity), found.id.clone());
+            member.host.found.sort_by_key(weight);
+            member.traits.sort_unstable();
+        }
+        members.sort_by(|a, b| (&a.host.name, &a.host.place).cmp(&(&b.host.name, &b.host.place)));
+        tell_apart(&mut members);
+        let kinds = kinds::of(&members, &self.words);
+        let numbers: HashMap<&KindKey, usize> = kinds
+            .iter()
+            .enumerate()
+            .map(|(n, kind)| (&kind.of, n))
+            .collect();
+        let mut odd: HashMap<&str, u32> = HashMap::new();
+        for kind in &kinds {
+            let by_trait = kind.odd.iter().flat_map(|odd| odd.on.iter());
+            let measured = kind.odd_measured.iter().map(|odd| &odd.host);
+            for host in by_trait.chain(measured) {
+                *odd.entry(host).or_default() += 1;
+            }
+        }
+        let hosts = members.iter().map(|member| {
+            let host = &member.host;
+            FleetHost {
+                name: host.name.clone(),
+                place: host.place.clone(),
+                source: host.source,
+                collected: host.collected.clone(),
+                kind: numbers.get(&host.kind).copied().unwrap_or_default(),
+                findings: host.found.iter().map(|found| found.id.clone()).collect(),
+                gravest: host.found.iter().map(|found| found.severity).max(),
+                odd: odd.get(host.name.as_str()).copied().unwrap_or_default(),
+                incomplete: match host.audited {
+                    true => host.incomplete.clone(),
+                    false => Some("no audit was made".to_owned()),
+                },
+            }
+        });
+        let hosts: Vec<FleetHost> = hosts.collect();
+        let mut dates: Vec<&str> = hosts.iter().map(|host| host.collected.as_str()).collect();
+        dates.sort_unstable();
+        let date = |at: Option<&&str>| at.map(|date| (*date).to_owned()).unwrap_or_default();
+        let (oldest, newest) = (date(dates.first()), date(dates.last()));
+        let mut superseded = self.superseded;
+        superseded.sort_by(|a, b| (&a.host, &a.place).cmp(&(&b.host, &b.place)));
+        let mut left_out = self.left_out;
+        left_out.sort_by(|a, b| {
+            let key = |out: &LeftOut| (!out.because.may_be_a_host(), out.place.clone());
+            key(a).cmp(&key(b))
+        });
+        left_out.truncate(NAMED);
+        Fleet {
+            schema: SCHEMA.to_owned(),
+            oldest,
+            newest,
+            findings: findings(&members),
+            by: groups::of(&members, &self.words),
+            hosts,
+            kinds,
+            superseded,
+            left_out,
+            left_out_counts: self.left_out_counts.into_iter().collect(),
+        }
+    }
+}
+
+/// Different hosts of one name, from different directories, are named with what they were read from.
+fn tell_apart(members: &mut [Member]) {
+    let mut counts: HashMap<String, u32> = HashMap::new();
+    for member in members.iter() {
+        *counts.entry(member.host.name.clone()).or_default() += 1;
+    }
+    for host in members.iter_mut().map(|member| &mut member.host) {
+        if counts.get(&host.name).is_some_and(|n| *n > 1) {
+            host.name = format!("{} ({})", host.name, host.place);
+        }
+    }
+}
+
+/// What is wrong, on how many hosts.
+fn findings(members: &[Member]) -> Vec<FleetFinding> {
+    let mut on: BTreeMap<&str, Vec<(&Host, &Found)>> = BTreeMap::new();
+    for member in members {
+        for found in &member.host.found {
+            on.entry(&found.id).or_default().push((&member.host, found));
+        }
+    }
+    let mut all: Vec<FleetFinding> = on
+        .into_iter()
+        .filter_map(|(id, mut on)| {
+            on.sort_by_key(|(host, found)| (std::cmp::Reverse(found.severity), &host.name));
+            let (host, first) = *on.first()?;
+            let entry = bottlenecks::find(id);
+            let passed = members.iter().filter(|m| m.host.passed.contains(id));
+            let n = on.len() as u32;
+            let commands = first.commands();
+            Some(FleetFinding {
+                id: id.to_owned(),
+                title: entry.map_or_else(|| id.to_owned(), |entry| entry.title.to_owned()),
+                family: entry.map(|entry| entry.family),
+                severity: first.severity,
+                hosts: Share {
+                    n,
+                    of: n + passed.count() as u32,
+                },
+                measured: on.iter().filter(|(_, f)| f.under.is_some()).count() as u32,
+                on: on.iter().map(|(host, _)| host.name.clone()).collect(),
+                example: Example {
+                    host: host.name.clone(),
+                    saw: first.saw.clone(),
+                    remedy: first.remedy.clone(),
+                    cures_all: on.iter().all(|(_, found)| found.commands() == commands),
+                },
+            })
+        })
+        .collect();
+    let weight = |finding: &FleetFinding| {
+        let gravest: std::cmp::Reverse<Severity> = std::cmp::Reverse(finding.severity);
+        (gravest, std::cmp::Reverse(finding.hosts.n))
+    };
+    all.sort_by_key(weight);
+    all
+}

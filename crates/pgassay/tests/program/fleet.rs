@@ -1,0 +1,239 @@
+//! `pgassay fleet` over files that servers' facts are in, and over what strangers put beside them.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use serde_json::{Value, json};
+
+/// A directory that goes with the test.
+struct Fleet(PathBuf);
+
+impl Fleet {
+    fn new(name: &str) -> Self {
+        let name = format!("pgassay-test-fleet-{name}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    /// Puts a host of the recorded server.
+    fn host(&self, name: &str, change: impl FnOnce(&mut Value)) {
+        self.put(name, facts(change).to_string());
+    }
+
+    fn run(&self, words: &[&str]) -> (i32, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pgassay"));
+        let output = command
+            .arg("fleet")
+            .arg(&self.0)
+            .args(words)
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap();
+        (code, text(output.stdout), text(output.stderr))
+    }
+
+    fn json(&self) -> (i32, Value) {
+        let (code, out, err) = self.run(&["--json"]);
+        let document = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {err}"));
+        (code, document)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn facts(change: impl FnOnce(&mut Value)) -> Value {
+    let path = "../analysis/tests/check/recorded/arm64-llsc.json";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let mut facts = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    change(&mut facts);
+    facts
+}
+
+fn set(facts: &mut Value, name: &str, value: &str) {
+    let answer = &mut facts["server"]["settings"]["text"];
+    let mut rows: Vec<Value> = serde_json::from_str(answer.as_str().unwrap()).unwrap();
+    let row = rows.iter_mut().find(|row| row["name"] == name).unwrap();
+    row["setting"] = value.into();
+    *answer = serde_json::to_string(&rows).unwrap().into();
+}
+
+fn is_machine(facts: &mut Value, identity: &str) {
+    facts["host"]["identity of the machine"] = json!({ "text": identity });
+}
+
+fn strings(list: &Value) -> Vec<&str> {
+    let list = list.as_array().unwrap();
+    list.iter().map(|item| item.as_str().unwrap()).collect()
+}
+
+/// Eight hosts of one kind: what was planted is found on the hosts on which it was, and nowhere else.
+#[test]
+fn planted_findings_and_odd_hosts_are_found() {
+    let fleet = Fleet::new("planted");
+    for n in 0..8 {
+        fleet.host(&format!("db{n}.json"), |facts| {
+            is_machine(facts, &format!("{n}"));
+            if n == 3 || n == 5 {
+                set(facts, "fsync", "off");
+            }
+            if n == 6 {
+                facts["host"]["/proc/sys/kernel/osrelease"] = json!({ "text": "5.4.0-odd" });
+            }
+        });
+    }
+    let (code, document) = fleet.json();
+    assert_eq!(code, 0);
+    let findings = document["findings"].as_array().unwrap();
+    let fsync = findings
+        .iter()
+        .find(|finding| finding["id"] == "fsync-off")
+        .unwrap();
+    assert_eq!(strings(&fsync["on"]), ["db3", "db5"]);
+    assert_eq!(fsync["hosts"], json!({ "n": 2, "of": 8 }));
+    let kinds = document["kinds"].as_array().unwrap();
+    assert_eq!(kinds.len(), 1);
+    let odd = kinds[0]["odd"].as_array().unwrap();
+    assert_eq!(odd.len(), 1, "{odd:?}");
+    assert_eq!(odd[0]["name"], "kernel");
+    assert_eq!(odd[0]["value"], "5.4.0-odd");
+    assert_eq!(strings(&odd[0]["on"]), ["db6"]);
+
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/fleet-1.json");
+    let schema: Value = serde_json::from_slice(&fs::read(schema).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let wrong: Vec<String> = validator
+        .iter_errors(&document)
+        .map(|e| e.to_string())
+        .collect();
+    assert_eq!(wrong, Vec::<String>::new());
+
+    let (_, text, err) = fleet.run(&["-v"]);
+    assert!(
+        text.contains("5.4.0-odd") && text.contains("fsync-off"),
+        "{text}"
+    );
+    assert!(err.contains("next: pgassay check"), "{err}");
+    let (code, page, _) = fleet.run(&["--format", "html"]);
+    assert!(code == 0 && page.contains("id=\"finding-fsync-off\""));
+    let (_, rows, _) = fleet.run(&["--format", "csv"]);
+    assert_eq!(rows.lines().count(), 9);
+    assert_eq!(fleet.run(&["--fail-on", "high"]).0, 1);
+}
+
+/// A host's newest collection counts, whatever the files are called.
+#[test]
+fn of_two_collections_of_a_host_the_newest_counts() {
+    let fleet = Fleet::new("newest");
+    for (file, day, fsync) in [("db1.json", "02", "on"), ("again/x.json", "01", "off")] {
+        fleet.host(file, |facts| {
+            is_machine(facts, "the same");
+            facts["collected"] = format!("2026-11-{day}T00:00:00.000Z").into();
+            set(facts, "fsync", fsync);
+        });
+    }
+    let (code, document) = fleet.json();
+    assert_eq!(code, 0);
+    assert_eq!(document["hosts"].as_array().unwrap().len(), 1);
+    assert_eq!(document["hosts"][0]["name"], "db1");
+    assert!(!document["findings"].to_string().contains("fsync-off"));
+    let superseded = document["superseded"].as_array().unwrap();
+    assert_eq!(superseded.len(), 1);
+    assert!(
+        superseded[0]["place"]
+            .as_str()
+            .unwrap()
+            .ends_with("again/x.json")
+    );
+    let (_, _, err) = fleet.run(&[]);
+    assert!(err.contains("1 file has a newer one of its host"), "{err}");
+}
+
+/// Whatever lies beside hosts is named and left out, and nothing of it reaches the terminal as it is.
+#[test]
+fn files_of_strangers_end_nothing_and_are_named() {
+    let fleet = Fleet::new("strangers");
+    fleet.host("db1.json", |_| {});
+    let whole = facts(|_| {}).to_string();
+    fleet.put("cut.json", &whole[..whole.len() / 2]);
+    fleet.put("empty.json", "");
+    fleet.put("nested.json", "[".repeat(100_000));
+    fleet.put("binary.json", [0xff; 64]);
+    fleet.put(
+        "newer.json",
+        whole.replace("pgassay/facts/1", "pgassay/facts/9"),
+    );
+    fleet.put("report.html", "<html>");
+    fleet.put("check.json", "{\"schema\": \"pgassay/check/1\"}");
+    fleet.put("\u{1b}[31m\u{202e}.json", "{");
+    fleet.put("packed.json.gz", "");
+    fleet.put("run/run.json", "{\"format\": 99}");
+    fleet.put(".hidden/db2.json", &whole);
+    fleet.host("wild.json", |facts| {
+        is_machine(facts, "\u{1b}]0;x\u{7}");
+        facts["target"] = "\u{1b}[2J".into();
+        facts["collected"] = "\u{1b}[2J".into();
+        facts["host"]["/proc/sys/kernel/osrelease"] = json!({ "text": "\u{1b}[31m<script>" });
+    });
+    symlink("db1.json", fleet.0.join("link.json")).unwrap();
+    symlink("/", fleet.0.join("root")).unwrap();
+    let mode = rustix::fs::Mode::RUSR;
+    let fifo = fleet.0.join("fifo.json");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+
+    let (code, document) = fleet.json();
+    assert_eq!(code, 4, "files that may be hosts' are missing");
+    let hosts = document["hosts"].as_array().unwrap();
+    let names: Vec<&Value> = hosts.iter().map(|host| &host["name"]).collect();
+    assert_eq!(names, ["db1", "wild"]);
+    let counts = document["left_out_counts"].as_array().unwrap();
+    let counted = |of: &str| {
+        let of = counts.iter().find(|count| count[0] == of);
+        of.map_or(0, |count| count[1].as_u64().unwrap())
+    };
+    let seen = ["foreign", "damaged", "newer", "no-file", "unreadable"].map(counted);
+    // A run of a newer pgassay can't be told from a damaged one by what reading it says.
+    assert_eq!(seen, [2, 6, 1, 3, 1], "{counts:?}");
+
+    for format in ["text", "json", "html", "markdown", "csv"] {
+        let (_, out, err) = fleet.run(&["--format", format]);
+        for bad in ['\u{1b}', '\u{7}', '\u{202e}'] {
+            assert!(
+                !out.contains(bad) && !err.contains(bad),
+                "{format}: {bad:?}"
+            );
+        }
+        assert!(format != "html" || !out.contains("31m<script>"));
+    }
+}
+
+#[test]
+fn a_directory_without_hosts_is_the_users_to_mend() {
+    let fleet = Fleet::new("none");
+    fleet.put("notes.txt", "hello");
+    let (code, _, err) = fleet.run(&[]);
+    assert_eq!(code, 2, "{err}");
+    assert!(
+        err.contains("notes.txt") && err.contains("pgassay collect"),
+        "{err}"
+    );
+    let output = Command::new(env!("CARGO_BIN_EXE_pgassay"))
+        .args(["fleet", "/nonexistent"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
