@@ -35,6 +35,7 @@ Examples:
   pgassay compare temp:15 temp:17 --workload lwlock:shared --clients 2,8
   pgassay compare temp:15 temp:17 --workload pgio --size 1GB --clients 8
   pgassay compare temp:15 build:mine --by instructions --delta 0.1%
+  pgassay compare temp:15 build:mine --by lines     which shared cache lines a transaction takes in each
   pgassay compare temp temp                 an A/A run: what this machine calls different by itself
   pgassay compare last previous             two recorded runs, which were not interleaved
   pgassay compare --pool RUN RUN FILE.json  one comparison measured several times, on any machines
@@ -63,8 +64,8 @@ pub struct CompareArgs {
     /// What pgio and scattered-read read.
     #[command(flatten)]
     pub data: DataArgs,
-    /// What is compared: time, or counted instructions (one client, read-only; by the processor's
-    /// counter where there is one, else under valgrind)
+    /// What is compared: time, counted instructions (one client, read-only; by the processor's
+    /// counter where there is one, else under valgrind), or the shared cache lines that a transaction takes
     #[arg(long, value_enum, default_value_t = By::Time, conflicts_with_all = ["resume", "recorded"])]
     pub by: By,
     /// A setting for every launched server (repeatable)
@@ -177,6 +178,8 @@ pub enum By {
     Instructions,
     /// The same under valgrind, with locked instructions and functions
     EmulatedInstructions,
+    /// Shared cache lines that a transaction takes, as `pgassay lines A B` counts them
+    Lines,
 }
 
 /// `1%`, `0.5 %` or `2` as a share.

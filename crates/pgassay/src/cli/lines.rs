@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
+use super::compare::CompareArgs;
 use super::show::ShowArgs;
+use pgassay_model::Failure;
 
 /// What stands below the help of `pgassay lines`, not below that of commands with its flags.
 pub const EXAMPLES: &str = "\
@@ -17,6 +19,13 @@ Examples:
 
 A session of the server is stepped, instruction by instruction: it is some 100,000 times slower
 meanwhile, and holds the locks that it takes for as long. Needs root, or to be the server's user.";
+
+/// Transactions of each recorded session.
+const TRANSACTIONS: u32 = 20;
+/// Sessions that are recorded.
+const SESSIONS: u32 = 2;
+/// Sessions at which transfers are computed.
+const AT: &str = "1,2,4,8,16,32,64,128,256,384";
 
 /// Arguments of `pgassay lines`.
 #[derive(Debug, ClapArgs)]
@@ -34,16 +43,16 @@ pub struct LinesArgs {
     )]
     pub workload: String,
     /// Transactions of each recorded session
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, short = 'n', value_name = "N", default_value_t = TRANSACTIONS, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub transactions: u32,
     /// Sessions that are recorded, one after the other: two show what is shared falsely
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = SESSIONS, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub sessions: u32,
     /// Sessions at which transfers are computed: 1,2,8 or 1..64*2
     #[arg(
         long,
         value_name = "LIST",
-        default_value = "1,2,4,8,16,32,64,128,256,384"
+        default_value = AT
     )]
     pub at: super::clients::ClientList,
     /// Bytes of a cache line [default: this machine's]
@@ -76,6 +85,51 @@ pub struct LinesArgs {
     /// How it is shown.
     #[command(flatten)]
     pub show: ShowArgs,
+}
+
+impl LinesArgs {
+    /// What `compare --by lines` asks for.
+    ///
+    /// # Errors
+    /// Naming a flag that is not for lines.
+    pub fn of_compare(args: &CompareArgs) -> Result<Self, Failure> {
+        let not_for_lines = [
+            ("--clients", args.clients.is_some()),
+            ("--minutes", args.minutes.is_some()),
+            ("--pairs", args.pairs.is_some()),
+            ("--launches", args.launches.is_some()),
+            ("--sequential", args.sequential),
+            ("--from-database", args.from_database.is_some()),
+        ];
+        if let Some((flag, _)) = not_for_lines.iter().find(|(_, typed)| *typed) {
+            return Err(Failure::usage(format!(
+                "{flag} is for comparisons by time: --by lines counts, so that once is enough"
+            ))
+            .with_remedy("leave it out"));
+        }
+        if args.targets.len() != 2 {
+            return Err(Failure::usage(
+                "--by lines compares two targets, no more and no fewer",
+            ));
+        }
+        Ok(Self {
+            targets: args.targets.clone(),
+            workload: args.workload.clone(),
+            transactions: TRANSACTIONS,
+            sessions: SESSIONS,
+            at: AT.parse().map_err(|why: String| Failure::usage(why))?,
+            line_size: None,
+            scale: args.slices.scale.unwrap_or(1),
+            seed: args.slices.seed,
+            settings: args.settings.clone(),
+            set_a: args.set_a.clone(),
+            set_b: args.set_b.clone(),
+            load: args.load,
+            scratch: args.scratch.clone(),
+            stand_in: args.stand_in,
+            show: args.show.clone(),
+        })
+    }
 }
 
 fn line(text: &str) -> Result<u64, String> {

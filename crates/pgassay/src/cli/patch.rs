@@ -12,6 +12,7 @@ Examples:
   pgassay patch v3-0001.patch --source ~/src/pg --base REL_17_STABLE -- --launches 6 --minutes 30
   pgassay patch v3-0001.patch --source postgresql-17.5.tar.bz2 -- --clients 1..64*2
   pgassay patch v3-0001.patch --base master -- --by instructions --delta 0.1%
+  pgassay patch v3-0001.patch --base master -- --by lines    which shared cache lines it takes off and adds
   pgassay patch --plan patch-plan.json --source ~/src/pg     what somebody else measured, here
 
 What follows -- is for pgassay compare; without --clients it is a sweep from 1 to twice the CPUs.

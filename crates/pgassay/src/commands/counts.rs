@@ -10,6 +10,7 @@ use super::progress::Progress;
 use super::show::{next, show};
 use super::subject::explain;
 use crate::cli::compare::{By, CompareArgs};
+use crate::cli::lines::LinesArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::count::{Counter, Method, Profile};
@@ -27,11 +28,25 @@ const ROUNDS: u32 = 3;
 /// Functions shown.
 const SHOWN: usize = 10;
 
+/// Compares two targets by what is counted: instructions, or the lines that they take.
+///
+/// # Errors
+/// What kept it from counting.
+pub fn by(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
+    match args.by {
+        By::Lines => {
+            args.dials.refuse_replay()?;
+            super::lines::lines(&LinesArgs::of_compare(args)?, terminal, stop)
+        }
+        _ => compare(args, terminal, stop),
+    }
+}
+
 /// Compares two targets by counted instructions.
 ///
 /// # Errors
 /// What kept it from counting.
-pub fn compare(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
+fn compare(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
     let document = count(args, None, terminal, stop)?;
     show(&document, &args.show, terminal)?;
     let step = "the same without --by instructions: whether time shows it, too".to_owned();

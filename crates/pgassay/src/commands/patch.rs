@@ -146,7 +146,7 @@ pub fn patch(
         ..global.clone()
     };
     if compare.by != By::Time {
-        return super::counts::compare(&compare, terminal, stop);
+        return super::counts::by(&compare, terminal, stop);
     }
     let root = rundir::root(global.runs.as_deref())?;
     let before = catalogue::find(&root, "last").ok();
@@ -199,7 +199,9 @@ fn compare_args(a: &str, b: &str, flags: &[String]) -> anyhow::Result<(CompareAr
     let sweeps = flags
         .iter()
         .any(|flag| flag.starts_with("--clients") || flag.starts_with("-c"))
-        || flags.iter().any(|flag| flag.contains("instructions"));
+        || flags
+            .iter()
+            .any(|flag| flag.contains("instructions") || flag.contains("lines"));
     if !sweeps {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         line.push(format!("--clients=1..{}*2", 2 * cpus));
@@ -415,10 +417,10 @@ mod tests {
             .unwrap()
             .0;
         assert_eq!((own.clients.unwrap().0, own.launches), (vec![3], Some(6)));
-        let counts = compare_args("a", "b", &flags(&["--by", "instructions"]))
-            .unwrap()
-            .0;
-        assert!(counts.clients.is_none());
+        for by in ["instructions", "lines"] {
+            let counts = compare_args("a", "b", &flags(&["--by", by])).unwrap().0;
+            assert!(counts.clients.is_none());
+        }
         for wrong in [&["--no-such"][..], &["third"]] {
             let error = compare_args("a", "b", &flags(wrong)).unwrap_err();
             assert!(error.to_string().contains("what follows --"), "{error}");

@@ -16,6 +16,7 @@ use pgassay_server::extension::Extension;
 use pgassay_server::{Cluster, Installations, LaunchOptions};
 use serde_json::Value;
 
+use crate::compare::assert_schema;
 use crate::pg_support::{OWNER, Server};
 use crate::runs::{Runs, Signal, signal, text};
 
@@ -366,6 +367,30 @@ fn what_can_not_be_stepped_is_refused() {
     refused(&["lines", "--line-size", "100"], 2, "128");
     refused(&["lines", "--set-a", "a=b"], 2, "two targets");
     refused(&["lines", "-w", "no-such"], 2, "no workload");
+}
+
+/// A comparison by lines is that of `lines A B`: what a setting takes off is named.
+#[test]
+fn a_comparison_goes_by_lines() {
+    let runs = Runs::new("lines-compare");
+    let by_lines = ["compare", "temp", "temp", "--by", "lines"];
+    let refused = runs.run(&[&by_lines[..], &["--minutes", "3"]].concat());
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("--minutes is for comparisons by time"),
+        "{said}"
+    );
+    let args = ["--set-b", "track_activities=off", "--seed", "1", "--json"];
+    let output = runs.run(&[&by_lines[..], &args].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let difference: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_schema(&difference, "lines-difference-1.json");
+    let all = difference.to_string();
+    assert!(
+        all.contains("PgBackendStatus") || all.contains("Backend Status Array"),
+        "{all}"
+    );
 }
 
 /// Bounds by the lines: the root of the key allows less the more sessions there are.

@@ -86,7 +86,7 @@ pub fn compare(
     args.given.refuse_beyond(args.targets.len())?;
     if args.by != crate::cli::compare::By::Time {
         args.given.refuse_counted()?;
-        return super::counts::compare(args, terminal, stop);
+        return super::counts::by(args, terminal, stop);
     }
     if recorded::are_runs(args, global) {
         terminal.announce("both are recorded runs: they are compared as by --recorded");
