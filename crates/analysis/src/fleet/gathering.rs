@@ -6,7 +6,7 @@ use super::document::{
     Example, Fleet, FleetFinding, FleetHost, LeftOut, SCHEMA, Share, Superseded,
 };
 use super::groups;
-use super::host::{Found, Host, KindKey, Unused};
+use super::host::{Found, Host, KindKey, Source, Unused};
 use super::kinds;
 use crate::bottlenecks::{self, Severity};
 
@@ -124,18 +124,22 @@ impl Gathering {
     }
 
     fn supersede(&mut self, old: Member, new: &mut Member) {
-        self.superseded.push(Superseded {
-            host: new.host.name.clone(),
-            place: old.host.place,
-            collected: old.host.collected,
-            by: new.host.place.clone(),
-        });
         // What an assay measured is not measured anew by a collection.
         let newer = |a: &Host, at: &str| a.measured.as_ref().is_none_or(|m| m.at.as_str() < at);
+        let mut counts = false;
         if let Some(measured) = old.host.measured
             && newer(&new.host, &measured.at)
         {
             new.host.measured = Some(measured);
+            counts = old.host.source == Source::Run;
+        }
+        if !counts {
+            self.superseded.push(Superseded {
+                host: new.host.name.clone(),
+                place: old.host.place,
+                collected: old.host.collected,
+                by: new.host.place.clone(),
+            });
         }
     }
 

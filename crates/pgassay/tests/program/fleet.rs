@@ -160,7 +160,7 @@ fn of_two_collections_of_a_host_the_newest_counts() {
             .ends_with("again/x.json")
     );
     let (_, _, err) = fleet.run(&[]);
-    assert!(err.contains("1 file has a newer one of its host"), "{err}");
+    assert!(err.contains("1 collection does not count"), "{err}");
 }
 
 /// Whatever lies beside hosts is named and left out, and nothing of it reaches the terminal as it is.

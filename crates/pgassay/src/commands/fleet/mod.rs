@@ -50,17 +50,21 @@ pub fn fleet(args: &FleetArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     }
     let fleet = gathering.conclude();
     show(&fleet, &args.show, terminal)?;
-    for (n, what) in [
-        (fleet.missing(), "that may be a host's was left out"),
-        (fleet.superseded.len() as u32, "has a newer one of its host"),
-    ] {
-        if n > 0 {
-            let what = match n {
-                1 => what.to_owned(),
-                _ => what.replace("was", "were").replace("has", "have"),
-            };
-            terminal.warn(&format!("{} {what}", counted(n, "file")));
-        }
+    match fleet.missing() {
+        0 => {}
+        1 => terminal.warn("1 file that may be a host's was left out"),
+        n => terminal.warn(&format!(
+            "{} that may be hosts' were left out",
+            counted(n, "file")
+        )),
+    }
+    match fleet.superseded.len() as u64 {
+        0 => {}
+        1 => terminal.warn("1 collection does not count: there is a newer one of its host"),
+        n => terminal.warn(&format!(
+            "{} do not count: there are newer ones of their hosts",
+            counted(n, "collection")
+        )),
     }
     next(&args.show, &steps(args, &fleet), terminal);
     Ok(exit(args, &fleet))
