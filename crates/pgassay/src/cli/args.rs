@@ -110,6 +110,8 @@ pub enum Command {
     Lab(super::lab::LabArgs),
     /// Many hosts: what is wrong on how many, and who differs from its kind
     Fleet(super::fleet::FleetArgs),
+    /// A plan for Kubernetes, Slurm or Ansible to run: files with the command line inside
+    Deploy(super::deploy::DeployArgs),
     /// When results of the same work changed over many runs
     History(super::history::HistoryArgs),
     /// A patch against its base: built alike, compared over a sweep, a table for a mailing list

@@ -18,7 +18,8 @@ Examples:
   pgassay fleet facts/ --format csv                a row for each host
 
 On each host: sudo pgassay collect 'host=/var/run/postgresql' --output HOST.json. Files are named after
-hosts, or lie in directories that are: db1.json, db1/facts.json, db1/runs/RUN.
+hosts, or lie in directories that are: db1.json, db1/facts.json, db1/runs/RUN. pgassay deploy ansible
+writes a playbook that collects and fetches them.
 
 Exit codes: 0 done; 1 a finding of --fail-on or above; 2 no host was found; 4 a file that may be a
 host's could not be read, or a host was not examined in full")]

@@ -8,6 +8,7 @@ pub mod clients;
 pub mod compare;
 pub mod compare_runs;
 pub mod core_to_core;
+pub mod deploy;
 pub mod diagnose;
 pub mod doctor;
 pub mod fleet;

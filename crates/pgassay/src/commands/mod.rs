@@ -14,6 +14,7 @@ mod conditions;
 mod copies;
 mod core_to_core;
 mod counts;
+mod deploy;
 pub mod diagnose;
 pub mod doctor;
 mod files;
@@ -91,6 +92,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Bisect(args) => bisect::bisect(&args, &global, terminal, stop),
         Command::Build(args) => build::build(&args, terminal, stop),
         Command::Fleet(args) => fleet::fleet(&args, terminal, stop),
+        Command::Deploy(args) => deploy::deploy(&args, terminal),
         Command::Follow(args) => follow::follow(&args, &global, terminal, stop),
         Command::Guard(args) => guard::guard(&args, &global, terminal, stop),
         Command::Lab(args) => lab::lab(&args, &global, terminal, stop),

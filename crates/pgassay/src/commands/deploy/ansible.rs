@@ -1,0 +1,148 @@
+//! A playbook with the roles of the collection `pgassay.lab`.
+
+use std::env;
+
+use super::yaml::{Node, document, list, map, text, texts};
+use super::{Files, Plan};
+use crate::cli::deploy::AnsibleArgs;
+
+/// The playbook and what it needs.
+pub(super) fn files(args: &AnsibleArgs, plan: &Plan) -> Files {
+    let groups: Vec<&str> = match args.groups.as_slice() {
+        [] => vec!["all"],
+        groups => groups.iter().map(String::as_str).collect(),
+    };
+    let own = env::current_exe().ok();
+    let own = own.map(|path| path.display().to_string());
+    let program = args.program.clone().or(own).unwrap_or_default();
+    // What comes from the user holds no template.
+    let mut vars = map([
+        ("pgassay_program", raw(&program)),
+        (
+            "pgassay_fetched",
+            text(format!("{{{{ playbook_dir }}}}/{}", args.fetched)),
+        ),
+    ]);
+    vars = match &args.groups[..] {
+        [] => vars,
+        groups => vars.and([("pgassay_arms", texts(groups))]),
+    };
+    if let Some(target) = &args.target {
+        vars = vars.and([("pgassay_target", raw(target))]);
+    }
+    let mut roles = vec!["pgassay.lab.install", "pgassay.lab.collect"];
+    if !plan.collects() {
+        vars = vars.and([("pgassay_plan", list(plan.words().map(raw)))]);
+        roles.push("pgassay.lab.assay");
+    }
+    roles.push("pgassay.lab.fetch");
+    let roles = roles.into_iter().map(|role| map([("role", text(role))]));
+    let measure = map([
+        ("name", text("Measure every host by itself")),
+        ("hosts", text(groups.join(":"))),
+        ("gather_facts", Node::Flag(true)),
+        ("vars", vars),
+        ("roles", list(roles)),
+    ]);
+    let fetched = format!("{{{{ playbook_dir }}}}/{}", args.fetched);
+    let mut tasks = vec![command(
+        "What is wrong on how many hosts, and who differs",
+        &[
+            "fleet",
+            &fetched,
+            "--html",
+            &format!("{fetched}/fleet.html"),
+        ],
+        &program,
+        // 4: a host could not be examined in full.
+        &[0, 4],
+    )];
+    if (2..=8).contains(&args.groups.len()) && !plan.collects() {
+        // Runs of the first host of each group, newest as compare-runs takes them.
+        let mut words = vec!["compare-runs".to_owned()];
+        words.extend(
+            args.groups
+                .iter()
+                .map(|group| format!("{fetched}/{group}/{{{{ groups['{group}'] | first }}}}/runs")),
+        );
+        words.extend(["--html".to_owned(), format!("{fetched}/groups.html")]);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        tasks.push(command(
+            "The groups' first hosts side by side",
+            &words,
+            &program,
+            &[0],
+        ));
+    }
+    let read = map([
+        ("name", text("Read the results")),
+        ("hosts", text("localhost")),
+        ("connection", text("local")),
+        ("gather_facts", Node::Flag(false)),
+        ("tasks", Node::List(tasks)),
+    ]);
+    let playbook = list([measure, read]);
+    let about = "Written by `pgassay deploy ansible`; it is yours to change.\n\n  \
+                 ansible-galaxy collection install -r requirements.yml\n  \
+                 ansible-playbook -i YOUR-INVENTORY playbook.yml\n\n\
+                 The collection is deploy/ansible/pgassay/lab of pgassay's sources.";
+    let requirements = map([(
+        "collections",
+        list([map([("name", text("pgassay.lab")), ("version", text("*"))])]),
+    )]);
+    let inventory = inventory(&args.groups);
+    Files {
+        shown: 0,
+        files: vec![
+            ("playbook.yml", document(about, &playbook)),
+            (
+                "requirements.yml",
+                document("The collection that the playbook uses.", &requirements),
+            ),
+            ("inventory.example.yml", inventory),
+        ],
+        next: |dir| {
+            vec![format!(
+                "ansible-playbook -i {dir}/inventory.yml {dir}/playbook.yml"
+            )]
+        },
+    }
+}
+
+/// A text in which Ansible expands nothing.
+fn raw(text: &str) -> Node {
+    Node::Literal(text.to_owned())
+}
+
+fn command(name: &str, words: &[&str], program: &str, good: &[u64]) -> Node {
+    let argv = std::iter::once(raw(program)).chain(words.iter().map(|word| text(*word)));
+    let good: Vec<String> = good.iter().map(u64::to_string).collect();
+    map([
+        ("name", text(name)),
+        ("ansible.builtin.command", map([("argv", list(argv))])),
+        ("register", text("pgassay_read")),
+        ("changed_when", Node::Flag(true)),
+        (
+            "failed_when",
+            text(format!("pgassay_read.rc not in [{}]", good.join(", "))),
+        ),
+    ])
+}
+
+fn inventory(groups: &[String]) -> String {
+    let hosts = |n: usize| {
+        let host = |host: String| (host, map([]));
+        Node::Map(vec![host(format!("db{n}")), host(format!("db{}", n + 1))])
+    };
+    let of = |n: usize| map([("hosts", hosts(2 * n + 1))]);
+    let all = match groups {
+        [] => of(0),
+        groups => {
+            let groups = groups.iter().enumerate();
+            let children = groups.map(|(n, group)| (group.clone(), of(n)));
+            map([("children", Node::Map(children.collect()))])
+        }
+    };
+    let about = "Copy this to inventory.yml and put your hosts in.";
+    document(about, &map([("all", all)]))
+}
