@@ -123,6 +123,14 @@ install: man ## install below PREFIX (/usr/local)
 dist: ## tar.gz, wheel, .deb and .rpm for three processors, SBOM and checksums, into dist/
 	scripts/dist.sh
 
+.PHONY: ansible-test
+ansible-test: build ## the Ansible collection on three hosts in namespaces, and what deploy writes (root, sshd)
+	scripts/test-ansible.sh $(PROGRAM)
+
+.PHONY: fleet-bench
+fleet-bench: build ## a fleet of a thousand hosts with planted findings and odd ones
+	bench/fleet.py $(PROGRAM) "$$(mktemp -d)/fleet"
+
 .PHONY: try-dist reproduce
 try-dist: ## the packages in dist/ as root: rpm systems, CI templates, images, arm64 and ppc64le under qemu
 	scripts/try-rpm.sh

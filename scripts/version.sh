@@ -1,5 +1,6 @@
 #!/bin/bash
-# Sets the version everywhere it is written: Cargo.toml, Cargo.lock, the heading in CHANGELOG.md.
+# Sets the version everywhere it is written: Cargo.toml, Cargo.lock, the heading in CHANGELOG.md, the Ansible
+# collection.
 #
 #   scripts/version.sh 0.2.0
 set -euo pipefail
@@ -9,6 +10,7 @@ new=${1:?missing argument: the new version}
 old=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version *= *"\(.*\)"/\1/p' Cargo.toml)
 sed -i -E "/^\[workspace.package\]/,/^\[/s/^version *= *\".*\"/version = \"$new\"/
     /^pgassay-[a-z]+ = /s/version = \"[^\"]*\"/version = \"$new\"/" Cargo.toml
+sed -i "s/^version: .*/version: $new/" deploy/ansible/pgassay/lab/galaxy.yml
 if ! grep -q "^## $new" CHANGELOG.md; then
     # Released sections keep their date; the unreleased one gets its number, or a new one is begun.
     if grep -q '(unreleased)$' CHANGELOG.md; then
