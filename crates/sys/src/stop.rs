@@ -45,6 +45,16 @@ impl Stop {
     /// A flag that SIGINT, SIGTERM and SIGHUP set. One that is ignored when the program starts, as
     /// SIGHUP is under nohup, stays ignored.
     pub fn on_signals() -> io::Result<Self> {
+        Self::watched(true)
+    }
+
+    /// The same for signals that a program sends, perhaps more than once, as the kernel does for each
+    /// thread of a parent that dies: while a [`Deferred`] is held, none of them ends the process.
+    pub fn on_repeated_signals() -> io::Result<Self> {
+        Self::watched(false)
+    }
+
+    fn watched(second_ends: bool) -> io::Result<Self> {
         let stop = Self::new();
         let ignored = ignored_signals();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -54,7 +64,9 @@ impl Stop {
             // Order matters: whether to exit is looked at before this signal decides on the next.
             signal_hook::flag::register_conditional_shutdown(signal, 130, stop.at_once.clone())?;
             signal_hook::flag::register(signal, stop.asked.clone())?;
-            signal_hook::flag::register(signal, stop.at_once.clone())?;
+            if second_ends {
+                signal_hook::flag::register(signal, stop.at_once.clone())?;
+            }
         }
         Ok(stop)
     }
