@@ -173,7 +173,7 @@ fn end(pid: u32, data: &Path) -> Option<u32> {
 
 /// When a process started, in clock ticks since boot: field 22 of
 /// /proc/PID/stat (proc(5)). With the pid it names one process for ever.
-pub(super) fn start_ticks(pid: u32) -> Option<u64> {
+pub fn start_ticks(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses can hold anything; the fields follow its end.
     let after_name = &stat[stat.rfind(')')? + 1..];

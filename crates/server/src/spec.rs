@@ -59,6 +59,12 @@ impl FromStr for TargetSpec {
         if text.starts_with("postgresql://") || text.starts_with("postgres://") {
             return Ok(Self::Server(text.to_owned()));
         }
+        if text.starts_with("ssh://") || text.starts_with("exec:") {
+            // It is not shown either.
+            return Err(TargetError::Usage(format!(
+                "the target is on another machine, and this command is carried out here; {FORMS}"
+            )));
+        }
         // A path can hold '=' and a conninfo '/': what a path starts with decides.
         if text.starts_with(['/', '.', '~']) {
             return Ok(Self::Prefix(with_home(text)));
