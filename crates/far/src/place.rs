@@ -198,7 +198,8 @@ pub fn words(text: &str) -> Result<Vec<String>, BadPlace> {
 /// A word that a POSIX shell, and [`words`], read back.
 pub(crate) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
+    // The mark before a target is no word of a command.
+    match !word.is_empty() && word != BETWEEN.trim() && word.chars().all(plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', r"'\''")),
     }
@@ -254,6 +255,7 @@ mod tests {
                 vec!["env", "A=b c"],
                 "host=/tmp",
             ),
+            ("exec:x '//' y // temp", vec!["x", "//", "y"], "temp"),
             ("exec:x // postgresql://h/d", vec!["x"], "postgresql://h/d"),
         ] {
             let (found, there) = Place::of_target(text).unwrap();
