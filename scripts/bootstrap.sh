@@ -264,6 +264,8 @@ if [ "$purpose" = test ]; then
             missing "the server's headers, for the extension" "postgresql-server-dev-$major"
     fi
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing "PgBouncer, a connection pooler" pgbouncer
+    [ -x /usr/sbin/sshd ] || missing "OpenSSH's server, for commands on another machine" openssh-server
+    have ip || missing "ip, which makes a network to be cut" iproute2
     have tsc || missing "TypeScript, which checks the types of the pages' script" node-typescript
     # Ubuntu has a browser as a snap only: scripts/test-pages.sh says so.
     if [ "$(. /etc/os-release && echo "$ID")" = debian ]; then
@@ -277,6 +279,9 @@ if [ "$purpose" = test ]; then
         # The tests start their own; disable the package's service.
         if [[ " ${packages[*]} " = *" pgbouncer "* ]] && [ -d /run/systemd/system ]; then
             as_root systemctl disable --now pgbouncer >&2
+        fi
+        if [[ " ${packages[*]} " = *" openssh-server "* ]] && [ -d /run/systemd/system ]; then
+            as_root systemctl disable --now ssh >&2
         fi
     fi
 fi

@@ -33,6 +33,24 @@ pub enum Exit {
     Interrupted = 130,
 }
 
+impl Exit {
+    /// What a code of another pgassay means; one that none has is a fault.
+    pub fn from_code(code: i32) -> Self {
+        let all = [
+            Self::Done,
+            Self::Found,
+            Self::Usage,
+            Self::Target,
+            Self::Partial,
+            Self::Inconclusive,
+            Self::NotComparable,
+            Self::Interrupted,
+        ];
+        let known = all.into_iter().find(|exit| *exit as i32 == code);
+        known.unwrap_or(Self::Fault)
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit as u8)

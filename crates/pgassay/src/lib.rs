@@ -28,13 +28,22 @@ pub fn run(args: impl IntoIterator<Item = OsString>, terminal: &mut Terminal, st
     let args: Vec<OsString> = args.into_iter().collect();
     terminal.conceal(Secrets::of(args.iter().map(|arg| arg.as_encoded_bytes())));
     let typed = secrets::recorded(&args);
+    let words = args.clone();
     let mut args = match cli::parse(args) {
         Ok(args) => args,
         Err(answer) => return cli::show(&answer, terminal),
     };
-    args.global.typed = typed;
+    args.global.typed = match commands::far::Session::of_this() {
+        Some(session) => session.typed,
+        None => typed,
+    };
     terminal.set_verbosity(args.global.verbosity());
-    match commands::dispatch(args, terminal, stop) {
+    let done = match commands::far::sought(&args, &words) {
+        Ok(Some(there)) => commands::far::there(&there, &args.global, terminal, stop),
+        Ok(None) => commands::dispatch(args, terminal, stop),
+        Err(error) => Err(error),
+    };
+    match done {
         Ok(exit) => exit,
         Err(error) => exit::report(&error, terminal),
     }

@@ -17,7 +17,11 @@ fn main() -> ExitCode {
 
 fn run(arguments: &[OsString], hidden: &io::Result<()>) -> Exit {
     let mut terminal = Terminal::of_process();
-    let stop = match Stop::on_signals() {
+    let watched = match pgassay::commands::far::Session::of_this() {
+        Some(_) => Stop::on_repeated_signals(),
+        None => Stop::on_signals(),
+    };
+    let stop = match watched {
         Ok(stop) => stop,
         Err(error) => {
             terminal.complain(&format!("cannot watch for signals: {error}"));

@@ -103,7 +103,14 @@ pub fn overwrite(argument: &mut [u8]) {
 /// with a wrong one or none.
 fn user_passwords(text: &[u8]) -> Vec<Range<usize>> {
     let colon = |from: usize| Some(from + text.get(from..)?.iter().position(|b| *b == b':')?);
-    let Some(mut at) = colon(0) else {
+    // What follows is a command, which may name a user at a host.
+    let command = b"exec:";
+    let first = if text.starts_with(command) {
+        command.len()
+    } else {
+        0
+    };
+    let Some(mut at) = colon(first) else {
         return Vec::new();
     };
     if text.get(at + 1) == Some(&b'/') {
@@ -257,12 +264,17 @@ mod tests {
             ("password=ge heim user=u", "password=*** user=u"),
             ("-dpassword=geheim", "-dpassword=***"),
             ("host=h pasword=geheim", "host=h pasword=***"),
+            (
+                "exec:docker exec -i c // postgresql://u:geheim@h/d",
+                "exec:docker exec -i c // postgresql://u:***@h/d",
+            ),
             ("sslkey=k sslpassword=geheim", "sslkey=k sslpassword=***"),
         ];
         for (typed, expected) in cases {
             assert_eq!(shown(typed), expected);
         }
         for plain in [
+            "exec:ssh me@db1 // temp",
             "temp",
             "select-only@9",
             "postgres://h:5432/d",

@@ -226,6 +226,19 @@ impl Terminal {
         self.marked(&"error:".red().to_string(), text);
     }
 
+    /// A line that another pgassay said on its error side, with our colours.
+    pub fn relay(&mut self, line: &str) {
+        if let Some(text) = line.strip_prefix("warning: ") {
+            self.warn(text);
+        } else if let Some(text) = line.strip_prefix("error: ") {
+            self.complain(text);
+        } else if let Some(text) = line.strip_prefix("  help: ") {
+            self.note(text);
+        } else {
+            self.line(line);
+        }
+    }
+
     /// What can be done about the complaint before.
     pub fn note(&mut self, text: &str) {
         self.marked(&"  help:".cyan().to_string(), text);

@@ -58,6 +58,13 @@ pub struct GlobalArgs {
     /// Directory of recorded runs [default: $PGASSAY_RUNS, or the XDG state directory]
     #[arg(long, global = true, value_name = "DIR")]
     pub runs: Option<PathBuf>,
+    /// Carry the command out on another machine: ssh://[user@]host[:port], or exec:COMMAND (kubectl exec -i …,
+    /// docker exec -i …, srun …)
+    #[arg(long, global = true, value_name = "PLACE")]
+    pub on: Option<String>,
+    /// The program to copy to the other machine, if that is of another architecture
+    #[arg(long, global = true, value_name = "FILE", hide_short_help = true)]
+    pub far_program: Option<PathBuf>,
     /// The whole command line as typed, without passwords, for the record.
     #[arg(skip)]
     pub typed: Vec<String>,
@@ -130,6 +137,9 @@ pub enum Command {
     Diagnose(DiagnoseArgs),
     /// A running server under its own load: where its time goes, and what holds it back
     Watch(super::watch::WatchArgs),
+    /// The far side of a command on another machine
+    #[command(hide = true)]
+    Far(super::far::FarArgs),
     /// A measurement that runs, in the terminal: what it shows so far, what disturbs it; p pauses it
     Follow(super::follow::FollowArgs),
     /// List, show, pause and remove recorded runs
@@ -160,7 +170,8 @@ pub enum Command {
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct TargetArgs {
     /// temp (default), temp:17, an installation's prefix or bin directory, or the URI or conninfo
-    /// of a running server
+    /// of a running server; on another machine as ssh://[user@]host[:port]/TARGET or
+    /// 'exec:COMMAND // TARGET'
     #[arg(value_name = "TARGET")]
     pub target: Option<String>,
     /// A setting for a launched server (repeatable)
@@ -256,6 +267,7 @@ Examples:
   pgassay assay temp:15 --set shared_buffers=1GB --quick
   pgassay assay /usr/local/pgsql --clients 1..64*2
   pgassay assay 'service=staging' --load
+  pgassay assay ssh://db1/temp:17      the same on another machine
   pgassay assay --resume last")]
 pub struct AssayArgs {
     /// The server.
@@ -287,6 +299,8 @@ Examples:
   pgassay run mine.sql@9 --file other.sql@1 --protocol extended --per-statement
   pgassay run select-only --rate 5000 --latency-limit 20
   pgassay run tpcb-like 'service=staging' --load      in a schema of its own
+  pgassay run select-only ssh://db1/temp:17           on another machine, recorded here
+  pgassay run select-only 'exec:kubectl exec -i pg-0 -- // temp'
   pgassay run primitives               spinlock, LWLock, buffer pin and snapshot over sessions
   pgassay run lwlock --clients 1..64*2 one of them, inside the server
   pgassay run snapshot --idle-sessions 0,500,2000 --committing 1

@@ -10,6 +10,7 @@ Examples:
   pgassay doctor --fix        run the lines that mend it, after asking
   pgassay doctor --fix --yes  without asking, as in a container's build
   pgassay doctor --json       for programs
+  pgassay doctor --on ssh://db1   what works there
 
 Nothing is changed without --fix. Exit code 3 if no server can be launched here, else 0.")]
 pub struct DoctorArgs {

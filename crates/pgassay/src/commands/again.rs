@@ -12,6 +12,7 @@ use pgassay_model::plan::{Experiment, Stage};
 use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EndState, EventKind, RunEnd, RunHeader};
 
+use super::far;
 use crate::cli::args::{GlobalArgs, TargetArgs};
 use crate::cli::observe::{ObserveArgs, Observer};
 
@@ -32,6 +33,7 @@ pub enum Again {
 /// Where there is none, or it can't be read.
 pub fn to_resume(root: &Path, name: &str) -> anyhow::Result<(PathBuf, RecordedRun)> {
     let dir = catalogue::find(root, name)?;
+    far::refuse_from_elsewhere(&dir)?;
     let run = rundir::read(&dir)?;
     Ok((dir, run))
 }
@@ -65,6 +67,7 @@ impl Again {
             return Ok(Self::New);
         };
         let dir = catalogue::find(&rundir::root(global.runs.as_deref())?, name)?;
+        far::refuse_from_elsewhere(&dir)?;
         let mut run = Box::new(rundir::read(&dir)?);
         for stage in &mut run.header.experiment.stages {
             workload::read_anew(&mut stage.plan.workload);

@@ -24,7 +24,7 @@ use pgassay_server::{
 use pgassay_sys::stop::{Deferred, Stop};
 use serde_json::json;
 
-use super::copies;
+use super::{copies, far};
 use crate::cli::args::TargetArgs;
 
 /// A server that can be asked and, where we may, loaded.
@@ -125,7 +125,7 @@ impl Subject {
                             Some(dump) => format!(", with a copy of {}", dump.original()),
                             None => String::new(),
                         }
-                    ),
+                    ) + &far::on_this(),
                     copy_differs: restored.differs,
                     conninfo,
                     scene: Scene {
@@ -157,7 +157,7 @@ impl Subject {
         };
         Ok(Self {
             origin: Origin::Running,
-            shown: conninfo.redacted(),
+            shown: conninfo.redacted() + &far::on_this(),
             conninfo,
             scene: Scene {
                 storage: match &postmaster {

@@ -59,16 +59,20 @@ impl Runs {
     /// Starts the program with the default action for signals: one that is ignored at its start
     /// stays ignored, and whoever runs the tests in the background may ignore some.
     pub fn start(&self, args: &[&str]) -> Child {
-        let defaults = [
-            "--default-signal=HUP,INT,TERM",
-            env!("CARGO_BIN_EXE_pgassay"),
-        ];
-        let mut command = self.command_by("env", &defaults, args);
-        command
+        self.by_default(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts")
+    }
+
+    /// The command that starts it so.
+    pub fn by_default(&self, args: &[&str]) -> Command {
+        let defaults = [
+            "--default-signal=HUP,INT,TERM",
+            env!("CARGO_BIN_EXE_pgassay"),
+        ];
+        self.command_by("env", &defaults, args)
     }
 
     /// Waits until the newest run has this many trials.

@@ -19,6 +19,7 @@ use pgassay_model::record::RecordedRun;
 use pgassay_readings::profile::Profile;
 use pgassay_sys::stop::Stop;
 
+use super::far;
 use super::show::{next, show};
 use crate::cli::args::GlobalArgs;
 use crate::cli::diagnose::DiagnoseArgs;
@@ -49,6 +50,10 @@ pub fn diagnose(
         (Some(perf), _) => of_profile(perf, args.server_version, before)?,
         (None, Some(name)) => {
             let run = recorded(name, global)?;
+            if args.reference {
+                let root = rundir::root(global.runs.as_deref())?;
+                far::refuse_from_elsewhere(&catalogue::find(&root, name)?)?;
+            }
             let analysis = analyse(&run);
             let mut diagnosis = of_run(&run, &analysis, before)?;
             if args.reference {

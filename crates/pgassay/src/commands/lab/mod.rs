@@ -30,6 +30,7 @@ use self::arms::Arms;
 use self::lower::Lowered;
 use self::outline::{Labs, Outline};
 use self::record::{PartRecord, Record, State};
+use super::far;
 use super::files::page_of_run;
 use super::show::{next, show};
 use crate::cli;
@@ -65,6 +66,7 @@ pub fn lab(
     }
     if let Some(name) = &args.resume {
         let (dir, mut record) = record::find(&root, name)?;
+        far::refuse_from_elsewhere(&dir)?;
         trust::refuse(
             &record.plan,
             record.from != plans::BUILT_IN_WORDS,

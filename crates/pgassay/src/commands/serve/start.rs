@@ -9,6 +9,8 @@ use pgassay_model::plan::{Arm, DriverConfig, Experiment};
 use pgassay_model::run::RunHeader;
 use pgassay_model::stage::StageId;
 
+use crate::commands::far;
+
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
@@ -84,6 +86,7 @@ impl Recorded {
                 ));
             }
         }
+        far::refuse_from_elsewhere(dir).map_err(|failure| failure.message)?;
         let text = |error: anyhow::Error| format!("{error:#}");
         let header = rundir::read_header(dir).map_err(text)?;
         if rundir::irregular(dir).map_err(|e| e.to_string())?.is_some() {

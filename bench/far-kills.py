@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Kills a part of a measurement on another machine at a random moment, again and again, and looks what is
+left ten seconds later: processes, directories, and the trials that were finished before.
+
+    bench/far-kills.py [--program target/debug/pgassay] [--kills 100] [--seed 1]
+                       [--place 'exec:sh -c '"'"'"$@"; exit $?'"'"' carrier' | ssh://HOST]
+
+The far side has to be this machine (a plain command, or an sshd here, whose sessions have
+XDG_CACHE_HOME in a directory that --cache names). A kill counts as clean if within ten seconds no process
+of the far side runs, no directory of its session and no cluster lies around, and at least those trials
+are here that were finished a second before.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+CARRIED = "exec:sh -c '\"$@\"; exit $?' carrier"
+PARTS = ["near", "carrier", "agent", "command", "agent and command", "all but the tidier"]
+
+
+def command_line(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def far_processes(cache):
+    """Processes whose program is the copy on the far side."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            exe = os.readlink(f"/proc/{entry}/exe")
+        except OSError:
+            continue
+        if exe.startswith(str(cache)):
+            found[int(entry)] = command_line(entry)
+    return found
+
+
+def servers(scratch):
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            if os.readlink(f"/proc/{entry}/cwd").startswith(str(scratch)):
+                found.append(int(entry))
+        except OSError:
+            continue
+    return found
+
+
+def part_of(processes, part):
+    # The eldest: a child of it is the same program until it executes another.
+    ends, holds = (" far", "") if part == "agent" else ("", " run ")
+    return sorted(pid for pid, line in processes.items() if line.endswith(ends) and holds in line)[:1]
+
+
+def children(pid):
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(child) for child in task.read_text().split()]
+        except OSError:
+            pass
+    return found
+
+
+def trials(directory):
+    """Whole lines of trials of all runs below a directory."""
+    count = 0
+    for file in pathlib.Path(directory).glob("*/trials.jsonl"):
+        for line in file.read_bytes().split(b"\n")[:-1]:
+            json.loads(line)
+            count += 1
+    return count
+
+
+def sessions():
+    return {path for path in pathlib.Path("/var/tmp").glob("pgassay-far-*")}
+
+
+def kill(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def one(args, number, part, rng, base):
+    runs, scratch = base / f"runs-{number}", base / f"scratch-{number}"
+    runs.mkdir()
+    scratch.mkdir(mode=0o755)
+    before = sessions()
+    environment = dict(os.environ, PGASSAY_RUNS=str(runs))
+    if not args.cache_given:
+        environment["XDG_CACHE_HOME"] = str(args.cache)
+    separator = "/" if args.place.startswith("ssh://") else " // "
+    near = subprocess.Popen(
+        [args.program, "run", "select-only", f"{args.place}{separator}temp", "-c", "1", "-T", "0.1", "--warmup", "0",
+         "--trials", "2000", "-s", "1", "--scratch", str(scratch)],
+        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    wait = rng.uniform(0.1, args.longest)
+    time.sleep(max(wait - 1, 0))
+    there = [trials(s / "runs") for s in sessions() - before if (s / "runs").is_dir()]
+    finished = sum(there)
+    time.sleep(min(wait, 1))
+    processes = far_processes(args.cache / "pgassay/far")
+    if part == "near":
+        victims = [near.pid]
+    elif part == "carrier":
+        victims = children(near.pid)
+    elif part == "agent and command":
+        victims = part_of(processes, "agent") + part_of(processes, "command")
+    elif part == "all but the tidier":
+        victims = [near.pid] + children(near.pid) + part_of(processes, "agent")
+    else:
+        victims = part_of(processes, part)
+    phase = "measuring" if trials(runs) else ("setting up" if processes else "connecting")
+    if not victims:
+        # It is not there yet: the near side is killed instead.
+        victims, part = [near.pid], "near"
+    kill(victims)
+    killed = time.monotonic()
+    left = None
+    while time.monotonic() - killed < 10:
+        ours = far_processes(args.cache / "pgassay/far")
+        lying = sessions() - before
+        clusters = list(scratch.glob("pgassay-*/clusters/*"))
+        left = [*(f"process {line}" for line in ours.values()), *(f"server {pid}" for pid in servers(scratch)),
+                *map(str, lying), *map(str, clusters)]
+        if not left and near.poll() is not None:
+            break
+        time.sleep(0.02)
+    seconds = time.monotonic() - killed
+    ended = near.poll()
+    if ended is None:
+        left.append("the near side")
+        near.kill()
+    said = near.stderr.read().decode(errors="replace")
+    near.wait()
+    here = trials(runs)
+    problems = list(left)
+    if here < finished:
+        problems.append(f"{finished} trials were finished, {here} are here")
+    if "panicked" in said:
+        problems.append(said)
+    if not (args.keep and problems):
+        shutil.rmtree(runs, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
+    return part, phase, seconds, here, ended, problems
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="target/debug/pgassay")
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--place", default=CARRIED)
+    parser.add_argument("--cache", type=pathlib.Path, help="XDG_CACHE_HOME of the sessions of an sshd here")
+    parser.add_argument("--part", choices=PARTS, help="kill this only")
+    parser.add_argument("--keep", action="store_true", help="leave what a kill that was not clean left")
+    parser.add_argument("--longest", type=float, default=9, help="seconds until the latest kill")
+    args = parser.parse_args()
+    args.cache_given = args.cache is not None
+    base = pathlib.Path(tempfile.mkdtemp(prefix="far-kills-", dir="/var/tmp"))
+    base.chmod(0o755)
+    args.cache = args.cache or base / "cache"
+    rng = random.Random(args.seed)
+    table = collections.defaultdict(list)
+    bad = 0
+    print(f"{args.kills} kills at {args.place}, seed {args.seed}")
+    try:
+        # The copy is made before the first.
+        separator = "/" if args.place.startswith("ssh://") else " // "
+        environment = dict(os.environ) if args.cache_given else dict(os.environ, XDG_CACHE_HOME=str(args.cache))
+        subprocess.run([args.program, "targets", "--on", args.place], env=environment, check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for number in range(args.kills):
+            part = args.part or PARTS[number % len(PARTS)]
+            part, phase, seconds, here, ended, problems = one(args, number, part, rng, base)
+            table[part, phase].append((seconds, here, ended, not problems))
+            if problems:
+                bad += 1
+                print(f"kill {number} ({part}, {phase}): {'; '.join(problems)}", file=sys.stderr)
+    finally:
+        if not (args.keep and bad):
+            shutil.rmtree(base, ignore_errors=True)
+    print(f"{'killed':<22}{'while':<12}{'kills':>6}{'clean':>6}{'all gone after':>20}{'trials kept':>14}  exit codes")
+    for (part, phase), rows in sorted(table.items()):
+        times = sorted(row[0] for row in rows)
+        kept = [row[1] for row in rows]
+        codes = sorted({str(row[2]) for row in rows})
+        print(f"{part:<22}{phase:<12}{len(rows):>6}{sum(row[3] for row in rows):>6}"
+              f"{f'{times[len(times) // 2]:.1f}, at most {times[-1]:.1f} s':>20}"
+              f"{f'{min(kept)} to {max(kept)}':>14}  {' '.join(codes)}")
+    print(f"{args.kills - bad} of {args.kills} clean")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+//! Files in pieces on a channel, and the far side's look at what a command records.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pgassay_far::{Channel, Lost};
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+/// How often the far side looks for something new.
+const LOOKS: Duration = Duration::from_millis(200);
+
+/// Bytes of a piece.
+const PIECE: usize = 1 << 20;
+
+/// How deep below a run its files may lie: those of a lab's stages do.
+pub const DEEPEST: usize = 6;
+
+/// A piece of a file, before its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Below the directory of all, with `/`.
+    pub path: String,
+    /// Where its bytes belong.
+    pub at: u64,
+    /// What is at this path already stays: lines are appended.
+    pub appends: bool,
+    /// The file is whole with it.
+    pub last: bool,
+}
+
+/// Sends a piece.
+///
+/// # Errors
+/// Where the link is lost.
+pub fn send(channel: &Channel, piece: &Piece, bytes: &[u8]) -> Result<(), Lost> {
+    let mut body = serde_json::to_vec(piece).map_err(|e| Lost::Unsayable(e.to_string()))?;
+    body.push(b'\n');
+    body.extend_from_slice(bytes);
+    channel.send_bytes(body)
+}
+
+/// A piece that came, and its bytes.
+pub fn received(body: &[u8]) -> Option<(Piece, &[u8])> {
+    let at = body.iter().position(|byte| *byte == b'\n')?;
+    Some((serde_json::from_slice(&body[..at]).ok()?, &body[at + 1..]))
+}
+
+/// Sends a file from some place on to its end, as it is now.
+///
+/// # Errors
+/// The system's refusal inside, the link's outside.
+pub fn send_file(
+    channel: &Channel,
+    name: &str,
+    from: &Path,
+    appended_at: Option<u64>,
+) -> Result<io::Result<u64>, Lost> {
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+        .open(from)
+        .and_then(|file| match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::ErrorKind::InvalidInput.into()),
+        });
+    let mut file = match opened {
+        Ok(file) => file,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut at = appended_at.unwrap_or(0);
+    let mut bytes = vec![0; PIECE];
+    if let Err(error) = file.seek(SeekFrom::Start(at)) {
+        return Ok(Err(error));
+    }
+    loop {
+        let mut got = match fill(&mut file, &mut bytes) {
+            Ok(got) => got,
+            Err(error) => return Ok(Err(error)),
+        };
+        let last = got < PIECE;
+        if appended_at.is_some() {
+            // The rest of a line comes when it is whole.
+            let lines = bytes[..got].iter().rposition(|byte| *byte == b'\n');
+            got = lines.map_or(0, |end| end + 1);
+            if got == 0 {
+                return Ok(Ok(at));
+            }
+            if let Err(error) = file.seek(SeekFrom::Start(at + got as u64)) {
+                return Ok(Err(error));
+            }
+        }
+        let piece = Piece {
+            path: name.to_owned(),
+            at,
+            appends: appended_at.is_some(),
+            last,
+        };
+        send(channel, &piece, &bytes[..got])?;
+        at += got as u64;
+        if last {
+            return Ok(Ok(at));
+        }
+    }
+}
+
+fn fill(file: &mut File, bytes: &mut [u8]) -> io::Result<usize> {
+    let mut got = 0;
+    while got < bytes.len() {
+        match file.read(&mut bytes[got..]) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(got)
+}
+
+/// What was sent of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sent {
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+/// Looks again and again for what is new below a directory, until it is told to end; and once more.
+///
+/// # Errors
+/// Where the link is lost.
+pub fn follow(channel: &Channel, root: &Path, ended: &AtomicBool) -> Result<(), Lost> {
+    let mut sent = BTreeMap::new();
+    loop {
+        let last = ended.load(Ordering::SeqCst);
+        look(channel, root, &mut sent)?;
+        if last {
+            return Ok(());
+        }
+        std::thread::park_timeout(LOOKS);
+    }
+}
+
+fn look(channel: &Channel, root: &Path, sent: &mut BTreeMap<PathBuf, Sent>) -> Result<(), Lost> {
+    let mut files = Vec::new();
+    walk(root, Path::new(""), &mut files);
+    // What a run is comes before what is in it.
+    files.sort_by_key(|path| {
+        (
+            path.parent().map(Path::to_owned),
+            !path.ends_with("run.json"),
+        )
+    });
+    for path in files {
+        let (Ok(meta), Some(name)) = (fs::symlink_metadata(root.join(&path)), path.to_str()) else {
+            continue;
+        };
+        let now = Sent {
+            inode: meta.ino(),
+            length: meta.len(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+        };
+        let before = sent.get(&path).copied();
+        let lines = path.extension().is_some_and(|e| e == "jsonl");
+        let from = match before {
+            // Lines are only ever appended.
+            Some(before) if lines => {
+                if before.length >= now.length || before.inode != now.inode {
+                    continue;
+                }
+                Some(before.length)
+            }
+            Some(before) if !lines && before == now => continue,
+            _ => lines.then_some(0),
+        };
+        // What has gone meanwhile is seen at the next look.
+        if let Ok(length) = send_file(channel, name, &root.join(&path), from)? {
+            let length = if lines { length } else { now.length };
+            sent.insert(path, Sent { length, ..now });
+        }
+    }
+    Ok(())
+}
+
+/// The regular files below a directory that belong to a run for good.
+fn walk(root: &Path, below: &Path, files: &mut Vec<PathBuf>) {
+    if below.components().count() >= DEEPEST {
+        return;
+    }
+    for entry in fs::read_dir(root.join(below))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let path = below.join(entry.file_name());
+        let name = entry.file_name();
+        let passing = ["lock", "pause.json", "live.jsonl"]
+            .iter()
+            .any(|n| name == *n)
+            || name.as_encoded_bytes().starts_with(b".")
+            || path.extension().is_some_and(|e| e == "tmp");
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => walk(root, &path, files),
+            Ok(kind) if kind.is_file() && !passing => files.push(path),
+            _ => {}
+        }
+    }
+}
+
+/// Writes a piece of a file that the near side gave, which is trusted.
+///
+/// # Errors
+/// Where the system refuses.
+pub fn put(below: &Path, piece: &Piece, bytes: &[u8]) -> io::Result<()> {
+    let path = below.join(&piece.path);
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)?;
+    file.write_all_at(bytes, piece.at)
+}

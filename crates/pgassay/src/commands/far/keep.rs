@@ -1,0 +1,362 @@
+//! The near side's end of a run that is recorded elsewhere. What comes is somebody else's: a name is one
+//! below a new directory of a run, and size and number are bounded.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use pgassay_engine::rundir;
+use pgassay_model::Failure;
+use rustix::fs::{FlockOperation, OFlags, flock};
+
+use super::files::{DEEPEST, Piece};
+
+/// Limits of what one command may record.
+const MOST_RUNS: usize = 1_000;
+const MOST_FILES: usize = 100_000;
+const MOST_BYTES: u64 = 16 << 30;
+const LARGEST: u64 = 2 << 30;
+
+/// The longest name of a file or directory.
+const LONGEST: usize = 128;
+
+/// The file of ours by which a run from elsewhere is known.
+const MARK: &str = "elsewhere.json";
+
+/// Refuses to execute what another machine recorded: its scripts, targets and settings are that machine's.
+///
+/// # Errors
+/// Where the run in this directory came from elsewhere, naming the place.
+pub fn refuse_from_elsewhere(dir: &Path) -> Result<(), Failure> {
+    let mark = dir.join(MARK);
+    if fs::symlink_metadata(&mark).is_err() {
+        return Ok(());
+    }
+    let text = pgassay_sys::input::read(&mark, 1 << 16).unwrap_or_default();
+    let place = serde_json::from_slice::<serde_json::Value>(&text).ok();
+    let place = place.and_then(|mark| Some(mark.get("place")?.as_str()?.to_owned()));
+    let place = place.unwrap_or_else(|| "another machine".to_owned());
+    Err(Failure::usage(format!(
+        "{} was measured on {place}: what it recorded is not executed here",
+        dir.display()
+    ))
+    .with_remedy("type its command again; pgassay report shows it"))
+}
+
+/// Writes what a far side records below the directory of runs.
+#[derive(Debug)]
+pub struct Keeper {
+    root: PathBuf,
+    place: String,
+    /// Those that came, with the locks by which they are seen to be measured.
+    runs: BTreeMap<String, File>,
+    directories: BTreeSet<PathBuf>,
+    files: BTreeSet<PathBuf>,
+    /// What is not whole yet.
+    parts: BTreeSet<PathBuf>,
+    bytes: u64,
+}
+
+impl Keeper {
+    /// Keeps runs of a place in `root`, which is made with the first.
+    pub fn new(root: PathBuf, place: &str) -> Self {
+        Self {
+            root,
+            place: place.to_owned(),
+            runs: BTreeMap::new(),
+            directories: BTreeSet::new(),
+            files: BTreeSet::new(),
+            parts: BTreeSet::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Where they lie.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The runs that came, and how many of their trials.
+    pub fn runs(&self) -> Vec<(&str, usize)> {
+        let trials = |run: &str| {
+            let text = fs::read(self.root.join(run).join("trials.jsonl")).unwrap_or_default();
+            text.iter().filter(|byte| **byte == b'\n').count()
+        };
+        let runs = self.runs.keys().map(String::as_str);
+        runs.map(|run| (run, trials(run))).collect()
+    }
+
+    /// Writes a piece.
+    ///
+    /// # Errors
+    /// Where its name leads elsewhere, there is too much, or the disk takes no more.
+    pub fn take(&mut self, piece: &Piece, bytes: &[u8]) -> anyhow::Result<()> {
+        let names = names(&piece.path)?;
+        self.bytes += bytes.len() as u64;
+        let end = piece.at.checked_add(bytes.len() as u64);
+        if self.bytes > MOST_BYTES || end.is_none_or(|end| end > LARGEST) {
+            bail!(refused("it sends more than any run holds"));
+        }
+        self.enter(names[0])?;
+        let mut at = self.root.join(names[0]);
+        for name in &names[1..names.len() - 1] {
+            at.push(name);
+            if self.directories.insert(at.clone()) {
+                fs::create_dir(&at).with_context(|| format!("cannot make {}", at.display()))?;
+            }
+        }
+        let name = names[names.len() - 1];
+        let path = at.join(name);
+        if self.files.insert(path.clone()) && self.files.len() > MOST_FILES {
+            bail!(refused("it sends more files than any run holds"));
+        }
+        let written = match piece.appends {
+            true => append(&path, piece.at, bytes),
+            false => self.part(&at.join(format!(".{name}.part")), &path, piece, bytes),
+        };
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => refused("a file of it comes in the wrong order").into(),
+            _ => {
+                let message = format!("cannot write {}: {error}", path.display());
+                let remedy = "make room, or put the runs elsewhere with --runs DIR";
+                anyhow::Error::from(Failure::usage(message).with_remedy(remedy))
+            }
+        })
+    }
+
+    /// Makes a run's directory, new, and locks it.
+    fn enter(&mut self, run: &str) -> anyhow::Result<()> {
+        if self.runs.contains_key(run) {
+            return Ok(());
+        }
+        if self.runs.len() >= MOST_RUNS {
+            bail!(refused("it sends more runs than any command makes"));
+        }
+        fs::create_dir_all(&self.root)
+            .with_context(|| format!("cannot make {}", self.root.display()))?;
+        let dir = self.root.join(run);
+        match fs::create_dir(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                bail!(refused("it names a run that is here already"))
+            }
+            made => made.with_context(|| format!("cannot make {}", dir.display()))?,
+        }
+        let lock = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(dir.join("lock"))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        let mark = serde_json::json!({"schema": "pgassay/elsewhere/1", "place": self.place});
+        rundir::replace_file(&dir.join(MARK), format!("{mark}\n").as_bytes())?;
+        self.runs.insert(run.to_owned(), lock);
+        Ok(())
+    }
+
+    /// Writes a piece of a whole file, which takes its name when the last has come.
+    fn part(&mut self, part: &Path, path: &Path, piece: &Piece, bytes: &[u8]) -> io::Result<()> {
+        let first = piece.at == 0;
+        if !first && !self.parts.contains(part) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let file = OpenOptions::new()
+            .write(true)
+            .create(first)
+            .truncate(first)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(part)?;
+        self.parts.insert(part.to_owned());
+        if file.metadata()?.len() != piece.at {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        file.write_all_at(bytes, piece.at)?;
+        if piece.last {
+            file.sync_all()?;
+            fs::rename(part, path)?;
+            self.parts.remove(part);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        for part in &self.parts {
+            let _ = fs::remove_file(part);
+        }
+    }
+}
+
+/// Appends lines where they belong.
+fn append(path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)?;
+    if file.metadata()?.len() != at {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    file.write_all_at(bytes, at)
+}
+
+/// The names of a path: a run's, and at least one below it.
+fn names(path: &str) -> anyhow::Result<Vec<&str>> {
+    let names: Vec<&str> = path.split('/').collect();
+    let sound = |name: &&str| {
+        let kept = |b: u8| b.is_ascii_alphanumeric() || b"._-+:".contains(&b);
+        (1..=LONGEST).contains(&name.len()) && name.bytes().all(kept) && !name.starts_with('.')
+    };
+    let own = |name: &&str| ["lock", "pause.json", "live.jsonl", MARK].contains(name);
+    if !(2..=DEEPEST).contains(&names.len()) || !names.iter().all(sound) || names.iter().any(own) {
+        bail!(refused("it sends a file of a name that no run has"));
+    }
+    Ok(names)
+}
+
+fn refused(what: &str) -> Failure {
+    Failure::target(format!("the far side is not to be trusted: {what}"))
+        .with_remedy("nothing was written outside of its own run; look who answers there")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgassay_sys::private::Directory;
+
+    fn piece(path: &str, at: u64, appends: bool, last: bool) -> Piece {
+        Piece {
+            path: path.into(),
+            at,
+            appends,
+            last,
+        }
+    }
+
+    fn place() -> Directory {
+        Directory::make(&std::env::temp_dir(), "pgassay-keep").unwrap()
+    }
+
+    #[test]
+    fn what_comes_in_pieces_is_whole_in_the_end() {
+        let place = place();
+        let mut keeper = Keeper::new(place.path().join("runs"), "ssh://db1");
+        keeper
+            .take(&piece("r-1/run.json", 0, false, false), b"{\"a\"")
+            .unwrap();
+        let run = keeper.root().join("r-1");
+        assert!(!run.join("run.json").exists());
+        keeper
+            .take(&piece("r-1/run.json", 4, false, true), b": 1}")
+            .unwrap();
+        assert_eq!(fs::read(run.join("run.json")).unwrap(), b"{\"a\": 1}");
+        keeper
+            .take(&piece("r-1/trials.jsonl", 0, true, true), b"1\n")
+            .unwrap();
+        keeper
+            .take(&piece("r-1/trials.jsonl", 2, true, true), b"2\n")
+            .unwrap();
+        keeper
+            .take(&piece("r-1/facts/host.json", 0, false, true), b"{}")
+            .unwrap();
+        // It may be written anew, as a header is; and one that was begun is not left behind.
+        keeper
+            .take(&piece("r-1/run.json", 0, false, true), b"{}")
+            .unwrap();
+        keeper
+            .take(&piece("r-1/end.json", 0, false, false), b"{")
+            .unwrap();
+        assert_eq!(keeper.runs(), [("r-1", 2)]);
+        assert!(pgassay_engine::rundir::is_running(&run));
+        drop(keeper);
+        let mut left: Vec<_> = fs::read_dir(&run)
+            .unwrap()
+            .map(|e| e.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(
+            left,
+            [
+                "elsewhere.json",
+                "facts",
+                "lock",
+                "run.json",
+                "trials.jsonl"
+            ]
+        );
+        assert!(!pgassay_engine::rundir::is_running(&run));
+        let refused = refuse_from_elsewhere(&run).unwrap_err().message;
+        assert!(refused.contains("measured on ssh://db1"), "{refused}");
+        fs::remove_file(run.join(MARK)).unwrap();
+        assert!(refuse_from_elsewhere(&run).is_ok());
+    }
+
+    #[test]
+    fn nothing_is_written_outside_of_a_new_run() {
+        let place = place();
+        let root = place.path().join("runs");
+        fs::create_dir_all(root.join("mine")).unwrap();
+        let long = format!("r/{}", "x".repeat(200));
+        let deep = "r/a/b/c/d/e/f";
+        for path in [
+            "../x",
+            "r/../../x",
+            "/etc/x",
+            "r//x",
+            "r/./x",
+            "x",
+            "",
+            "r/.x",
+            "r/a b",
+            "r/\u{1b}[2J",
+            "mine/run.json",
+            "r/lock",
+            "r/pause.json",
+            "r/elsewhere.json",
+            "r/a\0b",
+            &long,
+            deep,
+        ] {
+            let mut keeper = Keeper::new(root.clone(), "ssh://db1");
+            let refused = keeper.take(&piece(path, 0, false, true), b"x");
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("not to be trusted"), "{path:?}: {refused}");
+        }
+        let mut keeper = Keeper::new(root.clone(), "ssh://db1");
+        for (n, odd) in [
+            piece("r/a.jsonl", 7, true, true),
+            piece("r/b.json", 7, false, true),
+            piece("r/c.json", u64::MAX, false, true),
+            piece("r/d.jsonl", LARGEST, true, true),
+        ]
+        .iter()
+        .enumerate()
+        {
+            assert!(keeper.take(odd, b"x").is_err(), "{n}");
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+        assert_eq!(fs::read_dir(root.join("mine")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_that_somebody_puts_there_is_not_followed() {
+        let place = place();
+        let outside = place.path().join("outside");
+        fs::write(&outside, "mine").unwrap();
+        let mut keeper = Keeper::new(place.path().join("runs"), "ssh://db1");
+        keeper
+            .take(&piece("r/run.json", 0, false, true), b"{}")
+            .unwrap();
+        let link = keeper.root().join("r/trials.jsonl");
+        std::os::unix::fs::symlink(&outside, link).unwrap();
+        assert!(
+            keeper
+                .take(&piece("r/trials.jsonl", 4, true, true), b"x\n")
+                .is_err()
+        );
+        assert_eq!(fs::read(&outside).unwrap(), b"mine");
+    }
+}

@@ -1,0 +1,46 @@
+//! A command on another machine: this program there carries it out as if it were typed there, and this
+//! one shows what it says and keeps what it records.
+//!
+//! ```text
+//! near  words -> reach ------ carrier ------ agent -> child (the command itself)
+//!       terminal, keep <---- words, files ----/   \-> warden (tidies when the agent is gone)
+//! ```
+
+mod agent;
+mod files;
+mod keep;
+mod near;
+mod reach;
+mod say;
+mod tidy;
+mod words;
+
+use pgassay_sys::stop::Stop;
+
+use crate::cli::far::FarArgs;
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+
+pub use keep::refuse_from_elsewhere;
+pub use near::there;
+pub use say::Session;
+pub use words::{There, sought};
+
+/// What is said of a server that is measured for a near side: where it is, and that its load is, too.
+pub fn on_this() -> String {
+    match Session::of_this() {
+        Some(session) => format!(", on {}, with its load", session.place),
+        None => String::new(),
+    }
+}
+
+/// `pgassay far`, which another pgassay starts: speaks frames on standard input and output.
+///
+/// # Errors
+/// Where the near side is lost or makes no sense.
+pub fn far(args: &FarArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
+    match args.warden {
+        true => tidy::warden(stop),
+        false => agent::serve(terminal, stop),
+    }
+}

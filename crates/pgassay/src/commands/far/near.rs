@@ -1,0 +1,208 @@
+//! The near side: what a command elsewhere says and records, shown and kept here.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use pgassay_engine::rundir;
+use pgassay_far::{Link, Lost};
+use pgassay_model::{Failure, FailureKind};
+use pgassay_sys::output;
+use pgassay_sys::stop::Stop;
+
+use super::files::{self, received};
+use super::keep::Keeper;
+use super::reach::{Options, Side, reach};
+use super::say::{self, FILES, Order, Session, Start, WORDS, Word};
+use super::words::There;
+use crate::cli::args::GlobalArgs;
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+
+/// How often the keyboard is looked at.
+const LOOKS: Duration = Duration::from_millis(50);
+
+/// How long words may come after their carrier has ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The largest file that a command may write for the user.
+const LARGEST_OUTPUT: usize = 1 << 30;
+
+/// Carries a command out where it belongs.
+///
+/// # Errors
+/// Where the place can't be reached, the link is lost, or what comes over it can't be kept.
+pub fn there(
+    there: &There,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    let options = Options {
+        program: global.far_program.clone(),
+    };
+    let mut side = reach(&there.place, &options, terminal)?;
+    // From here on Ctrl-C is pressed there.
+    let _kept = stop.defer();
+    let mut words = there.words.clone();
+    if terminal.watched && !global.quiet && !global.verbose {
+        // A bar can't move from there to here; lines can.
+        words.insert(0, "--verbose".to_owned());
+    }
+    terminal.announce(&format!(
+        "on {}: pgassay {}, {}; the load runs there, too",
+        there.place, side.hello.version, side.hello.architecture
+    ));
+    let link = side.link()?;
+    give(link, there)?;
+    link.channel(WORDS).send(&Order::Start(Start {
+        words,
+        session: Session {
+            place: there.place.to_string(),
+            typed: global.typed.clone(),
+        },
+        columns: terminal.width,
+        given: there.given.len(),
+        outputs: there.outputs.len(),
+        scratch: there.scratch.clone(),
+    }))?;
+    let mut keeper = Keeper::new(
+        rundir::root(global.runs.as_deref())?,
+        &there.place.to_string(),
+    );
+    let mut outputs = BTreeMap::new();
+    let heard = hear(&mut side, &mut keeper, &mut outputs, there, terminal, stop);
+    match heard {
+        Ok(Some(code)) => {
+            for (number, path) in there.outputs.iter().enumerate() {
+                if let Some(content) = outputs.get(&number) {
+                    output::write(path, content)
+                        .map_err(|e| Failure::usage(e.to_string()).with_remedy(e.remedy()))?;
+                }
+            }
+            Ok(Exit::from_code(code))
+        }
+        Ok(None) => {
+            let why = format!("the command on {} was killed", there.place);
+            Err(broken_off(&keeper, why).into())
+        }
+        Err(error) => Err(match error.downcast::<Lost>() {
+            Ok(lost) => broken_off(&keeper, lost_words(&side, there, &lost)).into(),
+            Err(error) => error,
+        }),
+    }
+}
+
+fn lost_words(side: &Side, there: &There, lost: &Lost) -> String {
+    let lost = pgassay_text::line(&lost.to_string());
+    let said = match side.said() {
+        said if said.is_empty() => String::new(),
+        said => format!(" ({said})"),
+    };
+    format!("the link to {} was lost: {lost}{said}", there.place)
+}
+
+/// What is said of a command that did not come to its end.
+fn broken_off(keeper: &Keeper, why: String) -> Failure {
+    let runs = keeper.runs();
+    let measured = runs.iter().rev().find(|(_, trials)| *trials > 0);
+    match measured {
+        Some((run, trials)) => Failure {
+            kind: FailureKind::Partial,
+            message: format!("{why}; {trials} finished trials were kept"),
+            remedy: Some(format!("pgassay report {run}")),
+        },
+        None => Failure::target(why),
+    }
+}
+
+/// Sends the files that the command needs.
+fn give(link: &Link, there: &There) -> anyhow::Result<()> {
+    let channel = link.channel(FILES);
+    for given in &there.given {
+        files::send_file(&channel, &given.name, &given.from, None)?
+            .map_err(|e| Failure::usage(format!("cannot read {}: {e}", given.from.display())))?;
+    }
+    Ok(())
+}
+
+/// Shows and keeps what comes until the command has ended; its exit code then.
+fn hear(
+    side: &mut Side,
+    keeper: &mut Keeper,
+    outputs: &mut BTreeMap<usize, Vec<u8>>,
+    there: &There,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Option<i32>> {
+    let (words, files) = (side.link()?.channel(WORDS), side.link()?.channel(FILES));
+    let mut ended = None;
+    let mut runs_there = String::new();
+    let mut asked = false;
+    // A path there, as it is here.
+    let here = keeper.root().display().to_string();
+    let translated = |text: &str, there: &str| match there.len() > 1 {
+        true => text.replace(there, &here),
+        false => text.to_owned(),
+    };
+    loop {
+        if stop.asked() && !asked {
+            asked = true;
+            words.send(&Order::Stop)?;
+        }
+        let word = words.recv(LOOKS);
+        while let Some(body) = files.recv_bytes(Duration::ZERO).unwrap_or_default() {
+            take(&body, keeper, outputs, there)?;
+        }
+        match word? {
+            // What it carried may be on its way still.
+            None if side.carrier_ended()
+                && ended.get_or_insert_with(Instant::now).elapsed() > LAST_WORDS =>
+            {
+                return Err(Lost::Ended.into());
+            }
+            None => {}
+            Some(Word::Started { runs }) => runs_there = runs,
+            Some(Word::Out(text)) => terminal.show(&translated(&text, &runs_there))?,
+            Some(Word::Said(text)) => {
+                for line in text.lines() {
+                    terminal.relay(&translated(line, &runs_there));
+                }
+            }
+            Some(Word::Refused(why)) => {
+                let why = pgassay_text::line(&why);
+                bail!(Failure::target(format!("{}: {why}", there.place)))
+            }
+            Some(Word::Ended { code }) => {
+                // All files came before it, but for those that came since we looked.
+                while let Some(body) = files.recv_bytes(Duration::ZERO).unwrap_or_default() {
+                    take(&body, keeper, outputs, there)?;
+                }
+                words.send(&Order::Received)?;
+                return Ok(code);
+            }
+        }
+    }
+}
+
+/// Keeps a piece of a file.
+fn take(
+    body: &[u8],
+    keeper: &mut Keeper,
+    outputs: &mut BTreeMap<usize, Vec<u8>>,
+    there: &There,
+) -> anyhow::Result<()> {
+    let Some((piece, bytes)) = received(body) else {
+        return Err(Lost::Nonsense("a piece of a file that is none".to_owned()).into());
+    };
+    let wanted = (0..there.outputs.len()).find(|n| piece.path == say::output(*n));
+    let Some(number) = wanted else {
+        return keeper.take(&piece, bytes);
+    };
+    let content = outputs.entry(number).or_default();
+    if content.len() as u64 != piece.at || content.len() + bytes.len() > LARGEST_OUTPUT {
+        return Err(Lost::Nonsense("a file in the wrong order, or too large".to_owned()).into());
+    }
+    content.extend_from_slice(bytes);
+    Ok(())
+}

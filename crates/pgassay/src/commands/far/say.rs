@@ -1,0 +1,83 @@
+//! What the two sides say to each other about a command.
+
+use serde::{Deserialize, Serialize};
+
+/// What is said of the command, both ways.
+pub const WORDS: u16 = 1;
+
+/// Contents of files: those that the command needs there, those that it makes here.
+pub const FILES: u16 = 2;
+
+/// The variable by which the command over there learns for whom it works.
+pub const VARIABLE: &str = "PGASSAY_NEAR";
+
+/// For whom a command on a far side works.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// The machine, as the near side calls it.
+    pub place: String,
+    /// What was typed there.
+    pub typed: Vec<String>,
+}
+
+impl Session {
+    /// That of this process, if it is the command of a far side.
+    pub fn of_this() -> Option<Self> {
+        let text = std::env::var(VARIABLE).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+}
+
+/// From the near side.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Carry this out.
+    Start(Start),
+    /// Ctrl-C was pressed.
+    Stop,
+    /// Everything has arrived here.
+    Received,
+}
+
+/// A command.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Start {
+    /// Its words, without the program's name.
+    pub words: Vec<String>,
+    /// For whom.
+    pub session: Session,
+    /// Columns of the terminal.
+    pub columns: usize,
+    /// How many files come first on the channel of files.
+    pub given: usize,
+    /// How many files the command is to write for the near side, named by [`output`].
+    pub outputs: usize,
+    /// Where the command has its temporary servers, if somewhere of its own.
+    pub scratch: Option<String>,
+}
+
+/// From the far side.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Word {
+    /// It runs, with its runs in this directory.
+    Started {
+        /// As it may be named in what the command says.
+        runs: String,
+    },
+    /// A result.
+    Out(String),
+    /// A line of what is going on, or of complaint.
+    Said(String),
+    /// The command has ended, and all its files were sent.
+    Ended {
+        /// None where a signal ended it.
+        code: Option<i32>,
+    },
+    /// It could not be started.
+    Refused(String),
+}
+
+/// The file, in the command's directory there, for the near side's output of that number.
+pub fn output(number: usize) -> String {
+    format!("out-{number}")
+}
