@@ -262,7 +262,12 @@ fn findings(members: &[Member]) -> Vec<FleetFinding> {
             on.sort_by_key(|(host, found)| (std::cmp::Reverse(found.severity), &host.name));
             let (host, first) = *on.first()?;
             let entry = bottlenecks::find(id);
-            let passed = members.iter().filter(|m| m.host.passed.contains(id));
+            // What only a load shows is not there where a load was looked at and did not show it.
+            let by_load = entry.is_some_and(|entry| entry.needs.is_empty());
+            let found = |host: &Host| host.found.iter().any(|found| found.id == id);
+            let passed = members.iter().map(|member| &member.host).filter(|host| {
+                host.passed.contains(id) || (by_load && host.diagnosed && !found(host))
+            });
             let n = on.len() as u32;
             let commands = first.commands();
             Some(FleetFinding {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::traits::traits;
 use crate::analysis::Analysis;
-use crate::bottlenecks::{FactView, Finding, Severity, Step, StepKind};
+use crate::bottlenecks::{self, FactView, Finding, Severity, Step, StepKind};
 use crate::check::{self, CheckReport, Outcome};
 use crate::host::IDENTITY;
 use crate::number;
@@ -49,6 +49,8 @@ pub struct Host {
     pub measured: Option<Measured>,
     /// Whether an audit was made.
     pub audited: bool,
+    /// Whether a load was looked at for what holds the server back.
+    pub diagnosed: bool,
     /// Why the audit is not whole.
     pub incomplete: Option<String>,
 }
@@ -224,12 +226,20 @@ impl Host {
             let of_stage = stage.diagnosis.iter().flat_map(|d| &d.findings);
             of_stage.map(|finding| (finding, &stage.plan.workload.name))
         });
+        // What a profile consists of is no bottleneck.
+        let by_loads = by_loads.filter(|(finding, _)| {
+            bottlenecks::find(&finding.id).is_some_and(|entry| entry.id == finding.id)
+        });
         for (finding, under) in by_loads {
             match host.found.iter_mut().find(|f| f.id == finding.id) {
                 Some(known) => known.under = Some(cut(under)),
                 None => host.found.push(Found::of(finding, Some(under))),
             }
         }
+        host.diagnosed = analysis
+            .stages
+            .iter()
+            .any(|stage| stage.diagnosis.is_some());
         let summary = Summary::of(analysis);
         host.measured = summary.peak.map(|peak| Measured {
             work: summary.work,
@@ -266,6 +276,7 @@ impl Host {
             traits: traits(facts, &seen),
             measured: None,
             audited: report.is_some(),
+            diagnosed: false,
             incomplete: report.and_then(CheckReport::unseen).map(|why| cut(&why)),
         }
     }
@@ -345,7 +356,7 @@ fn kind(facts: &Facts, seen: &FactView) -> KindKey {
     KindKey {
         cpu: cpu.map(|cpu| cut(&cpu)),
         cpus: host.cpus,
-        postgres: seen.version().ok().map(crate::bottlenecks::major),
+        postgres: seen.version().ok().map(bottlenecks::major),
         role,
     }
 }

@@ -27,6 +27,7 @@ fn host(name: &str) -> Host {
         traits: BTreeMap::new(),
         measured: None,
         audited: true,
+        diagnosed: false,
         incomplete: None,
     }
 }
@@ -96,6 +97,23 @@ fn a_finding_is_counted_among_the_hosts_that_could_be_judged() {
     assert_eq!((second.hosts.n, second.hosts.of), (6, 6));
     assert!(!second.example.cures_all);
     assert_eq!(fleet.gravest(), Some(Severity::High));
+}
+
+#[test]
+fn what_only_a_load_shows_is_judged_where_there_was_a_load() {
+    let hosts = (0..6).map(|n| {
+        let mut host = host(&named(n));
+        host.diagnosed = n < 4;
+        if n == 0 {
+            host.found.push(found("round-trips", Severity::High, ""));
+        }
+        host
+    });
+    let fleet = fleet(hosts);
+    assert_eq!(
+        (fleet.findings[0].hosts.n, fleet.findings[0].hosts.of),
+        (1, 4)
+    );
 }
 
 #[test]

@@ -35,7 +35,8 @@ pub enum DeployTo {
 /// What is the same everywhere.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct PlanArgs {
-    /// Write the files into this directory, which is made [default: standard output]
+    /// Write all files into this directory, which is made [default: the Job, script or playbook alone, to
+    /// standard output]
     #[arg(long, short, value_name = "DIR")]
     pub output: Option<PathBuf>,
     /// What it is called there
