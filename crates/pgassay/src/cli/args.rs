@@ -58,7 +58,7 @@ pub struct GlobalArgs {
     /// Directory of recorded runs [default: $PGASSAY_RUNS, or the XDG state directory]
     #[arg(long, global = true, value_name = "DIR")]
     pub runs: Option<PathBuf>,
-    /// Carry the command out on another machine: ssh://[user@]host[:port], or exec:COMMAND (kubectl exec -i …,
+    /// Carry the command out on another machine: ssh://HOST, or exec:COMMAND (kubectl exec -i …,
     /// docker exec -i …, srun …)
     #[arg(long, global = true, value_name = "PLACE")]
     pub on: Option<String>,
@@ -170,7 +170,7 @@ pub enum Command {
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct TargetArgs {
     /// temp (default), temp:17, an installation's prefix or bin directory, or the URI or conninfo
-    /// of a running server; on another machine as ssh://[user@]host[:port]/TARGET or
+    /// of a running server; on another machine as ssh://HOST/TARGET or
     /// 'exec:COMMAND // TARGET'
     #[arg(value_name = "TARGET")]
     pub target: Option<String>,
