@@ -39,7 +39,11 @@ bridge=pgassay-br
 
 cleanup() {
     for host in $hosts; do
-        [ ! -f "$work/$host/pid" ] || kill "$(cat "$work/$host/pid")" 2>/dev/null || true
+        # The listener and its sessions: a network lives as long as a process in it.
+        for pid in $(ip netns pids "pgassay-$host" 2>/dev/null); do
+            kill "$pid" 2>/dev/null || true
+        done
+        ip link delete "pga-$host" 2>/dev/null || true
         ip netns delete "pgassay-$host" 2>/dev/null || true
     done
     ip link delete "$bridge" 2>/dev/null || true
