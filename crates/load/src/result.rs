@@ -126,6 +126,16 @@ pub struct Interval {
 }
 
 impl Interval {
+    /// A part of a window, with the latencies of its transactions.
+    pub fn new(start_ns: u64, failures: u64, latency: &Latency) -> Self {
+        Interval {
+            start_ns,
+            transactions: latency.count(),
+            failures,
+            packed: latency.pack(),
+        }
+    }
+
     /// The latencies from the intended start.
     pub fn latency(&self) -> Latency {
         let mut latency = Latency::new();

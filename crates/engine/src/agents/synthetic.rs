@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pgassay_load::script::Random;
-use pgassay_load::{Edge, Latency, Length, SliceResult, SliceSpec, ThreadUse};
+use pgassay_load::{Edge, Interval, Latency, Length, SliceResult, SliceSpec, ThreadUse};
 
 use super::message::{Preparation, Refusal, Server};
 use super::serve::{Clients, Maker};
@@ -71,12 +71,24 @@ impl Clients for Echo {
         };
         at_edge(Edge::End);
         let first = spec.share.map_or(0, |share| share.first_client);
+        let parts = spec.interval.map_or(0, |interval| match spec.length {
+            Length::Time(time) => {
+                let kept = interval.as_nanos().max(1) * u128::from(spec.keep.max(1));
+                time.as_nanos().div_ceil(kept) as u64
+            }
+            Length::Transactions(_) => 0,
+        });
+        let mut intervals = vec![Latency::new(); parts as usize];
         let mut latency = Latency::new();
         for client in first..first + self.clients {
             let mut random = Random::new(spec.seed ^ u64::from(client));
             let done = each.unwrap_or_else(|| random.bits() % 200);
             for _ in 0..done {
-                latency.record(50_000 + random.bits() % 900_000);
+                let took = 50_000 + random.bits() % 900_000;
+                latency.record(took);
+                if parts > 0 {
+                    intervals[(took % parts) as usize].record(took);
+                }
             }
         }
         SliceResult {
@@ -85,6 +97,14 @@ impl Clients for Echo {
             transactions: latency.count(),
             transactions_sent: latency.count(),
             latency,
+            intervals: intervals
+                .iter()
+                .enumerate()
+                .map(|(at, part)| {
+                    let kept = spec.interval.unwrap_or_default() * spec.keep.max(1);
+                    Interval::new((kept * at as u32).as_nanos() as u64, 0, part)
+                })
+                .collect(),
             threads: vec![ThreadUse {
                 clients: self.clients,
                 user_ns: 1_000,
