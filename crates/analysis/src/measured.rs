@@ -31,6 +31,10 @@ pub struct RunInfo {
     pub pgassay_version: String,
     /// Start, UTC, RFC 3339.
     pub started: String,
+    /// The machines that the load came from, as typed; empty where it was the measuring process alone. CPU
+    /// time of the client is theirs together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<String>,
     /// Whether it completed.
     pub state: RunState,
     /// Why it did not complete.

@@ -434,6 +434,7 @@ mod tests {
             command_line: Vec::new(),
             pgassay_version: String::new(),
             started: String::new(),
+            from: Vec::new(),
             state: RunState::Complete,
             reason: None,
             elapsed_seconds: None,

@@ -77,7 +77,7 @@ impl<'a> TrialView<'a> {
     /// The share of all CPU time that neither server nor client used, the hypervisor's other guests aside.
     pub(crate) fn others_share(&self) -> Option<f64> {
         let host = self.host.filter(|host| host.total > 0.0)?;
-        let ours = (self.server_cpus? + self.client_cpus()) * self.seconds;
+        let ours = (self.server_cpus? + self.client_cpus_here()) * self.seconds;
         Some((host.busy - ours).max(0.0) / host.total)
     }
 
@@ -122,6 +122,19 @@ impl<'a> TrialView<'a> {
     /// CPUs that the load threads kept busy.
     pub(crate) fn client_cpus(&self) -> f64 {
         self.record.client_ns() as f64 / 1e9 / self.seconds
+    }
+
+    /// The same on the machine whose CPUs were looked at.
+    fn client_cpus_here(&self) -> f64 {
+        let machines = &self.record.machines;
+        if machines.is_empty() {
+            return self.client_cpus();
+        }
+        let here = machines.iter().filter(|machine| machine.beside_server);
+        let busy: u64 = here
+            .map(|machine| machine.user_ns + machine.system_ns)
+            .sum();
+        busy as f64 / 1e9 / self.seconds
     }
 
     /// The same in user mode.

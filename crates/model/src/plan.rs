@@ -26,6 +26,9 @@ pub struct Experiment {
     /// The observers that were asked for by name; empty for the usual ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observe: Vec<String>,
+    /// The machines that the load comes from, as typed; empty where it is the measuring process alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub from: Vec<String>,
 }
 
 /// One kind of load, over its points.
@@ -112,6 +115,7 @@ impl Experiment {
             arms,
             stages: vec![stage],
             observe: Vec::new(),
+            from: Vec::new(),
         }
     }
 

@@ -4,6 +4,7 @@ mod commits;
 mod disturbed;
 mod failed;
 mod headline;
+mod machines;
 mod points;
 mod reads;
 mod scope;
@@ -280,6 +281,7 @@ fn run_info(scope: &Scope) -> RunInfo {
         command_line: header.command_line.clone(),
         pgassay_version: header.pgassay_version.clone(),
         started: header.started.clone(),
+        from: header.experiment.from.clone(),
         state,
         reason,
         elapsed_seconds: run.end.as_ref().map(|end| end.elapsed_seconds),

@@ -8,6 +8,7 @@ use pgassay_model::trial::{ClientCalls, Trial};
 use pgassay_model::warning::Warning;
 use pgassay_model::workload::Dials;
 
+use super::machines;
 use crate::ceiling::Ceiling;
 use crate::measured::{LatencyRange, PointAnalysis, TrialAnalysis};
 use crate::trial_view::{Server, TrialView};
@@ -222,7 +223,9 @@ fn warnings(trials: &[TrialView]) -> Vec<Warning> {
             Warning::new(
                 "client-bound",
                 format!(
-                    "a load thread was busy {:.0} % of the time: the server could go faster",
+                    "a load thread{} was busy {:.0} % of the time: the server could go faster",
+                    machines::busiest(trials)
+                        .map_or_else(String::new, |name| format!(" of {name}")),
                     busiest * 100.0
                 ),
             )
@@ -241,6 +244,7 @@ fn warnings(trials: &[TrialView]) -> Vec<Warning> {
             .with_remedy("measure again when the machine is quiet"),
         );
     }
+    warnings.extend(machines::warnings(trials));
     let failed: u64 = trials.iter().flat_map(|t| t.record.failures.values()).sum();
     if failed > 0 {
         warnings.push(Warning::new(

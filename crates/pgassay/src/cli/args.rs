@@ -12,6 +12,7 @@ use super::build::BuildArgs;
 use super::clients::ClientList;
 use super::compare_runs::CompareRunsArgs;
 use super::diagnose::DiagnoseArgs;
+use super::from::FromList;
 use super::inside::InsideArgs;
 use super::io::IoArgs;
 use super::kernels::KernelsArgs;
@@ -241,6 +242,10 @@ pub struct MeasureArgs {
     /// Threads that drive the clients [default: a quarter of the CPUs]
     #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
+    /// Machines that the load comes from, each with an equal share of the clients, separated by commas:
+    /// local, ssh://[user@]host, exec:COMMAND [default: this process]
+    #[arg(group = OF_CLIENTS, long, value_name = "LIST")]
+    pub from: Option<FromList>,
     /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
     #[arg(group = OF_SCALE, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub scale: Option<u32>,
@@ -301,6 +306,7 @@ Examples:
   pgassay run tpcb-like 'service=staging' --load      in a schema of its own
   pgassay run select-only ssh://db1/temp:17           on another machine, recorded here
   pgassay run select-only 'exec:kubectl exec -i pg-0 -- // temp'
+  pgassay run select-only host=db1 --load --clients 64 --from ssh://c1,ssh://c2,local
   pgassay run primitives               spinlock, LWLock, buffer pin and snapshot over sessions
   pgassay run lwlock --clients 1..64*2 one of them, inside the server
   pgassay run snapshot --idle-sessions 0,500,2000 --committing 1

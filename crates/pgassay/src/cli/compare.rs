@@ -7,6 +7,7 @@ use pgassay_analysis::metrics::MetricId;
 use pgassay_model::workload::WorkloadPlan;
 
 use super::clients::ClientList;
+use super::from::FromList;
 use super::given::GivenArgs;
 use super::io::DataArgs;
 use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
@@ -112,6 +113,10 @@ pub struct CompareArgs {
     /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]
     #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
     pub clients: Option<ClientList>,
+    /// Machines that the load comes from, each with an equal share of the clients, separated by commas:
+    /// local, ssh://[user@]host, exec:COMMAND [default: this process]
+    #[arg(group = OF_CLIENTS, long, value_name = "LIST")]
+    pub from: Option<FromList>,
     /// The slices.
     #[command(flatten)]
     pub slices: SliceArgs,

@@ -122,7 +122,8 @@ Examples:
   pgassay run tpcb-like temp:15 --clients 1..64*2 --set huge_pages=on
   pgassay run mine.sql@9 --file other.sql@1 --protocol extended --per-statement
   pgassay run select-only --rate 5000 --latency-limit 20
-  pgassay run tpcb-like 'service=staging' --load      in a schema of its own";
+  pgassay run tpcb-like 'service=staging' --load      in a schema of its own
+  pgassay run select-only host=db1 --load --clients 64 --from ssh://c1,ssh://c2,local";
 const OF_RUN_ORDER_ENTRY: &str = "\
 Examples:
   pgassay run order-entry --warehouses 10 --clients 1..16*2
@@ -272,7 +273,14 @@ const RECORDED: [(&str, &[&str]); 4] = [
 ];
 
 /// Where and how the recorded plan is measured, which is no part of it.
-const AGAIN: &[&str] = &["load", "scratch", "stand_in", "observe", "allow_shell"];
+const AGAIN: &[&str] = &[
+    "load",
+    "scratch",
+    "stand_in",
+    "observe",
+    "allow_shell",
+    "from",
+];
 
 /// How a result is shown, and what the program says: of no plan.
 const SHOWN: [&str; 8] = [

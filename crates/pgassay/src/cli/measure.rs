@@ -39,6 +39,14 @@ impl Concurrency {
         }
     }
 
+    /// By so many threads on each machine, where none were asked for, as fit machines with so many CPUs.
+    pub fn driven_by(self, flags: &MeasureArgs, cpus: u32) -> Self {
+        Self {
+            threads: flags.threads.unwrap_or(cpus.div_ceil(4)).max(1),
+            ..self
+        }
+    }
+
     /// That of a replay, where there is one.
     ///
     /// # Errors

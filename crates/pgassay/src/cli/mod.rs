@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod far;
 pub mod fleet;
 pub mod follow;
+pub mod from;
 pub mod given;
 pub mod guard;
 pub mod history;

@@ -14,6 +14,7 @@ use pgassay_model::run::{EndState, EventKind, RunEnd, RunHeader};
 
 use super::far;
 use crate::cli::args::{GlobalArgs, TargetArgs};
+use crate::cli::from::FromList;
 use crate::cli::observe::{ObserveArgs, Observer};
 
 /// Whether the run is a new one.
@@ -119,6 +120,14 @@ impl Again {
         observe_as(self.experiment(), typed)
     }
 
+    /// The machines that the load came from then, unless others are typed.
+    ///
+    /// # Errors
+    /// Where what was recorded is not to be started by itself.
+    pub fn from(&self, typed: Option<&FromList>) -> Result<Option<FromList>, Failure> {
+        from_as(self.experiment(), typed)
+    }
+
     /// The directory of the run: a new one with this header, or the one that goes on, whose header
     /// is then its own.
     ///
@@ -152,6 +161,24 @@ pub fn observe_as(recorded: Option<&Experiment>, typed: &ObserveArgs) -> Observe
             }
         }
         _ => typed.clone(),
+    }
+}
+
+/// The machines that the load of an experiment came from, unless others are typed; none where it was the
+/// measuring process alone.
+///
+/// # Errors
+/// Where what was recorded is not to be started by itself.
+pub fn from_as(
+    recorded: Option<&Experiment>,
+    typed: Option<&FromList>,
+) -> Result<Option<FromList>, Failure> {
+    match (typed, recorded) {
+        (Some(typed), _) => Ok(Some(typed.clone())),
+        (None, Some(experiment)) if !experiment.from.is_empty() => {
+            FromList::recorded(&experiment.from).map(Some)
+        }
+        (None, _) => Ok(None),
     }
 }
 

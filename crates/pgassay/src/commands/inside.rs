@@ -122,6 +122,7 @@ pub fn run(
                 arms: vec![record::arm(target, &subject)],
                 stages,
                 observe: args.measure.observe.names(),
+                from: Vec::new(),
             }
         }
     };

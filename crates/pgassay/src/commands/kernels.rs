@@ -60,6 +60,7 @@ pub fn run(
             }],
             stages: vec![stage(args, pgassay_analysis::host::summarise(&facts).cpus)?],
             observe: Vec::new(),
+            from: Vec::new(),
         },
     };
     let Some(stage) = experiment.stage(StageId::Kernels) else {

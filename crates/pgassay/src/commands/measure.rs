@@ -32,7 +32,7 @@ use super::files::page_of_run;
 use super::progress::{Progress, minutes};
 use super::subject::{Subject, explain};
 use super::sweep::load;
-use super::{check, copies, inside, opened, ordinary, quiet, record, room, second, show};
+use super::{check, copies, from, inside, opened, ordinary, quiet, record, room, second, show};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::load::Pin;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
@@ -113,10 +113,21 @@ pub fn measure(
         }
         quiet::look(request.measure.wait_quiet, terminal, stop)?;
     }
+    let machines = request.again.from(request.measure.from.as_ref())?;
+    let agents = match &machines {
+        Some(list) if loads => {
+            from::refuse(&request.workload, request.pin.is_some(), request.ceiling)?;
+            Some(from::open(list, global, terminal, stop)?)
+        }
+        _ => None,
+    };
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let cpus = machine.cpus.unwrap_or(1);
     let mut concurrency =
         Concurrency::of(request.measure, cpus).replaying(request.workload.replay.as_ref())?;
+    if let Some(agents) = &agents {
+        concurrency = concurrency.driven_by(request.measure, agents.cpus());
+    }
     let most = match request.again.experiment() {
         None => concurrency.most(),
         Some(experiment) => experiment.plan().max_clients(),
@@ -129,6 +140,9 @@ pub fn measure(
         if setup::remove_noted(subject.session()?)? {
             terminal.announce("removed the schema pgassay that a killed run had left");
         }
+    }
+    if let Some(agents) = &agents {
+        from::find(agents, &mut subject)?;
     }
     // Compiled before the load, so that it is known what there is to measure.
     let extension = inside::extension_beside_a_load(request, &subject);
@@ -144,6 +158,7 @@ pub fn measure(
                 arms: vec![arm],
                 stages,
                 observe: request.measure.observe.names(),
+                from: machines.as_ref().map(from::names).unwrap_or_default(),
             }
         }
     };
@@ -190,6 +205,7 @@ pub fn measure(
             &experiment,
             &mut subject,
             &mut writer,
+            agents.as_ref(),
             terminal,
             stop,
         ) {
@@ -233,7 +249,10 @@ pub fn measure(
         return Err(nothing_measured(ended, left_out));
     }
     conclude(&analysis, (request.json, request.open), &dir, terminal)?;
-    let ended = ended?;
+    let ended = match agents {
+        Some(_) => ended.map_err(|error| from::in_part(error, request.command, &run.header.id))?,
+        None => ended?,
+    };
     finished?;
     exit_of(&ended, &analysis, left_out.is_some())
 }

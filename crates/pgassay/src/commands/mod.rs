@@ -23,6 +23,7 @@ pub mod fit;
 mod fleet;
 pub mod follow;
 mod following;
+mod from;
 mod guard;
 pub mod history;
 pub mod inside;

@@ -100,7 +100,7 @@ pub fn patch(
         Some(plan) => (
             builder.run(|| written_out(plan, &place))?,
             plan.variant.as_str(),
-            plan.compare.clone(),
+            without_machines(&plan.compare),
         ),
         None => (
             args.patches.clone(),
@@ -166,7 +166,7 @@ pub fn patch(
         version: base.version.clone(),
         patches: texts,
         variant: spec.to_owned(),
-        compare: flags,
+        compare: without_machines(&flags),
     };
     let plan_file = args
         .save_plan
@@ -190,6 +190,20 @@ fn with_preset(spec: &str) -> &str {
     } else {
         spec
     }
+}
+
+/// Flags of a comparison without the machines that its load came from, which are not the next user's.
+fn without_machines(flags: &[String]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = flags.iter();
+    while let Some(word) = words.next() {
+        if word == "--from" {
+            words.next();
+        } else if !word.starts_with("--from=") {
+            kept.push(word.clone());
+        }
+    }
+    kept
 }
 
 /// compare's arguments, parsed by its own definition, and the words.
@@ -421,6 +435,16 @@ mod tests {
             let counts = compare_args("a", "b", &flags(&["--by", by])).unwrap().0;
             assert!(counts.clients.is_none());
         }
+        let far = [
+            "--from",
+            "ssh://c1,local",
+            "--delta",
+            "1%",
+            "--from=ssh://c2",
+            "--load",
+        ];
+        let kept = without_machines(&flags(&far));
+        assert_eq!(kept, ["--delta", "1%", "--load"]);
         for wrong in [&["--no-such"][..], &["third"]] {
             let error = compare_args("a", "b", &flags(wrong)).unwrap_err();
             assert!(error.to_string().contains("what follows --"), "{error}");

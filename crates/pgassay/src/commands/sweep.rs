@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use pgassay_engine::agents::Agents;
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::ceiling::Ceiling;
-use pgassay_engine::drivers::wire::{Source, Wire, WireArm};
+use pgassay_engine::drivers::wire::{Wire, WireArm};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::pgbench_tables::Made;
@@ -28,7 +29,7 @@ use super::measure::Request;
 use super::progress::Progress;
 use super::recorder::Recorder;
 use super::subject::Subject;
-use super::{conditions, observing, record};
+use super::{conditions, from, observing, record};
 use crate::terminal::Terminal;
 
 /// Makes the tables, runs the schedule, removes the tables.
@@ -37,6 +38,7 @@ pub(super) fn load(
     experiment: &Experiment,
     subject: &mut Subject,
     writer: &mut RunWriter,
+    agents: Option<&Agents>,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
@@ -51,7 +53,15 @@ pub(super) fn load(
         workload::scale_in_words(&plan.workload)
     ));
     let made = subject.make_tables(&plan.workload, &mut |share| progress.share(share), stop)?;
-    let ended = loaded(request, experiment, subject, writer, &mut progress, stop);
+    let ended = loaded(
+        request,
+        experiment,
+        subject,
+        writer,
+        agents,
+        &mut progress,
+        stop,
+    );
     let ended = match (ended, experiment.stage(StageId::Ceiling)) {
         (Ok(Ended::Complete), Some(stage)) => measure_ceiling(stage, writer, &mut progress, stop),
         (ended, _) => ended,
@@ -76,6 +86,7 @@ fn loaded(
     experiment: &Experiment,
     subject: &mut Subject,
     writer: &mut RunWriter,
+    agents: Option<&Agents>,
     progress: &mut Progress,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
@@ -98,7 +109,7 @@ fn loaded(
         if stage.driver != DriverConfig::Wire {
             continue;
         }
-        match sweep(request, stage, subject, writer, progress, stop)? {
+        match sweep(request, stage, subject, writer, agents, progress, stop)? {
             Ended::Complete => {
                 verify(subject, &stage.plan, writer)?;
                 if !stage.plan.workload.conditions.is_empty() {
@@ -169,6 +180,7 @@ fn sweep(
     stage: &Stage,
     subject: &mut Subject,
     writer: &mut RunWriter,
+    agents: Option<&Agents>,
     progress: &mut Progress,
     stop: &Stop,
 ) -> anyhow::Result<Ended> {
@@ -191,7 +203,7 @@ fn sweep(
             &subject.conninfo,
             watched,
             owned,
-            Source::Here,
+            from::source(agents),
             stop,
         )?],
         plan: plan.clone(),

@@ -32,6 +32,7 @@ mod lab;
 #[cfg(target_arch = "x86_64")]
 mod lines;
 mod live_view;
+mod loads;
 mod mcp;
 mod measuring;
 mod observers;

@@ -19,6 +19,7 @@ pub fn section(compare: &Compare) -> Section {
         )),
         Fact::new("seed", plan.seed.to_string()).remark("of the order and of the clients' keys"),
     ];
+    facts.extend(method::load_from(run));
     if let Some(comparison) = &compare.plan {
         for (arm, typed) in compare.analysis.arms.iter().zip(&comparison.typed) {
             let mut value = typed.target.clone();

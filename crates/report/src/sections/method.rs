@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use pgassay_analysis::Analysis;
+use pgassay_analysis::measured::RunInfo;
 use pgassay_model::plan::Stage;
 use pgassay_model::run::RunState;
 use pgassay_model::stage::StageId;
@@ -108,6 +109,9 @@ fn in_short_load(analysis: &Analysis) -> Vec<String> {
         number::duration(plan.warmup_ms as f64 / 1e3),
         plan.seed
     ));
+    if !analysis.run.from.is_empty() {
+        parts.push(format!("load from {}", analysis.run.from.join(", ")));
+    }
     if inside > 0 {
         parts.push(format!(
             "{} trials of primitives inside the server",
@@ -177,6 +181,7 @@ fn facts(analysis: &Analysis) -> Vec<Fact> {
             .remark("before it, not counted"),
         Fact::new("seed", plan.seed.to_string()).remark("of the order and of the clients' keys"),
     ]);
+    facts.extend(load_from(run));
     for arm in analysis.arms.iter().filter(|a| !a.settings.is_empty()) {
         let set: Vec<String> = arm
             .settings
@@ -260,6 +265,18 @@ fn order(analysis: &Analysis) -> Option<Table> {
         folded: true,
         marks: vec![],
     })
+}
+
+/// The machines that the load came from, where they were named.
+pub(crate) fn load_from(run: &RunInfo) -> Option<Fact> {
+    let remark = match run.from.len() {
+        0 => return None,
+        1 => "one machine; CPU time of the client is its".to_owned(),
+        n => format!(
+            "{n} machines with equal shares of the clients; CPU time of the client is theirs together"
+        ),
+    };
+    Some(Fact::new("load from", run.from.join(", ")).remark(remark))
 }
 
 /// Whether a command line names a seed.

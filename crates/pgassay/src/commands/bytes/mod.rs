@@ -124,6 +124,7 @@ fn begin(
             arms: vec![record::arm(target, subject)],
             stages: vec![stage],
             observe: args.measure.observe.names(),
+            from: Vec::new(),
         },
     };
     let mut header = record::header("run", global, experiment);

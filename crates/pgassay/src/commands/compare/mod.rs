@@ -41,12 +41,12 @@ use self::machine::Watch;
 use self::rounds::Measuring;
 use self::servers::{Servers, Surroundings};
 use self::typed::{dump, refuse_guests, refuse_load, refuse_writes, typed};
-use super::again::{observe_as, refuse_whole, to_resume};
+use super::again::{from_as, observe_as, refuse_whole, to_resume};
 use super::files::page_of_run;
 use super::progress::minutes;
 use super::record::{self, shown};
 use super::show::{refuse_page, show};
-use super::{alone, observing, opened, quiet};
+use super::{alone, from, observing, opened, quiet};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::compare::CompareArgs;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
@@ -86,6 +86,12 @@ pub fn compare(
     args.given.refuse_beyond(args.targets.len())?;
     if args.by != crate::cli::compare::By::Time {
         args.given.refuse_counted()?;
+        if args.from.is_some() {
+            bail!(
+                Failure::usage("only a comparison by time has clients on several machines")
+                    .with_remedy("leave out --from, or --by")
+            );
+        }
         return super::counts::by(args, terminal, stop);
     }
     if recorded::are_runs(args, global) {
@@ -191,6 +197,20 @@ fn measured(
     if let Load::Wire(workload) = &load {
         refuse_writes(workload, &arms, args.is_copy)?;
     }
+    let recorded = resume.as_ref().map(|resumed| &resumed.header.experiment);
+    let machines = from_as(recorded, args.from.as_ref())?;
+    let mut args = args.clone();
+    let agents = match (&machines, &load) {
+        (Some(list), Load::Wire(workload)) => {
+            from::refuse(workload, args.dials.pin.is_some(), args.dials.ceiling)?;
+            let agents = from::open(list, global, terminal, stop)?;
+            let threads = agents.cpus().div_ceil(4).max(1);
+            args.slices.threads.get_or_insert(threads);
+            Some(agents)
+        }
+        _ => None,
+    };
+    let args = &args;
     quiet::look(None, terminal, stop)?;
     let dump = dump(args, &arms, terminal, stop)?;
 
@@ -276,6 +296,7 @@ fn measured(
             let comparison = budget::comparison_plan(args, of, &typed, same, guests, kept)?;
             let experiment = Experiment {
                 observe: args.observe.names(),
+                from: machines.as_ref().map(from::names).unwrap_or_default(),
                 ..Experiment::single(described(&arms, &mut servers, args.load), stage)
             };
             (experiment, comparison)
@@ -305,6 +326,7 @@ fn measured(
         started,
         budget: Duration::from_secs_f64(args.minutes() * 60.0),
         observers,
+        agents,
         stop: stop.clone(),
     };
     measuring.note_first(&mut servers, &company, terminal)?;

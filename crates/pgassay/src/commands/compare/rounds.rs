@@ -8,10 +8,11 @@ use anyhow::bail;
 use pgassay_analysis::compare;
 use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::stats::forecast::{difference_within_reach, more_in_launches};
+use pgassay_engine::agents::Agents;
 use pgassay_engine::drivers::in_server::InServer;
 use pgassay_engine::drivers::pgio::Pgio;
 use pgassay_engine::drivers::scattered_read::ScatteredRead;
-use pgassay_engine::drivers::wire::{Source, Wire};
+use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Driver, Ended, Schedule};
 use pgassay_engine::workload::{self, setup};
@@ -32,7 +33,7 @@ use super::{BETWEEN, POWER, about, io};
 use crate::commands::alone::Company;
 use crate::commands::progress::Progress;
 use crate::commands::recorder::Recorder;
-use crate::commands::{conditions, inspect_server, observing};
+use crate::commands::{conditions, from, inspect_server, observing};
 use crate::terminal::Terminal;
 
 /// A comparison being measured.
@@ -57,6 +58,8 @@ pub struct Measuring {
     pub budget: Duration,
     /// What looks at the servers beside their clients.
     pub observers: Choice,
+    /// The machines that clients over the wire are on, where it is not this process.
+    pub agents: Option<Agents>,
     /// Raised by Ctrl-C.
     pub stop: Stop,
 }
@@ -232,6 +235,9 @@ impl Measuring {
     ) -> anyhow::Result<Ended> {
         let mut progress = Progress::new(terminal, 100);
         let (plan, stop) = (&self.plan, &self.stop);
+        if let Some(agents) = &self.agents {
+            servers.find_from(agents)?;
+        }
         match &self.load {
             Load::Wire(_) => servers.fill(&plan.workload, &progress, stop)?,
             Load::InServer(call) => {
@@ -297,7 +303,13 @@ impl Measuring {
         let (plan, stop) = (self.plan.clone(), self.stop.clone());
         Ok(match &self.load {
             Load::Wire(_) => Box::new(Wire {
-                arms: servers.arms(&plan, labels, self.observers, Source::Here, &stop)?,
+                arms: servers.arms(
+                    &plan,
+                    labels,
+                    self.observers,
+                    from::source(self.agents.as_ref()),
+                    &stop,
+                )?,
                 // Else the checkpointer of the one would write while the other is measured.
                 checkpoints: plan.workload.writes,
                 launches: self.comparison.rounds(),

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
+use pgassay_engine::agents::Agents;
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::in_server::{InServerArm, Sessions};
 use pgassay_engine::drivers::wire::{Source, WireArm};
@@ -25,6 +26,7 @@ use pgassay_sys::stop::Stop;
 
 use super::facts;
 use crate::cli::args::TargetArgs;
+use crate::commands::from;
 use crate::commands::progress::Progress;
 use crate::commands::record::shown;
 use crate::commands::subject::{Subject, explain};
@@ -311,6 +313,15 @@ impl Servers {
                 Ok(load)
             })
             .collect()
+    }
+
+    /// Looks whether every machine that gives load finds each server.
+    ///
+    /// # Errors
+    /// Naming the one that does not.
+    pub fn find_from(&mut self, agents: &Agents) -> anyhow::Result<()> {
+        self.up()
+            .try_for_each(|server| from::find(agents, &mut server.subject))
     }
 
     /// Stops the server of the last arm, if no other arm uses it.

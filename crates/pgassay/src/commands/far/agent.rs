@@ -17,9 +17,9 @@ use pgassay_sys::private::Directory;
 use pgassay_sys::stop::Stop;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::files;
 use super::say::{FILES, Order, Start, VARIABLE, WORDS, Word, output};
 use super::tidy::{Estate, Warden};
+use super::{files, load};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 
@@ -33,7 +33,7 @@ const LOOKS: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// Where it is lost, or is none.
-pub fn serve(terminal: &mut Terminal, _stop: &Stop) -> anyhow::Result<Exit> {
+pub fn serve(terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
     if io::stdin().is_terminal() {
         bail!(
             Failure::usage("another pgassay starts this command")
@@ -54,6 +54,10 @@ pub fn serve(terminal: &mut Terminal, _stop: &Stop) -> anyhow::Result<Exit> {
                     let _ = words.send(&Word::Refused(format!("{error:#}")));
                     let _ = words.recv::<Order>(PATIENCE);
                 }
+                return Ok(Exit::Done);
+            }
+            Ok(Some(Order::Load)) => {
+                load::serve(&link, stop)?;
                 return Ok(Exit::Done);
             }
             Ok(Some(_) | None) => {}

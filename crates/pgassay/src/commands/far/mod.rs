@@ -9,6 +9,7 @@
 mod agent;
 mod files;
 mod keep;
+mod load;
 mod near;
 mod reach;
 mod say;
@@ -22,6 +23,7 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 
 pub use keep::refuse_from_elsewhere;
+pub use load::{LOAD, give_load};
 pub use near::there;
 pub use say::Session;
 pub use words::{There, sought};

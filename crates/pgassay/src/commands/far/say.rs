@@ -33,6 +33,8 @@ impl Session {
 pub enum Order {
     /// Carry this out.
     Start(Start),
+    /// Give load, as is said on the load's channel.
+    Load,
     /// Ctrl-C was pressed.
     Stop,
     /// Everything has arrived here.

@@ -35,6 +35,7 @@ pub fn refuse_command(command: &[String]) -> anyhow::Result<()> {
             "--load",
             "--allow-shell",
             "--drop-caches",
+            "--from",
             "--html",
             "--output",
         ]
