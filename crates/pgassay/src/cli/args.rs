@@ -243,7 +243,7 @@ pub struct MeasureArgs {
     #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Machines that the load comes from, each with an equal share of the clients, separated by commas:
-    /// local, ssh://[user@]host, exec:COMMAND [default: this process]
+    /// local, ssh://user@host, exec:COMMAND [default: this process]
     #[arg(group = OF_CLIENTS, long, value_name = "LIST")]
     pub from: Option<FromList>,
     /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]

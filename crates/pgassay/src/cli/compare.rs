@@ -114,7 +114,7 @@ pub struct CompareArgs {
     #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
     pub clients: Option<ClientList>,
     /// Machines that the load comes from, each with an equal share of the clients, separated by commas:
-    /// local, ssh://[user@]host, exec:COMMAND [default: this process]
+    /// local, ssh://user@host, exec:COMMAND [default: this process]
     #[arg(group = OF_CLIENTS, long, value_name = "LIST")]
     pub from: Option<FromList>,
     /// The slices.
