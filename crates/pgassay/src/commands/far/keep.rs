@@ -23,6 +23,9 @@ const LARGEST: u64 = 2 << 30;
 /// The longest name of a file or directory.
 const LONGEST: usize = 128;
 
+/// The directory of labs among the runs.
+const LABS: &str = "labs";
+
 /// The file of ours by which a run from elsewhere is known.
 const MARK: &str = "elsewhere.json";
 
@@ -31,10 +34,15 @@ const MARK: &str = "elsewhere.json";
 /// # Errors
 /// Where the run in this directory came from elsewhere, naming the place.
 pub fn refuse_from_elsewhere(dir: &Path) -> Result<(), Failure> {
-    let mark = dir.join(MARK);
-    if fs::symlink_metadata(&mark).is_err() {
+    // A run of a lab lies below the lab that is marked.
+    let whole = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    let marks = whole.ancestors().take(3).map(|dir| dir.join(MARK));
+    let Some(mark) = marks
+        .into_iter()
+        .find(|mark| fs::symlink_metadata(mark).is_ok())
+    else {
         return Ok(());
-    }
+    };
     let text = pgassay_sys::input::read(&mark, 1 << 16).unwrap_or_default();
     let place = serde_json::from_slice::<serde_json::Value>(&text).ok();
     let place = place.and_then(|mark| Some(mark.get("place")?.as_str()?.to_owned()));
@@ -81,9 +89,15 @@ impl Keeper {
 
     /// The runs that came, and how many of their trials.
     pub fn runs(&self) -> Vec<(&str, usize)> {
-        let trials = |run: &str| {
-            let text = fs::read(self.root.join(run).join("trials.jsonl")).unwrap_or_default();
+        let lines = |file: &PathBuf| {
+            let text = fs::read(file).unwrap_or_default();
             text.iter().filter(|byte| **byte == b'\n').count()
+        };
+        let trials = |run: &str| {
+            let below = self.root.join(run);
+            let files = self.files.iter().filter(|file| file.starts_with(&below));
+            let trials = files.filter(|file| file.ends_with("trials.jsonl"));
+            trials.map(lines).sum()
         };
         let runs = self.runs.keys().map(String::as_str);
         runs.map(|run| (run, trials(run))).collect()
@@ -100,9 +114,18 @@ impl Keeper {
         if self.bytes > MOST_BYTES || end.is_none_or(|end| end > LARGEST) {
             bail!(refused("it sends more than any run holds"));
         }
-        self.enter(names[0])?;
-        let mut at = self.root.join(names[0]);
-        for name in &names[1..names.len() - 1] {
+        // Labs have a directory of their own, in which each is what a run is elsewhere.
+        let own = match names[0] {
+            LABS => 2,
+            _ => 1,
+        };
+        if names.len() <= own {
+            bail!(refused("it sends a file of a name that no run has"));
+        }
+        let run = names[..own].join("/");
+        self.enter(&run)?;
+        let mut at = self.root.join(run);
+        for name in &names[own..names.len() - 1] {
             at.push(name);
             if self.directories.insert(at.clone()) {
                 fs::create_dir(&at).with_context(|| format!("cannot make {}", at.display()))?;
@@ -138,6 +161,9 @@ impl Keeper {
         fs::create_dir_all(&self.root)
             .with_context(|| format!("cannot make {}", self.root.display()))?;
         let dir = self.root.join(run);
+        if let Some(parent) = dir.parent() {
+            fs::create_dir_all(parent)?;
+        }
         match fs::create_dir(&dir) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 bail!(refused("it names a run that is here already"))
@@ -339,6 +365,24 @@ mod tests {
         }
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
         assert_eq!(fs::read_dir(root.join("mine")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn labs_lie_side_by_side_and_each_is_marked() {
+        let place = place();
+        for lab in ["one", "two"] {
+            let mut keeper = Keeper::new(place.path().join("runs"), "ssh://db1");
+            let run = format!("labs/{lab}/01-load/r-1");
+            let trials = piece(&format!("{run}/trials.jsonl"), 0, true, true);
+            keeper.take(&trials, b"1\n").unwrap();
+            assert_eq!(keeper.runs(), [(format!("labs/{lab}").as_str(), 1)]);
+            assert!(refuse_from_elsewhere(&keeper.root().join(run)).is_err());
+        }
+        assert!(refuse_from_elsewhere(&place.path().join("runs/labs")).is_ok());
+        let mut again = Keeper::new(place.path().join("runs"), "ssh://db1");
+        for path in ["labs/one/lab.json", "labs/lab.json"] {
+            assert!(again.take(&piece(path, 0, false, true), b"{}").is_err());
+        }
     }
 
     #[test]

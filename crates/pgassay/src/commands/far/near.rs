@@ -110,7 +110,10 @@ fn broken_off(keeper: &Keeper, why: String) -> Failure {
         Some((run, trials)) => Failure {
             kind: FailureKind::Partial,
             message: format!("{why}; {trials} finished trials were kept"),
-            remedy: Some(format!("pgassay report {run}")),
+            remedy: Some(match run.strip_prefix("labs/") {
+                Some(lab) => format!("pgassay lab --report {lab}"),
+                None => format!("pgassay report {run}"),
+            }),
         },
         None => Failure::target(why),
     }
