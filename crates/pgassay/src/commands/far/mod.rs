@@ -31,7 +31,10 @@ pub use words::{There, sought};
 /// What is said of a server that is measured for a near side: where it is, and that its load is, too.
 pub fn on_this() -> String {
     match Session::of_this() {
-        Some(session) => format!(", on {}, with its load", session.place),
+        Some(session) if Session::has_own_load(&session.typed) => {
+            format!(", on {}, with its load", session.place)
+        }
+        Some(session) => format!(", on {}", session.place),
         None => String::new(),
     }
 }

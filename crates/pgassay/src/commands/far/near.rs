@@ -50,8 +50,14 @@ pub fn there(
         words.insert(0, "--verbose".to_owned());
     }
     terminal.announce(&format!(
-        "on {}: pgassay {}, {}; the load runs there, too",
-        there.place, side.hello.version, side.hello.architecture
+        "on {}: pgassay {}, {}; {}",
+        there.place,
+        side.hello.version,
+        side.hello.architecture,
+        match Session::has_own_load(&global.typed) {
+            true => "the load runs there, too",
+            false => "the load comes from where --from says, as seen there",
+        }
     ));
     let link = side.link()?;
     give(link, there)?;

@@ -21,6 +21,12 @@ pub struct Session {
 }
 
 impl Session {
+    /// Whether nobody named machines that the load comes from.
+    pub fn has_own_load(typed: &[String]) -> bool {
+        let named = |word: &String| word == "--from" || word.starts_with("--from=");
+        !typed.iter().any(named)
+    }
+
     /// That of this process, if it is the command of a far side.
     pub fn of_this() -> Option<Self> {
         let text = std::env::var(VARIABLE).ok()?;
