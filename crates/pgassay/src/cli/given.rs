@@ -109,7 +109,7 @@ impl GivenArgs {
     pub fn refuse_counted(&self) -> Result<(), Failure> {
         match self.is_typed() {
             true => Err(Failure::usage(
-                "--env, --cpus and --wrap are for comparisons by time; --by instructions has an environment of its own",
+                "--env, --cpus and --wrap are for comparisons by time; what is counted has an environment of its own",
             )),
             false => Ok(()),
         }

@@ -98,6 +98,8 @@ impl LinesArgs {
             ("--minutes", args.minutes.is_some()),
             ("--pairs", args.pairs.is_some()),
             ("--launches", args.launches.is_some()),
+            ("--noise-pairs", args.noise_pairs.is_some()),
+            ("--set-c", !args.set_c.is_empty()),
             ("--sequential", args.sequential),
             ("--from-database", args.from_database.is_some()),
         ];
@@ -107,6 +109,8 @@ impl LinesArgs {
             ))
             .with_remedy("leave it out"));
         }
+        args.dials.refuse_behaviour()?;
+        args.given.refuse_counted()?;
         if args.targets.len() != 2 {
             return Err(Failure::usage(
                 "--by lines compares two targets, no more and no fewer",

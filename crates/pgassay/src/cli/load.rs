@@ -247,6 +247,32 @@ impl LoadArgs {
         Ok(plan)
     }
 
+    /// Refuses what says when and how clients send, for a command that looks at one transaction after the other.
+    ///
+    /// # Errors
+    /// Naming the flag.
+    pub fn refuse_behaviour(&self) -> Result<(), Failure> {
+        let given = [
+            ("--replay", self.replay.is_some()),
+            ("--protocol", self.protocol.is_some()),
+            ("--idle", self.idle.is_some()),
+            ("--rate", self.rate.is_some()),
+            ("--latency-limit", self.latency_limit.is_some()),
+            ("--max-tries", self.max_tries.is_some()),
+            ("--think-times", self.think_times),
+            ("--connect", self.connect),
+            ("--per-statement", self.per_statement),
+            ("--ceiling", self.ceiling),
+        ];
+        match given.iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(Failure::usage(format!(
+                "{flag} says how clients behave over time, and nothing is timed here"
+            ))
+            .with_remedy("leave it out")),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses `--replay`, for a command that goes by something else than recorded sessions.
     ///
     /// # Errors

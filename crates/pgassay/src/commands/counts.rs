@@ -35,8 +35,9 @@ const SHOWN: usize = 10;
 pub fn by(args: &CompareArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
     match args.by {
         By::Lines => {
-            args.dials.refuse_replay()?;
-            super::lines::lines(&LinesArgs::of_compare(args)?, terminal, stop)
+            let asked = LinesArgs::of_compare(args)?;
+            let plan = args.dials.workload(&args.workload)?;
+            super::lines::of_plan(&asked, plan, terminal, stop)
         }
         _ => compare(args, terminal, stop),
     }
@@ -64,6 +65,7 @@ pub fn count(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Counts> {
+    args.given.refuse_counted()?;
     let [a, b] = args.targets.as_slice() else {
         bail!(Failure::usage(
             "--by instructions compares two targets, no more and no fewer"

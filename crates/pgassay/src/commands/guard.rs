@@ -60,6 +60,9 @@ pub fn guard(
     if args.bisect.is_some() || args.instructions.is_some() {
         args.dials.refuse_replay()?;
     }
+    if args.instructions.is_some() {
+        args.given.refuse_counted()?;
+    }
     // Checked before the first of them is measured.
     let mut usual = (MetricId::default(), USUAL);
     for workload in &workloads {

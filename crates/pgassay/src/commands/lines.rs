@@ -39,7 +39,21 @@ const DRAIN: Duration = Duration::from_secs(3600);
 /// # Errors
 /// What kept it from recording.
 pub fn lines(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
-    let (plan, seed) = asked(args)?;
+    let plan = workload::find(&[&args.workload])?;
+    of_plan(args, plan, terminal, stop)
+}
+
+/// The same of a workload that was made otherwise than from its name.
+///
+/// # Errors
+/// As for [`lines`].
+pub fn of_plan(
+    args: &LinesArgs,
+    plan: WorkloadPlan,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    let (plan, seed) = asked(args, plan)?;
     match args.targets.as_slice() {
         [a, b] => {
             let a = record(Some(a), &args.set_a, &plan, seed, args, terminal, stop)?;
@@ -84,13 +98,12 @@ fn next_of(args: &LinesArgs) -> String {
 /// # Errors
 /// As for [`lines`].
 pub fn one(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Account> {
-    let (plan, seed) = asked(args)?;
+    let (plan, seed) = asked(args, workload::find(&[&args.workload])?)?;
     record(args.targets.first(), &[], &plan, seed, args, terminal, stop)
 }
 
 /// What is executed, and from which seed.
-fn asked(args: &LinesArgs) -> anyhow::Result<(WorkloadPlan, u64)> {
-    let mut plan = workload::find(&[&args.workload])?;
+fn asked(args: &LinesArgs, mut plan: WorkloadPlan) -> anyhow::Result<(WorkloadPlan, u64)> {
     plan.scale = args.scale;
     let seed = match args.seed {
         Some(seed) => seed,
@@ -209,6 +222,7 @@ fn recorded(
         let options = Options {
             threads: Some(1),
             variables: vec![("scale".to_owned(), Value::Int(i64::from(plan.scale)))],
+            texts: plan.dials.define.clone(),
             stop: stop.flag().clone(),
             drain: DRAIN,
             ..Options::default()

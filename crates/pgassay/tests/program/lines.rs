@@ -381,6 +381,23 @@ fn a_comparison_goes_by_lines() {
         said.contains("--minutes is for comparisons by time"),
         "{said}"
     );
+    for flags in [
+        &["--rate", "10"][..],
+        &["--env-b", "X=1"],
+        &["--set-c", "jit=off"],
+    ] {
+        let refused = runs.run(&[&by_lines[..], flags].concat());
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{flags:?}: {said}");
+    }
+    fs::create_dir_all(&runs.0).unwrap();
+    let script = runs.0.join("broken.sql");
+    fs::write(&script, "\\set i random(\n").unwrap();
+    let file = ["--file", script.to_str().unwrap()];
+    let refused = runs.run(&[&by_lines[..], &file].concat());
+    let said = text(&refused.stderr);
+    assert!(said.contains("broken.sql"), "{said}");
+
     let args = ["--set-b", "track_activities=off", "--seed", "1", "--json"];
     let output = runs.run(&[&by_lines[..], &args].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

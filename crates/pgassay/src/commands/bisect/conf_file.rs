@@ -129,7 +129,26 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
                 value.push('\'');
             }
             '\'' => return Some((value, &text[at + 1..])),
-            '\\' => value.push(chars.next()?.1),
+            '\\' => value.push(match chars.next()?.1 {
+                'b' => '\u{8}',
+                'f' => '\u{c}',
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                first @ '0'..='7' => {
+                    let mut code = first.to_digit(8)?;
+                    for _ in 0..2 {
+                        let next = chars.clone().next();
+                        let Some(digit) = next.and_then(|(_, c)| c.to_digit(8)) else {
+                            break;
+                        };
+                        code = code * 8 + digit;
+                        chars.next();
+                    }
+                    char::from_u32(code)?
+                }
+                other => other,
+            }),
             c => value.push(c),
         }
     }
@@ -151,14 +170,15 @@ mod tests {
         let dir = place();
         let file = dir.path().join("postgresql.conf");
         let text = "# comment\nwork_mem = 4MB # more\nWORK_MEM '8MB'\n\nsearch_path='\"$user\", public'\n\
-            shared_buffers=1GB\nx.y = 'it''s # no comment'\n";
+            shared_buffers=1GB\nx.y = 'it''s # no comment'\nlog_line_prefix = '%m\\t\\101\\\\ '\n";
         fs::write(&file, text).unwrap();
         let config = read(&file).unwrap();
         assert_eq!(config["work_mem"], "8MB");
         assert_eq!(config["search_path"], "\"$user\", public");
         assert_eq!(config["shared_buffers"], "1GB");
         assert_eq!(config["x.y"], "it's # no comment");
-        assert_eq!(config.len(), 4);
+        assert_eq!(config["log_line_prefix"], "%m\tA\\ ");
+        assert_eq!(config.len(), 5);
         for (wrong, line) in [("a=1\nb='x\n", 2), ("= 3", 1), ("a = 1 2", 1), ("\na =", 2)] {
             fs::write(&file, wrong).unwrap();
             let said = read(&file).unwrap_err().message;

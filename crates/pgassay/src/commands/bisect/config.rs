@@ -13,6 +13,7 @@ use pgassay_server::settings::Settings;
 use serde_json::Value;
 
 use super::conf_file::{self, Config};
+use super::values;
 use crate::cli::bisect::BisectArgs;
 use crate::commands::check::collected;
 use crate::commands::record::shown;
@@ -109,12 +110,23 @@ pub fn sides(args: &BisectArgs, terminal: &mut Terminal) -> anyhow::Result<Sides
         let some = |wrap: String| (!wrap.is_empty()).then_some(wrap);
         differ(DifferenceKind::Wrap, "wrap", some(a.wrap), some(b.wrap));
     }
-    sides.environment = apart(&mut a.environment, &mut b.environment, |name, a, b| {
-        differ(DifferenceKind::Environment, name, a, b)
-    });
-    sides.settings = apart(&mut a.settings, &mut b.settings, |name, a, b| {
-        differ(DifferenceKind::Setting, name, a, b);
-    });
+    let as_texts = |a: &str, b: &str| a == b;
+    sides.environment = apart(
+        &mut a.environment,
+        &mut b.environment,
+        as_texts,
+        |name, a, b| {
+            differ(DifferenceKind::Environment, name, a, b);
+        },
+    );
+    sides.settings = apart(
+        &mut a.settings,
+        &mut b.settings,
+        values::same,
+        |name, a, b| {
+            differ(DifferenceKind::Setting, name, a, b);
+        },
+    );
     if sides.differences.is_empty() {
         bail!(
             Failure::usage("A and B are the same: there is nothing to search")
@@ -128,6 +140,7 @@ pub fn sides(args: &BisectArgs, terminal: &mut Terminal) -> anyhow::Result<Sides
 fn apart(
     a: &mut Config,
     b: &mut Config,
+    same: impl Fn(&str, &str) -> bool,
     mut differ: impl FnMut(&str, Option<String>, Option<String>),
 ) -> Vec<String> {
     let mut names: Vec<String> = a.keys().chain(b.keys()).cloned().collect();
@@ -136,7 +149,7 @@ fn apart(
     let mut common = Vec::new();
     for name in &names {
         match (a.remove(name), b.remove(name)) {
-            (Some(x), Some(y)) if x == y => common.push(format!("{name}={x}")),
+            (Some(x), Some(y)) if same(&x, &y) => common.push(format!("{name}={x}")),
             (x, y) => differ(name, x, y),
         }
     }
@@ -241,7 +254,7 @@ fn of_facts(facts: &Facts, given: &str) -> Result<Config, Failure> {
         let made = MADE.contains(&text("source")?);
         made.then_some((
             text("name")?.to_ascii_lowercase(),
-            text("setting")?.to_owned(),
+            values::with_unit(text("setting")?, text("unit")),
         ))
     });
     Ok(pairs.collect())

@@ -12,6 +12,7 @@ mod settings;
 mod setup;
 mod steps;
 mod tracer;
+mod values;
 
 use std::path::Path;
 

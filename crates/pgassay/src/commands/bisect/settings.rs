@@ -175,8 +175,8 @@ fn new(
     let plan = plan(args, workload, clients, shared_buffers, seed)?;
     let arms = ends.iter().map(|(label, typed)| Arm {
         label: label.clone(),
-        target: document.target.clone(),
-        typed: document.target.clone(),
+        target: shown(&typed.target),
+        typed: shown(&typed.target),
         load: false,
         settings: record::pairs(&typed.settings),
     });

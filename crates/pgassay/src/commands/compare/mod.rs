@@ -85,7 +85,6 @@ pub fn compare(
     }
     args.given.refuse_beyond(args.targets.len())?;
     if args.by != crate::cli::compare::By::Time {
-        args.given.refuse_counted()?;
         if args.from.is_some() {
             bail!(
                 Failure::usage("only a comparison by time has clients on several machines")
