@@ -11,14 +11,14 @@ fn deploy(words: &[&str]) -> (i32, String, String) {
     (code, text(output.stdout), text(output.stderr))
 }
 
-const ODD: &str = "host=/run dbname=it's \"$(id)\" {{ x }}: - # `b` \\";
+const ODD: &str = "host=/run dbname=it's \"$(id)\" $$x$$(y) {{ x }}: - # `b` \\";
 
 #[test]
 fn a_plan_stands_in_each_form_as_it_was_typed() {
     let (code, manifest, err) = deploy(&["kubernetes", "--", "assay", ODD]);
     assert_eq!(code, 0, "{err}");
-    // Kubernetes takes `$$(` for `$(`; the rest is a JSON string, which YAML has, too.
-    let word = serde_json::to_string(&ODD.replace("$(", "$$(")).unwrap();
+    // Kubernetes takes `$$` for `$`; the rest is a JSON string, which YAML has, too.
+    let word = serde_json::to_string(&ODD.replace('$', "$$")).unwrap();
     assert!(manifest.contains(&format!("- {word}\n")), "{manifest}");
     assert!(
         !manifest.contains(" $(id)") && manifest.contains("kind: Job\n"),
@@ -42,8 +42,29 @@ fn a_plan_stands_in_each_form_as_it_was_typed() {
     );
 }
 
+/// Without, the pod's CPUs are shared with others.
+#[test]
+fn every_container_of_a_pod_asks_for_what_it_may_use() {
+    let (_, manifest, _) = deploy(&["kubernetes", "--nodes", "3", "--", "assay"]);
+    let containers = manifest.matches("image:").count();
+    assert_eq!(containers, 3, "{manifest}");
+    for part in ["requests:", "limits:"] {
+        assert_eq!(
+            manifest.matches(part).count(),
+            containers,
+            "{part} {manifest}"
+        );
+    }
+    // One node's result leaves the others at work.
+    assert!(manifest.contains("backoffLimitPerIndex: 0"), "{manifest}");
+}
+
 #[test]
 fn plans_that_would_fail_or_tell_a_secret_are_refused() {
+    let target = "host=db1 password=hunter2";
+    let (code, out, err) = deploy(&["ansible", "--target", target, "--", "assay"]);
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    assert!(err.contains("holds a password"), "{err}");
     for (plan, says) in [
         (&["assay", "--qick"][..], "--qick"),
         (&["serve"], "only what collects or measures"),

@@ -54,7 +54,7 @@ pub(super) fn files(args: &AnsibleArgs, plan: &Plan) -> Files {
             &format!("{fetched}/fleet.html"),
         ],
         &program,
-        // 4: a host could not be examined in full.
+        // 4: a file could not be read that may have been a host's.
         &[0, 4],
     )];
     if (2..=8).contains(&args.groups.len()) && !plan.collects() {
@@ -83,22 +83,15 @@ pub(super) fn files(args: &AnsibleArgs, plan: &Plan) -> Files {
     ]);
     let playbook = list([measure, read]);
     let about = "Written by `pgassay deploy ansible`; it is yours to change.\n\n  \
-                 ansible-galaxy collection install -r requirements.yml\n  \
-                 ansible-playbook -i YOUR-INVENTORY playbook.yml\n\n\
-                 The collection is deploy/ansible/pgassay/lab of pgassay's sources.";
-    let requirements = map([(
-        "collections",
-        list([map([("name", text("pgassay.lab")), ("version", text("*"))])]),
-    )]);
+                 ansible-galaxy collection install PGASSAY/deploy/ansible/pgassay/lab\n  \
+                 ansible-playbook -i YOUR-INVENTORY --forks 50 playbook.yml\n\n\
+                 PGASSAY is a directory of pgassay's sources: no server of collections has this one. As many\n\
+                 hosts are measured at the same time as there are forks.";
     let inventory = inventory(&args.groups);
     Files {
         shown: 0,
         files: vec![
             ("playbook.yml", document(about, &playbook)),
-            (
-                "requirements.yml",
-                document("The collection that the playbook uses.", &requirements),
-            ),
             ("inventory.example.yml", inventory),
         ],
         next: |dir| {

@@ -74,7 +74,12 @@ fn labels(name: &str) -> Node {
 }
 
 fn job(args: &KubernetesArgs, plan: &Plan) -> Node {
-    let mut spec = map([("backoffLimit", Node::Number(0))]);
+    // Of several nodes each stands for itself: what one of them ends with leaves the others at work.
+    let tries = match args.nodes > 1 {
+        true => "backoffLimitPerIndex",
+        false => "backoffLimit",
+    };
+    let mut spec = map([(tries, Node::Number(0))]);
     if args.nodes > 1 {
         let nodes = u64::from(args.nodes);
         spec = spec.and([
@@ -164,6 +169,7 @@ fn prepare(args: &KubernetesArgs) -> Node {
             texts(["sh".to_owned(), "-c".to_owned(), command]),
         ),
         ("env", list([node_name()])),
+        ("resources", resources(args)),
         (
             "securityContext",
             map([
@@ -183,6 +189,7 @@ fn collect(args: &KubernetesArgs) -> Node {
         ("image", text(&args.image)),
         ("args", texts(["collect", "--host", "--output", &file])),
         ("env", list([node_name()])),
+        ("resources", resources(args)),
         ("securityContext", confined([])),
         ("volumeMounts", list([mount("kept", KEPT)])),
     ])
@@ -207,17 +214,12 @@ fn measure(args: &KubernetesArgs, plan: &Plan) -> Node {
             format!("{KEPT}/$(NODE_NAME)/facts.json"),
         ]);
     }
-    let mut sizes = map([
-        ("cpu", text(args.cpus.to_string())),
-        ("memory", text(&args.memory)),
-    ]);
     let mut mounts = vec![
         mount("kept", KEPT),
         mount("scratch", "/var/tmp"),
         mount("shared-memory", "/dev/shm"),
     ];
-    if let Some(pages) = &args.huge_pages {
-        sizes = sizes.and([("hugepages-2Mi", text(pages))]);
+    if args.huge_pages.is_some() {
         mounts.push(mount("huge-pages", "/hugepages"));
     }
     let runs = map([
@@ -229,21 +231,30 @@ fn measure(args: &KubernetesArgs, plan: &Plan) -> Node {
         ("image", text(&args.image)),
         ("args", texts(words)),
         ("env", list([node_name(), runs])),
-        // Requests equal to limits and whole CPUs: only then does the kubelet's static CPU manager give
-        // the pod CPUs of its own.
-        (
-            "resources",
-            map([("requests", sizes.clone()), ("limits", sizes)]),
-        ),
-        // CPU samples; stepping for `lines`. Without them the report names what it lacks.
+        ("resources", resources(args)),
+        // CPU samples; stepping for `lines`. They are of use where the container's runtime gives them to a user
+        // that is not root; else the report names what it lacks.
         ("securityContext", confined(["PERFMON", "SYS_PTRACE"])),
         ("volumeMounts", Node::List(mounts)),
     ])
 }
 
+/// What a container may use. Requests equal to limits and whole CPUs, of all containers of the pod: only then does the
+/// kubelet's static CPU manager give it CPUs of its own. Containers that run one after the other need it once.
+fn resources(args: &KubernetesArgs) -> Node {
+    let mut sizes = map([
+        ("cpu", text(args.cpus.to_string())),
+        ("memory", text(&args.memory)),
+    ]);
+    if let Some(pages) = &args.huge_pages {
+        sizes = sizes.and([("hugepages-2Mi", text(pages))]);
+    }
+    map([("requests", sizes.clone()), ("limits", sizes)])
+}
+
 /// A word that Kubernetes leaves as it is: it replaces `$(NAME)`, and takes `$$` for a `$`.
 fn literal(word: &str) -> String {
-    word.replace("$(", "$$(")
+    word.replace('$', "$$")
 }
 
 fn volumes(args: &KubernetesArgs) -> Node {

@@ -61,7 +61,12 @@ pub fn deploy(args: &DeployArgs, terminal: &mut Terminal) -> anyhow::Result<Exit
     let (to, files) = match &args.to {
         DeployTo::Kubernetes(args) => (&args.plan, kubernetes::files(args, &checked(&args.plan)?)),
         DeployTo::Slurm(args) => (&args.plan, slurm::files(args, &checked(&args.plan)?)),
-        DeployTo::Ansible(args) => (&args.plan, ansible::files(args, &checked(&args.plan)?)),
+        DeployTo::Ansible(args) => {
+            for given in [&args.target, &args.program].into_iter().flatten() {
+                refuse_password(given)?;
+            }
+            (&args.plan, ansible::files(args, &checked(&args.plan)?))
+        }
     };
     let Some(dir) = &to.output else {
         let (_, text) = &files.files[files.shown];
@@ -85,6 +90,18 @@ pub fn deploy(args: &DeployArgs, terminal: &mut Terminal) -> anyhow::Result<Exit
     Ok(Exit::Done)
 }
 
+fn refuse_password(word: &str) -> Result<(), Failure> {
+    if secrets::shown(word) == word {
+        return Ok(());
+    }
+    Err(
+        Failure::usage("the plan holds a password, which would be written into a file")
+            .with_remedy(
+                "leave it out: let the machine have it in PGPASSFILE, or in a Secret as PGPASSWORD",
+            ),
+    )
+}
+
 /// The plan, if it is one that pgassay takes and others may read.
 fn checked(args: &PlanArgs) -> anyhow::Result<Plan> {
     let words = match args.plan.as_slice() {
@@ -93,14 +110,7 @@ fn checked(args: &PlanArgs) -> anyhow::Result<Plan> {
         words => words.to_vec(),
     };
     for word in &words {
-        if secrets::shown(word) != *word {
-            bail!(
-                Failure::usage("the plan holds a password, which would be written into a file")
-                    .with_remedy(
-                        "leave it out: let the machine have it in PGPASSFILE, or in a Secret as PGPASSWORD"
-                    )
-            );
-        }
+        refuse_password(word)?;
         if word.chars().any(char::is_control) {
             bail!(
                 Failure::usage("a word of the plan holds a control character")
