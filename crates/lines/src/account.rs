@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::gathered::{Counts, Gathered, rounded};
 use crate::meetings::{Meeting, meetings};
@@ -18,10 +18,13 @@ const LINES: usize = 200;
 const SITES: usize = 6;
 
 /// Which shared cache lines a transaction takes.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Account {
     /// `pgassay/lines/1`.
     pub schema: String,
+    /// When it was recorded, UTC, RFC 3339; empty where nobody said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub recorded: String,
     /// The server.
     pub target: String,
     /// Its version in its own words.
@@ -68,7 +71,7 @@ pub struct Account {
 }
 
 /// A share of all accesses.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Share {
     /// Of what.
     pub name: String,
@@ -77,7 +80,7 @@ pub struct Share {
 }
 
 /// Memory of one kind.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Group {
     /// What it is.
     pub name: String,
@@ -90,7 +93,7 @@ pub struct Group {
 }
 
 /// A line.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Line {
     /// Its address in the server's processes, in hexadecimal; above user addresses for segments that
     /// lie elsewhere in each process.
@@ -108,7 +111,7 @@ pub struct Line {
 }
 
 /// A part of a line.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Part {
     /// Its name.
     pub name: String,
@@ -117,7 +120,7 @@ pub struct Part {
 }
 
 /// Code that takes lines.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Taker {
     /// The function.
     pub function: String,
@@ -130,6 +133,8 @@ pub struct Taker {
 /// What the account is of.
 #[derive(Debug, Clone, Default)]
 pub struct Subject {
+    /// When it was recorded, UTC.
+    pub recorded: String,
     /// The server.
     pub target: String,
     /// Its version.
@@ -245,6 +250,7 @@ pub fn account(sequences: &[Sequence], subject: Subject, transfers: Vec<Transfer
     }
     Account {
         schema: SCHEMA.to_owned(),
+        recorded: subject.recorded,
         target: subject.target,
         version: subject.version,
         workload: subject.workload,
@@ -443,7 +449,11 @@ mod tests {
     fn false_sharing_needs_two_sessions_and_different_bytes() {
         let kinds = |other: u64, kind| {
             let account = of(&[sequence(&[(640, Kind::Atomic)]), sequence(&[(other, kind)])]);
-            account.meetings.iter().map(|m| m.kind).collect::<Vec<_>>()
+            account
+                .meetings
+                .iter()
+                .map(|m| m.kind.clone())
+                .collect::<Vec<_>>()
         };
         assert_eq!(kinds(648, Kind::Atomic), ["false-sharing"]);
         assert_eq!(kinds(648, Kind::Load), ["false-sharing"]);
@@ -481,7 +491,7 @@ mod tests {
             of(&[one])
                 .meetings
                 .iter()
-                .map(|m| m.kind)
+                .map(|m| m.kind.clone())
                 .collect::<Vec<_>>()
         };
         // Of 100 bytes, the second line of 64 holds the end of one and the beginning of the next.

@@ -309,7 +309,7 @@ fn meetings(meetings: &[Meeting]) -> Table {
     ];
     let rows = meetings.iter().take(ROWS).map(|meeting| {
         vec![
-            Cell::plain(match meeting.kind {
+            Cell::plain(match meeting.kind.as_str() {
                 "false-sharing" => "false sharing",
                 "neighbours" => "neighbours",
                 _ => "read beside written",

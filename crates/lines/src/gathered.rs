@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::recording::Kind;
 
 /// Accesses by kind, a transaction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Counts {
     /// Reads.
     pub loads: f64,

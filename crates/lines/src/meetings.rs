@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::gathered::{Bytes, Gathered, rounded};
 
 /// Unrelated things on one line.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Meeting {
     /// `false-sharing`: sessions use different bytes, and write. `neighbours`: what the session
     /// writes of its own lies on a line with other sessions' own. `read-beside-written`: what all
     /// only read lies beside what is written.
-    pub kind: &'static str,
+    pub kind: String,
     /// What meets.
     pub parts: Vec<String>,
     /// Lines on which it does.
@@ -41,7 +41,7 @@ pub(crate) fn meetings(lines: &[(u64, Gathered)], line: u64) -> Vec<Meeting> {
         };
         let takes = gathered.counts.takes();
         let known = meetings.entry((kind, parts.clone())).or_insert(Meeting {
-            kind,
+            kind: kind.to_owned(),
             parts,
             lines: 0,
             // The most taken comes first.

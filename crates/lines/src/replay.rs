@@ -14,7 +14,7 @@ use std::collections::{BinaryHeap, HashMap};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::sequence::Sequence;
 
@@ -32,7 +32,7 @@ const T: f64 = 2.776;
 const NAMED: usize = 8;
 
 /// Transfers at one number of sessions.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Transfers {
     /// Sessions.
     pub sessions: usize,
@@ -45,7 +45,7 @@ pub struct Transfers {
 }
 
 /// A mean with its interval of 95 %, of repetitions with different interleavings.
-#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Interval {
     /// The mean.
     pub estimate: f64,
@@ -70,7 +70,7 @@ impl Interval {
 }
 
 /// A line's share in the transfers.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LineTransfers {
     /// Its name.
     pub name: String,
@@ -79,7 +79,7 @@ pub struct LineTransfers {
 }
 
 /// How often a line goes to another owner.
-#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize)]
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct LineOwners {
     /// Its name.
     pub name: String,

@@ -14,7 +14,7 @@ use pgassay_load::{Edge, Engine, Length, Options, SliceSpec};
 use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_pgwire::Session;
-use pgassay_server::TargetSpec;
+use pgassay_server::{TargetSpec, clock};
 use pgassay_sys::stop::Stop;
 
 use super::progress::Progress;
@@ -273,6 +273,7 @@ fn recorded(
         .map(|sessions| replay.at(*sessions as usize, seed))
         .collect();
     let subject = Of {
+        recorded: clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         target: subject.shown.clone(),
         version: server.version,
         workload: plan.name.clone(),
