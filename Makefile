@@ -66,6 +66,12 @@ attack: build ## attack pgassay for an hour: hostile files, servers, signals, di
 pgbench-tests: build ## run PostgreSQL's own tests of pgbench (13, 15, 17, 18) on pgassay pgbench
 	scripts/pgbench-tests.sh $(PROGRAM)
 
+.PHONY: records-test
+records-test: ## tables of runs: ten questions to DuckDB and to Spark, both from PyPI (needs Java), answered alike
+	@scripts/bootstrap.sh test
+	$(CARGO) build --workspace --locked --bin pgassay
+	scripts/test-records.sh target/debug/pgassay spark
+
 .PHONY: own-load
 own-load: build ## twelve statements recorded both ways, run on the installed version and on 18, an index lost
 	bench/own-load.py $(PROGRAM) "$$(pg_config --bindir)" \

@@ -2,10 +2,12 @@
 
 use crate::analysis::Analysis;
 use crate::stats::Estimate;
-use crate::wire::{Curve, CurvePoint, wire};
+use crate::wire::wire;
+
+pub use crate::wire::{Curve, CurvePoint};
 
 /// All curves of a run that have a point: of clients over the wire one an arm, else one a variant.
-pub(crate) fn of(analysis: &Analysis) -> Vec<Curve<'_>> {
+pub fn of(analysis: &Analysis) -> Vec<Curve<'_>> {
     let load = analysis.main();
     let arms = load.arms.iter().enumerate();
     let mut curves: Vec<Curve> = arms.map(|(index, arm)| wire(index, arm)).collect();

@@ -1,6 +1,8 @@
 //! Many recorded runs of one plan over time: when did the level change?
 //! What `pgassay history` answers.
 
+use std::collections::BTreeMap;
+
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
 use pgassay_model::workload::WorkloadPlan;
@@ -8,10 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
-use crate::metrics::MetricId;
+use crate::metrics::{METRICS, MetricId};
 use crate::stats::history::{ChangePoint, ChangeRule, History, change_points};
 use crate::stats::{Direction, Estimate};
-use crate::wire::Curve;
 use crate::{curves, number};
 
 /// Name and version of the serialized form.
@@ -88,47 +89,104 @@ impl Series {
     }
 }
 
+/// A run as a history sees it: what the first server did at each number of clients.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Past {
+    /// Which run.
+    pub entry: Entry,
+    /// What it did, in words: runs of the same have a history.
+    pub work: String,
+    /// The processor's name.
+    pub cpu_model: Option<String>,
+    /// Each variant of the load at each number of clients.
+    pub places: Vec<Place>,
+}
+
+/// One number of clients of one variant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Place {
+    /// Which variant of the load; none where it has one.
+    pub load: Option<String>,
+    /// Clients, or sessions.
+    pub clients: u32,
+    /// The metrics that were seen.
+    pub metrics: BTreeMap<MetricId, Estimate>,
+}
+
+impl Past {
+    /// What a history sees of an analysed run.
+    pub fn of(run: &Analysis) -> Self {
+        let curves = curves::of(run);
+        let first = curves.iter().filter(|curve| curve.arm == 0);
+        let places = first.flat_map(|curve| {
+            curve.points.iter().map(|point| Place {
+                load: curve.load.clone(),
+                clients: point.clients,
+                metrics: METRICS
+                    .iter()
+                    .filter_map(|metric| Some((*metric, point.metric(*metric)?)))
+                    .collect(),
+            })
+        });
+        let server = run.arms.first().and_then(|arm| arm.server.as_ref());
+        Self {
+            entry: Entry {
+                run: run.run.id.clone(),
+                started: run.run.started.clone(),
+                server: server.map_or_else(String::new, |s| short_version(&s.version)),
+            },
+            work: work(run),
+            cpu_model: run.host.cpu_model.clone(),
+            places: places.collect(),
+        }
+    }
+
+    fn at(&self, load: Option<&String>, clients: u32) -> Option<&Place> {
+        let mut places = self.places.iter();
+        places.find(|place| place.load.as_ref() == load && place.clients == clients)
+    }
+}
+
+/// The name and the number of what `version()` says.
+pub fn short_version(version: &str) -> String {
+    let words: Vec<&str> = version.split_whitespace().take(2).collect();
+    words.join(" ")
+}
+
 /// Follows metrics over the runs that did the same work as the latest of them. The first
 /// arm of each is taken.
-pub fn history(mut runs: Vec<Analysis>, metrics: &[MetricId], rule: ChangeRule) -> RunHistory {
+pub fn history(mut runs: Vec<Past>, metrics: &[MetricId], rule: ChangeRule) -> RunHistory {
     runs.sort_by(|a, b| {
-        a.run
-            .started
-            .cmp(&b.run.started)
-            .then(a.run.id.cmp(&b.run.id))
+        let (a, b) = (&a.entry, &b.entry);
+        a.started.cmp(&b.started).then(a.run.cmp(&b.run))
     });
-    let wanted = runs.last().map(work).unwrap_or_default();
+    let wanted = runs.last().map(|run| run.work.clone()).unwrap_or_default();
     let mut left_out = Vec::new();
     let mut kept = Vec::new();
     for run in runs {
-        let measured = !curves::of(&run).is_empty();
-        let why = if work(&run) != wanted {
-            Some(format!("it ran {}", work(&run)))
-        } else if !measured {
+        let why = if run.work != wanted {
+            Some(format!("it ran {}", run.work))
+        } else if run.places.is_empty() {
             Some("it measured nothing".to_owned())
         } else {
             None
         };
         match why {
             Some(why) => left_out.push(LeftOut {
-                run: run.run.id,
+                run: run.entry.run,
                 why,
             }),
             None => kept.push(run),
         }
     }
     let mut series = Vec::new();
-    let curves: Vec<Vec<Curve>> = kept.iter().map(curves::of).collect();
-    for (load, clients) in places(&curves) {
+    for (load, clients) in places(&kept) {
         for metric in metrics {
-            series.extend(follow(&curves, *metric, (load.clone(), clients), rule));
+            series.extend(follow(&kept, *metric, (load.clone(), clients), rule));
         }
     }
-    drop(curves);
     let mut warnings = Vec::new();
-    let hosts = kept
-        .windows(2)
-        .any(|w| w[0].host.cpu_model != w[1].host.cpu_model);
+    let hosts = kept.windows(2).any(|w| w[0].cpu_model != w[1].cpu_model);
     if hosts {
         warnings.push(Warning::new(
             "other-machine",
@@ -146,7 +204,7 @@ pub fn history(mut runs: Vec<Analysis>, metrics: &[MetricId], rule: ChangeRule) 
         ));
     }
     let worse = series.iter().any(|s| s.latest_worse().is_some());
-    let entries: Vec<Entry> = kept.iter().map(entry).collect();
+    let entries: Vec<Entry> = kept.into_iter().map(|run| run.entry).collect();
     RunHistory {
         schema: SCHEMA.to_owned(),
         headline: headline(&wanted, &entries, &series, rule),
@@ -157,16 +215,6 @@ pub fn history(mut runs: Vec<Analysis>, metrics: &[MetricId], rule: ChangeRule) 
         series,
         worse,
         warnings,
-    }
-}
-
-fn entry(run: &Analysis) -> Entry {
-    let server = run.arms.first().and_then(|arm| arm.server.as_ref());
-    let words = server.map(|s| s.version.split_whitespace().take(2).collect::<Vec<_>>());
-    Entry {
-        run: run.run.id.clone(),
-        started: run.run.started.clone(),
-        server: words.unwrap_or_default().join(" "),
     }
 }
 
@@ -190,11 +238,11 @@ pub(crate) fn done(workload: &WorkloadPlan) -> String {
     )
 }
 
-/// The curves of the first arm of each run: which loads, at which counts.
-fn places(runs: &[Vec<Curve>]) -> Vec<(Option<String>, u32)> {
-    let curves = runs.iter().flatten().filter(|curve| curve.arm == 0);
-    let mut places: Vec<(Option<String>, u32)> = curves
-        .flat_map(|curve| curve.points.iter().map(|p| (curve.load.clone(), p.clients)))
+/// Which loads, at which counts.
+fn places(runs: &[Past]) -> Vec<(Option<String>, u32)> {
+    let places = runs.iter().flat_map(|run| &run.places);
+    let mut places: Vec<(Option<String>, u32)> = places
+        .map(|place| (place.load.clone(), place.clients))
         .collect();
     places.sort_unstable();
     places.dedup();
@@ -202,16 +250,14 @@ fn places(runs: &[Vec<Curve>]) -> Vec<(Option<String>, u32)> {
 }
 
 fn follow(
-    runs: &[Vec<Curve>],
+    runs: &[Past],
     metric: MetricId,
     (load, clients): (Option<String>, u32),
     rule: ChangeRule,
 ) -> Option<Series> {
-    let at = |curves: &Vec<Curve>| {
-        let mut curves = curves.iter();
-        let curve = curves.find(|curve| curve.arm == 0 && curve.load == load)?;
-        let point = curve.points.iter().find(|point| point.clients == clients)?;
-        point.metric(metric)
+    let at = |run: &Past| {
+        let place = run.at(load.as_ref(), clients)?;
+        place.metrics.get(&metric).cloned()
     };
     let values: Vec<Option<Estimate>> = runs.iter().map(at).collect();
     let numbers: Vec<f64> = values

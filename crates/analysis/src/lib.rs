@@ -17,7 +17,7 @@ pub mod check;
 pub mod checkpoints;
 pub mod compare;
 pub mod counts;
-mod curves;
+pub mod curves;
 pub mod diagnose;
 pub mod fit;
 pub mod fleet;

@@ -6,7 +6,7 @@ use crate::stats::Estimate;
 use crate::stats::scaling::{self, Refusal, Scaling, ScalingPoint};
 
 /// One load of a run over its client or session counts.
-pub(crate) struct Curve<'a> {
+pub struct Curve<'a> {
     /// Which of the run's loads; none where it has one.
     pub load: Option<String>,
     /// Which arm: its index.
@@ -16,7 +16,7 @@ pub(crate) struct Curve<'a> {
 }
 
 /// One count.
-pub(crate) struct CurvePoint<'a> {
+pub struct CurvePoint<'a> {
     /// Clients, or sessions.
     pub clients: u32,
     /// Units of work a second.

@@ -138,6 +138,21 @@ pub fn beside(path: &Path) -> io::Result<(File, PathBuf)> {
     temporary(&directory(path), true)
 }
 
+/// The same, that others may read as far as the process's mask lets them.
+///
+/// # Errors
+/// As for [`beside`].
+pub fn beside_readable(path: &Path) -> io::Result<(File, PathBuf)> {
+    temporary(&directory(path), false)
+}
+
+/// Whether a name is that of a file that [`beside`] and its like make.
+pub fn is_temporary(name: &OsStr) -> bool {
+    let name = name.to_str();
+    name.and_then(|name| name.strip_prefix(".pgassay-")?.strip_suffix(".tmp"))
+        .is_some_and(|number| number.len() == 16 && number.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
 /// Where content goes.
 enum Place {
     /// Nothing is there.

@@ -56,6 +56,19 @@ pub fn list(root: &Path) -> anyhow::Result<Vec<Entry>> {
     Ok(runs)
 }
 
+/// The directories below `root` that hold a run, by name; nothing of them is read.
+///
+/// # Errors
+/// Where `root` can't be read.
+pub fn directories(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(root)?.flatten().map(|entry| entry.path());
+    let mut runs: Vec<PathBuf> = entries
+        .filter(|dir| dir.join("run.json").is_file())
+        .collect();
+    runs.sort();
+    Ok(runs)
+}
+
 /// What the list says of one run.
 ///
 /// # Errors

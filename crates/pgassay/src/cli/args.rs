@@ -120,6 +120,8 @@ pub enum Command {
     Fleet(super::fleet::FleetArgs),
     /// A plan for Kubernetes, Slurm or Ansible to run: files with the command line inside
     Deploy(super::deploy::DeployArgs),
+    /// Recorded runs as tables in Parquet files, for DuckDB, Spark and others
+    Export(super::export::ExportArgs),
     /// When results of the same work changed over many runs
     History(super::history::HistoryArgs),
     /// A patch against its base: built alike, compared over a sweep, a table for a mailing list

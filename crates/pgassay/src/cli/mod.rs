@@ -11,6 +11,7 @@ pub mod core_to_core;
 pub mod deploy;
 pub mod diagnose;
 pub mod doctor;
+pub mod export;
 pub mod far;
 pub mod fleet;
 pub mod follow;

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use pgassay_analysis::history::history;
+use pgassay_analysis::analyse;
+use pgassay_analysis::history::{Past, history};
 use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::stats::ChangeRule;
-use pgassay_analysis::{Analysis, analyse};
 
+use super::export;
 use super::show::{next, show};
 use crate::cli::args::GlobalArgs;
 use crate::cli::history::HistoryArgs;
@@ -16,6 +17,7 @@ use crate::exit::Exit;
 use crate::terminal::Terminal;
 use pgassay_engine::rundir::{self, catalogue};
 use pgassay_model::Failure;
+use pgassay_records::{is_archive, past};
 
 /// Follows the runs and says where they changed.
 ///
@@ -26,12 +28,19 @@ pub fn history_of(
     global: &GlobalArgs,
     terminal: &mut Terminal,
 ) -> anyhow::Result<Exit> {
-    let mut runs: Vec<Analysis> = Vec::new();
-    for dir in directories(args, global)? {
+    let mut runs: Vec<Past> = Vec::new();
+    let (tables, named): (Vec<&String>, Vec<&String>) = args
+        .named
+        .iter()
+        .partition(|name| is_archive(Path::new(name)));
+    for name in tables {
+        runs.extend(past(Path::new(name)).map_err(export::explain)?);
+    }
+    for dir in directories(&named, global)? {
         // A run that is being measured, or damaged, must not end a CI job.
         match rundir::read(&dir) {
             Ok(run) if run.running => {}
-            Ok(run) => runs.push(analyse(&run)),
+            Ok(run) => runs.push(Past::of(&analyse(&run))),
             Err(error) => terminal.warn(&format!("left out: {error:#}")),
         }
     }
@@ -64,10 +73,10 @@ pub fn history_of(
 }
 
 /// The run directories that were named, each once.
-fn directories(args: &HistoryArgs, global: &GlobalArgs) -> anyhow::Result<Vec<PathBuf>> {
+fn directories(named: &[&String], global: &GlobalArgs) -> anyhow::Result<Vec<PathBuf>> {
     let root = rundir::root(global.runs.as_deref())?;
     let mut found: Vec<PathBuf> = Vec::new();
-    for name in &args.named {
+    for name in named {
         let path = Path::new(name);
         if path.is_dir() && !path.join("run.json").is_file() {
             found.extend(catalogue::list(path)?.into_iter().map(|entry| entry.dir));

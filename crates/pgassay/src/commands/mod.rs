@@ -17,6 +17,7 @@ mod counts;
 mod deploy;
 pub mod diagnose;
 pub mod doctor;
+mod export;
 pub mod far;
 mod files;
 pub mod fit;
@@ -96,6 +97,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Fleet(args) => fleet::fleet(&args, terminal, stop),
         Command::Deploy(args) => deploy::deploy(&args, terminal),
         Command::Far(args) => far::far(&args, terminal, stop),
+        Command::Export(args) => export::export(&args, &global, terminal, stop),
         Command::Follow(args) => follow::follow(&args, &global, terminal, stop),
         Command::Guard(args) => guard::guard(&args, &global, terminal, stop),
         Command::Lab(args) => lab::lab(&args, &global, terminal, stop),

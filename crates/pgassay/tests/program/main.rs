@@ -18,6 +18,7 @@ mod compare_runs;
 mod deploy;
 mod diagnose_perf;
 mod doctor;
+mod export;
 mod far;
 mod fit;
 mod fleet;

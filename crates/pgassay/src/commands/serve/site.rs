@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::history::history;
+use pgassay_analysis::history::{Past, history};
 use pgassay_analysis::kernels::side_by_side;
 use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::quality::Grade;
@@ -451,7 +451,7 @@ impl RunsSite {
         names.truncate(MOST_OF_HISTORY);
         let analyses = names.iter().filter_map(|run| {
             let (dir, ..) = self.index.find(run)?;
-            Some(slim(Look::at(&dir).ok()?.into_analysis()))
+            Some(Past::of(&Look::at(&dir).ok()?.into_analysis()))
         });
         let followed = history(
             analyses.collect(),
@@ -499,25 +499,6 @@ impl RunsSite {
         let links: Vec<Link> = links.collect();
         shown(site::report(document, &site::bar(bar), &links))
     }
-}
-
-/// What of an analysis a history follows; the rest is let go, as there may be many.
-fn slim(mut analysis: Analysis) -> Analysis {
-    for stage in &mut analysis.stages {
-        stage.diagnosis = None;
-        for arm in &mut stage.arms {
-            arm.observed = None;
-            for point in &mut arm.points {
-                point.detail = None;
-            }
-        }
-    }
-    for arm in &mut analysis.arms {
-        arm.binary = Err(String::new());
-    }
-    analysis.check = None;
-    analysis.causes.clear();
-    analysis
 }
 
 /// What a run that is measured measures, by its header.

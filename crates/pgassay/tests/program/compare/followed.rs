@@ -1,7 +1,7 @@
 //! Histories of made-up runs, and runs recorded apart.
 
 use pgassay_analysis::compare::recorded::{Refusal, compare_recorded};
-use pgassay_analysis::history::history;
+use pgassay_analysis::history::{Past, RunHistory, history};
 use pgassay_analysis::metrics::{MetricId, P99, THROUGHPUT};
 use pgassay_analysis::stats::{ChangeRule, Verdict};
 use pgassay_analysis::{Analysis, analyse};
@@ -35,13 +35,21 @@ fn runs(levels: &[f64]) -> Vec<Analysis> {
     levels.iter().enumerate().map(|(i, l)| run(i, *l)).collect()
 }
 
+fn followed(runs: Vec<Analysis>, metrics: &[MetricId]) -> RunHistory {
+    history(
+        runs.iter().map(Past::of).collect(),
+        metrics,
+        ChangeRule::default(),
+    )
+}
+
 #[test]
 fn a_step_down_is_found_dated_and_worse() {
     let mut levels = vec![1.0; 8];
     levels.extend([0.9; 6]);
     let mut all = runs(&levels);
     all.reverse(); // they are put in order by their start
-    let found = history(all, &MetricId::usual(), ChangeRule::default());
+    let found = followed(all, &MetricId::usual());
     assert!(found.worse);
     let tps = found
         .series
@@ -80,7 +88,7 @@ fn any_metric_can_be_followed() {
         let metrics = &mut run.stages[0].arms[0].points[0].metrics;
         metrics.get_mut(&P99).expect("it was seen").estimate *= 2.0;
     }
-    let found = history(all, &[P99], ChangeRule::default());
+    let found = followed(all, &[P99]);
     assert!(found.worse);
     let [series] = found.series.as_slice() else {
         panic!("one metric at one client count: {:?}", found.series);
@@ -100,7 +108,7 @@ fn any_metric_can_be_followed() {
 fn a_level_history_and_other_work_are_told() {
     let mut all = runs(&[1.0; 10]);
     all[3].stages[0].plan.workload.name = "tpcb-like".into();
-    let found = history(all, &MetricId::usual(), ChangeRule::default());
+    let found = followed(all, &MetricId::usual());
     assert!(!found.worse);
     assert_eq!(found.runs.len(), 9);
     assert_eq!(found.left_out[0].run, "run-03");
@@ -113,7 +121,7 @@ fn a_level_history_and_other_work_are_told() {
     let mut levels = vec![1.0; 6];
     levels.extend([0.8; 6]);
     levels.extend([1.0; 6]);
-    assert!(!history(runs(&levels), &MetricId::usual(), ChangeRule::default()).worse);
+    assert!(!followed(runs(&levels), &MetricId::usual()).worse);
 }
 
 #[test]

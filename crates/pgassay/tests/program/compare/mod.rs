@@ -3,7 +3,7 @@
 
 mod by_statement;
 mod concluded;
-mod fixture;
+pub mod fixture;
 mod followed;
 mod pooled;
 mod real;
