@@ -455,7 +455,7 @@ impl Shared {
         if state.greeted && !state.stalled {
             state.silent += 1;
         }
-        let silent = state.silent > SILENCE;
+        let silent = state.silent >= SILENCE;
         drop(state);
         if silent {
             self.lose(Lost::Silent);

@@ -47,6 +47,8 @@ pub fn serve(terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
         bail!(Failure::target(refused.to_string()));
     }
     let words = link.channel(WORDS);
+    // Files may come right behind the order.
+    let _files = link.channel(FILES);
     loop {
         match words.recv(PATIENCE) {
             Ok(Some(Order::Start(start))) => {
@@ -197,6 +199,14 @@ fn command(start: &Start, here: &Path, runs: &Path) -> anyhow::Result<Child> {
     pgassay_sys::bound::spawn(command, Signal::TERM).context("the command can't be started")
 }
 
+/// How many bytes there are up to a character that is not whole yet.
+fn whole_characters(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        _ => bytes.len(),
+    }
+}
+
 /// Sends what a stream of the command says, in whole lines where they are not too long.
 fn relay(
     mut from: impl Read + Send + 'static,
@@ -217,7 +227,8 @@ fn relay(
             held.extend_from_slice(&block[..got]);
             let end = match held.iter().rposition(|byte| *byte == b'\n') {
                 Some(end) => end + 1,
-                None if got == 0 || held.len() > LONG => held.len(),
+                None if got == 0 => held.len(),
+                None if held.len() > LONG => whole_characters(&held),
                 None => 0,
             };
             let text: Vec<u8> = held.drain(..end).collect();

@@ -75,26 +75,26 @@ pub fn send_file(
     };
     let mut at = appended_at.unwrap_or(0);
     let mut bytes = vec![0; PIECE];
+    // The rest of a line comes when it is whole.
+    let end = match appended_at.map(|at| whole_lines(&mut file, at, &mut bytes)) {
+        None => None,
+        Some(Ok(end)) if end == at => return Ok(Ok(at)),
+        Some(Ok(end)) => Some(end),
+        Some(Err(error)) => return Ok(Err(error)),
+    };
     if let Err(error) = file.seek(SeekFrom::Start(at)) {
         return Ok(Err(error));
     }
     loop {
-        let mut got = match fill(&mut file, &mut bytes) {
+        let most = end.map_or(PIECE, |end| (end - at).min(PIECE as u64) as usize);
+        let got = match fill(&mut file, &mut bytes[..most]) {
             Ok(got) => got,
             Err(error) => return Ok(Err(error)),
         };
-        let last = got < PIECE;
-        if appended_at.is_some() {
-            // The rest of a line comes when it is whole.
-            let lines = bytes[..got].iter().rposition(|byte| *byte == b'\n');
-            got = lines.map_or(0, |end| end + 1);
-            if got == 0 {
-                return Ok(Ok(at));
-            }
-            if let Err(error) = file.seek(SeekFrom::Start(at + got as u64)) {
-                return Ok(Err(error));
-            }
-        }
+        let last = match end {
+            Some(end) => at + got as u64 == end || got == 0,
+            None => got < PIECE,
+        };
         let piece = Piece {
             path: name.to_owned(),
             at,
@@ -106,6 +106,22 @@ pub fn send_file(
         if last {
             return Ok(Ok(at));
         }
+    }
+}
+
+/// Where the last whole line behind `from` ends; `from` where there is none.
+fn whole_lines(file: &mut File, from: u64, bytes: &mut [u8]) -> io::Result<u64> {
+    file.seek(SeekFrom::Start(from))?;
+    let (mut at, mut end) = (from, from);
+    loop {
+        let got = fill(file, bytes)?;
+        if let Some(last) = bytes[..got].iter().rposition(|byte| *byte == b'\n') {
+            end = at + last as u64 + 1;
+        }
+        if got < bytes.len() {
+            return Ok(end);
+        }
+        at += got as u64;
     }
 }
 
@@ -227,4 +243,48 @@ pub fn put(below: &Path, piece: &Piece, bytes: &[u8]) -> io::Result<()> {
         .truncate(false)
         .open(path)?;
     file.write_all_at(bytes, piece.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgassay_far::Link;
+    use pgassay_sys::private::Directory;
+
+    /// A trial of thousands of connections is longer than a piece.
+    #[test]
+    fn lines_longer_than_a_piece_arrive_and_unfinished_ones_wait() {
+        let place = Directory::make(&std::env::temp_dir(), "pgassay-far-files").unwrap();
+        let from = place.path().join("trials.jsonl");
+        let long = "x".repeat(5 * PIECE / 2);
+        let text = format!("short\n{long}\nshort\n{long}");
+        let whole = text.len() - long.len();
+        fs::write(&from, &text).unwrap();
+        let (near, far) = Link::pair();
+        let (to, at_near) = (far.channel(1), near.channel(1));
+        let sent = send_file(&to, "trials.jsonl", &from, Some(0))
+            .unwrap()
+            .unwrap();
+        assert_eq!(sent as usize, whole);
+        let again = send_file(&to, "trials.jsonl", &from, Some(sent))
+            .unwrap()
+            .unwrap();
+        assert_eq!(again, sent);
+        fs::write(&from, format!("{text}\n")).unwrap();
+        let rest = send_file(&to, "trials.jsonl", &from, Some(sent))
+            .unwrap()
+            .unwrap();
+        assert_eq!(rest as usize, text.len() + 1);
+        let mut came = Vec::new();
+        while came.len() < text.len() + 1 {
+            let body = at_near
+                .recv_bytes(std::time::Duration::from_secs(20))
+                .unwrap()
+                .unwrap();
+            let (piece, bytes) = received(&body).unwrap();
+            assert_eq!((piece.at as usize, piece.appends), (came.len(), true));
+            came.extend_from_slice(bytes);
+        }
+        assert!(came == format!("{text}\n").as_bytes());
+    }
 }

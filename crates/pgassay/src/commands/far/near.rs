@@ -60,8 +60,7 @@ pub fn there(
         }
     ));
     let link = side.link()?;
-    give(link, there)?;
-    link.channel(WORDS).send(&Order::Start(Start {
+    let started = link.channel(WORDS).send(&Order::Start(Start {
         words,
         session: Session {
             place: there.place.to_string(),
@@ -71,7 +70,16 @@ pub fn there(
         given: there.given.len(),
         outputs: there.outputs.len(),
         scratch: there.scratch.clone(),
-    }))?;
+    }));
+    if let Err(lost) = started {
+        return Err(Failure::target(lost_words(&side, there, &lost)).into());
+    }
+    if let Err(error) = give(link, there) {
+        return Err(match error.downcast::<Lost>() {
+            Ok(lost) => Failure::target(lost_words(&side, there, &lost)).into(),
+            Err(error) => error,
+        });
+    }
     let mut keeper = Keeper::new(
         rundir::root(global.runs.as_deref())?,
         &there.place.to_string(),
@@ -187,7 +195,8 @@ fn hear(
                 while let Some(body) = files.recv_bytes(Duration::ZERO).unwrap_or_default() {
                     take(&body, keeper, outputs, there)?;
                 }
-                words.send(&Order::Received)?;
+                // It does not wait for ever, and all that it had is here.
+                let _ = words.send(&Order::Received);
                 return Ok(code);
             }
         }

@@ -84,6 +84,16 @@ pub fn sought(args: &Args, typed: &[OsString]) -> anyhow::Result<Option<There>> 
     }
     let Some(place) = place else { return Ok(None) };
     refuse_what_is_here(&args.command, name)?;
+    // It would stand in the run and in every report of it.
+    let shown = place.to_string();
+    if secrets::shown(&shown) != shown {
+        bail!(
+            Failure::usage("the command that leads to another machine holds a password")
+                .with_remedy(
+                    "leave it out: name a host of ~/.ssh/config, or let the machine there have it"
+                )
+        );
+    }
     let mut words = Vec::new();
     for word in typed.iter().skip(1) {
         let Some(word) = word.to_str() else {
