@@ -231,10 +231,7 @@ impl Host {
             bottlenecks::find(&finding.id).is_some_and(|entry| entry.id == finding.id)
         });
         for (finding, under) in by_loads {
-            match host.found.iter_mut().find(|f| f.id == finding.id) {
-                Some(known) => known.under = Some(cut(under)),
-                None => host.found.push(Found::of(finding, Some(under))),
-            }
+            host.shown_by_load(finding, under);
         }
         host.diagnosed = analysis
             .stages
@@ -250,6 +247,16 @@ impl Host {
             at: cut(&summary.started),
         });
         host
+    }
+
+    /// Adds what a load showed, whether or not the audit had found it.
+    pub(super) fn shown_by_load(&mut self, finding: &Finding, under: &str) {
+        // What the audit saw nothing of was not passed for that.
+        self.passed.remove(&finding.id);
+        match self.found.iter_mut().find(|f| f.id == finding.id) {
+            Some(known) => known.under = Some(cut(under)),
+            None => self.found.push(Found::of(finding, Some(under))),
+        }
     }
 
     fn of(name: String, place: String, facts: &Facts, report: Option<&CheckReport>) -> Self {

@@ -6,6 +6,7 @@ use pgassay_model::facts::Facts;
 
 use super::{Fleet, Found, Gathering, Host, KindKey, Measured, Role, Source, Unused};
 use crate::bottlenecks::{Severity, Step, StepKind};
+use crate::check::check;
 use crate::stats::Estimate;
 
 fn host(name: &str) -> Host {
@@ -114,6 +115,25 @@ fn what_only_a_load_shows_is_judged_where_there_was_a_load() {
         (fleet.findings[0].hosts.n, fleet.findings[0].hosts.of),
         (1, 4)
     );
+}
+
+/// One host, whose audit passed what its load showed: one of one.
+#[test]
+fn what_a_load_shows_was_not_passed() {
+    let text = include_str!("../../tests/check/recorded/arm64-llsc.json");
+    let report = check(&serde_json::from_str(text).unwrap());
+    let mut results = report.results.into_iter();
+    let shown = results.find_map(|result| result.finding).unwrap();
+    let mut one = host("db1");
+    one.passed.insert(shown.id.clone());
+    one.shown_by_load(&shown, "tpcb-like");
+    one.shown_by_load(&shown, "select-only");
+    let fleet = fleet([one]);
+    let [found] = fleet.findings.as_slice() else {
+        panic!("{:?}", fleet.findings);
+    };
+    assert_eq!((found.hosts.n, found.hosts.of), (1, 1));
+    assert_eq!(found.measured, 1);
 }
 
 #[test]
