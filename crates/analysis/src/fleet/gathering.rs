@@ -1,12 +1,13 @@
 //! Takes hosts one by one, and keeps the newest of each.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use super::document::{
     Example, Fleet, FleetFinding, FleetHost, LeftOut, SCHEMA, Share, Superseded,
 };
 use super::groups;
-use super::host::{Found, Host, KindKey, Source, Unused};
+use super::host::{Found, Host, KindKey, Measured, Source, Unused};
 use super::kinds;
 use crate::bottlenecks::{self, Severity};
 
@@ -16,8 +17,7 @@ const NAMED: usize = 200;
 /// Hosts as they come.
 #[derive(Debug, Default)]
 pub struct Gathering {
-    hosts: BTreeMap<Identity, Member>,
-    superseded: Vec<Superseded>,
+    hosts: BTreeMap<Identity, Collections>,
     left_out: Vec<LeftOut>,
     left_out_counts: BTreeMap<Unused, u32>,
     words: Words,
@@ -28,6 +28,86 @@ pub struct Gathering {
 struct Identity {
     machine: String,
     server: Option<String>,
+}
+
+/// All that was collected of a host. What counts is decided once all is there, so that it does not
+/// depend on the order in which it came.
+#[derive(Debug)]
+struct Collections {
+    /// The one that counts.
+    newest: Member,
+    /// Of the others what may count beside it.
+    others: Vec<Older>,
+}
+
+/// A collection of a host that has another.
+#[derive(Debug)]
+struct Older {
+    place: String,
+    collected: String,
+    source: Source,
+    measured: Option<Measured>,
+}
+
+impl Collections {
+    fn add(&mut self, mut member: Member) {
+        let rank = |host: &Host| (host.audited, host.collected.clone(), host.place.clone());
+        if rank(&member.host) > rank(&self.newest.host) {
+            std::mem::swap(&mut self.newest, &mut member);
+        }
+        self.others.push(member.into());
+    }
+
+    /// Adds what was collected of the host alone: it says nothing else that this one does not.
+    fn add_alone(&mut self, alone: Self) {
+        self.others.push(alone.newest.into());
+        self.others.extend(alone.others);
+    }
+
+    /// The host with its newest measurement, which no collection makes anew, and what does not count.
+    fn conclude(self) -> (Member, Vec<Superseded>) {
+        let Self {
+            newest: mut member,
+            mut others,
+        } = self;
+        others.sort_by(|a, b| (&a.place, &a.collected).cmp(&(&b.place, &b.collected)));
+        let at = |measured: &Option<Measured>| measured.as_ref().map(|m| m.at.clone());
+        let mut last = None;
+        let mut newest = at(&member.host.measured);
+        for (n, other) in others.iter().enumerate() {
+            if at(&other.measured) > newest {
+                newest = at(&other.measured);
+                last = Some(n);
+            }
+        }
+        if let Some(n) = last {
+            let other = &mut others[n];
+            member.host.measured = other.measured.take();
+            if other.source == Source::Run {
+                others.remove(n);
+            }
+        }
+        let superseded = others.into_iter().map(|other| Superseded {
+            host: member.host.name.clone(),
+            place: other.place,
+            collected: other.collected,
+            by: member.host.place.clone(),
+        });
+        let superseded = superseded.collect();
+        (member, superseded)
+    }
+}
+
+impl From<Member> for Older {
+    fn from(member: Member) -> Self {
+        let host = member.host;
+        Self {
+            place: host.place,
+            collected: host.collected,
+            source: host.source,
+            measured: host.measured,
+        }
+    }
 }
 
 /// What is kept of a host.
@@ -82,16 +162,16 @@ impl Gathering {
             ),
             server: host.server.clone(),
         };
-        let mut member = Member { host, traits };
-        if let Some(mut known) = self.hosts.remove(&identity) {
-            // Whatever the order in which they come, the same counts.
-            let rank = |host: &Host| (host.audited, host.collected.clone(), host.place.clone());
-            if rank(&known.host) > rank(&member.host) {
-                std::mem::swap(&mut known, &mut member);
+        let member = Member { host, traits };
+        match self.hosts.entry(identity) {
+            Entry::Occupied(mut known) => known.get_mut().add(member),
+            Entry::Vacant(free) => {
+                free.insert(Collections {
+                    newest: member,
+                    others: Vec::new(),
+                });
             }
-            self.supersede(known, &mut member);
         }
-        self.hosts.insert(identity, member);
     }
 
     /// Notes that something is not used.
@@ -123,26 +203,6 @@ impl Gathering {
         &self.left_out
     }
 
-    fn supersede(&mut self, old: Member, new: &mut Member) {
-        // What an assay measured is not measured anew by a collection.
-        let newer = |a: &Host, at: &str| a.measured.as_ref().is_none_or(|m| m.at.as_str() < at);
-        let mut counts = false;
-        if let Some(measured) = old.host.measured
-            && newer(&new.host, &measured.at)
-        {
-            new.host.measured = Some(measured);
-            counts = old.host.source == Source::Run;
-        }
-        if !counts {
-            self.superseded.push(Superseded {
-                host: new.host.name.clone(),
-                place: old.host.place,
-                collected: old.host.collected,
-                by: new.host.place.clone(),
-            });
-        }
-    }
-
     /// A host that was looked at alone says nothing that one of its servers' collections does not.
     fn drop_hosts_of_servers(&mut self) {
         let alone: Vec<(Identity, Identity)> = self
@@ -156,11 +216,10 @@ impl Gathering {
             })
             .collect();
         for (alone, server) in alone {
-            if let (Some(old), Some(mut new)) =
-                (self.hosts.remove(&alone), self.hosts.remove(&server))
+            if let Some(old) = self.hosts.remove(&alone)
+                && let Some(of_server) = self.hosts.get_mut(&server)
             {
-                self.supersede(old, &mut new);
-                self.hosts.insert(server, new);
+                of_server.add_alone(old);
             }
         }
     }
@@ -168,7 +227,8 @@ impl Gathering {
     /// Concludes.
     pub fn conclude(mut self) -> Fleet {
         self.drop_hosts_of_servers();
-        let mut members: Vec<Member> = std::mem::take(&mut self.hosts).into_values().collect();
+        let (mut members, superseded): (Vec<Member>, Vec<Vec<Superseded>>) =
+            self.hosts.into_values().map(Collections::conclude).unzip();
         for member in &mut members {
             let weight = |found: &Found| (std::cmp::Reverse(found.severity), found.id.clone());
             member.host.found.sort_by_key(weight);
@@ -212,7 +272,7 @@ impl Gathering {
         dates.sort_unstable();
         let date = |at: Option<&&str>| at.map(|date| (*date).to_owned()).unwrap_or_default();
         let (oldest, newest) = (date(dates.first()), date(dates.last()));
-        let mut superseded = self.superseded;
+        let mut superseded = superseded.concat();
         superseded.sort_by(|a, b| (&a.host, &a.place).cmp(&(&b.host, &b.place)));
         let mut left_out = self.left_out;
         left_out.sort_by(|a, b| {

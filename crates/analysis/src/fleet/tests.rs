@@ -248,6 +248,60 @@ fn the_newest_collection_of_a_host_counts_in_whatever_order_they_come() {
     }
 }
 
+/// Readers finish in any order.
+#[test]
+fn in_whatever_order_they_come_the_same_counts() {
+    let run = |place: &str, at: &str| Host {
+        source: Source::Run,
+        place: place.to_owned(),
+        collected: at.to_owned(),
+        measured: Some(Measured {
+            work: "select-only".to_owned(),
+            rate: rate(100.0),
+            unit: "tps".to_owned(),
+            clients: 4,
+            run: place.to_owned(),
+            at: at.to_owned(),
+        }),
+        ..host("db1")
+    };
+    let facts = Host {
+        collected: "2026-11-09".to_owned(),
+        ..host("db1")
+    };
+    let alone = Host {
+        server: None,
+        ..run("r0", "2026-11-01")
+    };
+    let all = [
+        facts,
+        run("r1", "2026-11-02"),
+        run("r2", "2026-11-03"),
+        alone,
+    ];
+    let mut orders = Vec::new();
+    for a in 0..4 {
+        for b in 0..4 {
+            for c in 0..4 {
+                let d = 6_usize.wrapping_sub(a + b + c);
+                let order = [a, b, c, d];
+                if BTreeSet::from(order) == BTreeSet::from([0, 1, 2, 3]) {
+                    orders.push(order);
+                }
+            }
+        }
+    }
+    assert_eq!(orders.len(), 24);
+    let first = fleet(all.clone());
+    let not_counted = first.superseded.iter().map(|old| old.place.as_str());
+    assert_eq!(not_counted.collect::<Vec<_>>(), ["r0", "r1"]);
+    assert_eq!(first.hosts[0].place, "db1.json");
+    for order in orders {
+        let fleet = fleet(order.map(|n| all[n].clone()));
+        assert_eq!(fleet, first, "{order:?}");
+    }
+}
+
 #[test]
 fn different_hosts_of_one_name_stay_two() {
     let from = |dir: &str| Host {
