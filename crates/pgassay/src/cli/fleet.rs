@@ -22,7 +22,7 @@ hosts, or lie in directories that are: db1.json, db1/facts.json, db1/runs/RUN. p
 writes a playbook that collects and fetches them.
 
 Exit codes: 0 done; 1 a finding of --fail-on or above; 2 no host was found; 4 a file that may be a
-host's could not be read, or a host was not examined in full")]
+host's could not be read; with --fail-on also if a host was not examined in full")]
 pub struct FleetArgs {
     /// Directories of collected facts and recorded runs, at any depth; or single ones
     #[arg(value_name = "DIR|FILE", required = true)]
