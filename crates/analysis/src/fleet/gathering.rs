@@ -157,7 +157,7 @@ impl Gathering {
             .collect();
         let identity = Identity {
             machine: host.machine.clone().map_or_else(
-                || format!("name {}", host.name),
+                || format!("origin {}", host.origin),
                 |machine| format!("machine {machine}"),
             ),
             server: host.server.clone(),

@@ -29,8 +29,11 @@ pub struct Host {
     /// Where it was read from, for people.
     pub place: String,
     /// Which machine it is, so that two collections of one are told from those of two; none where
-    /// nothing says, and then the name does.
+    /// nothing says.
     pub machine: Option<String>,
+    /// What tells it from others of its name where nothing says which machine it is: those of one
+    /// origin are one host, as db1.json and db1/facts.json of one directory.
+    pub origin: String,
     /// Which of the machine's servers.
     pub server: Option<String>,
     /// When, UTC, RFC 3339.
@@ -204,13 +207,13 @@ impl Unused {
 }
 
 impl Host {
-    /// Of collected facts.
+    /// Of collected facts, their place being their origin.
     pub fn of_facts(name: impl Into<String>, place: impl Into<String>, facts: &Facts) -> Self {
         let report = check::check(facts);
         Self::of(name.into(), place.into(), facts, Some(&report))
     }
 
-    /// Of a recorded run: its first server, and the machine that it ran on.
+    /// Of a recorded run: its first server, and the machine that it ran on; its place is its origin.
     pub fn of_run(
         name: impl Into<String>,
         place: impl Into<String>,
@@ -265,8 +268,9 @@ impl Host {
         let results = report.map_or(&[][..], |report| report.results.as_slice());
         Self {
             name: cut(&name),
-            place,
             machine: machine.map(|id| cut(id.trim())).filter(|id| !id.is_empty()),
+            origin: place.clone(),
+            place,
             server: server(facts, &seen),
             collected: cut(&facts.collected),
             source: Source::Facts,

@@ -14,6 +14,7 @@ fn host(name: &str) -> Host {
         name: name.to_owned(),
         place: format!("{name}.json"),
         machine: Some(format!("machine of {name}")),
+        origin: name.to_owned(),
         server: Some("5432:/data".to_owned()),
         collected: "2026-11-20T00:00:00Z".to_owned(),
         source: Source::Facts,
@@ -312,6 +313,20 @@ fn different_hosts_of_one_name_stay_two() {
     let fleet = fleet([from("eu"), from("us")]);
     let names: Vec<&str> = fleet.hosts.iter().map(|host| host.name.as_str()).collect();
     assert_eq!(names, ["db1 (eu/db1.json)", "db1 (us/db1.json)"]);
+}
+
+#[test]
+fn hosts_that_nothing_tells_apart_are_told_by_their_origin() {
+    let from = |origin: &str| Host {
+        machine: None,
+        origin: origin.to_owned(),
+        place: format!("{origin}.json"),
+        ..host("db1")
+    };
+    let fleet = fleet([from("eu/db1"), from("us/db1"), from("eu/db1")]);
+    let names: Vec<&str> = fleet.hosts.iter().map(|host| host.name.as_str()).collect();
+    assert_eq!(names, ["db1 (eu/db1.json)", "db1 (us/db1.json)"]);
+    assert_eq!(fleet.superseded.len(), 1);
 }
 
 fn rate(estimate: f64) -> Estimate {

@@ -135,6 +135,43 @@ fn planted_findings_and_odd_hosts_are_found() {
     assert_eq!(fleet.run(&["--fail-on", "high"]).0, 1);
 }
 
+/// However the directories of hosts are named that record no identity, each host is one.
+#[test]
+fn hosts_without_an_identity_stay_as_many_as_they_are() {
+    let fleet = Fleet::new("roots");
+    for name in ["eu/db1", "us/db1", "fetched/n1/facts", "fetched/n2/facts"] {
+        fleet.host(&format!("{name}.json"), |facts| {
+            let host = facts["host"].as_object_mut().unwrap();
+            host.remove("identity of the machine");
+        });
+    }
+    let names = |dir: &str, paths: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_pgassay"))
+            .current_dir(fleet.0.join(dir))
+            .arg("fleet")
+            .args(paths)
+            .arg("--json")
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["superseded"], json!([]), "{dir}: {paths:?}");
+        let hosts = document["hosts"].as_array().unwrap();
+        let names = hosts.iter().map(|host| host["name"].as_str().unwrap());
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names("", &["eu/", "us"]),
+        ["db1 (eu/db1.json)", "db1 (us/db1.json)"]
+    );
+    let files = ["fetched/n1/facts.json", "fetched/n2/facts.json"];
+    assert_eq!(names("", &files), ["n1", "n2"]);
+    assert_eq!(names("", &["fetched/n1", "./fetched/n2/"]), ["n1", "n2"]);
+    assert_eq!(names("", &["fetched"]), ["n1", "n2"]);
+    assert_eq!(names("fetched/n1", &[".", "../n2"]), ["n1", "n2"]);
+    assert_eq!(names("fetched/n1", &["facts.json"]), ["n1"]);
+}
+
 /// A host's newest collection counts, whatever the files are called.
 #[test]
 fn of_two_collections_of_a_host_the_newest_counts() {

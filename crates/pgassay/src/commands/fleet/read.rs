@@ -46,6 +46,10 @@ pub(super) fn host(item: &Item) -> Result<Host, Refused> {
         false => of_file(item),
     }))
     .unwrap_or_else(|_| refused(Unused::Damaged, "pgassay fails on it: please report that"))
+    .map(|host| Host {
+        origin: item.origin.clone(),
+        ..host
+    })
 }
 
 fn of_file(item: &Item) -> Result<Host, Refused> {

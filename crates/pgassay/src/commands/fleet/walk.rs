@@ -21,6 +21,8 @@ pub(super) struct Item {
     pub(super) is_run: bool,
     /// What its host is called.
     pub(super) name: String,
+    /// Where that name lies: what is called the same elsewhere is another host.
+    pub(super) origin: String,
     /// How large it is; of a run its trials.
     pub(super) bytes: u64,
 }
@@ -46,27 +48,28 @@ pub(super) fn find(
         Failure::usage(format!("cannot read {}: {e}", root.display()))
             .with_remedy("name a directory of files that pgassay collect wrote, or of runs")
     })?;
+    let root = Root::new(root, meta.is_dir());
     let mut finding = Finding {
-        root,
+        root: &root,
         items,
         gathering,
         stop,
     };
     if meta.is_dir() {
-        if fs::read_dir(root).is_err() {
+        if fs::read_dir(&root.path).is_err() {
             bail!(
-                Failure::usage(format!("{} may not be read", root.display()))
+                Failure::usage(format!("{} may not be read", root.path.display()))
                     .with_remedy("call pgassay fleet as the user who owns it")
             );
         }
-        return finding.directory(root, 0);
+        return finding.directory(&root.path, 0);
     }
-    finding.file(root, &meta);
+    finding.file(&root.path, &meta);
     Ok(())
 }
 
 struct Finding<'a> {
-    root: &'a Path,
+    root: &'a Root,
     items: &'a mut Vec<Item>,
     gathering: &'a mut Gathering,
     stop: &'a Stop,
@@ -79,10 +82,12 @@ impl Finding<'_> {
         }
         if fs::symlink_metadata(dir.join("run.json")).is_ok_and(|meta| meta.is_file()) {
             let trials = fs::symlink_metadata(dir.join("trials.jsonl"));
+            let (name, origin) = self.root.host(dir, true);
             self.items.push(Item {
                 path: dir.to_owned(),
                 is_run: true,
-                name: name_of(self.root, dir, true),
+                name,
+                origin,
                 bytes: trials.map_or(0, |meta| meta.len()),
             });
             return Ok(());
@@ -122,10 +127,12 @@ impl Finding<'_> {
     }
 
     fn file(&mut self, path: &Path, meta: &fs::Metadata) {
+        let (name, origin) = self.root.host(path, false);
         self.items.push(Item {
             path: path.to_owned(),
             is_run: false,
-            name: name_of(self.root, path, false),
+            name,
+            origin,
             bytes: meta.size(),
         });
     }
@@ -136,36 +143,89 @@ impl Finding<'_> {
     }
 }
 
-/// What a host is called: its file without `.json`, or the directory in which its facts or runs lie.
-fn name_of(root: &Path, path: &Path, is_run: bool) -> String {
-    let below = path.strip_prefix(root).unwrap_or(path);
-    let (directory, common) = match is_run {
-        true => (below.parent().map(Path::to_owned), "runs"),
-        false => (Some(below.with_extension("")), "facts"),
-    };
-    let mut name = directory.unwrap_or_default();
-    if name.file_name().is_some_and(|last| last == common) && name.components().count() > 1 {
-        name.pop();
-    } else if is_run && name.file_name().is_some_and(|last| last == common) {
-        name.clear();
+/// What the user named.
+#[derive(Debug)]
+struct Root {
+    /// As typed.
+    path: PathBuf,
+    /// Where it really lies, so that one directory is the same however it was typed.
+    real: PathBuf,
+    /// Whether it is one host's own directory: it holds its facts, and perhaps its runs.
+    is_host: bool,
+}
+
+impl Root {
+    fn new(path: &Path, is_dir: bool) -> Self {
+        let facts = || fs::symlink_metadata(path.join("facts.json"));
+        Self {
+            path: path.to_owned(),
+            real: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+            is_host: is_dir && facts().is_ok_and(|meta| meta.is_file()),
+        }
     }
-    if name.as_os_str().is_empty() {
-        // It was named itself, or lies in what was.
-        let whole = match is_run {
-            true => path.to_owned(),
-            false => path.with_extension(""),
+
+    /// What the host of something in it is called, and where that name lies.
+    fn host(&self, path: &Path, is_run: bool) -> (String, String) {
+        let below = path.strip_prefix(&self.path).unwrap_or(path);
+        let itself = below.as_os_str().is_empty();
+        let real = match itself {
+            true => self.real.clone(),
+            false => self.real.join(below),
         };
-        let last = whole
-            .file_name()
-            .map(|last| last.to_string_lossy().into_owned());
-        return last.unwrap_or_else(|| whole.display().to_string());
+        // The names start within what was named, or with it.
+        let within = match self.is_host {
+            true => self.real.parent(),
+            false if itself => real
+                .parent()
+                .map(|parent| match last(&real) == "facts.json" {
+                    true => parent.parent().unwrap_or(parent),
+                    false => parent,
+                }),
+            false => Some(self.real.as_path()),
+        };
+        let within = within.unwrap_or(Path::new("/"));
+        let name = name_of(real.strip_prefix(within).unwrap_or(&real), is_run);
+        // Whatever bytes are in it, two paths differ so.
+        (
+            name.to_string_lossy().into_owned(),
+            format!("{:?}", within.join(&name)),
+        )
     }
-    name.to_string_lossy().into_owned()
+}
+
+fn last(path: &Path) -> std::borrow::Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
+}
+
+/// The host's file without `.json`, or the directory in which its facts or runs lie.
+fn name_of(path: &Path, is_run: bool) -> PathBuf {
+    let is_json = path.extension().is_some_and(|ending| ending == "json");
+    let (own, common) = match is_run {
+        true => (path.parent().unwrap_or(path).to_owned(), "runs"),
+        false if is_json => (path.with_extension(""), "facts"),
+        false => (path.to_owned(), "facts"),
+    };
+    let above = own.parent().filter(|above| !above.as_os_str().is_empty());
+    match (last(&own) == common, above) {
+        (true, Some(above)) => above.to_owned(),
+        // No host's directory is known: a run is a host by itself.
+        (true, None) if is_run => last(path).into_owned().into(),
+        _ if own.as_os_str().is_empty() => path.to_owned(),
+        _ => own,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn root(path: &str, is_host: bool) -> Root {
+        Root {
+            path: path.into(),
+            real: path.into(),
+            is_host,
+        }
+    }
 
     #[test]
     fn a_host_is_called_as_its_file_or_its_directory() {
@@ -175,7 +235,7 @@ mod tests {
             ("/f/db1/facts.json", false, "db1"),
             ("/f/eu/db1/facts.json", false, "eu/db1"),
             ("/f/db1.example.com.json", false, "db1.example.com"),
-            ("/f/facts.json", false, "facts"),
+            ("/f/db1.example.com", false, "db1.example.com"),
             ("/f/db1/runs/20261121T031500Z-x-abcd", true, "db1"),
             ("/f/db1/20261121T031500Z-x-abcd", true, "db1"),
             (
@@ -191,11 +251,44 @@ mod tests {
             ("/f", true, "f"),
             ("/f", false, "f"),
         ] {
-            assert_eq!(
-                name_of(Path::new("/f"), Path::new(path), is_run),
-                name,
-                "{path}"
-            );
+            let (found, origin) = root("/f", false).host(Path::new(path), is_run);
+            assert_eq!(found, name, "{path}");
+            let at = if path == "/f" { "" } else { "/f" };
+            assert_eq!(origin, format!("\"{at}/{name}\""), "{path}");
+        }
+    }
+
+    /// `fleet eu us`, `fleet f/*/facts.json`, `fleet f/n1 f/n2`.
+    #[test]
+    fn what_was_named_itself_is_called_as_its_directory() {
+        for (named, is_host, path, is_run, name, origin) in [
+            ("/eu", false, "/eu/db1.json", false, "db1", "/eu/db1"),
+            ("/us", false, "/us/db1.json", false, "db1", "/us/db1"),
+            ("/f/db1.json", false, "/f/db1.json", false, "db1", "/f/db1"),
+            (
+                "/f/n1/facts.json",
+                false,
+                "/f/n1/facts.json",
+                false,
+                "n1",
+                "/f/n1",
+            ),
+            ("/f/n1", true, "/f/n1/facts.json", false, "n1", "/f/n1"),
+            ("/f/n1", true, "/f/n1/runs/R", true, "n1", "/f/n1"),
+            ("/f/n1", true, "/f/n1/R", true, "n1", "/f/n1"),
+            (
+                "/facts.json",
+                false,
+                "/facts.json",
+                false,
+                "facts",
+                "/facts",
+            ),
+            ("/", true, "/facts.json", false, "facts", "/facts"),
+        ] {
+            let host = root(named, is_host).host(Path::new(path), is_run);
+            let origin = format!("{origin:?}");
+            assert_eq!(host, (name.to_owned(), origin), "{named}: {path}");
         }
     }
 }
