@@ -18,6 +18,9 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 /// Longest line that is taken for a trial: readings of 100,000 processes fit.
 const LONGEST_LINE: usize = 64 << 20;
 
+/// Damaged lines of a file that are named one by one; more are counted.
+const NAMED_LINES: usize = 20;
+
 /// Largest document that is taken for a part of a run: a binary's with all its call sites fits.
 const LARGEST_DOCUMENT: u64 = 256 << 20;
 
@@ -178,6 +181,7 @@ fn lines<T: DeserializeOwned>(path: &Path, damage: &mut Vec<String>) -> anyhow::
     let mut reader = BufReader::new(file);
     let mut values = Vec::new();
     let mut line = Vec::new();
+    let mut damaged = 0;
     for number in 1.. {
         line.clear();
         let limited = &mut io::Read::take(&mut reader, LONGEST_LINE as u64);
@@ -194,8 +198,39 @@ fn lines<T: DeserializeOwned>(path: &Path, damage: &mut Vec<String>) -> anyhow::
                     "the last line of {name} was cut short and is left out"
                 ));
             }
-            Err(e) => damage.push(format!("line {number} of {name} is damaged: {e}")),
+            Err(e) => {
+                damaged += 1;
+                if damaged <= NAMED_LINES {
+                    damage.push(format!("line {number} of {name} is damaged: {e}"));
+                }
+            }
         }
     }
+    match damaged.saturating_sub(NAMED_LINES) {
+        0 => {}
+        1 => damage.push(format!("1 more line of {name} is damaged")),
+        more => damage.push(format!("{more} more lines of {name} are damaged")),
+    }
     Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a stranger's file is full of is not kept as often as it is there.
+    #[test]
+    fn many_damaged_lines_are_counted() {
+        let name = format!("pgassay-test-lines-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "\n".repeat(1000) + "7\n").unwrap();
+        let mut damage = Vec::new();
+        let values: Vec<u32> = lines(&path, &mut damage).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(values, [7]);
+        assert_eq!(damage.len(), NAMED_LINES + 1);
+        assert!(damage[0].starts_with("line 1 of "), "{}", damage[0]);
+        let last = &damage[NAMED_LINES];
+        assert!(last.starts_with("980 more lines of "), "{last}");
+    }
 }
