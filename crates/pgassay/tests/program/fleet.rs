@@ -258,6 +258,51 @@ fn files_of_strangers_end_nothing_and_are_named() {
     }
 }
 
+/// A run is as large as all that is read of it: no part may be, and not all together.
+#[test]
+fn runs_that_are_too_large_are_left_out() {
+    let fleet = Fleet::new("large");
+    fleet.host("db1.json", |_| {});
+    // With holes: they take no room on the disk.
+    let grow = |name: &str, mib: u64| {
+        fleet.put(name, "");
+        let file = fs::OpenOptions::new().write(true).open(fleet.0.join(name));
+        file.unwrap().set_len(mib << 20).unwrap();
+    };
+    for run in ["events", "facts", "page"] {
+        fleet.put(&format!("{run}/run.json"), "{}");
+    }
+    grow("events/events.jsonl", 129);
+    for n in 0..4 {
+        grow(&format!("facts/facts/binary-{n}.json"), 33);
+    }
+    // It is not read.
+    grow("page/report.html", 129);
+    let (code, document) = fleet.json();
+    assert_eq!(code, 4);
+    let left_out = document["left_out"].as_array().unwrap();
+    let mut why: Vec<(String, &str)> = left_out
+        .iter()
+        .map(|out| {
+            let place = Path::new(out["place"].as_str().unwrap());
+            let run = place.file_name().unwrap().to_str().unwrap();
+            (run.to_owned(), out["because"].as_str().unwrap())
+        })
+        .collect();
+    why.sort();
+    let expected = [
+        ("events", "too-large"),
+        ("facts", "too-large"),
+        ("page", "damaged"),
+    ];
+    assert_eq!(
+        why,
+        expected.map(|(run, because)| (run.to_owned(), because))
+    );
+    let because = left_out[1]["why"].as_str().unwrap();
+    assert_eq!(because, "its files have 132 MiB; up to 128 are read");
+}
+
 #[test]
 fn a_directory_without_hosts_is_the_users_to_mend() {
     let fleet = Fleet::new("none");

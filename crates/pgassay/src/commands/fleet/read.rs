@@ -1,6 +1,6 @@
 //! Reads one host, from whatever somebody put there.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,8 +18,8 @@ use super::walk::Item;
 
 /// Larger files are no facts: those of a large machine take under 2 MiB.
 const LARGEST_FACTS: u64 = 16 << 20;
-/// Largest `trials.jsonl` that is read here.
-const LARGEST_TRIALS: u64 = 128 << 20;
+/// Of larger runs nothing is read: all of a run is in memory at once.
+const LARGEST_RUN: u64 = 128 << 20;
 /// Facts begin so, within their first bytes.
 const MARK: &str = "\"pgassay/facts/";
 /// Bytes in which that stands.
@@ -142,10 +142,10 @@ fn of_run(item: &Item) -> Result<Host, Refused> {
         }
         Err(e) => return refused(Unused::Unreadable, e.to_string()),
     }
-    let trials = fs::metadata(dir.join("trials.jsonl")).map_or(0, |meta| meta.len());
-    if trials > LARGEST_TRIALS {
-        let mib = trials >> 20;
-        return refused(Unused::TooLarge, format!("its trials have {mib} MiB"));
+    if item.bytes > LARGEST_RUN {
+        let (mib, largest) = (item.bytes >> 20, LARGEST_RUN >> 20);
+        let why = format!("its files have {mib} MiB; up to {largest} are read");
+        return refused(Unused::TooLarge, why);
     }
     if rundir::is_running(dir) {
         return refused(Unused::Running, "it is measured now");

@@ -23,7 +23,7 @@ pub(super) struct Item {
     pub(super) name: String,
     /// Where that name lies: what is called the same elsewhere is another host.
     pub(super) origin: String,
-    /// How large it is; of a run its trials.
+    /// How large it is; of a run all that is read of it.
     pub(super) bytes: u64,
 }
 
@@ -81,14 +81,13 @@ impl Finding<'_> {
             bail!(Failure::interrupted());
         }
         if fs::symlink_metadata(dir.join("run.json")).is_ok_and(|meta| meta.is_file()) {
-            let trials = fs::symlink_metadata(dir.join("trials.jsonl"));
             let (name, origin) = self.root.host(dir, true);
             self.items.push(Item {
                 path: dir.to_owned(),
                 is_run: true,
                 name,
                 origin,
-                bytes: trials.map_or(0, |meta| meta.len()),
+                bytes: bytes_of_run(dir),
             });
             return Ok(());
         }
@@ -213,6 +212,19 @@ fn name_of(path: &Path, is_run: bool) -> PathBuf {
         _ if own.as_os_str().is_empty() => path.to_owned(),
         _ => own,
     }
+}
+
+/// How large the documents and records of a run are.
+fn bytes_of_run(dir: &Path) -> u64 {
+    let files = [dir.to_owned(), dir.join("facts")];
+    let files = files.into_iter().flat_map(fs::read_dir).flatten().flatten();
+    files.fold(0, |bytes: u64, file| {
+        let name = file.file_name();
+        let ending = Path::new(&name).extension();
+        let is_read = ending.is_some_and(|ending| ending == "json" || ending == "jsonl");
+        let length = is_read.then(|| file.metadata().map_or(0, |meta| meta.len()));
+        bytes.saturating_add(length.unwrap_or_default())
+    })
 }
 
 #[cfg(test)]
