@@ -113,6 +113,58 @@ impl SliceResult {
     }
 }
 
+/// More than any count or time in nanoseconds of a slice comes to (19 hours).
+const MOST: u64 = 1 << 46;
+/// More than there are load threads on a machine.
+const MOST_THREADS: usize = 4096;
+
+impl SliceResult {
+    /// Whether a machine can have measured this whose window was not longer than so many nanoseconds: what another
+    /// process says of a slice is added up and counted through only then.
+    pub fn is_possible(&self, longest_ns: u64) -> bool {
+        let scripts = self.scripts.iter();
+        let of_scripts =
+            scripts.flat_map(|s| [s.transactions, s.failures, s.retries, s.retried, s.skipped]);
+        let threads = self.threads.iter();
+        let of_threads = threads.flat_map(|t| {
+            let calls = &t.calls;
+            let calls = [
+                calls.receive,
+                calls.send,
+                calls.wait,
+                calls.enter,
+                calls.gathered,
+            ];
+            [t.user_ns, t.system_ns].into_iter().chain(calls)
+        });
+        let intervals = self.intervals.iter();
+        let of_intervals = intervals.clone().flat_map(|i| [i.transactions, i.failures]);
+        let own = [
+            self.transactions,
+            self.transactions_sent,
+            self.lag_max_ns,
+            self.retries,
+            self.retried,
+            self.skipped,
+            self.late,
+            self.behind,
+        ];
+        let mut counts = own
+            .into_iter()
+            .chain(self.failures.values().copied())
+            .chain(of_scripts)
+            .chain(of_threads)
+            .chain(of_intervals);
+        self.window_ns <= longest_ns
+            && self.lag_sum_ns.is_finite()
+            && self.threads.len() <= MOST_THREADS
+            && intervals
+                .map(|i| i.start_ns)
+                .all(|start| start <= self.window_ns)
+            && counts.all(|count| count <= MOST)
+    }
+}
+
 /// A part of the window.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Interval {
@@ -211,4 +263,40 @@ pub struct Lost {
     pub at_ns: u64,
     /// Why.
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_machine_can_have_measured_is_told() {
+        let second = 1_000_000_000;
+        let sound = SliceResult {
+            window_ns: second,
+            transactions: 20_000,
+            threads: vec![ThreadUse {
+                user_ns: second,
+                ..ThreadUse::default()
+            }],
+            intervals: vec![Interval {
+                start_ns: second / 2,
+                ..Interval::default()
+            }],
+            ..SliceResult::default()
+        };
+        assert!(sound.is_possible(second));
+        let wrong: [fn(&mut SliceResult); 5] = [
+            |r| r.window_ns += 1,
+            |r| r.transactions = u64::MAX,
+            |r| r.threads[0].calls.send = u64::MAX,
+            |r| r.intervals[0].start_ns = u64::MAX,
+            |r| r.lag_sum_ns = f64::NAN,
+        ];
+        for spoil in wrong {
+            let mut spoilt = sound.clone();
+            spoil(&mut spoilt);
+            assert!(!spoilt.is_possible(second), "{spoilt:?}");
+        }
+    }
 }

@@ -24,6 +24,12 @@ const LEAD_EACH_NS: u64 = 300_000;
 const LISTEN: Duration = Duration::from_millis(20);
 /// How long results may take after the window and what clients wait for answers.
 const PATIENCE_NS: u64 = 20_000_000_000;
+/// By how much a window may be longer than it has been here, or begin elsewhere.
+const OFF_NS: u64 = 60_000_000_000;
+/// Answers of one machine that are taken in one go.
+const IN_ONE_GO: usize = 64;
+/// Parts of the window that one machine may be ahead of the others.
+const AHEAD: usize = 3600;
 /// The same after a slice was cancelled.
 const AFTER_CANCEL_NS: u64 = 3_000_000_000;
 /// What a lost machine asks of the user.
@@ -170,6 +176,8 @@ struct Slice<'f> {
     cancelled: bool,
     /// When the load begins, on the clock here.
     begin: u64,
+    /// Clients of all machines.
+    clients: u32,
 }
 
 impl<'f> Slice<'f> {
@@ -206,6 +214,7 @@ impl<'f> Slice<'f> {
             taking_part,
             cancelled: false,
             begin,
+            clients,
         })
     }
 
@@ -265,7 +274,11 @@ impl<'f> Slice<'f> {
     /// Takes what has come from all.
     fn listen(&mut self) -> Result<(), Trouble> {
         for of in 0..self.taking_part.len() {
-            while self.heard[of].given.is_none() && self.hear_from(of, Duration::ZERO)? {}
+            for _ in 0..IN_ONE_GO {
+                if self.heard[of].given.is_some() || !self.hear_from(of, Duration::ZERO)? {
+                    break;
+                }
+            }
         }
         Ok(())
     }
@@ -276,16 +289,33 @@ impl<'f> Slice<'f> {
         let channel: &Channel = &agent.channel;
         match channel.recv(patience) {
             Ok(None) => return Ok(false),
-            Ok(Some(Answer::Passed(passed))) => self.heard[of].passed.push_back(passed),
+            Ok(Some(Answer::Passed(passed))) if self.heard[of].passed.len() < AHEAD => {
+                self.heard[of].passed.push_back(passed);
+            }
             Ok(Some(Answer::Slice(given))) if given.result.interrupted && !self.cancelled => {
                 return Err(Trouble::lost(&agent.name, "it was stopped there"));
             }
-            Ok(Some(Answer::Slice(given))) => self.heard[of].given = Some(given),
+            Ok(Some(Answer::Slice(given))) if self.is_possible(of, &given) => {
+                self.heard[of].given = Some(given);
+            }
             Ok(Some(Answer::Refused(refusal))) => return Err(agent.refused(&refusal)),
             Ok(Some(_)) => return Err(Trouble::Failure(agent.senseless())),
             Err(lost) => return Err(agent.is_lost(&lost)),
         }
         Ok(true)
+    }
+
+    /// Whether a machine can have measured what it says.
+    fn is_possible(&self, of: usize, given: &Given) -> bool {
+        let longest = clock::now()
+            .saturating_sub(self.begin)
+            .saturating_add(OFF_NS);
+        let offset = self.fleet.agents[self.taking_part[of]].offset;
+        let begin = offset.map_or(given.begin_ns, |offset| offset.ours(given.begin_ns));
+        let began = self.begin.saturating_sub(OFF_NS)..=self.begin.saturating_add(longest);
+        // A slice that was cancelled has no window.
+        let begins = given.result.window_ns == 0 || began.contains(&begin);
+        begins && given.result.clients <= self.clients && given.result.is_possible(longest)
     }
 
     /// The same part of the window of all, where all have told of it.

@@ -13,6 +13,7 @@ use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EndState, EventKind, RunEnd, RunHeader};
 
 use super::far;
+use super::from;
 use crate::cli::args::{GlobalArgs, TargetArgs};
 use crate::cli::from::FromList;
 use crate::cli::observe::{ObserveArgs, Observer};
@@ -125,7 +126,10 @@ impl Again {
     /// # Errors
     /// Where what was recorded is not to be started by itself.
     pub fn from(&self, typed: Option<&FromList>) -> Result<Option<FromList>, Failure> {
-        from_as(self.experiment(), typed)
+        match self {
+            Self::Resume(_, run) => resumed_from(&run.header.experiment, typed),
+            _ => from_as(self.experiment(), typed),
+        }
     }
 
     /// The directory of the run: a new one with this header, or the one that goes on, whose header
@@ -162,6 +166,30 @@ pub fn observe_as(recorded: Option<&Experiment>, typed: &ObserveArgs) -> Observe
         }
         _ => typed.clone(),
     }
+}
+
+/// The machines that the load of an experiment goes on from: what one machine does and what several do are two loads,
+/// and a run has one of them.
+///
+/// # Errors
+/// Where others are typed, or what was recorded is not to be started by itself.
+pub fn resumed_from(
+    experiment: &Experiment,
+    typed: Option<&FromList>,
+) -> Result<Option<FromList>, Failure> {
+    if let Some(typed) = typed
+        && from::names(typed) != experiment.from
+    {
+        let before = match experiment.from.as_slice() {
+            [] => "this machine alone".to_owned(),
+            names => names.join(","),
+        };
+        return Err(Failure::usage(format!(
+            "the load of this run came from {before}, and goes on from there"
+        ))
+        .with_remedy("name the same machines with --from, or begin a new run"));
+    }
+    from_as(Some(experiment), typed)
 }
 
 /// The machines that the load of an experiment came from, unless others are typed; none where it was the

@@ -192,6 +192,8 @@ fn a_machine_that_is_killed_is_named_and_finished_trials_are_kept() {
     // It goes on when its machines are named again: a record starts no command.
     let refused = runs.run(&["run", "--resume", "last"]);
     assert!(ended(&refused, 2).contains("not started from a record"));
+    let others = runs.run(&["run", "--resume", "last", "--from", "local"]);
+    assert!(ended(&others, 2).contains("goes on from there"));
     let child = runs.start(&["run", "--resume", "last", "--from", &from]);
     runs.await_trials(kept + 1);
     signal(child.id(), Signal::INT);

@@ -41,7 +41,7 @@ use self::machine::Watch;
 use self::rounds::Measuring;
 use self::servers::{Servers, Surroundings};
 use self::typed::{dump, refuse_guests, refuse_load, refuse_writes, typed};
-use super::again::{from_as, observe_as, refuse_whole, to_resume};
+use super::again::{observe_as, refuse_whole, resumed_from, to_resume};
 use super::files::page_of_run;
 use super::progress::minutes;
 use super::record::{self, shown};
@@ -197,7 +197,10 @@ fn measured(
         refuse_writes(workload, &arms, args.is_copy)?;
     }
     let recorded = resume.as_ref().map(|resumed| &resumed.header.experiment);
-    let machines = from_as(recorded, args.from.as_ref())?;
+    let machines = match recorded {
+        Some(experiment) => resumed_from(experiment, args.from.as_ref())?,
+        None => args.from.clone(),
+    };
     let mut args = args.clone();
     let agents = match (&machines, &load) {
         (Some(list), Load::Wire(workload)) => {
