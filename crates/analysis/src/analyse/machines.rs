@@ -76,7 +76,8 @@ fn skew(given: &[&[MachineRecord]]) -> Option<Warning> {
     )
 }
 
-/// Clients that do not divide: said where one machine has half as many again as another, or none.
+/// Clients that do not divide: said where one machine has half as many again as another. One that has none
+/// gives no load, and has no record.
 fn unequal(given: &[&[MachineRecord]]) -> Option<Warning> {
     let machines = given.first()?;
     let clients = || machines.iter().map(|machine| machine.clients);

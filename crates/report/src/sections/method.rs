@@ -273,7 +273,7 @@ pub(crate) fn load_from(run: &RunInfo) -> Option<Fact> {
         0 => return None,
         1 => "one machine; CPU time of the client is its".to_owned(),
         n => format!(
-            "{n} machines with equal shares of the clients; CPU time of the client is theirs together"
+            "{n} machines share the clients as equally as they divide; CPU time of the client is theirs together"
         ),
     };
     Some(Fact::new("load from", run.from.join(", ")).remark(remark))
