@@ -2,7 +2,7 @@
 
 use pgassay_analysis::lab::Lab;
 use pgassay_analysis::lab::judge::{Checked, Measured, Outcome};
-use pgassay_analysis::lab::report::{ArmShown, BusyShare, StageShown, unit};
+use pgassay_analysis::lab::report::{ArmShown, BusyShare, StageShown};
 use pgassay_analysis::quality::Grade;
 use pgassay_analysis::stats::Estimate;
 
@@ -247,7 +247,12 @@ fn measured(lab: &Lab, notes: &mut Notes) -> Option<Section> {
                 "Its figures are in the statements, and in its own report, named below.".to_owned(),
             )),
         }
-        blocks.extend(stage.arms.iter().flat_map(|arm| busy(arm, notes)));
+        blocks.extend(
+            stage
+                .arms
+                .iter()
+                .flat_map(|arm| busy(arm, &stage.who, notes)),
+        );
         if let Some(quality) = &stage.quality
             && quality.grade != Grade::Good
         {
@@ -276,8 +281,8 @@ fn table(stage: &StageShown, notes: &mut Notes) -> Table {
     counts.sort_unstable();
     counts.dedup();
     let arms = stage.arms.iter();
-    let columns = std::iter::once(Column::words("clients", 0))
-        .chain(arms.map(|arm| Column::figures(&arm.name, unit(), 0)))
+    let columns = std::iter::once(Column::words(&stage.who, 0))
+        .chain(arms.map(|arm| Column::figures(&arm.name, &stage.unit, 0)))
         .collect();
     let rows = counts.into_iter().map(|clients| {
         let at = |arm: &ArmShown| {
@@ -290,7 +295,7 @@ fn table(stage: &StageShown, notes: &mut Notes) -> Table {
             .arms
             .iter()
             .map(|arm| {
-                let about = format!("{} at {clients}", arm.name);
+                let about = format!("{} at {clients} {}", arm.name, stage.who);
                 notes.maybe(at(arm).as_ref(), &about)
             })
             .collect();
@@ -303,17 +308,17 @@ fn table(stage: &StageShown, notes: &mut Notes) -> Table {
         .iter()
         .filter_map(|arm| Some(format!("{}: {}", arm.name, arm.server.as_ref()?)))
         .collect();
-    let caption = format!("Throughput. {}.", servers.join("; "));
+    let caption = format!("{}. {}.", spelled(&stage.unit), servers.join("; "));
     let rows: Vec<Vec<Cell>> = rows.collect();
     Table::new(caption, columns, rows)
 }
 
 /// What took the time of an arm: functions, then wait events.
-fn busy(arm: &ArmShown, notes: &mut Notes) -> Vec<Block> {
+fn busy(arm: &ArmShown, who: &str, notes: &mut Notes) -> Vec<Block> {
     let Some(busy) = &arm.busy else {
         return Vec::new();
     };
-    let clients = number::counted(busy.clients, "client");
+    let clients = number::counted(busy.clients, who.trim_end_matches('s'));
     let mut blocks = Vec::new();
     let mut table = |shares: &[BusyShare], columns: Vec<Column>, caption: String| {
         if shares.is_empty() {
@@ -359,7 +364,13 @@ fn chart(number: usize, stage: &StageShown) -> Chart {
         y: e.estimate,
         low: e.low,
         high: e.high,
-        tip: format!("{} at {clients}: {} {}", arm.name, interval(e), unit()),
+        tip: format!(
+            "{} at {clients} {}: {} {}",
+            arm.name,
+            stage.who,
+            interval(e),
+            stage.unit
+        ),
     };
     let lanes = stage.arms.len();
     let series = stage.arms.iter().enumerate().map(|(look, arm)| Series {
@@ -387,22 +398,42 @@ fn chart(number: usize, stage: &StageShown) -> Chart {
     ticks.dedup();
     Chart {
         id: format!("lab-stage-{number}"),
-        title: format!("Throughput over clients, {}", name(stage)),
+        title: format!(
+            "{} over {}, {}",
+            spelled(&stage.unit),
+            stage.who,
+            name(stage)
+        ),
         alternative: format!("{}.", spoken.join("; ")),
         caption: "Bars are 95 % intervals.".to_owned(),
         x: Axis {
-            label: "clients, logarithmic".to_owned(),
+            label: format!("{}, logarithmic", stage.who),
             scale: Scale::Log,
             ticks,
         },
         y: Axis {
-            label: "a second".to_owned(),
+            label: stage.unit.clone(),
             scale: Scale::FromZero,
             ticks: Vec::new(),
         },
         series,
         guides: Vec::new(),
     }
+}
+
+/// A unit at the begin of a sentence: `Transactions a second`, `Operations a second`.
+fn spelled(unit: &str) -> String {
+    let whole = match unit {
+        "tps" => "transactions a second".to_owned(),
+        unit => match unit.strip_suffix("/s") {
+            Some(what) => format!("{what} a second"),
+            None => unit.to_owned(),
+        },
+    };
+    let mut letters = whole.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }
 
 fn published(lab: &Lab) -> Option<Section> {

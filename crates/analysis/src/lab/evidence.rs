@@ -17,6 +17,15 @@ use crate::observed::{ArmObserved, PointObserved};
 use crate::quality::Grade;
 use crate::stats::{Estimate, Rule, compare_in_order, compare_launches, summarize_positive};
 use pgassay_model::query_cost::Way;
+use pgassay_model::stage::StageId;
+
+/// The unit of a metric in a load of this kind: throughput is counted in what the load does.
+fn unit_of(metric: MetricId, load: StageId) -> &'static str {
+    match metric == THROUGHPUT {
+        true => load.work().rate,
+        false => metric.unit,
+    }
+}
 
 /// All that was measured.
 #[derive(Debug, Clone, Default)]
@@ -286,7 +295,7 @@ impl Part {
                     .ok_or_else(|| format!("{quantity} was not seen at {clients} clients"))?;
                 Ok(Found {
                     estimate,
-                    unit: metric.unit.to_owned(),
+                    unit: unit_of(metric, compare.analysis.main().id).to_owned(),
                     clients: Some(clients),
                     rounds,
                     counted: false,
@@ -360,7 +369,7 @@ impl Part {
         Ok(Found {
             clients: Some(clients),
             rounds: rounds.collect(),
-            ..found(estimate.clone(), metric.unit, false)
+            ..found(estimate.clone(), unit_of(metric, analysis.main().id), false)
         })
     }
 

@@ -1,6 +1,7 @@
 //! What became of a lab: the form that every format renders, `pgassay/lab/1`.
 
 use pgassay_model::run::RunState;
+use pgassay_model::stage::StageId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,6 @@ use super::evidence::{Evidence, Part, Shown};
 use super::judge::{Checked, Outcome, judge, percent, wilson};
 use super::plan::{Clients, Figure, LabPlan, Named, Source};
 use crate::host::HostSummary;
-use crate::metrics::THROUGHPUT;
 use crate::observed::WaitAnalysis;
 use crate::quality::Quality;
 use crate::stats::Estimate;
@@ -78,6 +78,12 @@ pub struct StageShown {
     pub part: String,
     /// The workload.
     pub workload: String,
+    /// Who gives the load, many of them: `clients`, `sessions`, `threads`.
+    #[serde(default = "clients")]
+    pub who: String,
+    /// The unit of [`PointShown::per_second`]: `tps`, `operations/s`, `queries/s`.
+    #[serde(default = "tps")]
+    pub unit: String,
     /// The arms.
     pub arms: Vec<ArmShown>,
     /// What measures the same by itself.
@@ -201,10 +207,15 @@ fn stage(plan: &LabPlan, part: &Part, made: &Made) -> StageShown {
         busy: busy(part, name),
     });
     let workload = plan.stage(&part.stage).map(|stage| stage.workload.clone());
+    let work = analysis
+        .map_or(StageId::Load, |analysis| analysis.main().id)
+        .work();
     StageShown {
         stage: part.stage.clone(),
         part: Leg::words(&part.leg),
         workload: workload.unwrap_or_default(),
+        who: format!("{}s", work.who),
+        unit: work.rate.to_owned(),
         arms: arms.collect(),
         command: made.command.clone(),
         run: made.run.clone(),
@@ -250,7 +261,10 @@ fn waits(seen: &WaitAnalysis) -> Vec<BusyShare> {
     .collect()
 }
 
-/// The unit of [`PointShown::per_second`].
-pub fn unit() -> &'static str {
-    THROUGHPUT.unit
+fn clients() -> String {
+    format!("{}s", StageId::Load.work().who)
+}
+
+fn tps() -> String {
+    StageId::Load.work().rate.to_owned()
 }
