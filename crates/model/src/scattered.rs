@@ -28,6 +28,25 @@ pub struct ScatteredPlan {
     /// It goes on until the device's rate stands still.
     #[serde(default)]
     pub until_stable: bool,
+    /// What of somebody's own database is read, in place of a table that pgassay makes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<OwnReads>,
+}
+
+/// A relation or a query of somebody's own database.
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct OwnReads {
+    /// The relation as typed; none where a query is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relation: Option<String>,
+    /// The query as typed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+    /// The relations that are read, with their schemas.
+    pub relations: Vec<String>,
+    /// Their files are taken out of the page cache before each execution, and the server's shared
+    /// buffers are empty where it is one that pgassay launched. Else they are read as they are found.
+    pub evicted: bool,
 }
 
 /// One way of reading the table.
@@ -62,6 +81,8 @@ pub enum Pattern {
     RandomTenth,
     /// All.
     All,
+    /// Those that a query needs, which nobody knows beforehand.
+    Unknown,
 }
 
 /// What only an execution of a scattered read tells.

@@ -8,10 +8,10 @@ use anyhow::Context;
 use pgassay_model::scattered::Residency;
 use rustix::fs::{Advice, fadvise};
 
-/// The files of a relation's main fork, one a gibibyte.
+/// The files of a relation's main fork, one a gibibyte; or those of several relations, one after the other.
 #[derive(Debug, Clone)]
 pub struct TableFiles {
-    first: PathBuf,
+    firsts: Vec<PathBuf>,
     block_size: u64,
     page_size: u64,
 }
@@ -35,23 +35,32 @@ impl WantedPages {
 impl TableFiles {
     /// The files of the relation whose first file this is.
     pub fn new(first: PathBuf, block_size: u64) -> Self {
+        Self::of_several(vec![first], block_size)
+    }
+
+    /// The files of the relations whose first files these are. Blocks are numbered in the first of them.
+    pub fn of_several(firsts: Vec<PathBuf>, block_size: u64) -> Self {
         Self {
-            first,
+            firsts,
             block_size,
             page_size: rustix::param::page_size() as u64,
         }
     }
 
     fn segments(&self) -> Vec<PathBuf> {
-        let numbered = (1..).map(|n| {
-            let mut name = self.first.clone().into_os_string();
-            name.push(format!(".{n}"));
-            PathBuf::from(name)
-        });
-        std::iter::once(self.first.clone())
-            .chain(numbered)
-            .take_while(|path| fs::exists(path).unwrap_or(false))
-            .collect()
+        let of = |first: &PathBuf| {
+            let name = first.clone().into_os_string();
+            let numbered = (1..).map(move |n| {
+                let mut name = name.clone();
+                name.push(format!(".{n}"));
+                PathBuf::from(name)
+            });
+            std::iter::once(first.clone())
+                .chain(numbered)
+                .take_while(|path| fs::exists(path).unwrap_or(false))
+                .collect::<Vec<_>>()
+        };
+        self.firsts.iter().flat_map(of).collect()
     }
 
     /// Writes what is dirty of the files, and asks the kernel to forget them.
@@ -114,7 +123,8 @@ impl TableFiles {
             })
         };
         count().unwrap_or_else(|error| {
-            Residency::Unavailable(format!("{}: {error}", self.first.display()))
+            let first = self.firsts.first().map(|path| path.display().to_string());
+            Residency::Unavailable(format!("{}: {error}", first.unwrap_or_default()))
         })
     }
 }
@@ -135,7 +145,7 @@ mod tests {
     #[test]
     fn pages_of_blocks_on_small_and_large_pages() {
         let files = |page_size| TableFiles {
-            first: PathBuf::from("/none"),
+            firsts: vec![PathBuf::from("/none")],
             block_size: 8192,
             page_size,
         };

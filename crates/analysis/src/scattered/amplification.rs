@@ -442,6 +442,7 @@ mod tests {
             eviction: "file advice".into(),
             drop_caches: false,
             until_stable: false,
+            own: None,
         }
     }
 

@@ -24,7 +24,7 @@ use pgassay_sys::stop::Stop;
 
 use super::{Arm, Watched, missing};
 use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher};
-use crate::workload::scattered_read::{self, VALUES};
+use crate::workload::scattered_read::{self, VALUES, own};
 
 /// Warm executions are repeated until two follow each other this closely.
 const STABLE: f64 = 0.05;
@@ -128,7 +128,7 @@ impl Driver for ScatteredRead {
                 return Err(TrialFailure::Interrupted);
             }
             let cold = repeat == 0;
-            let trial = arm.execution(variant, value, cold, self.drop_caches);
+            let trial = arm.execution(&self.plan, variant, value, cold, self.drop_caches);
             let trial = trial.map_err(failed)?;
             let ms = trial
                 .execution()
@@ -215,18 +215,42 @@ impl ScatteredArm {
         Ok(session)
     }
 
+    /// Starts a server of ours again, so that its shared buffers are empty.
+    fn empty_buffers(&mut self) -> anyhow::Result<()> {
+        let Some(cluster) = &mut self.cluster else {
+            return Ok(());
+        };
+        let scene = &mut self.watched.scene;
+        scene.session = None;
+        let settings = cluster.extra().clone();
+        cluster.restart(&settings)?;
+        scene.postmaster = Ok(cluster.pid());
+        scene.session = Some(self.connector.connect()?);
+        Ok(())
+    }
+
     fn execution(
         &mut self,
+        plan: &ScatteredPlan,
         variant: &ScatteredVariant,
         value: u32,
         cold: bool,
         drop_caches: bool,
     ) -> anyhow::Result<Trial> {
+        let own = plan.own.as_ref();
+        let evicts = cold && own.is_none_or(|own| own.evicted);
+        if own.is_some() && evicts {
+            self.empty_buffers()?;
+        }
         let mut session = self.session()?;
         let wanted = match self.wanted.entry((variant.pattern, value)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let blocks = scattered_read::wanted_blocks(&mut session, variant.pattern, value)?;
+                let pattern = variant.pattern;
+                let blocks = match own {
+                    Some(_) => own::wanted_blocks(&mut session, plan.blocks, pattern, value)?,
+                    None => scattered_read::wanted_blocks(&mut session, pattern, value)?,
+                };
                 entry.insert(match &self.files {
                     Ok(files) => files.pages_of(&blocks),
                     // Where the files can't be seen the prediction still holds.
@@ -239,12 +263,19 @@ impl ScatteredArm {
                 .execute(&format!("SET {name} = '{setting}'"))
                 .with_context(|| format!("cannot set {name} = {setting}"))?;
         }
-        scattered_read::warm_up(&mut session, variant, value)?;
+        match own {
+            // The catalogue's caches and the planner's.
+            Some(_) => {
+                let statement = scattered_read::statement(variant, value);
+                session.execute(&format!("EXPLAIN {statement}"))?;
+            }
+            None => scattered_read::warm_up(&mut session, variant, value)?,
+        }
         let residency = |files: &Result<TableFiles, String>| match files {
             Ok(files) => files.residency(wanted),
             Err(why) => Residency::Unavailable(why.clone()),
         };
-        if cold && let Ok(files) = &self.files {
+        if evicts && let Ok(files) = &self.files {
             if drop_caches {
                 std::fs::write(DROP_CACHES, "1").context("cannot drop the page cache")?;
             }
@@ -278,7 +309,7 @@ impl ScatteredArm {
             observed,
             raw: Raw::ScatteredRead(Box::new(ExecutionRecord {
                 value,
-                cold: cold && self.files.is_ok(),
+                cold: evicts && self.files.is_ok(),
                 explain,
                 wanted_blocks: wanted.blocks,
                 wanted_pages: wanted.count(),

@@ -6,6 +6,7 @@
 //! column `m` of `n % 10` puts every tenth of them under one value, and
 //! `max(x)` over one value must fetch each of these blocks.
 
+pub mod own;
 mod variants;
 
 pub use variants::{Choice, variants};
@@ -67,6 +68,7 @@ pub fn wanted_blocks(
         Pattern::EveryTenth => format!("m = {value}"),
         Pattern::RandomTenth => format!("r = {value}"),
         Pattern::All => "true".to_owned(),
+        Pattern::Unknown => return Ok(Vec::new()),
     };
     let rows = session.rows(&format!(
         "SELECT DISTINCT (ctid::text::point)[0]::bigint AS block FROM {TABLE} WHERE {condition} \

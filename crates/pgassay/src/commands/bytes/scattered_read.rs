@@ -248,6 +248,7 @@ fn executions(
         },
         drop_caches: asked.drop_caches,
         until_stable: io.until_stable,
+        own: None,
     };
     if let Some(planned) = asked.planned {
         plan.variants.clone_from(&planned.variants);

@@ -48,6 +48,7 @@ impl Scattered {
                 eviction: "the table's file by POSIX_FADV_DONTNEED".to_owned(),
                 drop_caches: false,
                 until_stable: false,
+                own: None,
             },
         }
     }

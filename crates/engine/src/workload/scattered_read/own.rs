@@ -1,0 +1,732 @@
+//! Reads of somebody's own database: what may be read, in which ways, and which blocks that is. Nothing
+//! here writes; what is asked of the catalogs names its schema.
+
+use anyhow::bail;
+use pgassay_model::Failure;
+use pgassay_model::scattered::{OwnReads, Pattern, ScatteredVariant};
+use pgassay_pgwire::{QueryError, Session};
+use serde_json::Value;
+
+use super::VALUES;
+
+/// The smallest relation of which a tenth shows anything, in blocks.
+const FEWEST_BLOCKS: u64 = 100;
+/// How long we wait for a lock that somebody else holds.
+const LOCK_MS: u32 = 2000;
+/// The SQLSTATE of a lock that was not had in time.
+const LOCKED: &str = "55P03";
+/// A query that takes longer than this is not for repeating.
+const STATEMENT_S: u32 = 600;
+/// Volatile functions that change nothing.
+const HARMLESS: &[&str] = &[
+    "random",
+    "random_normal",
+    "clock_timestamp",
+    "timeofday",
+    "gen_random_uuid",
+    "uuidv4",
+    "uuidv7",
+];
+
+/// What is to be read: checked, with the files that it lies in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// What is recorded of it.
+    pub own: OwnReads,
+    /// Blocks of the relations' main forks.
+    pub blocks: u64,
+    /// Their files below the data directory, those of the relations first, then indexes and TOAST.
+    pub paths: Vec<String>,
+    /// Bytes of all these files.
+    pub bytes: u64,
+}
+
+/// Finds a relation, which must be one whose blocks can be read by their numbers.
+///
+/// # Errors
+/// Where there is none, or it is of another kind, with what to do instead.
+pub fn relation(session: &mut Session, name: &str) -> anyhow::Result<Found> {
+    protect(session)?;
+    let literal = literal(name);
+    // A name that is no name at all is an error of to_regclass before version 16, and a null from then on.
+    let oid = match session.value(&format!(
+        "SELECT pg_catalog.to_regclass({literal})::pg_catalog.oid"
+    )) {
+        Ok(Some(oid)) => oid,
+        Ok(None) => return Err(missing(session, name)?.into()),
+        Err(QueryError::Server(error)) => {
+            return Err(
+                Failure::usage(format!("--relation {name}: {}", error.message))
+                    .with_remedy("write SCHEMA.TABLE, as SQL does")
+                    .into(),
+            );
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let row = session.rows(&format!(
+        "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname), c.relkind, c.relpersistence, \
+           COALESCE((SELECT amname FROM pg_catalog.pg_am WHERE oid = c.relam), ''), \
+           pg_catalog.has_table_privilege(c.oid, 'SELECT'), \
+           n.nspname LIKE 'pg\\_temp\\_%' AND n.oid <> pg_catalog.pg_my_temp_schema() \
+         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+         WHERE c.oid = {oid}"
+    ))?;
+    let row = row.rows.first().map(Vec::as_slice);
+    let Some(
+        [
+            Some(full),
+            Some(kind),
+            Some(_),
+            access,
+            readable,
+            foreign_temp,
+        ],
+    ) = row
+    else {
+        return Err(missing(session, name)?.into());
+    };
+    let yes = |value: &Option<String>| value.as_deref() == Some("t");
+    let refused = |why: &str, remedy: &str| {
+        Err(anyhow::Error::from(
+            Failure::usage(format!("--relation: {full} {why}")).with_remedy(remedy),
+        ))
+    };
+    match kind.as_str() {
+        "r" | "m" | "t" => {}
+        "p" => {
+            let largest = session.rows(&format!(
+                "SELECT p.relid::pg_catalog.regclass::pg_catalog.text \
+                 FROM pg_catalog.pg_partition_tree({oid}) p WHERE p.isleaf \
+                 ORDER BY pg_catalog.pg_relation_size(p.relid) DESC LIMIT 3"
+            ))?;
+            let names: Vec<&str> = largest
+                .rows
+                .iter()
+                .filter_map(|row| row.first()?.as_deref())
+                .collect();
+            return match names.as_slice() {
+                [] => refused(
+                    "is a partitioned table without partitions: it holds no rows",
+                    "name another",
+                ),
+                names => refused(
+                    "is a partitioned table: its partitions hold the rows",
+                    &format!(
+                        "name one, such as {}, or measure a query with --query",
+                        names.join(", ")
+                    ),
+                ),
+            };
+        }
+        "v" => {
+            return refused(
+                "is a view: it has no blocks of its own",
+                &format!("name a table that it reads, or --query 'SELECT count(*) FROM {full}'"),
+            );
+        }
+        "f" => {
+            return refused(
+                "is a foreign table: another server, or a file, holds its rows",
+                "measure on the server that has them",
+            );
+        }
+        "i" | "I" => {
+            return refused(
+                "is an index",
+                "name its table, or measure a query with --query",
+            );
+        }
+        "S" => return refused("is a sequence: it has one block", "name a table"),
+        _ => return refused("holds no rows", "name a table"),
+    }
+    if yes(foreign_temp) {
+        return refused(
+            "is a temporary table of another session",
+            "measure a query in a table that all sessions see",
+        );
+    }
+    if !yes(readable) {
+        return Err(
+            Failure::target(format!("--relation: this role may not read {full}"))
+                .with_remedy(format!(
+                    "GRANT SELECT ON {full} TO the role, or connect as another"
+                ))
+                .into(),
+        );
+    }
+    if access
+        .as_deref()
+        .is_some_and(|access| !access.is_empty() && access != "heap")
+    {
+        return refused(
+            &format!(
+                "is stored by the access method {}: its blocks are not read by their numbers",
+                access.as_deref().unwrap_or_default()
+            ),
+            "measure a query with --query",
+        );
+    }
+    // Waits for who holds it, and no longer.
+    let count = session.value(&format!(
+        "SELECT pg_catalog.count(*) FROM (SELECT FROM {full} LIMIT 1) s"
+    ));
+    count.map_err(|error| locked(full, error))?;
+    let blocks = blocks_of(session, std::slice::from_ref(&oid))?;
+    if blocks < FEWEST_BLOCKS {
+        return refused(
+            &format!("has {blocks} blocks: a tenth of them shows nothing"),
+            &format!("name a table of {FEWEST_BLOCKS} blocks or more"),
+        );
+    }
+    let (paths, bytes) = files_of(session, std::slice::from_ref(&oid), false)?;
+    Ok(Found {
+        own: OwnReads {
+            relation: Some(name.to_owned()),
+            query: None,
+            relations: vec![full.clone()],
+            evicted: false,
+        },
+        blocks,
+        paths,
+        bytes,
+    })
+}
+
+/// Finds what a query reads. It is planned, not executed.
+///
+/// # Errors
+/// Where it is no single query, writes, or calls what may change something.
+pub fn query(session: &mut Session, text: &str) -> anyhow::Result<Found> {
+    protect(session)?;
+    let text = text.trim().trim_end_matches(';').trim_end();
+    let refused = |why: String, remedy: &str| {
+        anyhow::Error::from(Failure::usage(format!("--query: {why}")).with_remedy(remedy))
+    };
+    // A form in which the server takes one statement, and only one that has a plan.
+    match session.execute_single(&format!("PREPARE pgassay_query AS {text}")) {
+        Ok(()) => session.execute("DEALLOCATE pgassay_query")?,
+        Err(QueryError::Server(error)) if error.sqlstate == "42601" => {
+            return Err(refused(
+                format!("the server takes no such statement: {}", error.message),
+                "write one SELECT, without parameters; SET and several statements are not measured",
+            ));
+        }
+        Err(QueryError::Server(error)) if error.sqlstate != LOCKED => {
+            return Err(refused(
+                error.message.clone(),
+                "write names with their schemas",
+            ));
+        }
+        Err(error) => return Err(locked("a table of the query", error)),
+    }
+    let plan = match session.value(&format!("EXPLAIN (VERBOSE, COSTS OFF, FORMAT JSON) {text}")) {
+        Ok(plan) => plan,
+        Err(QueryError::Server(error)) if error.sqlstate != LOCKED => {
+            return Err(refused(
+                error.message.clone(),
+                "write a SELECT without parameters",
+            ));
+        }
+        Err(error) => return Err(locked("a table of the query", error)),
+    };
+    let plan: Value = serde_json::from_str(&plan.unwrap_or_default())?;
+    let mut seen = Seen::default();
+    seen.visit(&plan, 0);
+    if let Some(writes) = &seen.writes {
+        return Err(refused(
+            format!("it writes ({writes}), and only what reads is run here"),
+            "measure its SELECT, or a copy: pgassay run SCRIPT.sql with --is-copy",
+        ));
+    }
+    if let Some(volatile) = volatile(session, text, &seen.expressions)? {
+        return Err(refused(
+            format!(
+                "it calls {volatile}, which is VOLATILE: it may change something, and the query is run several \
+                 times"
+            ),
+            "leave the call out; or, where the function only reads, declare it STABLE",
+        ));
+    }
+    if seen.foreign {
+        return Err(refused(
+            "it reads a foreign table, whose rows another server or a file holds".to_owned(),
+            "measure on the server that has them",
+        ));
+    }
+    if seen.relations.is_empty() {
+        return Err(refused(
+            "it reads no table".to_owned(),
+            "name a query that reads one",
+        ));
+    }
+    let mut oids = Vec::new();
+    for name in &seen.relations {
+        let oid = session.value(&format!(
+            "SELECT pg_catalog.to_regclass({})::pg_catalog.oid",
+            literal(name)
+        ))?;
+        oids.extend(oid);
+    }
+    let blocks = blocks_of(session, &oids)?;
+    let (paths, bytes) = files_of(session, &oids, true)?;
+    Ok(Found {
+        own: OwnReads {
+            relation: None,
+            query: Some(text.to_owned()),
+            relations: seen.relations,
+            evicted: false,
+        },
+        blocks,
+        paths,
+        bytes,
+    })
+}
+
+/// Nothing that this session sends changes anything, waits long for a lock, or goes on for ever.
+fn protect(session: &mut Session) -> anyhow::Result<()> {
+    for (name, value) in protection() {
+        session.execute(&format!("SET {name} = '{value}'"))?;
+    }
+    Ok(())
+}
+
+/// What sessions are set to that read somebody's own database.
+fn protection() -> Vec<(String, String)> {
+    [
+        ("default_transaction_read_only", "on".to_owned()),
+        ("lock_timeout", format!("{LOCK_MS}ms")),
+        ("statement_timeout", format!("{STATEMENT_S}s")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}
+
+fn literal(text: &str) -> String {
+    // Without backslashes a literal ends at its quote, whatever standard_conforming_strings says.
+    let quoted = text.replace('\\', "\\\\").replace('\'', "''");
+    match text.contains('\\') {
+        true => format!("E'{quoted}'"),
+        false => format!("'{quoted}'"),
+    }
+}
+
+fn missing(session: &mut Session, name: &str) -> anyhow::Result<Failure> {
+    let database = session.value("SELECT pg_catalog.current_database()")?;
+    Ok(Failure::usage(format!(
+        "--relation: there is no relation {name} in the database {}",
+        database.unwrap_or_default()
+    ))
+    .with_remedy("write SCHEMA.TABLE, and name the database in the target; psql's \\dt lists them"))
+}
+
+/// A lock that somebody holds, said as such.
+fn locked(what: &str, error: QueryError) -> anyhow::Error {
+    match error.sqlstate() {
+        Some(LOCKED) => Failure::target(format!(
+            "{what} is locked by another session, for more than {} s",
+            LOCK_MS / 1000
+        ))
+        .with_remedy("wait until it is done (pg_locks and pg_blocking_pids say who holds it), and run it again")
+        .into(),
+        _ => error.into(),
+    }
+}
+
+fn blocks_of(session: &mut Session, oids: &[String]) -> anyhow::Result<u64> {
+    let each = oids
+        .iter()
+        .map(|oid| format!("pg_catalog.pg_relation_size({oid})"));
+    let sum: Vec<String> = each.collect();
+    let blocks = session.value(&format!(
+        "SELECT (({}) / pg_catalog.current_setting('block_size')::pg_catalog.int8)::pg_catalog.int8",
+        sum.join(" + ")
+    ))?;
+    Ok(blocks.and_then(|blocks| blocks.parse().ok()).unwrap_or(0))
+}
+
+/// The first file of each relation; with their indexes and TOAST tables where a query may read these.
+fn files_of(
+    session: &mut Session,
+    oids: &[String],
+    further: bool,
+) -> anyhow::Result<(Vec<String>, u64)> {
+    let tables = oids.join(", ");
+    let beside = match further {
+        true => format!(
+            " UNION ALL SELECT indexrelid, 1 FROM pg_catalog.pg_index WHERE indrelid IN ({tables}) \
+             UNION ALL SELECT reltoastrelid, 2 FROM pg_catalog.pg_class \
+               WHERE oid IN ({tables}) AND reltoastrelid <> 0 \
+             UNION ALL SELECT i.indexrelid, 3 FROM pg_catalog.pg_class c \
+               JOIN pg_catalog.pg_index i ON i.indrelid = c.reltoastrelid \
+               WHERE c.oid IN ({tables})"
+        ),
+        false => String::new(),
+    };
+    let rows = session.rows(&format!(
+        "SELECT pg_catalog.pg_relation_filepath(r.oid), pg_catalog.pg_relation_size(r.oid) \
+         FROM (SELECT oid, 0 AS place FROM pg_catalog.pg_class WHERE oid IN ({tables}){beside}) r \
+         WHERE pg_catalog.pg_relation_filepath(r.oid) IS NOT NULL ORDER BY r.place, r.oid"
+    ))?;
+    let mut paths = Vec::new();
+    let mut bytes = 0u64;
+    for row in &rows.rows {
+        if let [Some(path), size] = row.as_slice() {
+            paths.push(path.clone());
+            bytes += size
+                .as_deref()
+                .and_then(|size| size.parse().ok())
+                .unwrap_or(0);
+        }
+    }
+    Ok((paths, bytes))
+}
+
+/// What a plan says of a query.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Relations with their schemas, quoted as SQL does.
+    relations: Vec<String>,
+    /// Texts in which functions are called.
+    expressions: Vec<String>,
+    foreign: bool,
+    writes: Option<String>,
+}
+
+impl Seen {
+    fn visit(&mut self, node: &Value, depth: usize) {
+        if depth > 200 {
+            return;
+        }
+        match node {
+            Value::Array(each) => each.iter().for_each(|node| self.visit(node, depth + 1)),
+            Value::Object(fields) => {
+                let text = |name: &str| fields.get(name).and_then(Value::as_str);
+                if let (Some(schema), Some(name)) = (text("Schema"), text("Relation Name")) {
+                    let full = format!("{}.{}", identifier(schema), identifier(name));
+                    if !self.relations.contains(&full) {
+                        self.relations.push(full);
+                    }
+                }
+                match text("Node Type") {
+                    Some("Foreign Scan") => self.foreign = true,
+                    Some("ModifyTable") => {
+                        self.writes = Some(text("Operation").unwrap_or("a change").to_owned());
+                    }
+                    Some("LockRows") => {
+                        self.writes = Some("row locks, as FOR UPDATE takes".to_owned())
+                    }
+                    _ => {}
+                }
+                fields
+                    .values()
+                    .for_each(|value| self.visit(value, depth + 1));
+            }
+            Value::String(text) => self.expressions.push(text.clone()),
+            _ => {}
+        }
+    }
+}
+
+fn identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A function that the query calls, itself or through a view, and that may change something.
+fn volatile(
+    session: &mut Session,
+    text: &str,
+    expressions: &[String],
+) -> anyhow::Result<Option<String>> {
+    let mut names: Vec<String> = Vec::new();
+    for called in std::iter::once(text)
+        .chain(expressions.iter().map(String::as_str))
+        .flat_map(called)
+    {
+        if !names.contains(&called) {
+            names.push(called);
+        }
+    }
+    names.retain(|name| !HARMLESS.contains(&name.as_str()));
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let list: Vec<String> = names.iter().map(|name| literal(name)).collect();
+    let found = session.value(&format!(
+        "SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text FROM pg_catalog.pg_proc p \
+         WHERE p.provolatile = 'v' AND p.proname IN ({}) ORDER BY 1 LIMIT 1",
+        list.join(", ")
+    ))?;
+    Ok(found)
+}
+
+/// The names before a parenthesis, in lower case as SQL folds them where they are not quoted. A word in
+/// a literal may be among them: then one call too many is looked up.
+fn called(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for (at, _) in text.match_indices('(') {
+        let before = text[..at].trim_end();
+        let name = match before.strip_suffix('"') {
+            Some(quoted) => quoted.rsplit('"').next().map(str::to_owned),
+            None => {
+                let word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+                let start = before
+                    .char_indices()
+                    .rev()
+                    .take_while(|(_, c)| word(*c))
+                    .last()
+                    .map(|(start, _)| start);
+                start.map(|start| before[start..].to_lowercase())
+            }
+        };
+        names.extend(name.filter(|name| !name.is_empty()));
+    }
+    names
+}
+
+/// The ways of reading a relation of so many blocks: by their numbers, which needs no index.
+pub fn of_relation(full: &str, blocks: u64, read_ahead_kb: &[u64]) -> Vec<ScatteredVariant> {
+    let by_number = |which: &str| {
+        format!(
+            "SELECT pg_catalog.count(*) FROM {full} WHERE ctid = ANY (ARRAY(\
+             SELECT ('(' || b || ',1)')::pg_catalog.tid FROM pg_catalog.generate_series({which}) b))"
+        )
+    };
+    let every = ScatteredVariant {
+        id: "every-tenth".to_owned(),
+        title: "every tenth block".to_owned(),
+        sql: by_number(&format!("$v, {}, {VALUES}", blocks - 1)),
+        pattern: Pattern::EveryTenth,
+        ..ScatteredVariant::default()
+    };
+    let random = ScatteredVariant {
+        id: "random-tenth".to_owned(),
+        title: "a random tenth of the blocks".to_owned(),
+        sql: format!(
+            "SELECT pg_catalog.count(*) FROM {full} WHERE ctid = ANY (ARRAY(\
+             SELECT ('(' || b || ',1)')::pg_catalog.tid FROM {} b WHERE {}))",
+            all_numbers(blocks),
+            is_random_tenth("$v")
+        ),
+        pattern: Pattern::RandomTenth,
+        ..ScatteredVariant::default()
+    };
+    let sequential = ScatteredVariant {
+        id: "sequential".to_owned(),
+        title: "all, one after the other".to_owned(),
+        sql: format!("SELECT pg_catalog.count(*) FROM {full}"),
+        settings: set(&[
+            ("enable_indexscan", "off"),
+            ("enable_indexonlyscan", "off"),
+            ("enable_bitmapscan", "off"),
+            ("max_parallel_workers_per_gather", "0"),
+        ]),
+        pattern: Pattern::All,
+        ..ScatteredVariant::default()
+    };
+    let mut ways = vec![every.clone(), random.clone(), sequential];
+    for kb in read_ahead_kb {
+        for way in [&every, &random] {
+            ways.push(ScatteredVariant {
+                id: format!("{}-ra{kb}", way.id),
+                title: format!("{}, read-ahead {kb} KiB", way.title),
+                read_ahead_kb: Some(*kb),
+                ..way.clone()
+            });
+        }
+    }
+    protected(ways)
+}
+
+/// The ways of running a query: as the planner has it, and with what may make it read less. As found,
+/// what the first has read the others find in memory: then there is the one.
+pub fn of_query(text: &str, evicted: bool, read_ahead_kb: &[u64]) -> Vec<ScatteredVariant> {
+    let way = |id: &str, title: &str, settings: &[(&str, &str)]| ScatteredVariant {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        sql: text.to_owned(),
+        settings: set(settings),
+        pattern: Pattern::Unknown,
+        ..ScatteredVariant::default()
+    };
+    let mut ways = vec![way("as-it-is", "as it is", &[])];
+    if evicted {
+        ways.extend([
+            way(
+                "no-prefetch",
+                "no prefetch",
+                &[("effective_io_concurrency", "0")],
+            ),
+            way(
+                "deep-prefetch",
+                "prefetch 64",
+                &[("effective_io_concurrency", "64")],
+            ),
+            way(
+                "random-1.1",
+                "random_page_cost 1.1",
+                &[("random_page_cost", "1.1")],
+            ),
+            way(
+                "random-40",
+                "random_page_cost 40",
+                &[("random_page_cost", "40")],
+            ),
+            way(
+                "no-parallel",
+                "without parallel workers",
+                &[("max_parallel_workers_per_gather", "0")],
+            ),
+            way(
+                "sequential",
+                "sequential scans where there is a choice",
+                &[
+                    ("enable_indexscan", "off"),
+                    ("enable_indexonlyscan", "off"),
+                    ("enable_bitmapscan", "off"),
+                ],
+            ),
+        ]);
+        for kb in read_ahead_kb {
+            ways.push(ScatteredVariant {
+                read_ahead_kb: Some(*kb),
+                ..way(
+                    &format!("as-it-is-ra{kb}"),
+                    &format!("read-ahead {kb} KiB"),
+                    &[],
+                )
+            });
+        }
+    }
+    protected(ways)
+}
+
+fn set(settings: &[(&str, &str)]) -> Vec<(String, String)> {
+    let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    settings.iter().map(pair).collect()
+}
+
+/// With a session's protection before all else.
+fn protected(mut ways: Vec<ScatteredVariant>) -> Vec<ScatteredVariant> {
+    for way in &mut ways {
+        let mut settings = protection();
+        settings.append(&mut way.settings);
+        way.settings = settings;
+    }
+    ways
+}
+
+/// A setting of [`protection`], which says nothing of the way of reading.
+pub fn is_protection(name: &str) -> bool {
+    protection().iter().any(|(known, _)| known == name)
+}
+
+fn all_numbers(blocks: u64) -> String {
+    format!("pg_catalog.generate_series(0, {})", blocks - 1)
+}
+
+fn is_random_tenth(value: &str) -> String {
+    format!("(pg_catalog.hashint8(b::pg_catalog.int8) & 2147483647) % {VALUES} = {value}")
+}
+
+/// The blocks that a way of reading asks for with a value, ascending; none where nobody knows.
+///
+/// # Errors
+/// Where the session broke.
+pub fn wanted_blocks(
+    session: &mut Session,
+    blocks: u64,
+    pattern: Pattern,
+    value: u32,
+) -> anyhow::Result<Vec<u64>> {
+    match pattern {
+        Pattern::All => Ok((0..blocks).collect()),
+        Pattern::EveryTenth => Ok((u64::from(value)..blocks)
+            .step_by(VALUES as usize)
+            .collect()),
+        Pattern::Unknown => Ok(Vec::new()),
+        Pattern::RandomTenth => {
+            let rows = session.rows(&format!(
+                "SELECT b FROM {} b WHERE {} ORDER BY b",
+                all_numbers(blocks),
+                is_random_tenth(&value.to_string())
+            ))?;
+            let numbers = rows
+                .rows
+                .iter()
+                .map(|row| row.first()?.as_deref()?.parse().ok());
+            match numbers.collect() {
+                Some(numbers) => Ok(numbers),
+                None => bail!("a block's number"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn called_functions_are_found_in_queries_and_plans() {
+        assert_eq!(
+            called("SELECT Max(x), s.\"My Fn\" (1), a.f(2) FROM t WHERE (b)"),
+            ["max", "My Fn", "f", "where"]
+        );
+        assert!(called("SELECT 1").is_empty());
+    }
+
+    #[test]
+    fn a_plan_says_what_is_read_and_whether_it_writes() {
+        let plan: Value = serde_json::from_str(
+            r#"[{"Plan": {"Node Type": "Hash Join", "Output": ["public.f(o.a)"], "Plans": [
+                {"Node Type": "Seq Scan", "Relation Name": "orders", "Schema": "public"},
+                {"Node Type": "Index Scan", "Relation Name": "odd\"name", "Schema": "s", "Index Name": "i"},
+                {"Node Type": "Seq Scan", "Relation Name": "orders", "Schema": "public"}]}}]"#,
+        )
+        .unwrap();
+        let mut seen = Seen::default();
+        seen.visit(&plan, 0);
+        assert_eq!(
+            seen.relations,
+            ["\"public\".\"orders\"", "\"s\".\"odd\"\"name\""]
+        );
+        assert!(seen.expressions.contains(&"public.f(o.a)".to_owned()));
+        assert!(!seen.foreign && seen.writes.is_none());
+        let plan: Value = serde_json::from_str(
+            r#"[{"Plan": {"Node Type": "ModifyTable", "Operation": "Delete"}}]"#,
+        )
+        .unwrap();
+        seen.visit(&plan, 0);
+        assert_eq!(seen.writes.as_deref(), Some("Delete"));
+    }
+
+    #[test]
+    fn every_way_is_protected() {
+        let ways = of_relation("public.orders", 1000, &[0]);
+        let ids: Vec<&str> = ways.iter().map(|way| way.id.as_str()).collect();
+        assert_eq!(
+            ids,
+            [
+                "every-tenth",
+                "random-tenth",
+                "sequential",
+                "every-tenth-ra0",
+                "random-tenth-ra0"
+            ]
+        );
+        assert_eq!(of_query("SELECT 1", false, &[0]).len(), 1);
+        for way in ways.iter().chain(&of_query("SELECT 1", true, &[])) {
+            let first = &way.settings[0];
+            assert_eq!(
+                first,
+                &("default_transaction_read_only".into(), "on".into())
+            );
+        }
+    }
+
+    #[test]
+    fn literals_end_at_their_quote() {
+        assert_eq!(literal("it's"), "'it''s'");
+        assert_eq!(literal("a\\'b"), "E'a\\\\''b'");
+    }
+}
