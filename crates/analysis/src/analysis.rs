@@ -15,6 +15,7 @@ use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::axes::Course;
 use crate::check::CheckReport;
 use crate::diagnose::{Cause, Diagnosis};
 use crate::host::HostSummary;
@@ -43,6 +44,9 @@ pub struct Analysis {
     pub arms: Vec<ArmAnalysis>,
     /// What each load showed of them, in the experiment's order: the run's own load first.
     pub stages: Vec<StageAnalysis>,
+    /// Throughput over what was varied beside clients.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axes: Vec<Course>,
     /// Primitives inside the server, where they were measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub primitives: Vec<PrimitiveAnalysis>,

@@ -4,10 +4,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
+use crate::axes::Course;
 use crate::curves;
+use crate::measured::PointAnalysis;
 use crate::stats::Estimate;
-use crate::stats::scaling::{REACH, Scaling};
-use crate::wire::{self, Curve};
+use crate::stats::scaling::{self, FEWEST_COUNTS, REACH, Refusal, Scaling, ScalingPoint};
+use crate::wire::CurvePoint;
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/fit/1";
@@ -32,6 +34,9 @@ pub struct Fit {
 pub struct ArmFit {
     /// Short name of the arm, or which variant of the load.
     pub label: String,
+    /// What it is over: `clients`, or `cpus`, the CPUs of the server.
+    #[serde(default)]
+    pub over: Over,
     /// The coefficients.
     pub scaling: Option<Scaling>,
     /// Why no fit is given.
@@ -43,20 +48,73 @@ pub struct ArmFit {
     pub points: Vec<FitPoint>,
 }
 
-/// One client count.
+/// What a scaling law is over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Over {
+    /// Clients, or sessions.
+    #[default]
+    Clients,
+    /// CPUs of the server.
+    Cpus,
+}
+
+impl Over {
+    /// Many of it.
+    pub fn many(self) -> &'static str {
+        match self {
+            Self::Clients => "clients",
+            Self::Cpus => "CPUs",
+        }
+    }
+
+    /// How more of it are measured.
+    fn how(self) -> &'static str {
+        match self {
+            Self::Clients => "--clients 1,2,4,8,16",
+            Self::Cpus => "--cpus 1..16*2, on a machine that has as many",
+        }
+    }
+}
+
+/// One client count, or number of CPUs.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct FitPoint {
-    /// Clients.
+    /// Clients; of a fit over CPUs those that loaded the server, 0 where it is a prediction.
     pub clients: u32,
+    /// CPUs of the server, where the fit is over these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
     /// Measured; none where it is a prediction.
     pub measured_tps: Option<Estimate>,
     /// By the law, with the interval of the curve.
     pub fitted_tps: Option<Estimate>,
 }
 
-/// Fits every arm of a run. Projections to other numbers of clients only: a sweep
+impl FitPoint {
+    /// Where it stands on what the law is over.
+    pub fn at(&self) -> u32 {
+        self.cpus.unwrap_or(self.clients)
+    }
+}
+
+/// Fits every arm of a run, or where CPUs of the server were varied, throughput over these. A sweep
 /// over clients says nothing about other numbers of CPUs.
 pub fn fit(analysis: &Analysis) -> Fit {
+    let over_cpus = over_cpus(analysis);
+    if !over_cpus.is_empty() {
+        let seed = analysis.main().plan.seed;
+        let each = over_cpus.iter().map(|(label, points)| {
+            fit_curve(label.clone(), Over::Cpus, points, analysis.host.cpus, seed)
+        });
+        return Fit {
+            schema: SCHEMA.to_owned(),
+            run: analysis.run.id.clone(),
+            workload: analysis.main().plan.workload.name.clone(),
+            cpus: analysis.host.cpus,
+            arms: each.collect(),
+        };
+    }
     Fit {
         schema: SCHEMA.to_owned(),
         run: analysis.run.id.clone(),
@@ -67,56 +125,170 @@ pub fn fit(analysis: &Analysis) -> Fit {
             .map(|curve| {
                 let arm = analysis.arms.get(curve.arm).map(|arm| arm.label.clone());
                 let label = curve.load.clone().or(arm).unwrap_or_default();
-                fit_curve(label, curve, analysis.host.cpus, analysis.main().plan.seed)
+                let points: Vec<Swept> = curve.points.iter().map(Swept::over_clients).collect();
+                let seed = analysis.main().plan.seed;
+                fit_curve(label, Over::Clients, &points, analysis.host.cpus, seed)
             })
             .collect(),
     }
 }
 
-fn fit_curve(label: String, curve: &Curve, cpus: Option<u32>, seed: u64) -> ArmFit {
-    let (scaling, refused) = match wire::of_points(&curve.points, cpus, seed) {
-        Ok(scaling) => (Some(scaling), None),
-        Err(refusal) => (None, Some(refusal.to_string())),
+/// A point of a sweep.
+struct Swept<'a> {
+    /// Where it stands on what is swept over.
+    at: u32,
+    clients: u32,
+    throughput: &'a Estimate,
+    trials: Vec<f64>,
+    client_bound: bool,
+}
+
+impl<'a> Swept<'a> {
+    fn over_clients(point: &'a CurvePoint) -> Self {
+        Self {
+            at: point.clients,
+            clients: point.clients,
+            throughput: &point.throughput,
+            trials: point.trials.clone(),
+            client_bound: point.client_bound,
+        }
+    }
+
+    fn over_cpus(at: u32, point: &'a PointAnalysis) -> Self {
+        Self {
+            at,
+            clients: point.point.clients,
+            throughput: &point.throughput_tps,
+            trials: point.trials.iter().map(|t| t.throughput_tps).collect(),
+            client_bound: point.warnings.iter().any(|w| w.id == "client-bound"),
+        }
+    }
+
+    fn scaling(&self) -> ScalingPoint {
+        ScalingPoint {
+            n: self.at,
+            throughput: self.trials.clone(),
+            client_bound: self.client_bound,
+        }
+    }
+}
+
+/// Throughput over CPUs of the server, where they were varied: the highest at each number, and, where
+/// there are several, each number of clients that can keep all of them busy.
+fn over_cpus(analysis: &Analysis) -> Vec<(String, Vec<Swept<'_>>)> {
+    let counts_cpus = |course: &&Course| course.known().is_some_and(|axis| axis.counts_cpus);
+    let courses: Vec<&Course> = analysis.axes.iter().filter(counts_cpus).collect();
+    let swept = |course: &Course| -> Vec<Swept<'_>> {
+        let of = course.points.iter().filter_map(|at| {
+            let arm = analysis.main().arms.get(at.arm)?;
+            let mut points = arm.points.iter();
+            let point = points.find(|point| point.point.clients == course.clients)?;
+            Some(Swept::over_cpus(at.number? as u32, point))
+        });
+        of.collect()
     };
-    let at = |clients: u32| scaling.as_ref()?.predict(f64::from(clients)).ok();
-    let mut points: Vec<FitPoint> = curve
-        .points
+    let mut withs: Vec<&str> = courses.iter().map(|course| course.with.as_str()).collect();
+    withs.sort_unstable();
+    withs.dedup();
+    let mut all = Vec::new();
+    for with in withs {
+        let of: Vec<&&Course> = courses
+            .iter()
+            .filter(|course| course.with == with)
+            .collect();
+        let most = of
+            .iter()
+            .flat_map(|course| &course.points)
+            .filter_map(|point| point.number)
+            .fold(0.0, f64::max);
+        if of.len() > 1 {
+            let mut best: Vec<Swept> = Vec::new();
+            for point in of.iter().flat_map(|course| swept(course)) {
+                match best.iter_mut().find(|known| known.at == point.at) {
+                    Some(known) if known.throughput.estimate >= point.throughput.estimate => {}
+                    Some(known) => *known = point,
+                    None => best.push(point),
+                }
+            }
+            best.sort_by_key(|point| point.at);
+            let label = match with {
+                "" => "over CPUs, at the best number of clients".to_owned(),
+                with => format!("over CPUs, at the best number of clients, {with}"),
+            };
+            all.push((label, best));
+        }
+        let busy = of
+            .iter()
+            .filter(|course| f64::from(course.clients) >= most || of.len() == 1);
+        all.extend(busy.map(|course| (format!("over CPUs, at {}", course.at()), swept(course))));
+    }
+    all
+}
+
+fn fit_curve(label: String, over: Over, swept: &[Swept], cpus: Option<u32>, seed: u64) -> ArmFit {
+    let sweep: Vec<ScalingPoint> = swept.iter().map(Swept::scaling).collect();
+    let (scaling, refused) = match scaling::fit(&sweep, cpus, seed) {
+        Ok(scaling) => (Some(scaling), None),
+        Err(refusal) => (None, Some(refused(&refusal, over))),
+    };
+    let by_law = |at: u32| scaling.as_ref()?.predict(f64::from(at)).ok();
+    let place = |at: u32| (over == Over::Cpus).then_some(at);
+    let mut points: Vec<FitPoint> = swept
         .iter()
         .map(|point| FitPoint {
             clients: point.clients,
+            cpus: place(point.at),
             measured_tps: Some(point.throughput.clone()),
-            fitted_tps: at(point.clients),
+            fitted_tps: by_law(point.at),
         })
         .collect();
     if let Some(largest) = scaling.as_ref().and_then(|s| s.fitted.last()) {
         let furthest = (f64::from(*largest) * REACH) as u32;
-        if points.iter().all(|p| p.clients != furthest) {
+        if points.iter().all(|p| p.at() != furthest) {
             points.push(FitPoint {
-                clients: furthest,
+                clients: match over {
+                    Over::Clients => furthest,
+                    Over::Cpus => 0,
+                },
+                cpus: place(furthest),
                 measured_tps: None,
-                fitted_tps: at(furthest),
+                fitted_tps: by_law(furthest),
             });
-            points.sort_by_key(|p| p.clients);
+            points.sort_by_key(FitPoint::at);
         }
     }
     ArmFit {
         label,
-        words: scaling.as_ref().map(words).unwrap_or_default(),
+        over,
+        words: scaling.as_ref().map(|s| words(s, over)).unwrap_or_default(),
         scaling,
         refused,
         points,
     }
 }
 
+/// Why there is no fit, with the flag that measures more of what it is over.
+fn refused(refusal: &Refusal, over: Over) -> String {
+    match refusal {
+        Refusal::TooFewPoints { have } => format!(
+            "{have} different counts: {FEWEST_COUNTS} or more are needed to fit a scaling law; sweep over more, \
+             such as {}",
+            over.how()
+        ),
+        other => other.to_string(),
+    }
+}
+
 /// Contention, coherence and the peak in words; what the interval does not tell
 /// from nothing is said to be so.
-fn words(scaling: &Scaling) -> Vec<String> {
+fn words(scaling: &Scaling, over: Over) -> Vec<String> {
+    let many = over.many();
     let percent = |v: f64| format!("{:.2} %", 100.0 * v);
     let (sigma, kappa) = (&scaling.sigma.value, &scaling.kappa.value);
     let mut words = vec![if sigma.low > 0.0 {
         format!(
             "Contention: {} of the work can be done by only one at a time ({} to {}), so that more \
-             clients can never do more than about {:.0} times what one does.",
+             {many} can never do more than about {:.0} times what one does.",
             percent(sigma.estimate),
             percent(sigma.low),
             percent(sigma.high),
@@ -130,9 +302,15 @@ fn words(scaling: &Scaling) -> Vec<String> {
     }];
     words.push(if kappa.low > 0.0 {
         format!(
-            "Coherence: each further client costs every other {:.1e} of its work ({:.1e} to {:.1e}), \
+            "Coherence: each further {} costs every other {:.1e} of its work ({:.1e} to {:.1e}), \
              so that throughput falls in the end.",
-            kappa.estimate, kappa.low, kappa.high
+            match over {
+                Over::Clients => "client",
+                Over::Cpus => "CPU",
+            },
+            kappa.estimate,
+            kappa.low,
+            kappa.high
         )
     } else {
         "Coherence was not shown: nothing here says that throughput falls in the end.".to_owned()
@@ -145,7 +323,7 @@ fn words(scaling: &Scaling) -> Vec<String> {
             ""
         };
         words.push(format!(
-            "Throughput is highest near {:.0} clients ({:.0} to {:.0}){beyond}.",
+            "Throughput is highest near {:.0} {many} ({:.0} to {:.0}){beyond}.",
             peak.estimate, peak.low, peak.high
         ));
     }
@@ -155,8 +333,6 @@ fn words(scaling: &Scaling) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::ScalingPoint;
-    use crate::stats::scaling;
 
     fn scaling(kappa: f64) -> Scaling {
         let law = |n: f64| 1000.0 * n / (1.0 + 0.05 * (n - 1.0) + kappa * n * (n - 1.0));
@@ -170,12 +346,12 @@ mod tests {
                 client_bound: false,
             })
             .collect();
-        scaling::fit(&sweep, None, 1).expect("follows the law")
+        crate::stats::scaling::fit(&sweep, None, 1).expect("follows the law")
     }
 
     #[test]
     fn the_coefficients_are_put_into_words() {
-        let said = words(&scaling(1e-3));
+        let said = words(&scaling(1e-3), Over::Clients);
         assert_eq!(said.len(), 3, "{said:?}");
         assert!(said[0].starts_with("Contention: 5.") || said[0].starts_with("Contention: 4."));
         assert!(said[0].contains("20 times"), "{}", said[0]);
@@ -184,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_was_not_shown_is_not_claimed() {
-        let said = words(&scaling(0.0));
+        let said = words(&scaling(0.0), Over::Clients);
         assert_eq!(said.len(), 2, "{said:?}");
         assert!(said[1].starts_with("Coherence was not shown"));
     }

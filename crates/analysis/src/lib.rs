@@ -10,6 +10,7 @@
 pub mod against_reference;
 pub mod analyse;
 pub mod analysis;
+pub mod axes;
 pub mod bottlenecks;
 pub mod causes;
 pub mod ceiling;

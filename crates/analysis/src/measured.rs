@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::axis::AxisValue;
 use pgassay_model::point::Point;
 use pgassay_model::run::RunState;
 use pgassay_model::server::Origin;
@@ -89,6 +90,9 @@ pub struct ArmAnalysis {
     /// Settings that were asked for, in the order given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<(String, String)>,
+    /// What it has of each axis that was varied beside clients.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axes: Vec<AxisValue>,
     /// What the server is.
     pub server: Option<ServerSummary>,
     /// What inspect saw in its executable; the text says why there is none.

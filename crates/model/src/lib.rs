@@ -3,6 +3,7 @@
 //!
 //! [`plan`] says what is to be measured, [`schedule`] in which order, [`run`] and [`trial`] what was seen.
 
+pub mod axis;
 pub mod comparison;
 pub mod explain;
 pub mod facts;

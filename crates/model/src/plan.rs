@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::axis::AxisValue;
 use crate::pgio::PgioPlan;
 use crate::point::Point;
 use crate::primitives::{KernelsPlan, PrimitivesPlan};
@@ -106,6 +107,9 @@ pub struct Arm {
     pub load: bool,
     /// Settings asked for by `--set`, in the order given.
     pub settings: Vec<(String, String)>,
+    /// What it has of each axis that is varied beside clients.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axes: Vec<AxisValue>,
 }
 
 impl Experiment {
@@ -133,6 +137,11 @@ impl Experiment {
     /// The same, to be changed.
     pub fn plan_mut(&mut self) -> Option<&mut Plan> {
         self.stages.first_mut().map(|stage| &mut stage.plan)
+    }
+
+    /// Whether something beside clients is varied: its servers are the values.
+    pub fn has_axes(&self) -> bool {
+        self.arms.iter().any(|arm| !arm.axes.is_empty())
     }
 
     /// The trials that are planned in all, but for those beside the load that are not sure to be had.

@@ -1,6 +1,6 @@
 //! The scaling law over a sweep: what it says, and its curve beside what was measured.
 
-use pgassay_analysis::fit::{ArmFit, Fit};
+use pgassay_analysis::fit::{ArmFit, Fit, Over};
 
 use crate::csv::figure;
 use crate::document::{
@@ -22,7 +22,11 @@ impl Report for Fit {
             }
         }
         Document {
-            title: format!("{} over clients", self.workload),
+            title: format!(
+                "{} over {}",
+                self.workload,
+                self.arms.first().map_or("clients", |arm| arm.over.many())
+            ),
             provenance: format!(
                 "Run {}, fitted by pgassay {}",
                 self.run,
@@ -50,6 +54,7 @@ impl Report for Fit {
             "fitted_tps",
             "fitted_low",
             "fitted_high",
+            "cpus",
         ]);
         for arm in &self.arms {
             for point in &arm.points {
@@ -61,6 +66,7 @@ impl Report for Fit {
                     figure(by_law.map(|e| e.estimate)),
                     figure(by_law.map(|e| e.low)),
                     figure(by_law.map(|e| e.high)),
+                    point.cpus.map_or_else(String::new, |cpus| cpus.to_string()),
                 ]);
             }
         }
@@ -74,9 +80,9 @@ fn fitted(arm: &ArmFit, notes: &mut Notes) -> Vec<Block> {
     let warnings: Vec<_> = warnings.cloned().collect();
     let marks = notes.marks(&warnings, &format!("the fit of {}", arm.label));
     let rows = arm.points.iter().map(|point| {
-        let at = format!("{} at {} clients", arm.label, point.clients);
+        let at = format!("{} at {} {}", arm.label, point.at(), arm.over.many());
         vec![
-            Cell::plain(number::count(u64::from(point.clients))),
+            Cell::plain(number::count(u64::from(point.at()))),
             notes.maybe(point.measured_tps.as_ref(), &at),
             notes.maybe(point.fitted_tps.as_ref(), &format!("the law for {at}")),
         ]
@@ -84,7 +90,7 @@ fn fitted(arm: &ArmFit, notes: &mut Notes) -> Vec<Block> {
     let mut table = Table::new(
         "Transactions a second with their 95 % intervals, measured and by the law.",
         vec![
-            Column::figures("clients", "", 0),
+            Column::figures(arm.over.many(), "", 0),
             Column::figures("measured", "tps", 0),
             Column::figures("by the law", "tps", 0),
         ],
@@ -111,13 +117,14 @@ fn chart(arm: &ArmFit) -> Chart {
                     false => point.fitted_tps.as_ref()?,
                 };
                 Some(Interval {
-                    x: f64::from(point.clients),
+                    x: f64::from(point.at()),
                     y: estimate.estimate,
                     low: estimate.low,
                     high: estimate.high,
                     tip: format!(
-                        "{label}, {} clients: {} tps",
-                        point.clients,
+                        "{label}, {} {}: {} tps",
+                        point.at(),
+                        arm.over.many(),
                         number::shown(estimate).value
                     ),
                 })
@@ -127,16 +134,20 @@ fn chart(arm: &ArmFit) -> Chart {
     };
     Chart {
         id: format!("fit-{}", arm.label),
-        title: format!("Throughput of {}", arm.label),
+        title: match arm.over {
+            Over::Clients => format!("Throughput of {}", arm.label),
+            Over::Cpus => format!("Throughput {}", arm.label),
+        },
         alternative: format!(
-            "Throughput over clients, measured and by the law. {}",
+            "Throughput over {}, measured and by the law. {}",
+            arm.over.many(),
             arm.words.join(" ")
         ),
         caption: "Points of the law beyond the last one measured are extrapolated.".to_owned(),
         x: Axis {
-            label: "clients".to_owned(),
+            label: arm.over.many().to_owned(),
             scale: Scale::Log,
-            ticks: arm.points.iter().map(|p| f64::from(p.clients)).collect(),
+            ticks: arm.points.iter().map(|p| f64::from(p.at())).collect(),
         },
         y: Axis {
             label: "transactions a second".to_owned(),

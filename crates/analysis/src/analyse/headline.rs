@@ -8,7 +8,7 @@ use crate::causes::finding_of;
 use crate::diagnose::{Cause, SeenBy};
 use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::stats::Estimate;
-use crate::{metrics, number, primitives};
+use crate::{axes, metrics, number, primitives};
 
 /// Growth below this share counts as none when the end of scaling is named.
 const GROWTH: f64 = 1.05;
@@ -40,10 +40,18 @@ fn sentences(analysis: &Analysis, whole: bool) -> Vec<String> {
         }
     }
     let load = analysis.main();
+    sentences.extend(axes::sentences(&analysis.axes));
+    let varied = !analysis.axes.is_empty();
+    let best = |did: &StageArm| did.peak().map_or(f64::NEG_INFINITY, rate);
+    let highest = load.arms.iter().map(best).fold(f64::NEG_INFINITY, f64::max);
     for (arm, did) in analysis.arms.iter().zip(&load.arms) {
+        // Of many servers that differ by a value, the table tells the others.
+        if varied && best(did) < highest {
+            continue;
+        }
         let peak = peak_sentence(analysis, arm, did);
         sentences.extend(peak.filter(|_| whole));
-        sentences.extend(growth_sentence(did));
+        sentences.extend(growth_sentence(did).filter(|_| !varied));
     }
     if whole {
         for further in analysis.further_loads() {

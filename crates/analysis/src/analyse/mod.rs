@@ -37,7 +37,8 @@ use crate::pgio::{self, PgioAnalysis};
 use crate::quality::Quality;
 use crate::trial_view::Server;
 use crate::{
-    causes, checkpoints, diagnose, metrics, observed, primitives, query_cost, scattered, server,
+    axes, causes, checkpoints, diagnose, metrics, observed, primitives, query_cost, scattered,
+    server,
 };
 
 /// Concludes what a run says. The same run gives the same answer on any machine.
@@ -65,6 +66,7 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
                 target: arm.target.clone(),
                 typed: arm.typed.clone(),
                 settings: arm.settings.clone(),
+                axes: arm.axes.clone(),
                 server: run.servers.get(&index).map(summarise_server),
                 verdict: binary.as_ref().ok().map(|b| verdict(b, run, &host)),
                 binary,
@@ -91,6 +93,9 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
         _ => (&[][..], None),
     };
     let mut analysis = Analysis {
+        axes: stages
+            .first()
+            .map_or_else(Vec::new, |load| axes::courses(&arms, &load.arms)),
         primitives: of_primitives
             .map(|stage| {
                 let trials = scope.trials_on(stage.id, 0);

@@ -8,8 +8,9 @@ use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
 use pgassay_server::confinement::Confinement;
 use pgassay_server::copies::Dump;
 
+use super::axes::AxesArgs;
 use super::build::BuildArgs;
-use super::clients::ClientList;
+use super::clients::{ClientList, ScaleList};
 use super::compare_runs::CompareRunsArgs;
 use super::diagnose::DiagnoseArgs;
 use super::from::FromList;
@@ -134,7 +135,7 @@ pub enum Command {
     Report(ReportArgs),
     /// Recorded runs of several machines side by side, scenario by scenario: per core, GHz and price
     CompareRuns(CompareRunsArgs),
-    /// Fit the scaling law to a recorded sweep over clients
+    /// Fit the scaling law to a recorded sweep over clients, or over CPUs (run --cpus)
     Fit(FitArgs),
     /// Which known bottleneck it is, and what to do: from a recorded run, or a profile of perf
     Diagnose(DiagnoseArgs),
@@ -248,9 +249,10 @@ pub struct MeasureArgs {
     /// local, ssh://user@host, exec:COMMAND [default: this process]
     #[arg(group = OF_CLIENTS, long, value_name = "LIST")]
     pub from: Option<FromList>,
-    /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
-    #[arg(group = OF_SCALE, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub scale: Option<u32>,
+    /// Scale of the pgbench tables, 100,000 rows each; `run` takes several: 1..100*10 [default: by
+    /// memory and cache]
+    #[arg(group = OF_SCALE, long, short = 's', value_name = "LIST")]
+    pub scale: Option<ScaleList>,
     /// Leave trials out in which other programs and guests took more than so much of the CPUs [10 if
     /// no number is given]; decide before you measure
     #[arg(group = OF_CLIENTS, long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "10", require_equals = true, value_parser = clap::value_parser!(u8).range(1..=99))]
@@ -305,6 +307,7 @@ Examples:
   pgassay run tpcb-like temp:15 --clients 1..64*2 --set huge_pages=on
   pgassay run mine.sql@9 --file other.sql@1 --protocol extended --per-statement
   pgassay run select-only --rate 5000 --latency-limit 20
+  pgassay run select-only --cpus 1..16*2 --clients 32 a server on so many CPUs; then pgassay fit last
   pgassay run tpcb-like 'service=staging' --load      in a schema of its own
   pgassay run select-only ssh://db1/temp:17           on another machine, recorded here
   pgassay run select-only 'exec:kubectl exec -i pg-0 -- // temp'
@@ -336,6 +339,9 @@ pub struct RunArgs {
     /// The trials.
     #[command(flatten)]
     pub measure: MeasureArgs,
+    /// What is varied beside clients.
+    #[command(flatten)]
+    pub axes: AxesArgs,
     /// Where the bytes come from.
     #[command(flatten)]
     pub io: IoArgs,
@@ -429,7 +435,8 @@ pub struct ReportArgs {
 #[command(after_help = "\
 Examples:
   pgassay fit last
-  pgassay fit 20261121T03 --json")]
+  pgassay fit 20261121T03 --json
+  pgassay run select-only --cpus 1..16*2 --clients 64; pgassay fit last    over CPUs of the server")]
 pub struct FitArgs {
     /// A run by name, unique prefix, path, `last`, `previous` or `last~2`
     #[arg(value_name = "RUN")]

@@ -1,4 +1,4 @@
-//! Lists of client counts as people type them: `1,2,8` or `1..64*2`.
+//! Lists of counts as people type them: `1,2,8` or `1..64*2`.
 
 /// The largest number of clients that a plan may ask for.
 pub const MOST_CLIENTS: u32 = 100_000;
@@ -10,71 +10,133 @@ pub struct ClientList(pub Vec<u32>);
 impl std::str::FromStr for ClientList {
     type Err = String;
 
-    /// `8`, `1,2,8`, `1..8` (every one), `1..64*2` (doubling), `10..100+10`, and any of these joined by commas.
+    /// See [`Counted::list`].
     fn from_str(text: &str) -> Result<Self, String> {
+        CLIENTS.list(text).map(Self)
+    }
+}
+
+/// Numbers of CPUs, ascending and distinct.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpuCounts(pub Vec<u32>);
+
+impl std::str::FromStr for CpuCounts {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        CPUS.list(text).map(Self)
+    }
+}
+
+/// Scales of pgbench's tables, ascending and distinct.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScaleList(pub Vec<u32>);
+
+impl std::str::FromStr for ScaleList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        SCALES.list(text).map(Self)
+    }
+}
+
+/// What is counted, for messages.
+struct Counted {
+    one: &'static str,
+    many: &'static str,
+    /// Why 0 is none.
+    not_zero: &'static str,
+    most: u32,
+}
+
+const CLIENTS: Counted = Counted {
+    one: "client count",
+    many: "clients",
+    not_zero: "0 clients do nothing; the smallest count is 1",
+    most: MOST_CLIENTS,
+};
+
+const CPUS: Counted = Counted {
+    one: "number of CPUs",
+    many: "CPUs",
+    not_zero: "a server needs 1 CPU or more",
+    most: 65_536,
+};
+
+const SCALES: Counted = Counted {
+    one: "scale",
+    many: "100,000 rows",
+    not_zero: "the smallest scale is 1",
+    most: 100_000,
+};
+
+impl Counted {
+    /// `8`, `1,2,8`, `1..8` (every one), `1..64*2` (doubling), `10..100+10`, and any of these joined by commas.
+    fn list(&self, text: &str) -> Result<Vec<u32>, String> {
         let mut counts = Vec::new();
         for part in text.split(',').map(str::trim) {
             match part.split_once("..") {
-                None => counts.push(number(part)?),
-                Some((from, rest)) => range(number(from)?, rest, &mut counts)?,
+                None => counts.push(self.number(part)?),
+                Some((from, rest)) => self.range(self.number(from)?, rest, &mut counts)?,
             }
         }
         counts.sort_unstable();
         counts.dedup();
         if counts.len() > 1000 {
+            return Err(format!("{} are too many; 1000 is the most", counts.len()));
+        }
+        Ok(counts)
+    }
+
+    fn range(&self, from: u32, rest: &str, counts: &mut Vec<u32>) -> Result<(), String> {
+        let (to, step) = match rest.find(['*', '+']) {
+            Some(at) => (
+                self.number(&rest[..at])?,
+                Some((rest.as_bytes()[at], self.number(&rest[at + 1..])?)),
+            ),
+            None => (self.number(rest)?, None),
+        };
+        if to < from {
             return Err(format!(
-                "{} client counts are too many; 1000 is the most",
-                counts.len()
+                "{from}..{rest} goes down; write the smaller number first"
             ));
         }
-        Ok(Self(counts))
-    }
-}
-
-fn range(from: u32, rest: &str, counts: &mut Vec<u32>) -> Result<(), String> {
-    let (to, step) = match rest.find(['*', '+']) {
-        Some(at) => (
-            number(&rest[..at])?,
-            Some((rest.as_bytes()[at], number(&rest[at + 1..])?)),
-        ),
-        None => (number(rest)?, None),
-    };
-    if to < from {
-        return Err(format!(
-            "{from}..{rest} goes down; write the smaller number first"
-        ));
-    }
-    let next = |n: u32| match step {
-        Some((b'*', factor)) => n.saturating_mul(factor),
-        Some((_, add)) => n.saturating_add(add),
-        None => n + 1,
-    };
-    if next(from) == from {
-        return Err(format!(
-            "{from}..{rest} never gets on; use a factor of 2 or more"
-        ));
-    }
-    let mut n = from;
-    while n <= to {
-        counts.push(n);
-        if counts.len() > 10_000 {
-            return Err("too many client counts; 1..64*2 gives 1, 2, 4 … 64".to_owned());
+        let next = |n: u32| match step {
+            Some((b'*', factor)) => n.saturating_mul(factor),
+            Some((_, add)) => n.saturating_add(add),
+            None => n + 1,
+        };
+        if next(from) == from {
+            return Err(format!(
+                "{from}..{rest} never gets on; use a factor of 2 or more"
+            ));
         }
-        n = next(n);
+        let mut n = from;
+        while n <= to {
+            counts.push(n);
+            if counts.len() > 10_000 {
+                return Err("these are too many; 1..64*2 gives 1, 2, 4 … 64".to_owned());
+            }
+            n = next(n);
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-fn number(text: &str) -> Result<u32, String> {
-    let number = text.trim().parse::<u32>().map_err(|_| {
-        format!("`{text}` is not a number of clients; write 1,2,8 or 1..64*2 (1, 2, 4 … 64)")
-    })?;
-    match number {
-        0 => Err("0 clients do nothing; the smallest count is 1".to_owned()),
-        n if n > MOST_CLIENTS => Err(format!(
-            "{n} clients are too many; the most is {MOST_CLIENTS}"
-        )),
-        n => Ok(n),
+    fn number(&self, text: &str) -> Result<u32, String> {
+        let number = text.trim().parse::<u32>().map_err(|_| {
+            format!(
+                "`{text}` is not a {}; write 1,2,8 or 1..64*2 (1, 2, 4 … 64)",
+                self.one
+            )
+        })?;
+        match number {
+            0 => Err(self.not_zero.to_owned()),
+            n if n > self.most => Err(format!(
+                "{n} {} are too many; the most is {}",
+                self.many, self.most
+            )),
+            n => Ok(n),
+        }
     }
 }
 

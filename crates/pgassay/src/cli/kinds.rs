@@ -17,6 +17,8 @@ pub const OF_SCRIPTS: &str = "of-scripts";
 pub const OF_CLIENTS: &str = "of-clients";
 /// The scale of tables that are not order entry's.
 pub const OF_SCALE: &str = "of-scale";
+/// What is varied beside clients.
+pub const OF_AXES: &str = "of-axes";
 /// Order entry's own.
 pub const OF_ORDER_ENTRY: &str = "of-order-entry";
 /// How many clients or sessions, and for how long.
@@ -74,6 +76,7 @@ const GROUPS: &[Group] = &[
         "order-entry",
     ),
     (OF_CLIENTS, is_clients, WIRE),
+    (OF_AXES, is_clients, WIRE),
     (
         OF_SESSIONS,
         |kind| kind != Kind::ScatteredRead,
@@ -122,6 +125,8 @@ Examples:
   pgassay run tpcb-like temp:15 --clients 1..64*2 --set huge_pages=on
   pgassay run mine.sql@9 --file other.sql@1 --protocol extended --per-statement
   pgassay run select-only --rate 5000 --latency-limit 20
+  pgassay run select-only --cpus 1..16*2 --clients 32 a server on so many CPUs; then pgassay fit last
+  pgassay run tpcb-like --scale 10,100 --shared-buffers 256MB,4GB --clients 8
   pgassay run tpcb-like 'service=staging' --load      in a schema of its own
   pgassay run select-only host=db1 --load --clients 64 --from ssh://c1,ssh://c2,local";
 const OF_RUN_ORDER_ENTRY: &str = "\

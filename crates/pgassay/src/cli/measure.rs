@@ -186,8 +186,12 @@ pub fn plan(
     let window = flags.time.unwrap_or(usual);
     Ok(Plan {
         workload: WorkloadPlan {
-            scale: match (flags.scale, workload.scale) {
-                (Some(scale), _) => scale,
+            // Of several scales each server has its own.
+            scale: match (
+                flags.scale.as_ref().and_then(|list| list.0.first()),
+                workload.scale,
+            ) {
+                (Some(scale), _) => *scale,
                 (None, 0) => default_scale(&workload, machine),
                 (None, scale) => scale,
             },

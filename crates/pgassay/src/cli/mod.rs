@@ -1,6 +1,7 @@
 //! The command line: what was typed, apart from what it means on this machine.
 
 pub mod args;
+pub mod axes;
 pub mod bisect;
 pub mod build;
 pub mod check;

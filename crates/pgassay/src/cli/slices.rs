@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 
 use super::args::MeasureArgs;
-use super::clients::ClientList;
+use super::clients::{ClientList, ScaleList};
 use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 
 /// How long a slice is, and what its clients are like. The command that has these flags declares the
@@ -36,7 +36,7 @@ impl SliceArgs {
             warmup: self.warmup.or(Some(0.05)),
             trials: Some(1),
             threads: self.threads,
-            scale: self.scale,
+            scale: self.scale.map(|scale| ScaleList(vec![scale])),
             seed: self.seed,
             ..MeasureArgs::default()
         }

@@ -2,13 +2,13 @@
 
 use pgassay_engine::drivers;
 use pgassay_engine::workload::{self, inserver, pgio, scattered_read};
-use pgassay_model::Plan;
 use pgassay_model::stage::StageId;
+use pgassay_model::{Failure, Plan};
 use pgassay_sys::stop::Stop;
 
 use super::again::Again;
 use super::measure::{Request, measure};
-use super::{bytes, inside, kernels, recorded_scripts};
+use super::{axes, bytes, inside, kernels, recorded_scripts};
 use crate::cli::args::{AssayArgs, GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::measure::Budget;
 use crate::exit::Exit;
@@ -26,6 +26,18 @@ pub fn assay(
 ) -> anyhow::Result<Exit> {
     let again = Again::find(args.resume.as_deref(), None, global)?;
     allow(&again, false, terminal, stop)?;
+    if args
+        .measure
+        .scale
+        .as_ref()
+        .is_some_and(|list| list.0.len() > 1)
+    {
+        return Err(
+            Failure::usage("--scale: an assay is of one server with one scale")
+                .with_remedy("name one, or vary it: pgassay run select-only --scale 1,10")
+                .into(),
+        );
+    }
     let workload = match again.experiment() {
         Some(experiment) => experiment.plan().workload.clone(),
         None => workload::find(&["select-only"])?,
@@ -123,7 +135,10 @@ fn load(
         json: args.json,
         open: args.page.open,
     };
-    measure(&request, global, terminal, stop)
+    match axes::are_asked(args, request.again.experiment()) {
+        true => axes::run(args, &request, global, terminal, stop),
+        false => measure(&request, global, terminal, stop),
+    }
 }
 
 /// Looks at the scripts of a recorded run before they run again.

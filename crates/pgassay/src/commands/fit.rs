@@ -18,6 +18,9 @@ pub fn fit(args: &FitArgs, global: &GlobalArgs, terminal: &mut Terminal) -> anyh
     let fitted = fit::fit(&analyse(&run));
     show(&fitted, &args.show, terminal)?;
     let step = match fitted.arms.iter().all(|arm| arm.refused.is_some()) {
+        true if fitted.arms.iter().any(|arm| arm.over == fit::Over::Cpus) => {
+            format!("pgassay run {} --cpus 1..16*2", fitted.workload)
+        }
         true => format!("pgassay run {} --clients 1,2,4,8,16", fitted.workload),
         false => format!("pgassay diagnose {}", fitted.run),
     };

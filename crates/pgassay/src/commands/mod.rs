@@ -3,6 +3,7 @@
 mod again;
 pub mod alone;
 pub mod assay;
+mod axes;
 mod bisect;
 pub mod build;
 pub mod build_recommend;

@@ -50,6 +50,7 @@ pub fn arm(target: &TargetArgs, subject: &Subject) -> Arm {
         typed: target.target.as_deref().map(shown).unwrap_or_default(),
         load: target.load,
         settings: pairs(&target.settings),
+        axes: Vec::new(),
     }
 }
 

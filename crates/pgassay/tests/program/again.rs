@@ -79,6 +79,13 @@ fn clients_are_measured_again() {
 }
 
 #[test]
+fn axes_are_measured_again() {
+    let words = "run select-only --cpus 1 --shared-buffers 16MB,32MB --clients 1 --time 0.1 --warmup 0 \
+                 --trials 2 --scale 1 --observe none";
+    measured_again("again-axes", &words.split_whitespace().collect::<Vec<_>>());
+}
+
+#[test]
 fn an_assay_is_measured_again() {
     let words = "assay --clients 1 --time 0.1 --trials 2 --scale 1 --threads 1";
     measured_again("again-assay", &words.split(' ').collect::<Vec<_>>());

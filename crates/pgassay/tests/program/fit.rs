@@ -14,6 +14,7 @@ use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use pgassay::{Exit, Stop, Terminal};
 use pgassay_engine::rundir::RunWriter;
 use pgassay_model::Plan;
+use pgassay_model::axis::AxisValue;
 use pgassay_model::plan::{Arm, Experiment, Stage};
 use pgassay_model::point::Point;
 use pgassay_model::run::{EndState, FORMAT, RunEnd, RunHeader};
@@ -46,6 +47,16 @@ fn law(n: f64) -> f64 {
 
 /// Records a run over these client counts into `root`.
 fn record(root: &Path, clients: &[u32]) {
+    let arm = Arm {
+        label: "temp".into(),
+        target: "temp".into(),
+        ..Arm::default()
+    };
+    record_arms(root, clients, vec![arm], |_, clients| law(clients));
+}
+
+/// Records a run of these servers, which do so much by their index and number of clients.
+fn record_arms(root: &Path, clients: &[u32], arms: Vec<Arm>, does: impl Fn(u32, f64) -> f64) {
     let plan = Plan {
         workload: WorkloadPlan {
             name: "select-only".into(),
@@ -68,11 +79,7 @@ fn record(root: &Path, clients: &[u32]) {
         disturbed_above: None,
     };
     let stage = Stage::wire(StageId::Load, plan.clone());
-    let arm = Arm {
-        label: "temp".into(),
-        target: "temp".into(),
-        ..Arm::default()
-    };
+    let servers = arms.len();
     let mut header = RunHeader {
         schema: "pgassay/run/1".into(),
         format: FORMAT,
@@ -81,14 +88,14 @@ fn record(root: &Path, clients: &[u32]) {
         command_line: vec!["pgassay".into(), "run".into()],
         pgassay_version: "0.0.0".into(),
         started: "2026-11-21T03:00:00Z".into(),
-        experiment: Experiment::single(vec![arm], stage.clone()),
+        experiment: Experiment::single(arms, stage.clone()),
     };
     let mut writer = RunWriter::create(root, &mut header).unwrap();
-    for slice in stage.schedule(1) {
+    for slice in stage.schedule(servers) {
         let n = f64::from(plan.points[slice.point as usize].clients);
         // 1 % to both sides, another pattern at each point
         let wobble = 1.0 + f64::from((slice.round + slice.point) % 3) / 100.0 - 0.01;
-        let transactions = (law(n) * wobble) as u64;
+        let transactions = (does(slice.arm, n) * wobble) as u64;
         let mut latency = Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).unwrap();
         latency.record_n(100_000, transactions).unwrap();
         let mut bytes = Vec::new();
@@ -203,4 +210,51 @@ fn three_counts_are_refused_with_the_remedy() {
     assert_eq!(arm["scaling"], Value::Null);
     assert!(arm["refused"].as_str().unwrap().contains("--clients"));
     assert!(fit(&root.0, &[]).contains("no fit: 3 different counts"));
+}
+
+#[test]
+fn cpus_of_the_server_are_fitted_where_they_were_varied() {
+    let root = Scratch::new("cpus");
+    let counts: [u32; 6] = [1, 2, 4, 8, 16, 32];
+    let arms = counts.map(|cpus| Arm {
+        label: format!("{cpus} CPUs"),
+        axes: vec![AxisValue {
+            axis: "cpus".into(),
+            value: cpus.to_string(),
+            number: Some(f64::from(cpus)),
+        }],
+        ..Arm::default()
+    });
+    // Few clients can't use many CPUs.
+    let does = |arm: u32, clients: f64| law(f64::from(counts[arm as usize]).min(clients));
+    record_arms(&root.0, &[8, 64], arms.to_vec(), does);
+    let document = document(&root.0);
+    let labels: Vec<&str> = document["arms"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|arm| arm["label"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        labels,
+        [
+            "over CPUs, at the best number of clients",
+            "over CPUs, at 64 clients"
+        ]
+    );
+    for arm in document["arms"].as_array().unwrap() {
+        assert_eq!(arm["over"], "cpus");
+        let sigma = &arm["scaling"]["sigma"]["value"];
+        assert!(sigma["low"].as_f64().unwrap() <= 0.05, "{sigma}");
+        assert!(sigma["high"].as_f64().unwrap() >= 0.05, "{sigma}");
+        let points = arm["points"].as_array().unwrap();
+        let last = points.last().unwrap();
+        assert_eq!(
+            (&last["cpus"], &last["measured_tps"]),
+            (&64.into(), &Value::Null)
+        );
+    }
+    let text = fit(&root.0, &[]);
+    assert!(text.contains("select-only over CPUs"), "{text}");
+    assert!(text.contains("so that more CPUs"), "{text}");
 }

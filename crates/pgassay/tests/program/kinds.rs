@@ -188,7 +188,7 @@ fn every_group_has_flags() {
     let run = program.find_subcommand("run").unwrap();
     let by_kind = |group: &&ArgGroup| group.get_id().as_str().starts_with("of-");
     let groups: Vec<&ArgGroup> = run.get_groups().filter(by_kind).collect();
-    assert_eq!(groups.len(), 14);
+    assert_eq!(groups.len(), 15);
     for group in groups {
         assert!(group.get_args().count() > 0, "{group:?}");
         assert!(group.clone().is_multiple(), "{group:?}");

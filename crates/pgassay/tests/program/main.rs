@@ -4,6 +4,7 @@
 mod again;
 mod architecture;
 mod assay;
+mod axes;
 mod behind_statements;
 mod bisect;
 mod budget;

@@ -3,6 +3,7 @@
 //! [`SECTIONS`] is the registry: a section is a function from the analysis to
 //! its blocks, or to nothing where the run holds nothing of its kind.
 
+mod axes;
 mod backends;
 mod binary;
 mod budget;
@@ -55,6 +56,7 @@ type Make = fn(&Analysis, &mut Notes) -> Option<Section>;
 /// All sections in the order of the report.
 const SECTIONS: &[Make] = &[
     results::section,
+    axes::section,
     results::further,
     findings::section,
     statements::section,
@@ -172,6 +174,15 @@ fn title(analysis: &Analysis) -> String {
         (_, []) => format!("{workload}: nothing was measured"),
         ("assay", [server]) => format!("Assay of {server}{}", glance::machine(analysis)),
         (_, [server]) => format!("{workload} on {server}{}", glance::machine(analysis)),
+        (_, [server, ..]) if !analysis.axes.is_empty() => {
+            let mut over: Vec<&str> = analysis.axes.iter().map(|c| c.name.as_str()).collect();
+            over.dedup();
+            format!(
+                "{workload} over {} on {server}{}",
+                over.join(" and "),
+                glance::machine(analysis)
+            )
+        }
         (_, several) => format!("{workload}: {}", several.join(" against ")),
     }
 }

@@ -484,6 +484,7 @@ pub fn assay(clients: &[u32], rounds: u32) -> Analysis {
             trials_planned: trials,
             max_rss_bytes: Some(41 << 20),
         },
+        axes: Vec::new(),
         headline: headline(&points),
         host: host(),
         arms: vec![ArmAnalysis {
@@ -491,6 +492,7 @@ pub fn assay(clients: &[u32], rounds: u32) -> Analysis {
             target: "temp:15".to_owned(),
             typed: "temp:15".to_owned(),
             settings: vec![("shared_buffers".to_owned(), "8GB".to_owned())],
+            axes: Vec::new(),
             server: Some(server()),
             binary: Ok(binary()),
             verdict: Some(verdict(

@@ -179,6 +179,7 @@ fn new(
         typed: shown(&typed.target),
         load: false,
         settings: record::pairs(&typed.settings),
+        axes: Vec::new(),
     });
     let experiment = Experiment::single(arms.collect(), Stage::wire(StageId::Load, plan.clone()));
     let mut header = record::header(SETTINGS, global, experiment);

@@ -416,6 +416,7 @@ fn described(arms: &[(String, Typed)], servers: &mut Servers, load: bool) -> Vec
             typed: shown(&typed.target),
             load,
             settings: record::pairs(&typed.settings),
+            axes: Vec::new(),
         }
     });
     each.collect()

@@ -1,0 +1,451 @@
+//! What a launched server is given for its value of each axis: an entry an axis in [`WAYS`].
+
+use std::path::Path;
+
+use pgassay_kernels::placement::{Cpu, Placement};
+use pgassay_model::Failure;
+use pgassay_model::axis::AxisValue;
+use pgassay_sys::programs::in_path;
+
+use crate::cli::args::MeasureArgs;
+use crate::cli::axes::AxesArgs;
+use crate::cli::load::Pin;
+
+/// Where the kernel lists memory nodes.
+const NODES: &str = "/sys/devices/system/node";
+
+/// What this machine has to give.
+#[derive(Debug, Clone, Default)]
+pub struct Machine {
+    /// The CPUs that the server may have.
+    pub server: Vec<Cpu>,
+    /// Those that the load threads may have.
+    pub client: Vec<Cpu>,
+    /// The load threads were given CPUs of their own.
+    pub pinned: bool,
+    /// Memory nodes and their CPUs.
+    pub nodes: Vec<(u32, Vec<usize>)>,
+    /// There is a numactl.
+    pub numactl: bool,
+}
+
+impl Machine {
+    /// This one; `client` are the CPUs of the load threads, where they have their own.
+    ///
+    /// # Errors
+    /// Where the kernel does not say on which CPUs we may run.
+    pub fn here(client: &[usize]) -> anyhow::Result<Self> {
+        let all = pgassay_kernels::placement::here()?;
+        let (ours, server): (Vec<Cpu>, Vec<Cpu>) = match client {
+            [] => (all.clone(), all),
+            _ => all.iter().partition(|at| client.contains(&at.cpu)),
+        };
+        Ok(Self {
+            server,
+            client: ours,
+            pinned: !client.is_empty(),
+            nodes: nodes(Path::new(NODES)),
+            numactl: in_path("numactl").is_some(),
+        })
+    }
+}
+
+/// Memory nodes with their CPUs, by number.
+fn nodes(root: &Path) -> Vec<(u32, Vec<usize>)> {
+    let listed = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let mut nodes: Vec<(u32, Vec<usize>)> = listed
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let number = name.to_str()?.strip_prefix("node")?.parse().ok()?;
+            let list = std::fs::read_to_string(entry.path().join("cpulist")).ok()?;
+            let cpus = match list.trim().parse() {
+                Ok(Pin::Cpus(cpus)) => cpus,
+                // A node of memory alone.
+                _ => Vec::new(),
+            };
+            Some((number, cpus))
+        })
+        .collect();
+    nodes.sort_unstable();
+    nodes
+}
+
+/// What a server is launched with.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Given {
+    /// Settings, as `name=value`.
+    pub settings: Vec<String>,
+    /// The CPUs that it is kept on; all where none.
+    pub cpus: Vec<usize>,
+    /// The command that it is started through; empty where none.
+    pub wrap: String,
+    /// The scale of its tables, where it has its own.
+    pub scale: Option<u32>,
+    /// The CPUs of the load threads while they load it; all where none.
+    pub client_cpus: Vec<usize>,
+}
+
+/// While it is put together.
+struct Giving<'a> {
+    machine: &'a Machine,
+    /// The CPUs that it may have, in the order in which it gets them.
+    cpus: Vec<Cpu>,
+    /// Not all of them.
+    confined: bool,
+    given: Given,
+}
+
+/// How an axis is asked for, and what its values mean.
+struct Way {
+    axis: &'static str,
+    asked: fn(&AxesArgs, &MeasureArgs) -> Vec<AxisValue>,
+    give: fn(&str, &mut Giving) -> Result<(), Failure>,
+}
+
+/// One entry an axis, in the order in which they are applied: those that leave some of the CPUs
+/// out, before the one that takes so many of what is left.
+const WAYS: &[Way] = &[
+    Way {
+        axis: "numa",
+        asked: |axes, _| {
+            let number = |name: &str| name.parse().ok();
+            let values = axes.numa.iter().map(|numa| numa.name());
+            values
+                .map(|name| value("numa", &name, number(&name)))
+                .collect()
+        },
+        give: numa,
+    },
+    Way {
+        axis: "smt",
+        asked: |axes, _| {
+            let values = axes.smt.iter();
+            values.map(|smt| value("smt", smt.name(), None)).collect()
+        },
+        give: smt,
+    },
+    Way {
+        axis: "shared-buffers",
+        asked: |axes, _| {
+            let values = axes.shared_buffers.iter().map(|size| {
+                let megabytes = size.bytes as f64 / f64::from(1 << 20);
+                value("shared-buffers", &size.text, Some(megabytes))
+            });
+            values.collect()
+        },
+        give: |size, giving| {
+            giving.given.settings.push(format!("shared_buffers={size}"));
+            Ok(())
+        },
+    },
+    Way {
+        axis: "scale",
+        asked: |_, measure| match &measure.scale {
+            // One scale is that of all.
+            Some(list) if list.0.len() > 1 => {
+                let values = list.0.iter();
+                values
+                    .map(|scale| value("scale", &scale.to_string(), Some(f64::from(*scale))))
+                    .collect()
+            }
+            _ => Vec::new(),
+        },
+        give: |scale, giving| {
+            giving.given.scale = Some(number("scale", scale)?);
+            Ok(())
+        },
+    },
+    Way {
+        axis: "cpus",
+        asked: |axes, _| {
+            let counts = axes.cpus.iter().flat_map(|list| &list.0);
+            counts
+                .map(|n| value("cpus", &n.to_string(), Some(f64::from(*n))))
+                .collect()
+        },
+        give: cpus,
+    },
+];
+
+fn value(axis: &str, value: &str, number: Option<f64>) -> AxisValue {
+    AxisValue {
+        axis: axis.to_owned(),
+        value: value.to_owned(),
+        number,
+    }
+}
+
+fn number(axis: &str, text: &str) -> Result<u32, Failure> {
+    text.parse().map_err(|_| {
+        Failure::usage(format!(
+            "the recorded value of --{axis} is no number: {text}"
+        ))
+    })
+}
+
+/// The values of each axis that was asked for, in the order of the axes; a value typed twice counts once.
+pub fn asked(axes: &AxesArgs, measure: &MeasureArgs) -> Vec<Vec<AxisValue>> {
+    let each = WAYS.iter().map(|way| {
+        let mut values = (way.asked)(axes, measure);
+        let mut seen = Vec::new();
+        values.retain(|value| match seen.contains(&value.value) {
+            true => false,
+            false => {
+                seen.push(value.value.clone());
+                true
+            }
+        });
+        values
+    });
+    each.filter(|values| !values.is_empty()).collect()
+}
+
+/// What a server with these values is launched with.
+///
+/// # Errors
+/// Where this machine does not have it, with what it has.
+pub fn given(values: &[AxisValue], machine: &Machine) -> Result<Given, Failure> {
+    let by_number = |order: Vec<usize>| -> Vec<Cpu> {
+        let of = |cpu: &usize| machine.server.iter().find(|at| at.cpu == *cpu).copied();
+        order.iter().filter_map(of).collect()
+    };
+    let mut giving = Giving {
+        machine,
+        cpus: by_number(Placement::Cores.order(&machine.server)),
+        confined: machine.pinned,
+        given: Given::default(),
+    };
+    if machine.pinned {
+        giving.given.client_cpus = machine.client.iter().map(|at| at.cpu).collect();
+    }
+    for way in WAYS {
+        if let Some(value) = values.iter().find(|value| value.axis == way.axis) {
+            (way.give)(&value.value, &mut giving)?;
+        }
+    }
+    let Giving {
+        cpus,
+        confined,
+        mut given,
+        ..
+    } = giving;
+    if confined {
+        given.cpus = cpus.iter().map(|at| at.cpu).collect();
+        given.cpus.sort_unstable();
+    }
+    Ok(given)
+}
+
+fn numa(wanted: &str, giving: &mut Giving) -> Result<(), Failure> {
+    let machine = giving.machine;
+    if machine.nodes.len() < 2 {
+        return Err(Failure::usage(
+            "--numa: this machine has one memory node, so that there is nothing to choose",
+        )
+        .with_remedy(
+            "leave it out, or measure on a machine with several: numactl --hardware shows them",
+        ));
+    }
+    if !machine.numactl {
+        return Err(Failure::usage("--numa: there is no program numactl here")
+            .with_remedy("install the package numactl"));
+    }
+    let how = match wanted {
+        "interleave" => "--interleave=all".to_owned(),
+        "local" => "--localalloc".to_owned(),
+        node => {
+            let node = number("numa", node)?;
+            let Some((_, cpus)) = machine.nodes.iter().find(|(known, _)| *known == node) else {
+                let known: Vec<String> = machine.nodes.iter().map(|(n, _)| n.to_string()).collect();
+                return Err(
+                    Failure::usage(format!("--numa {node}: there is no such node"))
+                        .with_remedy(format!("there are {}", known.join(", "))),
+                );
+            };
+            giving.cpus.retain(|at| cpus.contains(&at.cpu));
+            giving.confined = true;
+            if giving.cpus.is_empty() {
+                return Err(Failure::usage(format!(
+                    "--numa {node}: none of its CPUs may be used by the server"
+                ))
+                .with_remedy("name another node, or other CPUs with --pin"));
+            }
+            format!("--membind={node}")
+        }
+    };
+    giving.given.wrap = format!("numactl {how}");
+    Ok(())
+}
+
+fn smt(how: &str, giving: &mut Giving) -> Result<(), Failure> {
+    let first = |cpus: &[Cpu]| {
+        let mut seen = Vec::new();
+        let of = cpus.iter().filter(|at| {
+            let core = (at.socket, at.core);
+            let new = !seen.contains(&core);
+            seen.push(core);
+            new
+        });
+        of.copied().collect::<Vec<Cpu>>()
+    };
+    let machine = giving.machine;
+    let several = [&machine.server, &machine.client]
+        .iter()
+        .any(|cpus| first(cpus).len() < cpus.len());
+    if !several {
+        return Err(Failure::usage(
+            "--smt: each core has one thread here (or SMT is switched off), so that there is nothing to choose",
+        )
+        .with_remedy("leave it out; lscpu says how many threads a core has"));
+    }
+    giving.confined = true;
+    match how {
+        "on" => {
+            let order = Placement::Siblings.order(&giving.cpus);
+            let place = |at: &Cpu| order.iter().position(|cpu| *cpu == at.cpu);
+            giving.cpus.sort_by_key(place);
+        }
+        how => {
+            giving.cpus = first(&giving.cpus);
+            if how == "off" {
+                let client = first(&machine.client);
+                giving.given.client_cpus = client.iter().map(|at| at.cpu).collect();
+            }
+        }
+    }
+    Ok(())
+}
+
+fn cpus(count: &str, giving: &mut Giving) -> Result<(), Failure> {
+    let count = number("cpus", count)? as usize;
+    let there = giving.cpus.len();
+    if count > there {
+        let why = match giving.confined {
+            true => "with what else was asked for, the server can have",
+            false => "the server can have",
+        };
+        return Err(
+            Failure::usage(format!("--cpus {count}: {why} {there} here"))
+                .with_remedy(format!("ask for at most {there}")),
+        );
+    }
+    giving.cpus.truncate(count);
+    giving.confined = true;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgassay_model::axis::AXES;
+
+    /// Two sockets of two cores with two threads each, numbered as Linux does on x86-64.
+    fn machine() -> Machine {
+        let cpu = |cpu: usize| Cpu {
+            cpu,
+            core: (cpu % 2) as u32,
+            socket: (cpu / 2 % 2) as u32,
+        };
+        let cpus: Vec<Cpu> = (0..8).map(cpu).collect();
+        Machine {
+            server: cpus.clone(),
+            client: cpus,
+            pinned: false,
+            nodes: vec![(0, vec![0, 1, 4, 5]), (1, vec![2, 3, 6, 7])],
+            numactl: true,
+        }
+    }
+
+    fn has(values: &[(&str, &str)], machine: &Machine) -> Result<Given, String> {
+        let values = values.iter().map(|(axis, text)| value(axis, text, None));
+        given(&values.collect::<Vec<_>>(), machine).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn every_axis_has_a_way_in_the_same_order() {
+        let ways: Vec<&str> = WAYS.iter().map(|way| way.axis).collect();
+        let axes: Vec<&str> = AXES.iter().map(|axis| axis.id).collect();
+        assert_eq!(ways, axes);
+    }
+
+    #[test]
+    fn cpus_are_cores_before_siblings() {
+        let machine = machine();
+        let of = |values: &[(&str, &str)]| has(values, &machine).unwrap().cpus;
+        assert_eq!(of(&[("cpus", "1")]), [0]);
+        assert_eq!(of(&[("cpus", "4")]), [0, 1, 2, 3]);
+        assert_eq!(of(&[("cpus", "5")]), [0, 1, 2, 3, 4]);
+        // Core by core.
+        assert_eq!(of(&[("smt", "on"), ("cpus", "2")]), [0, 4]);
+        assert_eq!(of(&[("smt", "only-first"), ("cpus", "2")]), [0, 1]);
+        assert_eq!(of(&[("numa", "1"), ("cpus", "3")]), [2, 3, 6]);
+        assert!(has(&[("smt", "off"), ("cpus", "5")], &machine).is_err());
+        assert!(has(&[("cpus", "9")], &machine).is_err());
+    }
+
+    #[test]
+    fn without_an_axis_of_cpus_a_server_runs_anywhere() {
+        let given = has(&[("scale", "10"), ("shared-buffers", "1GB")], &machine()).unwrap();
+        let wanted = Given {
+            settings: vec!["shared_buffers=1GB".into()],
+            scale: Some(10),
+            ..Given::default()
+        };
+        assert_eq!(given, wanted);
+        let given = has(&[("numa", "interleave")], &machine()).unwrap();
+        assert_eq!(
+            (given.wrap.as_str(), given.cpus.len()),
+            ("numactl --interleave=all", 0)
+        );
+    }
+
+    #[test]
+    fn smt_off_keeps_the_load_off_the_siblings_too() {
+        let client = |how: &str| has(&[("smt", how)], &machine()).unwrap().client_cpus;
+        assert_eq!(client("off"), [0, 1, 2, 3]);
+        assert!(client("only-first").is_empty() && client("on").is_empty());
+    }
+
+    #[test]
+    fn what_the_machine_does_not_have_is_said() {
+        let mut small = machine();
+        small.server.truncate(2);
+        small.client.truncate(2);
+        small.nodes.truncate(1);
+        assert!(
+            has(&[("smt", "on")], &small)
+                .unwrap_err()
+                .contains("one thread")
+        );
+        assert!(
+            has(&[("numa", "0")], &small)
+                .unwrap_err()
+                .contains("one memory node")
+        );
+        let without = Machine {
+            numactl: false,
+            ..machine()
+        };
+        assert!(
+            has(&[("numa", "0")], &without)
+                .unwrap_err()
+                .contains("numactl")
+        );
+        assert!(
+            has(&[("numa", "7")], &machine())
+                .unwrap_err()
+                .contains("no such node")
+        );
+    }
+
+    #[test]
+    fn pinned_load_threads_leave_the_rest_to_every_server() {
+        let mut pinned = machine();
+        pinned.server.truncate(6);
+        pinned.client.drain(..6);
+        pinned.pinned = true;
+        let given = has(&[("scale", "1")], &pinned).unwrap();
+        assert_eq!(given.cpus, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(given.client_cpus, [6, 7]);
+    }
+}

@@ -1,0 +1,542 @@
+//! `pgassay run` over more than clients: a launched server for each value of each axis, all of them up
+//! at once and loaded in turn, so that drift of the machine falls on all alike.
+
+mod given;
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use pgassay_analysis::analyse;
+use pgassay_analysis::host::HostSummary;
+use pgassay_analysis::number::counted;
+use pgassay_engine::agents::Agents;
+use pgassay_engine::drivers::wire::{Wire, WireArm};
+use pgassay_engine::rundir::{self, RunWriter};
+use pgassay_engine::runner::{self, Ended, Schedule};
+use pgassay_engine::workload::{self, setup};
+use pgassay_model::axis::{self, AxisValue};
+use pgassay_model::comparison::Typed;
+use pgassay_model::plan::{Arm, Experiment, Stage};
+use pgassay_model::run::EventKind;
+use pgassay_model::stage::StageId;
+use pgassay_model::warning::Warning;
+use pgassay_model::workload::WorkloadPlan;
+use pgassay_model::{Failure, Plan};
+use pgassay_observe::{Choice, host};
+use pgassay_server::TargetSpec;
+use pgassay_sys::affinity;
+use pgassay_sys::stop::Stop;
+
+use self::given::{Given, Machine, given};
+use super::alone::{self, Company};
+use super::compare::servers::{Servers, Surroundings};
+use super::measure::{Request, conclude};
+use super::progress::{Progress, minutes};
+use super::recorder::Recorder;
+use super::subject::explain;
+use super::{conditions, copies, from, inspect_server, observing, quiet, record, sweep};
+use crate::cli::args::{GlobalArgs, RunArgs};
+use crate::cli::measure::{self, Concurrency};
+use crate::exit::Exit;
+use crate::terminal::Terminal;
+
+/// Servers that are up at once.
+const MOST_SERVERS: usize = 32;
+/// Connections beside the load: two control sessions and a few to spare.
+const BESIDE: u32 = 6;
+/// Seconds that making and starting a server takes, about.
+const TO_START: f64 = 3.0;
+/// Bytes of tables that are filled in a second, about.
+const FILLED_A_SECOND: f64 = 60e6;
+
+/// Whether something beside clients is varied.
+pub fn are_asked(args: &RunArgs, recorded: Option<&Experiment>) -> bool {
+    match recorded {
+        Some(experiment) => experiment.has_axes(),
+        None => !given::asked(&args.axes, &args.measure).is_empty(),
+    }
+}
+
+/// A server to be, by what it has of each axis.
+struct Wanted {
+    label: String,
+    values: Vec<AxisValue>,
+    given: Given,
+}
+
+/// Carries the request out, from the servers to the report.
+///
+/// # Errors
+/// What kept it from measuring; what was measured before is kept.
+pub fn run(
+    args: &RunArgs,
+    request: &Request,
+    global: &GlobalArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    let started = Instant::now();
+    let root = rundir::root(global.runs.as_deref())?;
+    let target = request
+        .target
+        .target
+        .as_deref()
+        .unwrap_or("temp")
+        .to_owned();
+    let spec: TargetSpec = target.parse().map_err(explain)?;
+    if !spec.is_launched() {
+        bail!(
+            Failure::usage(
+                "what is varied beside clients is given to servers that pgassay launches"
+            )
+            .with_remedy(
+                "name temp, temp:17, an installation or build:NAME, or vary clients alone"
+            )
+        );
+    }
+    if request.ceiling {
+        bail!(
+            Failure::usage("--ceiling measures the client beside one server, and here are several")
+                .with_remedy("leave it out")
+        );
+    }
+    let recorded = request.again.experiment();
+    let machines = request.again.from(request.measure.from.as_ref())?;
+    let host = pgassay_analysis::host::summarise(&host::facts(None));
+    let mut concurrency = Concurrency::of(request.measure, host.cpus.unwrap_or(1))
+        .replaying(request.workload.replay.as_ref())?;
+    // Before anything is launched: what this machine does not have is refused at once.
+    let wanted = wanted(args, request, &concurrency)?;
+    quiet::look(request.measure.wait_quiet, terminal, stop)?;
+    let agents = match &machines {
+        Some(list) => {
+            from::refuse(&request.workload, request.pin.is_some(), false)?;
+            Some(from::open(list, global, terminal, stop)?)
+        }
+        None => None,
+    };
+    if let Some(agents) = &agents {
+        concurrency = concurrency.driven_by(request.measure, agents.cpus());
+    }
+    let most = recorded.map_or(concurrency.most(), |experiment| {
+        experiment.plan().max_clients()
+    });
+    announce_servers(&wanted, terminal);
+    let mut servers = open(request, &target, &wanted, &host, most, terminal, stop)?;
+    if let Some(agents) = &agents {
+        servers.find_from(agents)?;
+    }
+    let experiment = match recorded {
+        Some(experiment) => experiment.clone(),
+        None => {
+            let machine = measure::Machine {
+                cache_bytes: host.last_level_cache_total_bytes.unwrap_or(0),
+                shared_buffers: servers.shared_buffers()?,
+            };
+            let mut plan = measure::plan(
+                request.workload.clone(),
+                request.measure,
+                &concurrency,
+                wanted.len(),
+                &machine,
+                request.budget,
+                rundir::random_seed()?,
+            )?;
+            if request.pin.is_some()
+                && let Some(first) = wanted.first()
+            {
+                plan.workload
+                    .dials
+                    .client_cpus
+                    .clone_from(&first.given.client_cpus);
+            }
+            Experiment {
+                arms: arms(request, &wanted, &mut servers),
+                stages: vec![Stage::wire(StageId::Load, plan)],
+                observe: request.measure.observe.names(),
+                from: machines.as_ref().map(from::names).unwrap_or_default(),
+            }
+        }
+    };
+    let plans: Vec<Plan> = wanted
+        .iter()
+        .map(|server| of_server(experiment.plan(), &server.given))
+        .collect();
+    announce_load(experiment.plan(), &plans, terminal);
+    refuse_full_disk(&mut servers, &plans)?;
+    let mut header = record::header(request.command, global, experiment.clone());
+    let mut writer = request.again.open(&root, &mut header)?;
+    let deferred = stop.defer();
+    let company = alone::look();
+    note(&mut writer, &mut servers, &company, terminal)?;
+    let mut progress = Progress::new(terminal, 100).in_lines(terminal);
+    let mut measuring = Measuring {
+        request,
+        experiment: &experiment,
+        plans: &plans,
+        servers: &mut servers,
+        writer: &mut writer,
+        agents: agents.as_ref(),
+        stop,
+    };
+    let ended = measuring.run(&mut progress);
+    progress.clear();
+    if let Some(words) = servers.last_words() {
+        terminal.warn(&format!("the server's last words:\n{}", words.trim_end()));
+    }
+    let finished = writer.finish(&record::end_of(&ended, started));
+    let dir = writer.dir().to_owned();
+    // The lock is given up first, so that the run does not count as running.
+    drop(writer);
+    drop(servers);
+    drop(deferred);
+    drop(company);
+    let run = rundir::read(&dir)?;
+    let analysis = analyse(&run);
+    if analysis.run.trials_measured == 0 {
+        return Err(match ended {
+            Ok(Ended::Interrupted) => Failure::interrupted().into(),
+            Ok(Ended::ServerDied(why)) => Failure::target(format!(
+                "a server was lost before anything was measured: {why}"
+            ))
+            .into(),
+            Ok(Ended::Complete) => Failure::target("nothing was measured")
+                .with_remedy("ask for fewer clients with --clients")
+                .into(),
+            Err(error) => error,
+        });
+    }
+    conclude(&analysis, (request.json, request.open), &dir, terminal)?;
+    let ended = ended?;
+    finished?;
+    let whole = analysis.run.trials_measured >= analysis.run.trials_planned;
+    Ok(match ended {
+        Ended::Complete if whole => Exit::Done,
+        Ended::Complete | Ended::Interrupted | Ended::ServerDied(_) => Exit::Partial,
+    })
+}
+
+/// The servers that are asked for, or that were recorded.
+fn wanted(
+    args: &RunArgs,
+    request: &Request,
+    concurrency: &Concurrency,
+) -> anyhow::Result<Vec<Wanted>> {
+    let allowed = affinity::allowed_cpus()?;
+    let recorded = request.again.experiment();
+    let client = match (recorded, &request.pin) {
+        (Some(experiment), _) => experiment.plan().workload.dials.client_cpus.clone(),
+        (None, Some(pin)) => pin.client_cpus(&allowed, concurrency.threads as usize)?,
+        (None, None) => Vec::new(),
+    };
+    let machine = Machine::here(&client)?;
+    let all: Vec<Vec<AxisValue>> = match recorded {
+        Some(experiment) => experiment.arms.iter().map(|arm| arm.axes.clone()).collect(),
+        None => {
+            let axes = given::asked(&args.axes, &args.measure);
+            let servers: usize = axes.iter().map(Vec::len).product();
+            if servers > MOST_SERVERS {
+                let each: Vec<String> =
+                    axes.iter().map(|values| values.len().to_string()).collect();
+                bail!(
+                    Failure::usage(format!(
+                        "{} values make {servers} servers, and at most {MOST_SERVERS} are up at once",
+                        each.join(" × ")
+                    ))
+                    .with_remedy("vary less at a time")
+                );
+            }
+            axis::product(&axes)
+        }
+    };
+    let each = all.into_iter().map(|values| {
+        let words: Vec<String> = values.iter().map(AxisValue::words).collect();
+        Ok(Wanted {
+            label: words.join(", "),
+            given: given(&values, &machine)?,
+            values,
+        })
+    });
+    each.collect()
+}
+
+fn announce_servers(wanted: &[Wanted], terminal: &mut Terminal) {
+    terminal.announce(&format!(
+        "{}, all up at once and loaded in turn:",
+        counted(wanted.len() as u32, "server"),
+    ));
+    for server in wanted {
+        let Given { cpus, wrap, .. } = &server.given;
+        let on = match cpus.as_slice() {
+            [] => String::new(),
+            cpus => {
+                let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
+                format!(": CPUs {}", list.join(","))
+            }
+        };
+        let through = match wrap.as_str() {
+            "" => String::new(),
+            wrap => format!(", through {wrap}"),
+        };
+        terminal.announce(&format!("  {}{on}{through}", server.label));
+    }
+}
+
+/// Launches them.
+fn open(
+    request: &Request,
+    target: &str,
+    wanted: &[Wanted],
+    host: &HostSummary,
+    clients: u32,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Servers> {
+    let arms: Vec<(String, Typed)> = wanted
+        .iter()
+        .map(|server| {
+            let mut settings = request.target.settings.clone();
+            settings.extend(server.given.settings.iter().cloned());
+            let typed = Typed {
+                target: target.to_owned(),
+                settings,
+                cpus: server.given.cpus.clone(),
+                wrap: server.given.wrap.clone(),
+                ..Typed::default()
+            };
+            (server.label.clone(), typed)
+        })
+        .collect();
+    let mut common = request.target.clone();
+    if let Some(original) = &common.from_database {
+        let spec: TargetSpec = target.parse().map_err(explain)?;
+        let scratch = common.scratch.as_deref();
+        common.dump = Some(copies::dump(original, &[spec], scratch, stop)?);
+    }
+    let around = Surroundings {
+        common,
+        memory_bytes: host
+            .memory_limit_bytes
+            .or(host.memory_bytes)
+            .unwrap_or(1 << 30),
+        connections: clients
+            .saturating_add(request.workload.idle)
+            .saturating_add(BESIDE),
+    };
+    let order: Vec<usize> = (0..arms.len()).collect();
+    terminal.progress("making and starting the servers");
+    let mut servers = Servers::open(&arms, &order, &around, stop)?;
+    let shown = servers.subject(0).shown.clone();
+    terminal.announce(&format!("the first of them: {shown}"));
+    Ok(servers)
+}
+
+/// The servers as they are recorded.
+fn arms(request: &Request, wanted: &[Wanted], servers: &mut Servers) -> Vec<Arm> {
+    let each = wanted.iter().enumerate().map(|(index, server)| Arm {
+        label: server.label.clone(),
+        axes: server.values.clone(),
+        ..record::arm(request.target, servers.subject(index))
+    });
+    each.collect()
+}
+
+/// The plan as one server has it.
+fn of_server(plan: &Plan, given: &Given) -> Plan {
+    let mut plan = plan.clone();
+    if let Some(scale) = given.scale {
+        plan.workload.scale = scale;
+    }
+    plan.workload
+        .dials
+        .client_cpus
+        .clone_from(&given.client_cpus);
+    plan
+}
+
+fn announce_load(plan: &Plan, plans: &[Plan], terminal: &mut Terminal) {
+    let counts: Vec<String> = plan.points.iter().map(|p| p.clients.to_string()).collect();
+    let bytes: u64 = plans
+        .iter()
+        .map(|plan| workload::bytes(&plan.workload))
+        .sum();
+    let servers = plans.len();
+    let seconds =
+        servers as f64 * (plan.load_seconds() * 1.05 + TO_START) + bytes as f64 / FILLED_A_SECOND;
+    terminal.announce(&format!(
+        "{} at {} clients on {}: {} points, {} of {:.2} s at each: about {}",
+        plan.workload.name,
+        counts.join(", "),
+        counted(servers as u32, "server"),
+        servers * plan.points.len(),
+        counted(plan.trials, "trial"),
+        plan.window_ms as f64 / 1000.0,
+        minutes(Duration::from_secs_f64(seconds)),
+    ));
+}
+
+/// Refuses where the disk can't hold the tables of all servers.
+fn refuse_full_disk(servers: &mut Servers, plans: &[Plan]) -> anyhow::Result<()> {
+    let Some(dir) = servers.subject(0).data_dir() else {
+        return Ok(());
+    };
+    let Ok(disk) = rustix::fs::statvfs(&dir) else {
+        return Ok(());
+    };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    // As much WAL as data, and what a new cluster and its WAL segments take.
+    let each = plans
+        .iter()
+        .map(|plan| 2 * workload::bytes(&plan.workload) + (100 << 20));
+    let needed: u64 = each.sum();
+    if free < needed {
+        bail!(
+            Failure::target(format!(
+                "no space: the servers need {} MB below {}, where {} MB are free",
+                needed / 1_000_000,
+                dir.display(),
+                free / 1_000_000
+            ))
+            .with_remedy(
+                "vary less at a time, choose smaller scales, or another place with --scratch DIR"
+            )
+        );
+    }
+    Ok(())
+}
+
+/// Writes down what the servers are, and who else measures.
+fn note(
+    writer: &mut RunWriter,
+    servers: &mut Servers,
+    company: &Company,
+    terminal: &mut Terminal,
+) -> anyhow::Result<()> {
+    let data_dir = servers.subject(0).data_dir();
+    writer.write_fact("host", &host::facts(data_dir.as_deref()))?;
+    // They are launched from one installation: it is the same file.
+    let binary = inspect_server::inspect(servers.subject(0));
+    for arm in 0..servers.arms_up() {
+        let subject = servers.subject(arm);
+        writer.write_fact(&format!("server-{arm}"), &subject.facts()?)?;
+        writer.write_fact(&format!("storage-{arm}"), &subject.scene.storage)?;
+        writer.write_fact(&format!("binary-{arm}"), &binary)?;
+        for mismatch in servers.not_in_force(arm)? {
+            let text = format!("A setting is not in force as asked for: {mismatch}.");
+            let warning = Warning::new("setting-not-in-force", text);
+            writer.append_event(EventKind::Warned { warning })?;
+        }
+    }
+    if let Company::Another = company {
+        terminal.warn("another pgassay measures on this machine: they disturb each other");
+        let warning = Warning::new(
+            "not-alone",
+            "Another pgassay measured on this machine at the same time: they disturbed each other.",
+        )
+        .with_remedy("measure again when it is done");
+        writer.append_event(EventKind::Warned { warning })?;
+    }
+    Ok(())
+}
+
+/// What is measured, on which servers.
+struct Measuring<'a> {
+    request: &'a Request<'a>,
+    experiment: &'a Experiment,
+    plans: &'a [Plan],
+    servers: &'a mut Servers,
+    writer: &'a mut RunWriter,
+    agents: Option<&'a Agents>,
+    stop: &'a Stop,
+}
+
+impl Measuring<'_> {
+    /// Fills the tables, and runs the slices that are not yet measured.
+    fn run(&mut self, progress: &mut Progress) -> anyhow::Result<Ended> {
+        let count = self.plans.len();
+        for (arm, plan) in self.plans.iter().enumerate() {
+            progress.say(format!("filling the tables, server {} of {count}", arm + 1));
+            let subject = self.servers.subject(arm);
+            let mut share = |done: f64| progress.share((arm as f64 + done) / count as f64);
+            subject.make_tables(&plan.workload, &mut share, self.stop)?;
+            setup::read_in(subject.session()?)?;
+            subject.session()?.execute("CHECKPOINT")?;
+            if self.stop.asked() {
+                return Ok(Ended::Interrupted);
+            }
+        }
+        let Some(stage) = self.experiment.stages.first() else {
+            bail!("the run has no stage");
+        };
+        let ended = self.sweep(stage, progress)?;
+        if matches!(ended, Ended::Complete) {
+            for (arm, plan) in self.plans.iter().enumerate() {
+                check(self.servers, arm, &plan.workload)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    fn sweep(&mut self, stage: &Stage, progress: &mut Progress) -> anyhow::Result<Ended> {
+        let default = Choice {
+            waits: true,
+            sched: true,
+            perf: false,
+            apart: true,
+        };
+        let typed = self.request.again.observe(&self.request.measure.observe);
+        let observers = observing::choice(&typed, default);
+        let mut arms = Vec::new();
+        for (index, plan) in (0u32..).zip(self.plans) {
+            let at = index as usize;
+            self.writer
+                .append_event(EventKind::Launched { arm: index })?;
+            let watched = self.servers.watched(at, observers)?;
+            let conninfo = &self.servers.subject(at).conninfo;
+            let source = from::source(self.agents);
+            let mut arm = WireArm::new(plan, conninfo, watched, true, source, self.stop)?;
+            arm.label = self.experiment.arms.get(at).map(|arm| arm.label.clone());
+            arms.push(arm);
+        }
+        let measured = rundir::read(self.writer.dir())?.measured(stage.id);
+        let count = arms.len();
+        let mut driver = Wire {
+            arms,
+            plan: stage.plan.clone(),
+            // One that writes something out while another is measured would disturb it.
+            checkpoints: stage.plan.workload.writes,
+            launches: Default::default(),
+            stop: self.stop.clone(),
+        };
+        let schedule = Schedule {
+            stage: stage.id,
+            slices: &stage.schedule(count),
+            measured: &measured,
+        };
+        let ended = runner::run(
+            &schedule,
+            &mut driver,
+            &mut Recorder::new(self.writer),
+            progress,
+            self.stop,
+        );
+        let written = observing::write_all_symbols(self.writer, &mut driver);
+        drop(driver.close());
+        written?;
+        for arm in 0..count {
+            let row = sweep::settled_counters(&mut self.servers.subject(arm).scene);
+            let arm = arm as u32;
+            self.writer
+                .append_event(EventKind::DatabaseAfter { arm, row })?;
+        }
+        ended
+    }
+}
+
+/// What must hold of a server's tables after the load.
+fn check(servers: &mut Servers, arm: usize, workload: &WorkloadPlan) -> anyhow::Result<()> {
+    match workload.conditions.is_empty() {
+        true => Ok(()),
+        false => conditions::check(servers.subject(arm), workload),
+    }
+}

@@ -1,0 +1,182 @@
+//! `pgassay run` over more than clients, on real servers: each value of an axis is a server that has it.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::runs::{Runs, Signal, gone, signal, text};
+
+const SHORT: [&str; 8] = [
+    "--time",
+    "0.1",
+    "--warmup",
+    "0",
+    "--trials",
+    "2",
+    "--observe",
+    "none",
+];
+
+fn document(runs: &Runs, words: &[&str]) -> (Value, String) {
+    let line: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+    let output = runs.run(&line);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    (serde_json::from_slice(&output.stdout).unwrap(), said)
+}
+
+fn header(run: &Path) -> Value {
+    serde_json::from_slice(&fs::read(run.join("run.json")).unwrap()).unwrap()
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().unwrap().get()
+}
+
+#[test]
+fn a_server_for_each_number_of_cpus_and_each_scale() {
+    let most = cpus().min(2).to_string();
+    let counts = match most.as_str() {
+        "1" => "1".to_owned(),
+        most => format!("1,{most}"),
+    };
+    let runs = Runs::new("axes-cpus");
+    let mut words = vec![
+        "run",
+        "select-only",
+        "--cpus",
+        &counts,
+        "--scale",
+        "1,2",
+        "--clients",
+        "1,2",
+    ];
+    words.extend(SHORT);
+    let (document, said) = document(&runs, &words);
+    let values = counts.split(',').count();
+    assert!(
+        said.contains(&format!("{} servers, all up at once", 2 * values)),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!("{} points, 2 trials", 4 * values)),
+        "{said}"
+    );
+    let arms = document["arms"].as_array().unwrap();
+    assert_eq!(arms.len(), 2 * values);
+    let first = serde_json::json!([
+        {"axis": "scale", "value": "1", "number": 1.0},
+        {"axis": "cpus", "value": "1", "number": 1.0}
+    ]);
+    assert_eq!(
+        (&arms[0]["axes"], &arms[0]["label"]),
+        (&first, &"scale 1, 1 CPU".into())
+    );
+    // It is on one CPU, and says so.
+    assert!(arms[0]["target"].as_str().unwrap().contains("on CPUs "));
+    assert_eq!(document["run"]["trials_measured"], 2 * values * 2 * 2);
+    let courses = document["axes"].as_array().unwrap();
+    let of = |axis: &str| courses.iter().filter(|c| c["axis"] == axis).count();
+    // Over scale at each number of clients and CPUs; over CPUs at each number of clients and scale.
+    assert_eq!(of("scale"), 2 * values);
+    assert_eq!(of("cpus"), if values > 1 { 4 } else { 0 });
+    // Each server has the rows of its scale, and its own count agrees with the client's.
+    for arm in arms {
+        let check = &arm["commit_check"];
+        let (client, server) = (
+            check["client_transactions"].as_u64().unwrap(),
+            check["server_commits"].as_u64().unwrap(),
+        );
+        assert!(client > 0 && server >= client, "{check}");
+    }
+    let report = text(&runs.run(&["report", "last"]).stdout);
+    assert!(report.contains("Over scale of the tables"), "{report}");
+    assert!(report.contains("Throughput with scale 2 is "), "{report}");
+    assert!(
+        report.contains("select-only over scale of the tables"),
+        "{report}"
+    );
+    let fitted = text(&runs.run(&["fit", "last"]).stdout);
+    if values > 1 {
+        assert!(
+            fitted.contains("over CPUs") && fitted.contains("--cpus"),
+            "{fitted}"
+        );
+    }
+}
+
+#[test]
+fn an_interrupted_run_goes_on_with_its_servers() {
+    let runs = Runs::new("axes-resume");
+    let words = [
+        "run",
+        "select-only",
+        "--shared-buffers",
+        "16MB,32MB",
+        "--scale",
+        "1",
+        "--clients",
+        "1",
+        "--time",
+        "0.5",
+        "--warmup",
+        "0",
+        "--trials",
+        "4",
+        "--observe",
+        "none",
+    ];
+    let mut child = runs.start(&words);
+    let dir = runs.await_trials(2);
+    signal(child.id(), Signal::KILL);
+    child.wait().unwrap();
+    assert!(gone(child.id()));
+    let before = header(&dir)["experiment"].clone();
+    let (resumed, _) = document(&runs, &["run", "--resume", dir.to_str().unwrap()]);
+    assert_eq!(resumed["run"]["state"], "complete");
+    assert_eq!(resumed["run"]["trials_measured"], 8);
+    assert_eq!(header(&dir)["experiment"], before);
+    for (arm, buffers) in (0..).zip(["2048", "4096"]) {
+        let facts = fs::read_to_string(dir.join(format!("facts/server-{arm}.json"))).unwrap();
+        assert!(
+            facts.contains(&format!(
+                "\\\"name\\\":\\\"shared_buffers\\\",\\\"setting\\\":\\\"{buffers}\\\""
+            )),
+            "{facts}"
+        );
+    }
+    let (repeated, _) = document(&runs, &["run", "--repeat", dir.to_str().unwrap()]);
+    assert_ne!(repeated["run"]["id"], resumed["run"]["id"]);
+    assert_eq!(repeated["arms"][1]["axes"], resumed["arms"][1]["axes"]);
+}
+
+#[test]
+fn what_this_machine_does_not_have_is_refused_before_a_server_is_made() {
+    let runs = Runs::new("axes-refused");
+    let many = (cpus() + 1).to_string();
+    let refused = |words: &[&str]| {
+        let output = runs.run(&[&["run", "select-only"], words].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(!said.contains("making and starting"), "{said}");
+        said
+    };
+    assert!(refused(&["--cpus", &many]).contains(&format!("ask for at most {}", cpus())));
+    assert!(refused(&["--cpus", "0"]).contains("1 CPU or more"));
+    assert!(refused(&["--scale", "1..33"]).contains("at most 32 are up at once"));
+    assert!(
+        refused(&["host=nowhere", "--load", "--cpus", "1"])
+            .contains("servers that pgassay launches")
+    );
+    assert!(refused(&["--cpus", "1", "--ceiling"]).contains("--ceiling"));
+    assert!(refused(&["--shared-buffers", "12"]).contains("128MB"));
+    assert!(refused(&["--numa", "both"]).contains("interleave"));
+    if !Path::new("/sys/devices/system/node/node1").exists() {
+        assert!(refused(&["--numa", "0"]).contains("one memory node"));
+    }
+    let output = runs.run(&["run", "spinlock", "--cpus", "1"]);
+    assert!(text(&output.stderr).contains("--cpus does not apply to spinlock"));
+    let output = runs.run(&["assay", "--scale", "1,2"]);
+    assert_eq!(output.status.code(), Some(2));
+}
