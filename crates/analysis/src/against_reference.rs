@@ -66,11 +66,20 @@ pub fn of(compared: &Compare) -> Option<Reference> {
 pub fn add(reference: &mut Reference, compared: &Compare, given: &[Vec<(String, String)>]) {
     for (arm, settings) in (1u32..).zip(given) {
         let result = compared.results.iter().find(|result| result.arm == arm);
-        reference.tried.extend(result.map(|result| Tried {
+        let Some(result) = result else { continue };
+        let tried = Tried {
             settings: settings.clone(),
             throughput: result.compared.ratio.clone(),
             p: result.compared.p_family.unwrap_or(result.compared.p),
-        }));
+        };
+        if tried.differs() && !tried.costs() {
+            reference.not_seen.push(format!(
+                "{} Two launches of the same server can differ by a tenth: pgassay compare with --set-b tells, as it \
+                 launches several times",
+                reference.words_of(&tried)
+            ));
+        }
+        reference.tried.push(tried);
     }
 }
 
