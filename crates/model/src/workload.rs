@@ -85,6 +85,9 @@ pub struct ReplayPlan {
     pub pace: Pace,
     /// By how much all times are divided.
     pub speed: f64,
+    /// SHA-256 of the file that they stand in, in hexadecimal; empty in plans of older programs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sha256: String,
 }
 
 impl ReplayPlan {

@@ -10,6 +10,7 @@ use pgassay_load::{self as load, Execution, Replay};
 use pgassay_model::Failure;
 use pgassay_model::workload::{Pace, ReplayPlan, WorkloadPlan};
 use pgassay_statements::recorded::{Header, Line, SCHEMA, Spans};
+use sha2::{Digest, Sha256};
 
 /// Larger files are not read into memory.
 const LARGEST: u64 = 4 << 30;
@@ -39,10 +40,16 @@ pub fn plan(workload: &WorkloadPlan, pace: Pace, speed: f64) -> Result<ReplayPla
         ))
         .with_remedy("record them: pgassay workload from-log LOG --sessions"));
     };
-    let header = open(file)?.0;
+    let (header, mut lines) = open(file)?;
     if header.transactions == 0 {
         return Err(Failure::usage(format!("{file} has no transaction")));
     }
+    let mut text = String::new();
+    while lines
+        .next(&mut text)
+        .map_err(|error| unreadable(file, &error))?
+        > 0
+    {}
     Ok(ReplayPlan {
         sessions: header.sessions,
         connections: header.connections.max(1),
@@ -50,6 +57,7 @@ pub fn plan(workload: &WorkloadPlan, pace: Pace, speed: f64) -> Result<ReplayPla
         length_ms: header.length_us.div_ceil(1000).max(1),
         pace,
         speed,
+        sha256: lines.digest(),
     })
 }
 
@@ -61,7 +69,15 @@ pub fn replay(workload: &WorkloadPlan, program: &Program) -> Result<Option<Repla
     let (Some(plan), Some(file)) = (&workload.replay, &workload.sessions) else {
         return Ok(None);
     };
-    let sessions = read(file, program, plan.transactions)?;
+    let (sessions, digest) = read_digested(file, program, plan.transactions)?;
+    if !plan.sha256.is_empty() && plan.sha256 != digest {
+        return Err(Failure::usage(format!(
+            "{file} is another file than the one that was replayed"
+        ))
+        .with_remedy(
+            "bring the recorded one back, or measure anew without --repeat and --resume",
+        ));
+    }
     let pace = match plan.pace {
         Pace::Original => load::Pace::Original,
         Pace::ThinkTimes => load::Pace::ThinkTimes,
@@ -75,6 +91,15 @@ pub fn replay(workload: &WorkloadPlan, program: &Program) -> Result<Option<Repla
 /// # Errors
 /// Where it can't be read, names a script that there is not, or has another number of transactions than `wanted`.
 pub fn read(file: &str, program: &Program, wanted: u64) -> Result<Vec<Vec<Execution>>, Failure> {
+    read_digested(file, program, wanted).map(|(sessions, _)| sessions)
+}
+
+/// Like [`read`], with the file's SHA-256.
+fn read_digested(
+    file: &str,
+    program: &Program,
+    wanted: u64,
+) -> Result<(Vec<Vec<Execution>>, String), Failure> {
     let (header, mut lines) = open(file)?;
     let anew = || "make it anew: pgassay workload from-log LOG --sessions --force".to_owned();
     let wrong = |what: String| Failure::usage(format!("{file}: {what}")).with_remedy(anew());
@@ -98,8 +123,9 @@ pub fn read(file: &str, program: &Program, wanted: u64) -> Result<Vec<Vec<Execut
     let mut count = 0;
     let mut text = String::new();
     loop {
-        text.clear();
-        let length = read_line(&mut lines, &mut text).map_err(|error| wrong(error.to_string()))?;
+        let length = lines
+            .next(&mut text)
+            .map_err(|error| wrong(error.to_string()))?;
         if length == 0 {
             break;
         }
@@ -163,7 +189,7 @@ pub fn read(file: &str, program: &Program, wanted: u64) -> Result<Vec<Vec<Execut
     for session in &mut sessions {
         session.sort_by_key(|one| one.at_ns);
     }
-    Ok(sessions)
+    Ok((sessions, lines.digest()))
 }
 
 fn is_within_a_year(line: &Line) -> bool {
@@ -173,12 +199,28 @@ fn is_within_a_year(line: &Line) -> bool {
         .all(|us| *us <= LONGEST_US)
 }
 
-/// Reads a line of bounded length; 0 at the end.
-fn read_line(lines: &mut BufReader<File>, text: &mut String) -> io::Result<usize> {
-    let length = lines.by_ref().take(LONGEST_LINE).read_line(text)?;
-    match length as u64 == LONGEST_LINE {
-        true => Err(io::Error::other("it has a line of more than 64 MiB")),
-        false => Ok(length),
+/// The lines of a file, digested as they are read.
+struct Lines {
+    file: BufReader<File>,
+    seen: Sha256,
+}
+
+impl Lines {
+    /// Reads a line of bounded length into `text`; 0 at the end.
+    fn next(&mut self, text: &mut String) -> io::Result<usize> {
+        text.clear();
+        let length = self.file.by_ref().take(LONGEST_LINE).read_line(text)?;
+        self.seen.update(text.as_bytes());
+        match length as u64 == LONGEST_LINE {
+            true => Err(io::Error::other("it has a line of more than 64 MiB")),
+            false => Ok(length),
+        }
+    }
+
+    /// SHA-256 of what was read, in hexadecimal.
+    fn digest(self) -> String {
+        let bytes = self.seen.finalize();
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -190,14 +232,14 @@ pub fn header(file: &str) -> Result<Header, Failure> {
     open(file).map(|(header, _)| header)
 }
 
-fn open(file: &str) -> Result<(Header, BufReader<File>), Failure> {
-    let unreadable = |why: String| {
-        Failure::usage(format!("the sessions {file} can't be read: {why}")).with_remedy(
-            "they stand in a file of their own beside the workload: keep both together",
-        )
-    };
+fn unreadable(file: &str, why: &dyn std::fmt::Display) -> Failure {
+    Failure::usage(format!("the sessions {file} can't be read: {why}"))
+        .with_remedy("they stand in a file of their own beside the workload: keep both together")
+}
+
+fn open(file: &str) -> Result<(Header, Lines), Failure> {
     let opened =
-        pgassay_sys::input::open(Path::new(file)).map_err(|error| unreadable(error.to_string()))?;
+        pgassay_sys::input::open(Path::new(file)).map_err(|error| unreadable(file, &error))?;
     let size = opened.metadata().map_or(0, |meta| meta.len());
     if size > LARGEST {
         return Err(Failure::usage(format!(
@@ -206,13 +248,17 @@ fn open(file: &str) -> Result<(Header, BufReader<File>), Failure> {
         ))
         .with_remedy("make it of a shorter part of the log"));
     }
-    let mut lines = BufReader::with_capacity(1 << 20, opened);
+    let mut lines = Lines {
+        file: BufReader::with_capacity(1 << 20, opened),
+        seen: Sha256::new(),
+    };
     let mut first = String::new();
-    read_line(&mut lines, &mut first).map_err(|error| unreadable(error.to_string()))?;
-    let header: Header =
-        serde_json::from_str(&first).map_err(|error| unreadable(error.to_string()))?;
+    lines
+        .next(&mut first)
+        .map_err(|error| unreadable(file, &error))?;
+    let header: Header = serde_json::from_str(&first).map_err(|error| unreadable(file, &error))?;
     if header.schema != SCHEMA {
-        return Err(unreadable(format!("its form is {}", header.schema)));
+        return Err(unreadable(file, &format!("its form is {}", header.schema)));
     }
     let most = size / SHORTEST_LINE;
     let numbers = [
@@ -223,7 +269,8 @@ fn open(file: &str) -> Result<(Header, BufReader<File>), Failure> {
     ];
     if !numbers.is_sorted() || header.length_us > 2 * LONGEST_US {
         return Err(unreadable(
-            "its first line does not go with its length".to_owned(),
+            file,
+            &"its first line does not go with its length",
         ));
     }
     Ok((header, lines))
@@ -348,6 +395,31 @@ mod tests {
             assert!(failure.message.contains(says), "{name}: {failure:?}");
             assert!(failure.remedy.is_some(), "{name}");
         }
+    }
+
+    #[test]
+    fn another_file_under_the_same_name_is_not_replayed() {
+        let lines = |at: u64| {
+            format!(
+                "{HEAD}\n{}\n{{\"s\":9,\"at\":{at},\"took\":5,\"n\":0}}\n{}\n",
+                r#"{"s":7,"at":100,"took":5,"n":0}"#, r#"{"s":7,"at":20,"took":5,"n":0}"#,
+            )
+        };
+        let name = format!("pgassay-test-sessions-digest-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, lines(50)).unwrap();
+        let mut workload = WorkloadPlan {
+            sessions: Some(path.display().to_string()),
+            ..WorkloadPlan::default()
+        };
+        let planned = plan(&workload, Pace::Closed, 1.0).unwrap();
+        assert_eq!(planned.sha256.len(), 64);
+        workload.replay = Some(planned);
+        assert!(replay(&workload, &program()).unwrap().is_some());
+        std::fs::write(&path, lines(51)).unwrap();
+        let failure = replay(&workload, &program()).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert!(failure.message.contains("another file"), "{failure:?}");
     }
 
     #[test]
