@@ -38,12 +38,24 @@ pub(super) fn warnings(run: &RecordedRun) -> Vec<Warning> {
                 number::counted(point.clients, "client"),
                 states.join(", ")
             );
-            Some(Warning::new(ALL_FAILED, text).with_remedy(
-                "run the script with psql to see the error's message; PostgreSQL's manual lists the codes in \
-                 its appendix A",
-            ))
+            Some(Warning::new(ALL_FAILED, text).with_remedy(remedy(&failures)))
         })
         .collect()
+}
+
+/// What to do about transactions that failed with these codes.
+fn remedy(failures: &BTreeMap<&str, u64>) -> &'static str {
+    match failures.contains_key("25006") {
+        // read_only_sql_transaction
+        true => {
+            "something was to be written in a read-only transaction: on a running server, a workload whose \
+             statements only read may not write by functions either. --is-copy says that the server is a copy"
+        }
+        false => {
+            "run the script with psql to see the error's message; PostgreSQL's manual lists the codes in \
+             its appendix A"
+        }
+    }
 }
 
 #[cfg(test)]

@@ -166,7 +166,7 @@ pub fn check(name: &str, text: &str) -> Result<(), Failure> {
 
 /// Whether a plan is that of registered workloads, word for word: all of its SQL is ours. A plan may come
 /// from a run directory that somebody else has written, so that a mark in it would prove nothing.
-pub(crate) fn is_registered(plan: &WorkloadPlan) -> bool {
+pub fn is_registered(plan: &WorkloadPlan) -> bool {
     let words: Vec<&str> = plan.name.split('+').collect();
     let known = names();
     if !words.iter().all(|word| known.contains(word)) {

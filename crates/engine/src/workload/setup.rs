@@ -21,6 +21,9 @@ const NOT_MADE: &str = "the tables could not be made";
 /// Stands in `settle` for a VACUUM of each of our tables.
 pub const VACUUM_OURS: &str = "VACUUM";
 
+/// The option with which a session writes nothing, unless its statements say that they do.
+pub const READ_ONLY: &str = "-c default_transaction_read_only=on";
+
 /// The command line option for the backend with which a session finds our tables, and no others, by
 /// their bare names. A connection to a server of somebody else gets its settings at its start or for
 /// a transaction, never by a plain SET: behind a pooler others would inherit it.

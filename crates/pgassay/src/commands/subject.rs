@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use pgassay_engine::workload::guest::{self, Admission};
 use pgassay_engine::workload::pgbench_tables::Made;
-use pgassay_engine::workload::setup;
+use pgassay_engine::workload::{self, setup};
 use pgassay_model::Failure;
 use pgassay_model::reading::Reading;
 use pgassay_model::server::{Origin, ServerFacts};
@@ -40,6 +40,8 @@ pub struct Subject {
     pub scene: Scene,
     /// In what a copy of somebody's database is not as the original, in sentences.
     pub copy_differs: Vec<String>,
+    /// Whether a load may change tables that we did not make.
+    may_change_all: bool,
     /// The launched cluster; dropping it removes it.
     pub cluster: Option<Cluster>,
     /// Held while there is something of ours to clean up; given up last.
@@ -71,7 +73,7 @@ impl Subject {
                         .with_remedy("set it on the running server yourself, or use a temp target")
                         .into());
                 }
-                Self::visit(text)
+                Self::visit(text, flags.is_copy)
             }
             launched => {
                 let installation = installation(launched, flags, stop)?;
@@ -127,6 +129,7 @@ impl Subject {
                         }
                     ) + &far::on_this(),
                     copy_differs: restored.differs,
+                    may_change_all: true,
                     conninfo,
                     scene: Scene {
                         postmaster: Ok(cluster.pid()),
@@ -141,7 +144,7 @@ impl Subject {
         }
     }
 
-    fn visit(text: &str) -> anyhow::Result<Self> {
+    fn visit(text: &str, is_copy: bool) -> anyhow::Result<Self> {
         let conninfo = Conninfo::parse(text).map_err(|e| Failure::usage(e.to_string()))?;
         let conninfo = conninfo.with_application_name("pgassay");
         let session =
@@ -172,6 +175,7 @@ impl Subject {
                 known: Default::default(),
             },
             copy_differs: Vec::new(),
+            may_change_all: is_copy,
             cluster: None,
             kept: None,
         })
@@ -207,6 +211,15 @@ impl Subject {
             self.scene.session = Some(session);
         }
         guest::admit(self.session()?)
+    }
+
+    /// How a load's sessions connect. Where it may not change what we did not make, and no statement of
+    /// it writes, they are read-only, so that a function that they call does not write either.
+    pub fn conninfo_of_load(&self, plan: &WorkloadPlan) -> Conninfo {
+        match self.may_change_all || workload::is_registered(plan) || plan.writes {
+            true => self.conninfo.clone(),
+            false => self.conninfo.with_options(setup::READ_ONLY),
+        }
     }
 
     /// Makes what a load needs. What a failure leaves in a server that is not ours is removed.

@@ -200,7 +200,7 @@ fn sweep(
     let mut driver = Wire {
         arms: vec![WireArm::new(
             plan,
-            &subject.conninfo,
+            &subject.conninfo_of_load(&plan.workload),
             watched,
             owned,
             from::source(agents),

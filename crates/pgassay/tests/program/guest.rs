@@ -442,6 +442,50 @@ fn a_script_that_writes_into_the_users_tables_is_for_copies() {
     assert_eq!((total().as_str(), visit.schemas().as_str()), ("0", ""));
 }
 
+#[test]
+fn a_function_that_writes_is_not_called_in_somebodys_database() {
+    let visit = Visit::to("guest-functions", &[]);
+    for sql in [
+        "CREATE TABLE orders AS SELECT 1 AS id, 0 AS total",
+        "CREATE FUNCTION pay() RETURNS int LANGUAGE sql AS 'UPDATE orders SET total = total + 1 RETURNING total'",
+    ] {
+        visit.server.run(sql);
+    }
+    let total = || {
+        let mut session = connect(&visit.server.owner()).expect("connect");
+        let total = session.value("SELECT max(total) FROM orders");
+        total
+            .expect("query")
+            .expect("a row")
+            .parse::<u64>()
+            .expect("a number")
+    };
+    std::fs::create_dir_all(&visit.runs.0).expect("a directory");
+    let script = visit.runs.0.join("pays.sql");
+    std::fs::write(&script, "-- @without-pgbench-tables\nSELECT pay();\n").expect("a script");
+    let uri = visit.uri();
+    let name = script.to_str().expect("a name");
+    let run = |more: &[&str]| {
+        let words = ["run", name, &uri, "--load"];
+        let output = visit.runs.run(&[&words, more, SHORT].concat());
+        (
+            output.status.code(),
+            text(&output.stdout) + &text(&output.stderr),
+        )
+    };
+    let (exit, said) = run(&[]);
+    assert_ne!(exit, Some(0), "{said}");
+    assert!(
+        said.contains("25006") && said.contains("--is-copy"),
+        "{said}"
+    );
+    assert_eq!((total(), visit.schemas().as_str()), (0, ""));
+    // Of a copy it is known that it may.
+    let (exit, said) = run(&["--is-copy"]);
+    assert_eq!(exit, Some(0), "{said}");
+    assert!(total() > 0);
+}
+
 /// The first CREATE would have waited for ever.
 #[test]
 fn a_server_that_waits_for_a_lost_standby_is_not_loaded() {

@@ -1,7 +1,8 @@
 //! Whether a workload writes into tables that pgassay does not make for it: by what its statements
 //! name, whatever the plan or the file says of itself. What it can't tell it takes for a write.
 //!
-//! A function that writes is not seen.
+//! A function that writes is not seen: the sessions of a workload that is seen to write nothing are read-only
+//! on such a server.
 
 mod tokens;
 

@@ -243,6 +243,7 @@ fn measured(
     let around = Surroundings {
         common: TargetArgs {
             load: args.load,
+            is_copy: args.is_copy,
             scratch: args.scratch.clone(),
             stand_in: args.stand_in,
             dump,

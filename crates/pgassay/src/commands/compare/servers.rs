@@ -308,7 +308,8 @@ impl Servers {
                 let watched = self.watched(arm, observers)?;
                 let subject = self.subject(arm);
                 let owned = subject.cluster.is_some();
-                let mut load = WireArm::new(plan, &subject.conninfo, watched, owned, source, stop)?;
+                let conninfo = subject.conninfo_of_load(&plan.workload);
+                let mut load = WireArm::new(plan, &conninfo, watched, owned, source, stop)?;
                 load.label = labels.get(arm).cloned();
                 Ok(load)
             })
