@@ -1,6 +1,6 @@
 //! Who is let in: the checks that every request passes before the site hears of it.
 
-use http::header::{CONTENT_TYPE, COOKIE, HOST, ORIGIN};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, ORIGIN};
 use http::{HeaderMap, Method, Request};
 
 use crate::key::Key;
@@ -58,7 +58,7 @@ pub(crate) fn judge<B>(request: &Request<B>, key: &Key, cookie: &str, takes: boo
             (true, false) => Entry::Refused(403, "Open the address that pgassay printed first."),
         };
     }
-    if has_key(headers, key, cookie) {
+    if has_key(headers, key, cookie) || bears(headers, key) {
         return match in_address(request, key) {
             Some(without) => Entry::Keyed(without),
             None => Entry::Admitted,
@@ -102,6 +102,19 @@ fn has_key(headers: &HeaderMap, key: &Key, name: &str) -> bool {
     let mut cookies = texts.flat_map(|text| text.split(';'));
     cookies.any(|cookie| match cookie.trim().split_once('=') {
         Some((n, value)) => n == name && key.is(value),
+        None => false,
+    })
+}
+
+/// Whether a program brings the key as a bearer token (RFC 6750), as Prometheus does. A page of another site can't:
+/// browsers ask first whether they may send that header, and are refused.
+fn bears(headers: &HeaderMap, key: &Key) -> bool {
+    let mut said = headers
+        .get_all(AUTHORIZATION)
+        .iter()
+        .flat_map(|said| said.to_str());
+    said.any(|said| match said.split_once(' ') {
+        Some((scheme, token)) => scheme.eq_ignore_ascii_case("bearer") && key.is(token.trim()),
         None => false,
     })
 }
@@ -202,6 +215,12 @@ mod tests {
             ask("GET", "/", &[host(), cookie(), own], &key),
             Entry::Admitted
         );
+        // A program has it in a header.
+        let bearer = |token: &str| ("authorization", format!("Bearer {token}"));
+        assert_eq!(ask("GET", "/", &[host(), bearer(k)], &key), Entry::Admitted);
+        let forms = ask("POST", "/", &[host(), bearer(k)], &key);
+        assert_eq!(status(forms), 405);
+        assert_eq!(status(ask("GET", "/", &[host(), bearer("0")], &key)), 403);
         // Without the key, or with another.
         assert_eq!(status(ask("GET", "/", &[host()], &key)), 403);
         let wrong = ("cookie", format!("pgassay-1={}", "0".repeat(32)));

@@ -14,6 +14,7 @@ mod compare;
 mod counts;
 mod csv;
 pub mod document;
+pub mod exposition;
 mod fit;
 mod fleet;
 mod forest;

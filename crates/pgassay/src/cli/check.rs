@@ -52,6 +52,7 @@ Examples:
   pgassay check --host                            this host, no server
   pgassay check facts.json                        what somebody collected elsewhere
   pgassay check service=prod --fail-on high       for CI: exit code 1 at a grave finding
+  pgassay check service=prod --quiet --prometheus /var/lib/node_exporter/pgassay.prom
   pgassay check --explain huge-pages")]
 pub struct CheckArgs {
     /// What to look at.
@@ -78,6 +79,10 @@ pub struct CheckArgs {
     /// Write the report as one HTML file, too
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Write the findings in Prometheus's text format, too, such as for node_exporter's textfile
+    /// collector; a file that is there is replaced as a whole
+    #[arg(long, value_name = "FILE")]
+    pub prometheus: Option<PathBuf>,
 }
 
 /// Arguments of `pgassay collect`.

@@ -14,7 +14,7 @@ use pgassay_analysis::check::{self, CheckReport, Severity, docs};
 use pgassay_model::Failure;
 use pgassay_model::facts::{FACTS_SCHEMA, Facts};
 use pgassay_observe::host;
-use pgassay_report::TextStyle;
+use pgassay_report::{TextStyle, exposition};
 use pgassay_server::TargetSpec;
 use pgassay_server::running::{self, Running};
 use pgassay_sys::input;
@@ -57,11 +57,13 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         }
     }
     let Looked { all, made_for_it } = facts(&args.look, terminal, stop)?;
-    if args.html.is_some() && all.len() > 1 {
-        bail!(
-            Failure::usage("--html shows one host or server")
-                .with_remedy("name one file of collected facts")
-        );
+    for (flag, file) in [("--html", &args.html), ("--prometheus", &args.prometheus)] {
+        if file.is_some() && all.len() > 1 {
+            bail!(
+                Failure::usage(format!("{flag} shows one host or server"))
+                    .with_remedy("name one file of collected facts")
+            );
+        }
     }
     let mut gravest: Option<Severity> = None;
     let mut unseen = false;
@@ -100,6 +102,10 @@ pub fn check(args: &CheckArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         }
         if let Some(path) = &args.html {
             to_file(path, "--html", &pgassay_report::html(&report))?;
+            terminal.place("written:", path);
+        }
+        if let Some(path) = &args.prometheus {
+            to_file(path, "--prometheus", &exposition::check(&report))?;
             terminal.place("written:", path);
         }
     }

@@ -10,6 +10,7 @@ mod follow;
 pub(in crate::commands) mod index;
 mod kept;
 pub(in crate::commands) mod look;
+mod metrics;
 mod pages;
 mod site;
 mod start;

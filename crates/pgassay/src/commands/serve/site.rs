@@ -22,6 +22,7 @@ use super::follow::Follow;
 use super::index::{Index, Is};
 use super::kept::Stamp;
 use super::look::Look;
+use super::metrics::Metrics;
 use super::pages::Pages;
 use super::started::{Output, Started};
 
@@ -36,6 +37,7 @@ const MOST_OF_HISTORY: usize = 100;
 pub(super) struct RunsSite {
     pub(super) index: Arc<Index>,
     pages: Pages,
+    metrics: Metrics,
     /// What a page may ask for beside being read.
     pub(super) may: May,
 }
@@ -55,6 +57,7 @@ impl RunsSite {
         Self {
             index,
             pages: Pages::default(),
+            metrics: Metrics::default(),
             may,
         }
     }
@@ -111,6 +114,7 @@ impl Site for RunsSite {
             ["run", run, form] => self.form(run, form),
             ["compare"] => self.compare(request),
             ["history"] => self.history(request),
+            ["metrics"] => Ok(self.metrics.answer(&self.index)),
             ["start"] => self.question(request),
             ["started"] => self.started(),
             _ => Err(Missing::no_page()),
