@@ -20,5 +20,5 @@ SELECT work, clients, name, value,
        CAST(of_fast AS DOUBLE) AS of_fast, CAST(of_slow AS DOUBLE) AS of_slow
 FROM shares
 WHERE abs(of_fast - of_slow) > 0.25
-ORDER BY abs(of_fast - of_slow) DESC, work, clients, name, value
+ORDER BY round(abs(of_fast - of_slow), 6) DESC, work, clients, name, value
 LIMIT 50

@@ -149,6 +149,22 @@ impl From<ParquetError> for Unread {
     }
 }
 
+/// Opens a table's file, if this program knows its version of the tables.
+fn open(path: &Path) -> std::result::Result<SerializedFileReader<File>, Unread> {
+    let file = File::open(path).map_err(|error| Unread::Damaged(error.to_string()))?;
+    let reader = SerializedFileReader::new(file)?;
+    match version(&reader) {
+        Some(version) if version > VERSION => Err(Unread::Newer(version)),
+        Some(_) => Ok(reader),
+        None => Err(Unread::Damaged("pgassay did not write it".to_owned())),
+    }
+}
+
+/// Whether a file's header is one that this program knows.
+pub(crate) fn understood(path: &Path) -> std::result::Result<(), Unread> {
+    open(path).map(|_| ())
+}
+
 /// Reads a table's file, a row group at a time. Columns are found by name; those that the file has not
 /// stay empty, if they may.
 pub(crate) fn read(
@@ -156,13 +172,7 @@ pub(crate) fn read(
     spec: TableSpec,
     mut each: impl FnMut(&Columns) -> std::result::Result<(), Unread>,
 ) -> std::result::Result<(), Unread> {
-    let file = File::open(path).map_err(|error| Unread::Damaged(error.to_string()))?;
-    let reader = SerializedFileReader::new(file)?;
-    match version(&reader) {
-        Some(version) if version > VERSION => return Err(Unread::Newer(version)),
-        Some(_) => {}
-        None => return Err(Unread::Damaged("pgassay did not write it".to_owned())),
-    }
+    let reader = open(path)?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let names: Vec<&str> = schema
         .columns()

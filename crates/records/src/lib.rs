@@ -17,7 +17,7 @@ pub mod tables;
 mod values;
 
 pub use archive::{Added, Archive, Error};
-pub use past::{Past, is_archive, past};
+pub use past::{Past, is_archive, past, understood};
 pub use queries::{QUERIES, Query};
 pub use rows::{Of, Rows, VERSION};
 pub use schema::{Column, Kind, Table, TableSpec};

@@ -19,6 +19,17 @@ pub fn is_archive(dir: &Path) -> bool {
     !files(dir, Run::SPEC.name).is_empty()
 }
 
+/// Whether this program knows the tables of a directory, by the file of their latest day.
+///
+/// # Errors
+/// Where that file is damaged, or a newer program wrote it.
+pub fn understood(dir: &Path) -> Result<(), Error> {
+    match files(dir, Run::SPEC.name).pop() {
+        Some(path) => file::understood(&path).map_err(unread(&path)),
+        None => Ok(()),
+    }
+}
+
 /// Every row of a table, day by day.
 fn each<T: Table>(dir: &Path, mut of: impl FnMut(T)) -> Result<(), Error> {
     for path in files(dir, T::SPEC.name) {

@@ -123,6 +123,8 @@ pub enum Command {
     Deploy(super::deploy::DeployArgs),
     /// Recorded runs as tables in Parquet files, for DuckDB, Spark and others
     Export(super::export::ExportArgs),
+    /// Ask the tables that export wrote, in SQL
+    Query(super::query::QueryArgs),
     /// When results of the same work changed over many runs
     History(super::history::HistoryArgs),
     /// A patch against its base: built alike, compared over a sweep, a table for a mailing list

@@ -62,7 +62,7 @@ pub struct IoArgs {
 }
 
 /// `512MB`, `4GB`, `1T`; a bare number is bytes.
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no size, such as 512MB or 4GB");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let count: f64 = digits.trim().parse().map_err(|_| wrong())?;

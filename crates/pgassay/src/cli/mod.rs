@@ -35,6 +35,7 @@ pub mod order_entry;
 pub mod page;
 pub mod patch;
 pub mod port;
+pub mod query;
 pub mod serve;
 pub mod show;
 pub mod slices;

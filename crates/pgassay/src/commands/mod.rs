@@ -45,6 +45,7 @@ pub mod patch;
 pub mod pgbench;
 pub mod port;
 pub mod progress;
+mod query;
 pub mod query_cost;
 mod quiet;
 mod record;
@@ -99,6 +100,7 @@ fn carry_out(args: Args, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result
         Command::Deploy(args) => deploy::deploy(&args, terminal),
         Command::Far(args) => far::far(&args, terminal, stop),
         Command::Export(args) => export::export(&args, &global, terminal, stop),
+        Command::Query(args) => query::query(&args, terminal, stop),
         Command::Follow(args) => follow::follow(&args, &global, terminal, stop),
         Command::Guard(args) => guard::guard(&args, &global, terminal, stop),
         Command::Lab(args) => lab::lab(&args, &global, terminal, stop),

@@ -48,6 +48,7 @@ mod pgbench_command;
 mod pgbench_words;
 mod pooler;
 mod port;
+mod query;
 mod quiet;
 mod reference;
 mod runs;
