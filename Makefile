@@ -39,6 +39,7 @@ test: ## run all tests, formatting, clippy, documentation, the extension's and t
 	scripts/test-bootstrap.sh
 	scripts/test-extension.sh
 	scripts/check-script.sh
+	scripts/test-records.sh target/debug/pgassay
 	scripts/test-pages.sh target/debug/pgassay
 
 deny: ## check the licences, advisories and sources of dependencies (needs cargo-deny)
@@ -66,10 +67,18 @@ attack: build ## attack pgassay for an hour: hostile files, servers, signals, di
 pgbench-tests: build ## run PostgreSQL's own tests of pgbench (13, 15, 17, 18) on pgassay pgbench
 	scripts/pgbench-tests.sh $(PROGRAM)
 
+.PHONY: query-engine
+query-engine: ## build pgassay-query, which answers SQL for pgassay query, and put it beside pgassay
+	@scripts/bootstrap.sh build
+	$(CARGO) build --manifest-path engines/query/Cargo.toml --release --locked
+	install -D -m 755 engines/query/target/release/pgassay-query target/release/pgassay-query
+
 .PHONY: records-test
-records-test: ## tables of runs: ten questions to DuckDB and to Spark, both from PyPI (needs Java), answered alike
+records-test: ## tables of runs: ten questions to pgassay-query, DuckDB and Spark (needs Java), answered alike; Apache Otava
 	@scripts/bootstrap.sh test
 	$(CARGO) build --workspace --locked --bin pgassay
+	$(CARGO) build --manifest-path engines/query/Cargo.toml --locked
+	install -m 755 engines/query/target/debug/pgassay-query target/debug/pgassay-query
 	scripts/test-records.sh target/debug/pgassay spark
 
 .PHONY: own-load
@@ -121,6 +130,8 @@ man: build ## write the manual page and completions below target/
 
 install: man ## install below PREFIX (/usr/local)
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/pgassay
+	[ ! -x target/release/pgassay-query ] || \
+		install -m 755 target/release/pgassay-query $(DESTDIR)$(PREFIX)/bin/pgassay-query
 	install -D -m 644 target/man/pgassay.1 $(DESTDIR)$(PREFIX)/share/man/man1/pgassay.1
 	install -D -m 644 target/man/pgassay.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/pgassay
 	install -D -m 644 target/man/pgassay.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_pgassay

@@ -1,157 +1,34 @@
 #!/usr/bin/env python3
-"""Generated runs, real recorded ones varied, as tables: do DuckDB and Spark answer alike, and how fast.
+"""Generated runs, real recorded ones varied, as tables: do all engines answer alike, and how fast.
 
-    bench/records.py test PROGRAM [spark]        60 runs: all questions, known answers
-    bench/records.py size PROGRAM RUNS PLACE     how long it takes, and how much it is
+    bench/records.py test PROGRAM [spark]          121 runs: all questions, known answers, damaged files
+    bench/records.py size PROGRAM RUNS PLACE [RUNS-DIR]
+                                                   how long it takes, and how much it is; varied are two
+                                                   short runs, and those of a directory
 
-Recorded are two short runs and a comparison; what varies is time, host, version, settings and figures.
+Asked are DuckDB, `pgassay query` on each engine that is there, and Spark on a local cluster of processes.
 """
 
 import glob
-import json
-import math
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
+
+from records_damage import refused
+from records_engines import TABLES, duck, engines, hold, query, spark, without_java
+from records_runs import BEGIN, SLOW, Template, export, found, lines, record
 
 HERE = Path(__file__).resolve().parent.parent
 QUERIES = sorted((HERE / "crates/records/queries").glob("*.sql"))
-TABLES = ["runs", "servers", "settings", "points", "trials", "metrics", "pairs", "findings", "lines"]
-BEGIN = datetime(2024, 1, 3, tzinfo=timezone.utc)
-# Every run of this host from here on is slower by this part.
-SLOW, SINCE, BY = "host-1", datetime(2024, 7, 1, tzinfo=timezone.utc), 0.2
-
-
-def record(program, place):
-    """The runs that are varied."""
-    short = "--time 0.2 --warmup 0 --scale 1".split()
-    for words in (
-        ["run", "select-only", "temp", "--clients", "1,2", "--trials", "6", *short],
-        ["compare", "temp", "temp", "--set-b", "work_mem=8MB", "--clients", "2", "--pairs", "8",
-         "--launches", "1", "--noise-pairs", "4", "--slice", "0.2", "--warmup", "0", "--scale", "1"],
-    ):
-        done = subprocess.run([program, *words, "--quiet", "--runs", place], stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, text=True)
-        if done.returncode not in (0, 1, 5, 6):
-            sys.exit(f"{' '.join(words)}: {done.stderr}")
-    return sorted(path for path in Path(place).iterdir() if (path / "run.json").is_file())
-
-
-class Template:
-    """A recorded run, read once."""
-
-    def __init__(self, path):
-        self.path = path
-        self.header = json.loads((path / "run.json").read_text())
-        self.trials = [json.loads(line) for line in (path / "trials.jsonl").read_text().splitlines()]
-        self.end = json.loads((path / "end.json").read_text())
-        self.server = json.loads((path / "facts/server-0.json").read_text())
-
-    def vary(self, number, days, place, chance):
-        """Another run of it. A host goes with a setting, and one host becomes slower."""
-        host = number % 5
-        began = BEGIN + timedelta(days=days * chance.random())
-        name = f"{began:%Y%m%dT%H%M%SZ}-{self.header['command']}-{number:06d}"
-        run = place / f"host-{host}" / name
-        (run / "facts").mkdir(parents=True)
-        for fact in (self.path / "facts").iterdir():
-            if fact.name != "server-0.json":
-                os.link(fact, run / "facts" / fact.name)
-        for fact in ("events.jsonl", "lock"):
-            if (self.path / fact).exists():
-                os.link(self.path / fact, run / fact)
-        header = {**self.header, "id": name, "started": f"{began:%Y-%m-%dT%H:%M:%S}.000Z"}
-        (run / "run.json").write_text(json.dumps(header))
-        server, major = dict(self.server), 15 + number // 5 % 4
-        server["version"] = {"text": f"PostgreSQL {major}.1 on x86_64-pc-linux-gnu"}
-        server["version_num"] = major * 10_000 + 1
-        if host == 4:
-            settings = json.loads(server["settings"]["text"])
-            for row in settings:
-                if row["name"] == "shared_buffers":
-                    row["setting"] = str(2 * int(row["setting"]))
-            server["settings"] = {"text": json.dumps(settings)}
-        (run / "facts/server-0.json").write_text(json.dumps(server))
-        speed = (1 + 0.02 * major) * (1.5 if host == 4 else 1.0) * math.exp(chance.gauss(0, 0.01))
-        if f"host-{host}" == SLOW and began >= SINCE:
-            speed *= 1 - BY
-        # Each tenth is broken off.
-        broken = number % 10 == 7
-        trials = self.trials[: len(self.trials) // 2] if broken else self.trials
-        with open(run / "trials.jsonl", "w") as file:
-            for trial in trials:
-                transactions = int(trial["transactions"] * speed * math.exp(chance.gauss(0, 0.01)))
-                file.write(json.dumps({**trial, "transactions": transactions}) + "\n")
-        end = {**self.end, "state": "server_died", "reason": "the server died"} if broken else self.end
-        (run / "end.json").write_text(json.dumps(end))
-
-
-def export(program, place, tables):
-    for host in sorted(place.iterdir()):
-        words = [program, "export", str(host), "--host", host.name, "--parquet", str(tables), "--quiet"]
-        done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(words)}: {done.returncode} {done.stderr}")
-
-
-def lines(path):
-    """A document of pgassay lines."""
-    counts = {"loads": 1.0, "stores": 0.0, "atomics": 2.0, "kernel_loads": 0.0, "kernel_stores": 0.0}
-    transfers = lambda n: {"estimate": float(n), "low": n - 0.5, "high": n + 0.5}
-    path.write_text(json.dumps({
-        "schema": "pgassay/lines/1", "recorded": "2024-02-03T04:05:06Z", "target": "PostgreSQL 15",
-        "version": "PostgreSQL 15.1", "workload": "select-only", "method": "made up", "sessions": 2,
-        "transactions": 20, "seed": 7, "line_bytes": 64, "instructions": 1.0, "cpu_us": None,
-        "steps_per_second": 1.0, "total": counts, "named_share": 1.0, "unnamed": [], "lines_taken": 3.0,
-        "groups": [], "takers": [], "meetings": [], "doubts": [],
-        "lines": [{"address": "7f00", "name": "LWLock ProcArray", "own": False, "counts": counts,
-                   "parts": [], "takers": []}],
-        "transfers": [{"sessions": n, "per_transaction": transfers(2 * n), "owners": [],
-                       "lines": [{"name": "LWLock ProcArray", "per_transaction": transfers(n)}]}
-                      for n in (1, 8, 64, 384)],
-    }))
-
-
-def duck(tables):
-    import duckdb
-    session = duckdb.connect()
-    for table in TABLES:
-        session.execute(f"CREATE VIEW {table} AS SELECT * FROM read_parquet('{tables}/{table}/*/*.parquet', "
-                        "hive_partitioning = true, union_by_name = true)")
-
-    def ask(sql):
-        answer = session.execute(sql)
-        return [name for name, *_ in answer.description], answer.fetchall()
-    return ask
-
-
-def spark(tables, workers):
-    from pyspark.sql import SparkSession
-    memory = 1024
-    session = (SparkSession.builder.master(f"local-cluster[{workers},1,{memory}]").appName("pgassay")
-               .config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC")
-               .config("spark.executor.memory", f"{memory}m")
-               .config("spark.sql.shuffle.partitions", str(2 * workers)).getOrCreate())
-    session.sparkContext.setLogLevel("ERROR")
-    for table in TABLES:
-        session.read.parquet(f"{tables}/{table}").createOrReplaceTempView(table)
-
-    def ask(sql):
-        answer = session.sql(sql)
-        return answer.columns, [tuple(row) for row in answer.collect()]
-    return ask, session
-
-
-def alike(a, b):
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)) and not isinstance(a, bool):
-        return math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-12)
-    return a == b
+# Runs of a batch, which is of its own days.
+BATCH, DAYS = 1000, 10
 
 
 def answers(ask):
@@ -180,7 +57,14 @@ def known(found):
     assert {row["host"] for row in rows("noise")} == {f"host-{n}" for n in range(5)}, rows("noise")
 
 
+def same(name, wanted, ask):
+    values = sum(hold(f"{name}, {query}", wanted[query], answer) for query, answer in answers(ask).items())
+    print(f"{name} answers {len(wanted)} questions alike: {values} values")
+
+
 def test(program, engine):
+    if engine == "spark" and (why := without_java()):
+        sys.exit(why)
     with tempfile.TemporaryDirectory(prefix="pgassay-records-") as name:
         place = Path(name)
         os.chmod(place, 0o755)
@@ -188,7 +72,7 @@ def test(program, engine):
         chance = random.Random(1)
         for number in range(120):
             template = templates[-1] if number % 12 == 0 else templates[0]
-            template.vary(number, 360, place / "runs", chance)
+            template.vary(number, BEGIN, 360, place / "runs", chance)
         tables = place / "tables"
         export(program, place / "runs", tables)
         lines(place / "lines.json")
@@ -196,36 +80,41 @@ def test(program, engine):
                        stdout=subprocess.DEVNULL)
         found = answers(duck(tables))
         known(found)
-        print(f"DuckDB answers {len(found)} questions to 121 runs")
+        print(f"DuckDB answers {len(found)} questions to 121 runs as was planted")
+        here, missing = engines(program)
+        assert "python" in here, "python3 has no module duckdb"
+        for one in here:
+            same(f"pgassay query on {one}", found, query(program, tables, one))
+            refused(program, tables, place / "damaged", one)
+        for one in missing:
+            print(f"NOT ASKED: pgassay query on {one}, which is not here"
+                  + (": make query-engine" if one == "datafusion" else ""))
         if engine == "spark":
             ask, session = spark(tables, 2)
-            for name, (columns, rows) in answers(ask).items():
-                wanted_columns, wanted = found[name]
-                assert columns == wanted_columns and len(rows) == len(wanted), (name, len(rows), len(wanted))
-                for got, row in zip(rows, wanted):
-                    assert all(map(alike, got, row)), (name, got, row)
+            same("Spark with two workers", found, ask)
             session.stop()
-            print("Spark with two workers answers the same")
 
 
-def size(program, runs, place):
+def size(program, runs, place, others=None):
     """Batches of runs are generated, exported, and removed."""
-    import resource
-    place, batch = Path(place), 1000
+    place = Path(place)
     place.mkdir(parents=True, exist_ok=True)
-    templates = [Template(path) for path in record(program, str(place / "recorded"))]
+    recorded = record(program, str(place / "recorded")) + (found(others) if others else [])
+    # Of twelve one is a comparison.
+    kinds = {True: [], False: []}
+    for path in recorded:
+        template = Template(path)
+        kinds[template.header["command"] == "compare"].append(template)
     chance, tables, seconds, peak = random.Random(1), place / "tables", 0.0, 0
-    for first in range(0, runs, batch):
-        numbers = range(first, min(first + batch, runs))
-        # A batch is of its own days, as time would have it.
-        for number in numbers:
-            template = templates[-1] if number % 12 == 0 else templates[0]
-            template.vary(number, 10, place / "runs", chance)
-        globals()["BEGIN"] = BEGIN + timedelta(days=10)
+    for first in range(0, runs, BATCH):
+        begin = BEGIN + timedelta(days=first // BATCH * DAYS)
+        for number in range(first, min(first + BATCH, runs)):
+            some = kinds[number % 12 == 0]
+            some[number // 12 % len(some)].vary(number, begin, DAYS, place / "runs", chance)
         began = time.monotonic()
         export(program, place / "runs", tables)
         seconds += time.monotonic() - began
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        peak = max(peak, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
         shutil.rmtree(place / "runs")
     lines(place / "lines.json")
     subprocess.run([program, "export", place / "lines.json", "--parquet", tables, "--quiet"], check=True)
@@ -234,27 +123,46 @@ def size(program, runs, place):
     for table in TABLES:
         files = glob.glob(f"{tables}/{table}/*/*.parquet")
         print(f"{table}: {sum(map(os.path.getsize, files)) / 1e6:.1f} MB in {len(files)} files")
-    engines = [("DuckDB", lambda: (duck(tables), None))]
-    engines += [(f"Spark, {n} worker(s)", lambda n=n: spark(tables, n)) for n in (1, 2)]
-    for name, begin in engines:
+    timed(program, tables)
+
+
+def timed(program, tables):
+    """The questions' times, and what they took of memory: each engine in a process of its own."""
+    names = ["DuckDB", "DuckDB in 512 MiB", *(f"query {engine}" for engine in engines(program)[0])]
+    names += [] if without_java() else ["Spark 1", "Spark 2"]
+    for name in names:
+        subprocess.run([sys.executable, __file__, "time", program, tables, name])
+
+
+def timed_one(program, tables, name):
+    began, session = time.monotonic(), None
+    match name.split():
+        case ["DuckDB", *limit]:
+            ask = duck(tables, "512MiB" if limit else None)
+        case ["query", engine]:
+            ask = query(program, tables, engine)
+        case ["Spark", workers]:
+            ask, session = spark(tables, int(workers))
+    times = [f"begin {time.monotonic() - began:.1f}"]
+    for path in QUERIES:
         began = time.monotonic()
-        ask, session = begin()
-        times = [f"begin {time.monotonic() - began:.1f}"]
-        for path in QUERIES:
-            began = time.monotonic()
-            ask(path.read_text())
-            times.append(f"{path.stem} {time.monotonic() - began:.2f}")
-        if session:
-            session.stop()
-        print(f"{name}, seconds: {', '.join(times)}; load {os.getloadavg()}")
+        ask(path.read_text())
+        times.append(f"{path.stem} {time.monotonic() - began:.2f}")
+    if session:
+        session.stop()
+    usage = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    print(f"{name}, seconds: {', '.join(times)}; at most {max(usage) / 1024:.0f} MiB in a process; "
+          f"load {os.getloadavg()}", flush=True)
 
 
 def main():
     match sys.argv[1:]:
         case ["test", program, *engine]:
             test(program, engine[0] if engine else "")
-        case ["size", program, runs, place]:
-            size(program, int(runs), place)
+        case ["size", program, runs, place, *others]:
+            size(program, int(runs), place, *others)
+        case ["time", program, tables, name]:
+            timed_one(program, tables, name)
         case _:
             sys.exit(__doc__)
 

@@ -266,6 +266,8 @@ if [ "$purpose" = test ]; then
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing "PgBouncer, a connection pooler" pgbouncer
     [ -x /usr/sbin/sshd ] || missing "OpenSSH's server, for commands on another machine" openssh-server
     have ip || missing "ip, which makes a network to be cut" iproute2
+    ! have python3 || python3 -c 'import ensurepip' 2>/dev/null ||
+        missing "Python's environments, for DuckDB and other readers of what pgassay writes" python3-venv
     have tsc || missing "TypeScript, which checks the types of the pages' script" node-typescript
     # Ubuntu has a browser as a snap only: scripts/test-pages.sh says so.
     if [ "$(. /etc/os-release && echo "$ID")" = debian ]; then

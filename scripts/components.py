@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What the program is made of, from Cargo.lock: licences in full, or an SBOM.
 
-    scripts/components.py licences    all crates' licences and their texts
-    scripts/components.py sbom        a CycloneDX 1.5 document
+    scripts/components.py licences [engines/query]    all crates' licences and their texts
+    scripts/components.py sbom [engines/query]        a CycloneDX 1.5 document
 
 Exit code 1 if a crate names no licence, or brings no text of one and its expression is not known
 below: then somebody must look.
@@ -15,7 +15,8 @@ import sys
 import uuid
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent / (sys.argv[2] if len(sys.argv) > 2 else "")
+NAME = "pgassay-query" if len(sys.argv) > 2 else "pgassay"
 TARGETS = ("x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl", "powerpc64le-unknown-linux-musl")
 # Crates that name their licence but bring no text of it: everything that they may be used under.
 WITHOUT_TEXT = {"Apache-2.0", "MIT", "Zlib"}
@@ -33,7 +34,7 @@ def metadata():
     # metadata's graph has what any feature could bring; tree's, what is built.
     built = set()
     for target in TARGETS:
-        lines = cargo("tree", "-p", "pgassay", "-e", "normal,build", "--prefix", "none", "--target", target)
+        lines = cargo("tree", "-p", NAME, "-e", "normal,build", "--prefix", "none", "--target", target)
         built |= {tuple(line.split()[:2]) for line in lines.splitlines() if line}
     packages = {
         package["id"]: package
@@ -64,7 +65,7 @@ def licences():
     others = [packages[i] for i in wanted if packages[i]["source"]]
     by_text = {}
     without = []
-    print("pgassay is made of these crates, each under the licence named beside it.\n")
+    print(f"{NAME} is made of these crates, each under the licence named beside it.\n")
     for package in others:
         name = f"{package['name']} {package['version']}"
         expression = package["license"]
@@ -94,7 +95,7 @@ def sbom():
 
     def component(package):
         return {
-            "type": "application" if package["name"] == "pgassay" else "library",
+            "type": "application" if package["name"] == NAME else "library",
             "bom-ref": reference(package),
             "name": package["name"],
             "version": package["version"],
@@ -108,7 +109,7 @@ def sbom():
     stamp = subprocess.run(
         ["date", "-u", "-d", f"@{seconds}", "+%Y-%m-%dT%H:%M:%SZ"], check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
-    own = next(packages[i] for i in wanted if packages[i]["name"] == "pgassay")
+    own = next(packages[i] for i in wanted if packages[i]["name"] == NAME)
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",

@@ -69,6 +69,19 @@ fn a_slower_head_fails_and_ci_gets_its_files() {
     let summary = fs::read_to_string(&summary).unwrap();
     assert!(summary.contains("FAILED"), "{summary}");
     let bencher: Value = serde_json::from_slice(&fs::read(&bencher).unwrap()).unwrap();
+    let published = include_str!("published/bencher-bmf.json");
+    let published: Value = serde_json::from_str(published).unwrap();
+    let schema = jsonschema::draft7::new(&published).unwrap();
+    assert!(schema.is_valid(&bencher), "{bencher}");
+    let broken = serde_json::json!({"a": {"b": {"lower_value": 1.0}}});
+    assert!(!schema.is_valid(&broken), "the schema asks for a value");
+    let names = bencher.as_object().unwrap();
+    assert!(names.keys().all(|name| name.chars().count() <= 1024));
+    let measures = names
+        .values()
+        .flat_map(|measures| measures.as_object().unwrap().keys());
+    assert!(measures.clone().count() > 1);
+    assert!(measures.into_iter().all(|name| name.chars().count() <= 64));
     let measures = &bencher["select-only at 1 client"];
     assert!(
         measures["throughput"]["value"].as_f64().unwrap() > 0.0,
