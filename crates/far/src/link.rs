@@ -17,11 +17,13 @@ use crate::frame::{self, Frame, MAX_BODY};
 
 mod lost;
 mod preamble;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 pub use lost::Lost;
 use preamble::PREAMBLE;
+pub use stream::{Incoming, Outgoing};
 
 /// How often a side that has nothing to say says so.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);

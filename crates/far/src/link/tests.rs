@@ -148,3 +148,28 @@ fn who_shows_no_sign_of_life_is_lost_and_who_does_is_not() {
     d.channel(1).send(&1).unwrap();
     assert_eq!(c.channel(1).recv(SOON), Ok(Some(1)));
 }
+
+#[test]
+fn a_conversation_is_carried_within_another_and_ends_with_either() {
+    for outer_ends in [false, true] {
+        let (a, b) = linked();
+        let within = |outer: &Link| {
+            let (incoming, outgoing) = outer.channel(4).streams();
+            Link::new(incoming, outgoing).unwrap()
+        };
+        let (near, far) = (within(&a), within(&b));
+        let long = vec![5; 300 << 10];
+        near.channel(3).send_bytes(long.clone()).unwrap();
+        far.channel(3).send("answer").unwrap();
+        a.channel(1).send("beside").unwrap();
+        assert_eq!(far.channel(3).recv_bytes(SOON).unwrap(), Some(long));
+        assert_eq!(near.channel(3).recv(SOON), Ok(Some("answer".to_owned())));
+        assert_eq!(b.channel(1).recv(SOON), Ok(Some("beside".to_owned())));
+        match outer_ends {
+            true => drop(a),
+            false => drop(near),
+        }
+        assert_eq!(far.channel(3).recv::<u8>(SOON), Err(Lost::Ended));
+        assert_eq!(b.check().is_err(), outer_ends);
+    }
+}
