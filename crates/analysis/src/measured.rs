@@ -19,6 +19,16 @@ use crate::observed::ArmObserved;
 use crate::server::{Setting, SettingsOf};
 use crate::stats::Estimate;
 
+/// How far a machine that gives load is from a server.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct RoundTrip {
+    /// The machine, as typed.
+    pub name: String,
+    /// The shortest time in which the server answered an empty query of it before the load, microseconds: the
+    /// network's round trip, and what both ends take to wake up.
+    pub us: f64,
+}
+
 /// A run's identity and how it went.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct RunInfo {
@@ -36,6 +46,9 @@ pub struct RunInfo {
     /// time of the client is theirs together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<String>,
+    /// How far those are from the servers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub round_trips: Vec<RoundTrip>,
     /// Whether it completed.
     pub state: RunState,
     /// Why it did not complete.

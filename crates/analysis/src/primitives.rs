@@ -435,6 +435,7 @@ mod tests {
             pgassay_version: String::new(),
             started: String::new(),
             from: Vec::new(),
+            round_trips: Vec::new(),
             state: RunState::Complete,
             reason: None,
             elapsed_seconds: None,

@@ -85,6 +85,7 @@ fn simulated(machines: u32) -> anyhow::Result<Agents> {
             name: format!("m{number}"),
             channel: near.channel(1),
             link: Box::new(near),
+            by_address: false,
         })
     };
     let sides: io::Result<Vec<Side>> = (0..machines).map(side).collect();
@@ -116,6 +117,7 @@ fn processes(machines: u32) -> anyhow::Result<Agents> {
             channel: link.channel(1),
             // The link goes first.
             link: Box::new((link, Process(child))),
+            by_address: false,
         })
     };
     let sides: anyhow::Result<Vec<Side>> = (0..machines).map(side).collect();

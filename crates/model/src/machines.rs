@@ -24,6 +24,10 @@ pub struct MachineRecord {
     pub system_ns: u64,
     /// The share of the window in which its busiest load thread ran, 0 to 1.
     pub busiest_thread_share: f64,
+    /// The shortest time in which the server answered an empty query of it before the load, in nanoseconds: the
+    /// network's round trip, and what both ends take to wake up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_ns: Option<u64>,
     /// Whether it is the machine whose CPUs were looked at beside the load.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub beside_server: bool,

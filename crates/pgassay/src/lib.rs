@@ -33,10 +33,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>, terminal: &mut Terminal, st
         Ok(args) => args,
         Err(answer) => return cli::show(&answer, terminal),
     };
-    args.global.typed = match commands::far::Session::of_this() {
-        Some(session) => session.typed,
-        None => typed,
-    };
+    let session = commands::far::Session::of_this();
+    if let Some(Err(error)) = session.as_ref().map(commands::far::keep_near_side) {
+        return exit::report(&error.into(), terminal);
+    }
+    args.global.typed = session.map_or(typed, |session| session.typed);
     terminal.set_verbosity(args.global.verbosity());
     let done = match commands::far::sought(&args, &words) {
         Ok(Some(there)) => commands::far::there(&there, &args.global, terminal, stop),

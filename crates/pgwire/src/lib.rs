@@ -33,6 +33,7 @@ pub use conninfo::{
 pub use copy::CopyIn;
 pub use error::{ConnectError, QueryError, ServerError};
 pub use interrupt::end_waits_by;
+pub use postgres_protocol::password::scram_sha_256 as scram_verifier;
 pub use secret::Secret;
 pub use session::{RawConnection, ResultSet, Session, TransactionStatus};
 pub use transport::{TlsTransport, Transport};

@@ -183,7 +183,12 @@ impl Dump {
     ///
     /// # Errors
     /// Where the database can't be made, or nothing could be restored.
-    pub fn restore(&self, socket_dir: &Path, stop: &AtomicBool) -> Result<Restored, TargetError> {
+    pub fn restore(
+        &self,
+        socket_dir: &Path,
+        port: u16,
+        stop: &AtomicBool,
+    ) -> Result<Restored, TargetError> {
         let socket = socket_dir.display().to_string();
         let failed = |what: &str, error: &dyn std::fmt::Display| {
             TargetError::NotFound(format!("the copy of {}: {what}: {error}", self.shown))
@@ -192,7 +197,7 @@ impl Dump {
             database: self.database.name.clone(),
             ..Restored::default()
         };
-        let at = |database: &str| Conninfo::on_socket(&socket, 5432, "postgres", database);
+        let at = |database: &str| Conninfo::on_socket(&socket, port, "postgres", database);
         let connect = |database: &str| {
             pgassay_pgwire::connect(&at(database))
                 .map_err(|error| failed("the launched server", &error))

@@ -18,11 +18,14 @@ use super::confinement::Confinement;
 use super::find::Installation;
 use super::huge_pages::{self, Reservation};
 use super::leftover::{self, Leftover};
+use super::listen::{Listen, Listening};
 use super::scratch::{Home, Scratch};
 use super::settings::Settings;
 use super::{TargetError, leftover::start_ticks};
 use pgassay_pgwire::{ConnectError, Conninfo};
 
+/// The number in the socket's name of a server that no other machine reaches.
+const PORT: u16 = 5432;
 /// How often a state is looked at while waiting for it.
 const POLL: Duration = Duration::from_millis(10);
 /// How long initdb may take, which copies some 40 MB.
@@ -46,6 +49,8 @@ pub struct LaunchOptions {
     pub max_connections: Option<u32>,
     /// How long the server may take until it accepts connections.
     pub start_timeout: Duration,
+    /// Where other machines reach it; nobody else does where none is named.
+    pub listen: Option<Listen>,
     /// Its environment and CPUs.
     pub confinement: Confinement,
     /// Raised by Ctrl-C: launching stops and cleans up.
@@ -60,6 +65,7 @@ impl Default for LaunchOptions {
             shared_buffers_bytes: None,
             max_connections: None,
             start_timeout: Duration::from_secs(120),
+            listen: None,
             confinement: Confinement::default(),
             stop: None,
         }
@@ -76,6 +82,8 @@ pub struct Cluster {
     settings: Settings,
     account: Option<Account>,
     options: LaunchOptions,
+    port: u16,
+    listening: Option<Listening>,
     extra: Settings,
     leftovers: Vec<Leftover>,
 }
@@ -108,9 +116,22 @@ impl Cluster {
             options,
         };
         launcher.init()?;
-        let settings = launcher.settings();
+        let port = match &options.listen {
+            Some(listen) => listen.free_port()?,
+            None => PORT,
+        };
+        let settings = launcher.settings(port)?;
         let server = launcher.start(&settings)?;
+        let listening = match &options.listen {
+            Some(listen) => {
+                let at = (listen.address, port).into();
+                Some(Listening::begin(&launcher.us(&settings), at, installation)?)
+            }
+            None => None,
+        };
         Ok(Self {
+            port,
+            listening,
             server,
             home,
             installation: installation.clone(),
@@ -155,9 +176,20 @@ impl Cluster {
     /// How to connect, as a conninfo; it holds no secret.
     pub fn conninfo(&self) -> String {
         format!(
-            "host={} port=5432 user=postgres dbname=postgres",
-            self.home.socket_dir.display()
+            "host={} port={} user=postgres dbname=postgres",
+            self.home.socket_dir.display(),
+            self.port
         )
+    }
+
+    /// The port that is part of its socket's name, and the one on which it listens for other machines.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// How other machines reach it, where they do.
+    pub fn listening(&self) -> Option<&Listening> {
+        self.listening.as_ref()
     }
 
     /// The process id of the server's first process, the postmaster.
@@ -372,7 +404,7 @@ impl Launcher<'_> {
     }
 
     /// The user's settings over ours.
-    fn settings(&self) -> Settings {
+    fn settings(&self, port: u16) -> Result<Settings, TargetError> {
         let mut settings = self.options.settings.clone();
         if let Some(bytes) = self.options.shared_buffers_bytes {
             settings.set_default("shared_buffers", format!("{}kB", bytes / 1024));
@@ -380,16 +412,31 @@ impl Launcher<'_> {
         if let Some(count) = self.options.max_connections {
             settings.set_default("max_connections", count.to_string());
         }
-        settings.set("listen_addresses", "");
+        let listen = self.options.listen.as_ref();
+        let address = listen.map_or_else(String::new, |listen| listen.address.to_string());
+        settings.set("listen_addresses", address);
+        if let Some(listen) = listen {
+            // Ours, not the server's user's; who may come is settled before it listens.
+            let hba = self.home.dir.join("hba");
+            listen.write_hba(&hba)?;
+            settings.set("hba_file", hba.display().to_string());
+        }
         settings.set(
             "unix_socket_directories",
             self.home.socket_dir.display().to_string(),
         );
         settings.set("unix_socket_permissions", "0700");
-        settings.set("port", "5432");
+        settings.set("port", port.to_string());
         settings.set("logging_collector", "off");
         settings.set("log_destination", "stderr");
-        settings
+        Ok(settings)
+    }
+
+    /// How we connect ourselves.
+    fn us(&self, settings: &Settings) -> Conninfo {
+        let port = settings.get("port").and_then(|port| port.parse().ok());
+        let socket_dir = self.home.socket_dir.to_string_lossy();
+        Conninfo::on_socket(&socket_dir, port.unwrap_or(PORT), "postgres", "postgres")
     }
 
     /// Starts the server and waits until it takes a connection.
@@ -409,7 +456,7 @@ impl Launcher<'_> {
         let kept = self.options.confinement.keep(server.child.id());
         kept.map_err(|error| self.failed("can't be kept on its CPUs", &error.to_string()))?;
         self.note_postmaster(&server)?;
-        self.wait_until_ready(&mut server, log_from)?;
+        self.wait_until_ready(&mut server, &self.us(settings), log_from)?;
         self.refuse_wrapper(&server)?;
         Ok(server)
     }
@@ -511,15 +558,14 @@ impl Launcher<'_> {
 
     /// Waits until a session can be opened: the pid file's status line would say
     /// it too, but versions before 10 do not write it.
-    fn wait_until_ready(&self, server: &mut Server, log_from: u64) -> Result<(), TargetError> {
+    fn wait_until_ready(
+        &self,
+        server: &mut Server,
+        us: &Conninfo,
+        log_from: u64,
+    ) -> Result<(), TargetError> {
         // What an earlier start had said is no reason for this one's end.
         let log = || tail(&self.home.log(), log_from, 20);
-        let us = Conninfo::on_socket(
-            &self.home.socket_dir.to_string_lossy(),
-            5432,
-            "postgres",
-            "postgres",
-        );
         let until = Instant::now() + self.options.start_timeout;
         loop {
             self.check_interrupt()?;
@@ -531,7 +577,7 @@ impl Launcher<'_> {
                 }
                 Err(error) => return Err(self.failed("the server is lost", &error.to_string())),
             }
-            match pgassay_pgwire::connect(&us) {
+            match pgassay_pgwire::connect(us) {
                 Ok(session) => {
                     session.close();
                     return Ok(());

@@ -354,7 +354,7 @@ pub(super) fn make_dir(path: &Path, mode: u32) -> Result<(), TargetError> {
 
 /// Refuses a socket path that the system could not hold.
 fn check_socket_path(socket_dir: &Path) -> Result<(), TargetError> {
-    let socket = socket_dir.join(".s.PGSQL.5432");
+    let socket = socket_dir.join(".s.PGSQL.65535");
     let length = socket.as_os_str().len();
     if length <= SOCKET_PATH_MAX {
         return Ok(());

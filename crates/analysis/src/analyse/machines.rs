@@ -1,8 +1,10 @@
 //! What is to be known of a figure whose load came from several machines.
 
 use pgassay_model::machines::MachineRecord;
+use pgassay_model::trial::Trial;
 use pgassay_model::warning::Warning;
 
+use crate::measured::RoundTrip;
 use crate::trial_view::TrialView;
 
 /// Windows that lie further apart than this share of their length, in half of the trials, did not measure the same time.
@@ -21,6 +23,25 @@ pub(super) fn warnings(trials: &[TrialView]) -> Vec<Warning> {
         .collect();
     let found = [skew(&given), unequal(&given), slower(&given)];
     found.into_iter().flatten().collect()
+}
+
+/// The shortest round trip of each machine to the servers, in the order in which machines are named.
+pub(super) fn round_trips<'a>(trials: impl Iterator<Item = &'a Trial>) -> Vec<RoundTrip> {
+    let mut found: Vec<RoundTrip> = Vec::new();
+    for machine in trials.flat_map(|trial| &trial.machines) {
+        let Some(ns) = machine.round_trip_ns else {
+            continue;
+        };
+        let us = ns as f64 / 1e3;
+        match found.iter_mut().find(|known| known.name == machine.name) {
+            Some(known) => known.us = known.us.min(us),
+            None => found.push(RoundTrip {
+                name: machine.name.clone(),
+                us,
+            }),
+        }
+    }
+    found
 }
 
 /// The name and the share of the busiest machine's busiest thread, where machines are named.
@@ -169,6 +190,23 @@ mod tests {
         let views = [TrialView::of(&trial, Server::default())];
         let warnings = warnings(&views).into_iter();
         warnings.map(|warning| (warning.id, warning.text)).collect()
+    }
+
+    #[test]
+    fn the_shortest_round_trip_of_each_machine_counts() {
+        let far = |ns| {
+            let near = machine("a", 1, 0, 1);
+            let mut far = machine("b", 1, 0, 1);
+            far.round_trip_ns = ns;
+            Trial {
+                machines: vec![near, far],
+                ..Trial::default()
+            }
+        };
+        let trials = [far(Some(250_000)), far(Some(210_000)), far(None)];
+        let found = round_trips(trials.iter());
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].name.as_str(), found[0].us), ("b", 210.0));
     }
 
     #[test]

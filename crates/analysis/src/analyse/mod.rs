@@ -287,6 +287,7 @@ fn run_info(scope: &Scope) -> RunInfo {
         pgassay_version: header.pgassay_version.clone(),
         started: header.started.clone(),
         from: header.experiment.from.clone(),
+        round_trips: machines::round_trips(scope.trials()),
         state,
         reason,
         elapsed_seconds: run.end.as_ref().map(|end| end.elapsed_seconds),

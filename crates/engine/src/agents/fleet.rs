@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use pgassay_pgwire::{Conninfo, Place};
 use pgassay_sys::stop::Stop;
 
 use super::clock::{self, Offset, RoundTrip};
-use super::message::{Answer, Ask, Machine, Preparation, Server};
+use super::message::{Answer, Ask, Found, Machine, Preparation, Server, SshSession};
 use super::serve::machine;
 use super::several::{Several, Trouble};
 
@@ -32,6 +33,34 @@ pub struct Side {
     pub channel: Channel,
     /// What holds the link, and ends it when it is dropped.
     pub link: Box<dyn Any + Send>,
+    /// It goes to servers as [`Outside`] says, also where it could use a socket of this machine.
+    pub by_address: bool,
+}
+
+/// How machines other than this one reach a server.
+#[derive(Clone, Default)]
+pub struct Outside {
+    /// Settings that win over those of the connection string that is used here.
+    pub settings: String,
+    /// The password of a server that we launched, made for it.
+    pub password: Option<String>,
+}
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outside")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A machine that goes to servers from outside.
+#[derive(Debug, Clone)]
+pub struct Stranger {
+    /// As it was typed.
+    pub name: String,
+    /// The addresses of the ssh session in which its agent runs, as it says.
+    pub session: Option<SshSession>,
 }
 
 /// The machines that load comes from. Clones are the same ones; the links end with the last.
@@ -62,6 +91,9 @@ pub(super) struct Agent {
     pub channel: Channel,
     pub offset: Option<Offset>,
     pub machine: Machine,
+    by_address: bool,
+    /// To the servers that it found, by their hosts.
+    round_trips: Vec<(String, u64)>,
     _link: Box<dyn Any + Send>,
 }
 
@@ -76,6 +108,8 @@ impl Agents {
             channel: side.channel,
             offset: None,
             machine: Machine::default(),
+            by_address: side.by_address,
+            round_trips: Vec::new(),
             _link: side.link,
         };
         let mut fleet = Fleet {
@@ -113,6 +147,43 @@ impl Agents {
         cpus.min().unwrap_or(1)
     }
 
+    /// The machines that go to servers from outside.
+    pub fn strangers(&self) -> Vec<Stranger> {
+        let fleet = self.fleet();
+        let strangers = fleet.agents.iter().filter(|agent| fleet.is_stranger(agent));
+        strangers
+            .map(|agent| Stranger {
+                name: agent.name.clone(),
+                session: agent.machine.session,
+            })
+            .collect()
+    }
+
+    /// The addresses by which those would come to one of this machine.
+    ///
+    /// # Errors
+    /// Naming the machine from which no way leads there.
+    pub fn addresses(&self, to: SocketAddr) -> Result<Vec<IpAddr>, Failure> {
+        let fleet = &*self.fleet();
+        let strangers = fleet.agents.iter().filter(|agent| fleet.is_stranger(agent));
+        let mut addresses = Vec::new();
+        for agent in strangers {
+            match agent.ask(&Ask::Address(to), &fleet.stop, Some(PROMPT)) {
+                Ok(Answer::Address(Some(address))) => addresses.push(address),
+                Ok(Answer::Address(None)) => {
+                    return Err(Failure::target(format!(
+                        "no way leads from {} to {}",
+                        agent.name,
+                        to.ip()
+                    )));
+                }
+                Ok(_) => return Err(agent.senseless()),
+                Err(trouble) => return Err(trouble.into_failure()),
+            }
+        }
+        Ok(addresses)
+    }
+
     /// Looks whether every machine finds this server, and not another one under the same name; `started` is
     /// when it was started, as it says here.
     ///
@@ -121,19 +192,26 @@ impl Agents {
     pub fn find(
         &self,
         conninfo: &Conninfo,
-        password: Option<&str>,
+        outside: Option<&Outside>,
         started: &str,
     ) -> Result<(), Failure> {
         let fleet = &mut *self.fleet();
-        let server = server(conninfo, password);
+        let hosts = hosts(conninfo);
+        let servers: Vec<Server> = fleet
+            .agents
+            .iter()
+            .map(|agent| fleet.server(agent, conninfo, outside))
+            .collect();
         let socket = conninfo.hosts.iter().find_map(|host| match &host.place {
             Place::Socket(directory) => Some(directory.clone()),
             _ => None,
         });
-        let here = machine();
-        for agent in &fleet.agents {
+        let here = fleet.server.boot.clone();
+        for (agent, server) in fleet.agents.iter_mut().zip(servers) {
             if let Some(socket) = &socket
-                && agent.machine.boot != here.boot
+                && agent.machine.boot != here
+                && !agent.by_address
+                && outside.is_none()
             {
                 return Err(Failure::usage(format!(
                     "the server listens on a Unix socket ({socket}), which {} on another machine can't reach",
@@ -143,8 +221,10 @@ impl Agents {
                     "name a server by an address that every machine reaches: host=ADDRESS",
                 ));
             }
-            match agent.ask(&Ask::Reach(server.clone()), &fleet.stop, None) {
-                Ok(Answer::Server(found)) if found == started => {}
+            match agent.ask(&Ask::Reach(server), &fleet.stop, None) {
+                Ok(Answer::Server(found)) if found.started == started => {
+                    agent.got_to(&hosts, &found);
+                }
                 Ok(Answer::Server(_)) => {
                     return Err(Failure::usage(format!(
                         "{} finds another server under {} than this machine does",
@@ -168,7 +248,7 @@ impl Agents {
         &self,
         plan: &Plan,
         conninfo: &Conninfo,
-        password: Option<&str>,
+        outside: Option<&Outside>,
     ) -> Result<Several, Trouble> {
         let fleet = &mut *self.fleet();
         fleet.loads += 1;
@@ -176,7 +256,7 @@ impl Agents {
         for agent in &fleet.agents {
             let preparation = Preparation {
                 plan: plan.clone(),
-                server: server(conninfo, password),
+                server: fleet.server(agent, conninfo, outside),
             };
             let preparation = Box::new(preparation);
             match agent.ask(&Ask::Prepare { load, preparation }, &fleet.stop, None)? {
@@ -185,7 +265,15 @@ impl Agents {
             }
         }
         let threads = plan.points.iter().map(|point| point.threads).max();
-        Ok(Several::new(self.clone(), load, threads.unwrap_or(1)))
+        let hosts = hosts(conninfo);
+        let round_trips = fleet.agents.iter().map(|agent| agent.round_trip(&hosts));
+        let round_trips = round_trips.collect();
+        Ok(Several::new(
+            self.clone(),
+            load,
+            threads.unwrap_or(1),
+            round_trips,
+        ))
     }
 
     pub(super) fn fleet(&self) -> MutexGuard<'_, Fleet> {
@@ -193,14 +281,33 @@ impl Agents {
     }
 }
 
-fn server(conninfo: &Conninfo, password: Option<&str>) -> Server {
-    Server {
-        conninfo: conninfo.without_secrets(),
-        password: password.map(str::to_owned),
-    }
+/// The servers of a connection string, by which it is known.
+fn hosts(conninfo: &Conninfo) -> String {
+    let hosts: Vec<String> = conninfo.hosts.iter().map(ToString::to_string).collect();
+    hosts.join(",")
 }
 
 impl Fleet {
+    /// Whether an agent goes to servers from outside.
+    fn is_stranger(&self, agent: &Agent) -> bool {
+        agent.by_address || agent.machine.boot != self.server.boot
+    }
+
+    /// How an agent reaches a server.
+    fn server(&self, agent: &Agent, conninfo: &Conninfo, outside: Option<&Outside>) -> Server {
+        let own = conninfo.without_secrets();
+        match outside.filter(|_| self.is_stranger(agent)) {
+            None => Server {
+                conninfo: own,
+                password: None,
+            },
+            Some(outside) => Server {
+                conninfo: format!("{own} {}", outside.settings),
+                password: outside.password.clone(),
+            },
+        }
+    }
+
     /// Asks for the time of each machine of which it is not known well any more.
     pub fn look_at_clocks(&mut self) -> Result<(), Trouble> {
         for agent in &mut self.agents {
@@ -234,6 +341,17 @@ impl Fleet {
 }
 
 impl Agent {
+    fn got_to(&mut self, hosts: &str, found: &Found) {
+        self.round_trips.retain(|(known, _)| known != hosts);
+        self.round_trips
+            .push((hosts.to_owned(), found.round_trip_ns));
+    }
+
+    fn round_trip(&self, hosts: &str) -> Option<u64> {
+        let known = self.round_trips.iter().find(|(known, _)| known == hosts)?;
+        Some(known.1)
+    }
+
     /// Asks, and waits for the answer: at most so long, else until a stop is asked for.
     pub fn ask(
         &self,

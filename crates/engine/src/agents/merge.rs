@@ -52,6 +52,7 @@ fn record(part: &Part, announced_ns: u64) -> MachineRecord {
         system_ns: part.result.client_system_ns(),
         busiest_thread_share: part.result.busiest_thread_share(),
         beside_server: part.beside_server,
+        round_trip_ns: None,
     }
 }
 

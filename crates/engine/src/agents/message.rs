@@ -1,6 +1,7 @@
 //! What the near side and an agent say to each other.
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 
 use pgassay_load::{Passed, SliceResult, SliceSpec};
 use pgassay_model::Plan;
@@ -13,6 +14,8 @@ pub(super) enum Ask {
     Machine,
     /// What its clock shows: [`Answer::Time`].
     Time,
+    /// By which of its addresses it would go there: [`Answer::Address`].
+    Address(SocketAddr),
     /// Which server it finds there: [`Answer::Server`].
     Reach(Server),
     /// To make clients: [`Answer::Done`].
@@ -80,8 +83,10 @@ pub(super) enum Answer {
     Machine(Machine),
     /// What its clock shows, in nanoseconds.
     Time(u64),
-    /// When the server that it found was started, in the server's words.
-    Server(String),
+    /// One of its addresses; none where no way leads there.
+    Address(Option<IpAddr>),
+    /// The server that it found.
+    Server(Found),
     /// It is done.
     Done,
     /// It can't be done.
@@ -92,6 +97,16 @@ pub(super) enum Answer {
     Slice(Box<Given>),
 }
 
+/// A server that an agent found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// When it was started, in its own words: a name of it that no other has.
+    pub started: String,
+    /// The shortest time in which it answered an empty query, in nanoseconds: the network's round trip, and what
+    /// both ends take to wake up.
+    pub round_trip_ns: u64,
+}
+
 /// The machine that an agent is on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -99,6 +114,33 @@ pub struct Machine {
     pub boot: String,
     /// CPUs that the agent may use.
     pub cpus: u32,
+    /// The addresses of the ssh session in which it runs.
+    #[serde(default)]
+    pub session: Option<SshSession>,
+}
+
+/// The two addresses of an ssh session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SshSession {
+    /// Of who came.
+    pub client: IpAddr,
+    /// Of the machine where the session is.
+    pub server: IpAddr,
+}
+
+impl SshSession {
+    /// That of this process.
+    pub fn of_this() -> Option<Self> {
+        Self::parse(&std::env::var("SSH_CONNECTION").ok()?)
+    }
+
+    /// What `SSH_CONNECTION` says: client, its port, server, its port.
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let client = words.next()?.parse().ok()?;
+        let server = words.nth(1)?.parse().ok()?;
+        Some(Self { client, server })
+    }
 }
 
 /// What a slice came to.
@@ -140,4 +182,20 @@ pub enum RefusalKind {
     Stopped,
     /// Anything else.
     Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_an_ssh_session_are_read() {
+        let session = SshSession::parse("10.0.0.7 51022 fd00::2 22").unwrap();
+        assert_eq!(session.client.to_string(), "10.0.0.7");
+        assert_eq!(session.server.to_string(), "fd00::2");
+        // One of a link alone means nothing without the interface's name.
+        for other in ["", "10.0.0.7 51022", "fe80::1%eth0 51022 fe80::2%eth0 22"] {
+            assert_eq!(SshSession::parse(other), None, "{other}");
+        }
+    }
 }

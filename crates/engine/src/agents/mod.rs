@@ -17,8 +17,8 @@ mod several;
 mod shares;
 pub mod synthetic;
 
-pub use fleet::{Agents, Side};
-pub use message::{Machine, Preparation, Refusal, RefusalKind, Server};
+pub use fleet::{Agents, Outside, Side, Stranger};
+pub use message::{Found, Machine, Preparation, Refusal, RefusalKind, Server, SshSession};
 pub use serve::{Clients, Maker, serve_with};
 pub use several::{Several, Trouble};
 

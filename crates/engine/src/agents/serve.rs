@@ -1,22 +1,28 @@
 //! The agent's side: clients that run here, and a near side that says when.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pgassay_far::{Channel, Lost};
-use pgassay_load::{Edge, SliceResult, SliceSpec};
+use pgassay_load::{Edge, Length, SliceResult, SliceSpec};
 use pgassay_sys::stop::Stop;
 
 use super::clock;
-use super::message::{Answer, Ask, Given, Machine, Preparation, Refusal, Server};
+use super::message::{
+    Answer, Ask, Found, Given, Machine, Preparation, Refusal, Server, SshSession,
+};
 
 /// How long it may take until a stop from outside is seen.
 const ATTENTION: Duration = Duration::from_millis(100);
 /// How long a wait for the begin of a slice may go without looking whether it is cancelled.
 const NAP: Duration = Duration::from_millis(20);
+/// The longest window that is counted in parts, and how many of them.
+const LONGEST: Duration = Duration::from_secs(7 * 86_400);
+const MOST_PARTS: u128 = 1_000_000;
 
 /// Clients of one server.
 pub trait Clients: Send {
@@ -32,11 +38,11 @@ pub trait Clients: Send {
 
 /// Who makes clients: the load engine's, or in a simulation some that only answer.
 pub trait Maker {
-    /// When the server was started that is found there, in its own words: a name of it that no other has.
+    /// Which server is found there.
     ///
     /// # Errors
     /// Why it can't be reached.
-    fn reach(&self, server: &Server) -> Result<String, Refusal>;
+    fn reach(&self, server: &Server) -> Result<Found, Refusal>;
 
     /// Clients that run a plan, connected to nothing yet. They end a slice early when `cancelled` is set.
     ///
@@ -103,8 +109,9 @@ impl Agent<'_> {
         let answer = match ask {
             Ask::Machine => Answer::Machine(machine()),
             Ask::Time => Answer::Time(clock::now()),
+            Ask::Address(of) => Answer::Address(own_address(of)),
             Ask::Reach(server) => match self.maker.reach(&server) {
-                Ok(started) => Answer::Server(started),
+                Ok(found) => Answer::Server(found),
                 Err(refusal) => Answer::Refused(refusal),
             },
             Ask::Prepare { load, preparation } => {
@@ -125,6 +132,9 @@ impl Agent<'_> {
                     Ok(()) => return Ok(()),
                     Err(refusal) => Answer::Refused(refusal),
                 }
+            }
+            Ask::Slice { spec, .. } if !is_sound(&spec) => {
+                Answer::Refused(Refusal::other("a slice that nobody measures was asked for"))
             }
             Ask::Slice {
                 load,
@@ -215,5 +225,29 @@ pub(super) fn machine() -> Machine {
     Machine {
         boot: boot.trim().to_owned(),
         cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
+        session: SshSession::of_this(),
     }
+}
+
+/// Whether a slice takes no more memory than a measurement does: who asks for it may be somebody else.
+fn is_sound(spec: &SliceSpec) -> bool {
+    let time = match spec.length {
+        Length::Time(time) => time,
+        Length::Transactions(_) => Duration::ZERO,
+    };
+    let parts = spec
+        .interval
+        .map_or(0, |interval| time.as_nanos() / interval.as_nanos().max(1));
+    time <= LONGEST && spec.warmup <= LONGEST && parts <= MOST_PARTS
+}
+
+/// The address of ours from which packets would go to another. None is sent.
+fn own_address(to: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = match to {
+        SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(to).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }

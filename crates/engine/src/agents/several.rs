@@ -90,6 +90,8 @@ pub struct Several {
     clients: u32,
     /// Threads of each machine, as far as it has clients.
     threads: u32,
+    /// What it takes each machine to ask the server and hear its answer, in nanoseconds, where that was measured.
+    round_trips: Vec<Option<u64>>,
 }
 
 /// What has come from an agent in a slice.
@@ -100,12 +102,18 @@ struct Heard {
 }
 
 impl Several {
-    pub(super) fn new(agents: Agents, load: u32, threads: u32) -> Self {
+    pub(super) fn new(
+        agents: Agents,
+        load: u32,
+        threads: u32,
+        round_trips: Vec<Option<u64>>,
+    ) -> Self {
         Self {
             agents,
             load,
             clients: 0,
             threads,
+            round_trips,
         }
     }
 
@@ -153,7 +161,15 @@ impl Several {
             slice.cancel();
         }
         outcome?;
-        slice.conclude(spec, at_edge)
+        let (result, mut machines) = slice.conclude(spec, at_edge)?;
+        for machine in &mut machines {
+            let place = fleet
+                .agents
+                .iter()
+                .position(|agent| agent.name == machine.name);
+            machine.round_trip_ns = place.and_then(|place| self.round_trips[place]);
+        }
+        Ok((result, machines))
     }
 }
 

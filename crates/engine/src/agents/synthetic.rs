@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pgassay_load::script::Random;
 use pgassay_load::{Edge, Interval, Latency, Length, SliceResult, SliceSpec, ThreadUse};
 
-use super::message::{Preparation, Refusal, Server};
+use super::message::{Found, Preparation, Refusal, Server};
 use super::serve::{Clients, Maker};
 
 /// Makes synthetic clients.
@@ -22,8 +22,11 @@ pub struct Synthetic {
 }
 
 impl Maker for Synthetic {
-    fn reach(&self, server: &Server) -> Result<String, Refusal> {
-        Ok(server.conninfo.clone())
+    fn reach(&self, server: &Server) -> Result<Found, Refusal> {
+        Ok(Found {
+            started: server.conninfo.clone(),
+            round_trip_ns: 1_000,
+        })
     }
 
     fn clients(

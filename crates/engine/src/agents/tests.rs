@@ -28,6 +28,7 @@ fn machines(kinds: &[Synthetic], stop: &Stop) -> (Agents, Vec<thread::JoinHandle
             name: format!("m{number}"),
             channel: near.channel(1),
             link: Box::new(near),
+            by_address: false,
         });
     }
     (Agents::open(sides, stop).expect("agents"), ends)
@@ -133,6 +134,7 @@ fn a_lost_machine_is_named_and_ends_the_slice_early() {
         name: name.to_owned(),
         channel: link.channel(1),
         link: Box::new(link),
+        by_address: false,
     };
     let agents = Agents::open(vec![side("stays", other), side("goes", near)], &stop);
     let agents = agents.expect("agents");

@@ -13,7 +13,7 @@ use super::build::BuildArgs;
 use super::clients::{ClientList, ScaleList};
 use super::compare_runs::CompareRunsArgs;
 use super::diagnose::DiagnoseArgs;
-use super::from::FromList;
+use super::from::{FromList, WayArgs, Ways};
 use super::inside::InsideArgs;
 use super::io::IoArgs;
 use super::kernels::KernelsArgs;
@@ -205,6 +205,9 @@ pub struct TargetArgs {
     /// The dump of that database, where several servers share it.
     #[arg(skip)]
     pub dump: Option<Arc<Dump>>,
+    /// How machines that give load reach the server.
+    #[arg(skip)]
+    pub outside: Ways,
 }
 
 impl TargetArgs {
@@ -247,10 +250,13 @@ pub struct MeasureArgs {
     /// Threads that drive the clients [default: a quarter of the CPUs]
     #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Machines that the load comes from, each with an equal share of the clients, separated by commas:
-    /// local, ssh://user@host, exec:COMMAND [default: this process]
+    /// Machines that the load comes from, each with an equal share of the clients, separated by commas: local
+    /// (the server's), here (where this is typed), ssh://user@host, exec:COMMAND [default: the measuring process]
     #[arg(group = OF_CLIENTS, long, value_name = "LIST")]
     pub from: Option<FromList>,
+    /// How they reach the server.
+    #[command(flatten)]
+    pub ways: WayArgs,
     /// Scale of the pgbench tables, 100,000 rows each; `run` takes several: 1..100*10 [default: by
     /// memory and cache]
     #[arg(group = OF_SCALE, long, short = 's', value_name = "LIST")]
@@ -312,6 +318,7 @@ Examples:
   pgassay run select-only --cpus 1..16*2 --clients 32 a server on so many CPUs; then pgassay fit last
   pgassay run tpcb-like 'service=staging' --load      in a schema of its own
   pgassay run select-only ssh://db1/temp:17           on another machine, recorded here
+  pgassay run select-only ssh://db1/temp:17 --from here    the server there, the load from this machine
   pgassay run select-only 'exec:kubectl exec -i pg-0 -- // temp'
   pgassay run select-only host=db1 --load --clients 64 --from ssh://c1,ssh://c2,local
   pgassay run primitives               spinlock, LWLock, buffer pin and snapshot over sessions

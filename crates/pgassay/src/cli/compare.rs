@@ -7,7 +7,7 @@ use pgassay_analysis::metrics::MetricId;
 use pgassay_model::workload::WorkloadPlan;
 
 use super::clients::ClientList;
-use super::from::FromList;
+use super::from::{FromList, WayArgs};
 use super::given::GivenArgs;
 use super::io::DataArgs;
 use super::kinds::{OF_CLIENTS, OF_SCALE, OF_SESSIONS};
@@ -113,10 +113,13 @@ pub struct CompareArgs {
     /// Client counts: 1,2,8 or 1..64*2 [default: twice the CPUs]
     #[arg(group = OF_SESSIONS, long, short = 'c', value_name = "LIST")]
     pub clients: Option<ClientList>,
-    /// Machines that the load comes from, each with an equal share of the clients, separated by commas:
-    /// local, ssh://user@host, exec:COMMAND [default: this process]
+    /// Machines that the load comes from, each with an equal share of the clients, separated by commas: local
+    /// (the servers'), here (where this is typed), ssh://user@host, exec:COMMAND [default: the measuring process]
     #[arg(group = OF_CLIENTS, long, value_name = "LIST")]
     pub from: Option<FromList>,
+    /// How they reach the servers.
+    #[command(flatten)]
+    pub ways: WayArgs,
     /// The slices.
     #[command(flatten)]
     pub slices: SliceArgs,

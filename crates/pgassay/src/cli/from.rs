@@ -1,16 +1,24 @@
 //! `--from`: the machines that the load comes from.
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use clap::Args as ClapArgs;
+use pgassay_engine::agents::Outside;
 use pgassay_far::Place;
 use pgassay_model::Failure;
+use pgassay_server::{Listen, Listening};
+
+use super::kinds::OF_CLIENTS;
 
 /// A machine that gives load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// This one.
     Local,
+    /// The one where the command was typed, which is this one unless the target is elsewhere.
+    Here,
     /// Another one.
     Far(Place),
 }
@@ -19,6 +27,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str("local"),
+            Self::Here => f.write_str("here"),
             Self::Far(place) => place.fmt(f),
         }
     }
@@ -30,11 +39,12 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.trim() {
             "local" => Ok(Self::Local),
+            "here" => Ok(Self::Here),
             text if Place::is_meant(text) => Place::parse(text)
                 .map(Self::Far)
                 .map_err(|error| error.to_string()),
             text => Err(format!(
-                "`{text}` is no machine: write local, ssh://[user@]host or exec:COMMAND"
+                "`{text}` is no machine: write local, here, ssh://[user@]host or exec:COMMAND"
             )),
         }
     }
@@ -51,9 +61,11 @@ impl FromStr for FromList {
     fn from_str(text: &str) -> Result<Self, String> {
         let begins = |text: &str| {
             let text = text.trim_start();
-            let local = text.strip_prefix("local");
-            Place::is_meant(text)
-                || local.is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
+            let is_word = |word: &str| {
+                let rest = text.strip_prefix(word);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
+            };
+            Place::is_meant(text) || is_word("local") || is_word("here")
         };
         let mut sources = Vec::new();
         let mut rest = text;
@@ -94,9 +106,112 @@ impl FromList {
     }
 }
 
+/// How the machines that the load comes from reach the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, ClapArgs)]
+pub struct WayArgs {
+    /// Where a launched server listens for the load of other machines, as long as it runs [default: the
+    /// address by which ssh came, a free port]
+    #[arg(group = OF_CLIENTS, long, value_name = "ADDRESS[:PORT]")]
+    pub listen: Option<ListenAt>,
+    /// By what the load's machines reach a running server, such as 'host=10.0.0.5 port=6432'; the rest is as
+    /// in the target [default: the host of ssh]
+    #[arg(group = OF_CLIENTS, long, value_name = "SETTINGS")]
+    pub load_conninfo: Option<String>,
+}
+
+/// An address of the machine of the server, and a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListenAt {
+    /// The address.
+    pub address: IpAddr,
+    /// The first port that is tried.
+    pub port: Option<u16>,
+}
+
+impl FromStr for ListenAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, port) = match text.parse::<SocketAddr>() {
+            Ok(at) => (at.ip(), Some(at.port())),
+            Err(_) => {
+                let bare = text
+                    .strip_prefix('[')
+                    .and_then(|text| text.strip_suffix(']'));
+                let address = bare.unwrap_or(text).parse();
+                (
+                    address.map_err(|_| {
+                        format!("`{text}` is no address: write 10.0.0.5, 10.0.0.5:6000 or [fd00::5]:6000")
+                    })?,
+                    None,
+                )
+            }
+        };
+        if address.is_unspecified() {
+            return Err(
+                "name one address, which the load's machines reach: not all of them".to_owned(),
+            );
+        }
+        Ok(Self {
+            address,
+            port: port.filter(|port| *port > 0),
+        })
+    }
+}
+
+/// How servers are reached from outside, as it was found out.
+#[derive(Debug, Clone, Default)]
+pub struct Ways {
+    /// Where launched servers listen.
+    pub listen: Option<Listen>,
+    /// What differs in the connection string of a running one.
+    pub conninfo: Option<String>,
+}
+
+impl Ways {
+    /// The way to a running server, where it is another than ours.
+    pub fn of_running(&self) -> Option<Outside> {
+        let settings = self.conninfo.clone()?;
+        Some(Outside {
+            settings,
+            password: None,
+        })
+    }
+
+    /// The way to a launched server that listens.
+    pub fn of_launched(&self, listening: &Listening) -> Outside {
+        Outside {
+            settings: listening.settings(),
+            password: Some(listening.password().to_owned()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_to_listen_at_is_one_and_may_have_a_port() {
+        let at = |text: &str| {
+            text.parse::<ListenAt>()
+                .map(|at| (at.address.to_string(), at.port))
+        };
+        assert_eq!(at("10.0.0.5").unwrap(), ("10.0.0.5".into(), None));
+        assert_eq!(
+            at("10.0.0.5:6000").unwrap(),
+            ("10.0.0.5".into(), Some(6000))
+        );
+        assert_eq!(at("fd00::5").unwrap(), ("fd00::5".into(), None));
+        assert_eq!(at("[fd00::5]").unwrap(), ("fd00::5".into(), None));
+        assert_eq!(
+            at("[fd00::5]:6000").unwrap(),
+            ("fd00::5".into(), Some(6000))
+        );
+        for wrong in ["", "db1", "0.0.0.0", "[::]:6000", "10.0.0.5:x", "*"] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+    }
 
     fn names(text: &str) -> Vec<String> {
         text.parse::<FromList>().unwrap().names()
@@ -105,6 +220,8 @@ mod tests {
     #[test]
     fn machines_are_told_apart_by_commas_and_commands_may_hold_some() {
         assert_eq!(names("local"), ["local"]);
+        assert_eq!(names("here,ssh://c1"), ["here", "ssh://c1"]);
+        assert_eq!(names("exec:x -w a,here"), ["exec:x -w a", "here"]);
         assert_eq!(
             names("ssh://c1,ssh://me@c2:2222,local"),
             ["ssh://c1", "ssh://me@c2:2222", "local"]

@@ -128,7 +128,8 @@ Examples:
   pgassay run select-only --cpus 1..16*2 --clients 32 a server on so many CPUs; then pgassay fit last
   pgassay run tpcb-like --scale 10,100 --shared-buffers 256MB,4GB --clients 8
   pgassay run tpcb-like 'service=staging' --load      in a schema of its own
-  pgassay run select-only host=db1 --load --clients 64 --from ssh://c1,ssh://c2,local";
+  pgassay run select-only host=db1 --load --clients 64 --from ssh://c1,ssh://c2,local
+  pgassay run select-only ssh://db1/temp:17 --from here    the server there, the load from this machine";
 const OF_RUN_ORDER_ENTRY: &str = "\
 Examples:
   pgassay run order-entry --warehouses 10 --clients 1..16*2
@@ -285,6 +286,8 @@ const AGAIN: &[&str] = &[
     "observe",
     "allow_shell",
     "from",
+    "listen",
+    "load_conninfo",
 ];
 
 /// How a result is shown, and what the program says: of no plan.

@@ -1,19 +1,23 @@
 //! The machines that a load comes from, reached and ready.
 
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 
-use anyhow::Context;
-use pgassay_engine::agents::{Agents, Side};
+use anyhow::{Context, bail};
+use pgassay_engine::agents::{Agents, Outside, Side, SshSession};
 use pgassay_engine::drivers::wire::{self, Source as Load};
-use pgassay_far::Link;
+use pgassay_far::{Link, Place};
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_model::{Failure, FailureKind};
+use pgassay_pgwire::Conninfo;
+use pgassay_server::Listen;
 use pgassay_sys::stop::Stop;
 
 use super::far::{self, LOAD};
 use super::subject::Subject;
 use crate::cli::args::GlobalArgs;
-use crate::cli::from::{FromList, Source};
+use crate::cli::from::{FromList, ListenAt, Source, WayArgs, Ways};
 use crate::secrets;
 use crate::terminal::Terminal;
 
@@ -23,6 +27,7 @@ use crate::terminal::Terminal;
 /// Naming the first that can't be reached, and what to do.
 pub fn open(
     list: &FromList,
+    ways: &WayArgs,
     global: &GlobalArgs,
     terminal: &mut Terminal,
     stop: &Stop,
@@ -33,12 +38,27 @@ pub fn open(
         terminal.progress(&format!("reaching {name}"));
         sides.push(match source {
             Source::Local => here(name)?,
+            Source::Here => match far::near_side()? {
+                Some(link) => Side {
+                    name: name.clone(),
+                    channel: link.channel(LOAD),
+                    link: Box::new(link),
+                    by_address: true,
+                },
+                None if far::gives_near_load() => bail!(
+                    Failure::usage("--from names here more than once")
+                        .with_remedy("name each machine once")
+                ),
+                None => here(name)?,
+            },
             Source::Far(place) => {
                 let side = far::give_load(place, global, terminal)?;
                 Side {
                     name: name.clone(),
                     channel: side.link()?.channel(LOAD),
                     link: Box::new(side),
+                    // Whoever names the address means it to be used.
+                    by_address: ways.listen.is_some(),
                 }
             }
         });
@@ -68,6 +88,7 @@ fn here(name: &str) -> anyhow::Result<Side> {
         name: name.to_owned(),
         channel: near.channel(LOAD),
         link: Box::new(near),
+        by_address: false,
     })
 }
 
@@ -106,19 +127,157 @@ pub fn refuse(workload: &WorkloadPlan, pin: bool, ceiling: bool) -> Result<(), F
     Ok(())
 }
 
+/// What the servers of a command are.
+#[derive(Debug, Clone, Copy)]
+pub struct Servers {
+    /// One is launched.
+    pub launched: bool,
+    /// One runs already.
+    pub running: bool,
+}
+
+/// How the machines reach the servers from outside; launched servers listen where that is needed.
+///
+/// # Errors
+/// Where what was typed does not fit, or no address is known.
+pub fn ways(
+    machines: Option<(&FromList, &Agents)>,
+    typed: &WayArgs,
+    servers: Servers,
+    terminal: &mut Terminal,
+) -> anyhow::Result<Ways> {
+    let Some((list, agents)) = machines else {
+        let flag = match (&typed.listen, &typed.load_conninfo) {
+            (Some(_), _) => "--listen",
+            (None, Some(_)) => "--load-conninfo",
+            (None, None) => return Ok(Ways::default()),
+        };
+        bail!(
+            Failure::usage(format!("{flag} is for load that comes from other machines"))
+                .with_remedy("name them with --from LIST")
+        );
+    };
+    let conninfo = match &typed.load_conninfo {
+        Some(_) if !servers.running => bail!(
+            Failure::usage("--load-conninfo is for a running server").with_remedy(
+                "leave it out: --listen says where a launched server is reached from outside"
+            )
+        ),
+        Some(text) => Some(settings(text)?),
+        None => None,
+    };
+    let listen = match servers.launched {
+        true => listen(list, agents, typed.listen)?,
+        false if typed.listen.is_some() => bail!(
+            Failure::usage("--listen is for a launched server").with_remedy(
+                "leave it out: --load-conninfo says how a running server is reached from outside"
+            )
+        ),
+        false => None,
+    };
+    if let Some(listen) = &listen {
+        let from: Vec<String> = listen.from.iter().map(ToString::to_string).collect();
+        terminal.announce(&format!(
+            "while it runs the server listens at {} for {}",
+            listen.address,
+            from.join(", ")
+        ));
+    }
+    Ok(Ways { listen, conninfo })
+}
+
+/// What was typed behind `--load-conninfo`, as keywords and values.
+fn settings(text: &str) -> Result<String, Failure> {
+    let refused = |why: String| {
+        Failure::usage(format!("--load-conninfo: {why}"))
+            .with_remedy("write keywords and values: --load-conninfo 'host=10.0.0.5 port=6432'")
+    };
+    let pairs = Conninfo::pairs(text).map_err(|error| refused(error.to_string()))?;
+    if pairs.iter().any(|(name, _)| name.contains("password")) {
+        return Err(Failure::usage("--load-conninfo: a password is not sent")
+            .with_remedy("each machine uses its own ~/.pgpass"));
+    }
+    let pairs = pairs
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()));
+    Ok(Conninfo::of_pairs(pairs))
+}
+
+/// Where launched servers listen, and for whom; none if no machine comes from outside.
+fn listen(
+    list: &FromList,
+    agents: &Agents,
+    typed: Option<ListenAt>,
+) -> anyhow::Result<Option<Listen>> {
+    let strangers = agents.strangers();
+    if strangers.is_empty() {
+        return match typed {
+            None => Ok(None),
+            Some(_) => Err(Failure::usage(
+                "--listen is for machines of --from that come from outside, and none does",
+            )
+            .with_remedy("leave it out, or name such machines: --from here, --from ssh://HOST")
+            .into()),
+        };
+    }
+    let names = named_apart(&names(list));
+    let source = |name: &str| {
+        let place = names.iter().position(|known| known == name)?;
+        list.0.get(place)
+    };
+    let by_ssh = far::came_by_ssh().then(SshSession::of_this).flatten();
+    let mut known = BTreeSet::new();
+    let mut from: BTreeSet<IpAddr> = BTreeSet::new();
+    for stranger in &strangers {
+        // Of the machine where the command was typed we know how it came here; of those that were reached
+        // from here, how they see us.
+        let address = match source(&stranger.name) {
+            Some(Source::Here) => by_ssh.map(|session| {
+                from.insert(session.client);
+                session.server
+            }),
+            Some(Source::Far(Place::Ssh { .. })) => stranger.session.map(|session| session.client),
+            _ => None,
+        };
+        known.insert(address);
+    }
+    let mut known = known.into_iter();
+    let address = match (typed, known.next().flatten(), known.next()) {
+        (Some(typed), _, _) => typed.address,
+        (None, Some(address), None) => address,
+        (None, ..) => {
+            let names: Vec<&str> = strangers.iter().map(|s| s.name.as_str()).collect();
+            bail!(
+                Failure::usage(format!(
+                    "it is not known by which address of the server's machine {} can reach a launched server",
+                    names.join(" and ")
+                ))
+                .with_remedy("name one that it listens at while it runs: --listen ADDRESS")
+            )
+        }
+    };
+    let port = typed.and_then(|typed| typed.port);
+    from.extend(agents.addresses(SocketAddr::new(address, port.unwrap_or(5432)))?);
+    Ok(Some(Listen {
+        address,
+        port,
+        from: from.into_iter().collect(),
+    }))
+}
+
 /// Looks whether every machine finds the server.
 ///
 /// # Errors
 /// Naming the one that does not.
 pub fn find(agents: &Agents, subject: &mut Subject) -> anyhow::Result<()> {
     let started = wire::started(subject.session()?)?;
-    Ok(agents.find(&subject.conninfo, None, &started)?)
+    Ok(agents.find(&subject.conninfo, subject.outside.as_ref(), &started)?)
 }
 
 /// Where an arm's load comes from.
-pub fn source(agents: Option<&Agents>) -> Load<'_> {
+pub fn source<'a>(agents: Option<&'a Agents>, outside: Option<&'a Outside>) -> Load<'a> {
     match agents {
-        Some(agents) => Load::Agents(agents, None),
+        Some(agents) => Load::Agents(agents, outside),
         None => Load::Here,
     }
 }

@@ -117,9 +117,27 @@ pub fn measure(
     let agents = match &machines {
         Some(list) if loads => {
             from::refuse(&request.workload, request.pin.is_some(), request.ceiling)?;
-            Some(from::open(list, global, terminal, stop)?)
+            Some(from::open(
+                list,
+                &request.measure.ways,
+                global,
+                terminal,
+                stop,
+            )?)
         }
         _ => None,
+    };
+    let target = TargetArgs {
+        outside: from::ways(
+            machines.as_ref().zip(agents.as_ref()),
+            &request.measure.ways,
+            from::Servers {
+                launched: spec.is_launched(),
+                running: !spec.is_launched(),
+            },
+            terminal,
+        )?,
+        ..request.target.clone()
     };
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let cpus = machine.cpus.unwrap_or(1);
@@ -133,7 +151,15 @@ pub fn measure(
         Some(experiment) => experiment.plan().max_clients(),
     };
     let apart = apart(request, &concurrency)?;
-    let mut subject = open(request, &spec, &machine, most, &apart, terminal, stop)?;
+    let mut subject = open(
+        request,
+        (&spec, &target),
+        &machine,
+        most,
+        &apart,
+        terminal,
+        stop,
+    )?;
     if loads && subject.origin == Origin::Running {
         subject.keep(stop);
         concurrency = concurrency.within(subject.admit(None)?.most_clients);
@@ -334,7 +360,7 @@ fn apart(request: &Request, concurrency: &Concurrency) -> anyhow::Result<Apart> 
 /// Launches the server or connects to it, with connections for so many clients.
 fn open(
     request: &Request,
-    spec: &TargetSpec,
+    (spec, target): (&TargetSpec, &TargetArgs),
     machine: &HostSummary,
     clients: u32,
     apart: &Apart,
@@ -356,13 +382,7 @@ fn open(
     if confined {
         affinity::pin_current_thread(&apart.server).context("keeping the server off our CPUs")?;
     }
-    let opened = Subject::open(
-        spec,
-        request.target,
-        memory.unwrap_or(1 << 30),
-        connections,
-        stop,
-    );
+    let opened = Subject::open(spec, target, memory.unwrap_or(1 << 30), connections, stop);
     if confined {
         affinity::pin_current_thread(&everywhere).context("using all CPUs again")?;
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use pgassay_engine::agents::Outside;
 use pgassay_engine::workload::guest::{self, Admission};
 use pgassay_engine::workload::pgbench_tables::Made;
 use pgassay_engine::workload::{self, setup};
@@ -19,7 +20,7 @@ use pgassay_server::inspection::live;
 use pgassay_server::scratch::Scratch;
 use pgassay_server::settings::{Settings, default_shared_buffers};
 use pgassay_server::{
-    Cluster, Installation, Installations, LaunchOptions, TargetError, TargetSpec,
+    Cluster, Installation, Installations, LaunchOptions, Listening, TargetError, TargetSpec,
 };
 use pgassay_sys::stop::{Deferred, Stop};
 use serde_json::json;
@@ -42,6 +43,8 @@ pub struct Subject {
     pub copy_differs: Vec<String>,
     /// Whether a load may change tables that we did not make.
     may_change_all: bool,
+    /// How other machines reach it, where that is not how we do.
+    pub outside: Option<Outside>,
     /// The launched cluster; dropping it removes it.
     pub cluster: Option<Cluster>,
     /// Held while there is something of ours to clean up; given up last.
@@ -73,7 +76,9 @@ impl Subject {
                         .with_remedy("set it on the running server yourself, or use a temp target")
                         .into());
                 }
-                Self::visit(text, flags.is_copy)
+                let mut visited = Self::visit(text, flags.is_copy)?;
+                visited.outside = flags.outside.of_running();
+                Ok(visited)
             }
             launched => {
                 let installation = installation(launched, flags, stop)?;
@@ -92,6 +97,7 @@ impl Subject {
                     shared_buffers_bytes: Some(default_shared_buffers(memory_bytes)),
                     max_connections: Some(connections.saturating_add(20).max(100)),
                     confinement: flags.confinement.clone(),
+                    listen: flags.outside.listen.clone(),
                     stop: Some(Arc::clone(stop.flag())),
                     ..LaunchOptions::default()
                 };
@@ -99,7 +105,7 @@ impl Subject {
                     .map_err(|error| interrupted_or(stop, explain(error)))?;
                 let socket = cluster.socket_dir().display().to_string();
                 let restored = dump.as_ref().map(|dump| {
-                    dump.restore(cluster.socket_dir(), stop.flag())
+                    dump.restore(cluster.socket_dir(), cluster.port(), stop.flag())
                         .map_err(|error| interrupted_or(stop, explain(error)))
                 });
                 let restored = restored.transpose()?.unwrap_or_default();
@@ -107,7 +113,7 @@ impl Subject {
                     "" => "postgres",
                     database => database,
                 };
-                let conninfo = Conninfo::on_socket(&socket, 5432, "postgres", database);
+                let conninfo = Conninfo::on_socket(&socket, cluster.port(), "postgres", database);
                 let session = pgassay_pgwire::connect(&conninfo)
                     .map_err(|e| Failure::target(format!("the launched server: {e}")))?;
                 Ok(Self {
@@ -130,6 +136,9 @@ impl Subject {
                     ) + &far::on_this(),
                     copy_differs: restored.differs,
                     may_change_all: true,
+                    outside: cluster
+                        .listening()
+                        .map(|listening| flags.outside.of_launched(listening)),
                     conninfo,
                     scene: Scene {
                         postmaster: Ok(cluster.pid()),
@@ -176,6 +185,7 @@ impl Subject {
             },
             copy_differs: Vec::new(),
             may_change_all: is_copy,
+            outside: None,
             cluster: None,
             kept: None,
         })
@@ -233,11 +243,17 @@ impl Subject {
         stop: &Stop,
     ) -> anyhow::Result<Made> {
         let launched = self.cluster.is_some();
+        let listens = self.cluster.as_ref().and_then(Cluster::listening).is_some();
         let session = self.session()?;
-        setup::create(session, plan, progress, stop).map_err(|error| match launched {
-            true => error,
-            false => setup::undone(session, error),
-        })
+        let made =
+            setup::create(session, plan, progress, stop).map_err(|error| match launched {
+                true => error,
+                false => setup::undone(session, error),
+            })?;
+        if listens {
+            Listening::grant(session)?;
+        }
+        Ok(made)
     }
 
     /// From here on there is something of ours in the server, or to keep of what was measured: a
@@ -330,11 +346,12 @@ impl Subject {
             .iter()
             .map(|(name, _)| name.to_owned())
             .collect();
+        // The server takes hba_file from the command line, and calls it an override.
         // Not as a question to the catalogs, which would find the settings that it makes itself. The server
         // is ours, and nobody else's operators are in it.
         let rows = self.session()?.rows(
             "SELECT pg_catalog.lower(name), source, setting FROM pg_catalog.pg_settings \
-             WHERE source NOT IN ('command line', 'configuration file')",
+             WHERE source NOT IN ('command line', 'configuration file') AND name <> 'hba_file'",
         )?;
         Ok(rows
             .rows

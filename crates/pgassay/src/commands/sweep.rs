@@ -203,7 +203,7 @@ fn sweep(
             &subject.conninfo_of_load(&plan.workload),
             watched,
             owned,
-            from::source(agents),
+            from::source(agents, subject.outside.as_ref()),
             stop,
         )?],
         plan: plan.clone(),

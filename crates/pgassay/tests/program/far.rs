@@ -15,10 +15,10 @@ use crate::runs::{Runs, Signal, gone, signal, text};
 
 /// The command that stands for one that carries standard input and output to another machine, and that is
 /// a process of its own.
-const CARRIED: &str = "exec:sh -c '\"$@\"; exit $?' carrier";
+pub const CARRIED: &str = "exec:sh -c '\"$@\"; exit $?' carrier";
 
 /// A short measurement.
-const SHORT: [&str; 9] = [
+pub const SHORT: [&str; 9] = [
     "-c", "1", "-T", "0.1", "--warmup", "0", "-s", "1", "--trials",
 ];
 
@@ -29,7 +29,7 @@ impl Runs {
     }
 
     /// The only run that there is.
-    fn only(&self) -> PathBuf {
+    pub fn only(&self) -> PathBuf {
         let mut runs = fs::read_dir(&self.0).unwrap().flatten();
         let run = runs.next().expect("a run was kept").path();
         assert!(runs.next().is_none());
@@ -37,7 +37,7 @@ impl Runs {
     }
 
     /// Processes of the far side, each with its command line.
-    fn far_processes(&self) -> Vec<(u32, String)> {
+    pub fn far_processes(&self) -> Vec<(u32, String)> {
         let cache = self.cache();
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let of_far = processes.filter_map(|process| {
@@ -56,7 +56,7 @@ impl Runs {
     }
 
     /// The process of the far side that has this part.
-    fn far_process(&self, part: Part) -> u32 {
+    pub fn far_process(&self, part: Part) -> u32 {
         let mut processes = self.far_processes();
         // A child of the eldest is the same program until it executes another.
         processes.sort();
@@ -72,17 +72,17 @@ impl Runs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Part {
+pub enum Part {
     Agent,
     Warden,
     Command,
 }
 
-fn at(place: &str, target: &str) -> String {
+pub fn at(place: &str, target: &str) -> String {
     format!("{place} // {target}")
 }
 
-fn lines(file: &Path) -> usize {
+pub fn lines(file: &Path) -> usize {
     let text = fs::read_to_string(file).unwrap_or_default();
     text.lines()
         .filter(|line| serde_json::from_str::<Value>(line).is_ok())
@@ -102,7 +102,8 @@ fn sessions(agent: u32) -> Vec<PathBuf> {
     all.map(|entry| entry.path()).filter(named).collect()
 }
 
-fn refused(output: &Output, code: i32, why: &str) {
+#[track_caller]
+pub fn refused(output: &Output, code: i32, why: &str) {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(said.contains(why), "{said}");
@@ -337,7 +338,7 @@ fn a_hostile_far_side_steers_no_terminal_and_writes_nothing_outside_of_its_run()
 }
 
 /// Waits until nothing of the far side runs and nothing of it lies around.
-fn nothing_is_left(runs: &Runs, agent: u32) {
+pub fn nothing_is_left(runs: &Runs, agent: u32) {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
         let processes = runs.far_processes();
@@ -371,11 +372,11 @@ fn scratch(runs: &Runs) -> PathBuf {
 }
 
 /// Ends whatever a test started, and removes what it made.
-struct Measuring {
-    near: Child,
+pub struct Measuring {
+    pub near: Child,
     /// The far side's process that answers it.
-    agent: u32,
-    scratch: PathBuf,
+    pub agent: u32,
+    pub scratch: PathBuf,
 }
 
 impl Drop for Measuring {
@@ -387,11 +388,17 @@ impl Drop for Measuring {
 }
 
 /// A long measurement elsewhere, two trials of which are here.
-fn measuring(runs: &Runs, target: &str, ssh: Option<&str>) -> (Measuring, PathBuf) {
+pub fn measuring(
+    runs: &Runs,
+    target: &str,
+    more: &[&str],
+    ssh: Option<&str>,
+) -> (Measuring, PathBuf) {
     let scratch = scratch(runs);
     fs::create_dir_all(&scratch).unwrap();
     let place = scratch.display().to_string();
     let mut args = vec!["run", "select-only", target, "--scratch", &place];
+    args.extend(more);
     args.extend(SHORT);
     args.push("2000");
     let mut command = runs.by_default(&args);
@@ -431,7 +438,7 @@ fn nothing_runs_on_when_a_part_is_killed() {
     .enumerate()
     {
         let runs = Runs::new("far-killed");
-        let (mut measuring, run) = measuring(&runs, &at(CARRIED, "temp"), None);
+        let (mut measuring, run) = measuring(&runs, &at(CARRIED, "temp"), &[], None);
         let near = measuring.near.id();
         let trials = lines(&run.join("trials.jsonl"));
         let pids = match &victim {
@@ -479,7 +486,7 @@ fn nothing_runs_on_when_a_part_is_killed() {
 }
 
 /// The carrier: the first child of the near side.
-fn carrier_of(pid: u32) -> u32 {
+pub fn carrier_of(pid: u32) -> u32 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     let all: String = lists.collect();
@@ -489,7 +496,7 @@ fn carrier_of(pid: u32) -> u32 {
 #[test]
 fn ctrl_c_here_is_ctrl_c_there() {
     let runs = Runs::new("far-interrupted");
-    let (mut measuring, run) = measuring(&runs, &at(CARRIED, "temp"), None);
+    let (mut measuring, run) = measuring(&runs, &at(CARRIED, "temp"), &[], None);
     signal(measuring.near.id(), Signal::INT);
     assert!(gone(measuring.near.id()));
     assert_eq!(measuring.near.wait().unwrap().code(), Some(4));
@@ -500,15 +507,15 @@ fn ctrl_c_here_is_ctrl_c_there() {
 }
 
 /// An sshd of this test's own.
-struct Sshd {
+pub struct Sshd {
     dir: PathBuf,
     child: Child,
-    ssh: String,
+    pub ssh: String,
 }
 
 impl Sshd {
     /// Starts one that listens at an address, if need be in a network namespace.
-    fn start(runs: &Runs, address: Ipv4Addr, namespace: Option<&str>) -> Self {
+    pub fn start(runs: &Runs, address: Ipv4Addr, namespace: Option<&str>) -> Self {
         let dir = runs.0.with_extension("sshd");
         fs::create_dir_all(&dir).unwrap();
         for key in ["host", "user"] {
@@ -615,7 +622,7 @@ fn a_comparison_over_ssh_and_a_connection_that_is_cut() {
     assert!(shown.contains("on ssh://there"), "{shown}");
     fs::remove_dir_all(runs.only()).unwrap();
 
-    let (mut measuring, run) = measuring(&runs, "ssh://there/temp", Some(&sshd.ssh));
+    let (mut measuring, run) = measuring(&runs, "ssh://there/temp", &[], Some(&sshd.ssh));
     let trials = lines(&run.join("trials.jsonl"));
     // ssh itself is killed; the far side learns of it from its sshd.
     signal(carrier_of(measuring.near.id()), Signal::KILL);
@@ -668,7 +675,7 @@ fn a_network_that_is_cut_ends_both_sides() {
     let space = Namespace::new();
     let runs = Runs::new("far-network");
     let sshd = Sshd::start(&runs, Ipv4Addr::new(198, 18, 77, 2), Some(&space.0));
-    let (mut measuring, run) = measuring(&runs, "ssh://there/temp", Some(&sshd.ssh));
+    let (mut measuring, run) = measuring(&runs, "ssh://there/temp", &[], Some(&sshd.ssh));
     let trials = lines(&run.join("trials.jsonl"));
     let interface = space.0.replace("pgafar", "pfa");
     let cut = Command::new("ip")

@@ -37,6 +37,7 @@ mod live_view;
 mod loads;
 mod mcp;
 mod measuring;
+mod near;
 mod observers;
 mod order_entry;
 mod own_copies;

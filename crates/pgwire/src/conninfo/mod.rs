@@ -327,6 +327,24 @@ impl Conninfo {
         resolve::complete(pairs, around)
     }
 
+    /// The keywords and values of a connection string as they are written, in their order; nothing is completed.
+    ///
+    /// # Errors
+    /// Where it can't be taken apart.
+    pub fn pairs(text: &str) -> Result<Vec<(String, String)>, ConninfoError> {
+        match text::is_uri(text) {
+            true => text::uri(text),
+            false => text::key_values(text),
+        }
+    }
+
+    /// The connection string of such pairs, of which a later one of the same keyword wins.
+    pub fn of_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+        let pair = |(name, value)| format!("{name}={}", quote(value));
+        let pairs: Vec<String> = pairs.into_iter().map(pair).collect();
+        pairs.join(" ")
+    }
+
     /// A server on a Unix socket whose every parameter is known, as one that
     /// we launched: nothing comes from the environment, so a PGOPTIONS or
     /// PGHOST that happens to be set can't change what is measured.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pgassay_analysis::Analysis;
-use pgassay_analysis::measured::RunInfo;
+use pgassay_analysis::measured::{RoundTrip, RunInfo};
 use pgassay_model::plan::Stage;
 use pgassay_model::run::RunState;
 use pgassay_model::stage::StageId;
@@ -274,6 +274,15 @@ pub(crate) fn load_from(run: &RunInfo) -> Option<Fact> {
         1 => "one machine; CPU time of the client is its".to_owned(),
         n => format!(
             "{n} machines share the clients as equally as they divide; CPU time of the client is theirs together"
+        ),
+    };
+    let away = |trip: &RoundTrip| format!("{} {:.0} µs", trip.name, trip.us);
+    let away: Vec<String> = run.round_trips.iter().map(away).collect();
+    let remark = match away.is_empty() {
+        true => remark,
+        false => format!(
+            "{remark}; an empty query and its answer took at least: {}",
+            away.join(", ")
         ),
     };
     Some(Fact::new("load from", run.from.join(", ")).remark(remark))

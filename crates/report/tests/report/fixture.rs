@@ -477,6 +477,7 @@ pub fn assay(clients: &[u32], rounds: u32) -> Analysis {
             pgassay_version: "0.1.0".to_owned(),
             started: "2026-11-21T03:15:00.250Z".to_owned(),
             from: Vec::new(),
+            round_trips: Vec::new(),
             state: RunState::Complete,
             reason: None,
             elapsed_seconds: Some(184.2),

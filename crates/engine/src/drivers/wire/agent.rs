@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use pgassay_far::{Channel, Lost};
 use pgassay_load::{Edge, Engine, ResizeError, SliceResult, SliceSpec};
@@ -9,12 +10,15 @@ use pgassay_pgwire::{ConnectError, Conninfo};
 use pgassay_sys::stop::Stop;
 
 use super::plan::engine_options;
-use crate::agents::{Clients, Maker, Preparation, Refusal, RefusalKind, Server, serve_with};
+use crate::agents::{Clients, Found, Maker, Preparation, Refusal, RefusalKind, Server, serve_with};
 use crate::workload;
 
 /// A name of a running server that no other has.
 const STARTED: &str =
     "SELECT EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time())::pg_catalog.text";
+
+/// Round trips to a server of which the shortest counts.
+const ROUND_TRIPS: usize = 20;
 
 /// Gives load by the load engine, as the near side on this channel says, until the link is lost or
 /// `stop` is asked for.
@@ -36,12 +40,24 @@ pub fn started(
 }
 
 /// Makes load engines.
-struct Engines;
+#[derive(Debug, Clone, Copy)]
+pub struct Engines;
 
 impl Maker for Engines {
-    fn reach(&self, server: &Server) -> Result<String, Refusal> {
+    fn reach(&self, server: &Server) -> Result<Found, Refusal> {
         let mut session = pgassay_pgwire::connect(&conninfo(server)?).map_err(not_connected)?;
-        started(&mut session).map_err(other)
+        let started = started(&mut session).map_err(other)?;
+        let mut round_trip_ns = u64::MAX;
+        for _ in 0..ROUND_TRIPS {
+            let asked = Instant::now();
+            session.execute("").map_err(other)?;
+            let took = u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            round_trip_ns = round_trip_ns.min(took);
+        }
+        Ok(Found {
+            started,
+            round_trip_ns,
+        })
     }
 
     fn clients(

@@ -11,7 +11,7 @@ use pgassay_sys::stop::Stop;
 
 use super::giver::{Giver, no_connection};
 use super::plan::engine_options;
-use crate::agents::{Agents, Trouble};
+use crate::agents::{Agents, Outside, Trouble};
 use crate::drivers::{Arm, Watched};
 use crate::runner::{TrialFailure, is_lost};
 use crate::workload::{self, sessions, setup};
@@ -35,8 +35,8 @@ pub struct WireArm {
 pub enum Source<'a> {
     /// This process.
     Here,
-    /// Agents, with the password of a server that we launched, where it has one.
-    Agents(&'a Agents, Option<&'a str>),
+    /// Agents, and how those on other machines reach the server, where that is not how we do.
+    Agents(&'a Agents, Option<&'a Outside>),
 }
 
 impl WireArm {
@@ -62,8 +62,8 @@ impl WireArm {
                 options.replay = sessions::replay(&plan.workload, &program)?.map(Arc::new);
                 Giver::Here(Box::new(Engine::new(conninfo.clone(), program, options)))
             }
-            Source::Agents(agents, password) => {
-                let several = agents.prepare(plan, &conninfo, password);
+            Source::Agents(agents, outside) => {
+                let several = agents.prepare(plan, &conninfo, outside);
                 Giver::Several(several.map_err(Trouble::into_failure)?)
             }
         };

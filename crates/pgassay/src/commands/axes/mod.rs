@@ -35,7 +35,8 @@ use super::progress::{Progress, minutes};
 use super::recorder::Recorder;
 use super::subject::explain;
 use super::{conditions, copies, from, inspect_server, observing, quiet, record, sweep};
-use crate::cli::args::{GlobalArgs, RunArgs};
+use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
+use crate::cli::from::Ways;
 use crate::cli::measure::{self, Concurrency};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -111,10 +112,22 @@ pub fn run(
     let agents = match &machines {
         Some(list) => {
             from::refuse(&request.workload, request.pin.is_some(), false)?;
-            Some(from::open(list, global, terminal, stop)?)
+            Some(from::open(
+                list,
+                &request.measure.ways,
+                global,
+                terminal,
+                stop,
+            )?)
         }
         None => None,
     };
+    let launched = from::Servers {
+        launched: true,
+        running: false,
+    };
+    let named = machines.as_ref().zip(agents.as_ref());
+    let outside = from::ways(named, &request.measure.ways, launched, terminal)?;
     if let Some(agents) = &agents {
         concurrency = concurrency.driven_by(request.measure, agents.cpus());
     }
@@ -122,7 +135,8 @@ pub fn run(
         experiment.plan().max_clients()
     });
     announce_servers(&wanted, terminal);
-    let mut servers = open(request, &target, &wanted, &host, most, terminal, stop)?;
+    let on = (target.as_str(), outside);
+    let mut servers = open(request, on, &wanted, &host, most, terminal, stop)?;
     if let Some(agents) = &agents {
         servers.find_from(agents)?;
     }
@@ -285,7 +299,7 @@ fn announce_servers(wanted: &[Wanted], terminal: &mut Terminal) {
 /// Launches them.
 fn open(
     request: &Request,
-    target: &str,
+    (target, outside): (&str, Ways),
     wanted: &[Wanted],
     host: &HostSummary,
     clients: u32,
@@ -307,7 +321,10 @@ fn open(
             (server.label.clone(), typed)
         })
         .collect();
-    let mut common = request.target.clone();
+    let mut common = TargetArgs {
+        outside,
+        ..request.target.clone()
+    };
     if let Some(original) = &common.from_database {
         let spec: TargetSpec = target.parse().map_err(explain)?;
         let scratch = common.scratch.as_deref();
@@ -492,8 +509,9 @@ impl Measuring<'_> {
             self.writer
                 .append_event(EventKind::Launched { arm: index })?;
             let watched = self.servers.watched(at, observers)?;
-            let conninfo = &self.servers.subject(at).conninfo;
-            let source = from::source(self.agents);
+            let subject = self.servers.subject(at);
+            let source = from::source(self.agents, subject.outside.as_ref());
+            let conninfo = &subject.conninfo;
             let mut arm = WireArm::new(plan, conninfo, watched, true, source, self.stop)?;
             arm.label = self.experiment.arms.get(at).map(|arm| arm.label.clone());
             arms.push(arm);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use pgassay_analysis::metrics::MetricId;
-use pgassay_engine::drivers::wire::{Source, Wire};
+use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::RunWriter;
 use pgassay_engine::runner::{self, Driver, Ended, Schedule, Sink};
 use pgassay_model::comparison::{Typed, launch_order};
@@ -120,7 +120,7 @@ impl Bench {
         servers.fill(&plan.workload, &progress, &self.stop)?;
         let labels: Vec<String> = arms.iter().map(|(label, _)| label.clone()).collect();
         let mut driver = Wire {
-            arms: servers.arms(plan, &labels, Choice::default(), Source::Here, &self.stop)?,
+            arms: servers.arms(plan, &labels, Choice::default(), None, &self.stop)?,
             checkpoints: plan.workload.writes,
             launches: Default::default(),
             plan: plan.clone(),

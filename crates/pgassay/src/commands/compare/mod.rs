@@ -33,6 +33,7 @@ use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
 use pgassay_model::{Failure, FailureKind, Plan};
 use pgassay_observe::host;
+use pgassay_server::TargetSpec;
 use pgassay_sys::stop::Stop;
 
 pub use self::load::metric;
@@ -46,6 +47,7 @@ use super::files::page_of_run;
 use super::progress::minutes;
 use super::record::{self, shown};
 use super::show::{refuse_page, show};
+use super::subject::explain;
 use super::{alone, from, observing, opened, quiet};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::compare::CompareArgs;
@@ -205,7 +207,7 @@ fn measured(
     let agents = match (&machines, &load) {
         (Some(list), Load::Wire(workload)) => {
             from::refuse(workload, args.dials.pin.is_some(), args.dials.ceiling)?;
-            let agents = from::open(list, global, terminal, stop)?;
+            let agents = from::open(list, &args.ways, global, terminal, stop)?;
             let threads = agents.cpus().div_ceil(4).max(1);
             args.slices.threads.get_or_insert(threads);
             Some(agents)
@@ -213,6 +215,12 @@ fn measured(
         _ => None,
     };
     let args = &args;
+    let outside = from::ways(
+        machines.as_ref().zip(agents.as_ref()),
+        &args.ways,
+        kinds_of(&arms)?,
+        terminal,
+    )?;
     quiet::look(None, terminal, stop)?;
     let dump = dump(args, &arms, terminal, stop)?;
 
@@ -247,6 +255,7 @@ fn measured(
             scratch: args.scratch.clone(),
             stand_in: args.stand_in,
             dump,
+            outside,
             ..TargetArgs::default()
         },
         memory_bytes: machine
@@ -408,6 +417,20 @@ fn plan(
 }
 
 /// The arms as they are recorded.
+/// What the servers of a comparison are.
+fn kinds_of(arms: &[(String, Typed)]) -> anyhow::Result<from::Servers> {
+    let mut servers = from::Servers {
+        launched: false,
+        running: false,
+    };
+    for (_, typed) in arms {
+        let spec: TargetSpec = typed.target.parse().map_err(explain)?;
+        servers.launched |= spec.is_launched();
+        servers.running |= !spec.is_launched();
+    }
+    Ok(servers)
+}
+
 fn described(arms: &[(String, Typed)], servers: &mut Servers, load: bool) -> Vec<Arm> {
     let each = arms.iter().enumerate().map(|(index, (label, typed))| {
         let subject = servers.subject(index);

@@ -33,7 +33,7 @@ use super::{BETWEEN, POWER, about, io};
 use crate::commands::alone::Company;
 use crate::commands::progress::Progress;
 use crate::commands::recorder::Recorder;
-use crate::commands::{conditions, from, inspect_server, observing};
+use crate::commands::{conditions, inspect_server, observing};
 use crate::terminal::Terminal;
 
 /// A comparison being measured.
@@ -303,13 +303,7 @@ impl Measuring {
         let (plan, stop) = (self.plan.clone(), self.stop.clone());
         Ok(match &self.load {
             Load::Wire(_) => Box::new(Wire {
-                arms: servers.arms(
-                    &plan,
-                    labels,
-                    self.observers,
-                    from::source(self.agents.as_ref()),
-                    &stop,
-                )?,
+                arms: servers.arms(&plan, labels, self.observers, self.agents.as_ref(), &stop)?,
                 // Else the checkpointer of the one would write while the other is measured.
                 checkpoints: plan.workload.writes,
                 launches: self.comparison.rounds(),

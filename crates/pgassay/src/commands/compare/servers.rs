@@ -6,7 +6,7 @@ use anyhow::Context;
 use pgassay_engine::agents::Agents;
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::in_server::{InServerArm, Sessions};
-use pgassay_engine::drivers::wire::{Source, WireArm};
+use pgassay_engine::drivers::wire::WireArm;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgbench_tables::Made;
 use pgassay_engine::workload::pgio::tables;
@@ -300,7 +300,7 @@ impl Servers {
         plan: &Plan,
         labels: &[String],
         observers: Choice,
-        source: Source<'_>,
+        agents: Option<&Agents>,
         stop: &Stop,
     ) -> anyhow::Result<Vec<WireArm>> {
         (0..self.of_arm.len())
@@ -308,6 +308,7 @@ impl Servers {
                 let watched = self.watched(arm, observers)?;
                 let subject = self.subject(arm);
                 let owned = subject.cluster.is_some();
+                let source = from::source(agents, subject.outside.as_ref());
                 let conninfo = subject.conninfo_of_load(&plan.workload);
                 let mut load = WireArm::new(plan, &conninfo, watched, owned, source, stop)?;
                 load.label = labels.get(arm).cloned();

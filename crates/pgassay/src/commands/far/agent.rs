@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::say::{FILES, Order, Start, VARIABLE, WORDS, Word, output};
 use super::tidy::{Estate, Warden};
-use super::{files, load};
+use super::{files, load, within};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 
@@ -47,8 +47,9 @@ pub fn serve(terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
         bail!(Failure::target(refused.to_string()));
     }
     let words = link.channel(WORDS);
-    // Files may come right behind the order.
+    // Files may come right behind the order, and so may words for the load.
     let _files = link.channel(FILES);
+    let _within = link.channel(within::WITHIN);
     loop {
         match words.recv(PATIENCE) {
             Ok(Some(Order::Start(start))) => {
@@ -107,7 +108,11 @@ fn measure(
     fs::create_dir(&runs)?;
     let channel = link.channel(FILES);
     given(&channel, start.given, &here)?;
-    let mut child = command(start, &here, &runs)?;
+    let input = match start.session.load {
+        true => within::relayed(&link.channel(within::WITHIN))?.into(),
+        false => Stdio::null(),
+    };
+    let mut child = command(start, input, &here, &runs)?;
     estate.add_child(child.id());
     warden.tell(estate)?;
     words.send(&Word::Started {
@@ -184,7 +189,7 @@ fn given(channel: &Channel, count: usize, here: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn command(start: &Start, here: &Path, runs: &Path) -> anyhow::Result<Child> {
+fn command(start: &Start, input: Stdio, here: &Path, runs: &Path) -> anyhow::Result<Child> {
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("pgassay")
@@ -193,7 +198,7 @@ fn command(start: &Start, here: &Path, runs: &Path) -> anyhow::Result<Child> {
         .env("PGASSAY_RUNS", runs)
         .env(VARIABLE, serde_json::to_string(&start.session)?)
         .env("COLUMNS", start.columns.to_string())
-        .stdin(Stdio::null())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     pgassay_sys::bound::spawn(command, Signal::TERM).context("the command can't be started")

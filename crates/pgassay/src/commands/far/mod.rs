@@ -12,8 +12,10 @@ mod keep;
 mod load;
 mod near;
 mod reach;
+mod rules;
 mod say;
 mod tidy;
+mod within;
 mod words;
 
 use pgassay_sys::stop::Stop;
@@ -26,7 +28,30 @@ pub use keep::refuse_from_elsewhere;
 pub use load::{LOAD, give_load};
 pub use near::there;
 pub use say::Session;
+pub use within::near_side;
 pub use words::{There, sought};
+
+/// Whether this command was started by ssh from where it was typed.
+pub fn came_by_ssh() -> bool {
+    Session::of_this().is_some_and(|session| session.place.starts_with("ssh://"))
+}
+
+/// Whether the machine where this command was typed gives load, and is another than this one.
+pub fn gives_near_load() -> bool {
+    Session::of_this().is_some_and(|session| session.load)
+}
+
+/// Whether this command was typed elsewhere, and its load comes from there, too: then its standard input leads there
+/// and is put away.
+///
+/// # Errors
+/// Where the system refuses that.
+pub fn keep_near_side(session: &Session) -> std::io::Result<()> {
+    match session.load {
+        true => within::keep(),
+        false => Ok(()),
+    }
+}
 
 /// What is said of a server that is measured for a near side: where it is, and that its load is, too.
 pub fn on_this() -> String {

@@ -13,7 +13,9 @@ use pgassay_sys::stop::Stop;
 use super::files::{self, received};
 use super::keep::Keeper;
 use super::reach::{Options, Side, reach};
+use super::rules::{self, Guarded};
 use super::say::{self, FILES, Order, Session, Start, WORDS, Word};
+use super::within;
 use super::words::There;
 use crate::cli::args::GlobalArgs;
 use crate::exit::Exit;
@@ -41,6 +43,10 @@ pub fn there(
     let options = Options {
         program: global.far_program.clone(),
     };
+    let rules = match &there.load {
+        Some(typed) => Some(Guarded::of(typed, &there.place, &rules::ssh()?)?),
+        None => None,
+    };
     let mut side = reach(&there.place, &options, terminal)?;
     // From here on Ctrl-C is pressed there.
     let _kept = stop.defer();
@@ -54,9 +60,10 @@ pub fn there(
         there.place,
         side.hello.version,
         side.hello.architecture,
-        match Session::has_own_load(&global.typed) {
-            true => "the load runs there, too",
-            false => "the load comes from where --from says, as seen there",
+        match (Session::has_own_load(&global.typed), &rules) {
+            (true, _) => "the load runs there, too",
+            (false, Some(_)) => "load comes from here, as --from says",
+            (false, None) => "the load comes from where --from says, as seen there",
         }
     ));
     let link = side.link()?;
@@ -65,6 +72,7 @@ pub fn there(
         session: Session {
             place: there.place.to_string(),
             typed: global.typed.clone(),
+            load: rules.is_some(),
         },
         columns: terminal.width,
         given: there.given.len(),
@@ -79,6 +87,9 @@ pub fn there(
             Ok(lost) => Failure::target(lost_words(&side, there, &lost)).into(),
             Err(error) => error,
         });
+    }
+    if let Some(rules) = rules {
+        within::give(link, rules)?;
     }
     let mut keeper = Keeper::new(
         rundir::root(global.runs.as_deref())?,

@@ -8,9 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use pgassay_far::carrier::Running;
 use pgassay_far::hello::{self, Refused};
-use pgassay_far::{Carrier, Hello, Link, Lost, Place, place};
+use pgassay_far::{Carrier, Hello, Link, Lost, Place};
 use pgassay_model::Failure;
 
+use super::rules;
 use crate::terminal::Terminal;
 
 /// How long the first words may take; somebody may have to type a passphrase.
@@ -75,9 +76,7 @@ impl Drop for Side {
 /// # Errors
 /// Where the place can't be reached, or the program there does not fit this one.
 pub fn reach(place: &Place, options: &Options, terminal: &mut Terminal) -> anyhow::Result<Side> {
-    let ssh = std::env::var("PGASSAY_SSH").unwrap_or_else(|_| "ssh".to_owned());
-    let ssh = place::words(&ssh).map_err(|e| Failure::usage(format!("PGASSAY_SSH: {e}")))?;
-    let carrier = Carrier::to(place, &ssh);
+    let carrier = Carrier::to(place, &rules::ssh()?);
     let program = match &options.program {
         Some(program) => program.clone(),
         None => PathBuf::from("/proc/self/exe"),

@@ -18,6 +18,9 @@ pub struct Session {
     pub place: String,
     /// What was typed there.
     pub typed: Vec<String>,
+    /// Load comes from there, too: standard input is the way to its engine.
+    #[serde(default)]
+    pub load: bool,
 }
 
 impl Session {

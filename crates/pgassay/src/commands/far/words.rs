@@ -7,9 +7,11 @@ use anyhow::bail;
 use pgassay_far::Place;
 use pgassay_model::Failure;
 
+use super::rules::Typed;
 use super::say;
 use crate::cli::Args;
 use crate::cli::args::Command;
+use crate::cli::from::{FromList, Source};
 use crate::secrets;
 
 /// A command for another machine.
@@ -25,6 +27,8 @@ pub struct There {
     pub outputs: Vec<PathBuf>,
     /// Its `--scratch`.
     pub scratch: Option<String>,
+    /// What was typed of a load that comes from here.
+    pub load: Option<Typed>,
 }
 
 /// A file that is sent there.
@@ -61,7 +65,10 @@ pub fn sought(args: &Args, typed: &[OsString]) -> anyhow::Result<Option<There>> 
                 (there, left)
             }
             // With --on, all of them are there.
-            false if args.global.on.is_some() => continue,
+            false if args.global.on.is_some() => {
+                replaced.push((target.to_owned(), target.to_owned()));
+                continue;
+            }
             false => {
                 let elsewhere = targets_far(&args.command);
                 bail!(several(&format!(
@@ -135,13 +142,25 @@ pub fn sought(args: &Args, typed: &[OsString]) -> anyhow::Result<Option<There>> 
         }
     }
     let scratch = value_of(&words, "--scratch");
+    let load = load_from_here(&words, replaced.into_iter().map(|(_, left)| left).collect());
     Ok(Some(There {
         place,
         words,
         given,
         outputs,
         scratch,
+        load,
     }))
+}
+
+/// What was typed of the load, where `--from` names this machine. What is no list, or no address, is refused there.
+fn load_from_here(words: &[String], targets: Vec<String>) -> Option<Typed> {
+    let list: FromList = value_of(words, "--from")?.parse().ok()?;
+    list.0.contains(&Source::Here).then(|| Typed {
+        targets,
+        listen: value_of(words, "--listen").and_then(|at| at.parse().ok()),
+        conninfo: value_of(words, "--load-conninfo"),
+    })
 }
 
 fn several(what: &str) -> Failure {
