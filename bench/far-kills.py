@@ -2,8 +2,13 @@
 """Kills a part of a measurement on another machine at a random moment, again and again, and looks what is
 left ten seconds later: processes, directories, and the trials that were finished before.
 
-    bench/far-kills.py [--program target/debug/pgassay] [--kills 100] [--seed 1]
+    bench/far-kills.py [--program target/debug/pgassay] [--kills 100] [--seed 1] [--agents]
                        [--place 'exec:sh -c '"'"'"$@"; exit $?'"'"' carrier' | ssh://HOST]
+                       [--with '--from here --listen 127.0.0.1']
+
+With --agents the command and its server are here, and the load comes from two machines at that place:
+killed are the command, an agent, both agents, and with ssh:// a carrier (the streams of a plain one stand without it).
+The files of a server whose command is killed stay until the next run sweeps them.
 
 The far side has to be this machine (a plain command, or an sshd here, whose sessions have
 XDG_CACHE_HOME in a directory that --cache names). A kill counts as clean if within ten seconds no process
@@ -17,6 +22,7 @@ import json
 import os
 import pathlib
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -26,6 +32,7 @@ import time
 
 CARRIED = "exec:sh -c '\"$@\"; exit $?' carrier"
 PARTS = ["near", "carrier", "agent", "command", "agent and command", "all but the tidier"]
+AGENTS = ["near", "agent", "both agents"]
 
 
 def command_line(pid):
@@ -64,9 +71,18 @@ def servers(scratch):
 
 
 def part_of(processes, part):
+    if part == "agents":
+        return sorted(pid for pid, line in processes.items() if line.endswith(" far"))
     # The eldest: a child of it is the same program until it executes another.
     ends, holds = (" far", "") if part == "agent" else ("", " run ")
     return sorted(pid for pid, line in processes.items() if line.endswith(ends) and holds in line)[:1]
+
+
+def parent(pid):
+    try:
+        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    except OSError:
+        return 0
 
 
 def children(pid):
@@ -109,21 +125,36 @@ def one(args, number, part, rng, base):
     environment = dict(os.environ, PGASSAY_RUNS=str(runs))
     if not args.cache_given:
         environment["XDG_CACHE_HOME"] = str(args.cache)
-    separator = "/" if args.place.startswith("ssh://") else " // "
+    if args.agents:
+        words = ["temp", "--from", f"{args.place},{args.place}", "-c", "4"]
+    else:
+        separator = "/" if args.place.startswith("ssh://") else " // "
+        words = [f"{args.place}{separator}temp", "-c", "1"]
     near = subprocess.Popen(
-        [args.program, "run", "select-only", f"{args.place}{separator}temp", "-c", "1", "-T", "0.1", "--warmup", "0",
-         "--trials", "2000", "-s", "1", "--scratch", str(scratch)],
+        [args.program, "run", "select-only", *words, "-T", "0.1", "--warmup", "0", "--trials", "2000", "-s", "1",
+         "--scratch", str(scratch), *shlex.split(args.words)],
         env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
     wait = rng.uniform(0.1, args.longest)
     time.sleep(max(wait - 1, 0))
-    there = [trials(s / "runs") for s in sessions() - before if (s / "runs").is_dir()]
-    finished = sum(there)
+    if args.agents:
+        finished = trials(runs)
+    else:
+        finished = sum(trials(s / "runs") for s in sessions() - before if (s / "runs").is_dir())
     time.sleep(min(wait, 1))
     processes = far_processes(args.cache / "pgassay/far")
     if part == "near":
         victims = [near.pid]
+    elif part == "carrier" and args.agents:
+        # The command has its server, and a helper or two, as children, too.
+        above = {parent(pid) for pid in part_of(processes, "agents")}
+        victims = sorted(above & set(children(near.pid)))[:1]
     elif part == "carrier":
         victims = children(near.pid)
+    elif part == "agent" and args.agents:
+        victims = part_of(processes, "agents")
+        victims = rng.sample(victims, min(1, len(victims)))
+    elif part == "both agents":
+        victims = part_of(processes, "agents")
     elif part == "agent and command":
         victims = part_of(processes, "agent") + part_of(processes, "command")
     elif part == "all but the tidier":
@@ -139,8 +170,10 @@ def one(args, number, part, rng, base):
     left = None
     while time.monotonic() - killed < 10:
         ours = far_processes(args.cache / "pgassay/far")
-        lying = sessions() - before
+        lying = set() if args.agents else sessions() - before
         clusters = list(scratch.glob("pgassay-*/clusters/*"))
+        if args.agents and part == "near":
+            clusters = []
         left = [*(f"process {line}" for line in ours.values()), *(f"server {pid}" for pid in servers(scratch)),
                 *map(str, lying), *map(str, clusters)]
         if not left and near.poll() is not None:
@@ -172,7 +205,9 @@ def main():
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--place", default=CARRIED)
     parser.add_argument("--cache", type=pathlib.Path, help="XDG_CACHE_HOME of the sessions of an sshd here")
-    parser.add_argument("--part", choices=PARTS, help="kill this only")
+    parser.add_argument("--agents", action="store_true", help="the load comes from there, the server is here")
+    parser.add_argument("--with", dest="words", default="", help="further words of the command")
+    parser.add_argument("--part", choices=PARTS + ["both agents"], help="kill this only")
     parser.add_argument("--keep", action="store_true", help="leave what a kill that was not clean left")
     parser.add_argument("--longest", type=float, default=9, help="seconds until the latest kill")
     args = parser.parse_args()
@@ -191,7 +226,10 @@ def main():
         subprocess.run([args.program, "targets", "--on", args.place], env=environment, check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for number in range(args.kills):
-            part = args.part or PARTS[number % len(PARTS)]
+            parts = PARTS
+            if args.agents:
+                parts = AGENTS + ["carrier"] * args.place.startswith("ssh://")
+            part = args.part or parts[number % len(parts)]
             part, phase, seconds, here, ended, problems = one(args, number, part, rng, base)
             table[part, phase].append((seconds, here, ended, not problems))
             if problems:
