@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use pgassay_far::{Channel, Lost};
@@ -22,6 +23,8 @@ const ROUND_TRIPS: usize = 8;
 const PROMPT: Duration = Duration::from_secs(20);
 /// How long an answer is waited for after a stop was asked for.
 const AFTER_STOP: Duration = Duration::from_secs(3);
+/// Stack of the threads that close links.
+const STACK: usize = 128 << 10;
 /// How often a stop is looked for while an answer is waited for.
 const ATTENTION: Duration = Duration::from_millis(40);
 
@@ -94,7 +97,22 @@ pub(super) struct Agent {
     by_address: bool,
     /// To the servers that it found, by their hosts.
     round_trips: Vec<(String, u64)>,
-    _link: Box<dyn Any + Send>,
+    link: Box<dyn Any + Send>,
+}
+
+/// All links are closed at once: each may take as long as its machine takes to tidy up.
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        let close = |agent: Agent| {
+            let thread = thread::Builder::new().stack_size(STACK);
+            // Where there is none it is closed here.
+            thread.spawn(move || drop(agent.link)).ok()
+        };
+        let closing: Vec<_> = self.agents.drain(..).map(close).collect();
+        for closed in closing.into_iter().flatten() {
+            drop(closed.join());
+        }
+    }
 }
 
 impl Agents {
@@ -110,7 +128,7 @@ impl Agents {
             machine: Machine::default(),
             by_address: side.by_address,
             round_trips: Vec::new(),
-            _link: side.link,
+            link: side.link,
         };
         let mut fleet = Fleet {
             agents: sides.into_iter().map(agent).collect(),
@@ -370,14 +388,28 @@ impl Agent {
 
     /// The answer to what was asked; parts of slices that were given up are passed over.
     pub fn answer(&self, stop: &Stop, patience: Option<Duration>) -> Result<Answer, Trouble> {
-        let mut until = patience.map(|patience| Instant::now() + patience);
-        let mut stopped = false;
+        self.answer_beside(std::slice::from_ref(self), stop, patience, &mut None)
+    }
+
+    /// The same where all of `asked` were asked the same: all are told of a stop at once, and have the same
+    /// time for their last words, which ends when `last` says.
+    pub fn answer_beside(
+        &self,
+        asked: &[Self],
+        stop: &Stop,
+        patience: Option<Duration>,
+        last: &mut Option<Instant>,
+    ) -> Result<Answer, Trouble> {
+        let until = patience.map(|patience| Instant::now() + patience);
         loop {
-            if stop.asked() && !stopped {
-                stopped = true;
-                self.say(&Ask::Cancel)?;
-                until = Some(Instant::now() + AFTER_STOP);
+            if stop.asked() && last.is_none() {
+                *last = Some(Instant::now() + AFTER_STOP);
+                for agent in asked {
+                    // Whoever is lost is told of when its answer is waited for.
+                    drop(agent.say(&Ask::Cancel));
+                }
             }
+            let (stopped, until) = (last.is_some(), last.or(until));
             match self.channel.recv(ATTENTION) {
                 Ok(Some(Answer::Passed(_) | Answer::Slice(_))) => {}
                 Ok(Some(Answer::Refused(_))) if stopped => return Err(Trouble::Interrupted),

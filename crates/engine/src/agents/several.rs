@@ -132,8 +132,10 @@ impl Several {
         }
         self.clients = clients;
         let mut outcome = Ok(());
+        let mut last = None;
         for agent in &fleet.agents {
-            let answer = match agent.answer(&fleet.stop, None) {
+            let answer = agent.answer_beside(&fleet.agents, &fleet.stop, None, &mut last);
+            let answer = match answer {
                 Ok(Answer::Done) => Ok(()),
                 Ok(_) => Err(Trouble::Failure(agent.senseless())),
                 Err(trouble) => Err(trouble),

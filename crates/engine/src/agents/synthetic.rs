@@ -19,6 +19,8 @@ pub struct Synthetic {
     pub late: Duration,
     /// Whether all of them are lost in the window.
     pub dies: bool,
+    /// Whether they take a minute to be made, whatever they are told.
+    pub stuck: bool,
 }
 
 impl Maker for Synthetic {
@@ -61,6 +63,9 @@ impl Echo {
 
 impl Clients for Echo {
     fn resize(&mut self, clients: u32) -> Result<(), Refusal> {
+        if self.kind.stuck {
+            thread::sleep(Duration::from_secs(60));
+        }
         self.clients = clients;
         Ok(())
     }

@@ -190,3 +190,77 @@ fn a_stop_ends_a_slice_soon() {
         .expect("a slice");
     assert!(sum.interrupted && begin.elapsed() < Duration::from_secs(20));
 }
+
+/// Closes as slowly as a machine that has much to tidy up.
+struct Slow {
+    _link: Link,
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn many_machines_are_closed_at_once() {
+    let mut sides = Vec::new();
+    for number in 0..40 {
+        let (near, far) = Link::pair();
+        thread::spawn(move || {
+            drop(serve_with(
+                &far.channel(1),
+                &Synthetic::default(),
+                &Stop::new(),
+            ));
+        });
+        sides.push(Side {
+            name: format!("m{number}"),
+            channel: near.channel(1),
+            link: Box::new(Slow { _link: near }),
+            by_address: false,
+        });
+    }
+    let agents = Agents::open(sides, &Stop::new()).expect("agents");
+    let begin = Instant::now();
+    drop(agents);
+    // One after the other they take 20 seconds.
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn machines_that_do_not_answer_are_waited_for_together() {
+    let mut sides = Vec::new();
+    let mut far_ends = Vec::new();
+    for number in 0..8 {
+        let (near, far) = Link::pair();
+        // It says who it is and what its clock shows, and then nothing more.
+        let channel = far.channel(1);
+        thread::spawn(move || {
+            let maker = Synthetic {
+                stuck: true,
+                ..Synthetic::default()
+            };
+            drop(serve_with(&channel, &maker, &Stop::new()));
+        });
+        far_ends.push(far);
+        sides.push(Side {
+            name: format!("m{number}"),
+            channel: near.channel(1),
+            link: Box::new(near),
+            by_address: false,
+        });
+    }
+    let stop = Stop::new();
+    let agents = Agents::open(sides, &stop).expect("agents");
+    let server = Conninfo::on_socket("/nowhere", 5432, "me", "d");
+    let mut several = agents
+        .prepare(&Plan::default(), &server, None)
+        .expect("prepared");
+    stop.ask();
+    let begin = Instant::now();
+    let outcome = several.resize(16);
+    assert!(matches!(outcome, Err(Trouble::Interrupted)), "{outcome:?}");
+    // One after the other they take 24 seconds.
+    assert!(begin.elapsed() < Duration::from_secs(15));
+}

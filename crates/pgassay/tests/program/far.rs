@@ -485,6 +485,19 @@ fn nothing_runs_on_when_a_part_is_killed() {
     }
 }
 
+/// A command that is stopped hears of nothing, and is ended all the same.
+#[test]
+fn a_command_that_is_stopped_does_not_stay() {
+    let runs = Runs::new("far-stopped");
+    let (measuring, _) = measuring(&runs, &at(CARRIED, "temp"), &[], None);
+    signal(runs.far_process(Part::Command), Signal::STOP);
+    // What it is asked waits for as long as it is stopped.
+    signal(measuring.near.id(), Signal::INT);
+    signal(measuring.near.id(), Signal::KILL);
+    assert!(gone(measuring.near.id()));
+    nothing_is_left(&runs, measuring.agent);
+}
+
 /// The carrier: the first child of the near side.
 pub fn carrier_of(pid: u32) -> u32 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();

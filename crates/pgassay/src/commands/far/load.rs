@@ -19,8 +19,9 @@ pub const LOAD: u16 = 3;
 /// How often it is looked whether the link stands.
 const LOOKS: Duration = Duration::from_millis(100);
 
-/// How long connections may take to be closed when it does not any more.
-const CLOSING: Duration = Duration::from_secs(5);
+/// How long connections may take to be closed when it does not any more: with the seconds of silence before
+/// it, nothing runs on after ten.
+const CLOSING: Duration = Duration::from_secs(3);
 
 /// Reaches a machine and has it listen on [`LOAD`].
 ///

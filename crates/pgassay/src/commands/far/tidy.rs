@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
 
-/// How long the command may take to end by itself.
-const GRACE: Duration = Duration::from_secs(3);
+/// How long the command may take to end by itself, and then to be gone. With the seconds of silence before
+/// it, the last of which may just have begun, nothing runs on after ten.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// What is to be tidied up.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
