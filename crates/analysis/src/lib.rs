@@ -20,6 +20,7 @@ pub mod compare;
 pub mod counts;
 pub mod curves;
 pub mod diagnose;
+mod elsewhere;
 pub mod fit;
 pub mod fleet;
 pub mod guard;

@@ -7,6 +7,7 @@ use pgassay_model::workload::{Dials, WorkloadPlan};
 
 use crate::analysis::{Analysis, StageAnalysis};
 use crate::bottlenecks::{Cause, Counterpart, Differs, Finding, Values, major};
+use crate::elsewhere;
 use crate::measured::{ArmAnalysis, ServerSummary};
 
 /// The words of the command; none where no comparison would measure this, or not on this server.
@@ -29,7 +30,11 @@ pub fn command(analysis: &Analysis, cause: &Cause, finding: &Finding) -> Option<
         words.push("--stand-in".to_owned());
     }
     words.extend(settings(counterpart, arm, server)?);
-    words.extend(load(analysis, cause, counterpart)?);
+    let load = load(analysis, cause, counterpart)?;
+    // Another load may be one that no other machine gives.
+    let same = load.get(1) == Some(&analysis.main().plan.workload.name);
+    words.extend(load);
+    words.extend(elsewhere::flags(&analysis.run.command_line, same));
     Some(words)
 }
 

@@ -288,9 +288,9 @@ pub fn in_part(error: anyhow::Error, command: &str, run: &str) -> anyhow::Error 
         Some(failure) if failure.kind == FailureKind::Target => Failure {
             kind: FailureKind::Partial,
             message: format!("measured in part: {}", failure.message),
-            remedy: Some(format!(
+            remedy: Some(far::to_go_on(format!(
                 "pgassay {command} --resume {run} measures the trials that are missing"
-            )),
+            ))),
         }
         .into(),
         _ => error,

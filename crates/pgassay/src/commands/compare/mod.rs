@@ -48,7 +48,7 @@ use super::progress::minutes;
 use super::record::{self, shown};
 use super::show::{refuse_page, show};
 use super::subject::explain;
-use super::{alone, from, observing, opened, quiet};
+use super::{alone, far, from, observing, opened, quiet};
 use crate::cli::args::{GlobalArgs, MeasureArgs, TargetArgs};
 use crate::cli::compare::CompareArgs;
 use crate::cli::measure::{self, Budget, Concurrency, Machine};
@@ -533,10 +533,10 @@ fn before_pairs(ended: anyhow::Result<Ended>, run: &RecordedRun) -> anyhow::Erro
         "{why} before the first pair: {} of the noise floor were measured and kept",
         number::counted(run.trials.len() as u64, "slice")
     ))
-    .with_remedy(format!(
+    .with_remedy(far::to_go_on(format!(
         "pgassay compare --resume {} goes on",
         run.header.id
-    ))
+    )))
     .into()
 }
 
@@ -545,12 +545,13 @@ fn before_pairs(ended: anyhow::Result<Ended>, run: &RecordedRun) -> anyhow::Erro
 fn in_part(error: anyhow::Error, run: &str) -> anyhow::Error {
     match Failure::of(&error) {
         Some(failure) if matches!(failure.kind, FailureKind::Target | FailureKind::Usage) => {
+            let goes_on = far::to_go_on(format!("pgassay compare --resume {run} goes on"));
             Failure {
                 kind: FailureKind::Partial,
                 message: format!("measured in part: {error:#}"),
                 remedy: Some(match &failure.remedy {
-                    Some(remedy) => format!("{remedy}; pgassay compare --resume {run} goes on"),
-                    None => format!("pgassay compare --resume {run} goes on"),
+                    Some(remedy) => format!("{remedy}; {goes_on}"),
+                    None => goes_on,
                 }),
             }
             .into()
