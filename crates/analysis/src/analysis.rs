@@ -25,6 +25,7 @@ use crate::primitives::PrimitiveAnalysis;
 use crate::quality::Quality;
 use crate::query_cost::QueryCost;
 use crate::scattered::VariantAnalysis;
+use crate::scattered::remedies::Remedy;
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/analysis/1";
@@ -118,6 +119,9 @@ pub struct ScatteredAnalysis {
     pub plan: ScatteredPlan,
     /// The ways of reading that were measured.
     pub variants: Vec<VariantAnalysis>,
+    /// Of somebody's own reads: which of the ways that were tried reads less.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remedies: Vec<Remedy>,
     /// What lies under the data directory.
     pub storage: Option<Storage>,
 }

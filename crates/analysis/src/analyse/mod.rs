@@ -238,14 +238,12 @@ fn scattered(scope: &Scope) -> Option<ScatteredAnalysis> {
     let direct = settings
         .iter()
         .any(|s| s.name == "debug_io_direct" && server::reads_directly(&s.value));
+    let trials = scope.trials_on(StageId::ScatteredRead, 0);
+    let variants = scattered::analyse(plan, trials, storage, direct);
     Some(ScatteredAnalysis {
         plan: plan.clone(),
-        variants: scattered::analyse(
-            plan,
-            scope.trials_on(StageId::ScatteredRead, 0),
-            storage,
-            direct,
-        ),
+        remedies: scattered::remedies::remedies(plan, &variants),
+        variants,
         storage: storage.cloned(),
     })
 }

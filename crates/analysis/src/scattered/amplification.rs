@@ -2,13 +2,14 @@
 
 use pgassay_model::explain::Explained;
 use pgassay_model::reading::Reading;
-use pgassay_model::scattered::{ExecutionRecord, ScatteredPlan, ScatteredVariant};
+use pgassay_model::scattered::{ExecutionRecord, Pattern, ScatteredPlan, ScatteredVariant};
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::Trial;
 use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::number;
 use crate::stats::{Estimate, summarize, summarize_positive};
 use crate::storage::figures;
 
@@ -43,6 +44,10 @@ pub struct VariantAnalysis {
     pub amplification: Option<Estimate>,
     /// The same for the server's processes alone, by /proc/PID/io.
     pub processes_amplification: Option<Estimate>,
+    /// Bytes that devices read for the server's processes in an execution, or, where these can't be
+    /// seen, all that they read.
+    #[serde(default)]
+    pub read_bytes: Option<Estimate>,
     /// Sectors of 512 bytes that devices read in an execution.
     #[serde(default)]
     pub device_sectors: Option<Estimate>,
@@ -106,9 +111,10 @@ pub fn analyse<'a>(
         .filter_map(|(index, variant)| {
             let of = trials.iter().filter(|t| t.slice.point == index);
             let executions: Vec<Execution> = of
-                .filter_map(|trial| Execution::read(plan, trial, storage))
+                .filter_map(|trial| Execution::read(plan, variant, trial, storage))
                 .collect();
             variant_analysis(
+                plan,
                 variant,
                 &executions,
                 super::asks_direct(variant).unwrap_or(direct),
@@ -132,10 +138,17 @@ struct Execution<'a> {
     cached: Option<f64>,
     /// Bytes of the pages that hold wanted blocks over those of the blocks.
     predicted: f64,
+    /// Nobody knows which blocks were wanted; and whether a page holds more than one.
+    unknown: Option<bool>,
 }
 
 impl<'a> Execution<'a> {
-    fn read(plan: &ScatteredPlan, trial: &'a Trial, storage: Option<&Storage>) -> Option<Self> {
+    fn read(
+        plan: &ScatteredPlan,
+        variant: &ScatteredVariant,
+        trial: &'a Trial,
+        storage: Option<&Storage>,
+    ) -> Option<Self> {
         let figures = figures(&trial.samples, storage, plan.block_size_bytes);
         let trial = trial.execution()?;
         let explained = trial.explained()?;
@@ -163,7 +176,13 @@ impl<'a> Execution<'a> {
                     )
                 }),
             cached: after.map(|(all, _)| all as f64 * page),
-            predicted: trial.wanted_pages as f64 * page / wanted_bytes,
+            predicted: match variant.pattern {
+                // The most that pages alone can make of it.
+                Pattern::Unknown => (page / plan.block_size_bytes as f64).max(1.0),
+                _ => trial.wanted_pages as f64 * page / wanted_bytes,
+            },
+            unknown: (variant.pattern == Pattern::Unknown)
+                .then_some(plan.page_size_bytes > plan.block_size_bytes),
             explained,
             trial,
         })
@@ -178,7 +197,13 @@ impl<'a> Execution<'a> {
         }
         let device = device / self.asked;
         let server = self.processes.map_or(device, |bytes| bytes / self.asked);
-        let wanted = wanted / self.asked;
+        let wanted = match self.unknown {
+            None => wanted / self.asked,
+            // Pages that hold a block and no more of another: what is beyond the blocks was read ahead.
+            Some(false) => (all / self.asked).min(1.0),
+            // The rest of the blocks' pages and what was read ahead can't be told apart.
+            Some(true) => all / self.asked,
+        };
         let read_ahead = all / self.asked - wanted;
         // Direct reads pass the page cache: then the blocks are what was read.
         let through_cache = all > 0.0;
@@ -199,6 +224,7 @@ impl<'a> Execution<'a> {
 }
 
 fn variant_analysis(
+    plan: &ScatteredPlan,
     variant: &ScatteredVariant,
     executions: &[Execution],
     direct: bool,
@@ -206,7 +232,7 @@ fn variant_analysis(
     let first = executions.first()?;
     let cold: Vec<&Execution> = executions
         .iter()
-        .filter(|e| e.trial.cold && e.asked > 0.0)
+        .filter(|e| (e.trial.cold || is_as_found(plan)) && e.asked > 0.0)
         .collect();
     let over = |value: &dyn Fn(&Execution) -> Option<f64>| -> Option<Estimate> {
         let values: Vec<f64> = cold.iter().filter_map(|e| value(e)).collect();
@@ -222,7 +248,18 @@ fn variant_analysis(
         bytes += b;
         requests += r;
     }
+    // What protects somebody's own database is no part of the way of reading.
+    let protects = |name: &str| {
+        plan.own.is_some()
+            && [
+                "default_transaction_read_only",
+                "lock_timeout",
+                "statement_timeout",
+            ]
+            .contains(&name)
+    };
     let settings = variant.settings.iter().chain(&variant.server_settings);
+    let settings = settings.filter(|(name, _)| !protects(name));
     let mut settings: Vec<String> = settings
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
@@ -234,7 +271,7 @@ fn variant_analysis(
         // Of the warm ones the first still brings in what is missing.
         let times: Vec<f64> = executions
             .iter()
-            .filter(|e| e.trial.cold == cold)
+            .filter(|e| (e.trial.cold || is_as_found(plan)) == cold)
             .skip(usize::from(!cold))
             .map(|e| e.explained.execution_ms)
             .collect();
@@ -274,8 +311,10 @@ fn variant_analysis(
         request_bytes: (requests > 0.0).then_some(bytes / requests),
         cold: cost(true),
         warm: cost(false),
+        read_bytes: over(&|e| e.processes.or_else(|| Some(e.device.as_ref().ok()?.0))),
         warnings: warnings(
-            variant,
+            plan,
+            (variant, executions),
             &cold,
             direct,
             amplification.as_ref(),
@@ -303,14 +342,65 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
+/// Whether what lies in memory was left there.
+fn is_as_found(plan: &ScatteredPlan) -> bool {
+    plan.own.as_ref().is_some_and(|own| !own.evicted)
+}
+
+/// What qualifies executions of somebody's own reads.
+fn of_own(plan: &ScatteredPlan, executions: &[Execution], cold: &[&Execution]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if plan.own.is_none() {
+        return warnings;
+    }
+    if cold.is_empty()
+        && let Some(first) = executions.first()
+    {
+        warnings.push(
+            Warning::new(
+                "all-in-buffers",
+                format!(
+                    "Nothing was read: all {} blocks that it looked at were in shared buffers.",
+                    first.explained.hit_blocks
+                ),
+            )
+            .with_remedy(
+                "measure a copy, whose server begins with empty buffers: temp with --from-database",
+            ),
+        );
+    }
+    let there = |e: &&Execution| Some(e.trial.cached_before.pages()?.0);
+    if is_as_found(plan)
+        && let Some(pages) = cold
+            .iter()
+            .filter_map(there)
+            .max()
+            .filter(|pages| *pages > 0)
+    {
+        warnings.push(
+            Warning::new(
+                "as-found",
+                format!(
+                    "{} of its files lay in the page cache before: what is read there costs the device nothing, so \
+                     that the figures are those of the server as it was found.",
+                    number::bytes(pages * plan.page_size_bytes)
+                ),
+            )
+            .with_remedy("--evict takes them out before each execution"),
+        );
+    }
+    warnings
+}
+
 fn warnings(
-    variant: &ScatteredVariant,
+    plan: &ScatteredPlan,
+    (variant, executions): (&ScatteredVariant, &[Execution]),
     cold: &[&Execution],
     direct: bool,
     device: Option<&Estimate>,
     processes: Option<&Estimate>,
 ) -> Vec<Warning> {
-    let mut warnings = Vec::new();
+    let mut warnings = of_own(plan, executions, cold);
     if let Some(node) = &variant.expected_node
         && let Some(other) = cold.iter().find(|e| !e.explained.nodes.contains(node))
     {
@@ -361,7 +451,7 @@ fn warnings(
             .pages()
             .is_some_and(|(_, wanted)| wanted as f64 > SAME_BLOCKS * e.trial.wanted_pages as f64)
     });
-    if not_cold {
+    if not_cold && !is_as_found(plan) {
         warnings.push(Warning::new(
             "not-cold",
             "Part of the table stayed in the page cache although the kernel was asked to drop it.",
@@ -422,7 +512,7 @@ mod tests {
     use super::*;
     use pgassay_model::reading::Sample;
     use pgassay_model::samplers::HOST_DISKSTATS;
-    use pgassay_model::scattered::{Pattern, Residency};
+    use pgassay_model::scattered::Residency;
     use pgassay_model::trial::Raw;
     use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 
 use pgassay_model::scattered::ScatteredPlan;
 
-use super::VariantAnalysis;
+use super::{VariantAnalysis, remedies};
 
 /// What the prediction rests on, up to its figure.
 fn predicts(variant: &VariantAnalysis) -> &'static str {
@@ -19,6 +19,10 @@ pub fn headline(plan: &ScatteredPlan, variants: &[VariantAnalysis]) -> Vec<Strin
     let mut sentences = Vec::new();
     if let Some(first) = variants.first() {
         sentences.push(match &first.amplification {
+            Some(read) if plan.own.is_some() => format!(
+                "For each byte that the server asks for, the device reads {:.2} ({}).",
+                read.estimate, first.title
+            ),
             Some(read) => format!(
                 "Scattered reads of {block} KiB blocks on a kernel with {page} KiB pages: the device reads \
                  {:.2} times what the server asks for ({}); {} {:.2}.",
@@ -26,6 +30,10 @@ pub fn headline(plan: &ScatteredPlan, variants: &[VariantAnalysis]) -> Vec<Strin
                 first.title,
                 predicts(first),
                 first.predicted
+            ),
+            None if first.blocks_read == 0 => format!(
+                "Nothing was read from the kernel ({}): all that is looked at was in shared buffers.",
+                first.title
             ),
             None => format!(
                 "Scattered reads of {block} KiB blocks on a kernel with {page} KiB pages: device reads are \
@@ -37,6 +45,10 @@ pub fn headline(plan: &ScatteredPlan, variants: &[VariantAnalysis]) -> Vec<Strin
         if let Some(shares) = first.shares.as_ref().filter(|s| s.read_ahead > 0.05) {
             sentences.push(format!("Read-ahead makes {:.2} of it.", shares.read_ahead));
         }
+    }
+    if plan.own.is_some() {
+        sentences.extend(remedies::sentence(&remedies::remedies(plan, variants)));
+        return sentences;
     }
     let cheapest = variants
         .iter()

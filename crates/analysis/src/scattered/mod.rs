@@ -9,6 +9,7 @@
 mod amplification;
 pub mod bursts;
 mod headline;
+pub mod remedies;
 
 pub use amplification::{Cost, Shares, VariantAnalysis, analyse};
 pub use headline::headline;

@@ -34,6 +34,16 @@ pub struct IoArgs {
     /// What is read.
     #[command(flatten)]
     pub data: DataArgs,
+    /// scattered-read: a table of your own, SCHEMA.TABLE, in place of one that pgassay makes; only read
+    #[arg(group = OF_SCATTERED_READ, long, value_name = "TABLE", conflicts_with = "query")]
+    pub relation: Option<String>,
+    /// scattered-read: a query of your own that only reads
+    #[arg(group = OF_SCATTERED_READ, long, value_name = "SQL")]
+    pub query: Option<String>,
+    /// scattered-read: take your relations' files out of the page cache before each execution; a
+    /// running server's other clients read them from the device again, so it is not done unasked
+    #[arg(group = OF_SCATTERED_READ, long)]
+    pub evict: bool,
     /// scattered-read: only these ways of reading, by name, comma-separated
     #[arg(group = OF_SCATTERED_READ, long, value_name = "NAMES", value_delimiter = ',')]
     pub only: Vec<String>,

@@ -154,6 +154,8 @@ const OF_RUN_SCATTERED_READ: &str = "\
 Examples:
   pgassay run scattered-read
   pgassay run scattered-read --size 4GB --only sequential,bitmap
+  pgassay run scattered-read 'service=shop' --load --relation public.orders
+  pgassay run scattered-read temp:17 --from-database 'service=shop' --query 'SELECT …'
   sudo pgassay run scattered-read --read-ahead 0,128,4096";
 
 const OF_RUN_KERNELS: &str = "\

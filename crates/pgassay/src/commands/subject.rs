@@ -197,6 +197,20 @@ impl Subject {
     /// # Errors
     /// Why there can be no load, with what can be done about it.
     pub fn admit(&mut self, options: Option<&str>) -> anyhow::Result<Admission> {
+        self.settle_in(options)?;
+        guest::admit(self.session()?)
+    }
+
+    /// Makes sure that sessions that only read are what they seem, and prepares them: a standby or a
+    /// server with publications may be read.
+    ///
+    /// # Errors
+    /// Where a pooler is in between.
+    pub fn admit_reader(&mut self) -> anyhow::Result<()> {
+        self.settle_in(None)
+    }
+
+    fn settle_in(&mut self, options: Option<&str>) -> anyhow::Result<()> {
         guest::check_direct(self.session()?)?;
         let safe = guest::options(self.session()?)?;
         if safe.is_some() || options.is_some() {
@@ -220,7 +234,7 @@ impl Subject {
             self.conninfo = connector.conninfo().clone();
             self.scene.session = Some(session);
         }
-        guest::admit(self.session()?)
+        Ok(())
     }
 
     /// How a load's sessions connect. Where it may not change what we did not make, and no statement of

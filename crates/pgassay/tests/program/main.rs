@@ -41,6 +41,7 @@ mod near;
 mod observers;
 mod order_entry;
 mod own_copies;
+mod own_reads;
 mod own_workload;
 mod pause;
 #[path = "../../../pgwire/tests/support/mod.rs"]

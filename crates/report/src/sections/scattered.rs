@@ -3,6 +3,7 @@
 
 use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::ScatteredAnalysis;
+use pgassay_analysis::scattered::remedies::{Ratio, Remedy};
 use pgassay_analysis::scattered::{Shares, VariantAnalysis};
 
 use super::levels;
@@ -20,6 +21,9 @@ pub fn section(analysis: &Analysis, notes: &mut Notes) -> Option<Section> {
     blocks.push(Block::Table(amplification(scattered, notes)));
     blocks.push(Block::Table(costs(scattered, notes)));
     blocks.push(Block::Table(requests(scattered, notes)));
+    if !scattered.remedies.is_empty() {
+        blocks.push(Block::Table(remedies(&scattered.remedies)));
+    }
     blocks.push(Block::Facts(facts(scattered)));
     Some(Section {
         id: "scattered-read",
@@ -233,10 +237,45 @@ fn costs(scattered: &ScatteredAnalysis, notes: &mut Notes) -> Table {
     }
 }
 
+/// What became of the ways that were tried.
+fn remedies(tried: &[Remedy]) -> Table {
+    let columns = vec![
+        Column::words("way tried", 0),
+        Column::words("against", 2),
+        Column::words("bytes from the device", 0),
+        Column::words("time", 1),
+        Column::words("outcome", 0),
+    ];
+    let shown = |ratio: &Ratio| {
+        let Ratio {
+            estimate,
+            low,
+            high,
+        } = ratio;
+        format!("{estimate:.2} times ({low:.2} to {high:.2})")
+    };
+    let rows = tried.iter().map(|remedy| {
+        vec![
+            Cell::plain(&remedy.title),
+            Cell::plain(&remedy.against),
+            Cell::plain(shown(&remedy.bytes)),
+            Cell::plain_or_missing(remedy.time.as_ref().map(shown)),
+            Cell::plain(remedy.outcome.words()),
+        ]
+    });
+    let rows: Vec<Vec<Cell>> = rows.collect();
+    Table::new(
+        "Bytes and time of an execution, divided by those of the way that it is held against, from the ends of \
+         both intervals. A way reads less or more only where the whole interval says so.",
+        columns,
+        rows,
+    )
+}
+
 fn facts(scattered: &ScatteredAnalysis) -> Vec<Fact> {
     let plan = &scattered.plan;
-    let mut facts = vec![
-        Fact::new(
+    let read = match &plan.own {
+        None => Fact::new(
             "table",
             format!(
                 "{}, {} rows, one a block of {}",
@@ -245,6 +284,19 @@ fn facts(scattered: &ScatteredAnalysis) -> Vec<Fact> {
                 number::bytes(plan.block_size_bytes)
             ),
         ),
+        Some(own) => Fact::new(
+            "read",
+            format!(
+                "{}, {} in blocks of {}",
+                own.relations.join(", "),
+                number::bytes(plan.blocks * plan.block_size_bytes),
+                number::bytes(plan.block_size_bytes)
+            ),
+        )
+        .remark(own.query.clone().unwrap_or_default()),
+    };
+    let mut facts = vec![
+        read,
         Fact::new("kernel's page size", number::bytes(plan.page_size_bytes)),
         Fact::new("cold by", plan.eviction.clone()),
     ];

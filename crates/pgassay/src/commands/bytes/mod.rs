@@ -1,6 +1,7 @@
 //! `pgassay run pgio` and `pgassay run scattered-read`: where the bytes come
 //! from. What the two share: the server, the run directory, the end.
 
+mod own;
 pub mod pgio;
 mod pgio_output;
 pub mod scattered_read;

@@ -26,7 +26,7 @@ use pgassay_pgwire::Connector;
 use pgassay_server::ReadAhead;
 use pgassay_sys::stop::Stop;
 
-use super::{begin, check_room, end, open};
+use super::{begin, check_room, end, open, own};
 use crate::cli::args::{GlobalArgs, RunArgs, TargetArgs};
 use crate::cli::io::IoArgs;
 use crate::cli::observe::ObserveArgs;
@@ -61,6 +61,16 @@ pub fn run(
 ) -> anyhow::Result<Exit> {
     let started = Instant::now();
     let planned = planned(again)?;
+    if own::is_asked(&args.io, planned.map(|(scattered, _)| scattered)) {
+        return own::run(args, (target, again), planned, global, terminal, stop);
+    }
+    if args.io.evict {
+        return Err(Failure::usage(
+            "--evict is for your own database: the table that pgassay makes is always read cold",
+        )
+        .with_remedy("leave it out, or name --relation or --query")
+        .into());
+    }
     let drop_caches = planned.map_or(args.io.drop_caches, |(scattered, _)| scattered.drop_caches);
     if drop_caches {
         may_drop_caches()?;
@@ -143,7 +153,7 @@ pub fn settings(bytes: u64) -> Vec<(&'static str, String)> {
 }
 
 /// Whether we may drop the page cache, before anything is made for it.
-fn may_drop_caches() -> Result<(), Failure> {
+pub(super) fn may_drop_caches() -> Result<(), Failure> {
     match std::fs::OpenOptions::new().write(true).open(DROP_CACHES) {
         Ok(_) => Ok(()),
         Err(e) => Err(
@@ -168,14 +178,25 @@ fn planned(again: &Again) -> anyhow::Result<Option<(&ScatteredPlan, &Plan)>> {
 }
 
 /// What is to be measured.
-struct Asked<'a> {
-    io: &'a IoArgs,
-    observe: ObserveArgs,
-    rows: u64,
-    drop_caches: bool,
+pub(super) struct Asked<'a> {
+    pub io: &'a IoArgs,
+    pub observe: ObserveArgs,
+    pub rows: u64,
+    pub drop_caches: bool,
     /// What a recorded run planned.
-    planned: Option<&'a ScatteredPlan>,
-    header: RunHeader,
+    pub planned: Option<&'a ScatteredPlan>,
+    pub header: RunHeader,
+}
+
+/// A plan, and how its table is reached.
+pub(super) struct Prepared {
+    pub plan: ScatteredPlan,
+    /// Opens the sessions of executions.
+    pub connector: Connector,
+    /// The table's files, or why they can't be seen.
+    pub files: Result<TableFiles, String>,
+    /// In the first round each execution is followed by warm ones.
+    pub warm: bool,
 }
 
 fn measure(
@@ -267,6 +288,30 @@ fn executions(
                 .into(),
         );
     }
+    let prepared = Prepared {
+        connector: Connector::new(&subject.conninfo.with_options(setup::FIND_OURS)),
+        files,
+        warm: true,
+        plan,
+    };
+    run_plan(prepared, asked, subject, writer, progress, stop)
+}
+
+/// Writes the plan down, and runs the executions that are not yet measured.
+pub(super) fn run_plan(
+    prepared: Prepared,
+    asked: &Asked,
+    subject: &mut Subject,
+    writer: &mut RunWriter,
+    progress: &mut Progress,
+    stop: &Stop,
+) -> anyhow::Result<Ended> {
+    let Prepared {
+        plan,
+        connector,
+        files,
+        warm,
+    } = prepared;
     let mut header = asked.header.clone();
     let stages = &mut header.experiment.stages;
     let Some(stage) = stages.first_mut() else {
@@ -301,7 +346,7 @@ fn executions(
         plan: plan.clone(),
         arms: vec![ScatteredArm {
             label: None,
-            connector: Connector::new(&subject.conninfo.with_options(setup::FIND_OURS)),
+            connector,
             watched: observing::typed(&asked.observe, subject),
             cluster: subject.cluster.take(),
             files,
@@ -310,7 +355,7 @@ fn executions(
         read_ahead,
         drop_caches: asked.drop_caches,
         last: None,
-        warm: true,
+        warm,
         stop: stop.clone(),
     };
     let mut recorder = Recorder {

@@ -1,0 +1,260 @@
+//! `pgassay run scattered-read` on somebody's own database: what is read is counted, nothing is made or
+//! changed, and what can't be read by it is named.
+
+use std::path::Path;
+
+use pgassay_pgwire::connect;
+use serde_json::Value;
+
+use crate::pg_support::Server;
+use crate::runs::{Runs, text};
+
+const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";
+
+/// A schema with one of each kind of relation; orders has a row a block.
+const SHOP: &str = "CREATE SCHEMA shop; \
+    CREATE TABLE shop.orders (n int, x text) WITH (fillfactor = 10); \
+    INSERT INTO shop.orders SELECT n, lpad('x', 500, 'x') FROM generate_series(1, 2000) n; \
+    CREATE INDEX ON shop.orders (n); \
+    CREATE VIEW shop.seen AS SELECT n FROM shop.orders; \
+    CREATE MATERIALIZED VIEW shop.kept AS SELECT * FROM shop.orders; \
+    CREATE TABLE shop.parted (n int) PARTITION BY RANGE (n); \
+    CREATE TABLE shop.part_1 PARTITION OF shop.parted FOR VALUES FROM (0) TO (100); \
+    CREATE SEQUENCE shop.numbers; \
+    CREATE TABLE shop.small AS SELECT 1 AS n; \
+    CREATE TABLE shop.\"Odd Name\" (x text); \
+    INSERT INTO shop.\"Odd Name\" SELECT string_agg(md5(n::text), '') FROM generate_series(1, 30000) n GROUP BY n % 300; \
+    CREATE FUNCTION shop.changes() RETURNS int LANGUAGE plpgsql AS 'BEGIN DELETE FROM shop.orders; RETURN 1; END'; \
+    CREATE VIEW shop.changing AS SELECT shop.changes() AS n FROM shop.orders; \
+    ANALYZE; CHECKPOINT";
+
+fn shop() -> Server {
+    let server = Server::start(
+        HBA,
+        &[("autovacuum", "off"), ("shared_buffers", "1MB")],
+        |_| {},
+    );
+    server.run(SHOP);
+    server
+}
+
+fn counters(server: &Server) -> String {
+    let mut session = connect(&server.owner()).unwrap();
+    let rows = "SELECT count(*) || ' ' || (SELECT count(*) FROM pg_class) || ' ' || \
+                (SELECT last_value FROM shop.numbers) FROM shop.orders";
+    session.value(rows).unwrap().unwrap()
+}
+
+fn document(runs: &Runs, words: &[&str]) -> (Value, String) {
+    let line: Vec<&str> = words.iter().copied().chain(["--json"]).collect();
+    let output = runs.run(&line);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema/analysis-1.json");
+    let schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let complaints: Vec<String> = validator
+        .iter_errors(&document)
+        .map(|e| e.to_string())
+        .collect();
+    assert!(complaints.is_empty(), "{complaints:?}");
+    (document, said)
+}
+
+#[test]
+fn a_relation_is_read_by_its_blocks_and_nothing_is_changed() {
+    let server = shop();
+    let target = server.owner().redacted();
+    let before = counters(&server);
+    let runs = Runs::new("own-relation");
+    let words = [
+        "run",
+        "scattered-read",
+        &target,
+        "--load",
+        "--relation",
+        "shop.orders",
+        "--evict",
+        "--trials",
+        "2",
+    ];
+    let (found, said) = document(&runs, &words);
+    assert!(
+        said.contains("6 executions in read-only transactions"),
+        "{said}"
+    );
+    assert!(said.contains("taken out of the page cache"), "{said}");
+    let read = &found["scattered_read"];
+    assert_eq!(read["plan"]["own"]["relations"][0], "shop.orders");
+    assert_eq!(read["plan"]["blocks"], 2000);
+    let ways = read["variants"].as_array().unwrap();
+    let ids: Vec<&str> = ways.iter().map(|way| way["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["every-tenth", "random-tenth", "sequential"]);
+    // What was read before is in shared buffers: no more than a tenth of 2,000, and the first all of it.
+    let blocks = ways[0]["blocks_read"].as_u64().unwrap();
+    assert!((1..=203).contains(&blocks), "{blocks}");
+    let report = text(&runs.run(&["report", "last"]).stdout);
+    assert!(report.contains("shop.orders, "), "{report}");
+    assert_eq!(counters(&server), before);
+    let again = document(&runs, &["run", "--repeat", "last"]).0;
+    assert_eq!(again["scattered_read"]["plan"]["own"], read["plan"]["own"]);
+    // A name in quotes; a materialized view; TOAST does not count as its blocks.
+    for name in ["shop.kept", "shop.\"Odd Name\""] {
+        let line = [
+            "run",
+            "scattered-read",
+            &target,
+            "--load",
+            "--relation",
+            name,
+            "--trials",
+            "1",
+        ];
+        let output = runs.run(&line);
+        let said = text(&output.stderr);
+        match name {
+            "shop.kept" => assert_eq!(output.status.code(), Some(0), "{said}"),
+            _ => assert!(
+                said.contains("blocks: a tenth of them shows nothing"),
+                "{said}"
+            ),
+        }
+    }
+    assert_eq!(counters(&server), before);
+}
+
+#[test]
+fn what_is_no_table_of_ones_own_is_named() {
+    let server = shop();
+    let target = server.owner().redacted();
+    let before = counters(&server);
+    let runs = Runs::new("own-refused");
+    let refused = |words: &[&str], code: i32, says: &str| {
+        let output = runs.run(&[&["run", "scattered-read", &target, "--load"], words].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(says), "{words:?}: {said}");
+    };
+    for (name, says) in [
+        (
+            "shop.nothing",
+            "there is no relation shop.nothing in the database",
+        ),
+        ("shop.seen", "is a view"),
+        ("shop.parted", "name one, such as shop.part_1"),
+        ("shop.numbers", "is a sequence"),
+        ("shop.orders_n_idx", "is an index"),
+        ("shop.small", "has 1 blocks"),
+        ("a.b.c.d", "a.b.c.d"),
+        ("it's; DROP TABLE shop.orders", "--relation"),
+    ] {
+        refused(&["--relation", name], 2, says);
+    }
+    for (sql, says) in [
+        ("DELETE FROM shop.orders", "it writes (Delete)"),
+        (
+            "WITH d AS (DELETE FROM shop.orders RETURNING n) SELECT count(*) FROM d",
+            "it writes (Delete)",
+        ),
+        (
+            "SELECT n FROM shop.orders FOR UPDATE",
+            "it writes (row locks",
+        ),
+        (
+            "SELECT 1; DELETE FROM shop.orders",
+            "takes no such statement",
+        ),
+        ("DROP TABLE shop.orders", "takes no such statement"),
+        (
+            "SELECT nextval('shop.numbers') FROM shop.orders",
+            "nextval(regclass), which is VOLATILE",
+        ),
+        (
+            "SELECT count(*) FROM shop.orders WHERE shop.changes() = 1",
+            "shop.changes()",
+        ),
+        ("SELECT count(n) FROM shop.changing", "shop.changes()"),
+        (
+            "SELECT pg_terminate_backend(1) FROM shop.orders",
+            "VOLATILE",
+        ),
+        ("SELECT 1", "it reads no table"),
+        ("SELECT n FROM shop.nothing", "does not exist"),
+        ("SELECT n FROM shop.orders WHERE n = $1", "parameter"),
+    ] {
+        refused(&["--query", sql], 2, says);
+    }
+    refused(
+        &["--relation", "shop.orders", "--query", "SELECT 1"],
+        2,
+        "cannot be used with",
+    );
+    refused(&["--relation", "shop.orders", "--size", "1GB"], 2, "--size");
+    refused(&["--evict"], 2, "--evict");
+    let without = runs.run(&[
+        "run",
+        "scattered-read",
+        &target,
+        "--relation",
+        "shop.orders",
+    ]);
+    assert!(text(&without.stderr).contains("add --load"));
+    let launched = runs.run(&["run", "scattered-read", "temp", "--relation", "shop.orders"]);
+    assert!(text(&launched.stderr).contains("--from-database"));
+    // Somebody else holds it.
+    let mut holder = connect(&server.owner()).unwrap();
+    holder
+        .execute("BEGIN; LOCK TABLE shop.orders IN ACCESS EXCLUSIVE MODE")
+        .unwrap();
+    refused(
+        &["--relation", "shop.orders"],
+        3,
+        "shop.orders is locked by another session",
+    );
+    refused(
+        &["--query", "SELECT count(*) FROM shop.orders"],
+        3,
+        "is locked by another session",
+    );
+    holder.execute("ROLLBACK").unwrap();
+    assert_eq!(counters(&server), before);
+}
+
+#[test]
+fn a_query_on_a_copy_says_which_remedy_helped() {
+    let server = shop();
+    let original = server.owner().redacted();
+    let runs = Runs::new("own-query");
+    let words = [
+        "run",
+        "scattered-read",
+        "temp",
+        "--from-database",
+        &original,
+        "--query",
+        "SELECT count(x) FROM shop.orders WHERE n % 10 = 1",
+        "--trials",
+        "3",
+        "--only",
+        "as-it-is,no-prefetch,sequential",
+    ];
+    let (found, _) = document(&runs, &words);
+    let read = &found["scattered_read"];
+    assert_eq!(read["plan"]["own"]["relations"][0], "\"shop\".\"orders\"");
+    assert_eq!(read["plan"]["own"]["evicted"], true);
+    // The server begins with empty buffers each time: all 2,000 blocks are read.
+    let ways = read["variants"].as_array().unwrap();
+    assert_eq!(ways.len(), 3);
+    for way in ways {
+        assert!(way["blocks_read"].as_u64().unwrap() >= 2000, "{way}");
+    }
+    // Nothing but a sequential scan can answer it: no way of those tried reads less.
+    let remedies = read["remedies"].as_array().unwrap();
+    assert_eq!(remedies.len(), 2);
+    for remedy in remedies {
+        assert_ne!(remedy["outcome"], "helped", "{remedy}");
+    }
+    let report = text(&runs.run(&["report", "last"]).stdout);
+    assert!(report.contains("way tried"), "{report}");
+}
