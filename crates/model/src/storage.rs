@@ -19,6 +19,26 @@ pub struct Storage {
     pub disks: Vec<String>,
     /// Why reads of devices can't be seen, or only in part, with the way to get them.
     pub hidden: Option<String>,
+    /// What its provider allows, as the user named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<VolumeLimits>,
+}
+
+/// The limits of a volume.
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct VolumeLimits {
+    /// Requests a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops: Option<u64>,
+    /// Bytes a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
+    /// Requests a second that last, where more are possible for as long as credits do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_iops: Option<u64>,
+    /// Requests beyond these that full credits allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credits: Option<u64>,
 }
 
 /// One device, or what stands in for one.

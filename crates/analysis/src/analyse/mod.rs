@@ -35,10 +35,11 @@ use crate::host::{self, HostSummary};
 use crate::measured::{ArmAnalysis, CommitCheck, RunInfo, ServerSummary, StageArm};
 use crate::pgio::{self, PgioAnalysis};
 use crate::quality::Quality;
+use crate::storage::volume;
 use crate::trial_view::Server;
 use crate::{
-    axes, causes, checkpoints, diagnose, metrics, observed, primitives, query_cost, scattered,
-    server,
+    axes, causes, checkpoints, diagnose, metrics, number, observed, primitives, query_cost,
+    scattered, server,
 };
 
 /// Concludes what a run says. The same run gives the same answer on any machine.
@@ -122,9 +123,11 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
     };
     let arms = analysis.stages.iter().flat_map(|stage| &stage.arms);
     let points = arms.flat_map(|arm| &arm.points);
+    let of_volume = volume_warnings(&analysis);
     let (run, warnings) = (&analysis.run, &analysis.warnings);
     analysis.quality = Quality::of(points, run, warnings)
         .or_else(|| Quality::of_primitives(&analysis.primitives, run, warnings));
+    analysis.warnings.extend(of_volume);
     analysis.causes = causes::causes(&analysis);
     analysis.headline = headline::write(&analysis);
     analysis
@@ -257,6 +260,32 @@ fn compiled(plan: &PrimitivesPlan, run: &RecordedRun) -> Option<Compiled> {
         compiled.deviations.extend(found);
     }
     Some(compiled)
+}
+
+/// What loads that read from the device say of its volume's limits.
+fn volume_warnings(analysis: &Analysis) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if let Some(pgio) = &analysis.pgio {
+        let rates = pgio.points.iter().filter_map(|point| {
+            let bytes = point.device_bytes_per_second.as_ref()?.estimate;
+            let requests = point.device_requests_per_second.as_ref()?.estimate;
+            let name = number::counted(point.sessions, "session");
+            Some((name, bytes, requests))
+        });
+        let rates: Vec<(String, f64, f64)> = rates.collect();
+        warnings.extend(volume::warnings(pgio.storage.as_ref(), &rates));
+    }
+    if let Some(scattered) = &analysis.scattered_read {
+        let rates = scattered.variants.iter().filter_map(|way| {
+            let seconds = way.cold.as_ref()?.execution_ms.estimate / 1e3;
+            let bytes = way.device_sectors.as_ref()?.estimate * 512.0;
+            let requests = way.requests_per_block.as_ref()?.estimate * way.blocks_read as f64;
+            (seconds > 0.0).then(|| (way.title.clone(), bytes / seconds, requests / seconds))
+        });
+        let rates: Vec<(String, f64, f64)> = rates.collect();
+        warnings.extend(volume::warnings(scattered.storage.as_ref(), &rates));
+    }
+    warnings
 }
 
 /// Whether a trial is one of those that were planned, rather than repeated to know them better.

@@ -8,5 +8,6 @@
 //! says why, never 0.
 
 mod reads;
+pub mod volume;
 
 pub use reads::{DeviceReads, ReadFigures, Seen, figures};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
 
+use pgassay_model::storage::VolumeLimits;
 use pgassay_server::confinement::Confinement;
 use pgassay_server::copies::Dump;
 
@@ -199,6 +200,10 @@ pub struct TargetArgs {
     /// reads it, and nothing in it is changed
     #[arg(long, value_name = "CONNINFO")]
     pub from_database: Option<String>,
+    /// What the provider of the data's volume allows: iops=3000,mbps=125; of one with burst credits
+    /// also base-iops=600,credits=5400000. Reads that reach it are named
+    #[arg(long, value_name = "LIMITS", value_parser = super::io::volume)]
+    pub volume: Option<VolumeLimits>,
     /// Environment and CPUs of a launched server; flags of compare.
     #[arg(skip)]
     pub confinement: Confinement,

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args as ClapArgs};
 
+use pgassay_model::storage::VolumeLimits;
+
 use super::kinds::{OF_DATA, OF_PGIO, OF_SCATTERED_READ};
 
 /// What `pgio` and `scattered-read` read, shared by the commands that load a server with them.
@@ -71,6 +73,39 @@ pub struct IoArgs {
     pub until_stable: bool,
 }
 
+/// `iops=3000,mbps=125,base-iops=600,credits=5400000`, each at most once.
+pub fn volume(text: &str) -> Result<VolumeLimits, String> {
+    let mut limits = VolumeLimits::default();
+    for part in text.split(',').map(str::trim) {
+        let known = "iops, mbps, base-iops and credits";
+        let (name, value) = part
+            .split_once('=')
+            .ok_or_else(|| format!("`{part}` is no limit; write iops=3000,mbps=125"))?;
+        let number: f64 = match value.trim().parse() {
+            Ok(number) if (0.001..1e12).contains(&number) => number,
+            _ => return Err(format!("`{value}` is no limit above 0")),
+        };
+        let (place, value) = match name.trim() {
+            "iops" => (&mut limits.iops, number),
+            "mbps" => (&mut limits.bytes_per_second, number * 1e6),
+            "base-iops" => (&mut limits.base_iops, number),
+            "credits" => (&mut limits.credits, number),
+            other => {
+                return Err(format!(
+                    "`{other}` is no limit of a volume; there are {known}"
+                ));
+            }
+        };
+        if place.replace(value.round() as u64).is_some() {
+            return Err(format!("{} is given twice", name.trim()));
+        }
+    }
+    if limits.base_iops.is_some() != limits.credits.is_some() {
+        return Err("base-iops and credits go together".to_owned());
+    }
+    Ok(limits)
+}
+
 /// `512MB`, `4GB`, `1T`; a bare number is bytes.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no size, such as 512MB or 4GB");
@@ -94,6 +129,30 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_volumes() {
+        let gp3 = volume("iops=3000, mbps=125").unwrap();
+        assert_eq!(
+            (gp3.iops, gp3.bytes_per_second),
+            (Some(3000), Some(125_000_000))
+        );
+        let gp2 = volume("iops=3000,base-iops=600,credits=5400000").unwrap();
+        assert_eq!((gp2.base_iops, gp2.credits), (Some(600), Some(5_400_000)));
+        for wrong in [
+            "",
+            "3000",
+            "iops=",
+            "iops=0",
+            "iops=-1",
+            "iops=nan",
+            "iops=1,iops=2",
+            "x=1",
+            "base-iops=1",
+        ] {
+            assert!(volume(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn sizes() {

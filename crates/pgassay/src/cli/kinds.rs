@@ -154,6 +154,7 @@ const OF_RUN_SCATTERED_READ: &str = "\
 Examples:
   pgassay run scattered-read
   pgassay run scattered-read --size 4GB --only sequential,bitmap
+  pgassay run scattered-read --volume iops=3000,mbps=125      what of its volume's limits that uses
   pgassay run scattered-read 'service=shop' --load --relation public.orders
   pgassay run scattered-read temp:17 --from-database 'service=shop' --query 'SELECT …'
   sudo pgassay run scattered-read --read-ahead 0,128,4096";
@@ -290,6 +291,7 @@ const AGAIN: &[&str] = &[
     "from",
     "listen",
     "load_conninfo",
+    "volume",
 ];
 
 /// How a result is shown, and what the program says: of no plan.

@@ -113,6 +113,10 @@ impl Again {
             }
             target.load |= arm.load;
         }
+        if target.volume.is_none() {
+            let storage = self.recorded().and_then(|run| run.storage.get(&0));
+            target.volume = storage.and_then(|storage| storage.volume.clone());
+        }
         target
     }
 

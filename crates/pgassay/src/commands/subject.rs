@@ -63,6 +63,18 @@ impl Subject {
         connections: u32,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
+        let mut subject = Self::reach(spec, flags, memory_bytes, connections, stop)?;
+        subject.scene.storage.volume.clone_from(&flags.volume);
+        Ok(subject)
+    }
+
+    fn reach(
+        spec: &TargetSpec,
+        flags: &TargetArgs,
+        memory_bytes: u64,
+        connections: u32,
+        stop: &Stop,
+    ) -> anyhow::Result<Self> {
         let settings = Settings::parse("--set", &flags.settings).map_err(explain)?;
         match spec {
             TargetSpec::Server(_) if flags.from_database.is_some() => Err(Failure::usage(

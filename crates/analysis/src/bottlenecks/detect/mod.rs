@@ -32,6 +32,7 @@ mod statements;
 mod storage;
 #[cfg(test)]
 pub(crate) mod tests;
+mod volume;
 mod waits;
 mod wal;
 mod writes;
@@ -99,6 +100,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     schema::DETECTORS,
     samples::DETECTORS,
     run::DETECTORS,
+    volume::DETECTORS,
     checkpoints::DETECTORS,
     commits::DETECTORS,
     cpus::DETECTORS,
