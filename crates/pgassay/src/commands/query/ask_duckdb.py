@@ -7,8 +7,6 @@ import decimal
 import json
 import math
 import os
-import shutil
-import tempfile
 
 import duckdb
 
@@ -38,11 +36,14 @@ def form(value, of):
     return value if isinstance(value, str) else str(value)
 
 
-def answer(directory, memory, tables, spill):
+def answer(directory, memory, tables):
     os.chdir(directory)
     session = duckdb.connect()
     session.execute(f"SET memory_limit = '{memory}MiB'; SET TimeZone = 'UTC'")
-    session.execute("SET temp_directory = '" + spill.replace("'", "''") + "'")
+    session.execute("SET temp_directory = '" + os.environ["TMPDIR"].replace("'", "''") + "'")
+    # It would stand between the lines.
+    session.execute("SET enable_progress_bar = false")
+    session.execute(f"SET max_temp_directory_size = '{8 * int(memory)}MiB'")
     for table in tables:
         session.execute(
             f"CREATE VIEW {table} AS SELECT * FROM read_parquet('{table}/date=*/{table}.parquet', "
@@ -68,14 +69,11 @@ def answer(directory, memory, tables, spill):
     say({"rows": rows})
 
 
-spill = tempfile.mkdtemp(prefix="pgassay-query-")
 try:
-    answer(sys.argv[1], sys.argv[2], sys.argv[3:], spill)
+    answer(sys.argv[1], sys.argv[2], sys.argv[3:])
 except BrokenPipeError:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 except duckdb.Error as error:
     say({"error": str(error), "kind": "duckdb"})
 except MemoryError:
     say({"error": "out of memory", "kind": "memory"})
-finally:
-    shutil.rmtree(spill, ignore_errors=True)

@@ -1,17 +1,27 @@
 //! DuckDB: as a module of Python, by a script that answers in our lines, and as a program, by its JSON.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use pgassay_sys::stop::Stop;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::engine::{Ended, Question, Show, run};
+use super::engine::{Ended, Input, Question, Show, run};
 use super::lines::{Column, Kind, Piece, Refused};
 
 /// The script.
 const SCRIPT: &str = include_str!("ask_duckdb.py");
+/// What is written to disk, at most so many times the memory; engines/query has the same.
+const SPILLED: u64 = 8;
+/// Starts a program in a directory, as paths within SQL are patterns. When our end of its standard input is closed, all
+/// that it started ends, too: what pip installs as duckdb starts another program.
+const PROGRAM: &str = "\
+cd \"$1\" && shift || exit
+exec 3<&0
+{ cat <&3; kill -9 0; } >/dev/null 2>&1 &
+exec 3<&-
+\"$@\" </dev/null";
 /// Whether the module is there. A file of that name in the working directory is none.
 const IS_THERE: &str = "\
 import sys
@@ -43,11 +53,18 @@ pub(super) fn script(python: &Path, question: &Question) -> Command {
 }
 
 /// What is said to the program before a question: the script says the same.
-fn setup(question: &Question, spill: &Path) -> String {
-    let spill = spill.display().to_string().replace('\'', "''");
+fn setup(question: &Question) -> String {
+    let spill = question
+        .spill
+        .path()
+        .display()
+        .to_string()
+        .replace('\'', "''");
     let mib = (question.memory >> 20).max(1);
+    let most = mib.saturating_mul(SPILLED);
     let mut text = format!(
-        "SET memory_limit = '{mib}MiB'; SET TimeZone = 'UTC'; SET temp_directory = '{spill}'; "
+        "SET memory_limit = '{mib}MiB'; SET TimeZone = 'UTC'; SET temp_directory = '{spill}'; \
+         SET max_temp_directory_size = '{most}MiB'; SET enable_progress_bar = false; "
     );
     for table in &question.tables {
         text += &format!(
@@ -66,22 +83,6 @@ fn setup(question: &Question, spill: &Path) -> String {
         names.join(", ")
     );
     text
-}
-
-/// A directory for what does not fit into memory, which goes with it. DuckDB makes it when it needs it.
-struct Spill(PathBuf);
-
-impl Spill {
-    fn new() -> Self {
-        let name = format!("pgassay-query-{}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-}
-
-impl Drop for Spill {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// A column, as DESCRIBE says it.
@@ -115,13 +116,11 @@ pub(super) fn ask_program(
     stop: &Stop,
     show: &mut Show,
 ) -> anyhow::Result<()> {
-    let spill = Spill::new();
-    let setup = setup(question, &spill.0);
+    let setup = setup(question);
     let start = |mode: &str, sql: &str| {
         let mut command = Command::new("/bin/sh");
-        // It has to begin in the directory: paths within SQL are patterns.
         command
-            .args(["-c", "cd \"$1\" && shift && exec \"$@\"", "sh"])
+            .args(["-c", PROGRAM, "sh"])
             .arg(&question.dir)
             .arg(path)
             .args([
@@ -143,6 +142,7 @@ pub(super) fn ask_program(
     let mut described = Vec::new();
     let ended = run(
         start("-jsonlines", &format!("DESCRIBE {}", question.sql)),
+        Input::Nothing,
         question,
         stop,
         &mut |line| {
@@ -161,6 +161,7 @@ pub(super) fn ask_program(
     show(Piece::Columns(columns.clone()))?;
     let ended = run(
         start("-jsonlines", &question.sql),
+        Input::Nothing,
         question,
         stop,
         &mut |line| {

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pgassay_model::Failure;
+use pgassay_sys::private::Directory;
 use pgassay_sys::stop::Stop;
 use pgassay_sys::{bound, programs};
-use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 
 use super::duckdb;
 use super::lines::{Answer, Piece, Refused};
@@ -37,6 +38,8 @@ pub(super) struct Question {
     pub dir: PathBuf,
     /// Bytes that the engine may take.
     pub memory: u64,
+    /// For what does not fit into them; it goes with the question.
+    pub spill: Directory,
 }
 
 /// An engine that is there.
@@ -131,6 +134,7 @@ impl Engine {
         let mut answer = Answer::default();
         let ended = run(
             command,
+            Input::Question,
             question,
             stop,
             &mut |line| match answer.take(line)? {
@@ -147,6 +151,15 @@ impl Engine {
             None => Err(ended.early().explained(question.memory)),
         }
     }
+}
+
+/// What an engine reads on its standard input.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Input {
+    /// The question, to its end.
+    Question,
+    /// Nothing, and no end either before it ends itself, or we do.
+    Nothing,
 }
 
 /// How an engine ended.
@@ -178,12 +191,13 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // It may have started others: what pip installs as duckdb does.
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }
 }
 
-/// Starts an engine with the question on its standard input, and takes its lines.
+/// Starts an engine, and takes its lines.
 ///
 /// It gets no more memory than twice what it was told to take: what a file's header makes it ask for is asked
 /// for beside its own accounts.
@@ -192,12 +206,14 @@ impl Drop for Running {
 /// Where it can't be started, a line is refused, or somebody wants it to end.
 pub(super) fn run(
     mut command: Command,
+    input: Input,
     question: &Question,
     stop: &Stop,
     take: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>,
 ) -> anyhow::Result<Ended> {
     command
         .current_dir("/")
+        .env("TMPDIR", question.spill.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -220,9 +236,15 @@ pub(super) fn run(
         running.0.stdout.take().context(missing)?,
         running.0.stderr.take().context(missing)?,
     );
-    let sql = question.sql.clone();
-    // Where it does not read all of it, it says why.
-    let writing = thread::spawn(move || stdin.write_all(sql.as_bytes()));
+    let (writing, held) = match input {
+        Input::Question => {
+            let sql = question.sql.clone();
+            // Where it does not read all of it, it says why.
+            let writing = thread::spawn(move || stdin.write_all(sql.as_bytes()));
+            (Some(writing), None)
+        }
+        Input::Nothing => (None, Some(stdin)),
+    };
     let listening = thread::spawn(move || {
         let mut said = Vec::new();
         let mut stderr = stderr;
@@ -256,7 +278,8 @@ pub(super) fn run(
         }
     }
     let status = running.0.wait().context("waiting for the engine")?;
-    let _ = (reading.join(), writing.join());
+    drop(held);
+    let _ = (reading.join(), writing.map(thread::JoinHandle::join));
     Ok(Ended {
         status,
         said: listening.join().unwrap_or_default(),

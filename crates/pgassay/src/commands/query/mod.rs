@@ -18,6 +18,7 @@ use anyhow::bail;
 use pgassay_model::Failure;
 use pgassay_records::{QUERIES, is_archive, understood};
 use pgassay_sys::input;
+use pgassay_sys::private::Directory;
 use pgassay_sys::stop::Stop;
 
 use super::export;
@@ -54,6 +55,7 @@ pub fn query(args: &QueryArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
         sql,
         dir,
         memory: args.memory,
+        spill: spill()?,
     };
     let engine = Engine::find(args.engine)?;
     terminal.detail(&format!("asked: {}", engine.in_words()));
@@ -61,6 +63,18 @@ pub fn query(args: &QueryArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     engine.ask(&question, stop, &mut |piece| shown.take(piece))?;
     shown.end()?;
     Ok(Exit::Done)
+}
+
+/// A directory for what does not fit into memory.
+fn spill() -> anyhow::Result<Directory> {
+    let base = std::env::temp_dir();
+    Ok(Directory::make(&base, "pgassay-query").map_err(|error| {
+        Failure::usage(format!(
+            "no directory can be made in {}: {error}",
+            base.display()
+        ))
+        .with_remedy("name another directory for temporary files: TMPDIR=/var/tmp pgassay query …")
+    })?)
 }
 
 /// The question and the directory.
