@@ -615,7 +615,7 @@ fn protected(mut ways: Vec<ScatteredVariant>) -> Vec<ScatteredVariant> {
     ways
 }
 
-/// A setting of [`protection`], which says nothing of the way of reading.
+/// A setting of `protection`, which says nothing of the way of reading.
 pub fn is_protection(name: &str) -> bool {
     protection().iter().any(|(known, _)| known == name)
 }
