@@ -10,7 +10,7 @@ pub struct ClientList(pub Vec<u32>);
 impl std::str::FromStr for ClientList {
     type Err = String;
 
-    /// See [`Counted::list`].
+    /// See `Counted::list`.
     fn from_str(text: &str) -> Result<Self, String> {
         CLIENTS.list(text).map(Self)
     }
