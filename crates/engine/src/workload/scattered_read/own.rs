@@ -615,11 +615,6 @@ fn protected(mut ways: Vec<ScatteredVariant>) -> Vec<ScatteredVariant> {
     ways
 }
 
-/// A setting of `protection`, which says nothing of the way of reading.
-pub fn is_protection(name: &str) -> bool {
-    protection().iter().any(|(known, _)| known == name)
-}
-
 fn all_numbers(blocks: u64) -> String {
     format!("pg_catalog.generate_series(0, {})", blocks - 1)
 }
