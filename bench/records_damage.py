@@ -29,6 +29,8 @@ def refused(program, tables, place, engine):
         ("SELECT count( FROM runs", 2, "error:"),
         ("COPY runs TO '/tmp/stolen.csv'", 2, "begins with SELECT"),
         ("SELECT 1; SELECT 2", 2, "several statements"),
+        ("SELECT $$'$$; COPY (SELECT 7) TO 'runs/date=2026-11-21/runs.parquet' --'", 2, "a $"),
+        ("SELECT E'\\''; COPY (SELECT 7) TO 'runs/date=2026-11-21/runs.parquet' --'", 2, "E'"),
         ("SELECT * FROM read_text('/etc/passwd')", 2, "error:"),
         ("SELECT * FROM '/etc/passwd'", 2, "error:"),
     ):

@@ -55,7 +55,7 @@ def spark(tables, workers, memory=1024):
 
 def engines(program):
     """The engines that pgassay query has here, and those that it has not."""
-    all = ("datafusion", "duckdb", "python")
+    all = ("datafusion", "duckdb")
     here = [engine for engine in all if found(program, engine)]
     return here, [engine for engine in all if engine not in here]
 
@@ -63,8 +63,6 @@ def engines(program):
 def found(program, engine):
     if engine == "datafusion":
         return (Path(program).parent / "pgassay-query").is_file() or shutil.which("pgassay-query")
-    if engine == "duckdb":
-        return shutil.which("duckdb")
     done = subprocess.run(["python3", "-c", "import duckdb"], stderr=subprocess.DEVNULL)
     return done.returncode == 0
 

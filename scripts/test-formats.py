@@ -21,6 +21,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
 FACTS = HERE / "crates/analysis/tests/check/recorded"
+# A proxy of the site is not asked for what is on this machine.
+DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def run(words, codes=(0,), **more):
@@ -67,7 +69,7 @@ def live(program, place):
 
         def scrape(key):
             request = urllib.request.Request(address + "metrics", headers={"Authorization": f"Bearer {key}"})
-            with urllib.request.urlopen(request) as answer:
+            with DIRECTLY.open(request, timeout=60) as answer:
                 assert answer.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
                 families = list(text_string_to_metric_families(answer.read().decode()))
             return {family.name: [(s.labels, s.value) for s in family.samples] for family in families}
@@ -77,11 +79,11 @@ def live(program, place):
             raise AssertionError("it needs no key")
         except urllib.error.HTTPError as refused:
             assert refused.code == 403
-        measuring = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        measuring = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             until = time.monotonic() + 120
             families = {}
-            wanted = {"pgassay_throughput", "pgassay_throughput_now", "pgassay_budget_sessions", "pgassay_finding"}
+            wanted = {"pgassay_throughput", "pgassay_throughput_now", "pgassay_budget_sessions"}
             while not wanted <= set(families):
                 assert time.monotonic() < until and measuring.poll() is None, families
                 time.sleep(1)

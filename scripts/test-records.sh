@@ -10,7 +10,7 @@ set -euo pipefail
 program=$(realpath "$1")
 here=$(cd "$(dirname "$0")" && pwd)
 tools=$here/../target/tools
-packages=(duckdb==1.4.1 duckdb-cli==1.5.6 prometheus-client==0.26.0)
+packages=(duckdb==1.4.1 prometheus-client==0.26.0)
 if [ "${2:-}" = spark ]; then
     packages+=(pyspark==4.0.1 apache-otava==0.8.0)
     command -v java >/dev/null || {
@@ -20,19 +20,21 @@ if [ "${2:-}" = spark ]; then
 fi
 
 python=$tools/records/bin/python
-if [ ! -x "$python" ]; then
-    python3 -m venv "$tools/records" || {
+# One that was left half made, or by another Python, is made anew.
+packages_of=("$(python3 --version)" "${packages[@]}")
+if ! "$python" -m pip --version >/dev/null 2>&1; then
+    python3 -m venv --clear "$tools/records" || {
         echo "test-records.sh: Python can't make an environment: apt-get install python3-venv" >&2
         exit 3
     }
 fi
 stamp=$tools/records/installed-${2:-}
-if [ "$(cat "$stamp" 2>/dev/null)" != "${packages[*]}" ]; then
+if [ "$(cat "$stamp" 2>/dev/null)" != "${packages_of[*]}" ]; then
     "$python" -m pip install --quiet --disable-pip-version-check "${packages[@]}" || {
         echo "test-records.sh: not installed from PyPI: ${packages[*]}" >&2
         exit 3
     }
-    echo "${packages[*]}" >"$stamp"
+    echo "${packages_of[*]}" >"$stamp"
 fi
 PATH=$(cd "$tools/records/bin" && pwd):$PATH
 export PATH

@@ -19,8 +19,8 @@ Examples:
 The tables are those that pgassay export wrote: runs, servers, settings, points, trials, metrics, pairs,
 findings and lines; each has the column date. docs/records.md describes them.
 
-It is answered by pgassay-query, which lies beside pgassay (make query-engine builds it; releases carry it);
-else by DuckDB, as the program duckdb or as a module of python3 (pip install duckdb). Nothing is written.
+It is answered by pgassay-query beside pgassay or in PATH (make query-engine builds it); else by DuckDB, as a
+module of python3 (pip install duckdb). Only one SELECT is answered.
 Exit codes: 0 answered; 2 wrong SQL, directory or file; 3 no engine is there")]
 pub struct QueryArgs {
     /// The question, one SELECT in quotes, unless --file or --name gives it; then the directory that
@@ -63,8 +63,6 @@ pub enum AnswerFormat {
 pub enum EngineName {
     /// pgassay-query, which is DataFusion
     Datafusion,
-    /// The program duckdb
+    /// DuckDB, as a module of python3
     Duckdb,
-    /// DuckDB as a module of python3
-    Python,
 }

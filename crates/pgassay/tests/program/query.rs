@@ -150,13 +150,12 @@ fn what_is_wrong_is_said_with_its_remedy() {
     // Without an engine: all ways to have one.
     let (code, said) = place.refused(&["SELECT 1"]);
     assert_eq!(code, 3, "{said}");
-    for remedy in ["make query-engine", "pip install duckdb", "program duckdb"] {
+    for remedy in ["make query-engine", "pip install duckdb"] {
         assert!(said.contains(remedy), "{said}");
     }
     for (engine, remedy) in [
         ("datafusion", "make query-engine"),
-        ("duckdb", "pip install duckdb-cli"),
-        ("python", "pip install duckdb"),
+        ("duckdb", "pip install duckdb"),
     ] {
         let (code, said) = place.refused(&["SELECT 1", "--engine", engine]);
         assert!(code == 3 && said.contains(remedy), "{engine}: {said}");
@@ -190,7 +189,8 @@ fn what_is_wrong_is_said_with_its_remedy() {
         ),
         (r#"{"error":"much","kind":"memory"}"#, 2, "--memory 8GB"),
         (r#"{"error":"oh","kind":"fault"}"#, 70, "oh"),
-        // An answer that is cut short, or is none.
+        // A table without files, and an answer that is cut short, or is none.
+        (r#"{"error":"x","kind":"none"}"#, 2, "has no files"),
         (
             "{\"columns\":[{\"name\":\"a\",\"type\":\"int\"}]}\n[1]",
             70,
@@ -205,6 +205,15 @@ fn what_is_wrong_is_said_with_its_remedy() {
             "{line}: {ended} {said}"
         );
     }
+    let twice = "{\"columns\":[{\"name\":\"a\",\"type\":\"int\"},{\"name\":\"a\",\"type\":\"int\"}]}\n\
+        [1,2]\n{\"rows\":1}";
+    place.engine(twice);
+    let (code, said) = place.refused(&["SELECT 1", "--format", "json"]);
+    assert!(
+        code == 2 && said.contains("two columns are named a"),
+        "{said}"
+    );
+    assert_eq!(place.shown(&["SELECT 1", "--format", "csv"]), "a,a\n1,2\n");
     place.script("cat > /dev/null\necho 'memory allocation of 9 bytes failed' >&2\nkill -ABRT $$");
     let (code, said) = place.refused(&["SELECT 1"]);
     assert!(code == 2 && said.contains("--memory"), "{said}");

@@ -40,6 +40,9 @@ def answer(directory, memory, tables):
     os.chdir(directory)
     session = duckdb.connect()
     session.execute(f"SET memory_limit = '{memory}MiB'; SET TimeZone = 'UTC'")
+    session.execute("SET threads = " + os.environ["TOKIO_WORKER_THREADS"])
+    # As other engines do it.
+    session.execute("SET integer_division = true; SET default_null_order = 'nulls_last_on_asc_first_on_desc'")
     session.execute("SET temp_directory = '" + os.environ["TMPDIR"].replace("'", "''") + "'")
     # It would stand between the lines.
     session.execute("SET enable_progress_bar = false")
@@ -50,15 +53,19 @@ def answer(directory, memory, tables):
             "hive_partitioning = true, hive_types = {'date': DATE}, union_by_name = true)")
     session.execute(f"SET allowed_directories = {list(tables)}; SET enable_external_access = false; "
                     "SET lock_configuration = true")
-    sql = sys.stdin.read()
+    sql = sys.stdin.buffer.read().decode()
+    statements = session.extract_statements(sql)
+    if [one.type for one in statements] != [duckdb.StatementType.SELECT]:
+        return say({"error": "one SELECT is answered, and nothing else", "kind": "sql"})
     described = session.execute("DESCRIBE " + sql).fetchall()
     columns = [{"name": name, "type": kind(of)} for name, of, *_ in described]
     kinds = [column["type"] for column in columns]
     # Python's own times are in no zone, or need a module.
-    names = ['"' + column["name"].replace('"', '""') + '"' for column in columns]
     if "time" in kinds:
-        asked = ", ".join(f"epoch_us({name}) AS {name}" if of == "time" else name for name, of in zip(names, kinds))
-        sql = f"SELECT {asked} FROM (\n{sql}\n)"
+        # Several columns may have one name.
+        names = [f"c{number}" for number in range(len(kinds))]
+        asked = ", ".join(f"epoch_us({name})" if of == "time" else name for name, of in zip(names, kinds))
+        sql = f"SELECT {asked} FROM (\n{sql}\n) AS answer({', '.join(names)})"
     result = session.execute(sql)
     rows = 0
     say({"engine": f"DuckDB {duckdb.__version__}", "columns": columns})

@@ -22,13 +22,15 @@ use crate::cli::query::EngineName;
 /// The program that answers by DataFusion.
 const OWN: &str = "pgassay-query";
 /// A longer line is no row of ours.
-const LONGEST_LINE: u64 = 64 << 20;
+const LONGEST_LINE: u64 = 8 << 20;
 /// What of an engine's complaints is kept.
 const MOST_SAID: u64 = 1 << 16;
 /// How often it is looked whether somebody wants it to end.
 const LOOKS: Duration = Duration::from_millis(100);
 /// Lines that may wait to be shown.
-const WAITING: usize = 1024;
+const WAITING: usize = 64;
+/// Memory for each thread of an engine, so that their stacks fit beside it.
+const OF_THREAD: u64 = 64 << 20;
 
 /// A question.
 pub(super) struct Question {
@@ -45,9 +47,7 @@ pub(super) struct Question {
 /// An engine that is there.
 pub(super) enum Engine {
     Own(PathBuf),
-    /// The program duckdb.
-    Program(PathBuf),
-    /// python3, which has the module.
+    /// python3, which has DuckDB's module.
     Module(PathBuf),
 }
 
@@ -65,10 +65,6 @@ impl Engine {
         let beside = own.and_then(|own| Some(own.parent()?.join(OWN)));
         let beside = beside.filter(|path| programs::may_run(path));
         beside.or_else(|| found(OWN)).map(Self::Own)
-    }
-
-    fn program() -> Option<Self> {
-        found("duckdb").map(Self::Program)
     }
 
     fn module() -> Option<Self> {
@@ -90,19 +86,14 @@ impl Engine {
                 own_remedy.to_owned(),
             ),
             Some(EngineName::Duckdb) => (
-                Self::program(),
-                "the program duckdb is not in PATH",
-                "install it from duckdb.org, or pip install duckdb-cli".to_owned(),
-            ),
-            Some(EngineName::Python) => (
                 Self::module(),
                 "python3 in PATH has no module duckdb",
                 "pip install duckdb, where python3 finds it".to_owned(),
             ),
             None => (
-                Self::own().or_else(Self::program).or_else(Self::module),
+                Self::own().or_else(Self::module),
                 "nothing is here that answers SQL",
-                format!("{own_remedy}; or pip install duckdb; or install the program duckdb"),
+                format!("{own_remedy}; or pip install duckdb, where python3 finds it"),
             ),
         };
         found.ok_or_else(|| Failure::target(message).with_remedy(remedy))
@@ -111,7 +102,7 @@ impl Engine {
     /// Which it is.
     pub fn in_words(&self) -> String {
         match self {
-            Self::Own(path) | Self::Program(path) => path.display().to_string(),
+            Self::Own(path) => path.display().to_string(),
             Self::Module(path) => format!("duckdb of {}", path.display()),
         }
     }
@@ -122,7 +113,6 @@ impl Engine {
     /// Where it can't be answered, the engine ends early, or somebody wants it to end.
     pub fn ask(&self, question: &Question, stop: &Stop, show: &mut Show) -> anyhow::Result<()> {
         let command = match self {
-            Self::Program(path) => return duckdb::ask_program(path, question, stop, show),
             Self::Own(path) => {
                 let mut command = Command::new(path);
                 let mib = (question.memory >> 20).max(1).to_string();
@@ -134,7 +124,6 @@ impl Engine {
         let mut answer = Answer::default();
         let ended = run(
             command,
-            Input::Question,
             question,
             stop,
             &mut |line| match answer.take(line)? {
@@ -151,15 +140,6 @@ impl Engine {
             None => Err(ended.early().explained(question.memory)),
         }
     }
-}
-
-/// What an engine reads on its standard input.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Input {
-    /// The question, to its end.
-    Question,
-    /// Nothing, and no end either before it ends itself, or we do.
-    Nothing,
 }
 
 /// How an engine ended.
@@ -191,27 +171,29 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have started others: what pip installs as duckdb does.
+        // It may have started others.
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }
 }
 
-/// Starts an engine, and takes its lines.
+/// Starts an engine with the question on its standard input, and takes its lines.
 ///
 /// It gets no more memory than twice what it was told to take: what a file's header makes it ask for is asked
 /// for beside its own accounts.
 ///
 /// # Errors
 /// Where it can't be started, a line is refused, or somebody wants it to end.
-pub(super) fn run(
+fn run(
     mut command: Command,
-    input: Input,
     question: &Question,
     stop: &Stop,
     take: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>,
 ) -> anyhow::Result<Ended> {
+    let cpus = thread::available_parallelism().map_or(1, usize::from) as u64;
+    let threads = cpus.min(question.memory / OF_THREAD).max(1);
     command
+        .env("TOKIO_WORKER_THREADS", threads.to_string())
         .current_dir("/")
         .env("TMPDIR", question.spill.path())
         .stdin(Stdio::piped())
@@ -236,15 +218,9 @@ pub(super) fn run(
         running.0.stdout.take().context(missing)?,
         running.0.stderr.take().context(missing)?,
     );
-    let (writing, held) = match input {
-        Input::Question => {
-            let sql = question.sql.clone();
-            // Where it does not read all of it, it says why.
-            let writing = thread::spawn(move || stdin.write_all(sql.as_bytes()));
-            (Some(writing), None)
-        }
-        Input::Nothing => (None, Some(stdin)),
-    };
+    let sql = question.sql.clone();
+    // Where it does not read all of it, it says why.
+    let writing = thread::spawn(move || stdin.write_all(sql.as_bytes()));
     let listening = thread::spawn(move || {
         let mut said = Vec::new();
         let mut stderr = stderr;
@@ -278,8 +254,7 @@ pub(super) fn run(
         }
     }
     let status = running.0.wait().context("waiting for the engine")?;
-    drop(held);
-    let _ = (reading.join(), writing.map(thread::JoinHandle::join));
+    let _ = (reading.join(), writing.join());
     Ok(Ended {
         status,
         said: listening.join().unwrap_or_default(),

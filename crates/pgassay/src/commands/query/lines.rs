@@ -111,6 +111,8 @@ impl Refused {
             "damaged" => Failure::usage(format!("cannot read {why}")).with_remedy(
                 "move that file away, and export the runs of that day again",
             ),
+            "none" => Failure::usage("that table has no files here")
+                .with_remedy("export the runs again: pgassay export RUNS --parquet DIR"),
             "memory" => Failure::usage(format!(
                 "the answer takes more memory than {} MiB",
                 memory >> 20

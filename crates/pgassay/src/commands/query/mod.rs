@@ -28,7 +28,7 @@ use crate::terminal::Terminal;
 use engine::{Engine, Question};
 use shown::Shown;
 
-/// No question in SQL is longer; one for the program duckdb has to fit into an argument.
+/// No question in SQL is longer.
 const LONGEST: u64 = 100_000;
 
 /// Asks an engine, and shows its answer.

@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use pgassay_analysis::number::NONE;
+use pgassay_model::Failure;
 use pgassay_text::{cell, line};
 use serde_json::Value;
 
@@ -43,7 +44,12 @@ impl<'a> Shown<'a> {
     /// Where it can't be printed.
     pub fn take(&mut self, piece: Piece) -> anyhow::Result<()> {
         match piece {
-            Piece::Columns(columns) => self.begin(columns),
+            Piece::Columns(columns) => {
+                if self.format == AnswerFormat::Json {
+                    refuse_twice(&columns)?;
+                }
+                self.begin(columns);
+            }
             Piece::Row(values) => self.row(&values),
         }
         match self.text.len() >= BATCH {
@@ -148,6 +154,19 @@ impl<'a> Shown<'a> {
             .collect();
         lines.join("\n") + "\n"
     }
+}
+
+/// Refuses names that two columns have: an object can't.
+fn refuse_twice(columns: &[Column]) -> Result<(), Failure> {
+    let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+    let twice = (1..names.len()).find(|at| names[..*at].contains(&names[*at]));
+    twice.map_or(Ok(()), |at| {
+        Err(
+            Failure::usage(format!("two columns are named {}", line(names[at]))).with_remedy(
+                "give them names of their own: SELECT a.run AS before, b.run AS after",
+            ),
+        )
+    })
 }
 
 /// A value in full.

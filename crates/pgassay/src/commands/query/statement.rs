@@ -43,6 +43,16 @@ fn tokens(text: &str) -> Result<Vec<(usize, Token<'_>)>, Failure> {
                 (length, Token::Word(part(1, length - 1)))
             }
             [b';', ..] => (1, Token::Semicolon),
+            [b'$', ..] => {
+                return Err(Failure::usage("the question has a $ outside of quotes")
+                    .with_remedy("write texts as 'text', and values themselves for parameters"));
+            }
+            [b'e' | b'E', b'\'', ..] => {
+                return Err(
+                    Failure::usage("the question has a text that begins with E'")
+                        .with_remedy("write it as 'text', with quotes doubled"),
+                );
+            }
             [byte, ..] if sql::begins_word(*byte) => {
                 let length = sql::word(rest);
                 (length, Token::Word(part(0, length)))
@@ -142,6 +152,8 @@ mod tests {
             ("SELECT 1 /* a", "does not end"),
             ("SELECT \"a", "does not end"),
             ("SELECT 1\0", "byte 0"),
+            ("SELECT $$'$$; COPY runs TO 'x' --'", "a $"),
+            ("SELECT E'\\''; COPY runs TO 'x' --'", "E'"),
         ] {
             let message = single(text).unwrap_err().message;
             assert!(message.contains(said), "{text}: {message}");
