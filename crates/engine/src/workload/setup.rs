@@ -373,7 +373,7 @@ pub fn verify(session: &mut Session, plan: &WorkloadPlan) -> anyhow::Result<Opti
     };
     // No statement of ours outlasts a second in a server of somebody else; in our own there is time.
     let path = search_path(plan, session)?;
-    session.execute(&format!("BEGIN; SET LOCAL search_path = {path}"))?;
+    session.execute(&format!("BEGIN READ ONLY; SET LOCAL search_path = {path}"))?;
     let answer = session.value(question);
     if !answer.as_ref().is_err_and(QueryError::is_fatal) {
         session.execute("ROLLBACK")?;

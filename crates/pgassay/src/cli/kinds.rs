@@ -284,6 +284,7 @@ const RECORDED: [(&str, &[&str]); 4] = [
 /// Where and how the recorded plan is measured, which is no part of it.
 const AGAIN: &[&str] = &[
     "load",
+    "is_copy",
     "scratch",
     "stand_in",
     "observe",

@@ -7,7 +7,7 @@ use anyhow::Context;
 use pgassay_engine::agents::Outside;
 use pgassay_engine::workload::guest::{self, Admission};
 use pgassay_engine::workload::pgbench_tables::Made;
-use pgassay_engine::workload::{self, setup};
+use pgassay_engine::workload::{self, elsewhere, setup};
 use pgassay_model::Failure;
 use pgassay_model::reading::Reading;
 use pgassay_model::server::{Origin, ServerFacts};
@@ -249,12 +249,13 @@ impl Subject {
         Ok(())
     }
 
-    /// How a load's sessions connect. Where it may not change what we did not make, and no statement of
-    /// it writes, they are read-only, so that a function that they call does not write either.
+    /// How a load's sessions connect. Where it may not change what we did not make, and its statements
+    /// only read, they are read-only, so that a function that they call does not write either.
     pub fn conninfo_of_load(&self, plan: &WorkloadPlan) -> Conninfo {
-        match self.may_change_all || workload::is_registered(plan) || plan.writes {
-            true => self.conninfo.clone(),
-            false => self.conninfo.with_options(setup::READ_ONLY),
+        let ours = self.may_change_all || workload::is_registered(plan);
+        match !ours && elsewhere::only_reads(plan) {
+            true => self.conninfo.with_options(setup::READ_ONLY),
+            false => self.conninfo.clone(),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Whether a workload writes into tables that pgassay does not make for it: by what its statements
 //! name, whatever the plan or the file says of itself. What it can't tell it takes for a write.
 //!
-//! A function that writes is not seen: the sessions of a workload that is seen to write nothing are read-only
-//! on such a server.
+//! A function that writes is not seen: the sessions of a workload whose statements only read are read-only on
+//! such a server. In a set-up, or beside statements that write to our tables, it writes.
 
 mod tokens;
 
@@ -61,9 +61,22 @@ const HARMLESS: &[&str] = &[
 /// that it writes to lies in the schema pgassay.
 pub fn writes(plan: &WorkloadPlan) -> Option<String> {
     // Statements that we wrote find no other tables.
-    if super::is_registered(plan) {
-        return None;
+    match super::is_registered(plan) {
+        true => None,
+        false => scripts_write(plan).err(),
     }
+}
+
+/// Whether no statement of the scripts writes, or locks rows, anywhere, as far as their words tell.
+pub fn only_reads(plan: &WorkloadPlan) -> bool {
+    scripts_write(plan).is_ok_and(|write| !write)
+}
+
+/// Whether scripts write to the tables of the set-up.
+///
+/// # Errors
+/// With what may write elsewhere.
+fn scripts_write(plan: &WorkloadPlan) -> Result<bool, String> {
     let mut seen = Seen {
         ours: made(plan),
         ..Seen::default()
@@ -72,10 +85,13 @@ pub fn writes(plan: &WorkloadPlan) -> Option<String> {
         .setup
         .iter()
         .find_map(|text| seen.look(text, Seen::made_by));
-    if found.is_some() {
-        return found;
+    if let Some(found) = found {
+        return Err(found);
     }
-    let program = super::program(plan).ok()?;
+    let by_set_up = std::mem::take(&mut seen.writes);
+    let Ok(program) = super::program(plan) else {
+        return Ok(true);
+    };
     let commands = program.scripts().iter().flat_map(|script| &script.commands);
     let sent = commands.filter_map(|command| match command {
         Command::Sql(sql) => Some(sql.text.clone()),
@@ -88,15 +104,15 @@ pub fn writes(plan: &WorkloadPlan) -> Option<String> {
     let defined = defined.map(|(_, value)| format!("SELECT {value}"));
     for text in sent.chain(questions).chain(defined) {
         if let Some(found) = seen.look(&text, Seen::written_by) {
-            return Some(found);
+            return Err(found);
         }
     }
     match seen.path {
-        Some(path) if seen.by_bare_name => Some(path),
-        _ if plan.writes && !seen.writes => {
-            Some("it is said to write, and its statements do not show where".to_owned())
+        Some(path) if seen.by_bare_name => Err(path),
+        _ if plan.writes && !seen.writes && !by_set_up => {
+            Err("it is said to write, and its statements do not show where".to_owned())
         }
-        _ => None,
+        _ => Ok(seen.writes),
     }
 }
 
@@ -181,7 +197,7 @@ impl Seen {
                 "nextval" | "setval" => self.is_our_sequence(after),
                 _ if column => true,
                 "into" => self.is_ours(after).is_some(),
-                "update" if before("for") || before("key") => {
+                "update" | "share" if before("for") || before("key") => {
                     self.writes |= !self.ours.is_empty();
                     true
                 }
@@ -441,6 +457,24 @@ mod tests {
         }
         let mixed = find(&["select-only@9", "simple-update"]).unwrap();
         assert_eq!(writes(&mixed), None);
+    }
+
+    #[test]
+    fn scripts_that_only_read_are_known() {
+        let made: &[&str] = &["CREATE TABLE queue (i int)", "INSERT INTO queue VALUES (1)"];
+        for (script, reads) in [
+            ("SELECT pay();", true),
+            ("BEGIN; SELECT i FROM queue; COMMIT;", true),
+            (
+                "SELECT abalance FROM pgbench_accounts WHERE aid = 1 FOR SHARE;",
+                false,
+            ),
+            ("SELECT i FROM queue FOR NO KEY UPDATE;", false),
+            ("SELECT i FROM queue; DELETE FROM queue;", false),
+            ("UPDATE orders SET total = 0;", false),
+        ] {
+            assert_eq!(only_reads(&plan(made, script)), reads, "{script}");
+        }
     }
 
     #[test]
