@@ -88,7 +88,7 @@ impl GlobalArgs {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Everything about one server, in one report (the main job)
-    Assay(AssayArgs),
+    Assay(Box<AssayArgs>),
     /// What a build is: its compiler, flags, and how its locks, CRC and spin delays are compiled
     Inspect(InspectArgs),
     /// What keeps C and C++ sources, or binaries, from another processor
