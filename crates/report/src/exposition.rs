@@ -194,7 +194,7 @@ fn throughput(runs: &[Live<'_>]) -> [Family; 4] {
     let mut high = Family::new("pgassay_throughput_high", "High end of its interval.");
     let mut now = Family::new(
         "pgassay_throughput_now",
-        "Units of work in the newest second of the trial that runs.",
+        "Units of work in the newest second that was told, of whichever server was measured then.",
     );
     for live in runs {
         for stage in &live.so_far.stages {
