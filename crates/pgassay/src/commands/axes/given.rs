@@ -278,21 +278,13 @@ fn numa(wanted: &str, giving: &mut Giving) -> Result<(), Failure> {
 }
 
 fn smt(how: &str, giving: &mut Giving) -> Result<(), Failure> {
-    let first = |cpus: &[Cpu]| {
-        let mut seen = Vec::new();
-        let of = cpus.iter().filter(|at| {
-            let core = (at.socket, at.core);
-            let new = !seen.contains(&core);
-            seen.push(core);
-            new
-        });
-        of.copied().collect::<Vec<Cpu>>()
-    };
     let machine = giving.machine;
-    let several = [&machine.server, &machine.client]
-        .iter()
-        .any(|cpus| first(cpus).len() < cpus.len());
-    if !several {
+    // The load and the server may be on threads of one core.
+    let mut all = [machine.server.as_slice(), &machine.client].concat();
+    all.sort_by_key(|at| at.cpu);
+    all.dedup_by_key(|at| at.cpu);
+    let firsts = first_of_each_core(&all);
+    if firsts.len() == all.len() {
         return Err(Failure::usage(
             "--smt: each core has one thread here (or SMT is switched off), so that there is nothing to choose",
         )
@@ -305,15 +297,47 @@ fn smt(how: &str, giving: &mut Giving) -> Result<(), Failure> {
             let place = |at: &Cpu| order.iter().position(|cpu| *cpu == at.cpu);
             giving.cpus.sort_by_key(place);
         }
-        how => {
-            giving.cpus = first(&giving.cpus);
-            if how == "off" {
-                let client = first(&machine.client);
-                giving.given.client_cpus = client.iter().map(|at| at.cpu).collect();
+        "off" => {
+            let is_first = |at: &Cpu| firsts.iter().any(|first| first.cpu == at.cpu);
+            giving.cpus.retain(is_first);
+            let client: Vec<usize> = machine
+                .client
+                .iter()
+                .filter(|at| is_first(at))
+                .map(|at| at.cpu)
+                .collect();
+            let without = match (giving.cpus.is_empty(), client.is_empty()) {
+                (true, _) => Some("the server"),
+                (false, true) => Some("the load"),
+                (false, false) => None,
+            };
+            if let Some(who) = without {
+                let firsts: Vec<String> = firsts.iter().map(|at| at.cpu.to_string()).collect();
+                return Err(Failure::usage(format!(
+                    "--smt off: every CPU of {who} is a further thread of a core"
+                ))
+                .with_remedy(format!(
+                    "give the load some of the first threads with --pin, and leave others to the server: CPUs {}",
+                    firsts.join(",")
+                )));
             }
+            giving.given.client_cpus = client;
         }
+        _ => giving.cpus = first_of_each_core(&giving.cpus),
     }
     Ok(())
+}
+
+/// Of each core the CPU that stands first.
+fn first_of_each_core(cpus: &[Cpu]) -> Vec<Cpu> {
+    let mut seen = Vec::new();
+    let of = cpus.iter().filter(|at| {
+        let core = (at.socket, at.core);
+        let new = !seen.contains(&core);
+        seen.push(core);
+        new
+    });
+    of.copied().collect()
 }
 
 fn cpus(count: &str, giving: &mut Giving) -> Result<(), Failure> {
@@ -404,6 +428,34 @@ mod tests {
         let client = |how: &str| has(&[("smt", how)], &machine()).unwrap().client_cpus;
         assert_eq!(client("off"), [0, 1, 2, 3]);
         assert!(client("only-first").is_empty() && client("on").is_empty());
+    }
+
+    #[test]
+    fn smt_off_leaves_pinned_load_threads_no_sibling_of_the_server_s_cores() {
+        // Four cores with threads i and i + 4.
+        let pinned = |load: &[usize]| {
+            let all = (0..8).map(|cpu| Cpu {
+                cpu,
+                core: (cpu % 4) as u32,
+                socket: 0,
+            });
+            let (client, server) = all.partition(|at| load.contains(&at.cpu));
+            Machine {
+                server,
+                client,
+                pinned: true,
+                ..Machine::default()
+            }
+        };
+        let off = |load: &[usize]| has(&[("smt", "off")], &pinned(load));
+        assert!(off(&[6, 7]).unwrap_err().contains("CPU of the load"));
+        assert!(off(&[0, 1, 2, 3]).unwrap_err().contains("of the server"));
+        let given = off(&[3, 7]).unwrap();
+        assert_eq!((given.cpus, given.client_cpus), (vec![0, 1, 2], vec![3]));
+        // With SMT both keep what they have.
+        let given = has(&[("smt", "on")], &pinned(&[6, 7])).unwrap();
+        assert_eq!(given.cpus, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(given.client_cpus, [6, 7]);
     }
 
     #[test]
