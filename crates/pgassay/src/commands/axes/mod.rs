@@ -107,7 +107,8 @@ pub fn run(
     let mut concurrency = Concurrency::of(request.measure, host.cpus.unwrap_or(1))
         .replaying(request.workload.replay.as_ref())?;
     // Before anything is launched: what this machine does not have is refused at once.
-    let wanted = wanted(args, request, &concurrency)?;
+    let client = client_cpus(request, &concurrency)?;
+    let wanted = wanted(args, recorded, &Machine::here(&client)?)?;
     quiet::look(request.measure.wait_quiet, terminal, stop)?;
     let agents = match &machines {
         Some(list) => {
@@ -156,14 +157,8 @@ pub fn run(
                 request.budget,
                 rundir::random_seed()?,
             )?;
-            if request.pin.is_some()
-                && let Some(first) = wanted.first()
-            {
-                plan.workload
-                    .dials
-                    .client_cpus
-                    .clone_from(&first.given.client_cpus);
-            }
+            // Those of all servers: what each leaves out of them follows from its values.
+            plan.workload.dials.client_cpus = client;
             Experiment {
                 arms: arms(request, &wanted, &mut servers),
                 stages: vec![Stage::wire(StageId::Load, plan)],
@@ -230,20 +225,23 @@ pub fn run(
     })
 }
 
+/// The CPUs that the load threads have to themselves; none where they have none.
+fn client_cpus(request: &Request, concurrency: &Concurrency) -> anyhow::Result<Vec<usize>> {
+    Ok(match (request.again.experiment(), &request.pin) {
+        (Some(experiment), _) => experiment.plan().workload.dials.client_cpus.clone(),
+        (None, Some(pin)) => {
+            pin.client_cpus(&affinity::allowed_cpus()?, concurrency.threads as usize)?
+        }
+        (None, None) => Vec::new(),
+    })
+}
+
 /// The servers that are asked for, or that were recorded.
 fn wanted(
     args: &RunArgs,
-    request: &Request,
-    concurrency: &Concurrency,
+    recorded: Option<&Experiment>,
+    machine: &Machine,
 ) -> anyhow::Result<Vec<Wanted>> {
-    let allowed = affinity::allowed_cpus()?;
-    let recorded = request.again.experiment();
-    let client = match (recorded, &request.pin) {
-        (Some(experiment), _) => experiment.plan().workload.dials.client_cpus.clone(),
-        (None, Some(pin)) => pin.client_cpus(&allowed, concurrency.threads as usize)?,
-        (None, None) => Vec::new(),
-    };
-    let machine = Machine::here(&client)?;
     let all: Vec<Vec<AxisValue>> = match recorded {
         Some(experiment) => experiment.arms.iter().map(|arm| arm.axes.clone()).collect(),
         None => {
@@ -267,7 +265,7 @@ fn wanted(
         let words: Vec<String> = values.iter().map(AxisValue::words).collect();
         Ok(Wanted {
             label: words.join(", "),
-            given: given(&values, &machine)?,
+            given: given(&values, machine)?,
             values,
         })
     });
