@@ -59,6 +59,28 @@ impl Course {
     }
 }
 
+/// Whether a run has several servers that differ by what was varied: no one of them is the run.
+pub fn has_several_servers(arms: &[ArmAnalysis]) -> bool {
+    arms.len() > 1 && arms.iter().any(|arm| !arm.axes.is_empty())
+}
+
+/// Each axis with the values that the servers have: `cpus 1, 4 and scale 10, 100`; none where nothing
+/// beside clients was chosen by an axis.
+pub(crate) fn values(arms: &[ArmAnalysis]) -> Option<String> {
+    let each = AXES.iter().filter_map(|axis| {
+        let of = arms.iter().flat_map(|arm| &arm.axes);
+        let mut values: Vec<&str> = Vec::new();
+        for value in of.filter(|value| value.axis == axis.id) {
+            if !values.contains(&value.value.as_str()) {
+                values.push(&value.value);
+            }
+        }
+        (!values.is_empty()).then(|| format!("{} {}", axis.id, values.join(", ")))
+    });
+    let each: Vec<String> = each.collect();
+    (!each.is_empty()).then(|| each.join(" and "))
+}
+
 /// All courses of a load: of each axis with several values, for each number of clients and each
 /// combination of the others.
 pub(crate) fn courses(arms: &[ArmAnalysis], did: &[StageArm]) -> Vec<Course> {

@@ -10,10 +10,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::Analysis;
+use crate::measured::ArmAnalysis;
 use crate::metrics::{METRICS, MetricId};
 use crate::stats::history::{ChangePoint, ChangeRule, History, change_points};
 use crate::stats::{Direction, Estimate};
-use crate::{curves, number};
+use crate::{axes, curves, number};
 
 /// Name and version of the serialized form.
 pub const SCHEMA: &str = "pgassay/history/1";
@@ -29,7 +30,7 @@ pub struct RunHistory {
     pub rule: ChangeRule,
     /// The runs, oldest first.
     pub runs: Vec<Entry>,
-    /// Runs that were given and did other work, or measured nothing.
+    /// Runs that were given and did other work, varied more than clients, or measured nothing.
     pub left_out: Vec<LeftOut>,
     /// One entry for each metric and client count.
     pub series: Vec<Series>,
@@ -98,6 +99,9 @@ pub struct Past {
     pub work: String,
     /// The processor's name.
     pub cpu_model: Option<String>,
+    /// It has several servers, one for each value of what was varied beside clients: the first of them
+    /// is not the run.
+    pub varied: bool,
     /// Each variant of the load at each number of clients.
     pub places: Vec<Place>,
 }
@@ -137,6 +141,7 @@ impl Past {
             },
             work: work(run),
             cpu_model: run.host.cpu_model.clone(),
+            varied: axes::has_several_servers(&run.arms),
             places: places.collect(),
         }
     }
@@ -154,17 +159,20 @@ pub fn short_version(version: &str) -> String {
 }
 
 /// Follows metrics over the runs that did the same work as the latest of them. The first
-/// arm of each is taken.
+/// arm of each is taken; runs whose arms are the values of what was varied are left out.
 pub fn history(mut runs: Vec<Past>, metrics: &[MetricId], rule: ChangeRule) -> RunHistory {
     runs.sort_by(|a, b| {
         let (a, b) = (&a.entry, &b.entry);
         a.started.cmp(&b.started).then(a.run.cmp(&b.run))
     });
-    let wanted = runs.last().map(|run| run.work.clone()).unwrap_or_default();
+    let latest = runs.iter().rev().find(|run| !run.varied).or(runs.last());
+    let wanted = latest.map(|run| run.work.clone()).unwrap_or_default();
     let mut left_out = Vec::new();
     let mut kept = Vec::new();
     for run in runs {
-        let why = if run.work != wanted {
+        let why = if run.varied {
+            Some(format!("its servers differ: it ran {}", run.work))
+        } else if run.work != wanted {
             Some(format!("it ran {}", run.work))
         } else if run.places.is_empty() {
             Some("it measured nothing".to_owned())
@@ -225,16 +233,25 @@ pub(crate) fn work(run: &Analysis) -> String {
     if load.id != StageId::Load {
         return workload.name.clone();
     }
-    done(workload)
+    done(workload, &run.arms)
 }
 
-/// What clients did, in words: how they went through a recording is a part of it.
-pub(crate) fn done(workload: &WorkloadPlan) -> String {
+/// What clients did, in words: how they went through a recording is a part of it, and so is what their
+/// servers were given of each axis.
+pub(crate) fn done(workload: &WorkloadPlan, arms: &[ArmAnalysis]) -> String {
     let replayed = workload.replay.as_ref();
     let replayed = replayed.map_or_else(String::new, |replay| format!(", {replay}"));
+    let over = axes::values(arms).map_or_else(String::new, |values| format!(", with {values}"));
+    let each_its_own = arms
+        .iter()
+        .any(|arm| arm.axes.iter().any(|value| value.axis == "scale"));
+    let scale = match each_its_own {
+        true => String::new(),
+        false => format!(" at scale {}", workload.scale),
+    };
     format!(
-        "{} at scale {}, {} protocol{replayed}",
-        workload.name, workload.scale, workload.protocol
+        "{}{scale}, {} protocol{replayed}{over}",
+        workload.name, workload.protocol
     )
 }
 
@@ -282,6 +299,9 @@ fn follow(
 }
 
 fn headline(work: &str, runs: &[Entry], series: &[Series], rule: ChangeRule) -> Vec<String> {
+    if runs.is_empty() {
+        return vec!["There is no run to follow: the reason stands beside each.".to_owned()];
+    }
     let mut sentences = Vec::new();
     for s in series {
         let Some(change) = s.history.changes.last() else {
@@ -323,17 +343,18 @@ mod tests {
     #[test]
     fn the_pace_and_the_speed_of_a_replay_are_part_of_the_work() {
         let at = |pace, speed| {
-            done(&WorkloadPlan {
+            let workload = WorkloadPlan {
                 replay: Some(ReplayPlan {
                     pace,
                     speed,
                     ..ReplayPlan::default()
                 }),
                 ..WorkloadPlan::default()
-            })
+            };
+            done(&workload, &[])
         };
         let all = [
-            done(&WorkloadPlan::default()),
+            done(&WorkloadPlan::default(), &[]),
             at(Pace::Original, 1.0),
             at(Pace::Original, 2.0),
             at(Pace::ThinkTimes, 1.0),

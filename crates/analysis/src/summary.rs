@@ -9,7 +9,7 @@ use crate::causes::finding_of;
 use crate::compare::Compare;
 use crate::quality::Quality;
 use crate::stats::{Estimate, Verdict};
-use crate::{bottlenecks, curves, history, number};
+use crate::{axes, bottlenecks, curves, history, number};
 
 /// Points of a curve that a line keeps.
 const MOST_POINTS: usize = 24;
@@ -25,7 +25,8 @@ pub struct Summary {
     pub command: String,
     /// What was measured: the workload's name, and a second one after a comma.
     pub workload: String,
-    /// The same with scale and protocol: runs of the same work have a history.
+    /// The same with scale and protocol, and what its servers were given of each axis: runs of the same
+    /// work have a history.
     pub work: String,
     /// Start, UTC, RFC 3339.
     pub started: String,
@@ -73,7 +74,10 @@ impl Summary {
     /// Of a run that is no comparison.
     pub fn of(analysis: &Analysis) -> Self {
         let curves = curves::of(analysis);
-        let first = curves.first();
+        // Where servers differ by what was varied, the first is not the run.
+        let first = curves
+            .first()
+            .filter(|_| !axes::has_several_servers(&analysis.arms));
         let unit = analysis.main().id.work().rate;
         let peak = first.and_then(|curve| {
             let points = curve.points.iter();

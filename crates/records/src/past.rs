@@ -1,6 +1,6 @@
 //! Runs out of the tables, for what follows them over time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use pgassay_analysis::history;
@@ -52,6 +52,7 @@ fn each<T: Table>(dir: &Path, mut of: impl FnMut(T)) -> Result<(), Error> {
 /// Where a file is damaged or too new.
 pub fn past(dir: &Path) -> Result<Vec<Past>, Error> {
     let mut runs: BTreeMap<String, (Past, String)> = BTreeMap::new();
+    let mut alone: BTreeSet<String> = BTreeSet::new();
     each(dir, |run: Run| {
         let started = jiff::Timestamp::from_microsecond(run.started.0).unwrap_or_default();
         let past = Past {
@@ -62,14 +63,24 @@ pub fn past(dir: &Path) -> Result<Vec<Past>, Error> {
             },
             work: run.work,
             cpu_model: run.cpu_model,
+            varied: false,
             places: Vec::new(),
         };
+        // Of a run alone several servers mean that they differ by what was varied.
+        if run.command == "run" {
+            alone.insert(run.run.clone());
+        }
         runs.insert(run.run, (past, run.stage));
     })?;
     each(dir, |server: Server| {
-        if let (0, Some((past, _))) = (server.arm, runs.get_mut(&server.run)) {
+        let Some((past, _)) = runs.get_mut(&server.run) else {
+            return;
+        };
+        if server.arm == 0 {
             let version = server.version.unwrap_or_default();
             past.entry.server = history::short_version(&version);
+        } else if alone.contains(&server.run) {
+            past.varied = true;
         }
     })?;
     each(dir, |row: Metric| {

@@ -36,7 +36,7 @@ table! {
         stage: String,
         /// The workload's name.
         workload: String,
-        /// The same with scale and protocol: runs of the same work can be followed over time.
+        /// The same with scale, protocol and what was varied: runs of the same work can be followed.
         work: String,
         /// The result in a few words.
         result: String,

@@ -5,11 +5,11 @@ use pgassay_model::warning::Warning;
 use super::model::{Compare, PointResult, SCHEMA};
 use super::{pairs, words, worst};
 use crate::analysis::{Analysis, StageAnalysis};
-use crate::history;
 use crate::measured::{ArmAnalysis, PointAnalysis, StageArm};
 use crate::metrics::{METRICS, MetricId};
 use crate::stats::family::judge_family;
 use crate::stats::{Verdict, compare_runs};
+use crate::{axes, history};
 
 /// Why recorded runs can't be held against each other.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -28,6 +28,17 @@ pub enum Refusal {
         b: String,
         /// What that ran.
         of_b: String,
+    },
+    /// One has several servers, which differ by what was varied.
+    #[error(
+        "{run} ran {work}: its servers differ, so that no one of them can stand for the run; \
+         pgassay report {run} holds them against each other"
+    )]
+    SeveralServers {
+        /// Which.
+        run: String,
+        /// What it ran.
+        work: String,
     },
     /// They do not show the metric.
     #[error("the runs do not show {0}")]
@@ -53,6 +64,12 @@ pub fn compare_recorded(
         return Err(Refusal::NoRun);
     };
     for run in a.iter().chain(b) {
+        if axes::has_several_servers(&run.arms) {
+            return Err(Refusal::SeveralServers {
+                run: run.run.id.clone(),
+                work: work(run),
+            });
+        }
         if work(run) != work(first) {
             return Err(Refusal::OtherWork {
                 a: first.run.id.clone(),
@@ -180,7 +197,7 @@ pub fn compare_recorded(
 }
 
 fn work(run: &Analysis) -> String {
-    history::done(&run.main().plan.workload)
+    history::done(&run.main().plan.workload, &run.arms)
 }
 
 /// The point at that count of each run's first arm; none where a run lacks it.

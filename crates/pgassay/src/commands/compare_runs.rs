@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::bail;
+use pgassay_analysis::axes::has_several_servers;
 use pgassay_analysis::hosts::{Given, Price, side_by_side};
 use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir::{self, catalogue};
@@ -16,6 +17,10 @@ use crate::terminal::Terminal;
 
 /// Runs of a directory that are taken at most: the newest.
 const MOST: usize = 64;
+
+/// Why a run over axes is not held against other machines.
+const VARIED: &str =
+    "its servers differ by what was varied, so that no one of them can stand for the machine";
 
 /// Holds recorded runs of several machines next to each other, scenario by scenario.
 ///
@@ -84,7 +89,12 @@ fn runs_of(root: &Path, side: &str, terminal: &mut Terminal) -> anyhow::Result<V
         let listed = catalogue::list(dir)?;
         for run in listed.iter().rev().take(MOST) {
             match rundir::read(&dir.join(&run.id)) {
-                Ok(run) => found.push(analyse(&run)),
+                Ok(recorded) => match analyse(&recorded) {
+                    varied if has_several_servers(&varied.arms) => {
+                        terminal.warn(&format!("{} is left out: {VARIED}", run.id));
+                    }
+                    one => found.push(one),
+                },
                 Err(error) => terminal.warn(&format!("{} is left out: {error:#}", run.id)),
             }
         }
@@ -103,7 +113,14 @@ fn runs_of(root: &Path, side: &str, terminal: &mut Terminal) -> anyhow::Result<V
         return Ok(found);
     }
     for name in side.split(',').filter(|name| !name.is_empty()) {
-        found.push(analyse(&rundir::read(&catalogue::find(root, name)?)?));
+        let run = analyse(&rundir::read(&catalogue::find(root, name)?)?);
+        if has_several_servers(&run.arms) {
+            bail!(
+                Failure::usage(format!("{}: {VARIED}", run.run.id))
+                    .with_remedy("name runs that vary clients alone")
+            );
+        }
+        found.push(run);
     }
     if found.is_empty() {
         bail!(Failure::usage(format!("{side:?} names no run")));

@@ -97,6 +97,18 @@ fn a_server_for_each_number_of_cpus_and_each_scale() {
         report.contains("select-only over scale of the tables"),
         "{report}"
     );
+    // No one of them can stand for the run.
+    for words in [
+        &["compare", "--recorded", "last", "last"][..],
+        &["compare-runs", "last", "last"],
+    ] {
+        let output = runs.run(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("its servers differ"), "{said}");
+    }
+    let followed = text(&runs.run(&["history", "last"]).stdout);
+    assert!(followed.contains("no run to follow"), "{followed}");
     let fitted = text(&runs.run(&["fit", "last"]).stdout);
     if values > 1 {
         assert!(

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use pgassay_analysis::history::Past;
+use pgassay_model::axis::AxisValue;
 use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EndState, EventKind};
 use pgassay_model::stage::StageId;
@@ -152,6 +153,32 @@ fn a_comparison_comes_out_whole() {
         }
     }
     assert_eq!(read, wanted);
+}
+
+#[test]
+fn a_run_over_axes_is_known_again_as_one() {
+    let dir = Runs::new("export-axes");
+    let mut run = compared("20261121T030000Z-axes", "2026-11-21T03:00:00Z");
+    run.comparison = None;
+    run.header.command = "run".to_owned();
+    for (arm, scale) in run.header.experiment.arms.iter_mut().zip(["1", "10"]) {
+        arm.axes = vec![AxisValue {
+            axis: "scale".to_owned(),
+            value: scale.to_owned(),
+            number: scale.parse().ok(),
+        }];
+    }
+    let rows = Rows::of(&run, OF).unwrap();
+    assert!(
+        rows.run.work.ends_with("with scale 1, 10") && !rows.run.work.contains("at scale"),
+        "{}",
+        rows.run.work
+    );
+    write(&dir.0, &[&rows]);
+    let read = past(&dir.0).unwrap().remove(0);
+    let wanted = Past::of(&pgassay_analysis::analyse(&run));
+    assert!(read.varied && wanted.varied);
+    assert_eq!(read.work, wanted.work);
 }
 
 #[test]

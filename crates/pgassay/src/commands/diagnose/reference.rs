@@ -85,6 +85,14 @@ fn subject<'r>(run: &'r RecordedRun, analysis: &Analysis) -> anyhow::Result<(&'r
     let experiment = &run.header.experiment;
     let stage = experiment.stages.first();
     let wire = stage.filter(|s| s.id == StageId::Load && s.driver == DriverConfig::Wire);
+    if experiment.has_axes() {
+        bail!(
+            Failure::usage(format!(
+                "{id} chose its servers' CPUs, memory or scale by axes: a reference would not have the same"
+            ))
+            .with_remedy("name a run that varies clients alone, or compare both with pgassay compare")
+        );
+    }
     let ([arm], Some(stage)) = (experiment.arms.as_slice(), wire) else {
         bail!(
             Failure::usage(format!(

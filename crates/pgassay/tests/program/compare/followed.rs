@@ -5,6 +5,7 @@ use pgassay_analysis::history::{Past, RunHistory, history};
 use pgassay_analysis::metrics::{MetricId, P99, THROUGHPUT};
 use pgassay_analysis::stats::{ChangeRule, Verdict};
 use pgassay_analysis::{Analysis, analyse};
+use pgassay_model::axis::AxisValue;
 use serde_json::Value;
 
 use super::assert_schema;
@@ -24,6 +25,28 @@ fn run(index: usize, level: f64) -> Analysis {
         trial.slice.arm = 0;
     }
     run.header.experiment.arms.truncate(1);
+    run.header.command = "run".into();
+    run.header.id = format!("run-{index:02}");
+    run.header.started = format!("2026-11-{:02}T03:00:00Z", index + 1);
+    run.comparison = None;
+    analyse(&run)
+}
+
+/// A run with a server of 1 CPU, and one of 16 that does twice as much.
+fn over_cpus(index: usize) -> Analysis {
+    let made = Made {
+        effects: vec![1.0],
+        pairs: 10,
+        ..Made::default()
+    };
+    let mut run = made.run();
+    for (arm, cpus) in run.header.experiment.arms.iter_mut().zip(["1", "16"]) {
+        arm.axes = vec![AxisValue {
+            axis: "cpus".into(),
+            value: cpus.into(),
+            number: cpus.parse().ok(),
+        }];
+    }
     run.header.command = "run".into();
     run.header.id = format!("run-{index:02}");
     run.header.started = format!("2026-11-{:02}T03:00:00Z", index + 1);
@@ -122,6 +145,45 @@ fn a_level_history_and_other_work_are_told() {
     levels.extend([0.8; 6]);
     levels.extend([1.0; 6]);
     assert!(!followed(runs(&levels), &MetricId::usual()).worse);
+}
+
+/// Their first server, of 1 CPU, was taken for the run.
+#[test]
+fn runs_whose_servers_differ_are_no_part_of_a_history() {
+    let mut all = runs(&[1.0; 8]);
+    all.extend((8..14).map(over_cpus));
+    let found = followed(all, &MetricId::usual());
+    assert!(!found.worse);
+    assert_eq!((found.runs.len(), found.left_out.len()), (8, 6));
+    let why = &found.left_out[0].why;
+    assert!(
+        why.starts_with("its servers differ") && why.ends_with(", with cpus 1, 16"),
+        "{why}"
+    );
+    let alone = followed(vec![over_cpus(0)], &MetricId::usual());
+    assert!(alone.runs.is_empty());
+    assert!(alone.headline[0].starts_with("There is no run to follow"));
+    // One server of a chosen number of CPUs is a run, but of other work than one without.
+    let mut few = run(8, 0.5);
+    few.arms[0].axes = over_cpus(0).arms[0].axes.clone();
+    let mut all = runs(&[1.0; 8]);
+    all.push(few);
+    assert_eq!(followed(all, &MetricId::usual()).runs.len(), 1);
+}
+
+#[test]
+fn runs_whose_servers_differ_are_not_held_against_others() {
+    for (a, b) in [
+        (run(0, 1.0), over_cpus(1)),
+        (over_cpus(0), run(1, 1.0)),
+        (over_cpus(0), over_cpus(1)),
+    ] {
+        let refused = compare_recorded(&[a], &[b], THROUGHPUT, 0.01, None).unwrap_err();
+        assert!(
+            matches!(refused, Refusal::SeveralServers { .. }),
+            "{refused}"
+        );
+    }
 }
 
 #[test]
