@@ -3,7 +3,7 @@
 use pgassay_analysis::Analysis;
 use pgassay_analysis::axes::Course;
 
-use super::interval;
+use super::{interval, levels};
 use crate::document::{
     Axis, Block, Cell, Chart, Column, Depth, Notes, Scale, Section, Series, Table,
 };
@@ -100,6 +100,8 @@ fn table(courses: &[&Course], notes: &mut Notes) -> Table {
             }
         }
     }
+    let points = courses.iter().flat_map(|course| &course.points);
+    let estimates = points.map(|point| &point.throughput_tps);
     let others = courses.iter().any(|course| !course.with.is_empty());
     let name = courses.first().map_or("", |course| course.name.as_str());
     let mut columns = vec![Column::words(name, 0)];
@@ -130,7 +132,7 @@ fn table(courses: &[&Course], notes: &mut Notes) -> Table {
         })
         .collect();
     Table::new(
-        "Transactions a second with their 95 % intervals.",
+        format!("Transactions a second. {}", levels(estimates)),
         columns,
         rows,
     )
