@@ -23,7 +23,7 @@ pub struct Fit {
     pub run: String,
     /// The workload that was swept.
     pub workload: String,
-    /// CPUs of the machine; counts beyond are left out.
+    /// CPUs of the machine, or of a container's quota; counts beyond are left out.
     pub cpus: Option<u32>,
     /// One entry an arm; of loads inside the server, one a variant.
     pub arms: Vec<ArmFit>,
@@ -105,13 +105,19 @@ pub fn fit(analysis: &Analysis) -> Fit {
     if !over_cpus.is_empty() {
         let seed = analysis.main().plan.seed;
         let each = over_cpus.iter().map(|(label, points)| {
-            fit_curve(label.clone(), Over::Cpus, points, analysis.host.cpus, seed)
+            fit_curve(
+                label.clone(),
+                Over::Cpus,
+                points,
+                analysis.host.usable_cpus(),
+                seed,
+            )
         });
         return Fit {
             schema: SCHEMA.to_owned(),
             run: analysis.run.id.clone(),
             workload: analysis.main().plan.workload.name.clone(),
-            cpus: analysis.host.cpus,
+            cpus: analysis.host.usable_cpus(),
             arms: each.collect(),
         };
     }
@@ -119,7 +125,7 @@ pub fn fit(analysis: &Analysis) -> Fit {
         schema: SCHEMA.to_owned(),
         run: analysis.run.id.clone(),
         workload: analysis.main().plan.workload.name.clone(),
-        cpus: analysis.host.cpus,
+        cpus: analysis.host.usable_cpus(),
         arms: curves::of(analysis)
             .iter()
             .map(|curve| {
@@ -127,7 +133,13 @@ pub fn fit(analysis: &Analysis) -> Fit {
                 let label = curve.load.clone().or(arm).unwrap_or_default();
                 let points: Vec<Swept> = curve.points.iter().map(Swept::over_clients).collect();
                 let seed = analysis.main().plan.seed;
-                fit_curve(label, Over::Clients, &points, analysis.host.cpus, seed)
+                fit_curve(
+                    label,
+                    Over::Clients,
+                    &points,
+                    analysis.host.usable_cpus(),
+                    seed,
+                )
             })
             .collect(),
     }

@@ -97,6 +97,15 @@ impl HostSummary {
             (memory, limit) => memory.or(limit),
         }
     }
+
+    /// CPUs whose time can be had at once: no more than a container's quota pays for.
+    pub fn usable_cpus(&self) -> Option<u32> {
+        let paid = self.cpu_quota.map(|quota| quota.max(1.0) as u32);
+        match (self.cpus, paid) {
+            (Some(cpus), Some(paid)) => Some(cpus.min(paid)),
+            (cpus, paid) => cpus.or(paid),
+        }
+    }
 }
 
 /// The recorded texts, and the ways to look into them.

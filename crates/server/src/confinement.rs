@@ -108,7 +108,11 @@ impl Confinement {
     /// `on CPUs 0,1, with GLIBC_TUNABLES=…`; none where nothing was asked for.
     pub fn words(&self) -> Option<String> {
         let cpus: Vec<String> = self.cpus.iter().map(usize::to_string).collect();
-        let on = (!cpus.is_empty()).then(|| format!("on CPUs {}", cpus.join(",")));
+        let on = match cpus.as_slice() {
+            [] => None,
+            [one] => Some(format!("on CPU {one}")),
+            several => Some(format!("on CPUs {}", several.join(","))),
+        };
         let variables = self.environment.iter();
         let with: Vec<String> = variables.map(|(n, v)| format!("{n}={v}")).collect();
         let with = (!with.is_empty()).then(|| format!("with {}", with.join(" ")));
@@ -135,7 +139,7 @@ mod tests {
         assert_eq!(new(&[], &[]).unwrap().words(), None);
         let cpu = allowed_cpus().unwrap()[0];
         let words = new(&["A=1", "B=x=y"], &[cpu]).unwrap().words().unwrap();
-        assert_eq!(words, format!("on CPUs {cpu}, with A=1 B=x=y"));
+        assert_eq!(words, format!("on CPU {cpu}, with A=1 B=x=y"));
     }
 
     #[test]

@@ -257,11 +257,7 @@ pub fn measure(
             terminal.warn(&format!("the server's last words:\n{}", said.trim_end()));
         }
     }
-    // What was measured before is kept, and said to be a part.
-    let ended = ended.or_else(|error| match ordinary::is_loss(&error) {
-        true => Ok(Ended::ServerDied(format!("{error:#}"))),
-        false => Err(error),
-    });
+    let ended = kept_in_part(ended);
     let finished = writer.finish(&record::end_of(&ended, started));
     let dir = writer.dir().to_owned();
     // The lock is given up first, so that the run does not count as running.
@@ -283,8 +279,19 @@ pub fn measure(
     exit_of(&ended, &analysis, left_out.is_some())
 }
 
+/// What was measured before a session or the server was lost is kept, and said to be a part.
+pub(super) fn kept_in_part(ended: anyhow::Result<Ended>) -> anyhow::Result<Ended> {
+    ended.or_else(|error| match ordinary::is_loss(&error) {
+        true => Ok(Ended::ServerDied(format!("{error:#}"))),
+        false => Err(error),
+    })
+}
+
 /// Why a load has no trial at all.
-fn nothing_measured(ended: anyhow::Result<Ended>, left_out: Option<String>) -> anyhow::Error {
+pub(super) fn nothing_measured(
+    ended: anyhow::Result<Ended>,
+    left_out: Option<String>,
+) -> anyhow::Error {
     match ended {
         Ok(Ended::Interrupted) => Failure::interrupted().into(),
         Ok(Ended::ServerDied(why)) => Failure::target(format!(
@@ -302,7 +309,7 @@ fn nothing_measured(ended: anyhow::Result<Ended>, left_out: Option<String>) -> a
 }
 
 /// Whether all that was asked for was measured.
-fn exit_of(ended: &Ended, analysis: &Analysis, left_out: bool) -> anyhow::Result<Exit> {
+pub(super) fn exit_of(ended: &Ended, analysis: &Analysis, left_out: bool) -> anyhow::Result<Exit> {
     let mut failed = analysis.warnings.iter().filter(|w| w.id == ALL_FAILED);
     let first = failed.next();
     if let Some(first) = first
@@ -319,10 +326,11 @@ fn exit_of(ended: &Ended, analysis: &Analysis, left_out: bool) -> anyhow::Result
 }
 
 /// Why a part of the schedule was left out although it was gone through; none where it was not.
-fn left_out(run: &RecordedRun) -> Option<String> {
+pub(super) fn left_out(run: &RecordedRun) -> Option<String> {
     let stages = run.header.experiment.stages.iter();
     let mut wire = stages.filter(|stage| [StageId::Load, StageId::WriteLoad].contains(&stage.id));
-    let whole = |stage: &Stage| run.measured(stage.id).len() >= stage.trials(1);
+    let arms = run.header.experiment.arms.len();
+    let whole = |stage: &Stage| run.measured(stage.id).len() >= stage.trials(arms);
     if wire.all(whole) {
         return None;
     }

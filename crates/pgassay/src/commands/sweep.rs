@@ -111,7 +111,7 @@ fn loaded(
         }
         match sweep(request, stage, subject, writer, agents, progress, stop)? {
             Ended::Complete => {
-                verify(subject, &stage.plan, writer)?;
+                verify(subject, &stage.plan, None, writer)?;
                 if !stage.plan.workload.conditions.is_empty() {
                     progress.say("checking the tables");
                     conditions::check(subject, &stage.plan.workload)?;
@@ -165,12 +165,18 @@ pub(super) fn clean_up(subject: &mut Subject, made: &Made) -> anyhow::Result<()>
     }
 }
 
-/// Asks whether the workload left what it should have left.
-fn verify(subject: &mut Subject, plan: &Plan, writer: &mut RunWriter) -> anyhow::Result<()> {
+/// Asks whether the workload left what it should have left; `server` names it where there are several.
+pub(super) fn verify(
+    subject: &mut Subject,
+    plan: &Plan,
+    server: Option<&str>,
+    writer: &mut RunWriter,
+) -> anyhow::Result<()> {
     let Some(text) = setup::verify(subject.session()?, &plan.workload)? else {
         return Ok(());
     };
-    let warning = Warning::new("not-verified", format!("Not as it should be: {text}."));
+    let of = server.map_or_else(String::new, |server| format!(", {server}"));
+    let warning = Warning::new("not-verified", format!("Not as it should be{of}: {text}."));
     writer.append_event(EventKind::Warned { warning })
 }
 

@@ -74,7 +74,7 @@ fn a_server_for_each_number_of_cpus_and_each_scale() {
         (&first, &"scale 1, 1 CPU".into())
     );
     // It is on one CPU, and says so.
-    assert!(arms[0]["target"].as_str().unwrap().contains("on CPUs "));
+    assert!(arms[0]["target"].as_str().unwrap().contains("on CPU "));
     assert_eq!(document["run"]["trials_measured"], 2 * values * 2 * 2);
     let courses = document["axes"].as_array().unwrap();
     let of = |axis: &str| courses.iter().filter(|c| c["axis"] == axis).count();
@@ -163,6 +163,44 @@ fn an_interrupted_run_goes_on_with_its_servers() {
     assert_eq!(repeated["arms"][1]["axes"], resumed["arms"][1]["axes"]);
 }
 
+/// As of one server: what the load left is verified, and failures are in the exit code.
+#[test]
+fn what_the_load_left_is_verified_on_each_server() {
+    let runs = Runs::new("axes-verified");
+    fs::create_dir_all(&runs.0).unwrap();
+    let script = runs.0.join("script.sql");
+    let path = script.to_str().unwrap();
+    let mut words = vec![
+        "run",
+        path,
+        "--shared-buffers",
+        "16MB,32MB",
+        "--scale",
+        "1",
+        "--clients",
+        "1",
+    ];
+    words.extend(SHORT);
+    fs::write(&script, "-- @verify SELECT false\nSELECT 1;\n").unwrap();
+    let (document, _) = document(&runs, &words);
+    let warnings = document["warnings"].as_array().unwrap();
+    let unverified: Vec<&str> = warnings
+        .iter()
+        .filter(|warning| warning["id"] == "not-verified")
+        .filter_map(|warning| warning["text"].as_str())
+        .collect();
+    assert_eq!(unverified.len(), 2, "{warnings:?}");
+    assert!(
+        unverified[1].contains("shared_buffers 32MB"),
+        "{unverified:?}"
+    );
+    fs::write(&script, "SELECT 1/0;\n").unwrap();
+    let output = runs.run(&words);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("Every transaction"), "{said}");
+}
+
 #[test]
 fn what_this_machine_does_not_have_is_refused_before_a_server_is_made() {
     let runs = Runs::new("axes-refused");
@@ -183,6 +221,9 @@ fn what_this_machine_does_not_have_is_refused_before_a_server_is_made() {
     );
     assert!(refused(&["--cpus", "1", "--ceiling"]).contains("--ceiling"));
     assert!(refused(&["--shared-buffers", "12"]).contains("128MB"));
+    // No machine has as much for each.
+    let sizes = "4TB,8TB,16TB,32TB,64TB,128TB";
+    assert!(refused(&["--shared-buffers", sizes]).contains("up at once, come to"));
     assert!(refused(&["--numa", "both"]).contains("interleave"));
     if !Path::new("/sys/devices/system/node/node1").exists() {
         assert!(refused(&["--numa", "0"]).contains("one memory node"));

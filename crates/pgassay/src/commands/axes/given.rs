@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use pgassay_analysis::number;
 use pgassay_kernels::placement::{Cpu, Placement};
 use pgassay_model::Failure;
 use pgassay_model::axis::AxisValue;
@@ -23,6 +24,8 @@ pub struct Machine {
     pub client: Vec<Cpu>,
     /// The load threads were given CPUs of their own.
     pub pinned: bool,
+    /// The container's quota of CPU time, in CPUs; none where there is none.
+    pub quota: Option<f64>,
     /// Memory nodes and their CPUs.
     pub nodes: Vec<(u32, Vec<usize>)>,
     /// There is a numactl.
@@ -30,11 +33,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one; `client` are the CPUs of the load threads, where they have their own.
+    /// This one; `client` are the CPUs of the load threads, where they have their own, and `quota` is
+    /// how many of them the container pays for.
     ///
     /// # Errors
     /// Where the kernel does not say on which CPUs we may run.
-    pub fn here(client: &[usize]) -> anyhow::Result<Self> {
+    pub fn here(client: &[usize], quota: Option<f64>) -> anyhow::Result<Self> {
         let all = pgassay_kernels::placement::here()?;
         let (ours, server): (Vec<Cpu>, Vec<Cpu>) = match client {
             [] => (all.clone(), all),
@@ -44,6 +48,7 @@ impl Machine {
             server,
             client: ours,
             pinned: !client.is_empty(),
+            quota,
             nodes: nodes(Path::new(NODES)),
             numactl: in_path("numactl").is_some(),
         })
@@ -183,17 +188,20 @@ fn number(axis: &str, text: &str) -> Result<u32, Failure> {
     })
 }
 
-/// The values of each axis that was asked for, in the order of the axes; a value typed twice counts once.
+/// The values of each axis that was asked for, in the order of the axes; a value that is
+/// there twice, `1GB,1024MB`, counts once.
 pub fn asked(axes: &AxesArgs, measure: &MeasureArgs) -> Vec<Vec<AxisValue>> {
     let each = WAYS.iter().map(|way| {
         let mut values = (way.asked)(axes, measure);
-        let mut seen = Vec::new();
-        values.retain(|value| match seen.contains(&value.value) {
-            true => false,
-            false => {
-                seen.push(value.value.clone());
-                true
-            }
+        let mut seen: Vec<AxisValue> = Vec::new();
+        values.retain(|value| {
+            let same = |other: &AxisValue| match (other.number, value.number) {
+                (Some(a), Some(b)) => a == b,
+                _ => other.value == value.value,
+            };
+            let new = !seen.iter().any(same);
+            seen.push(value.clone());
+            new
         });
         values
     });
@@ -353,6 +361,18 @@ fn cpus(count: &str, giving: &mut Giving) -> Result<(), Failure> {
                 .with_remedy(format!("ask for at most {there}")),
         );
     }
+    if let Some(quota) = giving.machine.quota
+        && count as f64 > quota.max(1.0)
+    {
+        return Err(Failure::usage(format!(
+            "--cpus {count}: the control group's quota is the time of {} CPUs, and the server would be throttled",
+            number::short(quota)
+        ))
+        .with_remedy(format!(
+            "ask for at most {}, or raise the quota (cpu.max, docker --cpus)",
+            quota.max(1.0) as u32
+        )));
+    }
     giving.cpus.truncate(count);
     giving.confined = true;
     Ok(())
@@ -375,6 +395,7 @@ mod tests {
             server: cpus.clone(),
             client: cpus,
             pinned: false,
+            quota: None,
             nodes: vec![(0, vec![0, 1, 4, 5]), (1, vec![2, 3, 6, 7])],
             numactl: true,
         }
@@ -393,6 +414,18 @@ mod tests {
     }
 
     #[test]
+    fn a_value_in_two_ways_is_one_value() {
+        let size = |text: &str| text.parse().unwrap();
+        let axes = AxesArgs {
+            shared_buffers: vec![size("1GB"), size("1024MB"), size("2GB"), size("1GB")],
+            ..AxesArgs::default()
+        };
+        let asked = asked(&axes, &MeasureArgs::default());
+        let values: Vec<&str> = asked[0].iter().map(|value| value.value.as_str()).collect();
+        assert_eq!(values, ["1GB", "2GB"]);
+    }
+
+    #[test]
     fn cpus_are_cores_before_siblings() {
         let machine = machine();
         let of = |values: &[(&str, &str)]| has(values, &machine).unwrap().cpus;
@@ -405,6 +438,19 @@ mod tests {
         assert_eq!(of(&[("numa", "1"), ("cpus", "3")]), [2, 3, 6]);
         assert!(has(&[("smt", "off"), ("cpus", "5")], &machine).is_err());
         assert!(has(&[("cpus", "9")], &machine).is_err());
+    }
+
+    #[test]
+    fn no_more_cpus_than_the_quota_pays_for() {
+        let of = |quota: f64, cpus: &str| {
+            let quota = Some(quota);
+            has(&[("cpus", cpus)], &Machine { quota, ..machine() })
+        };
+        assert_eq!(of(2.5, "2").unwrap().cpus, [0, 1]);
+        assert!(of(2.5, "3").unwrap_err().contains("time of 2.5 CPUs"));
+        // There is no fewer.
+        assert_eq!(of(0.5, "1").unwrap().cpus, [0]);
+        assert!(of(8.0, "9").unwrap_err().contains("can have 8 here"));
     }
 
     #[test]

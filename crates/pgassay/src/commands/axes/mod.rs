@@ -2,6 +2,7 @@
 //! at once and loaded in turn, so that drift of the machine falls on all alike.
 
 mod given;
+mod room;
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,6 @@ use pgassay_model::plan::{Arm, Experiment, Stage};
 use pgassay_model::run::EventKind;
 use pgassay_model::stage::StageId;
 use pgassay_model::warning::Warning;
-use pgassay_model::workload::WorkloadPlan;
 use pgassay_model::{Failure, Plan};
 use pgassay_observe::{Choice, host};
 use pgassay_server::TargetSpec;
@@ -30,7 +30,7 @@ use pgassay_sys::stop::Stop;
 use self::given::{Given, Machine, given};
 use super::alone::{self, Company};
 use super::compare::servers::{Servers, Surroundings};
-use super::measure::{Request, conclude};
+use super::measure::{Request, conclude, exit_of, kept_in_part, left_out, nothing_measured};
 use super::progress::{Progress, minutes};
 use super::recorder::Recorder;
 use super::subject::explain;
@@ -108,7 +108,9 @@ pub fn run(
         .replaying(request.workload.replay.as_ref())?;
     // Before anything is launched: what this machine does not have is refused at once.
     let client = client_cpus(request, &concurrency)?;
-    let wanted = wanted(args, recorded, &Machine::here(&client)?)?;
+    let wanted = wanted(args, recorded, &Machine::here(&client, host.cpu_quota)?)?;
+    let given: Vec<&Given> = wanted.iter().map(|server| &server.given).collect();
+    room::refuse_buffers(&request.target.settings, &given, host.usable_memory_bytes())?;
     quiet::look(request.measure.wait_quiet, terminal, stop)?;
     let agents = match &machines {
         Some(list) => {
@@ -172,7 +174,7 @@ pub fn run(
         .map(|server| of_server(experiment.plan(), &server.given))
         .collect();
     announce_load(experiment.plan(), &plans, terminal);
-    refuse_full_disk(&mut servers, &plans)?;
+    room::refuse_full_disk(&mut servers, &plans)?;
     let mut header = record::header(request.command, global, experiment.clone());
     let mut writer = request.again.open(&root, &mut header)?;
     let deferred = stop.defer();
@@ -193,6 +195,7 @@ pub fn run(
     if let Some(words) = servers.last_words() {
         terminal.warn(&format!("the server's last words:\n{}", words.trim_end()));
     }
+    let ended = kept_in_part(ended);
     let finished = writer.finish(&record::end_of(&ended, started));
     let dir = writer.dir().to_owned();
     // The lock is given up first, so that the run does not count as running.
@@ -201,28 +204,18 @@ pub fn run(
     drop(deferred);
     drop(company);
     let run = rundir::read(&dir)?;
+    let left_out = left_out(&run);
     let analysis = analyse(&run);
     if analysis.run.trials_measured == 0 {
-        return Err(match ended {
-            Ok(Ended::Interrupted) => Failure::interrupted().into(),
-            Ok(Ended::ServerDied(why)) => Failure::target(format!(
-                "a server was lost before anything was measured: {why}"
-            ))
-            .into(),
-            Ok(Ended::Complete) => Failure::target("nothing was measured")
-                .with_remedy("ask for fewer clients with --clients")
-                .into(),
-            Err(error) => error,
-        });
+        return Err(nothing_measured(ended, left_out));
     }
     conclude(&analysis, (request.json, request.open), &dir, terminal)?;
-    let ended = ended?;
+    let ended = match agents {
+        Some(_) => ended.map_err(|error| from::in_part(error, request.command, &run.header.id))?,
+        None => ended?,
+    };
     finished?;
-    let whole = analysis.run.trials_measured >= analysis.run.trials_planned;
-    Ok(match ended {
-        Ended::Complete if whole => Exit::Done,
-        Ended::Complete | Ended::Interrupted | Ended::ServerDied(_) => Exit::Partial,
-    })
+    exit_of(&ended, &analysis, left_out.is_some())
 }
 
 /// The CPUs that the load threads have to themselves; none where they have none.
@@ -283,7 +276,8 @@ fn announce_servers(wanted: &[Wanted], terminal: &mut Terminal) {
             [] => String::new(),
             cpus => {
                 let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
-                format!(": CPUs {}", list.join(","))
+                let noun = if list.len() == 1 { "CPU" } else { "CPUs" };
+                format!(": {noun} {}", list.join(","))
             }
         };
         let through = match wrap.as_str() {
@@ -390,36 +384,6 @@ fn announce_load(plan: &Plan, plans: &[Plan], terminal: &mut Terminal) {
     ));
 }
 
-/// Refuses where the disk can't hold the tables of all servers.
-fn refuse_full_disk(servers: &mut Servers, plans: &[Plan]) -> anyhow::Result<()> {
-    let Some(dir) = servers.subject(0).data_dir() else {
-        return Ok(());
-    };
-    let Ok(disk) = rustix::fs::statvfs(&dir) else {
-        return Ok(());
-    };
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    // As much WAL as data, and what a new cluster and its WAL segments take.
-    let each = plans
-        .iter()
-        .map(|plan| 2 * workload::bytes(&plan.workload) + (100 << 20));
-    let needed: u64 = each.sum();
-    if free < needed {
-        bail!(
-            Failure::target(format!(
-                "no space: the servers need {} MB below {}, where {} MB are free",
-                needed / 1_000_000,
-                dir.display(),
-                free / 1_000_000
-            ))
-            .with_remedy(
-                "vary less at a time, choose smaller scales, or another place with --scratch DIR"
-            )
-        );
-    }
-    Ok(())
-}
-
 /// Writes down what the servers are, and who else measures.
 fn note(
     writer: &mut RunWriter,
@@ -486,7 +450,12 @@ impl Measuring<'_> {
         let ended = self.sweep(stage, progress)?;
         if matches!(ended, Ended::Complete) {
             for (arm, plan) in self.plans.iter().enumerate() {
-                check(self.servers, arm, &plan.workload)?;
+                let label = self.experiment.arms.get(arm).map(|arm| arm.label.as_str());
+                let subject = self.servers.subject(arm);
+                sweep::verify(subject, plan, label, self.writer)?;
+                if !plan.workload.conditions.is_empty() {
+                    conditions::check(subject, &plan.workload)?;
+                }
             }
         }
         Ok(ended)
@@ -546,13 +515,5 @@ impl Measuring<'_> {
                 .append_event(EventKind::DatabaseAfter { arm, row })?;
         }
         ended
-    }
-}
-
-/// What must hold of a server's tables after the load.
-fn check(servers: &mut Servers, arm: usize, workload: &WorkloadPlan) -> anyhow::Result<()> {
-    match workload.conditions.is_empty() {
-        true => Ok(()),
-        false => conditions::check(servers.subject(arm), workload),
     }
 }
