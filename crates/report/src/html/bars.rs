@@ -81,11 +81,7 @@ fn picture(bars: &Bars, size: &Size) -> Markup {
         true => tick_label(tick),
         false => tick_label(100.0 * tick),
     };
-    // Below its mark, unless that would cut it.
-    let tick_at = |tick: f64| {
-        let half = tick_text(tick).chars().count() as f64 * size.character() / 2.0;
-        at(tick).min(width - half)
-    };
+    let tick_at = |tick: f64| size.beside_edges(at(tick), &tick_text(tick));
     let id = format!("{}-{}", bars.id, size.name());
     let bottom = height - BOTTOM;
     html! {

@@ -92,9 +92,7 @@ fn picture(forest: &Forest, size: &Size, beside: bool) -> Markup {
                 @for ratio in ticks {
                     path.grid d={ "M" (layout.at(ratio)) " " (TOP) "V" (bottom) } {}
                     @let label = percent_label(ratio);
-                    // Under its line, unless the picture's edge would cut it.
-                    @let half = (label.chars().count() as f64 + 0.5) * size.character() / 2.0;
-                    text.middle x=(r(layout.at(ratio).clamp(half, width - half))) y=(bottom + 18.0) { (label) }
+                    text.middle x=(r(size.beside_edges(layout.at(ratio), &label))) y=(bottom + 18.0) { (label) }
                 }
                 text.middle x=(middle) y=(height - 8.0) { (text(&forest.axis)) }
             }
@@ -178,6 +176,17 @@ fn whisker(low: f64, high: f64, y: f64, layout: &Layout) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `−50%` is 40 px wide in DejaVu Sans.
+    #[test]
+    fn a_label_at_an_edge_is_not_cut() {
+        for size in [&svg::WIDE, &svg::NARROW] {
+            let (width, _) = size.measures();
+            assert!((19.8..22.0).contains(&size.beside_edges(3.0, "\u{2212}50%")));
+            assert!((19.8..22.0).contains(&(width - size.beside_edges(width, "\u{2212}50%"))));
+            assert_eq!(size.beside_edges(150.0, "\u{2212}50%"), 150.0);
+        }
+    }
 
     #[test]
     fn a_row_has_its_noise_its_interval_and_its_words() {

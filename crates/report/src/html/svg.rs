@@ -44,6 +44,12 @@ impl Size {
         self.character
     }
 
+    /// Where the middle of a tick's label stands: at `x`, unless the picture's edge would cut it.
+    pub fn beside_edges(&self, x: f64, label: &str) -> f64 {
+        let half = widest(label) / 2.0;
+        x.clamp(half, self.width - half)
+    }
+
     /// Labels that fit on the vertical axis.
     pub fn rows(&self) -> usize {
         self.rows
@@ -53,6 +59,20 @@ impl Size {
     pub fn bar(&self) -> f64 {
         self.bar
     }
+}
+
+/// The width of a tick's label in the widest font that is common (DejaVu Sans, at the size that
+/// style.css gives to labels), in CSS pixels.
+fn widest(label: &str) -> f64 {
+    const SIZE: f64 = 13.0;
+    let width = |c: char| match c {
+        '%' => 0.95,
+        '+' | '\u{2212}' | '×' => 0.84,
+        '.' | ',' | ' ' => 0.32,
+        'm' | 'M' | 'W' => 0.99,
+        _ => 0.64,
+    };
+    SIZE * label.chars().map(width).sum::<f64>()
 }
 
 /// For pages of a desk or of paper.
