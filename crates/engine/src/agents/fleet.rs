@@ -13,7 +13,7 @@ use pgassay_pgwire::{Conninfo, Place};
 use pgassay_sys::stop::Stop;
 
 use super::clock::{self, Offset, RoundTrip};
-use super::message::{Answer, Ask, Found, Machine, Preparation, Server, SshSession};
+use super::message::{Answer, Ask, Found, Identity, Machine, Preparation, Server, SshSession};
 use super::serve::machine;
 use super::several::{Several, Trouble};
 
@@ -202,8 +202,8 @@ impl Agents {
         Ok(addresses)
     }
 
-    /// Looks whether every machine finds this server, and not another one under the same name; `started` is
-    /// when it was started, as it says here.
+    /// Looks whether every machine finds this server, and not another one under the same name; `wanted` is
+    /// what a session here says of it.
     ///
     /// # Errors
     /// Naming the machine that does not, and what to do.
@@ -211,7 +211,7 @@ impl Agents {
         &self,
         conninfo: &Conninfo,
         outside: Option<&Outside>,
-        started: &str,
+        wanted: &Identity,
     ) -> Result<(), Failure> {
         let fleet = &mut *self.fleet();
         let hosts = hosts(conninfo);
@@ -240,16 +240,11 @@ impl Agents {
                 ));
             }
             match agent.ask(&Ask::Reach(server), &fleet.stop, None) {
-                Ok(Answer::Server(found)) if found.started == started => {
+                Ok(Answer::Server(found)) => {
+                    if let Some(other) = other_than(wanted, &found.identity, conninfo) {
+                        return Err(other.named(&agent.name));
+                    }
                     agent.got_to(&hosts, &found);
-                }
-                Ok(Answer::Server(_)) => {
-                    return Err(Failure::usage(format!(
-                        "{} finds another server under {} than this machine does",
-                        agent.name,
-                        conninfo.redacted()
-                    ))
-                    .with_remedy("name the server by an address that means the same everywhere"));
                 }
                 Ok(_) => return Err(agent.senseless()),
                 Err(trouble) => return Err(trouble.into_failure()),
@@ -297,6 +292,45 @@ impl Agents {
     pub(super) fn fleet(&self) -> MutexGuard<'_, Fleet> {
         self.fleet.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// In what a machine's session is not as it has to be.
+struct Other {
+    what: String,
+    remedy: &'static str,
+}
+
+impl Other {
+    fn named(self, machine: &str) -> Failure {
+        Failure::usage(format!("{machine} {}", self.what)).with_remedy(self.remedy)
+    }
+}
+
+fn other_than(wanted: &Identity, found: &Identity, conninfo: &Conninfo) -> Option<Other> {
+    if found.started != wanted.started {
+        return Some(Other {
+            what: format!(
+                "finds another server under {} than this machine does",
+                conninfo.redacted()
+            ),
+            remedy: "name the server by an address that means the same everywhere",
+        });
+    }
+    if found.database != wanted.database {
+        return Some(Other {
+            what: format!(
+                "comes to the database {} of the server, and this machine to {}",
+                pgassay_text::line(&found.database),
+                pgassay_text::line(&wanted.database)
+            ),
+            remedy: "leave dbname out of the settings of the load's machines",
+        });
+    }
+    (wanted.read_only && !found.read_only).then(|| Other {
+        what: "can write where the load is to be read-only".to_owned(),
+        remedy: "leave options out of the settings of the load's machines, or add \
+                 -c default_transaction_read_only=on",
+    })
 }
 
 /// The servers of a connection string, by which it is known.

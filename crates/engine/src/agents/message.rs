@@ -100,11 +100,22 @@ pub(super) enum Answer {
 /// A server that an agent found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// When it was started, in its own words: a name of it that no other has.
-    pub started: String,
+    /// Which one it is.
+    pub identity: Identity,
     /// The shortest time in which it answered an empty query, in nanoseconds: the network's round trip, and what
     /// both ends take to wake up.
     pub round_trip_ns: u64,
+}
+
+/// Which server a session is of, and what it may do there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// When the server was started, in its own words: a name of it that no other has.
+    pub started: String,
+    /// The session's database.
+    pub database: String,
+    /// Whether the session's transactions only read.
+    pub read_only: bool,
 }
 
 /// The machine that an agent is on.
@@ -178,6 +189,8 @@ pub enum RefusalKind {
     TooMany,
     /// The server can't be reached from there.
     Unreachable,
+    /// A connection pooler answers in the server's place.
+    Pooler,
     /// It was stopped.
     Stopped,
     /// Anything else.

@@ -18,7 +18,9 @@ mod shares;
 pub mod synthetic;
 
 pub use fleet::{Agents, Outside, Side, Stranger};
-pub use message::{Found, Machine, Preparation, Refusal, RefusalKind, Server, SshSession};
+pub use message::{
+    Found, Identity, Machine, Preparation, Refusal, RefusalKind, Server, SshSession,
+};
 pub use serve::{Clients, Maker, serve_with};
 pub use several::{Several, Trouble};
 

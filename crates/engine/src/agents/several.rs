@@ -61,6 +61,9 @@ impl Trouble {
         match refusal.kind {
             RefusalKind::TooMany => Self::OutOfReach(text),
             RefusalKind::Stopped => Self::Interrupted,
+            RefusalKind::Pooler => Self::Failure(Failure::target(text).with_remedy(
+                "have the load's machines connect to the server itself: its own host and port, not the pooler's",
+            )),
             RefusalKind::Unreachable => Self::Failure(
                 Failure::target(format!("{name} could not connect: {}", refusal.text)).with_remedy(
                     format!(

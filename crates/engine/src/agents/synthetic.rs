@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pgassay_load::script::Random;
 use pgassay_load::{Edge, Interval, Latency, Length, SliceResult, SliceSpec, ThreadUse};
 
-use super::message::{Found, Preparation, Refusal, Server};
+use super::message::{Found, Identity, Preparation, Refusal, Server};
 use super::serve::{Clients, Maker};
 
 /// Makes synthetic clients.
@@ -26,7 +26,10 @@ pub struct Synthetic {
 impl Maker for Synthetic {
     fn reach(&self, server: &Server) -> Result<Found, Refusal> {
         Ok(Found {
-            started: server.conninfo.clone(),
+            identity: Identity {
+                started: server.conninfo.clone(),
+                ..Identity::default()
+            },
             round_trip_ns: 1_000,
         })
     }

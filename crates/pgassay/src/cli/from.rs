@@ -113,7 +113,7 @@ pub struct WayArgs {
     /// address by which ssh came, a free port]
     #[arg(group = OF_CLIENTS, long, value_name = "ADDRESS[:PORT]")]
     pub listen: Option<ListenAt>,
-    /// By what the load's machines reach a running server, such as 'host=10.0.0.5 port=6432'; the rest is as
+    /// By what the load's machines reach a running server, such as 'host=10.0.0.5 port=5433'; the rest is as
     /// in the target [default: the host of ssh]
     #[arg(group = OF_CLIENTS, long, value_name = "SETTINGS")]
     pub load_conninfo: Option<String>,

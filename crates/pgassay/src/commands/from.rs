@@ -190,7 +190,7 @@ pub fn ways(
 fn settings(text: &str) -> Result<String, Failure> {
     let refused = |why: String| {
         Failure::usage(format!("--load-conninfo: {why}"))
-            .with_remedy("write keywords and values: --load-conninfo 'host=10.0.0.5 port=6432'")
+            .with_remedy("write keywords and values: --load-conninfo 'host=10.0.0.5 port=5433'")
     };
     let pairs = Conninfo::pairs(text).map_err(|error| refused(error.to_string()))?;
     if pairs.iter().any(|(name, _)| name.contains("password")) {
@@ -265,13 +265,15 @@ fn listen(
     }))
 }
 
-/// Looks whether every machine finds the server.
+/// Looks whether every machine finds the server, in sessions like those of its load.
 ///
 /// # Errors
 /// Naming the one that does not.
-pub fn find(agents: &Agents, subject: &mut Subject) -> anyhow::Result<()> {
-    let started = wire::started(subject.session()?)?;
-    Ok(agents.find(&subject.conninfo, subject.outside.as_ref(), &started)?)
+pub fn find(agents: &Agents, subject: &mut Subject, plan: &WorkloadPlan) -> anyhow::Result<()> {
+    let mut wanted = wire::identity(subject.session()?)?;
+    let conninfo = subject.conninfo_of_load(plan);
+    wanted.read_only |= subject.only_reads(plan);
+    Ok(agents.find(&conninfo, subject.outside.as_ref(), &wanted)?)
 }
 
 /// Where an arm's load comes from.

@@ -168,7 +168,10 @@ pub fn measure(
         }
     }
     if let Some(agents) = &agents {
-        from::find(agents, &mut subject)?;
+        let recorded = request.again.experiment();
+        let recorded = recorded.map(|experiment| &experiment.plan().workload);
+        let workload = recorded.unwrap_or(&request.workload);
+        from::find(agents, &mut subject, workload)?;
     }
     // Compiled before the load, so that it is known what there is to measure.
     let extension = inside::extension_beside_a_load(request, &subject);

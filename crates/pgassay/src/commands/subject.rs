@@ -249,11 +249,16 @@ impl Subject {
         Ok(())
     }
 
+    /// Whether a load's sessions are kept from writing.
+    pub fn only_reads(&self, plan: &WorkloadPlan) -> bool {
+        let ours = self.may_change_all || workload::is_registered(plan);
+        !ours && elsewhere::only_reads(plan)
+    }
+
     /// How a load's sessions connect. Where it may not change what we did not make, and its statements
     /// only read, they are read-only, so that a function that they call does not write either.
     pub fn conninfo_of_load(&self, plan: &WorkloadPlan) -> Conninfo {
-        let ours = self.may_change_all || workload::is_registered(plan);
-        match !ours && elsewhere::only_reads(plan) {
+        match self.only_reads(plan) {
             true => self.conninfo.with_options(setup::READ_ONLY),
             false => self.conninfo.clone(),
         }

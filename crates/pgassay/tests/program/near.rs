@@ -14,6 +14,7 @@ use crate::far::{
     refused,
 };
 use crate::pg_support::Server;
+use crate::pg_support::pooler::{self, Pooler};
 use crate::runs::{Runs, Signal, gone, signal, text};
 
 /// Load from here on a server that listens on this machine's own address.
@@ -238,6 +239,56 @@ fn a_running_server_is_reached_with_what_this_machine_has() {
     let typed = run(&words, "secret");
     assert_eq!(typed.status.code(), Some(2));
     assert!(!text(&typed.stderr).contains("secret"));
+}
+
+/// Its sessions are of the right server, started when it was; but not of our own.
+#[test]
+fn a_pooler_or_another_database_is_no_way_to_a_running_server() {
+    let server = pooler::server();
+    server.run("CREATE DATABASE other");
+    server.run("CREATE TABLE theirs AS SELECT 1 AS id");
+    server.run("GRANT SELECT ON theirs TO alice");
+    server.run("GRANT CREATE ON DATABASE postgres TO alice");
+    let runs = Runs::new("near-pooler");
+    let script = runs.0.with_extension("sql");
+    fs::write(
+        &script,
+        "-- @without-pgbench-tables\nSELECT id FROM theirs;\n",
+    )
+    .unwrap();
+    let target = format!(
+        "exec:env MACHINE=there // host={} port={} user=alice dbname=postgres",
+        server.socket_dir.display(),
+        server.port
+    );
+    let run = |workload: &str, way: &str| {
+        let mut args = vec!["run", workload, &target, "--load", "--from", "here"];
+        args.extend(SHORT);
+        args.extend(["1", "--load-conninfo", way]);
+        let mut command = runs.command(&args);
+        command.env("PGPASSWORD", "geheim").output().unwrap()
+    };
+    for mode in ["session", "transaction"] {
+        let pooler = Pooler::start(
+            &server,
+            mode,
+            "ignore_startup_parameters = options,extra_float_digits",
+        );
+        let way = format!("host=127.0.0.1 port={}", pooler.port);
+        let output = run("select-only", &way);
+        refused(&output, 3, "pooler between");
+        refused(&output, 3, "own host and port");
+    }
+    let own = format!("host=127.0.0.1 port={}", server.port);
+    let output = run("select-only", &format!("{own} dbname=other"));
+    refused(&output, 2, "database other");
+    // Statements on somebody's tables are kept from writing, whatever options are typed beside them.
+    let file = script.display().to_string();
+    let output = run(&file, &format!("{own} options='-c work_mem=8MB'"));
+    refused(&output, 2, "default_transaction_read_only");
+    let output = run(&file, &own);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    fs::remove_file(script).unwrap();
 }
 
 #[test]

@@ -10,8 +10,10 @@ use pgassay_pgwire::{ConnectError, Conninfo};
 use pgassay_sys::stop::Stop;
 
 use super::plan::engine_options;
-use crate::agents::{Clients, Found, Maker, Preparation, Refusal, RefusalKind, Server, serve_with};
-use crate::workload;
+use crate::agents::{
+    Clients, Found, Identity, Maker, Preparation, Refusal, RefusalKind, Server, serve_with,
+};
+use crate::workload::{self, guest};
 
 /// A name of a running server that no other has.
 const STARTED: &str =
@@ -29,14 +31,20 @@ pub fn serve(channel: &Channel, stop: &Stop) -> Result<(), Lost> {
     serve_with(channel, &Engines, stop)
 }
 
-/// When the server was started that a session is of, in its own words.
+/// Which server a session is of, and what it may do there.
 ///
 /// # Errors
 /// Where it does not answer.
-pub fn started(
+pub fn identity(
     session: &mut pgassay_pgwire::Session,
-) -> Result<String, pgassay_pgwire::QueryError> {
-    Ok(session.catalog_value(STARTED)?.unwrap_or_default())
+) -> Result<Identity, pgassay_pgwire::QueryError> {
+    let database = session.value("SELECT pg_catalog.current_database()")?;
+    let read_only = session.value("SHOW default_transaction_read_only")?;
+    Ok(Identity {
+        started: session.catalog_value(STARTED)?.unwrap_or_default(),
+        database: database.unwrap_or_default(),
+        read_only: read_only.as_deref() == Some("on"),
+    })
 }
 
 /// Makes load engines.
@@ -46,7 +54,10 @@ pub struct Engines;
 impl Maker for Engines {
     fn reach(&self, server: &Server) -> Result<Found, Refusal> {
         let mut session = pgassay_pgwire::connect(&conninfo(server)?).map_err(not_connected)?;
-        let started = started(&mut session).map_err(other)?;
+        if !guest::is_direct(&mut session).map_err(other)? {
+            return Err(refusal(RefusalKind::Pooler, &guest::POOLER));
+        }
+        let identity = identity(&mut session).map_err(other)?;
         let mut round_trip_ns = u64::MAX;
         for _ in 0..ROUND_TRIPS {
             let asked = Instant::now();
@@ -55,7 +66,7 @@ impl Maker for Engines {
             round_trip_ns = round_trip_ns.min(took);
         }
         Ok(Found {
-            started,
+            identity,
             round_trip_ns,
         })
     }

@@ -19,7 +19,7 @@ use pgassay_observe::glance::Glance;
 use pgassay_server::clock;
 use pgassay_sys::stop::Stop;
 
-pub use agent::{Engines, serve, started};
+pub use agent::{Engines, identity, serve};
 pub use arm::{Source, WireArm};
 pub(super) use plan::{engine_options, slice_spec};
 pub(super) use record::record;

@@ -141,7 +141,7 @@ pub fn run(
     let on = (target.as_str(), outside);
     let mut servers = open(request, on, &wanted, &host, most, terminal, stop)?;
     if let Some(agents) = &agents {
-        servers.find_from(agents)?;
+        servers.find_from(agents, &request.workload)?;
     }
     let experiment = match recorded {
         Some(experiment) => experiment.clone(),

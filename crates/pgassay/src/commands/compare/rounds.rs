@@ -236,7 +236,7 @@ impl Measuring {
         let mut progress = Progress::new(terminal, 100);
         let (plan, stop) = (&self.plan, &self.stop);
         if let Some(agents) = &self.agents {
-            servers.find_from(agents)?;
+            servers.find_from(agents, &plan.workload)?;
         }
         match &self.load {
             Load::Wire(_) => servers.fill(&plan.workload, &progress, stop)?,

@@ -321,9 +321,9 @@ impl Servers {
     ///
     /// # Errors
     /// Naming the one that does not.
-    pub fn find_from(&mut self, agents: &Agents) -> anyhow::Result<()> {
+    pub fn find_from(&mut self, agents: &Agents, plan: &WorkloadPlan) -> anyhow::Result<()> {
         self.up()
-            .try_for_each(|server| from::find(agents, &mut server.subject))
+            .try_for_each(|server| from::find(agents, &mut server.subject, plan))
     }
 
     /// Stops the server of the last arm, if no other arm uses it.

@@ -336,11 +336,11 @@ mod tests {
             four("db1", "5433", "app")
         );
         assert!(host_of(&known, "host=elsewhere dbname=app").is_err());
-        let own = Some("host=10.0.0.5 port=6432");
+        let own = Some("host=10.0.0.5 port=5434");
         let known = rules("exec:x", &["host=/tmp dbname=app"], own).unwrap();
         assert_eq!(
             host_of(&known, on_socket).unwrap(),
-            four("10.0.0.5", "6432", "app")
+            four("10.0.0.5", "5434", "app")
         );
         // The same name, wherever it is looked up.
         let known = rules("ssh://db1", &["host=db2 user=typed"], None).unwrap();
