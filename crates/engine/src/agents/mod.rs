@@ -8,6 +8,7 @@
 //! that all begin together; each counts in a window of its own and says when that began, and what
 //! they counted is merged.
 
+mod bounds;
 mod clock;
 mod fleet;
 mod merge;

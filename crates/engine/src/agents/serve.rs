@@ -8,9 +8,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pgassay_far::{Channel, Lost};
-use pgassay_load::{Edge, Length, SliceResult, SliceSpec};
+use pgassay_load::{Edge, SliceResult, SliceSpec};
 use pgassay_sys::stop::Stop;
 
+use super::bounds::{self, MOST_BYTES, MOST_CLIENTS, MOST_LOADS, MOST_MEMORY};
 use super::clock;
 use super::message::{
     Answer, Ask, Found, Given, Machine, Preparation, Refusal, Server, SshSession,
@@ -20,9 +21,6 @@ use super::message::{
 const ATTENTION: Duration = Duration::from_millis(100);
 /// How long a wait for the begin of a slice may go without looking whether it is cancelled.
 const NAP: Duration = Duration::from_millis(20);
-/// The longest window that is counted in parts, and how many of them.
-const LONGEST: Duration = Duration::from_secs(7 * 86_400);
-const MOST_PARTS: u128 = 1_000_000;
 
 /// Clients of one server.
 pub trait Clients: Send {
@@ -31,6 +29,9 @@ pub trait Clients: Send {
     /// # Errors
     /// Why there are fewer.
     fn resize(&mut self, clients: u32) -> Result<(), Refusal>;
+
+    /// About how many bytes of memory so many of them need while they run.
+    fn memory(&self, clients: u32) -> u64;
 
     /// Runs a slice with all of them.
     fn run_slice(&mut self, spec: &SliceSpec, at_edge: &mut dyn FnMut(Edge)) -> SliceResult;
@@ -66,6 +67,7 @@ pub fn serve_with(channel: &Channel, maker: &dyn Maker, stop: &Stop) -> Result<(
         maker,
         cancelled: Arc::default(),
         loads: BTreeMap::new(),
+        taken: BTreeMap::new(),
         running: None,
     };
     let ended = loop {
@@ -92,11 +94,66 @@ struct Agent<'a> {
     maker: &'a dyn Maker,
     cancelled: Arc<AtomicBool>,
     loads: BTreeMap<u32, Box<dyn Clients>>,
+    /// What each of them takes.
+    taken: BTreeMap<u32, Taken>,
     /// The clients that are at work, in a thread that gives them back.
     running: Option<(u32, JoinHandle<Box<dyn Clients>>)>,
 }
 
+/// What a load takes of this machine.
+struct Taken {
+    bytes: usize,
+    clients: u32,
+    memory: u64,
+}
+
 impl Agent<'_> {
+    /// Makes clients, where there is room for more. The ones of the same number, if any, are let go.
+    fn prepare(&mut self, load: u32, preparation: &Preparation) -> Result<(), Refusal> {
+        self.loads.remove(&load);
+        self.taken.remove(&load);
+        if self.taken.len() >= MOST_LOADS {
+            return Err(bounds::too_much("one load more", MOST_LOADS, "loads"));
+        }
+        let bytes = bounds::of_preparation(preparation)?;
+        let others: usize = self.taken.values().map(|taken| taken.bytes).sum();
+        if bytes + others > MOST_BYTES {
+            return Err(bounds::too_much("one plan more", MOST_BYTES, "bytes"));
+        }
+        let clients = self.maker.clients(preparation, &self.cancelled)?;
+        self.loads.insert(load, clients);
+        let taken = Taken {
+            bytes,
+            clients: 0,
+            memory: 0,
+        };
+        self.taken.insert(load, taken);
+        Ok(())
+    }
+
+    /// Notes that a load is to have so many clients, where there is room for them.
+    fn make_room(&mut self, load: u32, clients: u32) -> Result<(), Refusal> {
+        let own = self.loads.get(&load).ok_or_else(unknown)?;
+        let memory = own.memory(clients);
+        let others = self.taken.iter().filter(|(other, _)| **other != load);
+        let (all, needed) = others.fold((clients, memory), |(all, needed), (_, taken)| {
+            let all = all.saturating_add(taken.clients);
+            (all, needed.saturating_add(taken.memory))
+        });
+        if all > MOST_CLIENTS {
+            let what = format!("a load of {clients} clients");
+            return Err(bounds::too_much(&what, MOST_CLIENTS, "clients"));
+        }
+        if needed > MOST_MEMORY {
+            let what = format!("what {clients} clients need for its scripts");
+            return Err(bounds::too_much(&what, MOST_MEMORY, "bytes"));
+        }
+        if let Some(taken) = self.taken.get_mut(&load) {
+            (taken.clients, taken.memory) = (clients, memory);
+        }
+        Ok(())
+    }
+
     fn hear(&mut self, ask: Ask) -> Result<(), Lost> {
         if let Ask::Cancel = ask {
             self.cancelled.store(true, Ordering::Relaxed);
@@ -114,26 +171,22 @@ impl Agent<'_> {
                 Ok(found) => Answer::Server(found),
                 Err(refusal) => Answer::Refused(refusal),
             },
-            Ask::Prepare { load, preparation } => {
-                match self.maker.clients(&preparation, &self.cancelled) {
-                    Ok(clients) => {
-                        self.loads.insert(load, clients);
-                        Answer::Done
-                    }
-                    Err(refusal) => Answer::Refused(refusal),
-                }
-            }
+            Ask::Prepare { load, preparation } => match self.prepare(load, &preparation) {
+                Ok(()) => Answer::Done,
+                Err(refusal) => Answer::Refused(refusal),
+            },
             Ask::Resize { load, clients } => {
                 let resize = move |own: &mut dyn Clients, _: &Channel, _: &AtomicBool| {
                     let resized = own.resize(clients);
                     resized.map_or_else(Answer::Refused, |()| Answer::Done)
                 };
-                match self.start(load, resize) {
+                let room = self.make_room(load, clients);
+                match room.and_then(|()| self.start(load, resize)) {
                     Ok(()) => return Ok(()),
                     Err(refusal) => Answer::Refused(refusal),
                 }
             }
-            Ask::Slice { spec, .. } if !is_sound(&spec) => {
+            Ask::Slice { spec, .. } if !bounds::is_sound(&spec) => {
                 Answer::Refused(Refusal::other("a slice that nobody measures was asked for"))
             }
             Ask::Slice {
@@ -152,6 +205,7 @@ impl Agent<'_> {
             }
             Ask::Forget { load } => {
                 self.loads.remove(&load);
+                self.taken.remove(&load);
                 return Ok(());
             }
             Ask::Cancel => return Ok(()),
@@ -227,18 +281,6 @@ pub(super) fn machine() -> Machine {
         cpus: u32::try_from(cpus).unwrap_or(u32::MAX),
         session: SshSession::of_this(),
     }
-}
-
-/// Whether a slice takes no more memory than a measurement does: who asks for it may be somebody else.
-fn is_sound(spec: &SliceSpec) -> bool {
-    let time = match spec.length {
-        Length::Time(time) => time,
-        Length::Transactions(_) => Duration::ZERO,
-    };
-    let parts = spec
-        .interval
-        .map_or(0, |interval| time.as_nanos() / interval.as_nanos().max(1));
-    time <= LONGEST && spec.warmup <= LONGEST && parts <= MOST_PARTS
 }
 
 /// The address of ours from which packets would go to another. None is sent.

@@ -73,6 +73,10 @@ impl Clients for Echo {
         Ok(())
     }
 
+    fn memory(&self, clients: u32) -> u64 {
+        u64::from(clients)
+    }
+
     fn run_slice(&mut self, spec: &SliceSpec, at_edge: &mut dyn FnMut(Edge)) -> SliceResult {
         self.sleep(spec.warmup + self.kind.late);
         at_edge(Edge::Start);

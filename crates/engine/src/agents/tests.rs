@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pgassay_far::Link;
+use pgassay_far::{Channel, Link};
 use pgassay_load::{Edge, Length, SliceResult, SliceSpec};
 use pgassay_model::machines::MachineRecord;
 use pgassay_model::point::Point;
@@ -11,6 +11,8 @@ use pgassay_model::{FailureKind, Plan};
 use pgassay_pgwire::Conninfo;
 use pgassay_sys::stop::Stop;
 
+use super::bounds::{MOST_BYTES, MOST_CLIENTS, MOST_LOADS};
+use super::message::{Answer, Ask, Preparation, Server};
 use super::synthetic::Synthetic;
 use super::{Agents, Several, Side, Trouble, serve_with};
 
@@ -263,4 +265,79 @@ fn machines_that_do_not_answer_are_waited_for_together() {
     assert!(matches!(outcome, Err(Trouble::Interrupted)), "{outcome:?}");
     // One after the other they take 24 seconds.
     assert!(begin.elapsed() < Duration::from_secs(15));
+}
+
+/// The channel of a near side that asks what it likes; the link ends with the other half.
+fn asked(maker: Synthetic) -> (Channel, Link) {
+    let (near, far) = Link::pair();
+    thread::spawn(move || {
+        drop(serve_with(&far.channel(1), &maker, &Stop::new()));
+    });
+    (near.channel(1), near)
+}
+
+fn answer(channel: &Channel, ask: &Ask) -> Answer {
+    channel.send(ask).expect("the link");
+    loop {
+        match channel.recv(Duration::from_secs(20)).expect("the link") {
+            Some(Answer::Passed(_)) => {}
+            Some(answer) => return answer,
+            None => panic!("no answer to {ask:?}"),
+        }
+    }
+}
+
+fn prepare(load: u32, plan: Plan) -> Ask {
+    Ask::Prepare {
+        load,
+        preparation: Box::new(Preparation {
+            plan,
+            server: Server {
+                conninfo: String::new(),
+                password: None,
+            },
+        }),
+    }
+}
+
+#[track_caller]
+fn is_refused(answer: &Answer, why: &str) {
+    match answer {
+        Answer::Refused(refusal) => assert!(refusal.text.contains(why), "{}", refusal.text),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_near_side_gets_no_more_of_a_machine_than_a_measurement_takes() {
+    let (channel, _link) = asked(Synthetic::default());
+    for load in 0..MOST_LOADS as u32 {
+        let answer = answer(&channel, &prepare(load, Plan::default()));
+        assert!(matches!(answer, Answer::Done), "{load}: {answer:?}");
+    }
+    let more = MOST_LOADS as u32;
+    is_refused(
+        &answer(&channel, &prepare(more, Plan::default())),
+        "64 loads",
+    );
+    // Where one goes, another may come.
+    channel.send(&Ask::Forget { load: 7 }).expect("the link");
+    let again = answer(&channel, &prepare(more, Plan::default()));
+    assert!(matches!(again, Answer::Done), "{again:?}");
+
+    let resize = |load, clients| answer(&channel, &Ask::Resize { load, clients });
+    is_refused(&resize(0, u32::MAX), "clients in all");
+    assert!(matches!(resize(0, MOST_CLIENTS - 1), Answer::Done));
+    is_refused(&resize(1, 2), "clients in all");
+    assert!(matches!(resize(0, 1), Answer::Done));
+    assert!(matches!(resize(1, 2), Answer::Done));
+
+    let mut plan = Plan::default();
+    plan.workload.name = "x".repeat(MOST_BYTES / 2);
+    let first = answer(&channel, &prepare(2, plan.clone()));
+    assert!(matches!(first, Answer::Done), "{first:?}");
+    is_refused(&answer(&channel, &prepare(3, plan)), "bytes in all");
+    let mut plan = Plan::default();
+    plan.workload.dials.latency_limit_ms = Some(-1.0);
+    is_refused(&answer(&channel, &prepare(3, plan)), "latency limit");
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use pgassay_far::{Channel, Lost};
-use pgassay_load::{Edge, Engine, ResizeError, SliceResult, SliceSpec};
+use pgassay_load::script::Program;
+use pgassay_load::{Edge, Engine, Options, ResizeError, SliceResult, SliceSpec};
 use pgassay_pgwire::{ConnectError, Conninfo};
 use pgassay_sys::stop::Stop;
 
@@ -82,22 +83,70 @@ impl Maker for Engines {
         options.stop = Arc::clone(cancelled);
         // Those of the plan are another machine's.
         options.cpus.clear();
-        Ok(Box::new(Engine::new(conninfo(server)?, program, options)))
+        Ok(Box::new(Load::new(conninfo(server)?, program, options)))
     }
 }
 
-impl Clients for Engine {
+/// A load engine, and what it needs beyond the plan.
+struct Load {
+    engine: Engine,
+    /// Bytes of a client: its variables, and what is known of each command.
+    of_client: u64,
+    /// Bytes of a thread: its histograms.
+    of_thread: u64,
+    threads: u32,
+}
+
+/// A histogram of latencies, a variable, what is known of a command, and the rest of a client, in bytes.
+const HISTOGRAM: u64 = 256 << 10;
+const VARIABLE: u64 = 64;
+const COMMAND: u64 = 16;
+const CLIENT: u64 = 4 << 10;
+
+impl Load {
+    fn new(conninfo: Conninfo, program: Program, options: Options) -> Self {
+        let texts = options.texts.iter().map(|(_, text)| text.len() as u64);
+        let texts: u64 = texts.sum();
+        let (per_statement, threads) = (options.per_statement, options.threads);
+        let engine = Engine::new(conninfo, program, options);
+        let program = engine.program();
+        let scripts = program.scripts().len() as u64;
+        let commands = program
+            .scripts()
+            .iter()
+            .map(|script| script.commands.len() as u64);
+        let commands: u64 = commands.sum();
+        let variables = program.symbols().names().len() as u64;
+        let detailed = if per_statement { commands } else { 0 };
+        Self {
+            of_client: CLIENT + texts + variables * VARIABLE + commands * COMMAND,
+            of_thread: (scripts + detailed) * HISTOGRAM,
+            threads: u32::try_from(threads.unwrap_or(1)).unwrap_or(u32::MAX),
+            engine,
+        }
+    }
+}
+
+impl Clients for Load {
     fn resize(&mut self, clients: u32) -> Result<(), Refusal> {
-        Self::resize(self, clients as usize).map_err(|error| match error {
-            ResizeError::Stopped { .. } => refusal(RefusalKind::Stopped, &error),
-            ResizeError::Descriptors { .. } => refusal(RefusalKind::TooMany, &error),
-            ResizeError::Connect { ref cause, .. } => refusal(kind_of(cause), &error),
-            ResizeError::Broken { .. } => refusal(RefusalKind::Unreachable, &error),
-        })
+        self.engine
+            .resize(clients as usize)
+            .map_err(|error| match error {
+                ResizeError::Stopped { .. } => refusal(RefusalKind::Stopped, &error),
+                ResizeError::Descriptors { .. } => refusal(RefusalKind::TooMany, &error),
+                ResizeError::Connect { ref cause, .. } => refusal(kind_of(cause), &error),
+                ResizeError::Broken { .. } => refusal(RefusalKind::Unreachable, &error),
+            })
+    }
+
+    fn memory(&self, clients: u32) -> u64 {
+        let threads = u64::from(self.threads.min(clients).max(1));
+        let clients = u64::from(clients).saturating_mul(self.of_client);
+        clients.saturating_add(threads.saturating_mul(self.of_thread))
     }
 
     fn run_slice(&mut self, spec: &SliceSpec, at_edge: &mut dyn FnMut(Edge)) -> SliceResult {
-        Self::run_slice(self, spec, at_edge)
+        self.engine.run_slice(spec, at_edge)
     }
 }
 
@@ -132,5 +181,61 @@ fn refusal(kind: RefusalKind, error: &dyn std::fmt::Display) -> Refusal {
     Refusal {
         kind,
         text: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pgassay_model::Plan;
+    use pgassay_model::point::Point;
+    use pgassay_model::workload::ScriptPlan;
+
+    use super::*;
+
+    #[test]
+    fn what_clients_need_grows_with_their_variables_and_histograms() {
+        let of = |text: &str, per_statement: bool, define: usize| {
+            let mut plan = Plan::default();
+            plan.workload.protocol = "simple".to_owned();
+            plan.workload.scripts.push(ScriptPlan {
+                name: "s".to_owned(),
+                weight: 1,
+                text: text.to_owned(),
+                pause: None,
+            });
+            plan.workload.dials.per_statement = per_statement;
+            let long = ("long".to_owned(), "x".repeat(define));
+            plan.workload.dials.define.push(long);
+            plan.points.push(Point {
+                clients: 1,
+                threads: 8,
+                variant: 0,
+            });
+            let preparation = Preparation {
+                plan,
+                server: Server {
+                    conninfo: "host=127.0.0.1".to_owned(),
+                    password: None,
+                },
+            };
+            let clients = Engines.clients(&preparation, &Arc::default()).unwrap();
+            clients.memory(1000)
+        };
+        let plain = of("SELECT 1;\n", false, 0);
+        assert!(plain < 16 << 20, "{plain}");
+        assert!(of("SELECT 1;\n", false, 1 << 20) > 1_000_000_000);
+        assert!(of(&"SELECT 1;\n".repeat(1000), true, 0) > 1_000_000_000);
+        let variables: Vec<String> = (0..20_000).map(|n| format!("\\set v{n} 1\n")).collect();
+        assert!(of(&variables.concat(), false, 0) > 1_000_000_000);
+    }
+
+    #[test]
+    fn a_latency_limit_that_is_no_time_is_refused() {
+        for limit in [-1.0, 1e300, f64::NAN] {
+            let mut plan = Plan::default();
+            plan.workload.protocol = "simple".to_owned();
+            plan.workload.dials.latency_limit_ms = Some(limit);
+            assert!(engine_options(&plan, &Stop::new()).is_err(), "{limit}");
+        }
     }
 }

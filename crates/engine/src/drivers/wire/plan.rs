@@ -22,7 +22,7 @@ pub(in crate::drivers) fn engine_options(plan: &Plan, stop: &Stop) -> anyhow::Re
         )],
         texts: dials.define.clone(),
         max_tries: dials.max_tries.unwrap_or(1),
-        latency_limit: dials.latency_limit_ms.map(milliseconds),
+        latency_limit: dials.latency_limit_ms.map(milliseconds).transpose()?,
         reconnect: dials.reconnect,
         pauses: pauses(&plan.workload),
         per_statement: dials.per_statement,
@@ -100,6 +100,7 @@ fn parts(window_ms: u64) -> u32 {
     interval(window_ms).as_secs_f64().ceil() as u32
 }
 
-fn milliseconds(ms: f64) -> Duration {
-    Duration::from_secs_f64(ms / 1000.0)
+fn milliseconds(ms: f64) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(ms / 1000.0)
+        .map_err(|error| anyhow::anyhow!("a latency limit of {ms} ms: {error}"))
 }
