@@ -96,8 +96,17 @@ struct Agent<'a> {
     loads: BTreeMap<u32, Box<dyn Clients>>,
     /// What each of them takes.
     taken: BTreeMap<u32, Taken>,
-    /// The clients that are at work, in a thread that gives them back.
-    running: Option<(u32, JoinHandle<Box<dyn Clients>>)>,
+    running: Option<Running>,
+}
+
+/// Clients that are at work, in a thread that gives them back.
+struct Running {
+    load: u32,
+    /// They have ended, and what they answer is sent or about to be.
+    answers: Arc<AtomicBool>,
+    /// Nobody wants them when they are given back.
+    is_forgotten: bool,
+    thread: JoinHandle<Box<dyn Clients>>,
 }
 
 /// What a load takes of this machine.
@@ -159,14 +168,22 @@ impl Agent<'_> {
             self.cancelled.store(true, Ordering::Relaxed);
             return Ok(());
         }
-        if self.running.is_some() {
-            // Its answer is sent, or about to be.
+        let running = self.running.as_ref();
+        if running.is_some_and(|running| running.answers.load(Ordering::Acquire)) {
             self.rejoin();
         }
         let answer = match ask {
             Ask::Machine => Answer::Machine(machine()),
             Ask::Time => Answer::Time(clock::now()),
             Ask::Address(of) => Answer::Address(own_address(of)),
+            Ask::Forget { load } => {
+                self.forget(load);
+                return Ok(());
+            }
+            // To wait until it is free would be to hear nothing meanwhile, nor that it is to stop.
+            _ if self.running.is_some() => Answer::Refused(Refusal::other(
+                "it is at work, and was asked for something else meanwhile",
+            )),
             Ask::Reach(server) => match self.maker.reach(&server) {
                 Ok(found) => Answer::Server(found),
                 Err(refusal) => Answer::Refused(refusal),
@@ -203,11 +220,6 @@ impl Agent<'_> {
                     Err(refusal) => Answer::Refused(refusal),
                 }
             }
-            Ask::Forget { load } => {
-                self.loads.remove(&load);
-                self.taken.remove(&load);
-                return Ok(());
-            }
             Ask::Cancel => return Ok(()),
         };
         self.channel.send(&answer)
@@ -224,24 +236,52 @@ impl Agent<'_> {
         self.cancelled.store(false, Ordering::Relaxed);
         let channel = self.channel.clone();
         let cancelled = Arc::clone(&self.cancelled);
+        let answers = Arc::new(AtomicBool::new(false));
+        let about_to = Arc::clone(&answers);
         let run = move || {
             let answer = what(clients.as_mut(), &channel, &cancelled);
+            about_to.store(true, Ordering::Release);
             // Where it can't be sent the link is lost, which is seen where asks are received.
             drop(channel.send(&answer));
             clients
         };
         let thread = thread::Builder::new().name("agent-load".to_owned());
         let thread = thread.spawn(run).map_err(Refusal::other)?;
-        self.running = Some((load, thread));
+        self.running = Some(Running {
+            load,
+            answers,
+            is_forgotten: false,
+            thread,
+        });
         Ok(())
+    }
+
+    /// Lets clients go; those that are at work when they have ended, which is soon.
+    fn forget(&mut self, load: u32) {
+        match &mut self.running {
+            Some(running) if running.load == load => {
+                running.is_forgotten = true;
+                self.cancelled.store(true, Ordering::Relaxed);
+            }
+            _ => {
+                self.loads.remove(&load);
+                self.taken.remove(&load);
+            }
+        }
     }
 
     /// Waits for what runs.
     fn rejoin(&mut self) {
-        if let Some((load, thread)) = self.running.take()
-            && let Ok(clients) = thread.join()
-        {
-            self.loads.insert(load, clients);
+        let Some(running) = self.running.take() else {
+            return;
+        };
+        match running.thread.join() {
+            Ok(clients) if !running.is_forgotten => {
+                self.loads.insert(running.load, clients);
+            }
+            _ => {
+                self.taken.remove(&running.load);
+            }
         }
     }
 }

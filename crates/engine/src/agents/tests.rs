@@ -341,3 +341,37 @@ fn a_near_side_gets_no_more_of_a_machine_than_a_measurement_takes() {
     plan.workload.dials.latency_limit_ms = Some(-1.0);
     is_refused(&answer(&channel, &prepare(3, plan)), "latency limit");
 }
+
+#[test]
+fn who_is_at_work_answers_at_once_whatever_is_asked_and_can_be_stopped() {
+    let (channel, _link) = asked(Synthetic::default());
+    for load in [1, 2] {
+        answer(&channel, &prepare(load, Plan::default()));
+        answer(&channel, &Ask::Resize { load, clients: 1 });
+    }
+    let run = |load| {
+        let spec = Box::new(spec(60_000));
+        let begin_ns = 0;
+        let slice = Ask::Slice {
+            load,
+            begin_ns,
+            spec,
+        };
+        channel.send(&slice).expect("the link");
+    };
+    let begin = Instant::now();
+    run(1);
+    let resize = |load| Ask::Resize { load, clients: 3 };
+    is_refused(&answer(&channel, &resize(2)), "at work");
+    let other = prepare(3, Plan::default());
+    is_refused(&answer(&channel, &other), "at work");
+    assert!(matches!(answer(&channel, &Ask::Time), Answer::Time(_)));
+    assert!(matches!(answer(&channel, &Ask::Cancel), Answer::Slice(_)));
+    assert!(matches!(answer(&channel, &resize(2)), Answer::Done));
+    // Clients that are let go while they are at work end as well, and are no more.
+    run(1);
+    let forget = Ask::Forget { load: 1 };
+    assert!(matches!(answer(&channel, &forget), Answer::Slice(_)));
+    is_refused(&answer(&channel, &resize(1)), "no such clients");
+    assert!(begin.elapsed() < Duration::from_secs(20));
+}
