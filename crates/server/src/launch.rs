@@ -101,6 +101,9 @@ impl Cluster {
         installation: &Installation,
         options: &LaunchOptions,
     ) -> Result<Self, TargetError> {
+        if options.listen.is_some() {
+            Listen::refuse_old(installation)?;
+        }
         let account = Account::for_servers()?;
         let scratch = Scratch::open(options.scratch.as_deref())?;
         scratch.refuse_memory()?;
@@ -125,7 +128,7 @@ impl Cluster {
         let listening = match &options.listen {
             Some(listen) => {
                 let at = (listen.address, port).into();
-                Some(Listening::begin(&launcher.us(&settings), at, installation)?)
+                Some(Listening::begin(&launcher.us(&settings), at)?)
             }
             None => None,
         };

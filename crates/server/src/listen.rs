@@ -50,7 +50,21 @@ impl fmt::Debug for Listening {
     }
 }
 
+/// The first major version that checks passwords by SCRAM.
+const FIRST_WITH_SCRAM: u32 = 100_000;
+
 impl Listen {
+    /// Refuses a server that can't be opened to other machines.
+    pub(super) fn refuse_old(installation: &Installation) -> Result<(), TargetError> {
+        if installation.version.num() >= FIRST_WITH_SCRAM {
+            return Ok(());
+        }
+        Err(TargetError::NotFound(format!(
+            "PostgreSQL {} knows no SCRAM, without which it is not opened to other machines; 10 and later do",
+            installation.version
+        )))
+    }
+
     /// A port that nobody has.
     pub(super) fn free_port(&self) -> Result<u16, TargetError> {
         let ports = match self.port {
@@ -87,24 +101,12 @@ impl Listen {
 
 impl Listening {
     /// Makes the role in a server that was just launched. The server learns the password's verifier only.
-    pub(super) fn begin(
-        us: &Conninfo,
-        at: SocketAddr,
-        installation: &Installation,
-    ) -> Result<Self, TargetError> {
+    pub(super) fn begin(us: &Conninfo, at: SocketAddr) -> Result<Self, TargetError> {
         let failed = |error: &dyn fmt::Display| TargetError::NotStarted {
             message: format!("the role for other machines can't be made: {error}"),
         };
         let password = drawn().map_err(|error| failed(&error))?;
         let mut session = pgassay_pgwire::connect(us).map_err(|error| failed(&error))?;
-        let number = session.value("SHOW server_version_num");
-        let number = number.map_err(|error| failed(&error))?.unwrap_or_default();
-        if number.parse().unwrap_or(0) < 100_000 {
-            return Err(TargetError::NotFound(format!(
-                "PostgreSQL {} knows no SCRAM, without which it is not opened to other machines; 10 and later do",
-                installation.version
-            )));
-        }
         let verifier = scram_verifier(password.as_bytes());
         session
             .execute(&format!("CREATE ROLE {ROLE} LOGIN PASSWORD '{verifier}'"))

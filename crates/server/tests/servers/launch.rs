@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use pgassay_model::FailureKind;
 use pgassay_server::confinement::Confinement;
 use pgassay_server::settings::Settings;
-use pgassay_server::{Cluster, Installation, Installations, LaunchOptions, TargetError};
+use pgassay_server::{Cluster, Installation, Installations, LaunchOptions, Listen, TargetError};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn installed() -> Installation {
@@ -388,5 +388,32 @@ fn a_killed_owner_leaves_nothing_that_runs_and_the_next_launch_sweeps() {
 
     drop((cluster, other, third));
     assert_eq!(clusters(&place), 0);
+    fs::remove_dir_all(&place).unwrap();
+}
+
+/// It knows no SCRAM, and says little of use about a pg_hba.conf that asks for it.
+#[test]
+fn a_server_that_can_t_be_opened_to_other_machines_is_refused_before_it_is_made() {
+    let place = place("old");
+    let bin = place.join("old/bin");
+    fs::create_dir_all(&bin).unwrap();
+    for tool in ["postgres", "initdb"] {
+        let path = bin.join(tool);
+        let text = "#!/bin/sh\necho ran >> \"$0.ran\"\necho 'postgres (PostgreSQL) 9.6.24'\n";
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let old = Installation::at(&bin).unwrap();
+    let options = LaunchOptions {
+        listen: Some(Listen {
+            address: [127, 0, 0, 1].into(),
+            port: None,
+            from: vec![[127, 0, 0, 1].into()],
+        }),
+        ..options(&place, &[])
+    };
+    let refused = Cluster::launch(&old, &options).unwrap_err().to_string();
+    assert!(refused.contains("9.6.24 knows no SCRAM"), "{refused}");
+    assert!(!bin.join("initdb.ran").exists());
     fs::remove_dir_all(&place).unwrap();
 }
