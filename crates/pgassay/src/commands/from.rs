@@ -1,7 +1,7 @@
 //! The machines that a load comes from, reached and ready.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::thread;
 
 use anyhow::{Context, bail};
@@ -256,6 +256,7 @@ fn listen(
             )
         }
     };
+    let address = own(address, typed.is_some())?;
     let port = typed.and_then(|typed| typed.port);
     from.extend(agents.addresses(SocketAddr::new(address, port.unwrap_or(5432)))?);
     Ok(Some(Listen {
@@ -263,6 +264,29 @@ fn listen(
         port,
         from: from.into_iter().collect(),
     }))
+}
+
+/// One address of this machine, at which a launched server may listen: where none was typed, another machine has
+/// named it.
+fn own(address: IpAddr, is_typed: bool) -> Result<IpAddr, Failure> {
+    let address = address.to_canonical();
+    let names_many = match address {
+        IpAddr::V4(address) => address.is_broadcast(),
+        IpAddr::V6(_) => false,
+    } || address.is_unspecified()
+        || address.is_multicast();
+    // The system lets nobody have an address that is another machine's.
+    if !names_many && TcpListener::bind((address, 0)).is_ok() {
+        return Ok(address);
+    }
+    let whence = match is_typed {
+        true => "--listen names",
+        false => "the load's machines know the server's machine as",
+    };
+    Err(Failure::usage(format!(
+        "{whence} {address}, which is no address of this machine"
+    ))
+    .with_remedy("name one that it has and that the load's machines reach: --listen ADDRESS"))
 }
 
 /// Looks whether every machine finds the server, in sessions like those of its load.
@@ -302,6 +326,29 @@ pub fn in_part(error: anyhow::Error, command: &str, run: &str) -> anyhow::Error 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A load machine says by which address it came, and would have a server listen at all of them.
+    #[test]
+    fn a_launched_server_listens_at_an_address_of_this_machine_only() {
+        assert!(own([127, 0, 0, 1].into(), false).is_ok());
+        let mapped = "::ffff:127.0.0.1".parse().unwrap();
+        assert_eq!(own(mapped, false).unwrap(), IpAddr::from([127, 0, 0, 1]));
+        for other in [
+            "0.0.0.0",
+            "::",
+            "::ffff:0.0.0.0",
+            "224.0.0.1",
+            "ff02::1",
+            "255.255.255.255",
+            "192.0.2.1",
+            "2001:db8::1",
+        ] {
+            for is_typed in [false, true] {
+                let refused = own(other.parse().unwrap(), is_typed).expect_err(other);
+                assert!(refused.remedy.unwrap().contains("--listen ADDRESS"));
+            }
+        }
+    }
 
     #[test]
     fn machines_of_one_name_are_told_apart() {
