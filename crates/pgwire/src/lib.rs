@@ -27,8 +27,9 @@ mod words;
 pub use cancel::CancelKey;
 pub use connect::{Connector, connect};
 pub use conninfo::{
-    AuthMethod, ChannelBinding, Conninfo, ConninfoError, FileSeen, Host, Keepalives, Place,
-    RequireAuth, RootCert, SessionAttrs, SslMode, Surroundings, ThisProcess, TlsSettings,
+    AuthMethod, ChannelBinding, Conninfo, ConninfoError, FileSeen, Host, Keepalives,
+    NoSurroundings, Place, RequireAuth, RootCert, SessionAttrs, SslMode, Surroundings, ThisProcess,
+    TlsSettings,
 };
 pub use copy::CopyIn;
 pub use error::{ConnectError, QueryError, ServerError};

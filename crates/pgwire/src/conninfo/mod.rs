@@ -10,7 +10,7 @@ mod surroundings;
 mod tests;
 mod text;
 
-pub use surroundings::{FileSeen, Surroundings, ThisProcess};
+pub use surroundings::{FileSeen, NoSurroundings, Surroundings, ThisProcess};
 
 use super::secret::Secret;
 use std::fmt;
@@ -170,7 +170,7 @@ pub enum AuthMethod {
     Md5,
     /// SCRAM-SHA-256, with or without channel binding.
     Scram,
-    /// Nothing asked (trust, peer, client certificate).
+    /// NoSurroundings asked (trust, peer, client certificate).
     None,
     /// GSSAPI, SSPI, OAuth: known by name only.
     Other,

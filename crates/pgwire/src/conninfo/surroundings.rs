@@ -33,6 +33,28 @@ pub trait Surroundings {
     }
 }
 
+/// None: no variable, no file, no user's name.
+#[derive(Debug, Clone, Copy)]
+pub struct NoSurroundings;
+
+impl Surroundings for NoSurroundings {
+    fn var(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn read(&self, _: &Path) -> io::Result<FileSeen> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn exists(&self, _: &Path) -> bool {
+        false
+    }
+
+    fn user_name(&self) -> Option<String> {
+        None
+    }
+}
+
 /// The surroundings of this process.
 #[derive(Debug, Clone, Copy)]
 pub struct ThisProcess;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use pgassay_far::{Channel, Lost};
 use pgassay_load::script::Program;
 use pgassay_load::{Edge, Engine, Options, ResizeError, SliceResult, SliceSpec};
-use pgassay_pgwire::{ConnectError, Conninfo};
+use pgassay_pgwire::{ConnectError, Conninfo, NoSurroundings};
 use pgassay_sys::stop::Stop;
 
 use super::plan::engine_options;
@@ -151,15 +151,17 @@ impl Clients for Load {
 }
 
 fn conninfo(server: &Server) -> Result<Conninfo, Refusal> {
-    let text = match &server.password {
-        None => server.conninfo.clone(),
-        Some(password) => format!(
-            "{} password='{}'",
-            server.conninfo,
-            password.replace('\\', "\\\\").replace('\'', "\\'")
-        ),
+    let Some(password) = &server.password else {
+        return Conninfo::parse(&server.conninfo).map_err(other);
     };
-    Conninfo::parse(&text).map_err(other)
+    // Who made the password said all there is to say: what the user has set for servers of his own, such as
+    // PGSSLROOTCERT, is about others.
+    let text = format!(
+        "{} password='{}'",
+        server.conninfo,
+        password.replace('\\', "\\\\").replace('\'', "\\'")
+    );
+    Conninfo::parse_in(&text, &NoSurroundings).map_err(other)
 }
 
 fn kind_of(error: &ConnectError) -> RefusalKind {
