@@ -529,8 +529,21 @@ pub struct Sshd {
 impl Sshd {
     /// Starts one that listens at an address, if need be in a network namespace.
     pub fn start(runs: &Runs, address: Ipv4Addr, namespace: Option<&str>) -> Self {
+        let mut log = String::new();
+        // A port that was free may be somebody else's when it is wanted.
+        for _ in 0..10 {
+            match Self::try_start(runs, address, namespace) {
+                Ok(sshd) => return sshd,
+                Err(said) => log = said,
+            }
+        }
+        panic!("{log}");
+    }
+
+    /// The same once; where it ended, with what it said.
+    fn try_start(runs: &Runs, address: Ipv4Addr, namespace: Option<&str>) -> Result<Self, String> {
         let dir = runs.0.with_extension("sshd");
-        fs::create_dir_all(&dir).unwrap();
+        fs::create_dir(&dir).unwrap();
         for key in ["host", "user"] {
             let made = Command::new("ssh-keygen")
                 .args(["-q", "-t", "ed25519", "-N", "", "-f"])
@@ -577,18 +590,23 @@ impl Sshd {
             .stderr(fs::File::create(dir.join("log")).unwrap())
             .spawn()
             .expect("sshd is installed: scripts/bootstrap.sh test");
-        let sshd = Self {
+        let mut sshd = Self {
             ssh: format!("ssh -F {shown}/ssh_config"),
-            dir,
+            dir: dir.clone(),
             child,
         };
         let until = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect((address, port)).is_err() {
-            let log = fs::read_to_string(sshd.dir.join("log")).unwrap();
-            assert!(Instant::now() < until, "{log}");
+        let log = || fs::read_to_string(dir.join("log")).unwrap();
+        // Whoever answers at the port may be somebody else.
+        while !log().contains("Server listening on") || TcpStream::connect((address, port)).is_err()
+        {
+            if sshd.child.try_wait().unwrap().is_some() {
+                return Err(log());
+            }
+            assert!(Instant::now() < until, "{}", log());
             sleep(Duration::from_millis(20));
         }
-        sshd
+        Ok(sshd)
     }
 }
 
