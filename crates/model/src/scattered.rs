@@ -56,7 +56,8 @@ pub struct ScatteredVariant {
     pub id: String,
     /// What is special about it, in few words.
     pub title: String,
-    /// The query; `$v` stands for the value, 0 to 9, whose rows are read.
+    /// The query; `$v` stands for the value, 0 to 9, whose rows are read, and `$relation` for the name of
+    /// the relation of somebody's own. A query of somebody's own stands here as it was typed.
     pub sql: String,
     /// Settings of the session.
     pub settings: Vec<(String, String)>,

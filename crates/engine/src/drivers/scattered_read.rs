@@ -266,7 +266,7 @@ impl ScatteredArm {
         match own {
             // The catalogue's caches and the planner's.
             Some(_) => {
-                let statement = scattered_read::statement(variant, value);
+                let statement = scattered_read::statement(variant, own, value);
                 session.execute(&format!("EXPLAIN {statement}"))?;
             }
             None => scattered_read::warm_up(&mut session, variant, value)?,
@@ -289,7 +289,7 @@ impl ScatteredArm {
         let begin = Instant::now();
         let explained = session.value(&format!(
             "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {}",
-            scattered_read::statement(variant, value)
+            scattered_read::statement(variant, own, value)
         ));
         let elapsed = begin.elapsed();
         let (samples, observed) = observers.end(scene);

@@ -12,7 +12,7 @@ mod variants;
 pub use variants::{Choice, variants};
 
 use anyhow::Context;
-use pgassay_model::scattered::{Pattern, ScatteredVariant};
+use pgassay_model::scattered::{OwnReads, Pattern, ScatteredVariant};
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_pgwire::Session;
 
@@ -20,6 +20,8 @@ use pgassay_pgwire::Session;
 pub const NAME: &str = "scattered-read";
 /// The table, in our schema.
 pub const TABLE: &str = "scattered";
+/// Stands in a way's query for the name of somebody's own relation.
+const RELATION: &str = "$relation";
 /// Values of the scattering columns.
 pub const VALUES: u32 = 10;
 /// The smallest table that shows anything.
@@ -105,11 +107,51 @@ pub fn warm_up(
          SELECT count({columns}) FROM {TABLE} WHERE {condition}; COMMIT"
     ))?;
     // The catalogue's caches and the planner's.
-    session.execute(&format!("EXPLAIN {}", statement(variant, value)))?;
+    session.execute(&format!("EXPLAIN {}", statement(variant, None, value)))?;
     Ok(())
 }
 
-/// The query for a value.
-pub fn statement(variant: &ScatteredVariant, value: u32) -> String {
-    variant.sql.replace("$v", &value.to_string())
+/// The query for a value. What somebody else wrote is left as it is: their query, and the name of their
+/// relation, which is put in last.
+pub fn statement(variant: &ScatteredVariant, own: Option<&OwnReads>, value: u32) -> String {
+    if variant.pattern == Pattern::Unknown {
+        return variant.sql.clone();
+    }
+    let relation = own.and_then(|own| own.relations.first());
+    let filled: Vec<String> = variant
+        .sql
+        .split(RELATION)
+        .map(|part| part.replace("$v", &value.to_string()))
+        .collect();
+    filled.join(relation.map_or(RELATION, String::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_wrote_is_left_as_it_is() {
+        let text = "SELECT '$v', '$relation' FROM t";
+        let own = OwnReads {
+            relations: vec!["public.\"a$v $relation\"".to_owned()],
+            ..OwnReads::default()
+        };
+        for way in own::of_query(text, true, &[0]) {
+            assert_eq!(statement(&way, Some(&own), 3), text);
+        }
+        let ways = own::of_relation(1000, &[]);
+        assert_eq!(
+            statement(&ways[2], Some(&own), 3),
+            "SELECT pg_catalog.count(*) FROM public.\"a$v $relation\""
+        );
+        let every = statement(&ways[0], Some(&own), 3);
+        assert!(every.contains("generate_series(3, 999, 10)"), "{every}");
+        assert!(
+            every.contains("FROM public.\"a$v $relation\" WHERE"),
+            "{every}"
+        );
+        let ours = &variants(&Choice::default())[0];
+        assert!(statement(ours, None, 7).ends_with("m = 7"));
+    }
 }

@@ -7,7 +7,7 @@ use pgassay_model::scattered::{OwnReads, Pattern, ScatteredVariant};
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
-use super::VALUES;
+use super::{RELATION, VALUES};
 
 /// The smallest relation of which a tenth shows anything, in blocks.
 const FEWEST_BLOCKS: u64 = 100;
@@ -484,10 +484,10 @@ fn called(text: &str) -> Vec<String> {
 }
 
 /// The ways of reading a relation of so many blocks: by their numbers, which needs no index.
-pub fn of_relation(full: &str, blocks: u64, read_ahead_kb: &[u64]) -> Vec<ScatteredVariant> {
+pub fn of_relation(blocks: u64, read_ahead_kb: &[u64]) -> Vec<ScatteredVariant> {
     let by_number = |which: &str| {
         format!(
-            "SELECT pg_catalog.count(*) FROM {full} WHERE ctid = ANY (ARRAY(\
+            "SELECT pg_catalog.count(*) FROM {RELATION} WHERE ctid = ANY (ARRAY(\
              SELECT ('(' || b || ',1)')::pg_catalog.tid FROM pg_catalog.generate_series({which}) b))"
         )
     };
@@ -502,7 +502,7 @@ pub fn of_relation(full: &str, blocks: u64, read_ahead_kb: &[u64]) -> Vec<Scatte
         id: "random-tenth".to_owned(),
         title: "a random tenth of the blocks".to_owned(),
         sql: format!(
-            "SELECT pg_catalog.count(*) FROM {full} WHERE ctid = ANY (ARRAY(\
+            "SELECT pg_catalog.count(*) FROM {RELATION} WHERE ctid = ANY (ARRAY(\
              SELECT ('(' || b || ',1)')::pg_catalog.tid FROM {} b WHERE {}))",
             all_numbers(blocks),
             is_random_tenth("$v")
@@ -513,7 +513,7 @@ pub fn of_relation(full: &str, blocks: u64, read_ahead_kb: &[u64]) -> Vec<Scatte
     let sequential = ScatteredVariant {
         id: "sequential".to_owned(),
         title: "all, one after the other".to_owned(),
-        sql: format!("SELECT pg_catalog.count(*) FROM {full}"),
+        sql: format!("SELECT pg_catalog.count(*) FROM {RELATION}"),
         settings: set(&[
             ("enable_indexscan", "off"),
             ("enable_indexonlyscan", "off"),
@@ -697,7 +697,7 @@ mod tests {
 
     #[test]
     fn every_way_is_protected() {
-        let ways = of_relation("public.orders", 1000, &[0]);
+        let ways = of_relation(1000, &[0]);
         let ids: Vec<&str> = ways.iter().map(|way| way.id.as_str()).collect();
         assert_eq!(
             ids,

@@ -241,7 +241,7 @@ fn plan(args: &RunArgs, found: &Found, block: u64) -> anyhow::Result<ScatteredPl
     let read_ahead = args.io.read_ahead.as_slice();
     let mut variants = match (&own.query, own.relations.first()) {
         (Some(text), _) => own::of_query(text, own.evicted, read_ahead),
-        (None, Some(full)) => own::of_relation(full, found.blocks, read_ahead),
+        (None, Some(_)) => own::of_relation(found.blocks, read_ahead),
         (None, None) => bail!("nothing that is read"),
     };
     let names: Vec<String> = variants.iter().map(|way| way.id.clone()).collect();
