@@ -258,19 +258,19 @@ impl ScatteredArm {
                 })
             }
         };
+        if own.is_none() {
+            scattered_read::warm_up(&mut session, variant, value)?;
+        }
+        // For the transaction, not the session: nothing stays for whoever is given the connection next.
+        session.execute("BEGIN READ ONLY")?;
         for (name, setting) in &variant.settings {
             session
-                .execute(&format!("SET {name} = '{setting}'"))
+                .execute(&format!("SET LOCAL {name} = '{setting}'"))
                 .with_context(|| format!("cannot set {name} = {setting}"))?;
         }
-        match own {
-            // The catalogue's caches and the planner's.
-            Some(_) => {
-                let statement = scattered_read::statement(variant, own, value);
-                session.execute(&format!("EXPLAIN {statement}"))?;
-            }
-            None => scattered_read::warm_up(&mut session, variant, value)?,
-        }
+        // The catalogue's caches and the planner's.
+        let statement = scattered_read::statement(variant, own, value);
+        session.execute(&format!("EXPLAIN {statement}"))?;
         let residency = |files: &Result<TableFiles, String>| match files {
             Ok(files) => files.residency(wanted),
             Err(why) => Residency::Unavailable(why.clone()),
@@ -288,8 +288,7 @@ impl ScatteredArm {
         observers.begin(scene);
         let begin = Instant::now();
         let explained = session.value(&format!(
-            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {}",
-            scattered_read::statement(variant, own, value)
+            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
         ));
         let elapsed = begin.elapsed();
         let (samples, observed) = observers.end(scene);
@@ -298,6 +297,7 @@ impl ScatteredArm {
             || Reading::Unavailable("EXPLAIN said nothing".to_owned()),
             Reading::Text,
         );
+        session.execute("COMMIT")?;
         let taken = explain.text().and_then(Explained::parse);
         let seconds = taken.map_or(elapsed.as_secs_f64(), |e| e.execution_ms / 1e3);
         Ok(Trial {

@@ -14,7 +14,7 @@ use pgassay_model::server::{Origin, ServerFacts};
 use pgassay_model::storage::Storage;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_observe::{Scene, host};
-use pgassay_pgwire::{Conninfo, Session};
+use pgassay_pgwire::{Connector, Conninfo, Session};
 use pgassay_server::archive::StandIn;
 use pgassay_server::inspection::live;
 use pgassay_server::scratch::Scratch;
@@ -213,8 +213,8 @@ impl Subject {
         guest::admit(self.session()?)
     }
 
-    /// Makes sure that sessions that only read are what they seem, and prepares them: a standby or a
-    /// server with publications may be read.
+    /// Makes sure that sessions that only read are what they seem: a standby or a server with
+    /// publications may be read.
     ///
     /// # Errors
     /// Where a pooler is in between.
@@ -222,17 +222,33 @@ impl Subject {
         self.settle_in(None)
     }
 
+    /// Sessions get these options at their start from here on; our own is opened anew.
+    ///
+    /// # Errors
+    /// Where the server can't be reached any more.
+    pub fn start_sessions_with(&mut self, options: &str) -> anyhow::Result<()> {
+        let connector = self.leave()?.with_options(options);
+        self.scene.session = Some(setup::again(&connector)?);
+        self.conninfo = connector.conninfo().clone();
+        Ok(())
+    }
+
+    /// Closes our own session, and says how it was connected.
+    fn leave(&mut self) -> anyhow::Result<Connector> {
+        let connector = self.scene.session.take().and_then(|session| {
+            let connector = session.connector().cloned();
+            session.close();
+            connector
+        });
+        connector.context("how this session was connected")
+    }
+
     fn settle_in(&mut self, options: Option<&str>) -> anyhow::Result<()> {
         guest::check_direct(self.session()?)?;
         let safe = guest::options(self.session()?)?;
         if safe.is_some() || options.is_some() {
             // Its place is given up first: the role may have no second one.
-            let connector = self.scene.session.take().and_then(|session| {
-                let connector = session.connector().cloned();
-                session.close();
-                connector
-            });
-            let connector = connector.context("how this session was connected")?;
+            let connector = self.leave()?;
             let wanted = options.map_or_else(|| connector.clone(), |o| connector.with_options(o));
             // A system on which the server can't watch its clients refuses the second one.
             let (mut session, connector) = match safe.map(|safe| wanted.with_options(safe)) {

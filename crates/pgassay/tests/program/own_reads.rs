@@ -29,11 +29,12 @@ const SHOP: &str = "CREATE SCHEMA shop; \
     ANALYZE; CHECKPOINT";
 
 fn shop() -> Server {
-    let server = Server::start(
-        HBA,
-        &[("autovacuum", "off"), ("shared_buffers", "1MB")],
-        |_| {},
-    );
+    let settings = [
+        ("autovacuum", "off"),
+        ("shared_buffers", "1MB"),
+        ("log_statement", "all"),
+    ];
+    let server = Server::start(HBA, &settings, |_| {});
     server.run(SHOP);
     server
 }
@@ -122,6 +123,47 @@ fn a_relation_is_read_by_its_blocks_and_nothing_is_changed() {
         }
     }
     assert_eq!(counters(&server), before);
+}
+
+#[test]
+fn sessions_are_limited_at_their_start_and_nothing_is_set_for_longer() {
+    let server = shop();
+    server.run("ALTER ROLE owner SET statement_timeout = '5min'");
+    server.run("ALTER ROLE owner SET lock_timeout = '1min'");
+    let target = server.owner().redacted();
+    let runs = Runs::new("own-limits");
+    // The shorter of two limits holds. A division by zero where one is another.
+    let limits = [
+        ("statement_timeout", "5min"),
+        ("lock_timeout", "2s"),
+        ("default_transaction_read_only", "on"),
+        ("transaction_read_only", "on"),
+    ];
+    let each = limits.map(|(name, is)| format!("(current_setting('{name}') = '{is}')::int"));
+    let sql = format!(
+        "SELECT count(*) / ({}) FROM shop.orders WHERE x <> '$v'",
+        each.join(" * ")
+    );
+    let words = ["run", "scattered-read", &target, "--load", "--trials", "1"];
+    document(&runs, &[&words[..], &["--query", &sql]].concat());
+    document(
+        &runs,
+        &[&words[..], &["--relation", "shop.orders"]].concat(),
+    );
+    let log = server.log();
+    let mine: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("statement: "))
+        .collect();
+    assert!(mine.iter().any(|line| line.contains(&sql)), "{log}");
+    assert!(mine.iter().any(|line| line.contains("SET LOCAL ")));
+    // What is set for a session would be found by whoever is given its connection next.
+    let set: Vec<&&str> = mine
+        .iter()
+        .filter(|line| line.contains("statement: SET "))
+        .collect();
+    let lasting = set.iter().filter(|line| !line.contains("SET LOCAL "));
+    assert_eq!(lasting.count(), 0, "{set:?}");
 }
 
 #[test]

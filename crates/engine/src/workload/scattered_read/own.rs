@@ -7,6 +7,7 @@ use pgassay_model::scattered::{OwnReads, Pattern, ScatteredVariant};
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
+use super::super::setup;
 use super::{RELATION, VALUES};
 
 /// The smallest relation of which a tenth shows anything, in blocks.
@@ -16,7 +17,7 @@ const LOCK_MS: u32 = 2000;
 /// The SQLSTATE of a lock that was not had in time.
 const LOCKED: &str = "55P03";
 /// A query that takes longer than this is not for repeating.
-const STATEMENT_S: u32 = 600;
+const STATEMENT_MS: u32 = 600_000;
 /// Volatile functions that change nothing.
 const HARMLESS: &[&str] = &[
     "random",
@@ -46,7 +47,6 @@ pub struct Found {
 /// # Errors
 /// Where there is none, or it is of another kind, with what to do instead.
 pub fn relation(session: &mut Session, name: &str) -> anyhow::Result<Found> {
-    protect(session)?;
     let literal = literal(name);
     // A name that is no name at all is an error of to_regclass before version 16, and a null from then on.
     let oid = match session.value(&format!(
@@ -197,7 +197,6 @@ pub fn relation(session: &mut Session, name: &str) -> anyhow::Result<Found> {
 /// # Errors
 /// Where it is no single query, writes, or calls what may change something.
 pub fn query(session: &mut Session, text: &str) -> anyhow::Result<Found> {
-    protect(session)?;
     let text = text.trim().trim_end_matches(';').trim_end();
     let refused = |why: String, remedy: &str| {
         anyhow::Error::from(Failure::usage(format!("--query: {why}")).with_remedy(remedy))
@@ -282,23 +281,35 @@ pub fn query(session: &mut Session, text: &str) -> anyhow::Result<Found> {
     })
 }
 
-/// Nothing that this session sends changes anything, waits long for a lock, or goes on for ever.
-fn protect(session: &mut Session) -> anyhow::Result<()> {
-    for (name, value) in protection() {
-        session.execute(&format!("SET {name} = '{value}'"))?;
+/// The options with which sessions begin that read somebody's own database: nothing that they send changes
+/// anything, waits long for a lock, or goes on for ever. Where the role has shorter limits, these hold.
+///
+/// # Errors
+/// Where the session broke.
+pub fn options(session: &mut Session) -> anyhow::Result<String> {
+    let rows = session.catalog_rows(
+        "SELECT name, setting FROM pg_settings WHERE name IN ('lock_timeout', 'statement_timeout')",
+    )?;
+    let mut options = setup::READ_ONLY.to_owned();
+    for (name, most_ms) in [
+        ("lock_timeout", LOCK_MS),
+        ("statement_timeout", STATEMENT_MS),
+    ] {
+        let found = rows.rows.iter().find_map(|row| match row.as_slice() {
+            [Some(found), Some(ms)] if found == name => ms.parse().ok(),
+            _ => None,
+        });
+        let ms = shorter(found, most_ms);
+        options.push_str(&format!(" -c {name}={ms}"));
     }
-    Ok(())
+    Ok(options)
 }
 
-/// What sessions are set to that read somebody's own database.
-fn protection() -> Vec<(String, String)> {
-    [
-        ("default_transaction_read_only", "on".to_owned()),
-        ("lock_timeout", format!("{LOCK_MS}ms")),
-        ("statement_timeout", format!("{STATEMENT_S}s")),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .to_vec()
+/// The shorter of two limits, of which the first may be none: 0 is no limit.
+fn shorter(found_ms: Option<u32>, most_ms: u32) -> u32 {
+    found_ms
+        .filter(|ms| *ms > 0)
+        .map_or(most_ms, |ms| ms.min(most_ms))
 }
 
 fn literal(text: &str) -> String {
@@ -534,7 +545,7 @@ pub fn of_relation(blocks: u64, read_ahead_kb: &[u64]) -> Vec<ScatteredVariant> 
             });
         }
     }
-    protected(ways)
+    ways
 }
 
 /// The ways of running a query: as the planner has it, and with what may make it read less. As found,
@@ -597,22 +608,12 @@ pub fn of_query(text: &str, evicted: bool, read_ahead_kb: &[u64]) -> Vec<Scatter
             });
         }
     }
-    protected(ways)
+    ways
 }
 
 fn set(settings: &[(&str, &str)]) -> Vec<(String, String)> {
     let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     settings.iter().map(pair).collect()
-}
-
-/// With a session's protection before all else.
-fn protected(mut ways: Vec<ScatteredVariant>) -> Vec<ScatteredVariant> {
-    for way in &mut ways {
-        let mut settings = protection();
-        settings.append(&mut way.settings);
-        way.settings = settings;
-    }
-    ways
 }
 
 fn all_numbers(blocks: u64) -> String {
@@ -696,11 +697,12 @@ mod tests {
     }
 
     #[test]
-    fn every_way_is_protected() {
-        let ways = of_relation(1000, &[0]);
-        let ids: Vec<&str> = ways.iter().map(|way| way.id.as_str()).collect();
+    fn ways_without_eviction_are_one() {
+        let ids = |ways: Vec<ScatteredVariant>| -> Vec<String> {
+            ways.into_iter().map(|way| way.id).collect()
+        };
         assert_eq!(
-            ids,
+            ids(of_relation(1000, &[0])),
             [
                 "every-tenth",
                 "random-tenth",
@@ -709,14 +711,15 @@ mod tests {
                 "random-tenth-ra0"
             ]
         );
-        assert_eq!(of_query("SELECT 1", false, &[0]).len(), 1);
-        for way in ways.iter().chain(&of_query("SELECT 1", true, &[])) {
-            let first = &way.settings[0];
-            assert_eq!(
-                first,
-                &("default_transaction_read_only".into(), "on".into())
-            );
-        }
+        assert_eq!(ids(of_query("SELECT 1", false, &[0])), ["as-it-is"]);
+    }
+
+    #[test]
+    fn no_limit_is_longer_than_that_found() {
+        assert_eq!(shorter(Some(0), 2000), 2000);
+        assert_eq!(shorter(None, 2000), 2000);
+        assert_eq!(shorter(Some(500), 2000), 500);
+        assert_eq!(shorter(Some(5000), 2000), 2000);
     }
 
     #[test]

@@ -210,6 +210,8 @@ fn open(
         // statistics the planner chooses other plans than the original's.
         _ => subject.session()?.execute("VACUUM ANALYZE")?,
     }
+    let options = own::options(subject.session()?)?;
+    subject.start_sessions_with(&options)?;
     Ok(subject)
 }
 
