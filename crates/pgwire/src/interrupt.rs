@@ -3,6 +3,8 @@
 //! Signals are the process's, and so is this: who waits, a sampler deep within a trial or a client's
 //! start-up, need not be handed the flag.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +22,25 @@ static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// Ends every wait for a server soon after `flag` is set; the first flag given is the process's.
 pub fn end_waits_by(flag: Arc<AtomicBool>) {
     let _ = FLAG.set(flag);
+}
+
+/// Why a wait ended that heard the flag.
+#[derive(Debug)]
+struct WishToStop;
+
+impl fmt::Display for WishToStop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no answer came before pgassay had to stop")
+    }
+}
+
+impl Error for WishToStop {}
+
+/// Whether a wait ended because the user wants to stop.
+pub(super) fn is_wish_to_stop(error: &io::Error) -> bool {
+    error
+        .get_ref()
+        .is_some_and(|inner| inner.is::<WishToStop>())
 }
 
 /// One wait, which hears the flag.
@@ -52,9 +73,7 @@ impl<'a> Hearing<'a> {
         }
         match self.give_up {
             None => Ok(LOOK),
-            Some(end) if now >= end => Err(io::Error::other(
-                "no answer came before pgassay had to stop",
-            )),
+            Some(end) if now >= end => Err(io::Error::other(WishToStop)),
             Some(end) => Ok(LOOK.min(end - now)),
         }
     }
@@ -74,7 +93,9 @@ mod tests {
         // What is begun now cleans up, and has longer.
         let mut cleaning = Hearing::of(Some(&flag));
         std::thread::sleep(GRACE);
-        assert!(waiting.slice().is_err());
+        let ended = waiting.slice().unwrap_err();
+        assert!(is_wish_to_stop(&ended));
+        assert!(!is_wish_to_stop(&io::Error::other("reset")));
         assert!(cleaning.slice().is_ok());
         assert!(Hearing::of(None).slice().is_ok());
     }

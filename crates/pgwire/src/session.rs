@@ -6,7 +6,7 @@ use super::channel::{Channel, ChannelError};
 use super::connect::Connector;
 use super::copy::CopyIn;
 use super::error::{QueryError, ServerError};
-use super::interrupt::Hearing;
+use super::interrupt::{Hearing, is_wish_to_stop};
 use super::startup::Greeting;
 use super::transport::Transport;
 use bytes::BytesMut;
@@ -24,6 +24,9 @@ const RESULT_LIMIT: usize = 256 << 20;
 
 /// How long a server may be silent before it is asked whether it is still there.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// How long the request may take that cancels a statement whose answer nobody waits for.
+const CANCELLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Notices kept between two calls of `take_notices`.
 pub(super) const NOTICE_LIMIT: usize = 100;
@@ -450,14 +453,14 @@ impl Session {
         let mut deadline = self.deadline();
         loop {
             if let Err(error) = hearing.slice() {
-                return Err(self.lost(ChannelError::Io(error)));
+                return Err(self.abandoned(ChannelError::Io(error)));
             }
             let message = match self.channel.message(deadline) {
                 Err(ChannelError::Timeout) if self.may_wait_on() => {
                     deadline = self.deadline();
                     continue;
                 }
-                outcome => outcome.map_err(|error| self.lost(error))?,
+                outcome => outcome.map_err(|error| self.abandoned(error))?,
             };
             match message {
                 Message::NoticeResponse(body) => {
@@ -534,6 +537,17 @@ impl Session {
                 error: error.clone(),
             }),
         }
+    }
+
+    /// The same for the wait for an answer. One that the user has ended is cancelled: a server that does not
+    /// look whether its client is there, as none did before version 14, would go on with the statement.
+    fn abandoned(&mut self, error: ChannelError) -> QueryError {
+        if let ChannelError::Io(why) = &error
+            && is_wish_to_stop(why)
+        {
+            let _ = self.cancel.cancel(CANCELLED_WITHIN);
+        }
+        self.lost(error)
     }
 
     pub(super) fn lost(&mut self, error: ChannelError) -> QueryError {

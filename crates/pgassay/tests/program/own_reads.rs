@@ -2,12 +2,14 @@
 //! changed, and what can't be read by it is named.
 
 use std::path::Path;
+use std::time::Duration;
 
 use pgassay_pgwire::connect;
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::pg_support::Server;
-use crate::runs::{Runs, text};
+use crate::runs::{Runs, signal, text};
 
 const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";
 
@@ -164,6 +166,39 @@ fn sessions_are_limited_at_their_start_and_nothing_is_set_for_longer() {
         .collect();
     let lasting = set.iter().filter(|line| !line.contains("SET LOCAL "));
     assert_eq!(lasting.count(), 0, "{set:?}");
+}
+
+#[test]
+fn a_query_that_is_interrupted_is_cancelled() {
+    let server = shop();
+    let target = server.owner().redacted();
+    let runs = Runs::new("own-cancelled");
+    // Goes on for hours.
+    let sql =
+        "SELECT count(*) FROM shop.orders a, shop.orders b, shop.orders c WHERE a.n + b.n < c.n";
+    let mut child = runs.start(&["run", "scattered-read", &target, "--load", "--query", sql]);
+    let mut session = connect(&server.owner()).unwrap();
+    let mut running = || {
+        let any = session.value(
+            "SELECT count(*) > 0 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'EXPLAIN (ANALYZE%'",
+        );
+        any.unwrap().as_deref() == Some("t")
+    };
+    while !running() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    signal(child.id(), Signal::INT);
+    child.wait().unwrap();
+    while running() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Asked for, and not because the server missed its client.
+    let log = server.log();
+    assert!(
+        log.contains("canceling statement due to user request"),
+        "{log}"
+    );
 }
 
 #[test]
