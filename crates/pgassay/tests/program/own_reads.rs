@@ -28,6 +28,15 @@ const SHOP: &str = "CREATE SCHEMA shop; \
     INSERT INTO shop.\"Odd Name\" SELECT string_agg(md5(n::text), '') FROM generate_series(1, 30000) n GROUP BY n % 300; \
     CREATE FUNCTION shop.changes() RETURNS int LANGUAGE plpgsql AS 'BEGIN DELETE FROM shop.orders; RETURN 1; END'; \
     CREATE VIEW shop.changing AS SELECT shop.changes() AS n FROM shop.orders; \
+    CREATE VIEW shop.hidden AS SELECT v.n FROM (VALUES (shop.changes()), (2)) v (n), shop.orders; \
+    CREATE FUNCTION shop.random() RETURNS int LANGUAGE plpgsql AS 'BEGIN DELETE FROM shop.orders; RETURN 1; END'; \
+    CREATE FUNCTION shop.add(int, int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN $1 + $2; END'; \
+    CREATE AGGREGATE shop.total (int) (SFUNC = shop.add, STYPE = int, INITCOND = '0'); \
+    CREATE FUNCTION shop.stable() RETURNS int STABLE LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'; \
+    CREATE SCHEMA other; \
+    CREATE FUNCTION other.stable() RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'; \
+    CREATE FUNCTION shop.either(int) RETURNS int STABLE LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'; \
+    CREATE FUNCTION shop.either(text) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'; \
     ANALYZE; CHECKPOINT";
 
 fn shop() -> Server {
@@ -252,6 +261,23 @@ fn what_is_no_table_of_ones_own_is_named() {
             "shop.changes()",
         ),
         ("SELECT count(n) FROM shop.changing", "shop.changes()"),
+        ("SELECT count(n) FROM shop.hidden", "shop.changes()"),
+        (
+            "SELECT count(*) FROM shop.orders WHERE shop.random() = 1",
+            "shop.random(), which is VOLATILE",
+        ),
+        (
+            "SELECT shop.total(n) FROM shop.orders",
+            "shop.total(integer), which is VOLATILE",
+        ),
+        (
+            "SELECT shop.either(n) FROM shop.orders",
+            "shop.either(text), which is VOLATILE",
+        ),
+        (
+            "SELECT count(*) FROM (VALUES (shop.changes /* ( */ ()), (2)) v, shop.orders",
+            "shop.changes()",
+        ),
         (
             "SELECT pg_terminate_backend(1) FROM shop.orders",
             "VOLATILE",
@@ -261,6 +287,15 @@ fn what_is_no_table_of_ones_own_is_named() {
         ("SELECT n FROM shop.orders WHERE n = $1", "parameter"),
     ] {
         refused(&["--query", sql], 2, says);
+    }
+    // Another schema's function of that name does not count, nor PostgreSQL's own that change nothing.
+    for sql in [
+        "SELECT count(*) FROM shop.orders WHERE n = shop.stable()",
+        "SELECT count(*) FROM shop.orders WHERE random() < 0.5 AND x <> 'changes('",
+    ] {
+        let words = ["run", "scattered-read", &target, "--load", "--trials", "1"];
+        let output = runs.run(&[&words[..], &["--query", sql]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     }
     refused(
         &["--relation", "shop.orders", "--query", "SELECT 1"],

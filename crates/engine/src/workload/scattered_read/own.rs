@@ -8,7 +8,7 @@ use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
 use super::super::setup;
-use super::{RELATION, VALUES};
+use super::{RELATION, VALUES, calls, literal};
 
 /// The smallest relation of which a tenth shows anything, in blocks.
 const FEWEST_BLOCKS: u64 = 100;
@@ -18,17 +18,6 @@ const LOCK_MS: u32 = 2000;
 const LOCKED: &str = "55P03";
 /// A query that takes longer than this is not for repeating.
 const STATEMENT_MS: u32 = 600_000;
-/// Volatile functions that change nothing.
-const HARMLESS: &[&str] = &[
-    "random",
-    "random_normal",
-    "clock_timestamp",
-    "timeofday",
-    "gen_random_uuid",
-    "uuidv4",
-    "uuidv7",
-];
-
 /// What is to be read: checked, with the files that it lies in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
@@ -218,6 +207,7 @@ pub fn query(session: &mut Session, text: &str) -> anyhow::Result<Found> {
         }
         Err(error) => return Err(locked("a table of the query", error)),
     }
+    session.execute("BEGIN READ ONLY")?;
     let plan = match session.value(&format!("EXPLAIN (VERBOSE, COSTS OFF, FORMAT JSON) {text}")) {
         Ok(plan) => plan,
         Err(QueryError::Server(error)) if error.sqlstate != LOCKED => {
@@ -228,6 +218,8 @@ pub fn query(session: &mut Session, text: &str) -> anyhow::Result<Found> {
         }
         Err(error) => return Err(locked("a table of the query", error)),
     };
+    let views = views(session)?;
+    session.execute("COMMIT")?;
     let plan: Value = serde_json::from_str(&plan.unwrap_or_default())?;
     let mut seen = Seen::default();
     seen.visit(&plan, 0);
@@ -237,7 +229,9 @@ pub fn query(session: &mut Session, text: &str) -> anyhow::Result<Found> {
             "measure its SELECT, or a copy: pgassay run SCRIPT.sql with --is-copy",
         ));
     }
-    if let Some(volatile) = volatile(session, text, &seen.expressions)? {
+    let texts = [text].into_iter();
+    let texts = texts.chain(views.iter().chain(&seen.expressions).map(String::as_str));
+    if let Some(volatile) = calls::volatile(session, texts)? {
         return Err(refused(
             format!(
                 "it calls {volatile}, which is VOLATILE: it may change something, and the query is run several \
@@ -312,15 +306,6 @@ fn shorter(found_ms: Option<u32>, most_ms: u32) -> u32 {
         .map_or(most_ms, |ms| ms.min(most_ms))
 }
 
-fn literal(text: &str) -> String {
-    // Without backslashes a literal ends at its quote, whatever standard_conforming_strings says.
-    let quoted = text.replace('\\', "\\\\").replace('\'', "''");
-    match text.contains('\\') {
-        true => format!("E'{quoted}'"),
-        false => format!("'{quoted}'"),
-    }
-}
-
 fn missing(session: &mut Session, name: &str) -> anyhow::Result<Failure> {
     let database = session.value("SELECT pg_catalog.current_database()")?;
     Ok(Failure::usage(format!(
@@ -392,6 +377,19 @@ fn files_of(
     Ok((paths, bytes))
 }
 
+/// The definitions of the views that a query reads, which this transaction has planned: a plan does not show
+/// every expression of theirs. To plan it, they were locked. Their functions have their schemas.
+fn views(session: &mut Session) -> anyhow::Result<Vec<String>> {
+    let rows = session.catalog_rows(
+        "SELECT pg_get_viewdef(c.oid) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
+         WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind = 'v' \
+           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+           AND c.relnamespace <> (SELECT oid FROM pg_namespace WHERE nspname = 'pg_catalog')",
+    )?;
+    let first = rows.rows.into_iter().filter_map(|mut row| row.pop()?);
+    Ok(first.collect())
+}
+
 /// What a plan says of a query.
 #[derive(Debug, Default)]
 struct Seen {
@@ -440,58 +438,6 @@ impl Seen {
 
 fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A function that the query calls, itself or through a view, and that may change something.
-fn volatile(
-    session: &mut Session,
-    text: &str,
-    expressions: &[String],
-) -> anyhow::Result<Option<String>> {
-    let mut names: Vec<String> = Vec::new();
-    for called in std::iter::once(text)
-        .chain(expressions.iter().map(String::as_str))
-        .flat_map(called)
-    {
-        if !names.contains(&called) {
-            names.push(called);
-        }
-    }
-    names.retain(|name| !HARMLESS.contains(&name.as_str()));
-    if names.is_empty() {
-        return Ok(None);
-    }
-    let list: Vec<String> = names.iter().map(|name| literal(name)).collect();
-    let found = session.value(&format!(
-        "SELECT p.oid::pg_catalog.regprocedure::pg_catalog.text FROM pg_catalog.pg_proc p \
-         WHERE p.provolatile = 'v' AND p.proname IN ({}) ORDER BY 1 LIMIT 1",
-        list.join(", ")
-    ))?;
-    Ok(found)
-}
-
-/// The names before a parenthesis, in lower case as SQL folds them where they are not quoted. A word in
-/// a literal may be among them: then one call too many is looked up.
-fn called(text: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    for (at, _) in text.match_indices('(') {
-        let before = text[..at].trim_end();
-        let name = match before.strip_suffix('"') {
-            Some(quoted) => quoted.rsplit('"').next().map(str::to_owned),
-            None => {
-                let word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
-                let start = before
-                    .char_indices()
-                    .rev()
-                    .take_while(|(_, c)| word(*c))
-                    .last()
-                    .map(|(start, _)| start);
-                start.map(|start| before[start..].to_lowercase())
-            }
-        };
-        names.extend(name.filter(|name| !name.is_empty()));
-    }
-    names
 }
 
 /// The ways of reading a relation of so many blocks: by their numbers, which needs no index.
@@ -663,15 +609,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn called_functions_are_found_in_queries_and_plans() {
-        assert_eq!(
-            called("SELECT Max(x), s.\"My Fn\" (1), a.f(2) FROM t WHERE (b)"),
-            ["max", "My Fn", "f", "where"]
-        );
-        assert!(called("SELECT 1").is_empty());
-    }
-
-    #[test]
     fn a_plan_says_what_is_read_and_whether_it_writes() {
         let plan: Value = serde_json::from_str(
             r#"[{"Plan": {"Node Type": "Hash Join", "Output": ["public.f(o.a)"], "Plans": [
@@ -720,11 +657,5 @@ mod tests {
         assert_eq!(shorter(None, 2000), 2000);
         assert_eq!(shorter(Some(500), 2000), 500);
         assert_eq!(shorter(Some(5000), 2000), 2000);
-    }
-
-    #[test]
-    fn literals_end_at_their_quote() {
-        assert_eq!(literal("it's"), "'it''s'");
-        assert_eq!(literal("a\\'b"), "E'a\\\\''b'");
     }
 }
