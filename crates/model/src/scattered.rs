@@ -47,6 +47,20 @@ pub struct OwnReads {
     /// Their files are taken out of the page cache before each execution, and the server's shared
     /// buffers are empty where it is one that pgassay launched. Else they are read as they are found.
     pub evicted: bool,
+    /// The part of the relation that is read, where it is too large to be read in full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
+}
+
+/// A part of a relation: stretches of equal length, evenly spread over it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct Sample {
+    /// How many.
+    pub stretches: u64,
+    /// Blocks from the beginning of one to that of the next.
+    pub apart: u64,
+    /// Blocks of each.
+    pub length: u64,
 }
 
 /// One way of reading the table.
@@ -106,6 +120,16 @@ pub struct ExecutionRecord {
     /// Bytes that devices read for the server's processes, followed while it
     /// ran: parallel workers end with the statement.
     pub processes_bytes: Reading,
+}
+
+impl Sample {
+    /// What is read, in words.
+    pub fn words(&self) -> String {
+        format!(
+            "of which a sample is read: {} stretches of {} blocks, spread over all of it",
+            self.stretches, self.length
+        )
+    }
 }
 
 impl ExecutionRecord {

@@ -16,19 +16,81 @@ pub struct TableFiles {
     page_size: u64,
 }
 
-/// The kernel's pages that hold a set of blocks, by segment file.
-#[derive(Debug, Clone, Default)]
+/// Blocks of a relation, ascending: a few numbers where they follow a rule, however many they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Blocks {
+    /// In each of several stretches of equal length, each `apart` behind the one before, every `step`th
+    /// block from `first`.
+    Regular {
+        /// How many stretches.
+        stretches: u64,
+        /// From the beginning of one to that of the next, at least `length`.
+        apart: u64,
+        /// Blocks of each.
+        length: u64,
+        /// The first in each.
+        first: u64,
+        /// From one to the next.
+        step: u64,
+    },
+    /// These.
+    Listed(Vec<u64>),
+}
+
+impl Blocks {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Regular {
+                stretches,
+                length,
+                first,
+                step,
+                ..
+            } => stretches * length.saturating_sub(*first).div_ceil(*step),
+            Self::Listed(blocks) => blocks.len() as u64,
+        }
+    }
+
+    /// Those from `lowest` on.
+    fn from(&self, lowest: u64) -> Box<dyn Iterator<Item = u64> + '_> {
+        match *self {
+            Self::Regular {
+                stretches,
+                apart,
+                length,
+                first,
+                step,
+            } => Box::new((lowest / apart..stretches).flat_map(move |stretch| {
+                let begin = stretch * apart;
+                let passed = lowest.saturating_sub(begin + first);
+                let first = first + passed.div_ceil(step) * step;
+                (first..length)
+                    .step_by(step as usize)
+                    .map(move |block| begin + block)
+            })),
+            Self::Listed(ref blocks) => {
+                let begin = blocks.partition_point(|block| *block < lowest);
+                Box::new(blocks[begin..].iter().copied())
+            }
+        }
+    }
+}
+
+/// The kernel's pages that hold a set of blocks.
+#[derive(Debug, Clone)]
 pub struct WantedPages {
     /// How many blocks they hold.
     pub blocks: u64,
-    /// Page numbers within each segment, ascending and each once.
-    segments: Vec<Vec<usize>>,
+    /// How many they are.
+    pages: u64,
+    of: Blocks,
 }
 
 impl WantedPages {
     /// How many pages.
     pub fn count(&self) -> u64 {
-        self.segments.iter().map(|pages| pages.len() as u64).sum()
+        self.pages
     }
 }
 
@@ -80,29 +142,40 @@ impl TableFiles {
         Ok(())
     }
 
-    /// The pages that hold these blocks; `blocks` ascending.
-    pub fn pages_of(&self, blocks: &[u64]) -> WantedPages {
-        let per_segment = (1 << 30) / self.block_size;
-        let mut wanted = WantedPages {
-            blocks: blocks.len() as u64,
-            ..WantedPages::default()
-        };
-        for block in blocks {
-            let (segment, within) = ((block / per_segment) as usize, block % per_segment);
-            if wanted.segments.len() <= segment {
-                wanted.segments.resize(segment + 1, Vec::new());
-            }
-            let pages = &mut wanted.segments[segment];
-            let first = within * self.block_size / self.page_size;
-            let last = ((within + 1) * self.block_size - 1) / self.page_size;
-            for page in first..=last {
-                let page = page as usize;
-                if pages.last().is_none_or(|last| *last < page) {
-                    pages.push(page);
-                }
-            }
+    /// The pages that hold these blocks.
+    pub fn pages_of(&self, blocks: Blocks) -> WantedPages {
+        let (mut pages, mut segment) = (0, 0);
+        while let Some(next) = blocks.from(segment * self.per_segment()).next() {
+            segment = next / self.per_segment();
+            pages += self.within(&blocks, segment).count() as u64;
+            segment += 1;
         }
-        wanted
+        WantedPages {
+            blocks: blocks.count(),
+            pages,
+            of: blocks,
+        }
+    }
+
+    fn per_segment(&self) -> u64 {
+        (1 << 30) / self.block_size
+    }
+
+    /// The pages of a segment that hold such blocks, by their numbers within it: ascending, each once.
+    fn within(&self, blocks: &Blocks, segment: u64) -> impl Iterator<Item = usize> {
+        let begin = segment * self.per_segment();
+        let end = begin + self.per_segment();
+        let (block_size, page_size) = (self.block_size, self.page_size);
+        let mut last = None;
+        blocks
+            .from(begin)
+            .take_while(move |block| *block < end)
+            .flat_map(move |block| {
+                let at = (block - begin) * block_size;
+                at / page_size..=(at + block_size - 1) / page_size
+            })
+            .filter(move |page| last.replace(*page).is_none_or(|last| last < *page))
+            .map(|page| page as usize)
     }
 
     /// How much is in the page cache, of all and of the wanted pages.
@@ -112,9 +185,9 @@ impl TableFiles {
             for (index, path) in self.segments().iter().enumerate() {
                 let pages = pgassay_sys::resident::resident(&File::open(path)?)?;
                 all += pages.iter().filter(|there| **there).count() as u64;
-                let wanted = wanted.segments.get(index).into_iter().flatten();
-                of_wanted += wanted
-                    .filter(|page| pages.get(**page).copied().unwrap_or(false))
+                of_wanted += self
+                    .within(&wanted.of, index as u64)
+                    .filter(|page| pages.get(*page).copied().unwrap_or(false))
                     .count() as u64;
             }
             Ok(Residency::Pages {
@@ -149,15 +222,49 @@ mod tests {
             block_size: 8192,
             page_size,
         };
+        let listed = |blocks: &[u64]| Blocks::Listed(blocks.to_vec());
         let every_tenth: Vec<u64> = (0..100).map(|i| i * 10).collect();
-        assert_eq!(files(4096).pages_of(&every_tenth).count(), 200);
-        assert_eq!(files(16384).pages_of(&every_tenth).count(), 100);
-        assert_eq!(files(65536).pages_of(&every_tenth).count(), 100);
+        assert_eq!(files(4096).pages_of(listed(&every_tenth)).count(), 200);
+        assert_eq!(files(16384).pages_of(listed(&every_tenth)).count(), 100);
+        assert_eq!(files(65536).pages_of(listed(&every_tenth)).count(), 100);
         // Neighbours share a large page; a segment begins anew.
         let neighbours = [0, 1, 7, 8, 131_071, 131_072, 131_073];
-        let wanted = files(65536).pages_of(&neighbours);
+        let wanted = files(65536).pages_of(listed(&neighbours));
         assert_eq!((wanted.blocks, wanted.count()), (7, 4));
-        assert_eq!(wanted.segments.len(), 2);
+        let each = |segment| -> Vec<usize> { files(65536).within(&wanted.of, segment).collect() };
+        assert_eq!(
+            (each(0), each(1), each(2)),
+            (vec![0, 1, 16383], vec![0], vec![])
+        );
+    }
+
+    #[test]
+    fn blocks_that_follow_a_rule_are_those_of_the_list() {
+        for (stretches, apart, length, first, step) in [
+            (1, 1000, 1000, 3, 10),
+            (1, 7, 7, 0, 1),
+            (4, 500, 100, 9, 10),
+            (3, 10, 4, 5, 10),
+        ] {
+            let rule = Blocks::Regular {
+                stretches,
+                apart,
+                length,
+                first,
+                step,
+            };
+            let of = |stretch: u64| {
+                (first..length)
+                    .step_by(step as usize)
+                    .map(move |b| stretch * apart + b)
+            };
+            let all: Vec<u64> = (0..stretches).flat_map(of).collect();
+            assert_eq!(rule.count(), all.len() as u64);
+            for lowest in 0..2100 {
+                let wanted = all.iter().copied().filter(|block| *block >= lowest);
+                assert!(rule.from(lowest).eq(wanted), "{rule:?} from {lowest}");
+            }
+        }
     }
 
     #[test]
@@ -166,7 +273,7 @@ mod tests {
             std::path::Path::new("/var/tmp").join(format!("pgassay-cache-{}", std::process::id()));
         fs::write(&path, vec![1; 64 * 8192]).unwrap();
         let files = TableFiles::new(path.clone(), 8192);
-        let wanted = files.pages_of(&[0, 5]);
+        let wanted = files.pages_of(Blocks::Listed(vec![0, 5]));
         fs::read(&path).unwrap();
         let (all, of_wanted) = files.residency(&wanted).pages().unwrap();
         assert_eq!(all, (64 * 8192_u64).div_ceil(files.page_size));

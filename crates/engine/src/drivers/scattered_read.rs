@@ -24,7 +24,7 @@ use pgassay_sys::stop::Stop;
 
 use super::{Arm, Watched, missing};
 use crate::runner::{Arms, Driver, Keep, TrialFailure, Watcher};
-use crate::workload::scattered_read::{self, VALUES, own};
+use crate::workload::scattered_read::{self, VALUES, ways};
 
 /// Warm executions are repeated until two follow each other this closely.
 const STABLE: f64 = 0.05;
@@ -248,13 +248,16 @@ impl ScatteredArm {
             Entry::Vacant(entry) => {
                 let pattern = variant.pattern;
                 let blocks = match own {
-                    Some(_) => own::wanted_blocks(&mut session, plan.blocks, pattern, value)?,
+                    Some(own) => {
+                        let read = (plan.blocks, own.sample);
+                        ways::wanted_blocks(&mut session, read, pattern, value)?
+                    }
                     None => scattered_read::wanted_blocks(&mut session, pattern, value)?,
                 };
                 entry.insert(match &self.files {
-                    Ok(files) => files.pages_of(&blocks),
+                    Ok(files) => files.pages_of(blocks),
                     // Where the files can't be seen the prediction still holds.
-                    Err(_) => TableFiles::new(PathBuf::new(), 8192).pages_of(&blocks),
+                    Err(_) => TableFiles::new(PathBuf::new(), 8192).pages_of(blocks),
                 })
             }
         };

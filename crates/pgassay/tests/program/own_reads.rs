@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use pgassay_engine::workload::scattered_read::{self, ways};
+use pgassay_model::scattered::{OwnReads, Pattern, Sample};
 use pgassay_pgwire::connect;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -175,6 +177,52 @@ fn sessions_are_limited_at_their_start_and_nothing_is_set_for_longer() {
         .collect();
     let lasting = set.iter().filter(|line| !line.contains("SET LOCAL "));
     assert_eq!(lasting.count(), 0, "{set:?}");
+}
+
+/// The ways of reading a sample, which no relation here is large enough for.
+#[test]
+fn a_sample_is_read_block_by_block_as_it_is_said() {
+    let server = shop();
+    let mut session = connect(&server.owner()).unwrap();
+    let own = OwnReads {
+        relations: vec!["shop.orders".to_owned()],
+        sample: Some(Sample {
+            stretches: 4,
+            apart: 500,
+            length: 100,
+        }),
+        ..OwnReads::default()
+    };
+    let version = session.value("SHOW server_version_num").unwrap().unwrap();
+    let version: u32 = version.parse().unwrap();
+    let ways = ways::of_relation(2000, own.sample, version, &[]);
+    assert_eq!(ways.len(), 3);
+    for way in ways {
+        let read = (2000, own.sample);
+        let wanted = ways::wanted_blocks(&mut session, read, way.pattern, 3).unwrap();
+        match way.pattern {
+            Pattern::EveryTenth => assert_eq!(wanted.count(), 40),
+            Pattern::All => assert_eq!(wanted.count(), 400),
+            _ => assert!((10..90).contains(&wanted.count()), "{wanted:?}"),
+        }
+        session.execute("BEGIN READ ONLY").unwrap();
+        for (name, setting) in &way.settings {
+            let set = format!("SET LOCAL {name} = '{setting}'");
+            session.execute(&set).unwrap();
+        }
+        // There is a row in each block.
+        let sql = scattered_read::statement(&way, Some(&own), 3);
+        let rows = session.value(&sql).unwrap().unwrap();
+        assert_eq!(rows, wanted.count().to_string(), "{sql}");
+        let plan = session.rows(&format!("EXPLAIN {sql}")).unwrap();
+        let plan: Vec<String> = plan.rows.into_iter().flatten().flatten().collect();
+        let plan = plan.join("\n");
+        assert!(
+            plan.contains("Tid ") && !plan.contains("Seq Scan"),
+            "{plan}"
+        );
+        session.execute("COMMIT").unwrap();
+    }
 }
 
 #[test]

@@ -293,7 +293,11 @@ fn facts(scattered: &ScatteredAnalysis) -> Vec<Fact> {
                 number::bytes(plan.block_size_bytes)
             ),
         )
-        .remark(own.query.clone().unwrap_or_default()),
+        .remark(match (&own.query, own.sample) {
+            (Some(query), _) => query.clone(),
+            (None, Some(sample)) => sample.words(),
+            (None, None) => String::new(),
+        }),
     };
     let mut facts = vec![
         read,

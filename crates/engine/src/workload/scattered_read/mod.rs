@@ -9,12 +9,14 @@
 mod calls;
 pub mod own;
 mod variants;
+pub mod ways;
 
 pub use variants::{Choice, variants};
 
 use anyhow::Context;
 use pgassay_model::scattered::{OwnReads, Pattern, ScatteredVariant};
 use pgassay_model::workload::WorkloadPlan;
+use pgassay_observe::cache::Blocks;
 use pgassay_pgwire::Session;
 
 /// The workload's name.
@@ -66,26 +68,24 @@ pub fn wanted_blocks(
     session: &mut Session,
     pattern: Pattern,
     value: u32,
-) -> anyhow::Result<Vec<u64>> {
+) -> anyhow::Result<Blocks> {
     let condition = match pattern {
         Pattern::EveryTenth => format!("m = {value}"),
         Pattern::RandomTenth => format!("r = {value}"),
         Pattern::All => "true".to_owned(),
-        Pattern::Unknown => return Ok(Vec::new()),
+        Pattern::Unknown => return Ok(Blocks::Listed(Vec::new())),
     };
     let rows = session.rows(&format!(
         "SELECT DISTINCT (ctid::text::point)[0]::bigint AS block FROM {TABLE} WHERE {condition} \
          ORDER BY block"
     ))?;
-    rows.rows
-        .iter()
-        .map(|row| {
-            let block = row.first().and_then(|value| value.as_deref());
-            block
-                .and_then(|block| block.parse().ok())
-                .context("a block's number")
-        })
-        .collect()
+    let blocks = rows.rows.iter().map(|row| {
+        let block = row.first().and_then(|value| value.as_deref());
+        block
+            .and_then(|block| block.parse().ok())
+            .context("a block's number")
+    });
+    Ok(Blocks::Listed(blocks.collect::<anyhow::Result<_>>()?))
 }
 
 /// Brings the index and the visibility map into shared buffers, so that an
@@ -146,10 +146,10 @@ mod tests {
             relations: vec!["public.\"a$v $relation\"".to_owned()],
             ..OwnReads::default()
         };
-        for way in own::of_query(text, true, &[0]) {
+        for way in ways::of_query(text, true, &[0]) {
             assert_eq!(statement(&way, Some(&own), 3), text);
         }
-        let ways = own::of_relation(1000, &[]);
+        let ways = ways::of_relation(1000, None, 150_000, &[]);
         assert_eq!(
             statement(&ways[2], Some(&own), 3),
             "SELECT pg_catalog.count(*) FROM public.\"a$v $relation\""

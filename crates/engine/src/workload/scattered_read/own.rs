@@ -1,14 +1,13 @@
 //! Reads of somebody's own database: what may be read, in which ways, and which blocks that is. Nothing
 //! here writes; what is asked of the catalogs names its schema.
 
-use anyhow::bail;
 use pgassay_model::Failure;
-use pgassay_model::scattered::{OwnReads, Pattern, ScatteredVariant};
+use pgassay_model::scattered::OwnReads;
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
 use super::super::setup;
-use super::{RELATION, VALUES, calls, literal};
+use super::{calls, literal, ways};
 
 /// The smallest relation of which a tenth shows anything, in blocks.
 const FEWEST_BLOCKS: u64 = 100;
@@ -174,6 +173,7 @@ pub fn relation(session: &mut Session, name: &str) -> anyhow::Result<Found> {
             query: None,
             relations: vec![full.clone()],
             evicted: false,
+            sample: ways::sample(blocks),
         },
         blocks,
         paths,
@@ -268,6 +268,7 @@ pub fn query(session: &mut Session, text: &str) -> anyhow::Result<Found> {
             query: Some(text.to_owned()),
             relations: seen.relations,
             evicted: false,
+            sample: None,
         },
         blocks,
         paths,
@@ -440,170 +441,6 @@ fn identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The ways of reading a relation of so many blocks: by their numbers, which needs no index.
-pub fn of_relation(blocks: u64, read_ahead_kb: &[u64]) -> Vec<ScatteredVariant> {
-    let by_number = |which: &str| {
-        format!(
-            "SELECT pg_catalog.count(*) FROM {RELATION} WHERE ctid = ANY (ARRAY(\
-             SELECT ('(' || b || ',1)')::pg_catalog.tid FROM pg_catalog.generate_series({which}) b))"
-        )
-    };
-    let every = ScatteredVariant {
-        id: "every-tenth".to_owned(),
-        title: "every tenth block".to_owned(),
-        sql: by_number(&format!("$v, {}, {VALUES}", blocks - 1)),
-        pattern: Pattern::EveryTenth,
-        ..ScatteredVariant::default()
-    };
-    let random = ScatteredVariant {
-        id: "random-tenth".to_owned(),
-        title: "a random tenth of the blocks".to_owned(),
-        sql: format!(
-            "SELECT pg_catalog.count(*) FROM {RELATION} WHERE ctid = ANY (ARRAY(\
-             SELECT ('(' || b || ',1)')::pg_catalog.tid FROM {} b WHERE {}))",
-            all_numbers(blocks),
-            is_random_tenth("$v")
-        ),
-        pattern: Pattern::RandomTenth,
-        ..ScatteredVariant::default()
-    };
-    let sequential = ScatteredVariant {
-        id: "sequential".to_owned(),
-        title: "all, one after the other".to_owned(),
-        sql: format!("SELECT pg_catalog.count(*) FROM {RELATION}"),
-        settings: set(&[
-            ("enable_indexscan", "off"),
-            ("enable_indexonlyscan", "off"),
-            ("enable_bitmapscan", "off"),
-            ("max_parallel_workers_per_gather", "0"),
-        ]),
-        pattern: Pattern::All,
-        ..ScatteredVariant::default()
-    };
-    let mut ways = vec![every.clone(), random.clone(), sequential];
-    for kb in read_ahead_kb {
-        for way in [&every, &random] {
-            ways.push(ScatteredVariant {
-                id: format!("{}-ra{kb}", way.id),
-                title: format!("{}, read-ahead {kb} KiB", way.title),
-                read_ahead_kb: Some(*kb),
-                ..way.clone()
-            });
-        }
-    }
-    ways
-}
-
-/// The ways of running a query: as the planner has it, and with what may make it read less. As found,
-/// what the first has read the others find in memory: then there is the one.
-pub fn of_query(text: &str, evicted: bool, read_ahead_kb: &[u64]) -> Vec<ScatteredVariant> {
-    let way = |id: &str, title: &str, settings: &[(&str, &str)]| ScatteredVariant {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        sql: text.to_owned(),
-        settings: set(settings),
-        pattern: Pattern::Unknown,
-        ..ScatteredVariant::default()
-    };
-    let mut ways = vec![way("as-it-is", "as it is", &[])];
-    if evicted {
-        ways.extend([
-            way(
-                "no-prefetch",
-                "no prefetch",
-                &[("effective_io_concurrency", "0")],
-            ),
-            way(
-                "deep-prefetch",
-                "prefetch 64",
-                &[("effective_io_concurrency", "64")],
-            ),
-            way(
-                "random-1.1",
-                "random_page_cost 1.1",
-                &[("random_page_cost", "1.1")],
-            ),
-            way(
-                "random-40",
-                "random_page_cost 40",
-                &[("random_page_cost", "40")],
-            ),
-            way(
-                "no-parallel",
-                "without parallel workers",
-                &[("max_parallel_workers_per_gather", "0")],
-            ),
-            way(
-                "sequential",
-                "sequential scans where there is a choice",
-                &[
-                    ("enable_indexscan", "off"),
-                    ("enable_indexonlyscan", "off"),
-                    ("enable_bitmapscan", "off"),
-                ],
-            ),
-        ]);
-        for kb in read_ahead_kb {
-            ways.push(ScatteredVariant {
-                read_ahead_kb: Some(*kb),
-                ..way(
-                    &format!("as-it-is-ra{kb}"),
-                    &format!("read-ahead {kb} KiB"),
-                    &[],
-                )
-            });
-        }
-    }
-    ways
-}
-
-fn set(settings: &[(&str, &str)]) -> Vec<(String, String)> {
-    let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    settings.iter().map(pair).collect()
-}
-
-fn all_numbers(blocks: u64) -> String {
-    format!("pg_catalog.generate_series(0, {})", blocks - 1)
-}
-
-fn is_random_tenth(value: &str) -> String {
-    format!("(pg_catalog.hashint8(b::pg_catalog.int8) & 2147483647) % {VALUES} = {value}")
-}
-
-/// The blocks that a way of reading asks for with a value, ascending; none where nobody knows.
-///
-/// # Errors
-/// Where the session broke.
-pub fn wanted_blocks(
-    session: &mut Session,
-    blocks: u64,
-    pattern: Pattern,
-    value: u32,
-) -> anyhow::Result<Vec<u64>> {
-    match pattern {
-        Pattern::All => Ok((0..blocks).collect()),
-        Pattern::EveryTenth => Ok((u64::from(value)..blocks)
-            .step_by(VALUES as usize)
-            .collect()),
-        Pattern::Unknown => Ok(Vec::new()),
-        Pattern::RandomTenth => {
-            let rows = session.rows(&format!(
-                "SELECT b FROM {} b WHERE {} ORDER BY b",
-                all_numbers(blocks),
-                is_random_tenth(&value.to_string())
-            ))?;
-            let numbers = rows
-                .rows
-                .iter()
-                .map(|row| row.first()?.as_deref()?.parse().ok());
-            match numbers.collect() {
-                Some(numbers) => Ok(numbers),
-                None => bail!("a block's number"),
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -631,24 +468,6 @@ mod tests {
         .unwrap();
         seen.visit(&plan, 0);
         assert_eq!(seen.writes.as_deref(), Some("Delete"));
-    }
-
-    #[test]
-    fn ways_without_eviction_are_one() {
-        let ids = |ways: Vec<ScatteredVariant>| -> Vec<String> {
-            ways.into_iter().map(|way| way.id).collect()
-        };
-        assert_eq!(
-            ids(of_relation(1000, &[0])),
-            [
-                "every-tenth",
-                "random-tenth",
-                "sequential",
-                "every-tenth-ra0",
-                "random-tenth-ra0"
-            ]
-        );
-        assert_eq!(ids(of_query("SELECT 1", false, &[0])), ["as-it-is"]);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::bail;
 use pgassay_analysis::number;
 use pgassay_engine::rundir;
-use pgassay_engine::workload::scattered_read;
 use pgassay_engine::workload::scattered_read::own::{self, Found};
+use pgassay_engine::workload::scattered_read::{self, ways};
 use pgassay_model::plan::{DriverConfig, Stage};
 use pgassay_model::scattered::ScatteredPlan;
 use pgassay_model::server::Origin;
@@ -99,7 +99,11 @@ pub fn run(
     }
     let plan = match planned {
         Some((plan, _)) => plan.clone(),
-        None => plan(args, &found, block)?,
+        None => {
+            let version = subject.session()?.value("SHOW server_version_num")?;
+            let version = version.and_then(|version| version.parse().ok());
+            plan(args, &found, block, version.unwrap_or(0))?
+        }
     };
     let trials = planned.map_or(args.measure.trials.unwrap_or(TRIALS), |(_, plan)| {
         plan.trials
@@ -238,12 +242,12 @@ fn files(subject: &Subject, found: &Found, block: u64) -> Result<TableFiles, Str
 }
 
 /// How it is read.
-fn plan(args: &RunArgs, found: &Found, block: u64) -> anyhow::Result<ScatteredPlan> {
+fn plan(args: &RunArgs, found: &Found, block: u64, version: u32) -> anyhow::Result<ScatteredPlan> {
     let own = &found.own;
     let read_ahead = args.io.read_ahead.as_slice();
     let mut variants = match (&own.query, own.relations.first()) {
-        (Some(text), _) => own::of_query(text, own.evicted, read_ahead),
-        (None, Some(_)) => own::of_relation(found.blocks, read_ahead),
+        (Some(text), _) => ways::of_query(text, own.evicted, read_ahead),
+        (None, Some(_)) => ways::of_relation(found.blocks, own.sample, version, read_ahead),
         (None, None) => bail!("nothing that is read"),
     };
     let names: Vec<String> = variants.iter().map(|way| way.id.clone()).collect();
@@ -287,8 +291,10 @@ fn announce(
         None => found.own.relations.join(", "),
     };
     let runs = plan.variants.len() as u32 * trials;
+    let part = plan.own.as_ref().and_then(|own| own.sample);
+    let part = part.map_or_else(String::new, |part| format!(", {}", part.words()));
     terminal.announce(&format!(
-        "{what} ({}): {} in read-only transactions, each with EXPLAIN ANALYZE, on one connection; nothing is \
+        "{what} ({}{part}): {} in read-only transactions, each with EXPLAIN ANALYZE, on one connection; nothing is \
          created or changed",
         number::bytes(found.bytes),
         number::counted(runs, "execution"),
