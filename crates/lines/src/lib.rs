@@ -14,6 +14,7 @@ pub mod difference;
 pub mod document;
 pub mod gathered;
 pub mod images;
+pub mod loops;
 pub mod map;
 pub mod measured;
 pub mod meetings;

@@ -13,6 +13,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   pgassay lines                                 a select of PostgreSQL's own benchmark
   pgassay lines temp:17 --workload tpcb-like
+  pgassay lines -w 'buffer-hit:hot block'       a loop inside the server, an operation
   pgassay lines temp:15 temp:18 --stand-in      what a version adds and takes off
   pgassay lines --workload mine.sql --html lines.html
   pgassay lines 'host=/run/postgresql dbname=app' --load
@@ -20,8 +21,6 @@ Examples:
 A session of the server is stepped, instruction by instruction: it is some 100,000 times slower
 meanwhile, and holds the locks that it takes for as long. Needs root, or to be the server's user.";
 
-/// Transactions of each recorded session.
-const TRANSACTIONS: u32 = 20;
 /// Sessions that are recorded.
 const SESSIONS: u32 = 2;
 /// Sessions at which transfers are computed.
@@ -34,7 +33,8 @@ pub struct LinesArgs {
     /// conninfo of a running server on this machine
     #[arg(value_name = "TARGET", num_args = 0..=2)]
     pub targets: Vec<String>,
-    /// What the session executes: select-only, simple-update, tpcb-like …, or FILE.sql
+    /// What the session executes: select-only, tpcb-like …, FILE.sql; or a loop inside the server:
+    /// query-loop, 'buffer-hit:hot block', lwlock:shared …
     #[arg(
         long,
         short = 'w',
@@ -42,9 +42,9 @@ pub struct LinesArgs {
         default_value = "select-only"
     )]
     pub workload: String,
-    /// Transactions of each recorded session
-    #[arg(long, short = 'n', value_name = "N", default_value_t = TRANSACTIONS, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub transactions: u32,
+    /// Transactions of each recorded session; operations of a loop [default: 20; 200 of a loop]
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub transactions: Option<u32>,
     /// Sessions that are recorded, one after the other: two show what is shared falsely
     #[arg(long, value_name = "N", default_value_t = SESSIONS, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub sessions: u32,
@@ -119,7 +119,7 @@ impl LinesArgs {
         Ok(Self {
             targets: args.targets.clone(),
             workload: args.workload.clone(),
-            transactions: TRANSACTIONS,
+            transactions: None,
             sessions: SESSIONS,
             at: AT.parse().map_err(|why: String| Failure::usage(why))?,
             line_size: None,

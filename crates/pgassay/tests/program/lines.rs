@@ -133,6 +133,35 @@ fn primitives_are_counted_exactly() {
     assert!(hit.named_share > 0.5, "{:?}", hit.unnamed);
 }
 
+/// The same loops by name: an operation without the statement around it.
+#[test]
+fn a_loop_is_counted_by_the_operation() {
+    let runs = Runs::new("lines");
+    let args = ["lines", "--sessions", "1", "-n", "50", "--at", "1,2", "-w"];
+    let output = runs.run(&[&args[..], &["lwlock"]].concat());
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("`lwlock:shared`"));
+    let few = ["lines", "-n", "2", "-w", "spinlock"];
+    assert_eq!(runs.run(&few).status.code(), Some(2));
+
+    let output = runs.run(&[&args[..], &["lwlock:shared", "--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_schema(&json, "lines-1.json");
+    assert_eq!(json["workload"], "lwlock:shared");
+    assert_eq!(json["transactions"], 50);
+    // Nothing but the lock: taken by one atomic, given back by another.
+    assert_eq!(json["total"]["atomics"], 2.0, "{json}");
+    assert_eq!(json["lines_taken"], 1.0);
+    assert_eq!(json["lines"][0]["counts"]["atomics"], 2.0);
+    // Under a microsecond, alone.
+    assert!(
+        json["cpu_us"]
+            .as_f64()
+            .is_some_and(|us| us > 0.0 && us < 1.0)
+    );
+}
+
 /// Words of two sessions on one line are told, words on lines of their own are not.
 #[test]
 fn false_sharing_is_told_and_padding_is_not() {

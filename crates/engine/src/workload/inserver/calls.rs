@@ -55,6 +55,11 @@ impl Call {
         self.say(&arena.to_string(), slot, seed, Until::Microseconds(call_us))
     }
 
+    /// The statement of a session that goes through the gate alone, for so many operations.
+    pub fn counted(&self, arena: i64, seed: u64, operations: u64) -> String {
+        self.say(&arena.to_string(), 0, seed, Until::Count(operations))
+    }
+
     fn say(&self, arena: &str, slot: usize, seed: u64, until: Until) -> String {
         let function = self.primitive.replace('-', "_");
         // The server's seed is signed.

@@ -8,6 +8,7 @@ use pgassay_engine::workload::{self, guest, setup};
 use pgassay_lines::account::{Account, Subject as Of, account};
 use pgassay_lines::difference::Difference;
 use pgassay_lines::replay::Replay;
+use pgassay_lines::sequence::Sequence;
 use pgassay_lines::session::{self, Process, Server};
 use pgassay_load::script::Value;
 use pgassay_load::{Edge, Engine, Length, Options, SliceSpec};
@@ -17,6 +18,7 @@ use pgassay_pgwire::Session;
 use pgassay_server::{TargetSpec, clock};
 use pgassay_sys::stop::Stop;
 
+use self::inside::Loop;
 use super::progress::Progress;
 use super::show::{next, show};
 use super::subject::{Subject, explain};
@@ -27,6 +29,10 @@ use crate::exit::Exit;
 use crate::secrets;
 use crate::terminal::Terminal;
 
+mod inside;
+
+/// Transactions of each recorded session where nobody said how many.
+const TRANSACTIONS: u32 = 20;
 /// Transactions before the session is stepped: caches of the session, hint bits, pages.
 const WARMING: u64 = 200;
 /// Transactions over which CPU time is measured.
@@ -39,8 +45,7 @@ const DRAIN: Duration = Duration::from_secs(3600);
 /// # Errors
 /// What kept it from recording.
 pub fn lines(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
-    let plan = workload::find(&[&args.workload])?;
-    of_plan(args, plan, terminal, stop)
+    of_work(args, Work::named(args)?, terminal, stop)
 }
 
 /// The same of a workload that was made otherwise than from its name.
@@ -53,11 +58,42 @@ pub fn of_plan(
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
-    let (plan, seed) = asked(args, plan)?;
+    of_work(args, Work::of(args, plan), terminal, stop)
+}
+
+/// What the session executes.
+enum Work {
+    /// Transactions that a client sends.
+    Load(Box<WorkloadPlan>),
+    /// A loop inside the server.
+    Loop(Loop),
+}
+
+impl Work {
+    fn of(args: &LinesArgs, mut plan: WorkloadPlan) -> Self {
+        plan.scale = args.scale;
+        Self::Load(Box::new(plan))
+    }
+
+    fn named(args: &LinesArgs) -> anyhow::Result<Self> {
+        match Loop::find(&args.workload) {
+            Some(found) => Ok(Self::Loop(found)),
+            None => Ok(Self::of(args, workload::find(&[&args.workload])?)),
+        }
+    }
+}
+
+fn of_work(
+    args: &LinesArgs,
+    work: Work,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Exit> {
+    let seed = seed(args)?;
     match args.targets.as_slice() {
         [a, b] => {
-            let a = record(Some(a), &args.set_a, &plan, seed, args, terminal, stop)?;
-            let b = record(Some(b), &args.set_b, &plan, seed, args, terminal, stop)?;
+            let a = record(Some(a), &args.set_a, &work, seed, args, terminal, stop)?;
+            let b = record(Some(b), &args.set_b, &work, seed, args, terminal, stop)?;
             show(&Difference::of(a, b), &args.show, terminal)?;
         }
         targets => {
@@ -71,7 +107,7 @@ pub fn of_plan(
                 );
             }
             let target = targets.first();
-            let account = record(target, &[], &plan, seed, args, terminal, stop)?;
+            let account = record(target, &[], &work, seed, args, terminal, stop)?;
             show(&account, &args.show, terminal)?;
         }
     }
@@ -98,18 +134,15 @@ fn next_of(args: &LinesArgs) -> String {
 /// # Errors
 /// As for [`lines`].
 pub fn one(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Account> {
-    let (plan, seed) = asked(args, workload::find(&[&args.workload])?)?;
-    record(args.targets.first(), &[], &plan, seed, args, terminal, stop)
+    let (work, seed) = (Work::named(args)?, seed(args)?);
+    record(args.targets.first(), &[], &work, seed, args, terminal, stop)
 }
 
-/// What is executed, and from which seed.
-fn asked(args: &LinesArgs, mut plan: WorkloadPlan) -> anyhow::Result<(WorkloadPlan, u64)> {
-    plan.scale = args.scale;
-    let seed = match args.seed {
-        Some(seed) => seed,
-        None => rundir::random_seed()?,
-    };
-    Ok((plan, seed))
+fn seed(args: &LinesArgs) -> anyhow::Result<u64> {
+    match args.seed {
+        Some(seed) => Ok(seed),
+        None => rundir::random_seed(),
+    }
 }
 
 /// The account of one server.
@@ -117,7 +150,7 @@ fn asked(args: &LinesArgs, mut plan: WorkloadPlan) -> anyhow::Result<(WorkloadPl
 fn record(
     target: Option<&String>,
     settings: &[String],
-    plan: &WorkloadPlan,
+    work: &Work,
     seed: u64,
     args: &LinesArgs,
     terminal: &mut Terminal,
@@ -156,6 +189,16 @@ fn record(
         Failure::target(format!("its sessions can't be stepped: {why}"))
             .with_remedy("run pgassay on the server's machine, over its Unix socket")
     })?;
+    let plan = match work {
+        Work::Load(plan) => plan,
+        Work::Loop(which) => {
+            subject.keep(stop);
+            let recorded =
+                inside::recorded(&mut subject, postmaster, which, seed, args, &progress, stop);
+            progress.clear();
+            return recorded;
+        }
+    };
     if subject.cluster.is_none() {
         subject.keep(stop);
         let admission = subject.admit(None)?;
@@ -211,9 +254,8 @@ fn recorded(
         setup::read_in(subject.session()?)?;
     }
     let mut conninfo = subject.conninfo.with_options(setup::FIND_OURS);
-    let mut doubts = Vec::new();
-    let mut sequences = Vec::new();
-    let mut cpu_us = None;
+    let transactions = args.transactions.unwrap_or(TRANSACTIONS);
+    let mut seen = Seen::default();
     // Open until all are recorded: each has a place of its own in shared memory.
     let mut engines = Vec::new();
     for number in 0..args.sessions {
@@ -237,53 +279,73 @@ fn recorded(
             let before = cpu_ns(process.pid);
             execute(&mut engine, TIMED, !seed, stop)?;
             let both = before.zip(cpu_ns(process.pid));
-            cpu_us = both.map(|(a, b)| b.saturating_sub(a) as f64 / TIMED as f64 / 1e3);
+            seen.cpu_us = both.map(|(a, b)| b.saturating_sub(a) as f64 / TIMED as f64 / 1e3);
         }
         let server = Server::ask(subject.session()?)?;
         progress.step(
             f64::from(number) / f64::from(args.sessions),
             format!(
-                "stepping session {} of {} through {} transactions",
+                "stepping session {} of {} through {transactions} transactions",
                 number + 1,
                 args.sessions,
-                args.transactions
             ),
         );
-        let transactions = u64::from(args.transactions);
+        let transactions = u64::from(transactions);
         let (sequence, found) =
             session::step(process, &server, transactions, stop.flag(), &mut || {
                 execute(&mut engine, transactions, seed, stop)
             })?;
-        doubts.extend(found);
-        sequences.push(sequence);
+        seen.doubts.extend(found);
+        seen.sequences.push(sequence);
         engines.push(engine);
     }
-    doubts.sort();
-    doubts.dedup();
-    let server = Server::ask(subject.session()?)?;
-    drop(engines);
-    progress.say("replaying");
-    let line_bytes = args.line_size.or(line_of_this_machine()).unwrap_or(64);
-    let replay = Replay::new(&sequences, line_bytes);
-    let mut counts = args.at.0.clone();
-    counts.sort_unstable();
-    counts.dedup();
-    let transfers = counts
-        .iter()
-        .map(|sessions| replay.at(*sessions as usize, seed))
-        .collect();
-    let subject = Of {
-        recorded: clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        target: subject.shown.clone(),
-        version: server.version,
-        workload: plan.name.clone(),
-        method: "Sessions of the server stepped by ptrace".to_owned(),
-        seed,
-        line_bytes,
-        cpu_us,
-        doubts,
-    };
-    Ok(account(&sequences, subject, transfers))
+    seen.told(subject, &plan.name, seed, args, progress)
+}
+
+/// What was recorded.
+#[derive(Default)]
+struct Seen {
+    sequences: Vec<Sequence>,
+    doubts: Vec<String>,
+    cpu_us: Option<f64>,
+}
+
+impl Seen {
+    /// The account of it, replayed at as many sessions as were asked for.
+    fn told(
+        mut self,
+        subject: &mut Subject,
+        workload: &str,
+        seed: u64,
+        args: &LinesArgs,
+        progress: &Progress,
+    ) -> anyhow::Result<Account> {
+        self.doubts.sort();
+        self.doubts.dedup();
+        let server = Server::ask(subject.session()?)?;
+        progress.say("replaying");
+        let line_bytes = args.line_size.or(line_of_this_machine()).unwrap_or(64);
+        let replay = Replay::new(&self.sequences, line_bytes);
+        let mut counts = args.at.0.clone();
+        counts.sort_unstable();
+        counts.dedup();
+        let transfers = counts
+            .iter()
+            .map(|sessions| replay.at(*sessions as usize, seed))
+            .collect();
+        let of = Of {
+            recorded: clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            target: subject.shown.clone(),
+            version: server.version,
+            workload: workload.to_owned(),
+            method: "Sessions of the server stepped by ptrace".to_owned(),
+            seed,
+            line_bytes,
+            cpu_us: self.cpu_us,
+            doubts: self.doubts,
+        };
+        Ok(account(&self.sequences, of, transfers))
+    }
 }
 
 /// CPU time of a process in nanoseconds (/proc/PID/schedstat).
