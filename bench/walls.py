@@ -35,13 +35,13 @@ def predicted(program, loop, places, cpus):
     found = asked(program, "walls", "-w", loop, "-n", operations, "--seed", "1", "--map", places, "--at", f"1,{cpus}", "--json")
     bound = found["bounds"][-1]
     line = bound["lines"][0] if bound["lines"] else None
-    owned = line["tps"] if line else {"estimate": float("inf"), "low": float("inf"), "high": float("inf")}
+    processors = bound["processors_tps"]
+    # At the ends of their intervals: what holds, and what would if each access moved the line.
     return {
-        "line": line["name"] if line else None,
-        "owned": line["owned"]["estimate"] if line else 0.0,
-        "line_allows": owned,
-        "processors_allow": bound["processors_tps"],
-        "at_most": min(owned["estimate"], bound["processors_tps"]),
+        "line": line,
+        "processors_allow": processors,
+        "at_most": min(line["at_most_tps"]["high"] if line else processors, processors),
+        "if_each_access": min(line["tps"]["estimate"] if line else processors, processors),
     }
 
 
@@ -69,9 +69,10 @@ def main():
         print(f"{times['cpu']}, {cpus} CPUs, load {os.getloadavg()[0]:.1f}; a transfer: {[d['median_ns'] for d in times['distances']]} ns")
         for loop in loops:
             said = known[loop]
-            print(f"{loop}: predicted at most {said['at_most']:.3g} a second on {cpus} CPUs "
-                  f"(processors {said['processors_allow']:.3g}; {said['line']}, owned {said['owned']:.2f} times: {said['line_allows']['estimate']:.3g})",
-                  flush=True)
+            line = said["line"]
+            of = f"{line['name']}: {line['visits']['estimate']:.2f} visits, {line['owned']['estimate']:.2f} accesses" if line else "no line"
+            print(f"{loop}: predicted at most {said['at_most']:.3g} a second on {cpus} CPUs"
+                  f" (processors {said['processors_allow']:.3g}; {of})", flush=True)
         results = {}
         for loop in loops:
             results[loop] = measured(program, loop, runs)

@@ -6,7 +6,9 @@
 //! of one that it does not hold alone, is a transfer: another processor's cache, or its permission,
 //! is asked. Sessions execute one instruction in a unit of time, transactions drawn at random from
 //! those recorded, each beginning at a random point of its first. Nothing waits: contention itself
-//! would add retries, which are not counted.
+//! would add retries, which are not counted. A transfer takes no time in it, either; in that time a
+//! processor goes on using what it has, which is why transfers that stay even if it keeps a line for
+//! so long are counted apart ([`LineOwners::visits`]).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -85,6 +87,10 @@ pub struct LineOwners {
     pub name: String,
     /// Transfers a transaction after which the line is written.
     pub owned: Interval,
+    /// Those of them before which the session had not used the line for so long that another one
+    /// could have had it meanwhile; only where that time was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub visits: Option<Interval>,
 }
 
 /// A step of a transaction that may need a line.
@@ -103,6 +109,8 @@ struct Touch {
 /// Recorded transactions, made ready to be replayed.
 pub struct Replay {
     transactions: Vec<Vec<Touch>>,
+    /// Instructions after the last touch of each.
+    tails: Vec<u64>,
     names: Vec<String>,
     line: u64,
 }
@@ -112,6 +120,7 @@ impl Replay {
     pub fn new(sequences: &[Sequence], line: u64) -> Self {
         let mut replay = Self {
             transactions: Vec::new(),
+            tails: Vec::new(),
             names: Vec::new(),
             line,
         };
@@ -151,6 +160,10 @@ impl Replay {
                         }
                     }
                 }
+                let next = sequence.uses.get(window[1]).map(|next| next.step);
+                replay
+                    .tails
+                    .push(next.map_or(1, |next| next.saturating_sub(before).max(1)));
                 replay.transactions.push(touches);
             }
         }
@@ -168,9 +181,15 @@ impl Replay {
 
     /// Transfers at so many sessions, by a seed.
     pub fn at(&self, sessions: usize, seed: u64) -> Transfers {
+        self.keeping(sessions, seed, None)
+    }
+
+    /// The same, and how many remain of those after which a line is written if a session that used
+    /// it no more than `keep` instructions before still has it ([`LineOwners::visits`]).
+    pub fn keeping(&self, sessions: usize, seed: u64, keep: Option<u64>) -> Transfers {
         let sessions = sessions.clamp(1, MOST);
         let runs: Vec<Run> = (0..REPETITIONS)
-            .map(|number| self.once(sessions, seed.wrapping_add(number)))
+            .map(|number| self.once(sessions, seed.wrapping_add(number), keep))
             .collect();
         let totals: Vec<f64> = runs.iter().map(|run| run.total).collect();
         let by_name = most(runs.iter().map(|run| &run.by_name));
@@ -186,6 +205,10 @@ impl Replay {
                 .map(|name| self.names[*name as usize].clone())
                 .unwrap_or_default(),
             owned: Interval::of(&counts),
+            visits: keep.map(|_| {
+                let of = |run: &Run| run.visits.get(&line).copied().unwrap_or(0.0);
+                Interval::of(&runs.iter().map(of).collect::<Vec<f64>>())
+            }),
         });
         Transfers {
             sessions,
@@ -196,7 +219,7 @@ impl Replay {
     }
 
     /// One interleaving.
-    fn once(&self, sessions: usize, seed: u64) -> Run {
+    fn once(&self, sessions: usize, seed: u64, keep: Option<u64>) -> Run {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ (sessions as u64) << 32);
         if self.is_empty() {
             return Run::default();
@@ -219,6 +242,8 @@ impl Replay {
             queue.push(Reverse((time, number)));
         }
         let mut lines: HashMap<u64, Held> = HashMap::new();
+        // When each session last used a line, and whether it has not owned it since it came back.
+        let mut visits: HashMap<(u64, usize), (u64, bool)> = HashMap::new();
         let mut run = Run::default();
         let (mut transfers, mut finished) = (0u64, 0u64);
         while let Some(Reverse((time, number))) = queue.pop() {
@@ -236,24 +261,34 @@ impl Replay {
                 if all {
                     break;
                 }
-                queue.push(Reverse((time + 1, number)));
+                queue.push(Reverse((time, number)));
                 continue;
             };
             player.at += 1;
             let counts = (WARMING..WARMING + counted).contains(&player.done);
-            let next = touches.get(player.at).map_or(1, |next| next.after.max(1));
+            let next = touches
+                .get(player.at)
+                .map_or_else(|| self.tails[player.transaction], |next| next.after.max(1));
             let address = match touch.own {
                 Some((start, stride, of)) => start + (number as u64 % of) * stride,
                 None => touch.address,
             };
             let line = address / self.line;
             let held = lines.entry(line).or_default();
+            // Whether it is the first write since the session came back to the line.
+            let comes = keep.is_some_and(|keep| {
+                let visit = visits.entry((line, number)).or_insert((time, true));
+                visit.1 |= time - visit.0 > keep;
+                visit.0 = time;
+                touch.writes && std::mem::replace(&mut visit.1, false)
+            });
             if held.touch(number, touch.writes) && counts {
                 transfers += 1;
                 *run.by_name.entry(touch.name).or_default() += 1.0;
                 let common = touch.own.is_none_or(|(_, _, of)| of != u64::MAX);
                 if touch.writes && common {
                     *run.owned.entry(line).or_default() += 1.0;
+                    *run.visits.entry(line).or_default() += f64::from(u8::from(comes));
                     run.names.entry(line).or_insert(touch.name);
                 }
             }
@@ -261,7 +296,8 @@ impl Replay {
         }
         let all = finished.max(1) as f64;
         run.total = transfers as f64 / all;
-        for count in run.by_name.values_mut().chain(run.owned.values_mut()) {
+        let by_line = run.owned.values_mut().chain(run.visits.values_mut());
+        for count in run.by_name.values_mut().chain(by_line) {
             *count /= all;
         }
         run
@@ -275,6 +311,8 @@ struct Run {
     by_name: HashMap<u32, f64>,
     /// By line.
     owned: HashMap<u64, f64>,
+    /// The same, of lines that the session had not used for a while.
+    visits: HashMap<u64, f64>,
     names: HashMap<u64, u32>,
 }
 
@@ -399,6 +437,33 @@ mod tests {
         assert_eq!(transfers(&[(6400, Kind::Store, Some(own))], 64), 0.0);
         // Read by all, written by none.
         assert_eq!(transfers(&[(6400, Kind::Load, None)], 64), 0.0);
+    }
+
+    /// Two atomics close together are one visit; a loop without a pause never lets the line go.
+    #[test]
+    fn a_line_that_is_used_again_soon_may_have_stayed() {
+        let pair = [
+            (6408, Kind::Load, None),
+            (6400, Kind::Atomic, None),
+            (6404, Kind::Atomic, None),
+            (9999, Kind::Load, None),
+        ];
+        let mut apart = sequence(&pair);
+        for (one, step) in apart.uses.iter_mut().zip([0, 5, 10, 5000]) {
+            one.step = step;
+        }
+        let replay = Replay::new(&[apart], 64);
+        let at = |keep| {
+            let owners = replay.keeping(64, 1, Some(keep)).owners;
+            (owners[0].owned.estimate, owners[0].visits.unwrap().estimate)
+        };
+        let (owned, visits) = at(100);
+        assert!(
+            (0.9..=1.0).contains(&visits) && owned > visits,
+            "{owned} {visits}"
+        );
+        assert_eq!(at(10_000).1, 0.0);
+        assert_eq!(replay.at(64, 1).owners[0].visits, None);
     }
 
     #[test]

@@ -44,7 +44,11 @@ pub fn walls(args: &WallsArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     if args.lines.targets.len() > 1 {
         bail!(Failure::usage("walls takes one target").with_remedy("lines A B holds two together"));
     }
-    let account = lines::one(&args.lines, terminal, stop)?;
+    let keep = |cpu_us: Option<f64>, instructions: f64| {
+        let cpu_us = args.cpu_us.or(cpu_us);
+        Some(walls::within_a_transfer(&map, cpu_us, instructions))
+    };
+    let account = lines::one(&args.lines, &keep, terminal, stop)?;
     let cpu_us = args.cpu_us.or(account.cpu_us);
     show(
         &Walls::of(&account, map, cpu_us),

@@ -11,7 +11,7 @@ use pgassay_pgwire::{Session, connect};
 use pgassay_server::extension::Extension;
 use pgassay_sys::stop::Stop;
 
-use super::{Seen, WARMING, backend_of};
+use super::{Keep, Seen, WARMING, backend_of};
 use crate::cli::lines::LinesArgs;
 use crate::commands::progress::Progress;
 use crate::commands::subject::{Subject, explain};
@@ -77,7 +77,7 @@ pub fn recorded(
     postmaster: u32,
     which: &Loop,
     seed: u64,
-    args: &LinesArgs,
+    (args, keep): (&LinesArgs, Keep<'_>),
     progress: &Progress,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
@@ -159,7 +159,7 @@ pub fn recorded(
         "" => which.primitive.clone(),
         variant => format!("{}:{variant}", which.primitive),
     };
-    seen.told(subject, &name, seed, args, progress)
+    seen.told(subject, &name, seed, (args, keep), progress)
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {

@@ -92,8 +92,24 @@ fn of_work(
     let seed = seed(args)?;
     match args.targets.as_slice() {
         [a, b] => {
-            let a = record(Some(a), &args.set_a, &work, seed, args, terminal, stop)?;
-            let b = record(Some(b), &args.set_b, &work, seed, args, terminal, stop)?;
+            let a = record(
+                Some(a),
+                &args.set_a,
+                &work,
+                seed,
+                (args, &keeps_nothing),
+                terminal,
+                stop,
+            )?;
+            let b = record(
+                Some(b),
+                &args.set_b,
+                &work,
+                seed,
+                (args, &keeps_nothing),
+                terminal,
+                stop,
+            )?;
             show(&Difference::of(a, b), &args.show, terminal)?;
         }
         targets => {
@@ -107,7 +123,15 @@ fn of_work(
                 );
             }
             let target = targets.first();
-            let account = record(target, &[], &work, seed, args, terminal, stop)?;
+            let account = record(
+                target,
+                &[],
+                &work,
+                seed,
+                (args, &keeps_nothing),
+                terminal,
+                stop,
+            )?;
             show(&account, &args.show, terminal)?;
         }
     }
@@ -129,13 +153,28 @@ fn next_of(args: &LinesArgs) -> String {
     }
 }
 
-/// The account of one server, for what is made of it.
+/// How many instructions a session keeps a line for, by what a transaction takes: microseconds of CPU
+/// time and instructions.
+pub type Keep<'a> = &'a dyn Fn(Option<f64>, f64) -> Option<u64>;
+
+/// The account of one server, for what is made of it; transfers also with lines that are kept.
 ///
 /// # Errors
 /// As for [`lines`].
-pub fn one(args: &LinesArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Account> {
+pub fn one(
+    args: &LinesArgs,
+    keep: Keep<'_>,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<Account> {
     let (work, seed) = (Work::named(args)?, seed(args)?);
-    record(args.targets.first(), &[], &work, seed, args, terminal, stop)
+    let target = args.targets.first();
+    record(target, &[], &work, seed, (args, keep), terminal, stop)
+}
+
+/// Without it, transfers are counted for every access.
+fn keeps_nothing(_: Option<f64>, _: f64) -> Option<u64> {
+    None
 }
 
 fn seed(args: &LinesArgs) -> anyhow::Result<u64> {
@@ -152,7 +191,7 @@ fn record(
     settings: &[String],
     work: &Work,
     seed: u64,
-    args: &LinesArgs,
+    (args, keep): (&LinesArgs, Keep<'_>),
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
@@ -193,8 +232,15 @@ fn record(
         Work::Load(plan) => plan,
         Work::Loop(which) => {
             subject.keep(stop);
-            let recorded =
-                inside::recorded(&mut subject, postmaster, which, seed, args, &progress, stop);
+            let recorded = inside::recorded(
+                &mut subject,
+                postmaster,
+                which,
+                seed,
+                (args, keep),
+                &progress,
+                stop,
+            );
             progress.clear();
             return recorded;
         }
@@ -225,7 +271,15 @@ fn record(
         workload::scale_in_words(plan)
     ));
     let made = subject.make_tables(plan, &mut |share| progress.share(share), stop)?;
-    let recorded = recorded(&mut subject, postmaster, plan, seed, args, &progress, stop);
+    let recorded = recorded(
+        &mut subject,
+        postmaster,
+        plan,
+        seed,
+        (args, keep),
+        &progress,
+        stop,
+    );
     progress.clear();
     let removed = clean_up(&mut subject, &made);
     if let Err(error) = &removed {
@@ -240,7 +294,7 @@ fn recorded(
     postmaster: u32,
     plan: &WorkloadPlan,
     seed: u64,
-    args: &LinesArgs,
+    (args, keep): (&LinesArgs, Keep<'_>),
     progress: &Progress,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
@@ -299,7 +353,7 @@ fn recorded(
         seen.sequences.push(sequence);
         engines.push(engine);
     }
-    seen.told(subject, &plan.name, seed, args, progress)
+    seen.told(subject, &plan.name, seed, (args, keep), progress)
 }
 
 /// What was recorded.
@@ -317,7 +371,7 @@ impl Seen {
         subject: &mut Subject,
         workload: &str,
         seed: u64,
-        args: &LinesArgs,
+        (args, keep): (&LinesArgs, Keep<'_>),
         progress: &Progress,
     ) -> anyhow::Result<Account> {
         self.doubts.sort();
@@ -329,9 +383,12 @@ impl Seen {
         let mut counts = args.at.0.clone();
         counts.sort_unstable();
         counts.dedup();
+        let mean = |of: fn(&Sequence) -> u64| self.sequences.iter().map(of).sum::<u64>() as f64;
+        let each = mean(|s| s.instructions) / mean(|s| s.transactions).max(1.0);
+        let keep = keep(self.cpu_us, each);
         let transfers = counts
             .iter()
-            .map(|sessions| replay.at(*sessions as usize, seed))
+            .map(|sessions| replay.keeping(*sessions as usize, seed, keep))
             .collect();
         let of = Of {
             recorded: clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
