@@ -1,11 +1,12 @@
 //! A conversation over two streams, divided into channels.
 //!
-//! A reader thread distributes what comes, a writer thread writes what is sent and a heartbeat a
-//! second, so that neither side waits for the other longer than it wants to. Whoever hears nothing
+//! A reader thread distributes what comes, a writer thread writes what is sent, the channels in turn, and a
+//! heartbeat a second, so that neither side waits for the other longer than it wants to. Whoever hears nothing
 //! for [`SILENCE`] seconds of its own takes the link for lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::ops::Bound;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -40,8 +41,8 @@ const INBOX_BYTES: usize = 64 << 20;
 /// The same of channels that nobody has opened here; then the link is broken off.
 const UNOPENED_BYTES: usize = 32 << 20;
 
-/// What is sent and not yet written; then the sender has to wait.
-const OUTBOX_BYTES: usize = 16 << 20;
+/// What is sent and not yet written on one channel; then the sender has to wait.
+const OUTBOX_BYTES: usize = 1 << 20;
 
 /// How long what was sent may take to be written when the link is closed.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -77,8 +78,7 @@ struct State {
     /// Bytes in all of them, and in those that are not opened.
     received: usize,
     unopened: usize,
-    outbox: VecDeque<Frame>,
-    unwritten: usize,
+    outbox: Outbox,
     /// The writer holds a frame that is in the outbox no more.
     writing: bool,
     /// The other side has begun to speak.
@@ -88,6 +88,46 @@ struct State {
     /// The reader waits for room.
     stalled: bool,
     lost: Option<Lost>,
+}
+
+/// What is to be written. Channels take turns, so that a word need not wait for the whole of a file.
+#[derive(Debug, Default)]
+struct Outbox {
+    /// Those with something to write, and how many bytes.
+    channels: BTreeMap<u16, (VecDeque<Vec<u8>>, usize)>,
+    /// The channel that wrote last.
+    last: u16,
+}
+
+impl Outbox {
+    fn is_empty(&self) -> bool {
+        self.channels.is_empty()
+    }
+
+    fn unwritten(&self, channel: u16) -> usize {
+        self.channels.get(&channel).map_or(0, |(_, bytes)| *bytes)
+    }
+
+    fn push(&mut self, channel: u16, body: Vec<u8>) {
+        let (bodies, bytes) = self.channels.entry(channel).or_default();
+        *bytes += body.len();
+        bodies.push_back(body);
+    }
+
+    /// The first of the channel whose turn it is.
+    fn pop(&mut self) -> Option<Frame> {
+        let behind = (Bound::Excluded(self.last), Bound::Unbounded);
+        let next = self.channels.range(behind).next();
+        let channel = *next.or_else(|| self.channels.iter().next())?.0;
+        let (bodies, bytes) = self.channels.get_mut(&channel)?;
+        let body = bodies.pop_front()?;
+        *bytes -= body.len();
+        if bodies.is_empty() {
+            self.channels.remove(&channel);
+        }
+        self.last = channel;
+        Some(Frame { channel, body })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -268,17 +308,13 @@ impl Shared {
             };
         }
         let mut state = self.state();
-        while state.unwritten > OUTBOX_BYTES && state.lost.is_none() {
+        while state.outbox.unwritten(number) > OUTBOX_BYTES && state.lost.is_none() {
             state = self.wait(state, HEARTBEAT);
         }
         if let Some(lost) = &state.lost {
             return Err(lost.clone());
         }
-        state.unwritten += body.len();
-        state.outbox.push_back(Frame {
-            channel: number,
-            body,
-        });
+        state.outbox.push(number, body);
         drop(state);
         self.changed.notify_all();
         Ok(())
@@ -347,9 +383,23 @@ impl Shared {
     }
 }
 
+/// Bytes that come, each of them a sign of life: a long message takes its time on a slow way.
+struct Alive<'a, R> {
+    shared: &'a Shared,
+    reader: R,
+}
+
+impl<R: Read> Read for Alive<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let got = self.reader.read(into)?;
+        self.shared.state().silent = 0;
+        Ok(got)
+    }
+}
+
 /// The reader thread.
 fn receive(shared: &Shared, reader: impl Read) {
-    let mut reader = BufReader::with_capacity(64 << 10, reader);
+    let mut reader = BufReader::with_capacity(64 << 10, Alive { shared, reader });
     let why = match preamble::find(&mut reader) {
         Err(lost) => lost,
         Ok(()) => {
@@ -393,12 +443,9 @@ fn deliver(shared: &Shared, writer: impl Write) {
             drop(writer.into_parts().0);
             return;
         }
-        let frame = state.outbox.pop_front();
+        let frame = state.outbox.pop();
         state.writing = true;
         let last = state.outbox.is_empty();
-        if let Some(frame) = &frame {
-            state.unwritten -= frame.body.len();
-        }
         drop(state);
         written = match &frame {
             Some(frame) => frame::write(&mut writer, frame.channel, &frame.body),

@@ -173,3 +173,85 @@ fn a_conversation_is_carried_within_another_and_ends_with_either() {
         assert_eq!(b.check().is_err(), outer_ends);
     }
 }
+
+/// Writes as slowly as a narrow way carries.
+struct Narrow {
+    to: Closing,
+    bytes_a_second: usize,
+}
+
+impl Write for Narrow {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = &bytes[..bytes.len().min(4 << 10)];
+        thread::sleep(Duration::from_secs(1) * piece.len() as u32 / self.bytes_a_second as u32);
+        self.to.write(piece)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Two ends, of which the second writes so much a second.
+fn narrow(bytes_a_second: usize) -> (Link, Link) {
+    let (a, b) = sockets();
+    let to = Closing(b.try_clone().unwrap());
+    let writer = Narrow { to, bytes_a_second };
+    (link(&a), Link::new(b, writer).unwrap())
+}
+
+#[test]
+fn a_conversation_goes_on_beside_a_file_that_takes_longer_than_silence_may() {
+    let (a, b) = narrow(256 << 10);
+    let within = |outer: &Link| {
+        let (incoming, outgoing) = outer.channel(4).streams();
+        Link::new(incoming, outgoing).unwrap()
+    };
+    let (near, far) = (within(&a), within(&b));
+    let pieces = 32;
+    let file = b.channel(2);
+    let sender = thread::spawn(move || {
+        for _ in 0..pieces {
+            file.send_bytes(vec![7; 64 << 10]).unwrap();
+        }
+    });
+    let (asked, answers) = (near.channel(3), far.channel(3));
+    let came = a.channel(2);
+    let mut left = pieces;
+    while left > 0 {
+        // Each is answered while the file is under way.
+        asked.send(&left).unwrap();
+        let number: u32 = answers.recv(SOON).unwrap().unwrap();
+        answers.send(&number).unwrap();
+        assert_eq!(asked.recv(SOON), Ok(Some(left)));
+        let body = came.recv_bytes(SOON).unwrap().unwrap();
+        assert_eq!(body.len(), 64 << 10);
+        left -= 1;
+        assert_eq!((near.check(), far.check()), (Ok(()), Ok(())));
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn a_message_that_takes_longer_than_silence_may_is_a_sign_of_life() {
+    let (a, b) = narrow(128 << 10);
+    b.channel(1).send_bytes(vec![7; 900 << 10]).unwrap();
+    let body = a.channel(1).recv_bytes(SOON).unwrap().unwrap();
+    assert_eq!(body.len(), 900 << 10);
+}
+
+#[test]
+fn channels_take_turns_and_keep_their_own_order() {
+    let mut outbox = Outbox::default();
+    for (channel, bodies) in [(1, 3), (2, 1), (9, 2)] {
+        for body in 0..bodies {
+            outbox.push(channel, vec![body; 10]);
+        }
+    }
+    assert_eq!(outbox.unwritten(1), 30);
+    let mut written = Vec::new();
+    while let Some(frame) = outbox.pop() {
+        written.push((frame.channel, frame.body[0]));
+    }
+    assert_eq!(written, [(1, 0), (2, 0), (9, 0), (1, 1), (9, 1), (1, 2)]);
+    assert!(outbox.is_empty() && outbox.unwritten(1) == 0);
+}

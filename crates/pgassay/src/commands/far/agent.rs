@@ -124,8 +124,8 @@ fn measure(
     ];
     let ended = Arc::new(AtomicBool::new(false));
     let follower = {
-        let (ended, channel) = (Arc::clone(&ended), channel.clone());
-        thread::spawn(move || files::follow(&channel, &runs, &ended))
+        let (ended, mut to) = (Arc::clone(&ended), files::Sender::answered(channel));
+        thread::spawn(move || files::follow(&mut to, &runs, &ended).map(|()| to))
     };
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -155,13 +155,15 @@ fn measure(
     }
     ended.store(true, Ordering::SeqCst);
     follower.thread().unpark();
-    if let Ok(sent) = follower.join() {
-        sent?;
-    }
-    for number in 0..start.outputs {
-        let name = output(number);
-        // One that it did not write is missed there.
-        let _ = files::send_file(&channel, &name, &here.join(&name), None)?;
+    if let Ok(followed) = follower.join() {
+        let mut to = followed?;
+        for number in 0..start.outputs {
+            let name = output(number);
+            // One that it did not write is missed there.
+            let _ = files::send_file(&mut to, &name, &here.join(&name), None)?;
+        }
+        // What is said of the end may not be there before them.
+        to.finish()?;
     }
     words.send(&Word::Ended {
         code: status.code().filter(|_| status.signal().is_none()),

@@ -15,8 +15,15 @@ use serde::{Deserialize, Serialize};
 /// How often the far side looks for something new.
 const LOOKS: Duration = Duration::from_millis(200);
 
-/// Bytes of a piece.
-const PIECE: usize = 1 << 20;
+/// Bytes of a piece: what is said on another channel waits for one.
+const PIECE: usize = 64 << 10;
+
+/// Bytes that are on their way: what is said meanwhile waits for them, on whatever carries it, and may not
+/// take as long as silence.
+const ON_THEIR_WAY: u64 = 512 << 10;
+
+/// How often it is looked whether the link stands while nothing is answered.
+const ATTENTION: Duration = Duration::from_secs(1);
 
 /// How deep below a run its files may lie: those of a lab's stages do.
 pub const DEEPEST: usize = 6;
@@ -34,16 +41,65 @@ pub struct Piece {
     pub last: bool,
 }
 
-/// Sends a piece.
-///
-/// # Errors
-/// Where the link is lost.
-pub fn send(channel: &Channel, piece: &Piece, bytes: &[u8]) -> Result<(), Lost> {
-    let mut body = serde_json::to_vec(piece).map_err(|e| Lost::Unsayable(e.to_string()))?;
-    body.push(b'\n');
-    body.extend_from_slice(bytes);
-    channel.send_bytes(body)
+/// Sends pieces.
+#[derive(Debug)]
+pub struct Sender {
+    channel: Channel,
+    /// Whether the other side says how much has come, and is not sent much more.
+    is_answered: bool,
+    sent: u64,
+    came: u64,
 }
+
+impl Sender {
+    /// To who says how much has come: a [`Receipt`].
+    pub fn answered(channel: Channel) -> Self {
+        Self {
+            channel,
+            is_answered: true,
+            sent: 0,
+            came: 0,
+        }
+    }
+
+    /// To who says nothing of it.
+    pub fn unanswered(channel: Channel) -> Self {
+        Self {
+            is_answered: false,
+            ..Self::answered(channel)
+        }
+    }
+
+    fn send(&mut self, piece: &Piece, bytes: &[u8]) -> Result<(), Lost> {
+        let mut body = serde_json::to_vec(piece).map_err(|e| Lost::Unsayable(e.to_string()))?;
+        body.push(b'\n');
+        body.extend_from_slice(bytes);
+        self.wait(ON_THEIR_WAY)?;
+        self.sent += body.len() as u64;
+        self.channel.send_bytes(body)
+    }
+
+    /// Waits until all has come.
+    ///
+    /// # Errors
+    /// Where the link is lost.
+    pub fn finish(&mut self) -> Result<(), Lost> {
+        self.wait(0)
+    }
+
+    fn wait(&mut self, on_their_way: u64) -> Result<(), Lost> {
+        while self.is_answered && self.sent - self.came > on_their_way {
+            if let Some(Receipt(came)) = self.channel.recv(ATTENTION)? {
+                self.came = came.min(self.sent);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that have come in pieces, in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt(pub u64);
 
 /// A piece that came, and its bytes.
 pub fn received(body: &[u8]) -> Option<(Piece, &[u8])> {
@@ -56,7 +112,7 @@ pub fn received(body: &[u8]) -> Option<(Piece, &[u8])> {
 /// # Errors
 /// The system's refusal inside, the link's outside.
 pub fn send_file(
-    channel: &Channel,
+    to: &mut Sender,
     name: &str,
     from: &Path,
     appended_at: Option<u64>,
@@ -101,7 +157,7 @@ pub fn send_file(
             appends: appended_at.is_some(),
             last,
         };
-        send(channel, &piece, &bytes[..got])?;
+        to.send(&piece, &bytes[..got])?;
         at += got as u64;
         if last {
             return Ok(Ok(at));
@@ -150,11 +206,11 @@ struct Sent {
 ///
 /// # Errors
 /// Where the link is lost.
-pub fn follow(channel: &Channel, root: &Path, ended: &AtomicBool) -> Result<(), Lost> {
+pub fn follow(to: &mut Sender, root: &Path, ended: &AtomicBool) -> Result<(), Lost> {
     let mut sent = BTreeMap::new();
     loop {
         let last = ended.load(Ordering::SeqCst);
-        look(channel, root, &mut sent)?;
+        look(to, root, &mut sent)?;
         if last {
             return Ok(());
         }
@@ -162,7 +218,7 @@ pub fn follow(channel: &Channel, root: &Path, ended: &AtomicBool) -> Result<(), 
     }
 }
 
-fn look(channel: &Channel, root: &Path, sent: &mut BTreeMap<PathBuf, Sent>) -> Result<(), Lost> {
+fn look(to: &mut Sender, root: &Path, sent: &mut BTreeMap<PathBuf, Sent>) -> Result<(), Lost> {
     let mut files = Vec::new();
     walk(root, Path::new(""), &mut files);
     // What a run is comes before what is in it.
@@ -195,7 +251,7 @@ fn look(channel: &Channel, root: &Path, sent: &mut BTreeMap<PathBuf, Sent>) -> R
             _ => lines.then_some(0),
         };
         // What has gone meanwhile is seen at the next look.
-        if let Ok(length) = send_file(channel, name, &root.join(&path), from)? {
+        if let Ok(length) = send_file(to, name, &root.join(&path), from)? {
             let length = if lines { length } else { now.length };
             sent.insert(path, Sent { length, ..now });
         }
@@ -261,17 +317,17 @@ mod tests {
         let whole = text.len() - long.len();
         fs::write(&from, &text).unwrap();
         let (near, far) = Link::pair();
-        let (to, at_near) = (far.channel(1), near.channel(1));
-        let sent = send_file(&to, "trials.jsonl", &from, Some(0))
+        let (mut to, at_near) = (Sender::unanswered(far.channel(1)), near.channel(1));
+        let sent = send_file(&mut to, "trials.jsonl", &from, Some(0))
             .unwrap()
             .unwrap();
         assert_eq!(sent as usize, whole);
-        let again = send_file(&to, "trials.jsonl", &from, Some(sent))
+        let again = send_file(&mut to, "trials.jsonl", &from, Some(sent))
             .unwrap()
             .unwrap();
         assert_eq!(again, sent);
         fs::write(&from, format!("{text}\n")).unwrap();
-        let rest = send_file(&to, "trials.jsonl", &from, Some(sent))
+        let rest = send_file(&mut to, "trials.jsonl", &from, Some(sent))
             .unwrap()
             .unwrap();
         assert_eq!(rest as usize, text.len() + 1);
@@ -286,5 +342,39 @@ mod tests {
             came.extend_from_slice(bytes);
         }
         assert!(came == format!("{text}\n").as_bytes());
+    }
+
+    #[test]
+    fn no_more_is_sent_than_the_other_side_keeps_up_with() {
+        let place = Directory::make(&std::env::temp_dir(), "pgassay-far-sender").unwrap();
+        let from = place.path().join("report.html");
+        let length = 4 << 20;
+        fs::write(&from, vec![b'x'; length]).unwrap();
+        let (near, far) = Link::pair();
+        let (files, mut to) = (near.channel(1), Sender::answered(far.channel(1)));
+        let sender = std::thread::spawn(move || {
+            send_file(&mut to, "report.html", &from, None)
+                .unwrap()
+                .unwrap();
+            to.finish().unwrap();
+        });
+        let mut receipt = Receipt::default();
+        let (mut came, mut is_whole) = (0, false);
+        while !is_whole {
+            // As long as something comes; then it waits for us.
+            let (before, soon) = (receipt, Duration::from_millis(200));
+            while let Some(body) = files.recv_bytes(soon).unwrap() {
+                let (piece, bytes) = received(&body).unwrap();
+                assert_eq!(piece.at as usize, came);
+                came += bytes.len();
+                is_whole = piece.last;
+                receipt.0 += body.len() as u64;
+            }
+            assert!(receipt.0 - before.0 <= ON_THEIR_WAY + 2 * PIECE as u64);
+            assert!(!sender.is_finished());
+            files.send(&receipt).unwrap();
+        }
+        sender.join().unwrap();
+        assert_eq!(came, length);
     }
 }

@@ -10,7 +10,7 @@ use pgassay_model::{Failure, FailureKind};
 use pgassay_sys::output;
 use pgassay_sys::stop::Stop;
 
-use super::files::{self, received};
+use super::files::{self, Receipt, received};
 use super::keep::Keeper;
 use super::reach::{Options, Side, reach};
 use super::rules::{self, Guarded};
@@ -146,9 +146,9 @@ fn broken_off(keeper: &Keeper, why: String) -> Failure {
 
 /// Sends the files that the command needs.
 fn give(link: &Link, there: &There) -> anyhow::Result<()> {
-    let channel = link.channel(FILES);
+    let mut to = files::Sender::unanswered(link.channel(FILES));
     for given in &there.given {
-        files::send_file(&channel, &given.name, &given.from, None)?
+        files::send_file(&mut to, &given.name, &given.from, None)?
             .map_err(|e| Failure::usage(format!("cannot read {}: {e}", given.from.display())))?;
     }
     Ok(())
@@ -164,6 +164,7 @@ fn hear(
     stop: &Stop,
 ) -> anyhow::Result<Option<i32>> {
     let (words, files) = (side.link()?.channel(WORDS), side.link()?.channel(FILES));
+    let mut receipt = Receipt::default();
     let mut ended = None;
     let mut runs_there = String::new();
     let mut asked = false;
@@ -179,8 +180,14 @@ fn hear(
             words.send(&Order::Stop)?;
         }
         let word = words.recv(LOOKS);
+        let before = receipt;
         while let Some(body) = files.recv_bytes(Duration::ZERO).unwrap_or_default() {
             take(&body, keeper, outputs, there)?;
+            receipt.0 += body.len() as u64;
+        }
+        if receipt != before {
+            // A link that is lost is told of by its words.
+            let _ = files.send(&receipt);
         }
         match word? {
             // What it carried may be on its way still.
