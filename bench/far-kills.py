@@ -4,14 +4,14 @@ left ten seconds later: processes, directories, and the trials that were finishe
 
     bench/far-kills.py [--program target/debug/pgassay] [--kills 100] [--seed 1] [--agents]
                        [--place 'exec:sh -c '"'"'"$@"; exit $?'"'"' carrier' | ssh://HOST]
-                       [--with '--from here --listen 127.0.0.1']
+                       [--sshd] [--with '--from here --listen 127.0.0.1']
 
 With --agents the command and its server are here, and the load comes from two machines at that place:
 killed are the command, an agent, both agents, and with ssh:// a carrier (the streams of a plain one stand without it).
 The files of a server whose command is killed stay until the next run sweeps them.
 
 The far side has to be this machine (a plain command, or an sshd here, whose sessions have
-XDG_CACHE_HOME in a directory that --cache names). A kill counts as clean if within ten seconds no process
+XDG_CACHE_HOME in a directory that --cache names; --sshd starts such a one). A kill counts as clean if within ten seconds no process
 of the far side runs, no directory of its session and no cluster lies around, and at least those trials
 are here that were finished a second before.
 """
@@ -25,6 +25,7 @@ import random
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -117,6 +118,36 @@ def kill(pids):
             pass
 
 
+def sshd(base, cache):
+    """An sshd of this user on a free port, and the command that stands for ssh."""
+    place = base / "sshd"
+    place.mkdir(mode=0o700)
+    for key in ["host", "user"]:
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / key)], check=True)
+    if os.geteuid() == 0:
+        # Where it gives up its rights; a package of a distribution makes it when the service starts.
+        os.makedirs("/run/sshd", exist_ok=True)
+    for _ in range(10):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        (place / "sshd_config").write_text(
+            f"Port {port}\nListenAddress 127.0.0.1\nHostKey {place}/host\nAuthorizedKeysFile {place}/user.pub\n"
+            "PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\n"
+            f"SetEnv XDG_CACHE_HOME={cache}\n")
+        (place / "ssh_config").write_text(
+            f"Host there\n HostName 127.0.0.1\n Port {port}\n IdentityFile {place}/user\n"
+            f" UserKnownHostsFile {place}/known\n StrictHostKeyChecking accept-new\n BatchMode yes\n")
+        log = place / "log"
+        process = subprocess.Popen(["/usr/sbin/sshd", "-D", "-e", "-f", str(place / "sshd_config")],
+                                   stderr=log.open("w"))
+        # It ends where somebody else has the port by now.
+        while process.poll() is None:
+            if "Server listening on" in log.read_text():
+                return process, f"ssh -F {place}/ssh_config"
+            time.sleep(0.05)
+    raise SystemExit(f"no sshd: {log.read_text()}")
+
+
 def one(args, number, part, rng, base):
     runs, scratch = base / f"runs-{number}", base / f"scratch-{number}"
     runs.mkdir()
@@ -205,6 +236,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--place", default=CARRIED)
     parser.add_argument("--cache", type=pathlib.Path, help="XDG_CACHE_HOME of the sessions of an sshd here")
+    parser.add_argument("--sshd", action="store_true", help="at ssh://there, an sshd that is started here")
     parser.add_argument("--agents", action="store_true", help="the load comes from there, the server is here")
     parser.add_argument("--with", dest="words", default="", help="further words of the command")
     parser.add_argument("--part", choices=PARTS + ["both agents"], help="kill this only")
@@ -215,6 +247,10 @@ def main():
     base = pathlib.Path(tempfile.mkdtemp(prefix="far-kills-", dir="/var/tmp"))
     base.chmod(0o755)
     args.cache = args.cache or base / "cache"
+    server = None
+    if args.sshd:
+        server, os.environ["PGASSAY_SSH"] = sshd(base, args.cache)
+        args.place = "ssh://there"
     rng = random.Random(args.seed)
     table = collections.defaultdict(list)
     bad = 0
@@ -236,6 +272,9 @@ def main():
                 bad += 1
                 print(f"kill {number} ({part}, {phase}): {'; '.join(problems)}", file=sys.stderr)
     finally:
+        if server:
+            server.terminate()
+            server.wait()
         if not (args.keep and bad):
             shutil.rmtree(base, ignore_errors=True)
     print(f"{'killed':<22}{'while':<12}{'kills':>6}{'clean':>6}{'all gone after':>20}{'trials kept':>14}  exit codes")
