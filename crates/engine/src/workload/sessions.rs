@@ -1,14 +1,16 @@
 //! The sessions of which a workload was made: a file beside it, read for `--replay`.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use pgassay_load::script::{Command, Drawn, Program};
 use pgassay_load::{self as load, Execution, Replay};
 use pgassay_model::Failure;
-use pgassay_model::workload::{Pace, ReplayPlan, WorkloadPlan};
+use pgassay_model::workload::{Pace, ReplayPlan, ScriptPlan, WorkloadPlan};
 use pgassay_statements::recorded::{Header, Line, SCHEMA, Spans};
 use sha2::{Digest, Sha256};
 
@@ -61,11 +63,54 @@ pub fn plan(workload: &WorkloadPlan, pace: Pace, speed: f64) -> Result<ReplayPla
     })
 }
 
+/// The sessions that are replayed, read once for all servers and launches that replay the same.
+#[derive(Debug, Default)]
+pub struct Recordings {
+    read: RefCell<Option<(Replayed, Arc<Replay>)>>,
+}
+
+/// What decides what is read of which file.
+#[derive(Debug, Clone, PartialEq)]
+struct Replayed {
+    file: String,
+    plan: ReplayPlan,
+    scripts: Vec<ScriptPlan>,
+}
+
+impl Recordings {
+    /// The sessions that a plan replays, for its scripts; none where it replays nothing.
+    ///
+    /// # Errors
+    /// Where the file is gone, or is another than it was.
+    pub fn replay(
+        &self,
+        workload: &WorkloadPlan,
+        program: &Program,
+    ) -> Result<Option<Arc<Replay>>, Failure> {
+        let (Some(plan), Some(file)) = (&workload.replay, &workload.sessions) else {
+            return Ok(None);
+        };
+        let wanted = Replayed {
+            file: file.clone(),
+            plan: plan.clone(),
+            scripts: workload.scripts.clone(),
+        };
+        if let Some((known, replay)) = self.read.borrow().as_ref()
+            && *known == wanted
+        {
+            return Ok(Some(Arc::clone(replay)));
+        }
+        let replay = replay(workload, program)?.map(Arc::new);
+        *self.read.borrow_mut() = replay.clone().map(|replay| (wanted, replay));
+        Ok(replay)
+    }
+}
+
 /// The sessions that a plan replays, for its scripts; none where it replays nothing.
 ///
 /// # Errors
 /// Where the file is gone, or is another than it was.
-pub fn replay(workload: &WorkloadPlan, program: &Program) -> Result<Option<Replay>, Failure> {
+fn replay(workload: &WorkloadPlan, program: &Program) -> Result<Option<Replay>, Failure> {
     let (Some(plan), Some(file)) = (&workload.replay, &workload.sessions) else {
         return Ok(None);
     };
@@ -416,7 +461,15 @@ mod tests {
         assert_eq!(planned.sha256.len(), 64);
         workload.replay = Some(planned);
         assert!(replay(&workload, &program()).unwrap().is_some());
+        let recordings = Recordings::default();
+        let first = recordings.replay(&workload, &program()).unwrap().unwrap();
         std::fs::write(&path, lines(51)).unwrap();
+        // What was read is not read again, whatever the file is now; of another pace it is.
+        let again = recordings.replay(&workload, &program()).unwrap().unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        let mut other = workload.clone();
+        other.replay.as_mut().unwrap().speed = 2.0;
+        assert!(recordings.replay(&other, &program()).is_err());
         let failure = replay(&workload, &program()).unwrap_err();
         std::fs::remove_file(&path).unwrap();
         assert!(failure.message.contains("another file"), "{failure:?}");

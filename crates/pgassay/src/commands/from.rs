@@ -7,6 +7,7 @@ use std::thread;
 use anyhow::{Context, bail};
 use pgassay_engine::agents::{Agents, Outside, Side, SshSession};
 use pgassay_engine::drivers::wire::{self, Source as Load};
+use pgassay_engine::workload::sessions::Recordings;
 use pgassay_far::{Link, Place};
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_model::{Failure, FailureKind};
@@ -300,11 +301,15 @@ pub fn find(agents: &Agents, subject: &mut Subject, plan: &WorkloadPlan) -> anyh
     Ok(agents.find(&conninfo, subject.outside.as_ref(), &wanted)?)
 }
 
-/// Where an arm's load comes from.
-pub fn source<'a>(agents: Option<&'a Agents>, outside: Option<&'a Outside>) -> Load<'a> {
+/// Where an arm's load comes from: from here with these recordings, where it replays any.
+pub fn source<'a>(
+    agents: Option<&'a Agents>,
+    outside: Option<&'a Outside>,
+    recordings: &'a Recordings,
+) -> Load<'a> {
     match agents {
         Some(agents) => Load::Agents(agents, outside),
-        None => Load::Here,
+        None => Load::Here(recordings),
     }
 }
 

@@ -12,6 +12,7 @@ use pgassay_engine::drivers::wire::{Wire, WireArm};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
 use pgassay_engine::workload::pgbench_tables::Made;
+use pgassay_engine::workload::sessions::Recordings;
 use pgassay_engine::workload::{self, setup};
 use pgassay_model::Plan;
 use pgassay_model::plan::{DriverConfig, Experiment, Stage};
@@ -209,7 +210,7 @@ fn sweep(
             &subject.conninfo_of_load(&plan.workload),
             watched,
             owned,
-            from::source(agents, subject.outside.as_ref()),
+            from::source(agents, subject.outside.as_ref(), &Recordings::default()),
             stop,
         )?],
         plan: plan.clone(),

@@ -1,6 +1,5 @@
 //! A server with its clients.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pgassay_load::{Engine, raise_descriptor_limit};
@@ -14,7 +13,8 @@ use super::plan::engine_options;
 use crate::agents::{Agents, Outside, Trouble};
 use crate::drivers::{Arm, Watched};
 use crate::runner::{TrialFailure, is_lost};
-use crate::workload::{self, sessions, setup};
+use crate::workload::sessions::Recordings;
+use crate::workload::{self, setup};
 
 /// One server with its connections.
 pub struct WireArm {
@@ -33,8 +33,8 @@ pub struct WireArm {
 /// Where the load comes from.
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
-    /// This process.
-    Here,
+    /// This process, which has read these sessions where it replays any.
+    Here(&'a Recordings),
     /// Agents, and how those on other machines reach the server, where that is not how we do.
     Agents(&'a Agents, Option<&'a Outside>),
 }
@@ -56,10 +56,10 @@ impl WireArm {
             .with_application_name("pgassay load")
             .with_options(&setup::find_tables(&plan.workload, conninfo)?);
         let giver = match source {
-            Source::Here => {
+            Source::Here(recordings) => {
                 let program = workload::program(&plan.workload)?;
                 let mut options = engine_options(plan, stop)?;
-                options.replay = sessions::replay(&plan.workload, &program)?.map(Arc::new);
+                options.replay = recordings.replay(&plan.workload, &program)?;
                 Giver::Here(Box::new(Engine::new(conninfo.clone(), program, options)))
             }
             Source::Agents(agents, outside) => {

@@ -14,6 +14,7 @@ use pgassay_engine::agents::Agents;
 use pgassay_engine::drivers::wire::{Wire, WireArm};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Ended, Schedule};
+use pgassay_engine::workload::sessions::Recordings;
 use pgassay_engine::workload::{self, setup};
 use pgassay_model::axis::{self, AxisValue};
 use pgassay_model::comparison::Typed;
@@ -471,13 +472,14 @@ impl Measuring<'_> {
         let typed = self.request.again.observe(&self.request.measure.observe);
         let observers = observing::choice(&typed, default);
         let mut arms = Vec::new();
+        let recordings = Recordings::default();
         for (index, plan) in (0u32..).zip(self.plans) {
             let at = index as usize;
             self.writer
                 .append_event(EventKind::Launched { arm: index })?;
             let watched = self.servers.watched(at, observers)?;
             let subject = self.servers.subject(at);
-            let source = from::source(self.agents, subject.outside.as_ref());
+            let source = from::source(self.agents, subject.outside.as_ref(), &recordings);
             let conninfo = &subject.conninfo;
             let mut arm = WireArm::new(plan, conninfo, watched, true, source, self.stop)?;
             arm.label = self.experiment.arms.get(at).map(|arm| arm.label.clone());

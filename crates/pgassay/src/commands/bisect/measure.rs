@@ -8,6 +8,7 @@ use pgassay_analysis::metrics::MetricId;
 use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::RunWriter;
 use pgassay_engine::runner::{self, Driver, Ended, Schedule, Sink};
+use pgassay_engine::workload::sessions::Recordings;
 use pgassay_model::comparison::{Typed, launch_order};
 use pgassay_model::plan::Stage;
 use pgassay_model::point::Slice;
@@ -120,7 +121,13 @@ impl Bench {
         servers.fill(&plan.workload, &progress, &self.stop)?;
         let labels: Vec<String> = arms.iter().map(|(label, _)| label.clone()).collect();
         let mut driver = Wire {
-            arms: servers.arms(plan, &labels, Choice::default(), None, &self.stop)?,
+            arms: servers.arms(
+                plan,
+                &labels,
+                Choice::default(),
+                (None, &Recordings::default()),
+                &self.stop,
+            )?,
             checkpoints: plan.workload.writes,
             launches: Default::default(),
             plan: plan.clone(),

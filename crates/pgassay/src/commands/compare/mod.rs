@@ -25,6 +25,7 @@ use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::{analyse, number};
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
+use pgassay_engine::workload::sessions::Recordings;
 use pgassay_model::comparison::{ComparisonPlan, Typed, launch_order};
 use pgassay_model::plan::{Arm, Experiment, Stage};
 use pgassay_model::record::RecordedRun;
@@ -339,6 +340,7 @@ fn measured(
         budget: Duration::from_secs_f64(args.minutes() * 60.0),
         observers,
         agents,
+        recordings: Recordings::default(),
         stop: stop.clone(),
     };
     measuring.note_first(&mut servers, &company, terminal)?;

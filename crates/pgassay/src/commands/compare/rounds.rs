@@ -15,6 +15,7 @@ use pgassay_engine::drivers::scattered_read::ScatteredRead;
 use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::{self, Driver, Ended, Schedule};
+use pgassay_engine::workload::sessions::Recordings;
 use pgassay_engine::workload::{self, setup};
 use pgassay_model::comparison::{ComparisonPlan, Phase, Typed, launch_order};
 use pgassay_model::observed::stacks::SymbolTable;
@@ -60,6 +61,8 @@ pub struct Measuring {
     pub observers: Choice,
     /// The machines that clients over the wire are on, where it is not this process.
     pub agents: Option<Agents>,
+    /// The sessions that are replayed, for all launches.
+    pub recordings: Recordings,
     /// Raised by Ctrl-C.
     pub stop: Stop,
 }
@@ -303,7 +306,13 @@ impl Measuring {
         let (plan, stop) = (self.plan.clone(), self.stop.clone());
         Ok(match &self.load {
             Load::Wire(_) => Box::new(Wire {
-                arms: servers.arms(&plan, labels, self.observers, self.agents.as_ref(), &stop)?,
+                arms: servers.arms(
+                    &plan,
+                    labels,
+                    self.observers,
+                    (self.agents.as_ref(), &self.recordings),
+                    &stop,
+                )?,
                 // Else the checkpointer of the one would write while the other is measured.
                 checkpoints: plan.workload.writes,
                 launches: self.comparison.rounds(),

@@ -10,6 +10,7 @@ use pgassay_engine::drivers::wire::WireArm;
 use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgbench_tables::Made;
 use pgassay_engine::workload::pgio::tables;
+use pgassay_engine::workload::sessions::Recordings;
 use pgassay_engine::workload::{self, setup};
 use pgassay_model::comparison::{ArmFacts, Typed};
 use pgassay_model::plan::{DriverConfig, Stage};
@@ -300,7 +301,7 @@ impl Servers {
         plan: &Plan,
         labels: &[String],
         observers: Choice,
-        agents: Option<&Agents>,
+        (agents, recordings): (Option<&Agents>, &Recordings),
         stop: &Stop,
     ) -> anyhow::Result<Vec<WireArm>> {
         (0..self.of_arm.len())
@@ -308,7 +309,7 @@ impl Servers {
                 let watched = self.watched(arm, observers)?;
                 let subject = self.subject(arm);
                 let owned = subject.cluster.is_some();
-                let source = from::source(agents, subject.outside.as_ref());
+                let source = from::source(agents, subject.outside.as_ref(), recordings);
                 let conninfo = subject.conninfo_of_load(&plan.workload);
                 let mut load = WireArm::new(plan, &conninfo, watched, owned, source, stop)?;
                 load.label = labels.get(arm).cloned();
