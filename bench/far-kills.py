@@ -79,13 +79,6 @@ def part_of(processes, part):
     return sorted(pid for pid, line in processes.items() if line.endswith(ends) and holds in line)[:1]
 
 
-def parent(pid):
-    try:
-        return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-    except OSError:
-        return 0
-
-
 def children(pid):
     found = []
     for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
@@ -177,8 +170,8 @@ def one(args, number, part, rng, base):
         victims = [near.pid]
     elif part == "carrier" and args.agents:
         # The command has its server, and a helper or two, as children, too.
-        above = {parent(pid) for pid in part_of(processes, "agents")}
-        victims = sorted(above & set(children(near.pid)))[:1]
+        victims = [pid for pid in children(near.pid) if command_line(pid).startswith("ssh ")]
+        victims = rng.sample(victims, min(1, len(victims)))
     elif part == "carrier":
         victims = children(near.pid)
     elif part == "agent" and args.agents:
