@@ -56,8 +56,7 @@ fn picture(map: &HeatMap, size: &Size, first: bool) -> Markup {
         (height - BOTTOM, TOP),
         size.rows(),
     );
-    let labels = y.ticks.iter().map(|t| y.label(*t).chars().count());
-    let left = labels.max().unwrap_or(0) as f64 * size.character() + 12.0;
+    let left = svg::beside(&y);
     let right = width - RIGHT;
     let columns = ((width - left) / 70.0) as usize;
     let x = Placed::new(&time, &[0.0, end], (left, right), columns);

@@ -61,6 +61,12 @@ impl Size {
     }
 }
 
+/// Where a picture begins whose vertical axis has its labels at its left, ending 8 before it.
+pub fn beside(y: &Placed) -> f64 {
+    let labels = y.ticks.iter().map(|tick| widest(&y.label(*tick)));
+    labels.fold(0.0, f64::max).ceil() + 12.0
+}
+
 /// The width of a tick's label in the widest font that is common (DejaVu Sans, at the size that
 /// style.css gives to labels), in CSS pixels.
 fn widest(label: &str) -> f64 {
@@ -203,8 +209,7 @@ impl<'a> Plot<'a> {
         // a margin on either side, where trials are spread around the outermost points
         let inset = size.spread + 7.0;
         let y = Placed::new(&chart.y, &ys, (size.height - BOTTOM, TOP), size.rows);
-        let labels = y.ticks.iter().map(|t| y.label(*t).chars().count());
-        let left = labels.max().unwrap_or(0) as f64 * size.character + 12.0;
+        let left = beside(&y);
         let columns = ((size.width - left) / 70.0) as usize;
         let ends = (left + inset, size.width - RIGHT - inset);
         Self {
