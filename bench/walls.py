@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-LOOPS = ["spinlock", "lwlock:shared", "buffer-hit:hot block", "buffer-hit:uniform", "query-loop"]
+LOOPS = ["spinlock", "lwlock:shared", "buffer-hit:hot-block", "buffer-hit:uniform", "query-loop"]
 SESSIONS = [1, 2, 4, 8, 16]
 TRIALS = "12"
 
@@ -49,7 +49,7 @@ def measured(program, loop, runs):
     primitive, _, variant = loop.partition(":")
     clients = ",".join(str(n) for n in SESSIONS)
     document = asked(program, "run", primitive, "--clients", clients, "--trials", TRIALS, "--runs", runs, "--json")
-    of = [p for p in document["primitives"] if p["variant"] == variant and not p["idle"]]
+    of = [p for p in document["primitives"] if p["variant"].replace(" ", "-") == variant and not p["idle"]]
     return {point["sessions"]: point["operations_per_second"] for point in of[0]["points"]}
 
 

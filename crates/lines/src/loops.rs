@@ -3,6 +3,7 @@
 //! A call of such a loop is one statement: before and after its operations lie the executor, the
 //! snapshot, the gate. Code that runs exactly once in each operation tells where they begin.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use pgassay_model::Failure;
@@ -43,7 +44,8 @@ pub fn operations(mut sequence: Sequence, operations: u64) -> Result<Sequence, F
     Ok(sequence)
 }
 
-/// Where the operations begin: the first access whose code makes it so often.
+/// Where the operations begin: where code accesses something so often, and of several the one whose
+/// accesses lie farthest apart, since the operations are most of the call; of these the first.
 fn begins(sequence: &Sequence, operations: u64) -> Option<Vec<usize>> {
     let mut of: HashMap<(u32, &str), Vec<usize>> = HashMap::new();
     for (at, one) in sequence.uses.iter().enumerate() {
@@ -54,7 +56,13 @@ fn begins(sequence: &Sequence, operations: u64) -> Option<Vec<usize>> {
     }
     of.into_values()
         .filter(|times| times.len() as u64 == operations)
-        .min()
+        .max_by_key(|times| {
+            let [first, .., last] = times.as_slice() else {
+                return (0, Reverse(0));
+            };
+            let step = |at: &usize| sequence.uses.get(*at).map_or(0, |one| one.step);
+            (step(last) - step(first), Reverse(*first))
+        })
 }
 
 #[cfg(test)]
@@ -93,6 +101,15 @@ mod tests {
         assert_eq!(sites, [1, 2, 2, 3, 1, 2, 2, 3, 1, 2, 2, 3]);
         assert_eq!(cut.boundaries, [0, 4, 8, 12]);
         assert_eq!((cut.transactions, cut.instructions), (3, 120));
+    }
+
+    /// A loop of the statement's own, over sessions or so, is shorter than that of the operations.
+    #[test]
+    fn the_longest_loop_is_that_of_the_operations() {
+        let call = sequence(&[5, 5, 5, 1, 2, 2, 1, 2, 2, 1, 2, 2, 8]);
+        let cut = operations(call, 3).expect("operations");
+        assert_eq!(cut.uses.first().map(|one| one.site), Some(1));
+        assert_eq!(cut.boundaries, [0, 3, 6, 9]);
     }
 
     #[test]

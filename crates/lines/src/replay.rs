@@ -197,18 +197,22 @@ impl Replay {
             name: self.names[name as usize].clone(),
             per_transaction: Interval::of(&counts),
         });
-        let owners = most(runs.iter().map(|run| &run.owned));
-        let owners = owners.into_iter().map(|(line, counts)| LineOwners {
+        let owners = match keep {
+            None => most(runs.iter().map(|run| &run.owned)),
+            Some(_) => most(runs.iter().map(|run| &run.visits)),
+        };
+        let over = |line: u64, of: fn(&Run) -> &HashMap<u64, f64>| {
+            let counts = runs.iter().map(|run| of(run).get(&line).copied());
+            Interval::of(&counts.map(Option::unwrap_or_default).collect::<Vec<f64>>())
+        };
+        let owners = owners.into_iter().map(|(line, _)| LineOwners {
             name: runs
                 .iter()
                 .find_map(|run| run.names.get(&line))
                 .map(|name| self.names[*name as usize].clone())
                 .unwrap_or_default(),
-            owned: Interval::of(&counts),
-            visits: keep.map(|_| {
-                let of = |run: &Run| run.visits.get(&line).copied().unwrap_or(0.0);
-                Interval::of(&runs.iter().map(of).collect::<Vec<f64>>())
-            }),
+            owned: over(line, |run| &run.owned),
+            visits: keep.map(|_| over(line, |run| &run.visits)),
         });
         Transfers {
             sessions,

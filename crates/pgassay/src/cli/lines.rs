@@ -13,7 +13,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   pgassay lines                                 a select of PostgreSQL's own benchmark
   pgassay lines temp:17 --workload tpcb-like
-  pgassay lines -w 'buffer-hit:hot block'       a loop inside the server, an operation
+  pgassay lines -w buffer-hit:hot-block         a loop inside the server, an operation
   pgassay lines temp:15 temp:18 --stand-in      what a version adds and takes off
   pgassay lines --workload mine.sql --html lines.html
   pgassay lines 'host=/run/postgresql dbname=app' --load
@@ -34,7 +34,7 @@ pub struct LinesArgs {
     #[arg(value_name = "TARGET", num_args = 0..=2)]
     pub targets: Vec<String>,
     /// What the session executes: select-only, tpcb-like …, FILE.sql; or a loop inside the server:
-    /// query-loop, 'buffer-hit:hot block', lwlock:shared …
+    /// query-loop, buffer-hit:hot-block, lwlock:shared …
     #[arg(
         long,
         short = 'w',

@@ -16,16 +16,13 @@ pub fn lines(_: &LinesArgs, _: &mut Terminal, _: &Stop) -> anyhow::Result<Exit> 
     Err(failure.with_remedy("run it on an x86-64 machine").into())
 }
 
-/// As where lines can be recorded.
-pub type Keep<'a> = &'a dyn Fn(Option<f64>, f64) -> Option<u64>;
-
 /// Says the same.
 ///
 /// # Errors
 /// Always.
 pub fn one(
     args: &LinesArgs,
-    _: Keep<'_>,
+    _: Option<u64>,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<pgassay_lines::account::Account> {

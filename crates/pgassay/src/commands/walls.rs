@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::bail;
+use pgassay_engine::workload::inserver;
 use pgassay_lines::measured::Measured;
 use pgassay_lines::walls::{self, Map, Walls};
 use pgassay_model::Failure;
@@ -44,18 +45,21 @@ pub fn walls(args: &WallsArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::
     if args.lines.targets.len() > 1 {
         bail!(Failure::usage("walls takes one target").with_remedy("lines A B holds two together"));
     }
-    let keep = |cpu_us: Option<f64>, instructions: f64| {
-        let cpu_us = args.cpu_us.or(cpu_us);
-        Some(walls::within_a_transfer(&map, cpu_us, instructions))
-    };
-    let account = lines::one(&args.lines, &keep, terminal, stop)?;
+    let keep = Some(walls::within_a_transfer(&map));
+    let account = lines::one(&args.lines, keep, terminal, stop)?;
     let cpu_us = args.cpu_us.or(account.cpu_us);
     show(
         &Walls::of(&account, map, cpu_us),
         &args.lines.show,
         terminal,
     )?;
-    let workload = pgassay_text::shell_word(&args.lines.workload);
+    // A loop runs in all its ways.
+    let workload = &args.lines.workload;
+    let loop_of = workload.split_once(':').map(|(primitive, _)| primitive);
+    let workload = match loop_of.filter(|name| inserver::names().contains(name)) {
+        Some(primitive) => primitive.to_owned(),
+        None => pgassay_text::shell_word(workload),
+    };
     let step = format!("pgassay run {workload} --clients '1..64*2', on that processor");
     next(&args.lines.show, &[step], terminal);
     Ok(Exit::Done)

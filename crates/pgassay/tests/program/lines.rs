@@ -138,9 +138,15 @@ fn primitives_are_counted_exactly() {
 fn a_loop_is_counted_by_the_operation() {
     let runs = Runs::new("lines");
     let args = ["lines", "--sessions", "1", "-n", "50", "--at", "1,2", "-w"];
-    let output = runs.run(&[&args[..], &["lwlock"]].concat());
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("`lwlock:shared`"));
+    for (wrong, known) in [
+        ("lwlock:often", "lwlock:shared"),
+        ("primitives", "spinlock"),
+    ] {
+        let output = runs.run(&[&args[..], &[wrong]].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(known), "{said}");
+    }
     let few = ["lines", "-n", "2", "-w", "spinlock"];
     assert_eq!(runs.run(&few).status.code(), Some(2));
 
@@ -148,6 +154,7 @@ fn a_loop_is_counted_by_the_operation() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_schema(&json, "lines-1.json");
+    // As compare and run call it.
     assert_eq!(json["workload"], "lwlock:shared");
     assert_eq!(json["transactions"], 50);
     // Nothing but the lock: taken by one atomic, given back by another.

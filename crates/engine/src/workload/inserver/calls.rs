@@ -1,6 +1,7 @@
 //! The calls by which each primitive is measured, and the page of those that
 //! decide scaling.
 
+use pgassay_model::Failure;
 use pgassay_model::primitives::{Company, Variant};
 
 use super::knobs::Knobs;
@@ -41,6 +42,19 @@ impl Call {
             company: self.company,
             operation: self.operation.clone(),
         }
+    }
+
+    /// How it is named on the command line: `lwlock:shared`.
+    pub fn name(&self) -> String {
+        match self.way().as_str() {
+            "" => self.primitive.to_owned(),
+            way => format!("{}:{way}", self.primitive),
+        }
+    }
+
+    /// The variant without blanks.
+    fn way(&self) -> String {
+        self.variant.replace(' ', "-")
     }
 
     /// What is done before each trial, outside of it: WAL that an earlier trial
@@ -320,6 +334,45 @@ pub fn calls(name: &str, version_num: u32, knobs: &Knobs) -> Vec<Call> {
         .map(Known::call)
         .collect();
     knobs.turn(known)
+}
+
+/// The call that a workload's name means: `lwlock`, or `lwlock:shared` where a primitive can be used
+/// in several ways; none where it is no workload inside the server.
+///
+/// # Errors
+/// Where the primitive has no such way on that version, naming those that it has, or where the name
+/// stands for all of them.
+pub fn find(name: &str, version_num: u32) -> Result<Option<Call>, Failure> {
+    let (primitive, variant) = name.split_once(':').unwrap_or((name, ""));
+    if primitive == ALL {
+        return Err(
+            Failure::usage("primitives are not measured here all at once")
+                .with_remedy("name one, such as --workload lwlock:shared or --workload spinlock"),
+        );
+    }
+    let mut calls = calls(primitive, version_num, &Knobs::default());
+    if variant.is_empty() {
+        return Ok((!calls.is_empty()).then(|| calls.swap_remove(0)));
+    }
+    if calls.is_empty() {
+        return Ok(None);
+    }
+    calls.retain(|call| call.company == Company::default());
+    let known: Vec<String> = calls
+        .iter()
+        .filter(|call| !call.variant.is_empty())
+        .map(Call::name)
+        .collect();
+    match calls.into_iter().find(|call| call.way() == variant) {
+        Some(call) => Ok(Some(call)),
+        None => Err(
+            Failure::usage(format!("{primitive} can't be used in the way `{variant}`"))
+                .with_remedy(match known.as_slice() {
+                    [] => format!("there is one way: {primitive}"),
+                    known => format!("there are {}", known.join(", ")),
+                }),
+        ),
+    }
 }
 
 /// The most sessions beside the load that any call of a workload wants.

@@ -13,7 +13,7 @@ use pgassay_pgwire::{ResultSet, Session};
 mod calls;
 mod knobs;
 
-pub use calls::{Call, Until, alone, calls, most_company, names, read_accounts, select_only};
+pub use calls::{Call, Until, alone, calls, find, most_company, names, read_accounts, select_only};
 pub use knobs::{Knobs, Parameter, Pattern, Statement};
 
 /// The schema of the functions and of what they read.

@@ -5,7 +5,7 @@ use anyhow::bail;
 use pgassay_analysis::host::HostSummary;
 use pgassay_analysis::metrics::{MetricId, P99};
 use pgassay_engine::drivers::kernels;
-use pgassay_engine::workload::inserver::{self, Call, Knobs};
+use pgassay_engine::workload::inserver::{self, Call};
 use pgassay_engine::workload::pgio;
 use pgassay_engine::workload::pgio::config::Config;
 use pgassay_engine::workload::scattered_read::{self, Choice};
@@ -13,7 +13,7 @@ use pgassay_engine::workload::tell_statements_apart;
 use pgassay_model::comparison::Typed;
 use pgassay_model::plan::{DriverConfig, Experiment, Stage};
 use pgassay_model::point::Point;
-use pgassay_model::primitives::{Company, PrimitivesPlan};
+use pgassay_model::primitives::PrimitivesPlan;
 use pgassay_model::scattered::ScatteredVariant;
 use pgassay_model::stage::StageId;
 use pgassay_model::workload::{Pace, ReplayPlan, WorkloadPlan};
@@ -92,7 +92,7 @@ impl Load {
                         .with_remedy("pgassay run kernels on each machine, or compare servers: --workload lwlock:shared")
                 )
             }
-            _ => match call(name)? {
+            _ => match inserver::find(name, ANY_VERSION)? {
                 Some(call) => {
                     check_time(args.slices.slice)?;
                     Self::InServer(call)
@@ -131,7 +131,7 @@ impl Load {
             DriverConfig::ScatteredRead(plan) => {
                 Self::ScatteredRead(Box::new(Scattered { plan: plan.clone() }))
             }
-            DriverConfig::InServer(_) => match call(&workload.name)? {
+            DriverConfig::InServer(_) => match inserver::find(&workload.name, ANY_VERSION)? {
                 Some(call) => Self::InServer(call),
                 None => bail!("there is no primitive {}", workload.name),
             },
@@ -264,56 +264,10 @@ fn variant(way: &str) -> anyhow::Result<ScatteredVariant> {
     }
 }
 
-/// The call that a workload's name means: `lwlock`, or `lwlock:shared` where a
-/// primitive can be used in several ways; none where it is no workload inside the server.
-///
-/// # Errors
-/// Where the primitive has no such way, naming those that it has.
-fn call(name: &str) -> anyhow::Result<Option<Call>> {
-    let (primitive, variant) = name.split_once(':').unwrap_or((name, ""));
-    if primitive == inserver::ALL {
-        bail!(
-            Failure::usage("primitives are compared one by one")
-                .with_remedy("name one, such as --workload lwlock:shared or --workload spinlock")
-        );
-    }
-    let calls = inserver::calls(primitive, ANY_VERSION, &Knobs::default());
-    let Some(first) = calls.first() else {
-        return Ok(None);
-    };
-    if variant.is_empty() {
-        return Ok(Some(first.clone()));
-    }
-    let named = |call: &&Call| {
-        call.variant.replace(' ', "-") == variant && call.company == Company::default()
-    };
-    match calls.iter().find(named) {
-        Some(call) => Ok(Some(call.clone())),
-        None => {
-            let known: Vec<String> = calls
-                .iter()
-                .filter(|call| call.company == Company::default() && !call.variant.is_empty())
-                .map(|call| format!("{primitive}:{}", call.variant.replace(' ', "-")))
-                .collect();
-            bail!(
-                Failure::usage(format!("{primitive} can't be used in the way `{variant}`"))
-                    .with_remedy(match known.as_slice() {
-                        [] => format!("there is one way: {primitive}"),
-                        known => format!("there are {}", known.join(", ")),
-                    })
-            )
-        }
-    }
-}
-
 /// The workload as it is recorded.
 fn workload(call: &Call) -> WorkloadPlan {
-    let variant = match call.variant.as_str() {
-        "" => String::new(),
-        variant => format!(":{}", variant.replace(' ', "-")),
-    };
     WorkloadPlan {
-        name: format!("{}{variant}", call.primitive),
+        name: call.name(),
         protocol: "simple".to_owned(),
         without_pgbench_tables: true,
         ..WorkloadPlan::default()

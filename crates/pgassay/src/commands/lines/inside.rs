@@ -1,7 +1,7 @@
 //! The lines that a loop inside the server takes, an operation.
 
-use anyhow::bail;
-use pgassay_engine::workload::inserver::{self, Arena, Call, Knobs};
+use anyhow::{Context, bail};
+use pgassay_engine::workload::inserver::{self, Arena, Knobs};
 use pgassay_engine::workload::setup;
 use pgassay_lines::account::Account;
 use pgassay_lines::loops;
@@ -11,7 +11,7 @@ use pgassay_pgwire::{Session, connect};
 use pgassay_server::extension::Extension;
 use pgassay_sys::stop::Stop;
 
-use super::{Keep, Seen, WARMING, backend_of};
+use super::{Seen, WARMING, backend_of};
 use crate::cli::lines::LinesArgs;
 use crate::commands::progress::Progress;
 use crate::commands::subject::{Subject, explain};
@@ -23,51 +23,6 @@ const FEWEST: u32 = 10;
 /// The longest call that is timed, in microseconds.
 const TIMED_US: u32 = 500_000;
 
-/// A loop and the way in which it is called: `buffer-hit:hot block`.
-#[derive(Debug, Clone)]
-pub struct Loop {
-    primitive: String,
-    variant: Option<String>,
-}
-
-impl Loop {
-    /// The loop of this name; none where the name is no loop's.
-    pub fn find(name: &str) -> Option<Self> {
-        let (primitive, variant) = match name.split_once(':') {
-            Some((primitive, variant)) => (primitive, Some(variant.trim().to_owned())),
-            None => (name, None),
-        };
-        let known = inserver::names().contains(&primitive) && primitive != inserver::ALL;
-        known.then(|| Self {
-            primitive: primitive.to_owned(),
-            variant,
-        })
-    }
-
-    /// The call on a server of this version.
-    fn call(&self, version_num: u32) -> Result<Call, Failure> {
-        let mut calls = inserver::calls(&self.primitive, version_num, &Knobs::default());
-        calls.retain(|call| call.company.sessions() == 0);
-        let names: Vec<String> = calls
-            .iter()
-            .map(|call| format!("`{}:{}`", self.primitive, call.variant))
-            .collect();
-        let found = match &self.variant {
-            None if calls.len() == 1 => calls.pop(),
-            None => None,
-            Some(variant) => calls.into_iter().find(|call| call.variant == *variant),
-        };
-        found.ok_or_else(|| {
-            Failure::usage(format!(
-                "{} is called in {} ways on this server",
-                self.primitive,
-                names.len()
-            ))
-            .with_remedy(format!("one of {}", names.join(", ")))
-        })
-    }
-}
-
 /// The account of a loop on a launched server.
 ///
 /// # Errors
@@ -75,9 +30,9 @@ impl Loop {
 pub fn recorded(
     subject: &mut Subject,
     postmaster: u32,
-    which: &Loop,
+    which: &str,
     seed: u64,
-    (args, keep): (&LinesArgs, Keep<'_>),
+    (args, keep): (&LinesArgs, Option<u64>),
     progress: &Progress,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
@@ -92,14 +47,15 @@ pub fn recorded(
         bail!(
             Failure::usage(format!(
                 "{} loads a library into the server, which pgassay does only in a server of its own",
-                which.primitive
+                which
             ))
             .with_remedy("name temp or an installation")
         );
     };
     progress.say("compiling the functions for this server");
     let installation = cluster.installation().clone();
-    let call = which.call(installation.version.num())?;
+    let call = inserver::find(which, installation.version.num())?;
+    let call = call.with_context(|| format!("this server can't execute {which}"))?;
     let extension =
         Extension::compiled_for(&installation, args.scratch.as_deref()).map_err(explain)?;
     let keeper = subject.session()?;
@@ -155,11 +111,7 @@ pub fn recorded(
             .push(loops::operations(sequence, u64::from(count))?);
         sessions.push(session);
     }
-    let name = match call.variant.as_str() {
-        "" => which.primitive.clone(),
-        variant => format!("{}:{variant}", which.primitive),
-    };
-    seen.told(subject, &name, seed, (args, keep), progress)
+    seen.told(subject, &call.name(), seed, (args, keep), progress)
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {

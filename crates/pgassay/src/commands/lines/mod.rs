@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use pgassay_engine::rundir;
-use pgassay_engine::workload::{self, guest, setup};
+use pgassay_engine::workload::{self, guest, inserver, setup};
 use pgassay_lines::account::{Account, Subject as Of, account};
 use pgassay_lines::difference::Difference;
 use pgassay_lines::replay::Replay;
@@ -18,7 +18,6 @@ use pgassay_pgwire::Session;
 use pgassay_server::{TargetSpec, clock};
 use pgassay_sys::stop::Stop;
 
-use self::inside::Loop;
 use super::progress::Progress;
 use super::show::{next, show};
 use super::subject::{Subject, explain};
@@ -65,8 +64,8 @@ pub fn of_plan(
 enum Work {
     /// Transactions that a client sends.
     Load(Box<WorkloadPlan>),
-    /// A loop inside the server.
-    Loop(Loop),
+    /// A loop inside the server, by its name.
+    Loop(String),
 }
 
 impl Work {
@@ -76,8 +75,8 @@ impl Work {
     }
 
     fn named(args: &LinesArgs) -> anyhow::Result<Self> {
-        match Loop::find(&args.workload) {
-            Some(found) => Ok(Self::Loop(found)),
+        match inserver::find(&args.workload, u32::MAX)? {
+            Some(_) => Ok(Self::Loop(args.workload.clone())),
             None => Ok(Self::of(args, workload::find(&[&args.workload])?)),
         }
     }
@@ -97,7 +96,7 @@ fn of_work(
                 &args.set_a,
                 &work,
                 seed,
-                (args, &keeps_nothing),
+                (args, None),
                 terminal,
                 stop,
             )?;
@@ -106,7 +105,7 @@ fn of_work(
                 &args.set_b,
                 &work,
                 seed,
-                (args, &keeps_nothing),
+                (args, None),
                 terminal,
                 stop,
             )?;
@@ -123,15 +122,7 @@ fn of_work(
                 );
             }
             let target = targets.first();
-            let account = record(
-                target,
-                &[],
-                &work,
-                seed,
-                (args, &keeps_nothing),
-                terminal,
-                stop,
-            )?;
+            let account = record(target, &[], &work, seed, (args, None), terminal, stop)?;
             show(&account, &args.show, terminal)?;
         }
     }
@@ -153,28 +144,20 @@ fn next_of(args: &LinesArgs) -> String {
     }
 }
 
-/// How many instructions a session keeps a line for, by what a transaction takes: microseconds of CPU
-/// time and instructions.
-pub type Keep<'a> = &'a dyn Fn(Option<f64>, f64) -> Option<u64>;
-
-/// The account of one server, for what is made of it; transfers also with lines that are kept.
+/// The account of one server, for what is made of it; transfers also with lines that are kept for so
+/// many instructions.
 ///
 /// # Errors
 /// As for [`lines`].
 pub fn one(
     args: &LinesArgs,
-    keep: Keep<'_>,
+    keep: Option<u64>,
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
     let (work, seed) = (Work::named(args)?, seed(args)?);
     let target = args.targets.first();
     record(target, &[], &work, seed, (args, keep), terminal, stop)
-}
-
-/// Without it, transfers are counted for every access.
-fn keeps_nothing(_: Option<f64>, _: f64) -> Option<u64> {
-    None
 }
 
 fn seed(args: &LinesArgs) -> anyhow::Result<u64> {
@@ -191,7 +174,7 @@ fn record(
     settings: &[String],
     work: &Work,
     seed: u64,
-    (args, keep): (&LinesArgs, Keep<'_>),
+    (args, keep): (&LinesArgs, Option<u64>),
     terminal: &mut Terminal,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
@@ -294,7 +277,7 @@ fn recorded(
     postmaster: u32,
     plan: &WorkloadPlan,
     seed: u64,
-    (args, keep): (&LinesArgs, Keep<'_>),
+    (args, keep): (&LinesArgs, Option<u64>),
     progress: &Progress,
     stop: &Stop,
 ) -> anyhow::Result<Account> {
@@ -371,7 +354,7 @@ impl Seen {
         subject: &mut Subject,
         workload: &str,
         seed: u64,
-        (args, keep): (&LinesArgs, Keep<'_>),
+        (args, keep): (&LinesArgs, Option<u64>),
         progress: &Progress,
     ) -> anyhow::Result<Account> {
         self.doubts.sort();
@@ -383,9 +366,6 @@ impl Seen {
         let mut counts = args.at.0.clone();
         counts.sort_unstable();
         counts.dedup();
-        let mean = |of: fn(&Sequence) -> u64| self.sequences.iter().map(of).sum::<u64>() as f64;
-        let each = mean(|s| s.instructions) / mean(|s| s.transactions).max(1.0);
-        let keep = keep(self.cpu_us, each);
         let transfers = counts
             .iter()
             .map(|sessions| replay.keeping(*sessions as usize, seed, keep))
