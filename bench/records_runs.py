@@ -16,10 +16,11 @@ LARGEST = 1 << 20
 
 
 def record(program, place):
-    """A short run and a comparison."""
+    """A short run, one with a finding that no noise hides, and a comparison."""
     short = "--time 0.2 --warmup 0 --scale 1".split()
     for words in (
         ["run", "select-only", "temp", "--clients", "1,2", "--trials", "6", *short],
+        ["run", "hot-row", "temp", "--clients", "8", "--trials", "6", *short],
         ["compare", "temp", "temp", "--set-b", "work_mem=8MB", "--clients", "2", "--pairs", "8",
          "--launches", "1", "--noise-pairs", "4", "--slice", "0.2", "--warmup", "0", "--scale", "1"],
     ):
