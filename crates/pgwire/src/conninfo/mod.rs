@@ -170,7 +170,7 @@ pub enum AuthMethod {
     Md5,
     /// SCRAM-SHA-256, with or without channel binding.
     Scram,
-    /// NoSurroundings asked (trust, peer, client certificate).
+    /// Nothing asked (trust, peer, client certificate).
     None,
     /// GSSAPI, SSPI, OAuth: known by name only.
     Other,
