@@ -2,7 +2,9 @@
 //! changed, and what can't be read by it is named.
 
 use std::path::Path;
-use std::time::Duration;
+use std::process::Child;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use pgassay_engine::workload::scattered_read::{self, ways};
 use pgassay_model::scattered::{OwnReads, Pattern, Sample};
@@ -50,6 +52,31 @@ fn shop() -> Server {
     let server = Server::start(HBA, &settings, |_| {});
     server.run(SHOP);
     server
+}
+
+/// A program that is killed where a test fails, so that it does not outlive it.
+struct Program(Child);
+
+impl Program {
+    fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until something holds; fails where it does not within a minute.
+fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < until, "not within a minute: {what}");
+        sleep(Duration::from_millis(50));
+    }
 }
 
 fn counters(server: &Server) -> String {
@@ -233,7 +260,8 @@ fn a_query_that_is_interrupted_is_cancelled() {
     // Goes on for hours.
     let sql =
         "SELECT count(*) FROM shop.orders a, shop.orders b, shop.orders c WHERE a.n + b.n < c.n";
-    let mut child = runs.start(&["run", "scattered-read", &target, "--load", "--query", sql]);
+    let words = ["run", "scattered-read", &target, "--load", "--query", sql];
+    let mut program = Program(runs.start(&words));
     let mut session = connect(&server.owner()).unwrap();
     let mut running = || {
         let any = session.value(
@@ -241,15 +269,13 @@ fn a_query_that_is_interrupted_is_cancelled() {
         );
         any.unwrap().as_deref() == Some("t")
     };
-    while !running() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    signal(child.id(), Signal::INT);
-    child.wait().unwrap();
-    while running() {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    soon("the query runs", || {
+        assert!(!program.has_ended(), "the program ended");
+        running()
+    });
+    signal(program.0.id(), Signal::INT);
+    soon("the program ends", || program.has_ended());
+    soon("the query ends", || !running());
     // Asked for, and not because the server missed its client.
     let log = server.log();
     assert!(
