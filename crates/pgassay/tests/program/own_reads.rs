@@ -34,6 +34,7 @@ const SHOP: &str = "CREATE SCHEMA shop; \
     CREATE VIEW shop.changing AS SELECT shop.changes() AS n FROM shop.orders; \
     CREATE VIEW shop.hidden AS SELECT v.n FROM (VALUES (shop.changes()), (2)) v (n), shop.orders; \
     CREATE FUNCTION shop.random() RETURNS int LANGUAGE plpgsql AS 'BEGIN DELETE FROM shop.orders; RETURN 1; END'; \
+    CREATE FUNCTION shop.\"\u{c4}nder\"() RETURNS int LANGUAGE plpgsql AS 'BEGIN DELETE FROM shop.orders; RETURN 1; END'; \
     CREATE FUNCTION shop.add(int, int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN $1 + $2; END'; \
     CREATE AGGREGATE shop.total (int) (SFUNC = shop.add, STYPE = int, INITCOND = '0'); \
     CREATE FUNCTION shop.stable() RETURNS int STABLE LANGUAGE plpgsql AS 'BEGIN RETURN 1; END'; \
@@ -351,6 +352,11 @@ fn what_is_no_table_of_ones_own_is_named() {
         (
             "SELECT count(*) FROM (VALUES (shop.changes /* ( */ ()), (2)) v, shop.orders",
             "shop.changes()",
+        ),
+        // The server folds ASCII letters only: this names the function whose first letter is a capital.
+        (
+            "SELECT count(*) FROM (VALUES (Shop.\u{c4}NDER()), (2)) v, shop.orders",
+            "shop.\"\u{c4}nder\"(), which is VOLATILE",
         ),
         (
             "SELECT pg_terminate_backend(1) FROM shop.orders",

@@ -31,7 +31,7 @@ pub(super) fn volatile<'a>(
     session: &mut Session,
     texts: impl Iterator<Item = &'a str>,
 ) -> anyhow::Result<Option<String>> {
-    let calls: BTreeSet<Call> = texts.flat_map(called).collect();
+    let calls: BTreeSet<Call> = texts.flat_map(named).collect();
     if calls.is_empty() {
         return Ok(None);
     }
@@ -60,9 +60,17 @@ pub(super) fn volatile<'a>(
     ))?)
 }
 
-/// The names before a parenthesis, in lower case as SQL folds them where they are not quoted. Key words may
-/// be among them, which no function has for its name.
-fn called(text: &str) -> Vec<Call> {
+/// The functions that a text names, with each name folded in both ways a server may do it: ASCII letters only,
+/// as in UTF-8, or all of them, as in an encoding of single bytes.
+fn named(text: &str) -> Vec<Call> {
+    let mut calls = called(text, str::to_ascii_lowercase);
+    calls.extend(called(text, str::to_lowercase));
+    calls
+}
+
+/// The names before a parenthesis, folded to lower case where they are not quoted. Key words may be among
+/// them, which no function has for its name.
+fn called(text: &str, fold: fn(&str) -> String) -> Vec<Call> {
     let bytes = text.as_bytes();
     let mut calls = Vec::new();
     // The parts of the name that ends here, and whether a point follows it.
@@ -100,7 +108,7 @@ fn called(text: &str) -> Vec<Call> {
             }
             _ if sql::begins_word(byte) => {
                 let length = sql::word(rest);
-                named(text.get(at..at + length).unwrap_or_default().to_lowercase());
+                named(fold(text.get(at..at + length).unwrap_or_default()));
                 length
             }
             b'(' => {
@@ -137,7 +145,10 @@ mod tests {
                 Some(schema) => format!("{schema}|{}", call.name),
                 None => call.name,
             };
-            called(text).into_iter().map(shown).collect()
+            called(text, str::to_ascii_lowercase)
+                .into_iter()
+                .map(shown)
+                .collect()
         };
         assert_eq!(
             names("SELECT Max(x), s.\"My Fn\" (1), a.F(2), \"a\"\"b\"(3) FROM t WHERE (b)"),
@@ -155,5 +166,22 @@ mod tests {
         assert_eq!(names("SELECT \"open ("), Vec::<String>::new());
         assert_eq!(names("SELECT \""), Vec::<String>::new());
         assert_eq!(names("((a).b(1))"), ["b"]);
+    }
+
+    #[test]
+    fn names_are_folded_as_in_any_encoding() {
+        let found = |schema: &str, name: &str| Call {
+            schema: Some(schema.to_owned()),
+            name: name.to_owned(),
+        };
+        assert_eq!(
+            named("SELECT SHOP.\u{c4}NDER(1), s.\"\u{c4}\"(2)"),
+            [
+                found("shop", "\u{c4}nder"),
+                found("s", "\u{c4}"),
+                found("shop", "\u{e4}nder"),
+                found("s", "\u{c4}"),
+            ]
+        );
     }
 }
