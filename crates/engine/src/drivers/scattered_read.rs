@@ -181,6 +181,19 @@ fn set_read_ahead(taken: Option<&ReadAhead>, wanted_kb: Option<u64>) -> anyhow::
     }
 }
 
+/// Begins a transaction with a variant's settings, in one message: it is not idle in between. They hold for the
+/// transaction, not the session: nothing stays for whoever is given the connection next.
+fn begin_as(session: &mut Session, variant: &ScatteredVariant) -> anyhow::Result<()> {
+    let set = variant
+        .settings
+        .iter()
+        .map(|(name, setting)| format!("; SET LOCAL {name} = '{setting}'"));
+    let text = format!("BEGIN READ ONLY{}", set.collect::<String>());
+    session
+        .execute(&text)
+        .with_context(|| format!("cannot begin a transaction: {text}"))
+}
+
 impl ScatteredArm {
     /// Starts the server again, where it has other settings than these.
     fn restart_with(&mut self, settings: &[(String, String)]) -> anyhow::Result<()> {
@@ -264,16 +277,12 @@ impl ScatteredArm {
         if own.is_none() {
             scattered_read::warm_up(&mut session, variant, value)?;
         }
-        // For the transaction, not the session: nothing stays for whoever is given the connection next.
-        session.execute("BEGIN READ ONLY")?;
-        for (name, setting) in &variant.settings {
-            session
-                .execute(&format!("SET LOCAL {name} = '{setting}'"))
-                .with_context(|| format!("cannot set {name} = {setting}"))?;
-        }
-        // The catalogue's caches and the planner's.
+        // The catalogue's caches and the planner's. Planning locks tables, and evicting them may take long: no
+        // transaction is open meanwhile.
         let statement = scattered_read::statement(variant, own, value);
+        begin_as(&mut session, variant)?;
         session.execute(&format!("EXPLAIN {statement}"))?;
+        session.execute("COMMIT")?;
         let residency = |files: &Result<TableFiles, String>| match files {
             Ok(files) => files.residency(wanted),
             Err(why) => Residency::Unavailable(why.clone()),
@@ -289,18 +298,25 @@ impl ScatteredArm {
         let Watched { scene, observers } = &mut self.watched;
         let follow = Follow::start(&scene.postmaster);
         observers.begin(scene);
+        let begun = begin_as(&mut session, variant);
         let begin = Instant::now();
-        let explained = session.value(&format!(
-            "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
-        ));
+        let explained = begun.and_then(|()| {
+            Ok(session.value(&format!(
+                "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
+            ))?)
+        });
         let elapsed = begin.elapsed();
+        // Where it failed, its locks are gone as well.
+        let explained = explained.and_then(|text| {
+            session.execute("COMMIT")?;
+            Ok(text)
+        });
         let (samples, observed) = observers.end(scene);
         let processes_bytes = follow.finish();
         let explain = explained?.map_or_else(
             || Reading::Unavailable("EXPLAIN said nothing".to_owned()),
             Reading::Text,
         );
-        session.execute("COMMIT")?;
         let taken = explain.text().and_then(Explained::parse);
         let seconds = taken.map_or(elapsed.as_secs_f64(), |e| e.execution_ms / 1e3);
         Ok(Trial {

@@ -1,6 +1,8 @@
 //! `pgassay run scattered-read` on somebody's own database: what is read is counted, nothing is made or
 //! changed, and what can't be read by it is named.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Child;
 use std::thread::sleep;
@@ -9,10 +11,11 @@ use std::time::{Duration, Instant};
 use pgassay_engine::workload::scattered_read::{self, ways};
 use pgassay_model::scattered::{OwnReads, Pattern, Sample};
 use pgassay_pgwire::connect;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::pg_support::Server;
+use crate::pg_support::{Server, give};
 use crate::runs::{Runs, signal, text};
 
 const HBA: &str = "local all all trust\nhost all all 127.0.0.1/32 trust\n";
@@ -199,12 +202,70 @@ fn sessions_are_limited_at_their_start_and_nothing_is_set_for_longer() {
     assert!(mine.iter().any(|line| line.contains(&sql)), "{log}");
     assert!(mine.iter().any(|line| line.contains("SET LOCAL ")));
     // What is set for a session would be found by whoever is given its connection next.
-    let set: Vec<&&str> = mine
+    let lasting: Vec<&&str> = mine
         .iter()
-        .filter(|line| line.contains("statement: SET "))
+        .filter(|line| {
+            let text = line.replace("SET LOCAL ", "");
+            text.contains("statement: SET ") || text.contains("; SET ")
+        })
         .collect();
-    let lasting = set.iter().filter(|line| !line.contains("SET LOCAL "));
-    assert_eq!(lasting.count(), 0, "{set:?}");
+    assert!(lasting.is_empty(), "{lasting:?}");
+}
+
+/// Whoever wants to change the table must not wait until it is out of the page cache, and a role's
+/// idle_in_transaction_session_timeout must not end the session.
+#[test]
+fn no_transaction_is_open_while_files_are_evicted() {
+    let server = shop();
+    let target = server.owner().redacted();
+    let runs = Runs::new("own-evicting");
+    let mut session = connect(&server.owner()).unwrap();
+    // A second segment of the relation that holds up whoever opens it.
+    let path = session.value("SELECT pg_relation_filepath('shop.orders')");
+    let path = format!("data/{}.1", path.unwrap().unwrap());
+    let fifo = server.dir.join(path);
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
+    give(&fifo);
+    let words = [
+        "run",
+        "scattered-read",
+        &target,
+        "--load",
+        "--relation",
+        "shop.orders",
+        "--evict",
+        "--trials",
+        "1",
+    ];
+    let mut program = Program(runs.start(&words));
+    soon("the query is planned", || {
+        assert!(!program.has_ended(), "the program ended");
+        server.log().contains("statement: EXPLAIN SELECT")
+    });
+    soon("no transaction is open", || {
+        let open = session.value(
+            "SELECT count(*) FROM pg_stat_activity \
+             WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND xact_start IS NOT NULL",
+        );
+        open.unwrap().as_deref() == Some("0")
+    });
+    session
+        .execute("SET lock_timeout = '5s'; ALTER TABLE shop.orders ADD COLUMN y int")
+        .unwrap();
+    // All that while files were being evicted.
+    assert!(!server.log().contains("EXPLAIN (ANALYZE"));
+    soon("the program opens the segment", || {
+        assert!(!program.has_ended(), "the program ended");
+        // Which succeeds once somebody reads.
+        let mut options = OpenOptions::new();
+        options
+            .write(true)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32);
+        options.open(&fifo).is_ok()
+    });
+    // A FIFO can't be evicted.
+    soon("the program ends", || program.has_ended());
 }
 
 /// The ways of reading a sample, which no relation here is large enough for.
