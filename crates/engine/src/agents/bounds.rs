@@ -15,7 +15,7 @@ pub(super) const MOST_LOADS: usize = 64;
 pub(super) const MOST_BYTES: usize = 16 << 20;
 /// Clients of all of them.
 pub(super) const MOST_CLIENTS: u32 = 1 << 16;
-/// Bytes of memory that all of them may need beyond that.
+/// Bytes of memory that all of them may need beyond that, while the one that needs most is at work.
 pub(super) const MOST_MEMORY: u64 = 2 << 30;
 /// Threads of one.
 const MOST_THREADS: u32 = 4096;

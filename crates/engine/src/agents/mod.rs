@@ -22,7 +22,7 @@ pub use fleet::{Agents, Outside, Side, Stranger};
 pub use message::{
     Found, Identity, Machine, Preparation, Refusal, RefusalKind, Server, SshSession,
 };
-pub use serve::{Clients, Maker, serve_with};
+pub use serve::{Clients, Maker, Memory, serve_with};
 pub use several::{Several, Trouble};
 
 #[cfg(test)]

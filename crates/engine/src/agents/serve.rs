@@ -22,6 +22,15 @@ const ATTENTION: Duration = Duration::from_millis(100);
 /// How long a wait for the begin of a slice may go without looking whether it is cancelled.
 const NAP: Duration = Duration::from_millis(20);
 
+/// Bytes of memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// As long as there are the clients.
+    pub kept: u64,
+    /// While a slice runs, and no other does.
+    pub at_work: u64,
+}
+
 /// Clients of one server.
 pub trait Clients: Send {
     /// Opens or closes connections until there are so many.
@@ -30,8 +39,8 @@ pub trait Clients: Send {
     /// Why there are fewer.
     fn resize(&mut self, clients: u32) -> Result<(), Refusal>;
 
-    /// About how many bytes of memory so many of them need while they run.
-    fn memory(&self, clients: u32) -> u64;
+    /// About how much memory so many of them need.
+    fn memory(&self, clients: u32) -> Memory;
 
     /// Runs a slice with all of them.
     fn run_slice(&mut self, spec: &SliceSpec, at_edge: &mut dyn FnMut(Edge)) -> SliceResult;
@@ -113,7 +122,7 @@ struct Running {
 struct Taken {
     bytes: usize,
     clients: u32,
-    memory: u64,
+    memory: Memory,
 }
 
 impl Agent<'_> {
@@ -134,7 +143,7 @@ impl Agent<'_> {
         let taken = Taken {
             bytes,
             clients: 0,
-            memory: 0,
+            memory: Memory::default(),
         };
         self.taken.insert(load, taken);
         Ok(())
@@ -146,14 +155,18 @@ impl Agent<'_> {
         let memory = own.memory(clients);
         let others = self.taken.iter().filter(|(other, _)| **other != load);
         let (all, needed) = others.fold((clients, memory), |(all, needed), (_, taken)| {
-            let all = all.saturating_add(taken.clients);
-            (all, needed.saturating_add(taken.memory))
+            let needed = Memory {
+                kept: needed.kept.saturating_add(taken.memory.kept),
+                // Slices run one at a time.
+                at_work: needed.at_work.max(taken.memory.at_work),
+            };
+            (all.saturating_add(taken.clients), needed)
         });
         if all > MOST_CLIENTS {
             let what = format!("a load of {clients} clients");
             return Err(bounds::too_much(&what, MOST_CLIENTS, "clients"));
         }
-        if needed > MOST_MEMORY {
+        if needed.kept.saturating_add(needed.at_work) > MOST_MEMORY {
             let what = format!("what {clients} clients need for its scripts");
             return Err(bounds::too_much(&what, MOST_MEMORY, "bytes"));
         }

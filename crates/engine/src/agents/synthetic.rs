@@ -10,7 +10,7 @@ use pgassay_load::script::Random;
 use pgassay_load::{Edge, Interval, Latency, Length, SliceResult, SliceSpec, ThreadUse};
 
 use super::message::{Found, Identity, Preparation, Refusal, Server};
-use super::serve::{Clients, Maker};
+use super::serve::{Clients, Maker, Memory};
 
 /// Makes synthetic clients.
 #[derive(Debug, Clone, Copy, Default)]
@@ -73,8 +73,11 @@ impl Clients for Echo {
         Ok(())
     }
 
-    fn memory(&self, clients: u32) -> u64 {
-        u64::from(clients)
+    fn memory(&self, clients: u32) -> Memory {
+        Memory {
+            kept: u64::from(clients),
+            at_work: 0,
+        }
     }
 
     fn run_slice(&mut self, spec: &SliceSpec, at_edge: &mut dyn FnMut(Edge)) -> SliceResult {

@@ -1,5 +1,6 @@
 //! Agents in this process, over links without streams.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use pgassay_far::{Channel, Link};
 use pgassay_load::{Edge, Length, SliceResult, SliceSpec};
 use pgassay_model::machines::MachineRecord;
 use pgassay_model::point::Point;
+use pgassay_model::workload::ScriptPlan;
 use pgassay_model::{FailureKind, Plan};
 use pgassay_pgwire::Conninfo;
 use pgassay_sys::stop::Stop;
@@ -14,7 +16,8 @@ use pgassay_sys::stop::Stop;
 use super::bounds::{MOST_BYTES, MOST_CLIENTS, MOST_LOADS};
 use super::message::{Answer, Ask, Preparation, Server};
 use super::synthetic::Synthetic;
-use super::{Agents, Several, Side, Trouble, serve_with};
+use super::{Agents, Maker, Several, Side, Trouble, serve_with};
+use crate::drivers::wire::Engines;
 
 /// Machines with clients of these kinds, and the links' other ends.
 fn machines(kinds: &[Synthetic], stop: &Stop) -> (Agents, Vec<thread::JoinHandle<()>>) {
@@ -268,7 +271,7 @@ fn machines_that_do_not_answer_are_waited_for_together() {
 }
 
 /// The channel of a near side that asks what it likes; the link ends with the other half.
-fn asked(maker: Synthetic) -> (Channel, Link) {
+fn asked(maker: impl Maker + Send + 'static) -> (Channel, Link) {
     let (near, far) = Link::pair();
     thread::spawn(move || {
         drop(serve_with(&far.channel(1), &maker, &Stop::new()));
@@ -292,11 +295,16 @@ fn prepare(load: u32, plan: Plan) -> Ask {
         load,
         preparation: Box::new(Preparation {
             plan,
-            server: Server {
-                conninfo: String::new(),
-                password: None,
-            },
+            server: nowhere(),
         }),
+    }
+}
+
+/// A server that is not there.
+fn nowhere() -> Server {
+    Server {
+        conninfo: "host=/nowhere".to_owned(),
+        password: None,
     }
 }
 
@@ -340,6 +348,50 @@ fn a_near_side_gets_no_more_of_a_machine_than_a_measurement_takes() {
     let mut plan = Plan::default();
     plan.workload.dials.latency_limit_ms = Some(-1.0);
     is_refused(&answer(&channel, &prepare(3, plan)), "latency limit");
+}
+
+/// Loads of a comparison on a machine of 64 CPUs, with statements told apart: there are histograms of one load at
+/// a time, so that there is room for all loads where there is for each.
+#[test]
+fn histograms_count_for_the_load_that_runs() {
+    let (channel, _link) = asked(Engines);
+    let resized = |load: u32, commands: usize| {
+        let mut plan = Plan::default();
+        plan.workload.protocol = "simple".to_owned();
+        plan.workload.dials.per_statement = true;
+        for number in 0..40 {
+            plan.workload.scripts.push(ScriptPlan {
+                name: format!("s{number}"),
+                weight: 1,
+                text: "SELECT 1;\n".repeat(commands),
+                pause: None,
+            });
+        }
+        plan.points.push(Point {
+            clients: 64,
+            threads: 16,
+            variant: 0,
+        });
+        let preparation = Preparation {
+            plan: plan.clone(),
+            server: nowhere(),
+        };
+        let clients = Engines.clients(&preparation, &Arc::default());
+        let memory = clients.expect("clients").memory(64);
+        let prepared = answer(&channel, &prepare(load, plan));
+        assert!(matches!(prepared, Answer::Done), "{prepared:?}");
+        let resized = answer(&channel, &Ask::Resize { load, clients: 64 });
+        (memory.at_work >> 20, resized)
+    };
+    for load in 0..3 {
+        let (histograms, resized) = resized(load, 6);
+        assert_eq!(histograms, 1120);
+        // There was room, but no server.
+        is_refused(&resized, "/nowhere");
+    }
+    let (histograms, resized) = resized(3, 12);
+    assert_eq!(histograms, 2080);
+    is_refused(&resized, "bytes in all");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use pgassay_sys::stop::Stop;
 
 use super::plan::engine_options;
 use crate::agents::{
-    Clients, Found, Identity, Maker, Preparation, Refusal, RefusalKind, Server, serve_with,
+    Clients, Found, Identity, Maker, Memory, Preparation, Refusal, RefusalKind, Server, serve_with,
 };
 use crate::workload::{self, guest};
 
@@ -92,7 +92,7 @@ struct Load {
     engine: Engine,
     /// Bytes of a client: its variables, and what is known of each command.
     of_client: u64,
-    /// Bytes of a thread: its histograms.
+    /// Bytes of a thread: its histograms, which there are in a slice only.
     of_thread: u64,
     threads: u32,
 }
@@ -139,10 +139,12 @@ impl Clients for Load {
             })
     }
 
-    fn memory(&self, clients: u32) -> u64 {
+    fn memory(&self, clients: u32) -> Memory {
         let threads = u64::from(self.threads.min(clients).max(1));
-        let clients = u64::from(clients).saturating_mul(self.of_client);
-        clients.saturating_add(threads.saturating_mul(self.of_thread))
+        Memory {
+            kept: u64::from(clients).saturating_mul(self.of_client),
+            at_work: threads.saturating_mul(self.of_thread),
+        }
     }
 
     fn run_slice(&mut self, spec: &SliceSpec, at_edge: &mut dyn FnMut(Edge)) -> SliceResult {
@@ -221,7 +223,8 @@ mod tests {
                 },
             };
             let clients = Engines.clients(&preparation, &Arc::default()).unwrap();
-            clients.memory(1000)
+            let Memory { kept, at_work } = clients.memory(1000);
+            kept + at_work
         };
         let plain = of("SELECT 1;\n", false, 0);
         assert!(plain < 16 << 20, "{plain}");
