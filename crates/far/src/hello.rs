@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::link::{Channel, Link, Lost, OWN};
 
-/// The version of what is said after the hello.
-pub const PROTOCOL: u32 = 1;
+/// The version of what is said after the hello. In 1 the sender of files waited for no receipts.
+pub const PROTOCOL: u32 = 2;
 
 /// The oldest that this program speaks, too.
-pub const OLDEST: u32 = 1;
+pub const OLDEST: u32 = 2;
 
 /// Who speaks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,6 +148,17 @@ mod tests {
         );
         let new = meet(&speaks(1, 1), &speaks(2, 3)).unwrap_err();
         assert!(matches!(new, Refused::TooNew { .. }));
+    }
+
+    /// One would wait for what the other never sends.
+    #[test]
+    fn a_program_that_sends_no_receipts_is_too_old() {
+        let this = Hello::of_this("", "");
+        let old = meet(&this, &speaks(1, 1)).unwrap_err();
+        assert!(matches!(old, Refused::TooOld { .. }));
+        let new = meet(&speaks(1, 1), &this).unwrap_err();
+        assert!(matches!(new, Refused::TooNew { .. }));
+        assert!(meet(&this, &this).is_ok());
     }
 
     #[test]

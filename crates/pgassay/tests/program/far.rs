@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use pgassay_far::frame;
+use pgassay_far::hello::{OLDEST, PROTOCOL};
 use serde_json::{Value, json};
 
 use crate::runs::{Runs, Signal, gone, signal, text};
@@ -294,7 +295,7 @@ fn a_hostile_far_side_steers_no_terminal_and_writes_nothing_outside_of_its_run()
     );
     refused(&run(&b"\x1b[2J noise ".repeat(10_000)), 3, "is not pgassay");
 
-    let mut escapes = hello(1, 1);
+    let mut escapes = hello(PROTOCOL, OLDEST);
     says(&mut escapes, &json!({"Out": "a\u{1b}[31mred\u{9b}2J\n"}));
     says(
         &mut escapes,
@@ -305,7 +306,7 @@ fn a_hostile_far_side_steers_no_terminal_and_writes_nothing_outside_of_its_run()
     assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
     assert!(text(&shown.stdout).starts_with("a\u{fffd}[31mred"));
     // Nor does it choose how this program ends beyond the codes that there are.
-    let mut odd = hello(1, 1);
+    let mut odd = hello(PROTOCOL, OLDEST);
     says(&mut odd, &json!({"Ended": {"code": 139}}));
     assert_eq!(run(&odd).status.code(), Some(70));
 
@@ -319,7 +320,7 @@ fn a_hostile_far_side_steers_no_terminal_and_writes_nothing_outside_of_its_run()
         "r/elsewhere.json".into(),
         "r/a\u{1b}[2J".into(),
     ] {
-        let mut bytes = hello(1, 1);
+        let mut bytes = hello(PROTOCOL, OLDEST);
         file(&mut bytes, &path, b"{}");
         says(&mut bytes, &json!({"Ended": {"code": 0}}));
         refused(&run(&bytes), 3, "not to be trusted");
@@ -328,10 +329,10 @@ fn a_hostile_far_side_steers_no_terminal_and_writes_nothing_outside_of_its_run()
     assert!(!outside.exists() && !runs.0.with_file_name("outside").exists());
 
     // What is no message, and one that ends in the middle.
-    let mut nonsense = hello(1, 1);
+    let mut nonsense = hello(PROTOCOL, OLDEST);
     frame::write(&mut nonsense, 1, b"{\"Dance\": 1}").unwrap();
     refused(&run(&nonsense), 3, "does not make sense");
-    let mut cut = hello(1, 1);
+    let mut cut = hello(PROTOCOL, OLDEST);
     cut.extend([0, 0, 1, 0, 0, 1, b'{']);
     let place = hostile.place(&cut).replace("; cat >/dev/null", "");
     refused(&runs.run(&["check", &place]), 3, "the other side ended");
