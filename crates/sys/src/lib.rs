@@ -3,6 +3,7 @@
 //! The other crates deny `unsafe`; what they need of it is offered here behind
 //! safe functions, each unsafe block with the reason why it is sound.
 
+pub mod addresses;
 pub mod affinity;
 pub mod arguments;
 pub mod bound;

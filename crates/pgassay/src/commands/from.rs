@@ -13,6 +13,7 @@ use pgassay_model::workload::WorkloadPlan;
 use pgassay_model::{Failure, FailureKind};
 use pgassay_pgwire::Conninfo;
 use pgassay_server::Listen;
+use pgassay_sys::addresses;
 use pgassay_sys::stop::Stop;
 
 use super::far::{self, LOAD};
@@ -276,8 +277,10 @@ fn own(address: IpAddr, is_typed: bool) -> Result<IpAddr, Failure> {
         IpAddr::V6(_) => false,
     } || address.is_unspecified()
         || address.is_multicast();
-    // The system lets nobody have an address that is another machine's.
-    if !names_many && TcpListener::bind((address, 0)).is_ok() {
+    // A system may let programs have addresses that it does not have (ip_nonlocal_bind).
+    let is_own =
+        || address.is_loopback() || addresses::own().map_or(true, |all| all.contains(&address));
+    if !names_many && TcpListener::bind((address, 0)).is_ok() && is_own() {
         return Ok(address);
     }
     let whence = match is_typed {
