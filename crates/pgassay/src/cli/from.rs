@@ -138,7 +138,7 @@ impl FromStr for ListenAt {
                 let bare = text
                     .strip_prefix('[')
                     .and_then(|text| text.strip_suffix(']'));
-                let address = bare.unwrap_or(text).parse();
+                let address = bare.unwrap_or(text).parse::<IpAddr>();
                 (
                     address.map_err(|_| {
                         format!("`{text}` is no address: write 10.0.0.5, 10.0.0.5:6000 or [fd00::5]:6000")
@@ -147,6 +147,8 @@ impl FromStr for ListenAt {
                 )
             }
         };
+        // A server listens at the IPv4 address that an IPv6 address stands for.
+        let address = address.to_canonical();
         if address.is_unspecified() {
             return Err(
                 "name one address, which the load's machines reach: not all of them".to_owned(),
@@ -208,7 +210,22 @@ mod tests {
             at("[fd00::5]:6000").unwrap(),
             ("fd00::5".into(), Some(6000))
         );
-        for wrong in ["", "db1", "0.0.0.0", "[::]:6000", "10.0.0.5:x", "*"] {
+        for mapped in ["::ffff:10.0.0.5", "[::ffff:10.0.0.5]"] {
+            assert_eq!(at(mapped).unwrap(), ("10.0.0.5".into(), None));
+        }
+        assert_eq!(
+            at("[::ffff:10.0.0.5]:6000").unwrap(),
+            ("10.0.0.5".into(), Some(6000))
+        );
+        for wrong in [
+            "",
+            "db1",
+            "0.0.0.0",
+            "::ffff:0.0.0.0",
+            "[::]:6000",
+            "10.0.0.5:x",
+            "*",
+        ] {
             assert!(at(wrong).is_err(), "{wrong}");
         }
     }

@@ -79,7 +79,10 @@ impl Guarded {
             (Some(at), _) => vec![at.address],
             (None, Some(host)) => {
                 let found = (host.as_str(), 0).to_socket_addrs();
-                found.map_or_else(|_| Vec::new(), |all| all.map(|at| at.ip()).collect())
+                found.map_or_else(
+                    |_| Vec::new(),
+                    |all| all.map(|at| at.ip().to_canonical()).collect(),
+                )
             }
             (None, None) => Vec::new(),
         };
@@ -133,7 +136,8 @@ impl Guarded {
         let conninfo = match &asked.password {
             Some(_) => {
                 let host = value(&pairs, "host").unwrap_or_default();
-                if !host.parse().is_ok_and(|host| self.launched.contains(&host)) {
+                let address = host.parse().map(|address: IpAddr| address.to_canonical());
+                if !address.is_ok_and(|address| self.launched.contains(&address)) {
                     return Err(refused(format!(
                         "the server listens at {}, which is no address of the machine that was named; if it is \
                          one, say so with --listen",
@@ -312,6 +316,23 @@ mod tests {
         for host in ["10.0.0.9", "db1", "/tmp", "127.0.0.1,10.0.0.9"] {
             let elsewhere = asked(&format!("{base} host={host}"), Some("drawn"));
             assert!(rules.server(&elsewhere).is_err(), "{host}");
+        }
+        // However it was typed, a server listens at the IPv4 address.
+        let typed = |place: &str, listen: &str| {
+            let typed = Typed {
+                listen: listen.parse().ok(),
+                ..Typed::default()
+            };
+            let ssh = ["false".to_owned()];
+            Guarded::of(&typed, &Place::parse(place).unwrap(), &ssh).unwrap()
+        };
+        for (place, listen) in [
+            ("exec:x", "::ffff:127.0.0.1"),
+            ("exec:x", "[::ffff:127.0.0.1]:6000"),
+            ("ssh://[::ffff:127.0.0.1]", ""),
+        ] {
+            let server = typed(place, listen).server(&asked(&good, Some("drawn")));
+            assert!(server.is_ok(), "{place} {listen}");
         }
         // No server that runs was named, so ours credentials go nowhere.
         assert!(rules.server(&asked(base, None)).is_err());
