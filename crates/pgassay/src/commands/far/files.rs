@@ -6,21 +6,19 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pgassay_far::{Channel, Lost};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use super::pace::Pace;
+
 /// How often the far side looks for something new.
 const LOOKS: Duration = Duration::from_millis(200);
 
 /// Bytes of a piece: what is said on another channel waits for one.
-const PIECE: usize = 64 << 10;
-
-/// Bytes that are on their way: what is said meanwhile waits for them, on whatever carries it, and may not
-/// take as long as silence.
-const ON_THEIR_WAY: u64 = 512 << 10;
+const PIECE: usize = 16 << 10;
 
 /// How often it is looked whether the link stands while nothing is answered.
 const ATTENTION: Duration = Duration::from_secs(1);
@@ -45,10 +43,8 @@ pub struct Piece {
 #[derive(Debug)]
 pub struct Sender {
     channel: Channel,
-    /// Whether the other side says how much has come, and is not sent much more.
-    is_answered: bool,
-    sent: u64,
-    came: u64,
+    /// Where the other side says how much has come, and is not sent much more.
+    pace: Option<Pace>,
 }
 
 impl Sender {
@@ -56,17 +52,15 @@ impl Sender {
     pub fn answered(channel: Channel) -> Self {
         Self {
             channel,
-            is_answered: true,
-            sent: 0,
-            came: 0,
+            pace: Some(Pace::new()),
         }
     }
 
     /// To who says nothing of it.
     pub fn unanswered(channel: Channel) -> Self {
         Self {
-            is_answered: false,
-            ..Self::answered(channel)
+            channel,
+            pace: None,
         }
     }
 
@@ -74,8 +68,11 @@ impl Sender {
         let mut body = serde_json::to_vec(piece).map_err(|e| Lost::Unsayable(e.to_string()))?;
         body.push(b'\n');
         body.extend_from_slice(bytes);
-        self.wait(ON_THEIR_WAY)?;
-        self.sent += body.len() as u64;
+        let bytes = body.len() as u64;
+        self.wait(|pace| pace.has_room(bytes))?;
+        if let Some(pace) = &mut self.pace {
+            pace.send(bytes, Instant::now());
+        }
         self.channel.send_bytes(body)
     }
 
@@ -84,16 +81,25 @@ impl Sender {
     /// # Errors
     /// Where the link is lost.
     pub fn finish(&mut self) -> Result<(), Lost> {
-        self.wait(0)
+        self.wait(Pace::is_empty)
     }
 
-    fn wait(&mut self, on_their_way: u64) -> Result<(), Lost> {
-        while self.is_answered && self.sent - self.came > on_their_way {
-            if let Some(Receipt(came)) = self.channel.recv(ATTENTION)? {
-                self.came = came.min(self.sent);
+    /// Hears how much has come, until that is enough.
+    fn wait(&mut self, is_enough: impl Fn(&Pace) -> bool) -> Result<(), Lost> {
+        let Some(pace) = &mut self.pace else {
+            return Ok(());
+        };
+        loop {
+            let patience = match is_enough(pace) {
+                true => Duration::ZERO,
+                false => ATTENTION,
+            };
+            match self.channel.recv(patience)? {
+                Some(Receipt(came)) => pace.receive(came, Instant::now()),
+                None if patience.is_zero() => return Ok(()),
+                None => {}
             }
         }
-        Ok(())
     }
 }
 
@@ -304,8 +310,11 @@ pub fn put(below: &Path, piece: &Piece, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::far::pace::MOST;
     use pgassay_far::Link;
     use pgassay_sys::private::Directory;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
 
     /// A trial of thousands of connections is longer than a piece.
     #[test]
@@ -348,7 +357,7 @@ mod tests {
     fn no_more_is_sent_than_the_other_side_keeps_up_with() {
         let place = Directory::make(&std::env::temp_dir(), "pgassay-far-sender").unwrap();
         let from = place.path().join("report.html");
-        let length = 4 << 20;
+        let length = 2 << 20;
         fs::write(&from, vec![b'x'; length]).unwrap();
         let (near, far) = Link::pair();
         let (files, mut to) = (near.channel(1), Sender::answered(far.channel(1)));
@@ -370,11 +379,76 @@ mod tests {
                 is_whole = piece.last;
                 receipt.0 += body.len() as u64;
             }
-            assert!(receipt.0 - before.0 <= ON_THEIR_WAY + 2 * PIECE as u64);
+            assert!(receipt.0 - before.0 <= MOST);
             assert!(!sender.is_finished());
             files.send(&receipt).unwrap();
         }
         sender.join().unwrap();
         assert_eq!(came, length);
+    }
+
+    /// A way that takes whatever is put into it, and carries so much of it a second.
+    fn long_way(bytes_a_second: u32) -> (UnixStream, UnixStream) {
+        let (put, mut from) = UnixStream::pair().unwrap();
+        let (mut to, got) = UnixStream::pair().unwrap();
+        let (taken, kept) = std::sync::mpsc::channel::<Vec<u8>>();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 2 << 10];
+            while let Ok(got @ 1..) = from.read(&mut bytes) {
+                taken.send(bytes[..got].to_vec()).unwrap_or_default();
+            }
+        });
+        std::thread::spawn(move || {
+            for bytes in kept {
+                std::thread::sleep(Duration::from_secs(1) * bytes.len() as u32 / bytes_a_second);
+                if to.write_all(&bytes).is_err() {
+                    return;
+                }
+            }
+        });
+        (put, got)
+    }
+
+    #[test]
+    fn a_carried_conversation_outlives_a_file_on_a_slow_way() {
+        let place = Directory::make(&std::env::temp_dir(), "pgassay-far-slow").unwrap();
+        let from = place.path().join("report.html");
+        fs::write(&from, vec![b'x'; 160 << 10]).unwrap();
+        let (from_far, at_near) = long_way(20 << 10);
+        let (from_near, at_far) = UnixStream::pair().unwrap();
+        let near = Link::new(at_near, from_near).unwrap();
+        let far = Link::new(at_far, from_far).unwrap();
+        let within = |outer: &Link| {
+            let (incoming, outgoing) = outer.channel(4).streams();
+            Link::new(incoming, outgoing).unwrap()
+        };
+        let (carried_near, carried_far) = (within(&near), within(&far));
+        carried_far.channel(1).send("before").unwrap();
+        let soon = Duration::from_secs(20);
+        let said = carried_near.channel(1).recv::<String>(soon).unwrap();
+        assert_eq!(said.as_deref(), Some("before"));
+        let (files, mut to) = (near.channel(1), Sender::answered(far.channel(1)));
+        let sender = std::thread::spawn(move || {
+            send_file(&mut to, "report.html", &from, None)
+                .unwrap()
+                .unwrap();
+            to.finish().unwrap();
+        });
+        let begin = Instant::now();
+        let mut receipt = Receipt::default();
+        while !sender.is_finished() {
+            std::thread::sleep(Duration::from_millis(50));
+            while let Some(body) = files.recv_bytes(Duration::ZERO).unwrap() {
+                receipt.0 += body.len() as u64;
+            }
+            files.send(&receipt).unwrap();
+            assert_eq!(
+                (carried_near.check(), carried_far.check()),
+                (Ok(()), Ok(()))
+            );
+        }
+        sender.join().unwrap();
+        // Longer than silence may.
+        assert!(begin.elapsed() > Duration::from_secs(7));
     }
 }

@@ -11,6 +11,7 @@ mod files;
 mod keep;
 mod load;
 mod near;
+mod pace;
 mod reach;
 mod rules;
 mod say;
