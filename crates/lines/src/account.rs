@@ -8,12 +8,15 @@ use serde::{Deserialize, Serialize};
 use crate::gathered::{Counts, Gathered, rounded};
 use crate::meetings::{Meeting, meetings};
 use crate::replay::Transfers;
+use crate::segment::{Region, Segment};
 use crate::sequence::Sequence;
 
 /// The document's schema.
 pub const SCHEMA: &str = "pgassay/lines/1";
 /// Lines told one by one in the account; the rest is in the groups.
 const LINES: usize = 200;
+/// Of each region so many are told, wherever they stand.
+const OF_A_REGION: usize = 16;
 /// Sites told for a line.
 const SITES: usize = 6;
 
@@ -58,8 +61,12 @@ pub struct Account {
     pub lines_taken: f64,
     /// By kind of memory, the most taken first.
     pub groups: Vec<Group>,
-    /// Line by line, the most taken first.
+    /// Line by line, the most taken first: 200, and of each region the first 16.
     pub lines: Vec<Line>,
+    /// The shared memory by address: what lies where, and how it is used. Empty in documents of
+    /// releases before there was a map.
+    #[serde(default)]
+    pub regions: Vec<Region>,
     /// Functions that take lines, the most first.
     pub takers: Vec<Taker>,
     /// Lines on which unrelated things meet.
@@ -164,6 +171,7 @@ pub fn account(sequences: &[Sequence], subject: Subject, transfers: Vec<Transfer
     let mut unnamed: BTreeMap<String, f64> = BTreeMap::new();
     let mut groups: BTreeMap<(String, bool), (Counts, BTreeSet<u64>)> = BTreeMap::new();
     let mut taken = 0.0;
+    let mut segment = Segment::new(first.map(|s| s.areas.clone()).unwrap_or_default(), line);
     for (number, sequence) in sequences.iter().enumerate() {
         let each = 1.0 / (sequence.transactions.max(1) as f64);
         let of_all = each / sequences.len() as f64;
@@ -187,6 +195,7 @@ pub fn account(sequences: &[Sequence], subject: Subject, transfers: Vec<Transfer
             }
             let weight = if own { each } else { of_all };
             gathered.counts.add(one.kind, weight);
+            gathered.region = segment.note(one.address, own, one.kind, weight);
             gathered
                 .parts
                 .entry(name.line())
@@ -271,16 +280,26 @@ pub fn account(sequences: &[Sequence], subject: Subject, transfers: Vec<Transfer
         unnamed: shares(unnamed, all),
         lines_taken: rounded(taken),
         groups: sorted_groups(groups),
-        lines: sorted
-            .into_iter()
-            .take(LINES)
+        lines: worth_telling(sorted)
             .map(|(at, gathered)| told(gathered, at * line))
             .collect(),
+        regions: segment.regions(),
         takers,
         meetings,
         transfers,
         doubts,
     }
+}
+
+/// The first of all, and the first of each region.
+fn worth_telling(sorted: Vec<(u64, Gathered)>) -> impl Iterator<Item = (u64, Gathered)> {
+    let mut of_region: HashMap<Option<usize>, usize> = HashMap::new();
+    let numbered = sorted.into_iter().enumerate();
+    numbered.filter_map(move |(rank, (at, gathered))| {
+        let before = of_region.entry(gathered.region).or_default();
+        *before += 1;
+        (rank < LINES || *before <= OF_A_REGION).then_some((at, gathered))
+    })
 }
 
 fn shares(of: BTreeMap<String, f64>, all: f64) -> Vec<Share> {

@@ -8,6 +8,8 @@ use crate::gathered::Counts;
 use crate::meetings::Meeting;
 use crate::replay::{Interval, Transfers};
 
+mod map;
+
 /// Rows of a table in the account.
 const ROWS: usize = 24;
 /// Lines named for a number of sessions.
@@ -144,6 +146,7 @@ fn sections(account: &Account) -> Vec<Section> {
             ],
         });
     }
+    sections.extend(map::section(account));
     if !account.meetings.is_empty() {
         sections.push(Section {
             id: "meetings",
@@ -173,12 +176,6 @@ fn sections(account: &Account) -> Vec<Section> {
             "Lines of which each session has its own: they stay in one cache as long as nobody else \
              looks at them.",
         ))],
-    });
-    sections.push(Section {
-        id: "parts",
-        title: "What lies on the lines",
-        depth: Depth::Evidence,
-        blocks: vec![Block::Table(parts(account))],
     });
     sections.push(Section {
         id: "seen",
@@ -359,23 +356,6 @@ fn groups(account: &Account) -> Table {
         columns,
         rows,
     )
-}
-
-fn parts(account: &Account) -> Table {
-    let mut columns = vec![Column::words("line", 1), Column::prose("part")];
-    columns.extend(count_columns());
-    let lines = account.lines.iter().take(ROWS);
-    let rows = lines.flat_map(|line| {
-        line.parts.iter().map(|part| {
-            let mut row = vec![
-                Cell::plain(line.address.clone()),
-                Cell::plain(part.name.clone()),
-            ];
-            row.extend(counted(&part.counts));
-            row
-        })
-    });
-    Table::new("The parts of the lines that are taken most.", columns, rows).folded()
 }
 
 fn facts(account: &Account) -> Vec<Fact> {

@@ -69,6 +69,8 @@ pub(crate) struct Gathered {
     pub(crate) counts: Counts,
     pub(crate) parts: BTreeMap<String, Counts>,
     pub(crate) takers: BTreeMap<(String, Vec<String>), Counts>,
+    /// Which part of the shared memory the last access was in.
+    pub(crate) region: Option<usize>,
     pub(crate) own: bool,
     pub(crate) shared: bool,
     /// Bytes used by each session: read, and written.

@@ -23,6 +23,7 @@ pub mod names;
 pub mod record;
 pub mod recording;
 pub mod replay;
+pub mod segment;
 pub mod sequence;
 #[cfg(target_arch = "x86_64")]
 pub mod session;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::names::Name;
+use crate::names::areas::Area;
 use crate::recording::{Kind, Recording};
 
 /// A session's accesses with names.
@@ -28,6 +29,8 @@ pub struct Sequence {
     pub unseen_calls: u64,
     /// Seconds that stepping took.
     pub seconds: f64,
+    /// What lies where in shared memory.
+    pub areas: Vec<Area>,
 }
 
 /// An access.

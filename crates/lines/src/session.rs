@@ -1,6 +1,7 @@
 //! A session of a server, recorded and named.
 
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -10,10 +11,12 @@ use pgassay_pgwire::{QueryError, Session};
 
 use crate::images::Images;
 use crate::map::Map;
+use crate::names::areas::Area;
 use crate::names::memory::Memory;
 use crate::names::relations::Relations;
 use crate::names::{self, Survey};
 use crate::record::{self, Signals};
+use crate::recording::Recording;
 use crate::sequence::Sequence;
 
 /// What a server has to say before its sessions can be named.
@@ -120,15 +123,32 @@ pub fn step(
     // A session that is ended fails on both sides; why is known here.
     let recording = recording?;
     answered?;
+    let program = fs::read_link(format!("/proc/{}/exe", process.pid))
+        .map_err(|error| Failure::target(format!("/proc/{}/exe: {error}", process.pid)))?;
+    named(&recording, process, server, &program, transactions)
+}
+
+/// A recording of a process that is still there, in PostgreSQL's words. `program` is what it executes.
+///
+/// # Errors
+/// Where the process is gone.
+pub fn named(
+    recording: &Recording,
+    process: Process,
+    server: &Server,
+    program: &Path,
+    transactions: u64,
+) -> Result<(Sequence, Vec<String>), Failure> {
     let path = format!("/proc/{}/maps", process.pid);
     let gone = |error| Failure::target(format!("{path}: {error}"));
     let map = Map::parse(&fs::read_to_string(&path).map_err(gone)?);
-    let program = fs::read_link(format!("/proc/{}/exe", process.pid)).map_err(gone)?;
     let main = map
         .shared()
         .into_iter()
         .find(|part| part.segment() == "main segment");
     let main = main.map_or(0..0, |part| part.range);
+    let mut segments = map.shared();
+    segments.retain(|part| part.canonical() != part.range.start);
     let mut images = Images::new(process.pid, map);
     let session = names::Session {
         pid: process.own_pid,
@@ -141,8 +161,8 @@ pub fn step(
     let read =
         |address: u64, into: &mut [u8]| pgassay_sys::step::read(process.pid, address, into).is_ok();
     let survey = Survey::new(Memory::new(&read), session, server.relations.clone());
-    let sequence = Sequence::new(
-        &recording,
+    let mut sequence = Sequence::new(
+        recording,
         transactions,
         &mut |address| survey.name(address),
         &mut |address| {
@@ -150,6 +170,12 @@ pub fn step(
             (function.name, function.named)
         },
     );
+    sequence.areas = survey.areas();
+    sequence.areas.extend(segments.into_iter().map(|part| Area {
+        name: survey.name(part.canonical()).whole(),
+        start: part.canonical(),
+        end: part.canonical() + (part.range.end - part.range.start),
+    }));
     Ok((sequence, survey.doubts))
 }
 

@@ -88,6 +88,7 @@ fn push_blocks(out: &mut String, blocks: &[Block], notes: &[Note]) {
             | Block::Charts(_)
             | Block::Flame(_)
             | Block::HeatMap(_)
+            | Block::Memory(_)
             | Block::Bars(_) => {}
             Block::Forest(forest) => push_forest(out, forest),
             Block::Finding(finding) => push_finding(out, finding),

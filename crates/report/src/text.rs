@@ -208,7 +208,7 @@ impl Page {
                 let lines = forest::lines(forest, self.style.width, self.style.unicode);
                 lines.iter().for_each(|line| self.line(line, Tone::Normal));
             }
-            Block::Flame(_) | Block::HeatMap(_) | Block::Bars(_) => {}
+            Block::Flame(_) | Block::HeatMap(_) | Block::Memory(_) | Block::Bars(_) => {}
             Block::Finding(finding) => self.finding(finding),
             Block::Evidence(evidence) => {
                 let what = format!("{}: {}", evidence.title, evidence.summary);

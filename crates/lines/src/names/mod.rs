@@ -5,6 +5,7 @@
 //! (`ProcGlobal`, `MainLWLockArray`, `MyProc`); and what lies within is told by the layouts of the
 //! release ([`layout`]), each checked against what stands in memory before it is believed.
 
+pub mod areas;
 pub mod hash;
 pub mod layout;
 pub mod memory;

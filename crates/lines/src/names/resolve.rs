@@ -25,12 +25,17 @@ impl Survey<'_> {
         }
     }
 
+    /// The table that an element belongs to, and its partitions.
+    pub(super) fn table_of(&self, kind: usize) -> Option<&(String, u64)> {
+        self.tables.get(kind & !BUFFERS)
+    }
+
     fn element(&self, address: u64) -> Option<Name> {
         let (start, (size, kind, bucket)) = self.elements.range(..=address).next_back()?;
         if address >= start + size {
             return None;
         }
-        let (table, partitions) = self.tables.get(kind & !BUFFERS)?;
+        let (table, partitions) = self.table_of(*kind)?;
         let element = match bucket {
             None => "free element".to_owned(),
             Some(_) if kind & BUFFERS != 0 => {

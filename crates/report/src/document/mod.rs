@@ -8,8 +8,8 @@ mod picture;
 
 pub use notes::{Note, Notes};
 pub use picture::{
-    Axis, Bar, Bars, Chart, Compared, Dot, Forest, Guide, HeatColumn, HeatMap, Interval, Reach,
-    Scale, Series, percent_label,
+    Axis, Bar, Bars, Chart, Compared, Dot, Forest, Guide, HeatColumn, HeatMap, Interval, MemoryMap,
+    MemoryMark, MemoryStrip, Reach, Scale, Series, percent_label,
 };
 
 use pgassay_analysis::bottlenecks::{Finding, Severity};
@@ -192,6 +192,8 @@ pub enum Block {
     Flame(Box<FlameGraph>),
     /// Another kind of picture, likewise.
     HeatMap(Box<HeatMap>),
+    /// What lies where in memory, likewise.
+    Memory(Box<MemoryMap>),
     /// Stacked bars, likewise.
     Bars(Box<Bars>),
     /// Ratios with their intervals; in characters where there are no pictures.

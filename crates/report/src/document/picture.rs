@@ -182,6 +182,47 @@ pub struct HeatColumn {
     pub tip: String,
 }
 
+/// Memory by what lies where, as data: a strip for each part, the lines that are used marked in it.
+#[derive(Debug, Clone)]
+pub struct MemoryMap {
+    /// Stable name, unique in the document.
+    pub id: String,
+    /// What it shows.
+    pub title: String,
+    /// The same in words, for who can't see it.
+    pub alternative: String,
+    /// How to read it.
+    pub caption: String,
+    /// What the kinds of marks are, in the order of [`MemoryMark::kind`].
+    pub kinds: [&'static str; 3],
+    /// From the lowest address on.
+    pub strips: Vec<MemoryStrip>,
+}
+
+/// A part of the memory, as long as any other.
+#[derive(Debug, Clone)]
+pub struct MemoryStrip {
+    /// What lies there, and how long it is.
+    pub label: String,
+    /// What a pointer resting on it reads.
+    pub tip: String,
+    /// Where its lines are told.
+    pub evidence: String,
+    /// Lines that are used.
+    pub marks: Vec<MemoryMark>,
+}
+
+/// A line of memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MemoryMark {
+    /// Where it lies in the part, 0 to 1.
+    pub at: f64,
+    /// How high it stands, above 0 to 1.
+    pub height: f64,
+    /// Which of the map's kinds it is.
+    pub kind: usize,
+}
+
 /// Ratios with their intervals, one under the other, beside what would be no difference: a forest
 /// plot, as data.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ mod chart;
 mod flame;
 mod forest;
 mod heat;
+mod memory;
 mod profiles;
 mod scale;
 pub mod site;
@@ -340,6 +341,7 @@ fn blocks(blocks: &[Block], id: &str, notes: &[Note]) -> Markup {
                     Block::Charts(charts) => (chart::small_figures(charts)),
                     Block::Flame(graph) => (flame::figure(graph, &format!("{id}-{i}"))),
                     Block::HeatMap(map) => (heat::figure(map)),
+                    Block::Memory(map) => (memory::figure(map)),
                     Block::Bars(bars) => (bars::figure(bars, &svg::IN_TEXT)),
                     Block::Forest(forest) => (forest::figure(forest)),
                     Block::Commands(commands) => (self::commands(commands)),
