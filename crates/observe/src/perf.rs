@@ -1,4 +1,5 @@
-//! CPU samples of the server's processes, with their callers, within each window.
+//! CPU samples of the server's processes, with their callers, within each window; and samples of
+//! other events.
 //!
 //! Where we may (root, CAP_PERFMON) one event a CPU watches everybody, and samples of
 //! others are dropped as they are read; else the postmaster, its present children and all
@@ -13,7 +14,7 @@ use std::{fs, io};
 
 use pgassay_model::observed::Cost;
 use pgassay_model::observed::stacks::{StackRecord, SymbolTable};
-use pgassay_sys::perf::{self, Options, Record, Ring, Sample, Whose};
+use pgassay_sys::perf::{self, Event, Options, Record, Ring, Sample, Whose};
 
 use super::cpu::thread_ns;
 use super::images::{Images, Place};
@@ -71,13 +72,22 @@ impl PerfSampler {
     /// # Errors
     /// Why there is nothing to sample with, and what would help.
     pub fn start_at(postmaster: u32, frequency_hz: u32) -> Result<Self, String> {
+        Self::start_of(Event::CPU_CLOCK, postmaster, frequency_hz)
+    }
+
+    /// The same of another event than the clock: how often it happened is kept with each chain.
+    ///
+    /// # Errors
+    /// Why there is nothing to sample with, and what would help.
+    pub fn start_of(event: Event, postmaster: u32, frequency_hz: u32) -> Result<Self, String> {
         let images = Images::of(postmaster)?;
-        let (rings, everybody) = open(postmaster, frequency_hz)?;
+        let (rings, everybody) = open(event, postmaster, frequency_hz)?;
         let shared = Arc::new(Shared::default());
         let mut work = Work {
             shared: Arc::clone(&shared),
             rings,
             everybody,
+            event,
             frequency_hz,
             images,
             ours: HashSet::new(),
@@ -155,9 +165,10 @@ impl Drop for PerfSampler {
 }
 
 /// Opens a ring for each CPU; true where everybody is watched.
-fn open(postmaster: u32, frequency: u32) -> Result<(Vec<Ring>, bool), String> {
+fn open(event: Event, postmaster: u32, frequency: u32) -> Result<(Vec<Ring>, bool), String> {
     let cpus = online_cpus();
     let options = |kernel| Options {
+        event,
         frequency,
         stack_bytes: if perf::COPIES_STACKS { STACK_BYTES } else { 0 },
         kernel,
@@ -185,7 +196,7 @@ fn open(postmaster: u32, frequency: u32) -> Result<(Vec<Ring>, bool), String> {
 }
 
 /// What the kernel refused, and what would help.
-fn refused(error: &io::Error, paranoid: Option<i32>, root: bool) -> String {
+pub(super) fn refused(error: &io::Error, paranoid: Option<i32>, root: bool) -> String {
     if root || error.kind() == io::ErrorKind::Unsupported {
         // Root is let through by perf_event_paranoid.
         return format!(
@@ -221,6 +232,7 @@ struct Work {
     shared: Arc<Shared>,
     rings: Vec<Ring>,
     everybody: bool,
+    event: Event,
     frequency_hz: u32,
     images: Images,
     /// Processes of the server, and those that are not.
@@ -261,7 +273,10 @@ impl Work {
         // Process numbers are used again: who is who is asked anew in each window.
         self.ours.clear();
         self.others.clear();
-        let mut folder = Folder::default();
+        let mut folder = Folder {
+            counts_happenings: self.event != Event::CPU_CLOCK,
+            ..Folder::default()
+        };
         self.each_ring(Ring::enable);
         loop {
             let over = {
@@ -309,7 +324,7 @@ impl Work {
                 Record::Sample(sample) => {
                     if self.is_ours(sample.pid) {
                         let chain = self.chain(&sample);
-                        folder.add(second, chain);
+                        folder.add(second, chain, sample.period);
                     }
                 }
                 Record::Fork { pid, parent } => {
@@ -370,11 +385,13 @@ struct Folder {
     chains: Vec<Vec<u32>>,
     chain_index: HashMap<Vec<u32>, u32>,
     seconds: Vec<HashMap<u32, u32>>,
+    counts_happenings: bool,
+    happenings: HashMap<u32, u64>,
     lost: u64,
 }
 
 impl Folder {
-    fn add(&mut self, second: usize, places: Vec<Place>) {
+    fn add(&mut self, second: usize, places: Vec<Place>, period: u64) {
         let chain: Vec<u32> = places
             .into_iter()
             .map(|place| {
@@ -396,6 +413,10 @@ impl Folder {
             self.seconds.resize_with(second + 1, HashMap::new);
         }
         *self.seconds[second].entry(index).or_default() += 1;
+        if self.counts_happenings {
+            let happenings = self.happenings.entry(index).or_default();
+            *happenings = happenings.saturating_add(period);
+        }
     }
 
     fn record(self, images: &Images, frequency_hz: u32) -> StackRecord {
@@ -421,12 +442,15 @@ impl Folder {
                 counts
             })
             .collect();
+        let mut happenings: Vec<(u32, u64)> = self.happenings.into_iter().collect();
+        happenings.sort_unstable();
         StackRecord {
             frequency_hz,
             objects,
             frames,
             chains: self.chains,
             seconds,
+            happenings,
             lost: self.lost,
             callers: if perf::COPIES_STACKS {
                 "unwind tables"

@@ -37,19 +37,6 @@ pub mod shrunk;
 #[cfg(target_arch = "x86_64")]
 pub mod step;
 pub mod stop;
-#[cfg(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64"
-))]
-pub mod tally;
-// The kernel's structures are to be had for those only.
-#[cfg(not(any(
-    target_arch = "x86_64",
-    target_arch = "aarch64",
-    target_arch = "riscv64"
-)))]
-#[path = "no_tally.rs"]
 pub mod tally;
 pub mod tracing;
 pub mod trust;

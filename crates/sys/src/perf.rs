@@ -1,9 +1,16 @@
-//! CPU samples by the kernel's perf events (perf_event_open(2)).
+//! Samples and counts of the kernel's perf events (perf_event_open(2)).
 //!
-//! A [`Ring`] is one CPU's buffer of samples of the software event `cpu-clock`,
+//! A [`Ring`] is one CPU's buffer of samples of an event, such as the software event `cpu-clock`,
 //! which every kernel and virtual machine has. It watches all processes, where we
-//! may, or the processes that join it and the children they fork from then on.
+//! may, or the processes that join it and the children they fork from then on. A [`Counter`] only
+//! counts an event of a process.
 
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+))]
+mod count;
 #[cfg(any(
     target_arch = "x86_64",
     target_arch = "aarch64",
@@ -16,18 +23,83 @@ mod ring;
     target_arch = "aarch64",
     target_arch = "riscv64"
 )))]
+#[path = "perf/no_count.rs"]
+mod count;
+#[cfg(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+)))]
 #[path = "perf/no_ring.rs"]
 mod ring;
 
 use std::fs::File;
 use std::io;
 
+pub use count::Counter;
 pub use ring::Ring;
+
+/// An event by the kernel's numbers (uapi/linux/perf_event.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// The kind: a fixed number, or that of a unit in /sys/bus/event_source/devices.
+    pub kind: u32,
+    /// Which event of that kind.
+    pub config: u64,
+    /// What some units want beside it.
+    pub config1: u64,
+    /// The same.
+    pub config2: u64,
+}
+
+impl Event {
+    /// Time on a CPU, by the clock: PERF_COUNT_SW_CPU_CLOCK.
+    pub const CPU_CLOCK: Self = Self::software(0);
+    /// Instructions executed: PERF_COUNT_HW_INSTRUCTIONS.
+    pub const INSTRUCTIONS: Self = Self::of(0, 1);
+
+    /// An event of some kind.
+    pub const fn of(kind: u32, config: u64) -> Self {
+        Self {
+            kind,
+            config,
+            config1: 0,
+            config2: 0,
+        }
+    }
+
+    /// An event that the kernel itself counts: PERF_TYPE_SOFTWARE.
+    pub const fn software(config: u64) -> Self {
+        Self::of(1, config)
+    }
+}
+
+/// What of a process is counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// What the kernel does for it, too: takes perf_event_paranoid of 1 or a capability.
+    pub kernel: bool,
+    /// The children, too, that it forks from now on, and their threads.
+    pub children: bool,
+}
+
+/// What was counted of an event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How often it happened while it was counted.
+    pub value: u64,
+    /// How long the process ran while the event was wanted, nanoseconds.
+    pub enabled_ns: u64,
+    /// How long of that it was counted: less where more events are wanted than there are counters.
+    pub running_ns: u64,
+}
 
 /// What is sampled.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Samples a second of CPU time.
+    /// Which event.
+    pub event: Event,
+    /// Samples a second of CPU time; of an event other than the clock as many a second of its happening.
     pub frequency: u32,
     /// Bytes of a user stack copied with each sample, with the registers, so that callers can be
     /// found by unwind tables; 0 leaves it to the kernel to follow frame pointers.
@@ -65,6 +137,8 @@ pub struct Registers {
 pub struct Sample<'r> {
     /// The process.
     pub pid: u32,
+    /// For how many happenings of the event it stands; of the clock nanoseconds.
+    pub period: u64,
     /// Addresses in the kernel, innermost first.
     pub kernel: Vec<u64>,
     /// Addresses in the user's code, innermost first; with copied stacks the first one at most.

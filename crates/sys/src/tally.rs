@@ -1,19 +1,15 @@
-//! Instructions of one process by the processor's own counter (perf_event_open(2)).
+//! Instructions of one process by the processor's own counter.
 //!
 //! Most virtual machines have none; then opening fails with `NotFound`.
 
-use std::ffi::c_int;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::io;
 
-use perf::bindings as abi;
-use perf_event_open_sys as perf;
+use crate::perf::{Counted, Counter, Event};
 
 /// A counter of the instructions that a process executes in user mode.
 #[derive(Debug)]
 pub struct Instructions {
-    event: File,
+    counter: Counter,
 }
 
 impl Instructions {
@@ -23,31 +19,8 @@ impl Instructions {
     /// What the kernel says: `NotFound` (or `Unsupported`) where there is no such counter,
     /// `PermissionDenied` where perf_event_paranoid forbids it.
     pub fn of(pid: u32) -> io::Result<Self> {
-        let pid = c_int::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let mut attr = abi::perf_event_attr {
-            size: size_of::<abi::perf_event_attr>() as u32,
-            type_: abi::PERF_TYPE_HARDWARE,
-            config: abi::PERF_COUNT_HW_INSTRUCTIONS.into(),
-            read_format: u64::from(
-                abi::PERF_FORMAT_TOTAL_TIME_ENABLED | abi::PERF_FORMAT_TOTAL_TIME_RUNNING,
-            ),
-            ..Default::default()
-        };
-        attr.set_exclude_kernel(1);
-        attr.set_exclude_hv(1);
-        // SAFETY: `attr` is a whole structure of the size that it names, alive for the call; the
-        // result is a new descriptor or -1.
-        let fd = unsafe {
-            perf::perf_event_open(&mut attr, pid, -1, -1, abi::PERF_FLAG_FD_CLOEXEC.into())
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just given us this descriptor, and nobody else has it.
-        let event = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self {
-            event: event.into(),
-        })
+        let counter = Counter::open(Event::INSTRUCTIONS, pid, Counted::default(), None)?;
+        Ok(Self { counter })
     }
 
     /// How many so far.
@@ -55,19 +28,13 @@ impl Instructions {
     /// # Errors
     /// Where the counter was shared with others and so did not count all the time.
     pub fn so_far(&mut self) -> io::Result<u64> {
-        let mut words = [0; 24];
-        self.event.read_exact(&mut words)?;
-        let word = |n: usize| {
-            let bytes = words[8 * n..].first_chunk().copied();
-            u64::from_ne_bytes(bytes.unwrap_or_default())
-        };
-        let (count, enabled, running) = (word(0), word(1), word(2));
-        if running < enabled {
+        let count = self.counter.so_far()?;
+        if count.running_ns < count.enabled_ns {
             return Err(io::Error::other(
                 "the processor's counter was shared with another program and did not count all the time",
             ));
         }
-        Ok(count)
+        Ok(count.value)
     }
 }
 

@@ -4,7 +4,8 @@ use pgassay_model::observed::stacks::{KERNEL, StackRecord, SymbolTable};
 
 use pgassay_readings::profile::{Frame, Profile, UNKNOWN, Unit};
 
-/// The profile of several windows together.
+/// The profile of several windows together: each chain weighs its samples, or of an event other than the
+/// clock its happenings.
 pub fn profile<'r>(
     records: impl Iterator<Item = &'r StackRecord>,
     symbols: &SymbolTable,
@@ -18,15 +19,23 @@ pub fn profile<'r>(
             .iter()
             .map(|(object, address)| name(record, symbols, *object, *address))
             .collect();
-        for (chain, samples) in record.seconds.iter().flatten() {
-            let Some(chain) = record.chains.get(*chain as usize) else {
+        let samples = record.seconds.iter().flatten();
+        let samples = samples.map(|(chain, samples)| (*chain, f64::from(*samples)));
+        let happenings = record.happenings.iter();
+        let happenings = happenings.map(|(chain, happenings)| (*chain, *happenings as f64));
+        let weights: Vec<(u32, f64)> = match record.happenings.is_empty() {
+            true => samples.collect(),
+            false => happenings.collect(),
+        };
+        for (chain, weight) in weights {
+            let Some(chain) = record.chains.get(chain as usize) else {
                 continue;
             };
             let named = chain
                 .iter()
                 .rev()
                 .filter_map(|f| frames.get(*f as usize).cloned());
-            profile.add(named, f64::from(*samples));
+            profile.add(named, weight);
         }
     }
     if lost > 0 {
@@ -72,6 +81,7 @@ mod tests {
             frames: vec![(0, 0x105), (0, 0x200), (1, 7), (2, 5), (9, 9)],
             chains: vec![vec![0, 1], vec![2, 1], vec![3], vec![4]],
             seconds: vec![vec![(0, 2)], vec![(1, 1), (2, 1), (3, 1), (88, 1)]],
+            happenings: Vec::new(),
             lost: 3,
             callers: "frame pointers".into(),
         };

@@ -22,12 +22,25 @@ pub struct StackRecord {
     pub chains: Vec<Vec<u32>>,
     /// One entry a second: index of the chain, samples.
     pub seconds: Vec<Vec<(u32, u32)>>,
+    /// How often the sampled event happened in each chain, where that is no time on a CPU: index of the chain,
+    /// happenings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub happenings: Vec<(u32, u64)>,
     /// Samples that the kernel had no room for.
     #[serde(default)]
     pub lost: u64,
     /// How callers were found: `frame pointers` or `unwind tables`.
     #[serde(default)]
     pub callers: String,
+}
+
+/// The call chains in which an event of the processor or the kernel happened.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct EventStacks {
+    /// Its name: `core/instructions`.
+    pub event: String,
+    /// Where it happened.
+    pub stacks: StackRecord,
 }
 
 /// Names of the functions that were hit: `facts/symbols-ARM.json`.

@@ -9,7 +9,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use perf::bindings as abi;
 use perf_event_open_sys as perf;
 
-use super::{COPIES_STACKS, Options, REGISTERS, Record, Registers, Sample, Whose};
+use super::{COPIES_STACKS, Event, Options, REGISTERS, Record, Registers, Sample, Whose};
 
 /// One CPU's buffer of samples.
 #[derive(Debug)]
@@ -150,6 +150,7 @@ impl Ring {
                 let ip = words.u64()?;
                 let pid = words.u64()?.to_ne_bytes();
                 let pid = u32::from_ne_bytes([pid[0], pid[1], pid[2], pid[3]]);
+                let period = words.u64()?;
                 let count = words.u64()?;
                 let (mut kernel, mut user) = (Vec::new(), Vec::new());
                 let mut in_kernel = false;
@@ -173,6 +174,7 @@ impl Ring {
                 };
                 Some(Record::Sample(Sample {
                     pid,
+                    period,
                     kernel,
                     user,
                     stack,
@@ -232,16 +234,27 @@ impl<'r> Words<'r> {
     }
 }
 
-fn open(cpu: u32, whose: Whose, options: &Options) -> io::Result<OwnedFd> {
+/// The kernel's structure that names an event.
+pub(super) fn attributes(event: Event) -> abi::perf_event_attr {
     let mut attr = abi::perf_event_attr {
-        type_: abi::PERF_TYPE_SOFTWARE,
+        type_: event.kind,
         size: size_of::<abi::perf_event_attr>() as u32,
-        config: abi::PERF_COUNT_SW_CPU_CLOCK.into(),
-        sample_type: u64::from(
-            abi::PERF_SAMPLE_IP | abi::PERF_SAMPLE_TID | abi::PERF_SAMPLE_CALLCHAIN,
-        ),
+        config: event.config,
         ..Default::default()
     };
+    attr.__bindgen_anon_3.config1 = event.config1;
+    attr.__bindgen_anon_4.config2 = event.config2;
+    attr
+}
+
+fn open(cpu: u32, whose: Whose, options: &Options) -> io::Result<OwnedFd> {
+    let mut attr = attributes(options.event);
+    attr.sample_type = u64::from(
+        abi::PERF_SAMPLE_IP
+            | abi::PERF_SAMPLE_TID
+            | abi::PERF_SAMPLE_PERIOD
+            | abi::PERF_SAMPLE_CALLCHAIN,
+    );
     attr.__bindgen_anon_1.sample_freq = options.frequency.into();
     attr.set_freq(1);
     attr.set_disabled(1);
@@ -303,6 +316,7 @@ mod tests {
     /// Samples this process on all CPUs until some came, at most so long.
     fn sample_self(stack_bytes: u32) -> Vec<(u32, usize, Option<usize>)> {
         let options = Options {
+            event: Event::CPU_CLOCK,
             frequency: 999,
             stack_bytes,
             kernel: false,
@@ -357,6 +371,7 @@ mod tests {
     #[test]
     fn a_process_that_is_not_there_is_an_error() {
         let options = Options {
+            event: Event::CPU_CLOCK,
             frequency: 99,
             stack_bytes: 0,
             kernel: false,

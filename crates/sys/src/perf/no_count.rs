@@ -1,17 +1,24 @@
-//! Instructions of one process, where there is no counting them.
+//! Counted events, where there is no counting them.
 
 use std::io;
 
+use super::{Count, Counted, Event};
+
 /// Never there on this architecture.
 #[derive(Debug)]
-pub enum Instructions {}
+pub enum Counter {}
 
-impl Instructions {
+impl Counter {
     /// Says that there are none.
     ///
     /// # Errors
     /// Always, `Unsupported`.
-    pub fn of(_pid: u32) -> io::Result<Self> {
+    pub fn open(
+        _event: Event,
+        _pid: u32,
+        _counted: Counted,
+        _leader: Option<&Self>,
+    ) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -19,7 +26,7 @@ impl Instructions {
     ///
     /// # Errors
     /// Never: there is no counter to read.
-    pub fn so_far(&mut self) -> io::Result<u64> {
+    pub fn so_far(&mut self) -> io::Result<Count> {
         match *self {}
     }
 }
