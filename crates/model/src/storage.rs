@@ -19,7 +19,8 @@ pub struct Storage {
     pub disks: Vec<String>,
     /// Why reads of devices can't be seen, or only in part, with the way to get them.
     pub hidden: Option<String>,
-    /// What its provider allows, as the user named it.
+    /// What its provider allows, as the user named it; or what the server's control group allows, where that was
+    /// found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeLimits>,
 }
@@ -39,6 +40,9 @@ pub struct VolumeLimits {
     /// Requests beyond these that full credits allow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credits: Option<u64>,
+    /// The file of a control group in which they were found; none where the user named them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_in: Option<String>,
 }
 
 /// One device, or what stands in for one.

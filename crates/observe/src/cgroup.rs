@@ -6,6 +6,8 @@ use std::fs;
 
 use pgassay_model::reading::Reading;
 use pgassay_model::samplers;
+use pgassay_model::storage::VolumeLimits;
+use pgassay_readings::io::ReadLimits;
 use pgassay_readings::samples;
 
 use super::{Sampler, Scene, file};
@@ -28,6 +30,68 @@ pub(super) fn io(scene: &mut Scene) -> Reading {
 pub fn throttled_us() -> Option<u64> {
     let groups = Groups::of("self").ok()?;
     samples::throttled_us(cpu(&groups).text()?)
+}
+
+/// What the control groups of a process allow it to read of its one disk (`MAJOR:MINOR`), the least of those of all
+/// levels; none where none limits it, or where there are several disks.
+pub fn read_limits(pid: u32, disks: &[String]) -> Option<VolumeLimits> {
+    let [disk] = disks else {
+        return None;
+    };
+    let groups = Groups::of(&pid.to_string()).ok()?;
+    let (mut least, mut found_in) = (ReadLimits::default(), None);
+    let mut take = |file: String, limits: ReadLimits| {
+        let lower = least.least(limits);
+        if lower != least {
+            (least, found_in) = (lower, Some(file));
+        }
+    };
+    for path in groups.unified().iter().flat_map(|path| levels(path)) {
+        for mount in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
+            let name = format!("{mount}{path}/io.max");
+            if let Reading::Text(text) = file(&name) {
+                take(name, ReadLimits::parse(&text, disk));
+            }
+        }
+    }
+    for path in groups.with("blkio").iter().flat_map(|path| levels(path)) {
+        let figure = |of: &str| {
+            let name = format!("/sys/fs/cgroup/blkio{path}/blkio.throttle.read_{of}_device");
+            let figure = ReadLimits::figure(file(&name).text()?, disk)?;
+            Some((name, figure))
+        };
+        if let Some((name, bytes)) = figure("bps") {
+            let bytes = Some(bytes);
+            take(
+                name,
+                ReadLimits {
+                    bytes,
+                    ..ReadLimits::default()
+                },
+            );
+        }
+        if let Some((name, requests)) = figure("iops") {
+            let requests = Some(requests);
+            take(
+                name,
+                ReadLimits {
+                    requests,
+                    ..ReadLimits::default()
+                },
+            );
+        }
+    }
+    found_in.map(|found_in| VolumeLimits {
+        iops: least.requests,
+        bytes_per_second: least.bytes,
+        found_in: Some(found_in),
+        ..VolumeLimits::default()
+    })
+}
+
+/// A group's path and those above it, up to the root, which is empty.
+fn levels(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| Some(&path[..path.rfind('/')?]))
 }
 
 /// The groups of a process, as /proc/PID/cgroup has them.
@@ -106,19 +170,14 @@ fn cpu(groups: &Groups) -> Reading {
     let version_1 = groups.with("cpu").map(|path| ("/sys/fs/cgroup/cpu", path));
     let version_2 = groups.unified().map(|path| ("/sys/fs/cgroup", path));
     for (mount, path) in version_1.into_iter().chain(version_2) {
-        let mut path = path;
-        let mut levels = String::new();
-        loop {
+        let mut texts = String::new();
+        for path in levels(path) {
             if let Reading::Text(text) = file(&format!("{mount}{path}/cpu.stat")) {
-                let _ = writeln!(levels, "= {path}/\n{}", text.trim_end());
-            }
-            match path.rfind('/') {
-                Some(end) => path = &path[..end],
-                None => break,
+                let _ = writeln!(texts, "= {path}/\n{}", text.trim_end());
             }
         }
-        if levels.contains("throttled") {
-            return Reading::Text(levels);
+        if texts.contains("throttled") {
+            return Reading::Text(texts);
         }
     }
     Reading::Unavailable("no control group counts what a CPU quota held back".to_owned())

@@ -11,6 +11,8 @@ pub struct DiskLine {
     pub merged: u64,
     /// Sectors of 512 bytes, whatever the device's own are.
     pub sectors: u64,
+    /// Milliseconds that requests were under way, reads and writes, the sum over all of them.
+    pub waited_ms: u64,
 }
 
 impl DiskLine {
@@ -29,6 +31,7 @@ impl DiskLine {
                     requests: number(3)?,
                     merged: number(4)?,
                     sectors: number(5)?,
+                    waited_ms: number(13)?,
                 };
                 Some((fields[2].to_owned(), line))
             })
@@ -86,6 +89,58 @@ impl CgroupIo {
     }
 }
 
+/// What a control group allows to be read of a device a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadLimits {
+    /// Bytes.
+    pub bytes: Option<u64>,
+    /// Requests.
+    pub requests: Option<u64>,
+}
+
+impl ReadLimits {
+    /// Of the device `MAJOR:MINOR`, from io.max of version 2 (`254:0 rbps=20000000 wbps=max riops=max …`).
+    pub fn parse(text: &str, device: &str) -> Self {
+        let mut limits = Self::default();
+        for line in text.lines() {
+            let mut words = line.split_ascii_whitespace();
+            if words.next() != Some(device) {
+                continue;
+            }
+            for word in words {
+                match word.split_once('=') {
+                    Some(("rbps", bytes)) => limits.bytes = bytes.parse().ok(),
+                    Some(("riops", requests)) => limits.requests = requests.parse().ok(),
+                    _ => {}
+                }
+            }
+        }
+        limits
+    }
+
+    /// The figure of the device in a file of version 1, blkio.throttle.read_bps_device or
+    /// blkio.throttle.read_iops_device (`254:0 20000000`).
+    pub fn figure(text: &str, device: &str) -> Option<u64> {
+        let of_device = |line: &str| {
+            line.strip_prefix(device)?
+                .strip_prefix(' ')?
+                .trim()
+                .parse()
+                .ok()
+        };
+        text.lines().find_map(of_device)
+    }
+
+    /// The lower of each of two levels.
+    pub fn least(self, other: Self) -> Self {
+        let least = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+        Self {
+            bytes: least(self.bytes, other.bytes),
+            requests: least(self.requests, other.requests),
+        }
+    }
+}
+
 /// What one process read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessIo {
@@ -139,7 +194,8 @@ mod tests {
             DiskLine {
                 requests: 4_283_157,
                 merged: 167_655,
-                sectors: 170_937_570
+                sectors: 170_937_570,
+                waited_ms: 8_604_698
             }
         );
         assert_eq!(lines["sda1"].sectors, 80);
@@ -167,6 +223,27 @@ mod tests {
                 requests: 2
             }
         );
+    }
+
+    #[test]
+    fn limits_of_both_versions() {
+        let two = "8:0 rbps=1 wbps=max riops=max wiops=max\n254:0 rbps=20000000 wbps=max riops=max wiops=max\n";
+        let limits = ReadLimits::parse(two, "254:0");
+        assert_eq!((limits.bytes, limits.requests), (Some(20_000_000), None));
+        assert_eq!(ReadLimits::parse(two, "25:0"), ReadLimits::default());
+        assert_eq!(
+            ReadLimits::figure("8:0 5\n254:0 3000\n", "254:0"),
+            Some(3000)
+        );
+        assert_eq!(
+            ReadLimits::figure("254:01 3000\n254:0 many\n", "254:0"),
+            None
+        );
+        let above = ReadLimits {
+            bytes: Some(9_000_000),
+            requests: Some(100),
+        };
+        assert_eq!(limits.least(above), above);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use crate::host::{self, HostSummary};
 use crate::measured::{ArmAnalysis, CommitCheck, RunInfo, ServerSummary, StageArm};
 use crate::pgio::{self, PgioAnalysis};
 use crate::quality::Quality;
-use crate::storage::volume;
+use crate::storage::{plateau, volume};
 use crate::trial_view::Server;
 use crate::{
     axes, causes, checkpoints, diagnose, metrics, number, observed, primitives, query_cost,
@@ -274,6 +274,17 @@ fn volume_warnings(analysis: &Analysis) -> Vec<Warning> {
         });
         let rates: Vec<(String, f64, f64)> = rates.collect();
         warnings.extend(volume::warnings(pgio.storage.as_ref(), &rates));
+        let steps = pgio.points.iter().filter_map(|point| {
+            Some(plateau::Step {
+                sessions: point.sessions,
+                bytes: point.device_bytes_per_second.as_ref()?.estimate,
+                requests: point.device_requests_per_second.as_ref()?.estimate,
+                in_flight: point.device_requests_in_flight?,
+            })
+        });
+        let steps: Vec<plateau::Step> = steps.collect();
+        let found = plateau::find(&steps);
+        warnings.extend(found.map(|found| Warning::new("device-limit", found.words())));
     }
     if let Some(scattered) = &analysis.scattered_read {
         let rates = scattered.variants.iter().filter_map(|way| {
@@ -427,6 +438,10 @@ fn warnings(
             scope.trials_on(StageId::ScatteredRead, 0),
             storage,
         ));
+    }
+    // Servers side by side share a volume or have one each: of one alone it is known.
+    if scope.arms == 1 {
+        warnings.extend(volume::credits_left(run.storage.get(&0), scope.trials()));
     }
     warnings.extend(stand_in(servers));
     let elsewhere = |s: &&ServerFacts| {

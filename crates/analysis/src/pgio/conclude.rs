@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::number;
 use crate::stats::history::{ChangeRule, change_points};
 use crate::stats::{Estimate, summarize, summarize_positive};
+use crate::storage::credits::{Read, burst};
+use crate::storage::volume::lasting;
 use crate::storage::{ReadFigures, figures};
 
 /// The counters of server and sessions may differ by this share unexplained.
@@ -74,6 +76,9 @@ pub struct PgioPoint {
     pub device_requests_per_second: Option<Estimate>,
     /// Bytes of a device request on average.
     pub device_request_bytes: Option<f64>,
+    /// Device requests under way on average, reads and writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_requests_in_flight: Option<f64>,
     /// Bytes a second read from devices for the server's processes.
     pub processes_bytes_per_second: Option<Estimate>,
     /// Memory of the page tables of the server's processes.
@@ -249,6 +254,10 @@ fn point(plan: &PgioPlan, sessions: u32, trials: &[&ReadTrial]) -> Option<PgioPo
             Some(t.figures.device.seen()?.requests as f64 / t.seconds)
         }),
         device_request_bytes: (requests > 0).then(|| bytes as f64 / requests as f64),
+        device_requests_in_flight: over(&|t| {
+            Some(t.figures.device.seen()?.waited_ms as f64 / 1e3 / t.seconds)
+        })
+        .map(|waited| waited.estimate),
         processes_bytes_per_second: over(&|t| {
             Some(*t.figures.processes_bytes.seen()? as f64 / t.seconds)
         }),
@@ -311,13 +320,36 @@ fn warnings(
     steps: &[Step],
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    for step in steps {
+    let reads: Vec<Read> = trials
+        .iter()
+        .filter_map(|t| {
+            Some(Read {
+                seconds: t.seconds,
+                count: t.figures.device.seen()?.bytes as f64,
+            })
+        })
+        .collect();
+    for (at, step) in steps.iter().enumerate() {
+        // Up to the next step the rate stood.
+        let until = steps.get(at + 1).map_or(reads.len(), |next| next.trial);
+        let burst = reads
+            .get(..until)
+            .and_then(|reads| burst(reads, step.trial));
+        let behind = burst.map_or(String::new(), |burst| {
+            format!(
+                " Until then {:.0} MB were read beyond {:.0} MB/s: if that is the base, credits had allowed so much at \
+                 least, and take {} without load to fill again.",
+                burst.credits / 1e6,
+                burst.base / 1e6,
+                lasting(burst.refill_seconds)
+            )
+        });
         warnings.push(
             Warning::new(
                 "device-stepped",
                 format!(
                     "The device's rate changed at trial {} from {:.0} to {:.0} MB/s, as that of a volume \
-                     with burst credits does: the figures mix two states.",
+                     with burst credits does: the figures mix two states.{behind}",
                     step.trial + 1,
                     step.before / 1e6,
                     step.after / 1e6

@@ -7,6 +7,8 @@
 //! Each is read out of what was recorded around a window; what can't be seen
 //! says why, never 0.
 
+pub mod credits;
+pub mod plateau;
 mod reads;
 pub mod volume;
 

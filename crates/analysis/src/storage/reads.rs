@@ -49,6 +49,8 @@ pub struct DeviceReads {
     pub requests: u64,
     /// Requests that the kernel had merged into these.
     pub merged: u64,
+    /// Milliseconds that requests were under way, reads and writes, the sum over all of them.
+    pub waited_ms: u64,
 }
 
 impl DeviceReads {
@@ -142,6 +144,8 @@ fn device(
         reads.bytes += grown(after.sectors, before.sectors)? * 512;
         reads.requests += grown(after.requests, before.requests)?;
         reads.merged += grown(after.merged, before.merged)?;
+        // The kernel keeps it in 32 bits: of a window in which they ran over nothing is known.
+        reads.waited_ms += after.waited_ms.saturating_sub(before.waited_ms);
     }
     Ok(reads)
 }

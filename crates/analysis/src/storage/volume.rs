@@ -1,7 +1,11 @@
 //! What devices read, held against the limits of a volume that its provider names.
 
 use pgassay_model::storage::{Storage, VolumeLimits};
+use pgassay_model::trial::Trial;
 use pgassay_model::warning::Warning;
+
+use super::credits::{self, Read};
+use super::figures;
 
 /// The share of a limit from which on it is reached: providers average over seconds, we over windows.
 const REACHED: f64 = 0.9;
@@ -88,10 +92,16 @@ impl<'a> VolumeUse<'a> {
     }
 
     /// What the bytes of a request make of a limit: which of the two is meant, in words.
-    pub fn says(&self) -> Option<&'static str> {
-        Some(match self.bound()? {
-            Bound::Throughput => "bound by the volume's throughput, not by its requests",
-            Bound::Requests => "bound by the volume's requests, not by its throughput",
+    pub fn says(&self) -> Option<String> {
+        let (by, not) = match self.bound()? {
+            Bound::Throughput => ("throughput", "requests"),
+            Bound::Requests => ("requests", "throughput"),
+        };
+        Some(match &self.limits.found_in {
+            None => format!("bound by the volume's {by}, not by its {not}"),
+            Some(file) => format!(
+                "bound by the {by} that the server's control group allows ({file}), not by its {not}"
+            ),
         })
     }
 }
@@ -132,6 +142,44 @@ pub fn warnings(storage: Option<&Storage>, rates: &[(String, f64, f64)]) -> Vec<
     warnings
 }
 
+/// What a run's windows, in their order, left of the volume's burst credits.
+pub fn credits_left<'t>(
+    storage: Option<&Storage>,
+    trials: impl IntoIterator<Item = &'t Trial>,
+) -> Option<Warning> {
+    let limits = storage?.volume.as_ref()?;
+    let windows: Vec<Read> = trials
+        .into_iter()
+        .filter_map(|trial| {
+            // Requests are the same whatever the size of a block.
+            let figures = figures(&trial.samples, storage, 8192);
+            Some(Read {
+                seconds: trial.window_ns as f64 / 1e9,
+                count: figures.device.seen()?.requests as f64,
+            })
+        })
+        .collect();
+    let left = credits::left(limits, &windows)?;
+    if left.left >= left.of {
+        return None;
+    }
+    let ends = match (left.ended_in, left.seconds) {
+        (Some(window), _) => format!("They ended in the {}th window at the latest.", window + 1),
+        (None, Some(seconds)) => format!(
+            "At the rate of the last window they end after {}.",
+            lasting(seconds)
+        ),
+        (None, None) => "The rate of the last window spends none.".to_owned(),
+    };
+    Some(Warning::new(
+        "volume-burst",
+        format!(
+            "Of {:.0} burst credits, if they were full when the run began, at most {:.0} were left at its end. {ends}",
+            left.of, left.left
+        ),
+    ))
+}
+
 fn average(bytes: f64, requests: f64) -> String {
     match requests > 0.0 {
         true => format!("{:.0} KiB a request", bytes / requests / 1024.0),
@@ -156,8 +204,7 @@ mod tests {
         VolumeLimits {
             iops: Some(3000),
             bytes_per_second: Some(125_000_000),
-            base_iops: None,
-            credits: None,
+            ..VolumeLimits::default()
         }
     }
 
@@ -181,6 +228,19 @@ mod tests {
         assert_eq!(
             VolumeUse::of(&only, 124e6, 99_999.0).bound(),
             Some(Bound::Throughput)
+        );
+    }
+
+    #[test]
+    fn a_limit_that_was_found_says_where() {
+        let found = VolumeLimits {
+            found_in: Some("/sys/fs/cgroup/pg/io.max".to_owned()),
+            ..gp3()
+        };
+        let says = VolumeUse::of(&found, 124e6, 1892.0).says().unwrap();
+        assert!(
+            says.contains("control group allows (/sys/fs/cgroup/pg/io.max)"),
+            "{says}"
         );
     }
 

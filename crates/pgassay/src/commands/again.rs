@@ -115,7 +115,9 @@ impl Again {
         }
         if target.volume.is_none() {
             let storage = self.recorded().and_then(|run| run.storage.get(&0));
-            target.volume = storage.and_then(|storage| storage.volume.clone());
+            let named = storage.and_then(|storage| storage.volume.clone());
+            // What was found of a control group then is looked for again.
+            target.volume = named.filter(|limits| limits.found_in.is_none());
         }
         target
     }

@@ -64,7 +64,11 @@ impl Subject {
         stop: &Stop,
     ) -> anyhow::Result<Self> {
         let mut subject = Self::reach(spec, flags, memory_bytes, connections, stop)?;
-        subject.scene.storage.volume.clone_from(&flags.volume);
+        let found = subject.scene.postmaster.as_ref().ok().and_then(|pid| {
+            let disks = &subject.scene.storage.disks;
+            pgassay_observe::cgroup::read_limits(*pid, disks)
+        });
+        subject.scene.storage.volume = flags.volume.clone().or(found);
         Ok(subject)
     }
 

@@ -69,6 +69,7 @@ mod tests {
         bytes_per_second: Some(125_000_000),
         base_iops: None,
         credits: None,
+        found_in: None,
     };
 
     /// What is found where each second so many requests read so many sectors of a volume.
