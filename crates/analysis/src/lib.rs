@@ -47,6 +47,7 @@ pub mod server;
 pub mod stats;
 pub mod storage;
 pub mod summary;
+pub mod top_down;
 mod trial_view;
 pub mod underway;
 pub mod watched;

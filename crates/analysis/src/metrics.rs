@@ -13,6 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 pub mod order_entry;
+pub mod pmu;
 
 use pgassay_readings::samples;
 
@@ -360,6 +361,26 @@ pub const METRICS: &[MetricId] = &[
     CGROUP_READS,
     PAGE_TABLES,
     CPU_THROTTLED,
+    pmu::IPC,
+    pmu::CYCLES,
+    pmu::INSTRUCTIONS,
+    pmu::KERNEL_INSTRUCTIONS,
+    pmu::BRANCH_MISSES,
+    pmu::BRANCH_MISS_SHARE,
+    pmu::L1I_MISSES,
+    pmu::ITLB_MISSES,
+    pmu::LLC_MISSES,
+    pmu::CACHE_MISSES,
+    pmu::STALLED_FRONTEND,
+    pmu::STALLED_BACKEND,
+    pmu::RETIRING,
+    pmu::BAD_SPECULATION,
+    pmu::FRONTEND_BOUND,
+    pmu::BACKEND_BOUND,
+    pmu::TASK_CLOCK,
+    pmu::PAGE_FAULTS,
+    pmu::CONTEXT_SWITCHES,
+    pmu::CPU_MIGRATIONS,
     order_entry::NEW_ORDERS,
     order_entry::NEW_ORDER_P50,
     order_entry::NEW_ORDER_P90,

@@ -10,6 +10,7 @@ use pgassay_model::samplers;
 use pgassay_model::server::ServerFacts;
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::{ScriptRecord, Trial};
+use pgassay_readings::pmu::{self, Counts};
 use pgassay_readings::samples;
 
 use crate::server;
@@ -54,6 +55,8 @@ pub struct TrialView<'a> {
     pub host: Option<samples::HostCpu>,
     /// Blocks and bytes that were read.
     pub reads: ReadFigures,
+    /// Events that processor and kernel counted.
+    pub events: Option<Counts>,
 }
 
 impl<'a> TrialView<'a> {
@@ -70,6 +73,10 @@ impl<'a> TrialView<'a> {
                 .get(samplers::HOST_STAT)
                 .and_then(samples::host_cpu),
             reads: figures(&record.samples, server.storage, server.block_size()),
+            events: record
+                .samples
+                .get(samplers::SERVER_EVENTS)
+                .and_then(pmu::counts),
             record,
         }
     }
@@ -145,6 +152,17 @@ impl<'a> TrialView<'a> {
     /// Microseconds of CPU for each transaction, from CPUs kept busy.
     pub(crate) fn per_transaction_us(&self, cpus: f64) -> Option<f64> {
         (self.record.transactions > 0).then(|| cpus * 1e6 / self.rate())
+    }
+
+    /// Events of one name for each transaction.
+    pub(crate) fn events_per_transaction(&self, name: &str) -> Option<f64> {
+        let count = self.events.as_ref()?.count(name)?;
+        (self.record.transactions > 0).then(|| count / self.record.transactions as f64)
+    }
+
+    /// How often one event happened for each of another.
+    pub(crate) fn events_ratio(&self, of: &str, to: &str) -> Option<f64> {
+        self.events.as_ref()?.ratio(of, to)
     }
 
     /// A count of `pg_stat_database` for each commit that it counted; its counters arrive late, but

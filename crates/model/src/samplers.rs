@@ -16,6 +16,9 @@ pub const SERVER_ROLES: &str = "server.roles";
 /// Sampler: the CPU time in ticks that all children of the server's first process had used when
 /// they ended, user and system together (proc_pid_stat(5): cutime, cstime).
 pub const SERVER_ENDED: &str = "server.ended";
+/// Sampler: events that processor and kernel counted of the server's processes and their children,
+/// as perf_event_open(2) gives them; `pgassay_readings::pmu` has the form.
+pub const SERVER_EVENTS: &str = "server.events";
 /// Sampler: /proc/pressure/io.
 pub const HOST_PRESSURE_IO: &str = "host.pressure_io";
 /// Sampler: /proc/pressure/memory.

@@ -17,6 +17,7 @@ mod logged;
 pub mod perf;
 mod perf_program;
 mod plans;
+mod pmu;
 mod sched;
 mod server;
 mod statements;
@@ -34,6 +35,7 @@ use pgassay_model::samplers;
 use pgassay_model::storage::Storage;
 use pgassay_pgwire::Session;
 
+pub use pmu::Events;
 pub use server::{Known, processes};
 pub use waits::WaitSampler;
 pub use watch::{Choice, Observers};
@@ -49,6 +51,8 @@ pub struct Scene {
     pub storage: Storage,
     /// The server's processes as they were last looked at.
     pub known: Known,
+    /// What processor and kernel count of them, once it was asked for.
+    pub events: Events,
 }
 
 impl Scene {
@@ -59,6 +63,7 @@ impl Scene {
             session: None,
             storage: Storage::hidden(why),
             known: Known::default(),
+            events: Events::default(),
         }
     }
 }

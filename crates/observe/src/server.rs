@@ -14,7 +14,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// half of what reading them costs (schedstat of 2,000 sleeping processes on Linux 6.18: 12 ms, and 6 of
 /// files that are open).
 const MANY: usize = 200;
-/// Files of /proc/PID that are read: schedstat of all processes, these two of those that ran.
+/// Files of /proc/PID that are read: schedstat of all processes, these two of those that ran. The load's
+/// connections are about as many as processes again, and may become more.
 const FILES: u64 = 3;
 
 /// Fields of /proc/PID/status that are asked for.
@@ -63,7 +64,7 @@ impl Known {
     pub(super) fn look(&mut self, postmaster: &Result<u32, String>) {
         let (open, keep) = (&mut self.open, &mut self.keep);
         self.present = postmaster.clone().and_then(all).map(|processes| {
-            *keep = processes.len() >= MANY && room_for(processes.len());
+            *keep = processes.len() >= MANY && room_for((FILES + 3) * processes.len() as u64);
             let mut buffer = Vec::new();
             let mut stamp = |pid| (pid, stamp(open, pid, *keep, &mut buffer));
             processes.into_iter().map(&mut stamp).collect()
@@ -222,10 +223,10 @@ const LEAST: usize = 4096;
 /// Of a longer file the rest is left out.
 const LONGEST: usize = 1 << 20;
 
-/// Whether so many files may be kept open and leave the load its descriptors: its connections
-/// are about as many again, and may become more.
-fn room_for(files: usize) -> bool {
-    let needed = (FILES + 3) * files as u64 + 1024;
+/// Whether so many descriptors may be taken and leave the load its own, raising the limit where that is
+/// allowed.
+pub(super) fn room_for(descriptors: u64) -> bool {
+    let needed = descriptors + 1024;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return true;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use pgassay_model::observed::blockers::BlockerRecord;
 use pgassay_model::observed::plans::PlanRecord;
-use pgassay_model::observed::stacks::{StackRecord, SymbolTable};
+use pgassay_model::observed::stacks::{EventStacks, StackRecord, SymbolTable};
 use pgassay_model::observed::statements::{SeenStatement, StatementRecord};
 use pgassay_model::observed::{COUNTERS, Cost, Observed, Unavailable};
 use pgassay_model::reading::Sample;
@@ -16,10 +16,12 @@ use super::logged::{Log, Logged};
 use super::perf::PerfSampler;
 use super::perf_program::PerfProgram;
 use super::waits::{self, WaitSampler};
-use super::{Readings, Scene, plans, sched};
+use super::{Readings, Sampler, Scene, plans, pmu, sched};
 
 /// Statements whose plans are asked for, in all.
 const EXPLAINED: usize = 10;
+/// The observer of events.
+const PMU: &str = "pmu";
 /// What is named where plans of the server's log can't be read.
 const LOGGED: &str = "auto_explain";
 /// A statement with a smaller share of the sightings is not worth its plan.
@@ -36,8 +38,19 @@ pub struct Choice {
     pub sched: bool,
     /// CPU samples with call chains.
     pub perf: bool,
+    /// Events that processor and kernel count.
+    pub pmu: bool,
     /// Whether a load of ours runs, from which sessions of other programs are told apart.
     pub apart: bool,
+}
+
+impl Choice {
+    /// The samplers of observers that read at the borders of a window.
+    fn samplers(self) -> Vec<&'static [Sampler]> {
+        let sched = self.sched.then_some(sched::SAMPLERS);
+        let pmu = self.pmu.then_some(pmu::SAMPLERS);
+        sched.into_iter().chain(pmu).collect()
+    }
 }
 
 /// Who samples the CPUs: we, or where we may not the `perf` program.
@@ -93,9 +106,12 @@ pub struct Observers {
     choice: Choice,
     waits: Option<WaitSampler>,
     perf: Option<CpuSamples>,
+    /// Who samples where events happen, by their names.
+    events: Vec<(String, PerfSampler)>,
     unavailable: Vec<Unavailable>,
-    /// What stood at the window's beginning: by the load's own samplers, and by those of `sched`.
-    first: Option<(Readings, Option<Readings>)>,
+    /// What stood at the window's beginning: by the load's own samplers, and by those of observers in the
+    /// order of [`Choice::samplers`].
+    first: Option<(Readings, Vec<Readings>)>,
     /// What stood in the server's statistics views.
     stood: Option<Stood>,
     /// CPU time of the readings before the window, nanoseconds.
@@ -130,12 +146,35 @@ impl Observers {
                 Err(why) => observers.missing("perf", why),
             }
         }
+        if choice.pmu
+            && let Ok(postmaster) = scene.postmaster
+        {
+            observers.sample_events(postmaster);
+        }
         observers
     }
 
-    /// The names of the functions that CPU samples hit, where any did. Ends sampling.
+    /// Starts to sample the events that are to be had; why others are not is told with their counts.
+    fn sample_events(&mut self, postmaster: u32) {
+        for (name, event) in pmu::sampled(postmaster) {
+            match PerfSampler::start_of(event, postmaster, pmu::SAMPLES_HZ) {
+                Ok(sampler) => self.events.push((name, sampler)),
+                Err(why) => self.missing(PMU, format!("{name} by class: {why}")),
+            }
+        }
+    }
+
+    /// The names of the functions that samples hit, where any did. Ends sampling.
     pub fn symbols(&mut self) -> Option<SymbolTable> {
-        self.perf.take().map(CpuSamples::finish)
+        let of_cpus = self.perf.take().map(CpuSamples::finish);
+        let of_events = self.events.drain(..).map(|(_, sampler)| sampler.finish());
+        of_cpus
+            .into_iter()
+            .chain(of_events)
+            .reduce(|mut all, more| {
+                all.merge(&more);
+                all
+            })
     }
 
     fn missing(&mut self, observer: &str, why: String) {
@@ -145,15 +184,22 @@ impl Observers {
 
     /// Whether any was chosen.
     pub fn any(&self) -> bool {
-        self.choice.waits || self.choice.sched || self.choice.perf
+        let Choice {
+            waits,
+            sched,
+            perf,
+            pmu,
+            apart: _,
+        } = self.choice;
+        waits || sched || perf || pmu
     }
 
     /// Reads everything once before the first window: of thousands of sessions that do nothing
     /// the first reading is long, and no later one is, so it shall meet no load.
     pub fn acquaint(&self, scene: &mut Scene) {
         scene.known.look(&scene.postmaster);
-        if self.choice.sched {
-            drop(Readings::before_by(sched::SAMPLERS, scene));
+        for samplers in self.choice.samplers() {
+            drop(Readings::before_by(samplers, scene));
         }
         drop(Readings::before(scene));
     }
@@ -166,10 +212,10 @@ impl Observers {
         self.begin_log(scene);
         let before = thread_ns();
         scene.known.look(&scene.postmaster);
-        let further = self
-            .choice
-            .sched
-            .then(|| Readings::before_by(sched::SAMPLERS, scene));
+        let further = self.choice.samplers().into_iter();
+        let further = further
+            .map(|samplers| Readings::before_by(samplers, scene))
+            .collect();
         self.first = Some((Readings::before(scene), further));
         self.spent = thread_ns().saturating_sub(before);
         if let Some(waits) = &self.waits {
@@ -177,6 +223,9 @@ impl Observers {
         }
         if let Some(perf) = &mut self.perf {
             perf.begin();
+        }
+        for (_, sampler) in &self.events {
+            sampler.begin();
         }
     }
 
@@ -303,6 +352,9 @@ impl Observers {
         if let Some(perf) = &mut self.perf {
             perf.stop();
         }
+        for (_, sampler) in &self.events {
+            sampler.stop_window();
+        }
         if let Some(waits) = &self.waits {
             match waits.end() {
                 Ok(seen) => {
@@ -323,8 +375,9 @@ impl Observers {
         let mut samples = BTreeMap::new();
         if let Some((first, further)) = self.first.take() {
             samples = first.until(after);
-            if let Some(further) = further {
-                samples.extend(further.until(Readings::after_by(sched::SAMPLERS, scene)));
+            // What stood nearest to the window is read first.
+            for (further, by) in further.into_iter().zip(self.choice.samplers()).rev() {
+                samples.extend(further.until(Readings::after_by(by, scene)));
             }
         }
         let spent = thread_ns().saturating_sub(before);
@@ -356,6 +409,20 @@ impl Observers {
                 Err(why) => observed.unavailable.push(Unavailable {
                     observer: "perf".to_owned(),
                     why,
+                }),
+            }
+        }
+        for (event, sampler) in &self.events {
+            match sampler.end() {
+                Ok((stacks, cost)) => {
+                    let observer = PMU.to_owned();
+                    observed.costs.push(Cost { observer, ..cost });
+                    let event = event.clone();
+                    observed.events.push(EventStacks { event, stacks });
+                }
+                Err(why) => observed.unavailable.push(Unavailable {
+                    observer: PMU.to_owned(),
+                    why: format!("{event} by class: {why}"),
                 }),
             }
         }

@@ -181,6 +181,9 @@ const OBSERVERS: &str = "\
 | sched: which process is what | yes | yes | yes | no, without its processes |
 | perf: CPU samples with callers | yes | without the kernel | no | no |
 | perf: names of functions | yes | but for the kernel's | no | no |
+| pmu: events of the processor, where it counts any | yes | without the kernel | no | no |
+| pmu: page faults, time on a CPU | yes | without the kernel | no | no |
+| pmu: switches, migrations | yes | only with perf_event_paranoid of 1 or less | no | no |
 
 - **Waits** of sessions of other roles are seen as superuser or with `pg_read_all_stats`; without it the report says how many sessions were hidden. Wait events exist from 9.6 on.
 - **CPU samples** as the server's user need `/proc/sys/kernel/perf_event_paranoid` at 2 or less (with 1 or less, the kernel too). If pgassay may not open perf events itself and a `perf` program in the PATH may, that program records alongside each window; its first moments are missed. If neither may, the report says what each answered.

@@ -21,12 +21,15 @@ use super::blockers;
 use super::budget::{self, Budget};
 use super::cost::{self, CostAnalysis};
 use super::counters::{self, ServerCounters};
+use super::pmu::{self, EventClasses};
 use super::statements::{self, StatementAnalysis};
 use super::waits::{self, WaitAnalysis};
 use super::{growth, stacks};
+use crate::metrics::MetricId;
 use crate::number;
 use crate::profile::flame::{self, Flame};
 use crate::profile::{Summary, summarise};
+use crate::stats::Estimate;
 
 /// What observers saw of one server.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
@@ -87,6 +90,15 @@ pub struct PointObserved {
     /// What each of its processes got of the CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backends: Option<Backends>,
+    /// What processor and kernel counted, by metric.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counted: BTreeMap<MetricId, Estimate>,
+    /// The smallest share of time in which an event had a counter, 0 to 1; none where nothing was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_counted: Option<f64>,
+    /// Where events of processor and kernel happened, by class.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventClasses>,
     /// CPU samples by class, function and lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Summary>,
@@ -127,6 +139,7 @@ pub struct Scheduling {
 
 /// A stretch of load that was observed, whatever the load was.
 struct Window<'r> {
+    trial: &'r Trial,
     /// Which of a run's loads it was; none where there is one.
     load: Option<String>,
     clients: u32,
@@ -162,6 +175,7 @@ impl<'r> Window<'r> {
         };
         let clients = at.clients;
         Some(Self {
+            trial,
             load,
             clients,
             window_ns: window_ns.unwrap_or(trial.window_ns),
@@ -210,6 +224,10 @@ pub fn analyse(
     let mut unavailable: Vec<Unavailable> = seen()
         .flat_map(|(o, _)| o.unavailable.iter().cloned())
         .chain(windows.iter().flat_map(|w| unread(w.samples)))
+        .chain(windows.iter().flat_map(|w| {
+            let events = w.samples.get(samplers::SERVER_EVENTS);
+            events.map(pmu::unavailable).unwrap_or_default()
+        }))
         .collect();
     unavailable.sort();
     unavailable.dedup();
@@ -281,6 +299,8 @@ fn analyse_point(
         budget.as_ref().ok(),
     );
     let stacks = stacks::profile(observed().filter_map(|o| o.stacks.as_ref()), symbols);
+    let trials = windows.iter().map(|w| w.trial);
+    let (counted, least_counted) = pmu::counted(trials);
     PointObserved {
         load: load.map(str::to_owned),
         clients,
@@ -294,6 +314,13 @@ fn analyse_point(
         waits,
         scheduling: scheduling(windows),
         backends: backends::analyse(windows.iter().map(|w| w.samples)),
+        counted,
+        least_counted,
+        events: pmu::by_class(
+            observed().flat_map(|o| &o.events),
+            symbols,
+            windows.iter().map(|w| w.operations).sum(),
+        ),
         profile: stacks.as_ref().map(summarise),
         stacks,
     }

@@ -7,6 +7,7 @@ pub mod budget;
 pub mod cost;
 pub mod counters;
 pub mod growth;
+pub mod pmu;
 pub mod stacks;
 pub mod statements;
 pub mod waits;

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use blockers::BlockerRecord;
 use growth::GrowthRecord;
 use plans::PlanRecord;
-use stacks::StackRecord;
+use stacks::{EventStacks, StackRecord};
 use statements::StatementRecord;
 use waits::WaitRecord;
 
@@ -42,6 +42,9 @@ pub struct Observed {
     /// CPU samples of the server's processes with their call chains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stacks: Option<StackRecord>,
+    /// Where events of the processor and the kernel happened, by samples of each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventStacks>,
     /// What observing cost, by observer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<Cost>,
@@ -53,7 +56,7 @@ pub struct Observed {
 /// CPU time that an observer used within the window.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Cost {
-    /// Its name: `waits`, `perf`, `samplers`.
+    /// Its name: `waits`, `perf`, `pmu`, `samplers`.
     pub observer: String,
     /// Of pgassay's own thread, nanoseconds.
     pub own_ns: u64,

@@ -11,6 +11,8 @@ pub enum Observer {
     Sched,
     /// CPU samples of the server's processes with their callers, 99 a second and CPU
     Perf,
+    /// Events of processor and kernel: cycles, instructions, misses, stalls, a transaction and by class
+    Pmu,
     /// All of them
     All,
     /// None of them
@@ -20,8 +22,8 @@ pub enum Observer {
 /// Which observers run; shared by the commands that load a server.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct ObserveArgs {
-    /// What to look at beside the load: waits, sched, perf, all, none (comma-separated)
-    /// [default: waits,sched; an assay of a launched server: all; compare, pgio, scattered-read and
+    /// What to look at beside the load: waits, sched, perf, pmu, all, none (comma-separated)
+    /// [default: waits,sched; an assay of a launched server: waits,sched,perf; compare, pgio, scattered-read and
     /// workloads inside the server: none]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub observe: Vec<Observer>,

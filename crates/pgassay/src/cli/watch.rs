@@ -27,7 +27,7 @@ pub struct WatchArgs {
     /// Windows [default: until Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
-    /// What is looked at: waits, sched, perf, all (comma-separated) [default: waits,sched]
+    /// What is looked at: waits, sched, perf, pmu, all (comma-separated) [default: waits,sched]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub observe: Vec<super::observe::Observer>,
     /// How it is shown.

@@ -16,6 +16,7 @@ pub fn choice(flags: &ObserveArgs, default: Choice) -> Choice {
         waits: flags.wants(Observer::Waits, default.waits),
         sched: flags.wants(Observer::Sched, default.sched),
         perf: flags.wants(Observer::Perf, default.perf),
+        pmu: flags.wants(Observer::Pmu, default.pmu),
         apart: default.apart,
     }
 }

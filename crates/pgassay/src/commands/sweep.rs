@@ -250,6 +250,7 @@ fn observers(request: &Request, owned: bool) -> Choice {
         waits: true,
         sched: true,
         perf: owned && request.command == "assay",
+        pmu: false,
         apart: true,
     };
     observing::choice(&request.again.observe(&request.measure.observe), default)

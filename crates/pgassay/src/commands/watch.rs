@@ -64,6 +64,7 @@ pub fn watch(
         waits: true,
         sched: true,
         perf: false,
+        pmu: false,
         apart: false,
     };
     let choice = observing::choice(&args.observe(), default);

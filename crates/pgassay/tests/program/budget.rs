@@ -100,6 +100,7 @@ fn accounts(server: &Server, sessions: usize, rows: u32) -> Accounts {
         waits: true,
         sched: true,
         perf: false,
+        pmu: false,
         apart: false,
     };
     let mut observers = Observers::start(choice, &server.owner(), &scene);

@@ -402,6 +402,68 @@ fn cpu_time_of_processes_that_ended_is_the_servers_too() {
     assert!(not_seen.contains("waited for a CPU"), "{not_seen}");
 }
 
+/// Whether it is told why the processor's cycles are not counted.
+fn not_counted(observed: &Value) -> bool {
+    let mut unavailable = observed["unavailable"].as_array().unwrap().iter();
+    unavailable.any(|u| {
+        let why = u["why"].as_str().unwrap();
+        u["observer"] == "pmu" && why.contains("perf_event_open")
+    })
+}
+
+/// Switches are counted by /proc, too, and CPU time by the scheduler: two accounts of the same processes.
+#[test]
+fn what_the_kernel_counts_of_a_server_agrees_with_its_other_accounts() {
+    let runs = Scratch::new("events");
+    let analysis = measured(
+        &runs,
+        "select-only",
+        &["--clients", "2", "--observe", "pmu,sched"],
+    );
+    let arm = &analysis["stages"][0]["arms"][0];
+    let observed = &arm["observed"];
+    let point = &observed["points"][0];
+    let counted = |id: &str| point["counted"][id]["estimate"].as_f64();
+    assert!(
+        counted("ipc").is_some() || not_counted(observed),
+        "{observed}"
+    );
+    let switches = counted("context-switches").unwrap_or_else(|| panic!("{observed}"));
+    let scheduling = &point["scheduling"];
+    let by_proc = scheduling["voluntary_switches_per_transaction"]
+        .as_f64()
+        .unwrap()
+        + scheduling["involuntary_switches_per_transaction"]
+            .as_f64()
+            .unwrap();
+    assert!(
+        (switches / by_proc - 1.0).abs() < 0.2,
+        "{switches} by events, {by_proc} by /proc"
+    );
+    let on_cpu = counted("task-clock").unwrap();
+    let by_scheduler = arm["points"][0]["metrics"]["server-cpu"]["estimate"]
+        .as_f64()
+        .unwrap();
+    assert!(
+        (on_cpu / by_scheduler - 1.0).abs() < 0.3,
+        "{on_cpu} µs by events, {by_scheduler} µs by the scheduler"
+    );
+    // They are metrics like any other.
+    assert_eq!(
+        arm["points"][0]["metrics"]["context-switches"]["estimate"].as_f64(),
+        Some(switches)
+    );
+    // Where processes switch is where they sleep and wake up.
+    let events = point["events"].as_array().unwrap();
+    let of_switches = events
+        .iter()
+        .find(|e| e["event"] == "software/context-switches");
+    let classes = of_switches.unwrap_or_else(|| panic!("{events:?}"))["classes"]
+        .as_array()
+        .unwrap();
+    assert_eq!(classes[0]["class"], "kernel-wake-up", "{classes:?}");
+}
+
 #[test]
 fn observers_run_beside_loads_of_other_kinds_where_asked_for() {
     let runs = Scratch::new("kinds");
@@ -436,7 +498,11 @@ fn observers_run_beside_loads_of_other_kinds_where_asked_for() {
         .iter()
         .map(|o| o["observer"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["counters", "perf", "samplers", "waits"]);
+    assert_eq!(names, ["counters", "perf", "pmu", "samplers", "waits"]);
+    assert!(
+        point["counted"]["ipc"].is_object() || not_counted(&seen),
+        "{seen}"
+    );
     assert_eq!(pgio("none"), Value::Null);
 
     let mut words = vec!["spinlock", "--observe", "sched"];

@@ -77,6 +77,7 @@ fn observed(server: &Server, statements: &[&str], window: Duration) -> (Observed
         waits: true,
         sched: true,
         perf: false,
+        pmu: false,
         apart: false,
     };
     let mut observers = Observers::start(choice, &server.owner(), &scene);

@@ -20,6 +20,7 @@ pub mod method;
 mod metric_table;
 pub(super) mod observed;
 mod pgio;
+mod pmu;
 mod primitives;
 mod query_cost;
 mod reads;

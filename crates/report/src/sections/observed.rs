@@ -4,7 +4,7 @@ use pgassay_analysis::Analysis;
 use pgassay_analysis::analysis::StageAnalysis;
 use pgassay_analysis::observed::{ArmObserved, CostAnalysis, PointObserved};
 
-use super::{backends, budget, diagnosis, statements};
+use super::{backends, budget, diagnosis, pmu, statements};
 use crate::document::{Block, Cell, Column, Depth, FlameGraph, Notes, Section, Table};
 use crate::{number, profiles};
 
@@ -62,6 +62,7 @@ pub(super) fn of_server(
     blocks.extend(statements::objects(observed));
     blocks.extend(waits(observed).map(Block::Table));
     blocks.extend(scheduling(observed).map(Block::Table));
+    blocks.extend(pmu::tables(observed).into_iter().map(Block::Table));
     blocks.extend(backends::tables(observed).into_iter().map(Block::Table));
     if let Some(profile) = &observed.profile {
         blocks.push(Block::Heading("Where the CPU time goes".to_owned()));

@@ -47,6 +47,7 @@ pub fn budgets() -> Analysis {
             backends: None,
             profile: None,
             stacks: None,
+            ..PointObserved::default()
         }
     });
     let points = points.collect();

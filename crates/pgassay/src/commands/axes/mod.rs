@@ -467,6 +467,7 @@ impl Measuring<'_> {
             waits: true,
             sched: true,
             perf: false,
+            pmu: false,
             apart: true,
         };
         let typed = self.request.again.observe(&self.request.measure.observe);

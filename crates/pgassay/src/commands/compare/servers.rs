@@ -272,6 +272,7 @@ impl Servers {
             session: Some(session),
             storage: subject.scene.storage.clone(),
             known: Default::default(),
+            events: Default::default(),
         };
         Ok(Watched::start(scene, observers, &subject.conninfo))
     }
