@@ -20,11 +20,12 @@ cpu=${CPU:-max}
 short=100 long=1100
 place=$(mktemp -d /var/tmp/pgassay-count-XXXXXX)
 trap 'rm -rf "$place"' EXIT
-cc -O2 -shared -fPIC -o "$place/count.so" "$here/count-foreign.c"
+mkdir "$place/out"
+cc -O2 -shared -fPIC -o "$place/count.so" "$here/../crates/engine/src/count/emulator.c"
 chmod 755 "$place"
 as_server() { "$@"; }
 if [ "$(id -u)" = 0 ]; then
-	chown postgres "$place"
+	chown postgres "$place" "$place/out"
 	as_server() { setpriv --reuid postgres --regid postgres --clear-groups "$@"; }
 fi
 cd "$place"
@@ -47,8 +48,10 @@ statements() { # how many; always the same keys; the first ones read every page
 }
 counted() { # build, how many: the three counts
 	statements "$2" | as_server qemu-aarch64 -cpu "$cpu" -L /usr/aarch64-linux-gnu \
-		-plugin "$place/count.so" "$1/bin/postgres" --single "${quiet[@]}" \
-		-D "$place/data" postgres 2>&1 >/dev/null | sed -n 's/^counted //p'
+		-plugin "$place/count.so,out=$place/out" "$1/bin/postgres" --single "${quiet[@]}" \
+		-D "$place/data" postgres >/dev/null 2>&1
+	cat "$place"/out/emulator.*
+	rm "$place"/out/emulator.*
 }
 
 echo "| build | instructions | exclusive loads | LSE atomics | repeat |"

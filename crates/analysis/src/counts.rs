@@ -24,6 +24,9 @@ pub struct Counts {
     pub targets: (String, String),
     /// The servers' versions.
     pub versions: (String, String),
+    /// The processors that they were emulated on; none where they ran on this machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<(String, String)>,
     /// The workload.
     pub workload: String,
     /// How it was counted.
@@ -75,7 +78,7 @@ pub fn differing(
 }
 
 /// What one session of one server executed between a shorter and a longer run.
-#[derive(Clone, Copy, Debug, PartialEq, JsonSchema, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Count {
     /// Transactions that the counts are of: the longer run's less the shorter's.
     pub transactions: u64,
@@ -84,6 +87,12 @@ pub struct Count {
     /// Instructions with a bus lock, where the tool tells them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locked: Option<u64>,
+    /// Exclusive or reserving loads, the first halves of atomic operations, where the tool tells them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<u64>,
+    /// Atomic operations that are one instruction, such as those of LSE, where the tool tells them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub single: Option<u64>,
 }
 
 impl Count {
@@ -92,9 +101,9 @@ impl Count {
         self.instructions as f64 / self.transactions.max(1) as f64
     }
 
-    fn locked_per_transaction(&self) -> Option<f64> {
-        let locked = self.locked? as f64;
-        Some(locked / self.transactions.max(1) as f64)
+    /// What was counted of one kind, for one transaction.
+    fn of_one(&self, counted: Option<u64>) -> Option<f64> {
+        Some(counted? as f64 / self.transactions.max(1) as f64)
     }
 }
 
@@ -130,6 +139,12 @@ pub struct Counted {
     /// Locked instructions per transaction, where the tool tells them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locked: Option<(f64, f64)>,
+    /// Exclusive or reserving loads per transaction, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<(f64, f64)>,
+    /// Atomics of one instruction per transaction, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub single: Option<(f64, f64)>,
     /// B's instructions against A's.
     pub difference: Share,
     /// The most that A differed from itself, as a share.
@@ -162,19 +177,17 @@ pub fn conclude(rounds: &[Round], delta: f64) -> Option<Counted> {
         low: lowest - noise,
         high: highest + noise,
     };
-    let locked = rounds
-        .iter()
-        .map(|round| {
-            Some((
-                round.a.locked_per_transaction()?,
-                round.b.locked_per_transaction()?,
-            ))
-        })
-        .collect::<Option<Vec<_>>>()
-        .and_then(|pairs| {
-            let (a, b): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
-            Some((median(a)?, median(b)?))
+    let both = |of: fn(&Count) -> Option<u64>| -> Option<(f64, f64)> {
+        let each = rounds.iter().map(|round| {
+            let [a, b] = [&round.a, &round.b].map(|count| count.of_one(of(count)));
+            Some((a?, b?))
         });
+        let (a, b) = each.collect::<Option<Vec<_>>>()?.into_iter().unzip();
+        Some((median(a)?, median(b)?))
+    };
+    let locked = both(|count| count.locked);
+    let exclusive = both(|count| count.exclusive);
+    let single = both(|count| count.single);
     let mut warnings = vec![
         "counts do not show cache misses, branch misses, waiting for locks, or the kernel's part"
             .to_owned(),
@@ -200,6 +213,8 @@ pub fn conclude(rounds: &[Round], delta: f64) -> Option<Counted> {
     Some(Counted {
         instructions: (a, b),
         locked,
+        exclusive,
+        single,
         difference,
         noise,
         delta,
@@ -228,6 +243,8 @@ mod tests {
             transactions: 1000,
             instructions,
             locked: Some(instructions / 1000),
+            exclusive: None,
+            single: Some(7),
         }
     }
 
@@ -264,6 +281,10 @@ mod tests {
         assert!(noisy.noise > 0.002 && noisy.warnings.len() == 2);
         assert!(noisy.difference.low < quiet.difference.low);
         assert!((quiet.locked.unwrap().0 - 43.02).abs() < 0.01);
+        assert_eq!(
+            (quiet.single, quiet.exclusive),
+            (Some((0.007, 0.007)), None)
+        );
         assert!(conclude(&[], 0.01).is_none());
     }
 }

@@ -148,6 +148,14 @@ pub fn supplement_wanted(bytes: &[u8]) -> Option<SupplementWanted> {
     }
 }
 
+/// The processor that an ELF file is for; none where it is none, or can't be read.
+pub fn machine(bytes: &[u8]) -> Option<Machine> {
+    match elf::parse(bytes).ok()? {
+        Parsed::Image(image) => Some(image.machine),
+        Parsed::Foreign(foreign) => Some(foreign.machine),
+    }
+}
+
 /// Inspects one ELF file. `name` is what the result is called: a path, or `package!member`.
 ///
 /// # Errors

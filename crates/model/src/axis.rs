@@ -49,6 +49,10 @@ pub fn find(id: &str) -> Option<&'static Axis> {
     AXES.iter().find(|axis| axis.id == id)
 }
 
+/// What tells the servers of a comparison apart that have the same of everything that is varied: the target, by its
+/// letter. It stands among their values, and is no axis.
+pub const SERVER: &str = "server";
+
 /// The value of an axis that a server has.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct AxisValue {
@@ -72,9 +76,16 @@ impl AxisValue {
             "numa" if self.number.is_some() => format!("node {value}"),
             "numa" => format!("memory {value}"),
             "smt" => format!("SMT {value}"),
+            SERVER => value.clone(),
             axis => format!("{axis} {value}"),
         }
     }
+}
+
+/// All of a server's values in words: `scale 10, 2 CPUs`.
+pub fn in_words(values: &[AxisValue]) -> String {
+    let words: Vec<String> = values.iter().map(AxisValue::words).collect();
+    words.join(", ")
 }
 
 /// All combinations, in the order in which the axes are given; the last varies fastest.
@@ -109,11 +120,10 @@ mod tests {
             vec![value("scale", "1"), value("scale", "10")],
             vec![value("cpus", "1"), value("cpus", "2"), value("cpus", "4")],
         ];
-        let words = |values: &Vec<AxisValue>| {
-            let words: Vec<String> = values.iter().map(AxisValue::words).collect();
-            words.join(", ")
-        };
-        let all: Vec<String> = product(&axes).iter().map(words).collect();
+        let all: Vec<String> = product(&axes)
+            .iter()
+            .map(|values| in_words(values))
+            .collect();
         assert_eq!(all.len(), 6);
         assert_eq!(all[..2], ["scale 1, 1 CPU", "scale 1, 2 CPUs"]);
         assert_eq!(all[5], "scale 10, 4 CPUs");

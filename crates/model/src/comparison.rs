@@ -5,7 +5,11 @@
 //! of A beside another server like A, the others where that was asked for; then come
 //! the rounds in which the arms are compared. Each round visits every point, and at a point its arms in an order
 //! drawn for it: the sign flips of the test rest on that draw.
+//!
+//! Where more than clients is varied (CPUs, scale, shared_buffers, memory nodes), each combination of values is a
+//! place, and there is a server for each target at each place. The servers of one place are held against each other.
 
+use crate::axis::AxisValue;
 use crate::plan::Plan;
 use crate::point::Slice;
 use crate::reading::Reading;
@@ -42,8 +46,20 @@ pub struct ComparisonPlan {
     pub looks: Vec<u32>,
     /// The targets are equal: B is A's like, and the run shows the noise floor.
     pub same: bool,
+    /// Combinations of values of what was varied beside clients; the arms of one stand side by side,
+    /// A's first.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub places: u32,
     /// What was typed for each arm, without passwords, in the plan's order.
     pub typed: Vec<Typed>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(places: &u32) -> bool {
+    *places == 1
 }
 
 /// What comparisons did before it was recorded.
@@ -52,7 +68,7 @@ fn each() -> bool {
 }
 
 /// A target as typed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct Typed {
     /// The target, without a password.
     pub target: String,
@@ -70,6 +86,15 @@ pub struct Typed {
     /// The command that it is started through, such as `numactl --interleave=all`; empty where none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub wrap: String,
+    /// Its value of each axis that was varied beside clients; empty where none was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axes: Vec<AxisValue>,
+    /// The scale of its tables, where that was varied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<u32>,
+    /// The CPUs of the load threads while they load it; all where none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_cpus: Vec<usize>,
 }
 
 /// `facts/arm-N.json`: what must not differ between arms beyond the plan.
@@ -108,12 +133,30 @@ pub fn launch_order(seed: u64, launch: u32, arms: usize) -> Vec<usize> {
 impl ComparisonPlan {
     /// The arm that is A's like: the last one, or B where the targets are equal.
     pub fn like_a(&self) -> u32 {
-        let compared = self.compared();
         if self.same {
-            compared.saturating_sub(1)
+            self.targets().saturating_sub(1)
         } else {
-            compared
+            self.compared()
         }
+    }
+
+    /// The targets, each of which has an arm at every place.
+    pub fn targets(&self) -> u32 {
+        self.compared() / self.places.max(1)
+    }
+
+    /// The arm that an arm is held against: A of its place.
+    pub fn against(&self, arm: u32) -> u32 {
+        match arm < self.compared() {
+            true => arm - arm % self.targets().max(1),
+            // A's like.
+            false => 0,
+        }
+    }
+
+    /// The arms that are held against another, in order.
+    pub fn others(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.compared()).filter(|arm| self.against(*arm) != *arm)
     }
 
     /// The arms that are compared, A first.
@@ -158,20 +201,30 @@ impl ComparisonPlan {
     /// The slices of one phase of one launch, in order. `pairs` rounds of pairs are
     /// the first of those that more would have.
     pub fn slices(&self, plan: &Plan, launch: u32, phase: Phase, pairs: u32) -> Vec<Slice> {
-        let compared: Vec<u32> = (0..self.compared()).collect();
-        let (mut arms, rounds, first_round) = match phase {
-            Phase::Noise => (vec![0, self.like_a()], self.noise_rounds_of(launch), 0),
-            Phase::Pairs => (compared, pairs.min(self.most_pairs), self.noise_rounds),
+        let targets = self.targets();
+        let of_place = |place: u32| (place * targets..(place + 1) * targets).collect();
+        let (mut places, rounds, first_round): (Vec<Vec<u32>>, _, _) = match phase {
+            Phase::Noise => (
+                vec![vec![0, self.like_a()]],
+                self.noise_rounds_of(launch),
+                0,
+            ),
+            Phase::Pairs => (
+                (0..self.places.max(1)).map(of_place).collect(),
+                pairs.min(self.most_pairs),
+                self.noise_rounds,
+            ),
         };
-        let mut points: Vec<u32> = (0..plan.points.len() as u32).collect();
+        let points = plan.points.len();
+        let mut visits: Vec<usize> = (0..points * places.len()).collect();
         let of_noise = 2 * self.noise_rounds;
         let of_pairs = self.compared().saturating_mul(self.most_pairs);
         let of_launch = of_noise
             .saturating_add(of_pairs)
-            .saturating_mul(points.len() as u32);
+            .saturating_mul(points as u32);
         let mut index = launch.saturating_mul(of_launch);
         if phase == Phase::Pairs {
-            index = index.saturating_add(of_noise * points.len() as u32);
+            index = index.saturating_add(of_noise * points as u32);
         }
         let stream = u64::from(launch) * 2 + u64::from(phase == Phase::Pairs) + 1;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(
@@ -179,15 +232,16 @@ impl ComparisonPlan {
         );
         let mut slices = Vec::new();
         for round in 0..rounds {
-            points.shuffle(&mut rng);
-            for &point in &points {
+            visits.shuffle(&mut rng);
+            for &visit in &visits {
+                let arms = &mut places[visit / points];
                 arms.shuffle(&mut rng);
-                for &arm in &arms {
+                for &arm in arms.iter() {
                     slices.push(Slice {
                         index,
                         round: launch * self.rounds_of_launch() + first_round + round,
                         arm,
-                        point,
+                        point: (visit % points) as u32,
                     });
                     index = index.saturating_add(1);
                 }
@@ -242,6 +296,7 @@ mod tests {
             most_pairs: 10,
             looks: vec![],
             same,
+            places: 1,
             typed: vec![
                 Typed {
                     target: "temp".into(),
@@ -279,6 +334,35 @@ mod tests {
             let indexes: HashSet<u32> = all.iter().map(|s| s.index).collect();
             assert_eq!(indexes.len(), all.len());
         }
+    }
+
+    #[test]
+    fn the_servers_of_a_place_are_held_against_each_other() {
+        let (plan, mut comparison) = plans(3, false);
+        comparison.places = 3;
+        comparison.typed = vec![Typed::default(); 6];
+        assert_eq!((comparison.targets(), comparison.like_a()), (2, 6));
+        assert_eq!(comparison.others().collect::<Vec<_>>(), [1, 3, 5]);
+        let against: Vec<u32> = (0..7).map(|arm| comparison.against(arm)).collect();
+        assert_eq!(against, [0, 0, 2, 2, 4, 4, 0]);
+        let slices = comparison.slices(&plan, 1, Phase::Pairs, 5);
+        // Rounds, points, places and targets.
+        assert_eq!(slices.len(), 5 * 2 * 3 * 2);
+        for pair in slices.chunks(2) {
+            assert_eq!(
+                comparison.against(pair[0].arm),
+                comparison.against(pair[1].arm)
+            );
+            assert_eq!(pair[0].point, pair[1].point);
+            assert_ne!(pair[0].arm, pair[1].arm);
+        }
+        let visited: HashSet<(u32, u32, u32)> =
+            slices.iter().map(|s| (s.round, s.arm, s.point)).collect();
+        assert_eq!(visited.len(), slices.len());
+        let noise = comparison.slices(&plan, 0, Phase::Noise, 0);
+        assert!(noise.iter().all(|slice| [0, 6].contains(&slice.arm)));
+        comparison.same = true;
+        assert_eq!(comparison.like_a(), 1);
     }
 
     #[test]

@@ -18,11 +18,19 @@ impl Report for Counts {
         notes.marks(&limits, "");
         let target =
             |label: &str, target: &str, version: &str| Fact::new(label, target).remark(version);
-        let facts = vec![
+        let mut facts = vec![
             Fact::new("verdict", self.counted.verdict.to_string()),
             target("A", &self.targets.0, &self.versions.0),
             target("B", &self.targets.1, &self.versions.1),
         ];
+        if let Some((a, b)) = &self.hosts {
+            let of = if a == b {
+                a.clone()
+            } else {
+                format!("{a} and {b}")
+            };
+            facts.push(Fact::new("processor", of).remark("emulated: counts, not time"));
+        }
         let mut blocks = vec![Block::Facts(facts), Block::Table(totals(self))];
         if !self.functions.is_empty() {
             blocks.push(Block::Table(functions(self)));
@@ -99,7 +107,16 @@ fn columns(what: &str) -> Vec<Column> {
 fn totals(counts: &Counts) -> Table {
     let counted = &counts.counted;
     let mut rows = vec![pair("instructions", counted.instructions)];
-    rows.extend(counted.locked.map(|both| pair("locked instructions", both)));
+    let atomics = [
+        ("locked instructions", counted.locked),
+        ("exclusive or reserving loads", counted.exclusive),
+        ("atomics of one instruction", counted.single),
+    ];
+    rows.extend(
+        atomics
+            .iter()
+            .filter_map(|(name, both)| Some(pair(name, (*both)?))),
+    );
     Table::new(
         format!(
             "Medians of the rounds, for each transaction. A differs from itself by at most {:.3} %.",

@@ -118,7 +118,8 @@ impl StandIn {
         Self::find_for(std::env::consts::ARCH, major)
     }
 
-    fn find_for(processor: &str, major: Option<&Version>) -> Option<Self> {
+    /// The same for another processor, as `uname -m` names it.
+    pub fn find_for(processor: &str, major: Option<&Version>) -> Option<Self> {
         PINNED.iter().map(|pinned| Self { pinned }).find(|it| {
             it.pinned.0 == processor
                 && major.is_none_or(|major| it.version().is_some_and(|v| v.same_major(major)))
@@ -180,16 +181,24 @@ impl StandIn {
         scratch: &Scratch,
         stop: &AtomicBool,
     ) -> Result<Installation, TargetError> {
+        let mut installation = Installation::at(&self.prefix(scratch, stop)?)?;
+        "Maven Central".clone_into(&mut installation.found_by);
+        installation.caveat = Some(self.caveat());
+        Ok(installation)
+    }
+
+    /// Where it is unpacked, fetched where it is not yet; nothing of it is run.
+    ///
+    /// # Errors
+    /// As those of [`Self::installation`].
+    pub fn prefix(&self, scratch: &Scratch, stop: &AtomicBool) -> Result<PathBuf, TargetError> {
         let archives = scratch.root().join("archives");
         let prefix = archives.join(format!("{}-{}", self.pinned.1, &self.pinned.3[..12]));
         if !prefix.is_dir() {
             let jar = self.bytes(&cache_dir(&archives), stop)?;
             unpack::unpack(&self.description(), &jar, &archives, &prefix)?;
         }
-        let mut installation = Installation::at(&prefix)?;
-        "Maven Central".clone_into(&mut installation.found_by);
-        installation.caveat = Some(self.caveat());
-        Ok(installation)
+        Ok(prefix)
     }
 
     /// The archive's bytes, from the cache or the network, with the checksum

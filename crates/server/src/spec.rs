@@ -112,10 +112,36 @@ impl TargetSpec {
 
     /// The archive that can stand in where no fitting PostgreSQL is installed.
     pub fn stand_in(&self) -> Option<StandIn> {
+        self.stand_in_for(std::env::consts::ARCH)
+    }
+
+    /// The same for another processor, as `uname -m` names it.
+    pub fn stand_in_for(&self, processor: &str) -> Option<StandIn> {
         match self {
-            Self::Temp => StandIn::find(None),
-            Self::TempMajor(major) => StandIn::find(Some(major)),
+            Self::Temp => StandIn::find_for(processor, None),
+            Self::TempMajor(major) => StandIn::find_for(processor, Some(major)),
             Self::Prefix(_) | Self::Build(_) | Self::Server(_) => None,
+        }
+    }
+
+    /// The directory of a server's programs that a directory or a build names, whatever processor they are for; none of
+    /// another form of target. Nothing in it is run.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn programs(&self) -> Result<Option<PathBuf>, TargetError> {
+        let prefix = match self {
+            Self::Prefix(path) => path.clone(),
+            Self::Build(name) => build(name)?,
+            Self::Temp | Self::TempMajor(_) | Self::Server(_) => return Ok(None),
+        };
+        let mut places = [prefix.join("bin"), prefix.clone()].into_iter();
+        match places.find(|dir| dir.join("postgres").is_file()) {
+            Some(dir) => Ok(Some(dir)),
+            None => Err(TargetError::NotFound(format!(
+                "{}: holds no PostgreSQL server (looked for bin/postgres and postgres)",
+                prefix.display()
+            ))),
         }
     }
 
@@ -131,20 +157,24 @@ impl TargetSpec {
             Self::Temp => at_hand.newest(None).cloned().map(Some),
             Self::TempMajor(major) => at_hand.newest(Some(major)).cloned().map(Some),
             Self::Prefix(path) => Installation::at(path).and_then(launchable).map(Some),
-            Self::Build(name) => {
-                let dirs = scratch::build_dirs();
-                let mut prefixes = dirs.iter().map(|dir| dir.join(name));
-                let Some(prefix) = prefixes.find(|prefix| prefix.is_dir()) else {
-                    return Err(TargetError::NotFound(format!(
-                        "build:{name}: there is no such build; {}",
-                        names_in(&dirs)
-                    )));
-                };
-                Installation::at(&prefix).and_then(launchable).map(Some)
-            }
+            Self::Build(name) => Installation::at(&build(name)?)
+                .and_then(launchable)
+                .map(Some),
             Self::Server(_) => Ok(None),
         }
     }
+}
+
+/// Where a build is.
+fn build(name: &str) -> Result<PathBuf, TargetError> {
+    let dirs = scratch::build_dirs();
+    let mut prefixes = dirs.iter().map(|dir| dir.join(name));
+    prefixes.find(|prefix| prefix.is_dir()).ok_or_else(|| {
+        TargetError::NotFound(format!(
+            "build:{name}: there is no such build; {}",
+            names_in(&dirs)
+        ))
+    })
 }
 
 /// Refuses an installation without `initdb`, which launching needs.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use pgassay_model::comparison::{ArmFacts, Typed};
+use pgassay_model::comparison::{ArmFacts, ComparisonPlan, Typed};
 use pgassay_model::record::RecordedRun;
 use serde::Deserialize;
 
@@ -50,14 +50,16 @@ const SAME_ROWS: f64 = 0.05;
 /// Tables whose sizes differ by more hold other data, or are bloated.
 const SAME_SIZE: f64 = 0.03;
 
-/// Everything in which an arm differs from A.
+/// Everything in which an arm differs from A of its place.
 pub fn differences(
     run: &RecordedRun,
-    typed: &[Typed],
+    comparison: &ComparisonPlan,
     analysis: &Analysis,
     arm: u32,
 ) -> Vec<Difference> {
-    let both = (analysis.arms.first(), analysis.arms.get(arm as usize));
+    let against = comparison.against(arm);
+    let at = (against as usize, arm as usize);
+    let both = (analysis.arms.get(at.0), analysis.arms.get(at.1));
     let (Some(a), Some(b)) = both else {
         return Vec::new();
     };
@@ -65,17 +67,17 @@ pub fn differences(
         arm,
         list: Vec::new(),
     };
-    let asked = asked(typed, arm);
+    let asked = asked(&comparison.typed, at);
     let own = run.plan().workload.is_on_own_tables();
     versions(a, b, &mut found);
     binaries(a, b, &mut found);
-    settings(run, &asked, &mut found);
-    if let (Some(x), Some(y)) = (run.arm_facts.get(&0), run.arm_facts.get(&arm)) {
+    settings(run, against, &asked, &mut found);
+    if let (Some(x), Some(y)) = (run.arm_facts.get(&against), run.arm_facts.get(&arm)) {
         plans(x, y, own, &mut found);
         data(x, y, own, &mut found);
     }
     let loads = &analysis.main().arms;
-    if let (Some(a), Some(b)) = (loads.first(), loads.get(arm as usize)) {
+    if let (Some(a), Some(b)) = (loads.get(at.0), loads.get(at.1)) {
         misses(a, b, &asked, own, &mut found);
     }
     found.list
@@ -105,7 +107,7 @@ impl Found {
 }
 
 /// Names of the settings that were asked to differ.
-fn asked(typed: &[Typed], arm: u32) -> Vec<String> {
+fn asked(typed: &[Typed], at: (usize, usize)) -> Vec<String> {
     let of = |index: usize| -> BTreeMap<String, String> {
         typed
             .get(index)
@@ -115,7 +117,7 @@ fn asked(typed: &[Typed], arm: u32) -> Vec<String> {
             .map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim().to_owned()))
             .collect()
     };
-    let (a, b) = (of(0), of(arm as usize));
+    let (a, b) = (of(at.0), of(at.1));
     let names = a.keys().chain(b.keys());
     let mut names: Vec<String> = names
         .filter(|name| a.get(*name) != b.get(*name))
@@ -174,7 +176,7 @@ fn binaries(a: &ArmAnalysis, b: &ArmAnalysis, found: &mut Found) {
     }
 }
 
-fn settings(run: &RecordedRun, asked: &[String], found: &mut Found) {
+fn settings(run: &RecordedRun, against: u32, asked: &[String], found: &mut Found) {
     let of = |arm: u32| -> BTreeMap<String, Setting> {
         let facts = run.servers.get(&arm);
         let settings = facts.map(server::settings).unwrap_or_default();
@@ -183,7 +185,7 @@ fn settings(run: &RecordedRun, asked: &[String], found: &mut Found) {
             .filter(|s| !matches!(s.source.as_str(), "client" | "session" | "database"));
         kept.map(|s| (s.name.clone(), s)).collect()
     };
-    let (a, b) = (of(0), of(found.arm));
+    let (a, b) = (of(against), of(found.arm));
     for (name, at_a) in &a {
         let Some(at_b) = b.get(name) else { continue };
         if at_a.value == at_b.value || OF_THE_LAUNCH.contains(&name.as_str()) {
@@ -422,6 +424,6 @@ mod tests {
             typed(&["jit=off", "huge_pages=on"]),
             typed(&["jit=off", "huge_pages=off", "work_mem=1MB"]),
         ];
-        assert_eq!(asked(&both, 1), ["huge_pages", "work_mem"]);
+        assert_eq!(asked(&both, (0, 1)), ["huge_pages", "work_mem"]);
     }
 }

@@ -40,14 +40,17 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
     let comparison = run.comparison.as_ref()?;
     let analysis = of_pairs(run, comparison);
     let plan = run.plan();
-    let arms = comparison.compared();
     let metric = metric_of(comparison)?;
     let mut results = Vec::new();
-    for arm in 1..arms {
+    for arm in comparison.others() {
+        // A's like stands at the first place only.
+        let has_floor = comparison.against(arm) == 0;
         for (point, at) in (0u32..).zip(&plan.points) {
             let pairs = pairs::pairs(run, comparison, Phase::Pairs, arm, point);
-            let like = comparison.like_a();
-            let noise = pairs::pairs(run, comparison, Phase::Noise, like, point);
+            let noise = match has_floor {
+                true => pairs::pairs(run, comparison, Phase::Noise, comparison.like_a(), point),
+                false => Vec::new(),
+            };
             let Ok(compared) = compared(run, comparison, metric, &pairs) else {
                 continue;
             };
@@ -59,6 +62,7 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
                 arm,
                 label: run.header.experiment.arms[arm as usize].label.clone(),
                 clients: at.clients,
+                axes: comparison.typed[arm as usize].axes.clone(),
                 compared: compared.with_noise_floor(floor),
                 others: others(&pairs, comparison),
                 a: summarize_positive(&a),
@@ -76,8 +80,9 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
     results.sort_by_key(|r| (r.arm, r.clients));
     judge(&mut results);
     statements::judge(&mut results);
-    let differences: Vec<model::Difference> = (1..arms)
-        .flat_map(|arm| beyond::differences(run, &comparison.typed, &analysis, arm))
+    let differences: Vec<model::Difference> = comparison
+        .others()
+        .flat_map(|arm| beyond::differences(run, comparison, &analysis, arm))
         .collect();
     void(run, &differences, &mut results);
     let mut compare = Compare {
@@ -86,7 +91,11 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
         verdict: worst(results.iter().map(|r| r.compared.verdict)),
         headline: Vec::new(),
         plan: Some(comparison.clone()),
-        scaling: scaling(&analysis),
+        scaling: match comparison.places {
+            1 => scaling(&analysis),
+            // `fit` has each server's law over CPUs.
+            _ => Vec::new(),
+        },
         warnings: warnings(comparison, &results, &analysis),
         results,
         differences,

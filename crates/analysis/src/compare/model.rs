@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use pgassay_model::axis::AxisValue;
 use pgassay_model::comparison::ComparisonPlan;
 use pgassay_model::warning::Warning;
 use schemars::JsonSchema;
@@ -44,7 +45,7 @@ pub struct Compare {
     pub analysis: Analysis,
 }
 
-/// One arm against A at one client count.
+/// One arm against A of its place at one client count.
 #[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct PointResult {
     /// Index of the arm that is held against A.
@@ -53,6 +54,9 @@ pub struct PointResult {
     pub label: String,
     /// Clients.
     pub clients: u32,
+    /// What both have of each axis that was varied beside clients; empty where none was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub axes: Vec<AxisValue>,
     /// The compared metric at A, over its slices.
     pub a: Option<Estimate>,
     /// The same at the other.

@@ -12,7 +12,7 @@ use crate::stats::paired::{self, Comparison, Unit};
 use crate::stats::{NoiseFloor, Rule, StatsError, compare_in_order, compare_launches};
 use crate::trial_view::{Server, TrialView};
 
-/// The pairs of `other` beside A at one point, in the order of measurement. A
+/// The pairs of `other` beside A of its place at one point, in the order of measurement. A
 /// round in which either is missing gives none.
 pub fn pairs(
     run: &RecordedRun,
@@ -40,6 +40,7 @@ pub fn side_by_side<'r>(
     other: u32,
     point: u32,
 ) -> Vec<(u32, [&'r Trial; 2])> {
+    let a = comparison.against(other);
     let mut rounds: BTreeMap<u32, [Option<&Trial>; 2]> = BTreeMap::new();
     for trial in &run.trials {
         let slice = trial.slice;
@@ -48,7 +49,7 @@ pub fn side_by_side<'r>(
             continue;
         }
         let side = match slice.arm {
-            0 => 0,
+            arm if arm == a => 0,
             arm if arm == other => 1,
             _ => continue,
         };

@@ -103,6 +103,7 @@ pub fn compare_recorded(
             arm: 1,
             label: "B".to_owned(),
             clients,
+            axes: Vec::new(),
             a: one(&of_a),
             b: one(&of_b),
             compared,

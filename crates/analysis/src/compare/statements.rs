@@ -68,9 +68,13 @@ pub(super) fn of_pairs(
 ) -> Vec<StatementResult> {
     let workload = &run.plan().workload;
     let trials = pairs::side_by_side(run, comparison, Phase::Pairs, arm, point);
-    let like = comparison.like_a();
-    let noise = pairs::side_by_side(run, comparison, Phase::Noise, like, point);
-    let planned = match (run.arm_facts.get(&0), run.arm_facts.get(&arm)) {
+    let against = comparison.against(arm);
+    let noise = match against {
+        0 => pairs::side_by_side(run, comparison, Phase::Noise, comparison.like_a(), point),
+        // A's like stands at the first place only.
+        _ => Vec::new(),
+    };
+    let planned = match (run.arm_facts.get(&against), run.arm_facts.get(&arm)) {
         (Some(a), Some(b)) => plans::both(a, b),
         _ => Vec::new(),
     };
@@ -256,6 +260,7 @@ mod tests {
             most_pairs: 12,
             looks: Vec::new(),
             same: false,
+            places: 1,
             typed: Vec::new(),
         };
         let verdict = |noise: &[Vec<(f64, f64)>]| {

@@ -464,7 +464,7 @@ mod tests {
             counted.rounds.push(Count {
                 transactions: 1000,
                 instructions: (40_000_000.0 * level * jitter) as u64,
-                locked: None,
+                ..Count::default()
             });
         }
     }

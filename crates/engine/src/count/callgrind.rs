@@ -10,6 +10,10 @@ pub struct Profile {
     pub instructions: u64,
     /// Instructions that locked the bus (`Ge`), where they were collected.
     pub locked: Option<u64>,
+    /// Exclusive or reserving loads, where they were counted.
+    pub exclusive: Option<u64>,
+    /// Atomics that are one instruction, such as those of LSE, where they were counted.
+    pub single: Option<u64>,
     /// Instructions of each function itself, callees not included.
     pub functions: BTreeMap<String, u64>,
     /// Instructions of each function that was called, with all that it called. The calls of a
@@ -73,6 +77,7 @@ impl Profile {
             locked: of("Ge"),
             functions,
             inclusive,
+            ..Self::default()
         })
     }
 }

@@ -1,5 +1,5 @@
 //! A launched cluster whose sessions are counted: by the processor's own counter where there is
-//! one, else under valgrind's callgrind.
+//! one, else under valgrind's callgrind; of another processor, in an emulator.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -21,6 +21,7 @@ use pgassay_sys::stop::Stop;
 use pgassay_sys::tally::Instructions;
 
 use super::callgrind::Profile;
+use super::emulator::{self, Emulator, Through};
 use super::gate::Gate;
 use crate::workload::pgbench_tables::SCHEMA;
 use crate::workload::{self, setup};
@@ -34,12 +35,14 @@ const WRITING: Duration = Duration::from_secs(120);
 const GATE: u16 = 5433;
 
 /// Who counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Method {
     /// The processor, at full speed; instructions only.
     Processor,
     /// callgrind, some fifty times slower; locked instructions and functions, too.
     Callgrind,
+    /// An emulator of another processor; atomics, too.
+    Emulator(Emulator),
 }
 
 impl Method {
@@ -58,17 +61,15 @@ impl Method {
     }
 
     /// What is counted and how, in words.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Processor => {
-                "the processor's counter: user-mode instructions of one session's process, the \
-                 difference of two lengths"
-            }
-            Self::Callgrind => {
-                "valgrind callgrind: user-mode instructions of one session's process, the \
-                 difference of two lengths"
-            }
-        }
+    pub fn words(&self) -> String {
+        let who = match self {
+            Self::Processor => "the processor's counter".to_owned(),
+            Self::Callgrind => "valgrind callgrind".to_owned(),
+            Self::Emulator(emulator) => format!("qemu's user emulation of {emulator}"),
+        };
+        format!(
+            "{who}: user-mode instructions of one session's process, the difference of two lengths"
+        )
     }
 }
 
@@ -76,6 +77,7 @@ impl Method {
 pub struct Counter {
     // Dropped in this order: the server writes into the place until it ends.
     gate: Gate,
+    banner: String,
     cluster: Cluster,
     place: Place,
     method: Method,
@@ -84,24 +86,23 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Launches a cluster of `installation`, makes what the workload needs, and
+    /// Launches a cluster of the programs in `bin_dir`, makes what the workload needs, and
     /// starts it again to be counted.
     ///
     /// # Errors
     /// Where valgrind is not here, or the server can't be had.
     pub fn launch(
-        installation: &Installation,
+        bin_dir: &Path,
         settings: &Settings,
         workload: &WorkloadPlan,
         base: Option<&Path>,
         method: Method,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
-        let counter =
-            Self::launch_with(installation, settings, base, method, stop, &mut |session| {
-                setup::create(session, workload, &mut |_| {}, stop)?;
-                Ok(())
-            })?;
+        let counter = Self::launch_with(bin_dir, settings, base, method, stop, &mut |session| {
+            setup::create(session, workload, &mut |_| {}, stop)?;
+            Ok(())
+        })?;
         let mut counter = Self {
             workload: workload.clone(),
             ..counter
@@ -121,7 +122,7 @@ impl Counter {
     /// # Errors
     /// Where valgrind is not here, or the server can't be had.
     pub fn launch_with(
-        installation: &Installation,
+        bin_dir: &Path,
         settings: &Settings,
         base: Option<&Path>,
         method: Method,
@@ -129,7 +130,7 @@ impl Counter {
         prepare: &mut dyn FnMut(&mut Session) -> anyhow::Result<()>,
     ) -> anyhow::Result<Self> {
         let valgrind = match method {
-            Method::Processor => None,
+            Method::Processor | Method::Emulator(_) => None,
             Method::Callgrind => Some(in_path("valgrind").ok_or_else(|| {
                 Failure::target(
                     "counting instructions needs valgrind, which is not here, or a processor's \
@@ -141,7 +142,14 @@ impl Counter {
                 )
             })?),
         };
-        let place = Place::make(installation, valgrind.as_deref(), base)?;
+        let place = Place::make(base)?;
+        match &method {
+            Method::Emulator(emulator) => {
+                let through = emulator.prepare(&place.dir, &place.out())?;
+                place.emulated(bin_dir, &through)?;
+            }
+            _ => place.native(bin_dir, valgrind.as_deref())?,
+        }
         let wrapped = Installation::at(&place.bin()).map_err(told)?;
         let mut settings = settings.clone();
         // Nothing may run beside the session that is counted.
@@ -171,12 +179,18 @@ impl Counter {
         .context("no socket can be made beside the server's")?;
         Ok(Self {
             gate,
+            banner: wrapped.banner,
             cluster,
             place,
             method,
             workload: WorkloadPlan::default(),
             stop: stop.clone(),
         })
+    }
+
+    /// The version that the server said.
+    pub fn banner(&self) -> &str {
+        &self.banner
     }
 
     /// The counts of one session that sends these statements, by callgrind, and what each
@@ -241,7 +255,7 @@ impl Counter {
             Method::Processor => {
                 Some(Instructions::of(backend).context("the processor's counter")?)
             }
-            Method::Callgrind => None,
+            Method::Callgrind | Method::Emulator(_) => None,
         };
         let spec = SliceSpec {
             length: Length::Transactions(transactions),
@@ -276,7 +290,7 @@ impl Counter {
 ///
 /// ```text
 /// counting-XXXX/bin/     the installation's programs by links, and a `postgres` that can be switched
-/// counting-XXXX/out/     what callgrind writes, the server user's
+/// counting-XXXX/out/     what callgrind or the emulator's plugin writes, the server user's
 /// counting-XXXX/switch   there once the server is to be counted
 /// ```
 struct Place {
@@ -286,11 +300,7 @@ struct Place {
 }
 
 impl Place {
-    fn make(
-        installation: &Installation,
-        valgrind: Option<&Path>,
-        base: Option<&Path>,
-    ) -> anyhow::Result<Self> {
+    fn make(base: Option<&Path>) -> anyhow::Result<Self> {
         let root = Scratch::open(base).map_err(told)?.root().to_path_buf();
         let dir = root.join(unfinished::name("counting-", next()));
         let held = fs::create_dir(&dir)
@@ -306,32 +316,76 @@ impl Place {
         if let Some(account) = Account::for_servers().map_err(told)? {
             account.give(&place.out()).map_err(told)?;
         }
+        Ok(place)
+    }
+
+    /// Puts a server of this machine into it, which runs under valgrind once it is to be counted.
+    fn native(&self, bin_dir: &Path, valgrind: Option<&Path>) -> anyhow::Result<()> {
         for tool in ["initdb", "pg_config", "psql"] {
-            let real = installation.tool(tool);
+            let real = bin_dir.join(tool);
             if real.is_file() {
-                symlink(real, place.bin().join(tool))?;
+                symlink(real, self.bin().join(tool))?;
             }
         }
-        let quote = |path: &Path| -> anyhow::Result<String> {
-            let text = path.to_str().context("a path is not UTF-8")?;
-            Ok(shlex::try_quote(text)?.into_owned())
+        let real = quoted(&bin_dir.join("postgres"))?;
+        let counting = match valgrind {
+            None => None,
+            Some(valgrind) => {
+                let out = quoted(&self.out())?;
+                Some(format!(
+                    "{} --tool=callgrind --trace-children=yes --collect-bus=yes \
+                     --callgrind-out-file={out}/callgrind.%p --log-file={out}/valgrind.%p {real}",
+                    quoted(valgrind)?
+                ))
+            }
         };
-        let real = quote(&installation.tool("postgres"))?;
-        let script = match valgrind {
-            None => format!("#!/bin/sh\nexec {real} \"$@\"\n"),
-            Some(valgrind) => format!(
-                "#!/bin/sh\nif [ -e {switch} ]; then\n    exec {valgrind} --tool=callgrind \
-                 --trace-children=yes --collect-bus=yes --callgrind-out-file={out}/callgrind.%p \
-                 --log-file={out}/valgrind.%p {real} \"$@\"\nfi\nexec {real} \"$@\"\n",
-                switch = quote(&place.switch())?,
-                valgrind = quote(valgrind)?,
-                out = quote(&place.out())?,
-            ),
+        self.script("postgres", &real, counting.as_deref())
+    }
+
+    /// Puts a server of another processor into it, which runs in an emulator always, and with its plugin once it is
+    /// to be counted.
+    fn emulated(&self, bin_dir: &Path, through: &Through) -> anyhow::Result<()> {
+        // initdb looks for the files of its installation beside the place that it was started from.
+        if let Some(prefix) = bin_dir.parent() {
+            for entry in fs::read_dir(prefix)? {
+                let entry = entry?;
+                if entry.path() != bin_dir && !self.dir.join(entry.file_name()).exists() {
+                    symlink(entry.path(), self.dir.join(entry.file_name()))?;
+                }
+            }
+        }
+        let line = |words: &[&[String]], tool: &str| -> anyhow::Result<String> {
+            let words = words.iter().copied().flatten();
+            let mut line: Vec<String> = words
+                .map(|word| quoted(Path::new(word)))
+                .collect::<Result<_, _>>()?;
+            line.push(quoted(&bin_dir.join(tool))?);
+            Ok(line.join(" "))
         };
-        let wrapper = place.bin().join("postgres");
-        fs::write(&wrapper, script)?;
-        fs::set_permissions(&wrapper, Permissions::from_mode(0o755))?;
-        Ok(place)
+        let named = self.bin().join("initdb");
+        let named = named.to_str().context("a path is not UTF-8")?;
+        let named = ["-0".to_owned(), named.to_owned()];
+        let initdb = line(&[&through.words, &named], "initdb")?;
+        self.script("initdb", &initdb, None)?;
+        let plain = line(&[&through.words], "postgres")?;
+        let counting = line(&[&through.words, &through.counting], "postgres")?;
+        self.script("postgres", &plain, Some(&counting))
+    }
+
+    /// A program that is executed through `plain`, or through `counting` once it is to be counted.
+    fn script(&self, name: &str, plain: &str, counting: Option<&str>) -> anyhow::Result<()> {
+        let mut script = "#!/bin/sh\n".to_owned();
+        if let Some(counting) = counting {
+            let switch = quoted(&self.switch())?;
+            script.push_str(&format!(
+                "if [ -e {switch} ]; then\n    exec {counting} \"$@\"\nfi\n"
+            ));
+        }
+        script.push_str(&format!("exec {plain} \"$@\"\n"));
+        let path = self.bin().join(name);
+        fs::write(&path, script)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o755))?;
+        Ok(())
     }
 
     fn bin(&self) -> PathBuf {
@@ -349,11 +403,13 @@ impl Place {
     /// Waits for the counts of a process that ends now.
     fn counts_of(&self, pid: u32, stop: &Stop) -> anyhow::Result<Profile> {
         let path = self.out().join(format!("callgrind.{pid}"));
+        let emulated = self.out().join(format!("{}{pid}", emulator::WRITTEN));
+        let read = |path: &Path| fs::read_to_string(path).ok();
         let until = Instant::now() + WRITING;
         loop {
-            if let Ok(text) = fs::read_to_string(&path)
-                && let Some(profile) = Profile::parse(&text)
-            {
+            let found = read(&path).and_then(|text| Profile::parse(&text));
+            let found = found.or_else(|| emulator::counts(&read(&emulated)?));
+            if let Some(profile) = found {
                 return Ok(profile);
             }
             if stop.asked() {
@@ -361,9 +417,9 @@ impl Place {
             }
             if Instant::now() > until {
                 bail!(
-                    "callgrind wrote no counts of the session within {} s ({})",
+                    "no counts of the session were written within {} s (below {})",
                     WRITING.as_secs(),
-                    path.display()
+                    self.out().display()
                 );
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -376,6 +432,12 @@ impl Drop for Place {
         // What stays is small and named after us.
         fs::remove_dir_all(&self.dir).ok();
     }
+}
+
+/// A path or word as a shell takes it.
+fn quoted(path: &Path) -> anyhow::Result<String> {
+    let text = path.to_str().context("a path is not UTF-8")?;
+    Ok(shlex::try_quote(text)?.into_owned())
 }
 
 /// A target's error with its exit code.

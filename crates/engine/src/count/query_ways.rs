@@ -44,7 +44,14 @@ pub fn count(
     // The processor's counter does not tell the executor from the rest.
     let method = Method::Callgrind;
     let settings = Settings::default();
-    let counter = Counter::launch_with(installation, &settings, base, method, stop, prepare)?;
+    let counter = Counter::launch_with(
+        &installation.bin_dir,
+        &settings,
+        base,
+        method,
+        stop,
+        prepare,
+    )?;
     // Pages that must be read first would cost more than the query.
     counter.statements(&inserver::read_accounts())?;
     COUNTED

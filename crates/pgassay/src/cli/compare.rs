@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args as ClapArgs};
 use pgassay_analysis::metrics::MetricId;
+use pgassay_model::Failure;
 use pgassay_model::workload::WorkloadPlan;
 
+use super::axes::AxesArgs;
 use super::clients::ClientList;
 use super::from::{FromList, WayArgs};
 use super::given::GivenArgs;
@@ -32,10 +34,13 @@ Examples:
   pgassay compare temp:15 temp:17 --clients 1,2,4,8 --minutes 20
   pgassay compare temp temp --env-b GLIBC_TUNABLES=glibc.malloc.hugetlb=1
   pgassay compare temp temp temp --cpus-a 0 --cpus-b 0-1 --cpus-c 0-3
+  pgassay compare temp:15 temp:17 --cpus 1..16*2 --clients 32     over CPUs of the servers; then pgassay fit last
+  pgassay compare temp:15 temp:17 --scale 10,100 --shared-buffers 256MB,4GB
   pgassay compare temp:15 temp:17 --metric p99 --delta 5%
   pgassay compare temp:15 temp:17 --workload lwlock:shared --clients 2,8
   pgassay compare temp:15 temp:17 --workload pgio --size 1GB --clients 8
   pgassay compare temp:15 build:mine --by instructions --delta 0.1%
+  pgassay compare build:llsc-aarch64 build:lse-aarch64 --by instructions --host aarch64     emulated, counted
   pgassay compare temp:15 build:mine --by lines     which shared cache lines a transaction takes in each
   pgassay compare temp temp                 an A/A run: what this machine calls different by itself
   pgassay compare last previous             two recorded runs, which were not interleaved
@@ -69,6 +74,14 @@ pub struct CompareArgs {
     /// counter where there is one, else under valgrind), or the shared cache lines that a transaction takes
     #[arg(long, value_enum, default_value_t = By::Time, conflicts_with_all = ["resume", "recorded"])]
     pub by: By,
+    /// With --by instructions: the processor that the servers are of, one for both or A's and B's, each with a model
+    /// if need be: aarch64, ppc64le, aarch64:cortex-a53,aarch64:max. They run in qemu's user emulator
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["resume", "recorded", "pool"])]
+    pub host: Option<String>,
+    /// With --host: the root of a system for that processor, where the servers' libraries are [default: the
+    /// cross-compilers' C library]
+    #[arg(long, value_name = "DIR", requires = "host")]
+    pub sysroot: Option<PathBuf>,
     /// A setting for every launched server (repeatable)
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub settings: Vec<String>,
@@ -84,6 +97,9 @@ pub struct CompareArgs {
     /// Environment and CPUs.
     #[command(flatten)]
     pub given: GivenArgs,
+    /// What is varied beside clients.
+    #[command(flatten)]
+    pub axes: AxesArgs,
     /// What the verdict, the exit code, --delta and the number of pairs are about [default:
     /// throughput; with --replay at the original pace p99]
     #[arg(long, value_name = "METRIC", value_parser = metric(), conflicts_with_all = ["by", "resume", "pool"])]
@@ -173,6 +189,31 @@ impl CompareArgs {
     /// The time that the whole may take.
     pub fn minutes(&self) -> f64 {
         self.minutes.unwrap_or(10.0)
+    }
+
+    /// Refuses what is varied beside clients, where `why` it is not.
+    ///
+    /// # Errors
+    /// Where any of it was typed.
+    pub fn refuse_axes(&self, why: &str) -> Result<(), Failure> {
+        let AxesArgs {
+            cpus,
+            smt,
+            numa,
+            shared_buffers,
+        } = &self.axes;
+        let one = self
+            .slices
+            .scale
+            .as_ref()
+            .is_none_or(|list| list.0.len() < 2);
+        match one && cpus.is_none() && smt.is_empty() && numa.is_empty() && shared_buffers.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::usage(format!(
+                "--cpus, --smt, --numa, --shared-buffers and several scales are for comparisons by time: {why}"
+            ))
+            .with_remedy("leave them out; --set gives all servers a setting")),
+        }
     }
 }
 

@@ -21,8 +21,8 @@ pub struct GivenArgs {
     #[arg(long = "env-c", value_name = "NAME=VALUE")]
     env_c: Vec<String>,
     /// Keep every launched server on these CPUs: 0,4-7
-    #[arg(long = "cpus", value_name = "CPUS", value_parser = cpus)]
-    cpus: Option<Cpus>,
+    #[arg(long, value_name = "CPUS", value_parser = cpus)]
+    cpus_all: Option<Cpus>,
     /// Keep A on these CPUs; `--cpus-b`, `--cpus-c` likewise
     #[arg(long = "cpus-a", value_name = "CPUS", value_parser = cpus)]
     cpus_a: Option<Cpus>,
@@ -69,7 +69,7 @@ impl GivenArgs {
     pub fn cpus(&self, arm: usize) -> Vec<usize> {
         let own = [&self.cpus_a, &self.cpus_b, &self.cpus_c];
         let own = own.get(arm).and_then(|cpus| cpus.as_ref());
-        own.or(self.cpus.as_ref())
+        own.or(self.cpus_all.as_ref())
             .map_or_else(Vec::new, |cpus| cpus.0.clone())
     }
 
@@ -102,6 +102,11 @@ impl GivenArgs {
         })
     }
 
+    /// Whether any arm's CPUs or the command that it is started through were typed.
+    pub fn places(&self) -> bool {
+        (0..3).any(|arm| !self.cpus(arm).is_empty() || !self.wrap(arm).is_empty())
+    }
+
     /// Refuses all of them, where instructions are counted.
     ///
     /// # Errors
@@ -109,7 +114,7 @@ impl GivenArgs {
     pub fn refuse_counted(&self) -> Result<(), Failure> {
         match self.is_typed() {
             true => Err(Failure::usage(
-                "--env, --cpus and --wrap are for comparisons by time; what is counted has an environment of its own",
+                "--env, --cpus-all and --wrap are for comparisons by time; what is counted has an environment of its own",
             )),
             false => Ok(()),
         }
@@ -125,7 +130,7 @@ mod tests {
         let given = GivenArgs {
             env: vec!["A=1".to_owned()],
             env_b: vec!["B=2".to_owned()],
-            cpus: Some(cpus("0-1").unwrap()),
+            cpus_all: Some(cpus("0-1").unwrap()),
             cpus_b: Some(cpus("1").unwrap()),
             ..GivenArgs::default()
         };

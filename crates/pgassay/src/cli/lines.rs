@@ -111,6 +111,7 @@ impl LinesArgs {
         }
         args.dials.refuse_behaviour()?;
         args.given.refuse_counted()?;
+        args.refuse_axes("--by lines counts")?;
         if args.targets.len() != 2 {
             return Err(Failure::usage(
                 "--by lines compares two targets, no more and no fewer",
@@ -123,7 +124,7 @@ impl LinesArgs {
             sessions: SESSIONS,
             at: AT.parse().map_err(|why: String| Failure::usage(why))?,
             line_size: None,
-            scale: args.slices.scale.unwrap_or(1),
+            scale: args.slices.one_scale()?.unwrap_or(1),
             seed: args.slices.seed,
             settings: args.settings.clone(),
             set_a: args.set_a.clone(),

@@ -1,6 +1,7 @@
 //! The flags of commands that compare servers slice by slice.
 
 use clap::Args as ClapArgs;
+use pgassay_model::Failure;
 
 use super::args::MeasureArgs;
 use super::clients::{ClientList, ScaleList};
@@ -19,15 +20,29 @@ pub struct SliceArgs {
     /// Threads that drive the clients [default: a quarter of the CPUs]
     #[arg(group = OF_CLIENTS, long, short = 'j', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]
-    #[arg(group = OF_SCALE, long, short = 's', value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub scale: Option<u32>,
+    /// Scale of the pgbench tables, 100,000 rows each [default: by memory and cache]; compare takes several, 1,10,100
+    #[arg(group = OF_SCALE, long, short = 's', value_name = "N")]
+    pub scale: Option<ScaleList>,
     /// Seed of the order and of the clients' random numbers [default: drawn and recorded]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
 
 impl SliceArgs {
+    /// The scale, for what takes one.
+    ///
+    /// # Errors
+    /// Where there are several.
+    pub fn one_scale(&self) -> Result<Option<u32>, Failure> {
+        match self.scale.as_ref().map(|list| list.0.as_slice()) {
+            None => Ok(None),
+            Some([one]) => Ok(Some(*one)),
+            Some(_) => Err(Failure::usage(
+                "--scale: here it is one scale; several are for run, and for compare by time",
+            )),
+        }
+    }
+
     /// What is measured in each slice, at these client counts.
     pub fn measured(&self, counts: &[u32], writes: bool) -> MeasureArgs {
         MeasureArgs {
@@ -36,7 +51,7 @@ impl SliceArgs {
             warmup: self.warmup.or(Some(0.05)),
             trials: Some(1),
             threads: self.threads,
-            scale: self.scale.map(|scale| ScaleList(vec![scale])),
+            scale: self.scale.clone(),
             seed: self.seed,
             ..MeasureArgs::default()
         }

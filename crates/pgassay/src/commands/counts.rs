@@ -1,6 +1,8 @@
 //! `pgassay compare --by instructions`: counts where time is too noisy.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -13,7 +15,7 @@ use crate::cli::compare::{By, CompareArgs};
 use crate::cli::lines::LinesArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
-use pgassay_engine::count::{Counter, Method, Profile};
+use pgassay_engine::count::{Counter, Emulator, Method, Profile};
 use pgassay_engine::rundir;
 use pgassay_model::Failure;
 use pgassay_server::scratch::Scratch;
@@ -66,6 +68,7 @@ pub fn count(
     stop: &Stop,
 ) -> anyhow::Result<Counts> {
     args.given.refuse_counted()?;
+    args.refuse_axes("instructions are counted")?;
     let [a, b] = args.targets.as_slice() else {
         bail!(Failure::usage(
             "--by instructions compares two targets, no more and no fewer"
@@ -90,7 +93,7 @@ pub fn count(
             .with_remedy("select-only, or a script without writes")
         );
     }
-    workload.scale = args.slices.scale.unwrap_or(1);
+    workload.scale = args.slices.one_scale()?.unwrap_or(1);
     let seed = match args.slices.seed {
         Some(seed) => seed,
         None => rundir::random_seed()?,
@@ -99,32 +102,43 @@ pub fn count(
         let typed: Vec<&String> = args.settings.iter().chain(own).collect();
         Settings::parse("--set", &typed).map_err(explain)
     };
-    let method = match args.by {
-        By::EmulatedInstructions => Method::Callgrind,
-        _ => {
+    let hosts = hosts(args)?;
+    let methods: [Method; 2] = match (&hosts, args.by) {
+        (Some(hosts), _) => hosts.clone().map(Method::Emulator),
+        (None, By::EmulatedInstructions) => [Method::Callgrind, Method::Callgrind],
+        (None, _) => {
             let (method, why_not) = Method::at_hand();
             if let Some(why) = why_not {
                 terminal.announce(&format!(
                     "the processor's counter can't be used here ({why}): counting under valgrind"
                 ));
             }
-            method
+            [method.clone(), method]
         }
     };
     let progress = Progress::new(terminal, 1000);
-    let at_hand = Installations::search();
-    let found = [
-        installation(a, args, &at_hand, stop)?,
-        installation(b, args, &at_hand, stop)?,
-    ];
+    let found = match &hosts {
+        Some(hosts) => [
+            foreign(a, &hosts[0], args, stop)?,
+            foreign(b, &hosts[1], args, stop)?,
+        ],
+        None => {
+            let at_hand = Installations::search();
+            [
+                installation(a, args, &at_hand, stop)?.bin_dir,
+                installation(b, args, &at_hand, stop)?.bin_dir,
+            ]
+        }
+    };
     // Held longer than the counters' servers.
     let _kept = stop.defer();
     let start = |which: usize, label: &str, own: &[String]| {
         progress.say(format!("starting {label} to be counted"));
         let settings = common(own)?;
         let base = args.scratch.as_deref();
+        let method = methods[which].clone();
         Counter::launch(&found[which], &settings, &workload, base, method, stop)
-            .with_context(|| found[which].bin_dir.display().to_string())
+            .with_context(|| found[which].display().to_string())
     };
     let mut counters = [start(0, "A", &args.set_a)?, start(1, "B", &args.set_b)?];
     let planned = args.pairs.unwrap_or(ROUNDS);
@@ -160,14 +174,98 @@ pub fn count(
     Ok(Counts {
         schema: counts::SCHEMA.to_owned(),
         targets: (a.clone(), b.clone()),
-        versions: (found[0].banner.clone(), found[1].banner.clone()),
+        versions: (
+            counters[0].banner().to_owned(),
+            counters[1].banner().to_owned(),
+        ),
+        hosts: hosts.map(|[a, b]| (a.to_string(), b.to_string())),
         workload: workload.name,
-        method: method.words().to_owned(),
+        method: methods[0].words(),
         seed,
         counted,
         functions,
         rounds,
     })
+}
+
+/// The processors that the servers are emulated on; none where they run on this one.
+fn hosts(args: &CompareArgs) -> Result<Option<[Emulator; 2]>, Failure> {
+    let Some(typed) = &args.host else {
+        return Ok(None);
+    };
+    // A model may hold commas of its own: a part that names no processor belongs to the one before.
+    let mut named: Vec<String> = Vec::new();
+    for part in typed.split(',') {
+        match named.last_mut() {
+            Some(before) if part.parse::<Emulator>().is_err() && before.contains(':') => {
+                before.push(',');
+                before.push_str(part);
+            }
+            _ => named.push(part.to_owned()),
+        }
+    }
+    let one = |text: &String| -> Result<Emulator, Failure> {
+        let parsed: Result<Emulator, String> = text.parse();
+        let mut emulator = parsed.map_err(|why| Failure::usage(format!("--host: {why}")))?;
+        emulator.sysroot.clone_from(&args.sysroot);
+        Ok(emulator)
+    };
+    match named.as_slice() {
+        [both] => Ok(Some([one(both)?, one(both)?])),
+        [a, b] => Ok(Some([one(a)?, one(b)?])),
+        several => Err(Failure::usage(format!(
+            "--host names {} processors, and two targets are compared",
+            several.len()
+        ))),
+    }
+}
+
+/// Where the programs of a target for another processor are.
+fn foreign(
+    target: &str,
+    host: &Emulator,
+    args: &CompareArgs,
+    stop: &Stop,
+) -> anyhow::Result<PathBuf> {
+    let spec: TargetSpec = target.parse().map_err(explain)?;
+    if let Some(programs) = spec.programs().map_err(explain)? {
+        let bytes = fs::read(programs.join("postgres"))?;
+        return match pgassay_inspect::machine(&bytes) {
+            Some(machine) if machine.name() != host.machine() => Err(Failure::usage(format!(
+                "{target} is for {}, and --host says {}",
+                machine.name(),
+                host.machine()
+            ))
+            .into()),
+            _ => Ok(programs),
+        };
+    }
+    let stand_in = spec.stand_in_for(host.machine());
+    match stand_in {
+        Some(stand_in) if args.stand_in => {
+            let scratch = Scratch::open(args.scratch.as_deref()).map_err(explain)?;
+            let prefix = stand_in.prefix(&scratch, stop.flag()).map_err(explain)?;
+            Ok(prefix.join("bin"))
+        }
+        stand_in => {
+            let offer = match stand_in {
+                Some(stand_in) => format!(
+                    ", or let --stand-in fetch {} for {}",
+                    stand_in.description(),
+                    host.machine()
+                ),
+                None => String::new(),
+            };
+            bail!(
+                Failure::target(format!("{target}: no PostgreSQL for {} is known here", host.machine()))
+                    .with_remedy(format!(
+                        "name a cross-build, build:NAME (pgassay build SOURCE --host {}-linux-gnu), or a directory with \
+                         bin/postgres{offer}",
+                        host.machine()
+                    ))
+            )
+        }
+    }
 }
 
 fn installation(
@@ -210,13 +308,16 @@ pub fn difference(
         transactions,
         instructions: full.instructions.saturating_sub(base.instructions),
         // Only on x86-64 does valgrind's event stand for one kind of instruction.
-        locked: full
-            .locked
-            .zip(base.locked)
-            .filter(|_| cfg!(target_arch = "x86_64"))
-            .map(|(full, base)| full.saturating_sub(base)),
+        locked: beyond(base.locked, full.locked).filter(|_| cfg!(target_arch = "x86_64")),
+        exclusive: beyond(base.exclusive, full.exclusive),
+        single: beyond(base.single, full.single),
     };
     Ok((count, per_transaction(&base, &full, transactions)))
+}
+
+/// What the longer session has more of.
+fn beyond(base: Option<u64>, full: Option<u64>) -> Option<u64> {
+    Some(full?.saturating_sub(base?))
 }
 
 fn per_transaction(base: &Profile, full: &Profile, transactions: u64) -> BTreeMap<String, f64> {

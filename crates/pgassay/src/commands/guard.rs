@@ -63,6 +63,7 @@ pub fn guard(
     if args.instructions.is_some() {
         args.given.refuse_counted()?;
     }
+    args.slices.one_scale()?;
     // Checked before the first of them is measured.
     let mut usual = (MetricId::default(), USUAL);
     for workload in &workloads {

@@ -119,6 +119,135 @@ fn a_server_for_each_number_of_cpus_and_each_scale() {
 }
 
 #[test]
+fn a_comparison_has_a_server_of_each_target_at_each_place() {
+    let runs = Runs::new("axes-compare");
+    let most = cpus().min(2).to_string();
+    let line = [
+        "compare",
+        "temp",
+        "temp",
+        "--set-b",
+        "work_mem=8MB",
+        "--cpus",
+        &format!("1,{most}"),
+        "--scale",
+        "1,2",
+        "--clients",
+        "1,2",
+        "--pairs",
+        "2",
+        "--noise-pairs",
+        "2",
+        "--slice",
+        "0.1",
+        "--warmup",
+        "0",
+        "--json",
+    ];
+    let output = runs.run(&line);
+    let said = text(&output.stderr);
+    // Two pairs can show nothing.
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let places = if most == "1" { 2 } else { 4 };
+    assert_eq!(document["plan"]["places"], places);
+    let results = document["results"].as_array().unwrap();
+    // B against A at each place and number of clients, and against nothing else.
+    assert_eq!(results.len(), 2 * places);
+    for result in results {
+        assert_eq!(result["pairs"].as_array().unwrap().len(), 2, "{result}");
+        let arm = result["arm"].as_u64().unwrap() as usize;
+        assert_eq!(arm % 2, 1);
+        let (a, b) = (
+            &document["analysis"]["arms"][arm - 1],
+            &document["analysis"]["arms"][arm],
+        );
+        let values = |arm: &Value| arm["axes"].as_array().unwrap()[1..].to_vec();
+        assert_eq!(values(a), values(b));
+        assert_eq!(
+            (&a["axes"][0]["value"], &b["axes"][0]["value"]),
+            (&"A".into(), &"B".into())
+        );
+        assert_eq!(result["axes"].as_array().unwrap(), &values(b));
+        assert!(b["target"].as_str().unwrap().contains("on CPU"), "{b}");
+    }
+    // Tables of two scales are no difference between two servers of one scale.
+    let differences = document["differences"].as_array().unwrap();
+    assert!(
+        differences
+            .iter()
+            .all(|d| d["planned"] == true && d["kind"] != "data"),
+        "{differences:?}"
+    );
+    let report = text(&runs.run(&["report", "last"]).stdout);
+    for words in [
+        "Over scale of the tables",
+        "B, scale 2, 1 CPU",
+        "A (PostgreSQL",
+    ] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+    if places == 4 {
+        let fitted = text(&runs.run(&["fit", "last"]).stdout);
+        assert!(
+            fitted.contains("over CPUs") && fitted.contains("2 clients, B"),
+            "{fitted}"
+        );
+    }
+}
+
+#[test]
+fn a_comparison_over_axes_is_refused_where_it_makes_no_sense() {
+    let runs = Runs::new("axes-refused");
+    let refused = |words: &[&str]| {
+        let line: Vec<&str> = ["compare"].iter().chain(words).copied().collect();
+        let output = runs.run(&line);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        said
+    };
+    let on_cpus = ["temp", "temp", "--cpus", "1"];
+    let with = |more: &[&'static str]| [&on_cpus[..], more].concat();
+    assert!(refused(&["host=nowhere", "temp", "--load", "--cpus", "1"]).contains("launches"));
+    assert!(refused(&with(&["--cpus-a", "0"])).contains("leave out the one or the other"));
+    assert!(refused(&with(&["--sequential", "--clients", "1"])).contains("--sequential"));
+    assert!(refused(&with(&["--by", "instructions"])).contains("by time"));
+    assert!(refused(&with(&["--workload", "lwlock:shared"])).contains("--cpus"));
+    // A processor that is not emulated, and one of which there is no server.
+    let counted = |host: &str| {
+        let words = [
+            "compare",
+            "temp:9.6",
+            "temp:9.6",
+            "--by",
+            "instructions",
+            "--host",
+            host,
+        ];
+        let output = runs.run(&words);
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, said) = counted("mips");
+    assert!(
+        code == Some(2) && said.contains("aarch64 and ppc64le"),
+        "{said}"
+    );
+    let (code, said) = counted("aarch64:cortex-a53,aarch64:max");
+    assert!(
+        code == Some(3) && said.contains("pgassay build SOURCE --host"),
+        "{said}"
+    );
+    let many = refused(&["temp", "temp", "temp", "--scale", "1..20"]);
+    assert!(many.contains("60 servers"), "{many}");
+    let guarded = runs.run(&["guard", "temp", "temp", "--scale", "1,2"]);
+    assert!(
+        text(&guarded.stderr).contains("here it is one scale"),
+        "{}",
+        text(&guarded.stderr)
+    );
+}
+
+#[test]
 fn an_interrupted_run_goes_on_with_its_servers() {
     let runs = Runs::new("axes-resume");
     let words = [

@@ -37,6 +37,13 @@ pub fn section(compare: &Compare) -> Section {
                 false => "of equal servers, at each client count, before all others",
             }),
         );
+        if comparison.places > 1 {
+            facts.push(
+                Fact::new("combinations", comparison.places.to_string()).remark(
+                    "of what was varied beside clients, a server of each target at each; the noise floor is the first one's",
+                ),
+            );
+        }
         let pairs = comparison.pairs.unwrap_or(comparison.most_pairs);
         facts.push(Fact::new("pairs", number::count(u64::from(pairs))).remark(
             match comparison.looks.is_empty() {

@@ -19,6 +19,7 @@ use pgassay_analysis::compare::Compare;
 use pgassay_analysis::compare::model::{Kind, PointResult};
 use pgassay_analysis::metrics::METRICS;
 use pgassay_analysis::profile::tree::CallTree;
+use pgassay_model::comparison::ComparisonPlan;
 use pgassay_model::run::RunState;
 use pgassay_model::warning::Warning;
 use pgassay_text::cell;
@@ -118,15 +119,26 @@ fn title(compare: &Compare) -> String {
     let workload = &analysis.main().plan.workload.name;
     if compare.plan.as_ref().is_some_and(|plan| plan.same) {
         let server = analysis.arms.first().map(sections::short_version);
-        return format!("{workload}: {} against itself", server.unwrap_or_default());
+        return format!(
+            "{workload}: {} against itself{}",
+            server.unwrap_or_default(),
+            over(analysis)
+        );
     }
-    let arms = analysis.arms.iter().enumerate();
+    // Of several places, the targets at the first stand for all.
+    let targets = compare
+        .plan
+        .as_ref()
+        .map_or(u32::MAX, ComparisonPlan::targets);
+    let arms = analysis.arms.iter().enumerate().take(targets as usize);
+    let over = over(analysis);
     let names: Vec<String> = arms
         .map(|(index, arm)| {
             let typed = compare.plan.as_ref().map_or(&[][..], |p| &p.typed);
             let own = typed.get(index).into_iter().flat_map(|t| &t.settings);
             // what all have says nothing of the difference
-            let own = own.filter(|s| typed.iter().any(|t| !t.settings.contains(s)));
+            let first = &typed[..typed.len().min(targets as usize)];
+            let own = own.filter(|s| first.iter().any(|t| !t.settings.contains(s)));
             let settings = own.cloned().collect::<Vec<_>>().join(" ");
             let mut name = sections::short_version(arm);
             // Builds of one version are told apart by what was typed.
@@ -145,14 +157,25 @@ fn title(compare: &Compare) -> String {
     let alike = names.windows(2).all(|two| two[0] == two[1]);
     let named = analysis.arms.iter().zip(names).enumerate();
     let names: Vec<String> = named
-        .map(
-            |(index, (arm, name))| match setting(compare, index).filter(|_| alike) {
-                Some(setting) => format!("{} ({name} with {setting})", arm.label),
-                None => format!("{} ({name})", arm.label),
-            },
-        )
+        .map(|(index, (arm, name))| {
+            let label = arm.label.split(',').next().unwrap_or_default();
+            match setting(compare, index).filter(|_| alike) {
+                Some(setting) => format!("{label} ({name} with {setting})"),
+                None => format!("{label} ({name})"),
+            }
+        })
         .collect();
-    format!("{workload}: {}", names.join(" against "))
+    format!("{workload}: {}{over}", names.join(" against "))
+}
+
+/// What was varied beside clients: `, over CPUs of the server`.
+fn over(analysis: &Analysis) -> String {
+    let mut names: Vec<&str> = analysis.axes.iter().map(|c| c.name.as_str()).collect();
+    names.dedup();
+    match names.as_slice() {
+        [] => String::new(),
+        names => format!(", over {}", names.join(" and ")),
+    }
 }
 
 fn alarms(compare: &Compare) -> Vec<String> {

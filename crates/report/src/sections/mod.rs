@@ -142,7 +142,8 @@ fn document(analysis: &Analysis) -> Document {
 
 /// What a report of a comparison shows of its arms, beside what it says itself.
 pub fn of_arms(analysis: &Analysis, notes: &mut Notes) -> Vec<Section> {
-    let sections: [Make; 9] = [
+    let sections: [Make; 10] = [
+        axes::section,
         results::section,
         summary::section,
         latency::section,

@@ -156,7 +156,7 @@ fn apart(
     common
 }
 
-/// `0,4,5`, as --cpus takes it.
+/// `0,4,5`, as --cpus-all takes it.
 fn listed(cpus: &[usize]) -> String {
     let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
     cpus.join(",")

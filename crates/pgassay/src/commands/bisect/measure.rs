@@ -8,9 +8,9 @@ use pgassay_analysis::metrics::MetricId;
 use pgassay_engine::drivers::wire::Wire;
 use pgassay_engine::rundir::RunWriter;
 use pgassay_engine::runner::{self, Driver, Ended, Schedule, Sink};
+use pgassay_engine::workload;
 use pgassay_engine::workload::sessions::Recordings;
 use pgassay_model::comparison::{Typed, launch_order};
-use pgassay_model::plan::Stage;
 use pgassay_model::point::Slice;
 use pgassay_model::run::EventKind;
 use pgassay_model::stage::StageId;
@@ -117,12 +117,13 @@ impl Bench {
             opened => opened?,
         };
         let mut progress = Progress::new(terminal, 100);
-        servers.refuse_full_disk(&Stage::wire(StageId::Load, plan.clone()))?;
-        servers.fill(&plan.workload, &progress, &self.stop)?;
+        let plans = [plan.clone(), plan.clone()];
+        servers.refuse_full_disk(&[workload::bytes(&plan.workload); 2][..servers.launched()])?;
+        servers.fill(&plans, &progress, &self.stop)?;
         let labels: Vec<String> = arms.iter().map(|(label, _)| label.clone()).collect();
         let mut driver = Wire {
             arms: servers.arms(
-                plan,
+                &plans,
                 &labels,
                 Choice::default(),
                 (None, &Recordings::default()),

@@ -65,6 +65,7 @@ pub fn bisect(
             ),
         };
     }
+    args.slices.one_scale()?;
     let is_patch = |subject: &String| {
         let path = Path::new(subject);
         let named = path
@@ -75,7 +76,7 @@ pub fn bisect(
     if args.good.is_some() || args.series.is_some() || args.subjects.iter().any(is_patch) {
         if args.from_database.is_some() || args.given.is_typed() {
             bail!(
-                Failure::usage("--from-database, --env, --cpus and --wrap are for two servers, not for commits and patches")
+                Failure::usage("--from-database, --env, --cpus-all and --wrap are for two servers, not for commits and patches")
                     .with_remedy("build both ends with pgassay build, and compare build:A build:B")
             );
         }

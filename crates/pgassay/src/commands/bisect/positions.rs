@@ -124,7 +124,7 @@ impl Positions {
         };
         let base = self.scratch.as_deref();
         let mut counter = Counter::launch(
-            &installation,
+            &installation.bin_dir,
             &settings,
             &workload,
             base,

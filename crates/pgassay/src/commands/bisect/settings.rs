@@ -232,6 +232,7 @@ fn arm(document: &Bisected, label: &str, set: &Set) -> (String, Typed) {
         cpus: document.cpus.clone(),
         wrap: document.wrap.clone(),
         copy_of: document.copy_of.clone(),
+        ..Typed::default()
     };
     for (n, difference) in document.differences.iter().enumerate() {
         let value = match set.contains(&n) {

@@ -253,7 +253,7 @@ fn positions(
         jobs: args.jobs,
         settings: traced.settings.clone(),
         workload: pgassay_model::workload::WorkloadPlan {
-            scale: args.slices.scale.unwrap_or(1),
+            scale: args.slices.one_scale().ok().flatten().unwrap_or(1),
             ..plan.workload.clone()
         },
         scratch: args.scratch.clone(),

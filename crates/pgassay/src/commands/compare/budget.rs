@@ -8,6 +8,7 @@ use pgassay_model::comparison::{ComparisonPlan, Typed};
 use pgassay_model::{Failure, Plan};
 
 use super::load::metric;
+use super::places;
 use super::{BETWEEN, LOOKS, POWER, about};
 use crate::cli::compare::CompareArgs;
 use crate::commands::record::shown;
@@ -42,8 +43,8 @@ pub(super) fn least_pairs(launches: u32) -> u32 {
 /// what else was asked for.
 pub(super) fn comparison_plan(
     args: &CompareArgs,
-    (plan, arms): (&Plan, usize),
-    typed: &[Typed],
+    (plan, arms): (&Plan, &[(String, Typed)]),
+    (typed, places): (&[Typed], u32),
     same: bool,
     guests: bool,
     kept: bool,
@@ -61,6 +62,7 @@ pub(super) fn comparison_plan(
         most_pairs: args.pairs.unwrap_or(0),
         looks: Vec::new(),
         same,
+        places,
         typed: typed
             .iter()
             .map(|typed| Typed {
@@ -154,8 +156,9 @@ impl Needs {
 }
 
 /// What making, starting and filling the servers of a launch takes on an ordinary machine.
-fn starting_seconds(plan: &Plan, arms: usize) -> f64 {
-    arms as f64 * (1.0 + pgassay_engine::workload::bytes(&plan.workload) as f64 / 157e6)
+fn starting_seconds(plan: &Plan, arms: &[(String, Typed)]) -> f64 {
+    let bytes: u64 = places::bytes(plan, arms).iter().sum();
+    arms.len() as f64 + bytes as f64 / 157e6
 }
 
 /// How often the servers are started where nobody said. Starts of one and the same server
@@ -205,7 +208,9 @@ mod tests {
             ..Typed::default()
         };
         let typed = [typed.clone(), typed];
-        comparison_plan(&args, (&plan, 2), &typed, true, false, true)
+        let arms = [("A", &typed[0]), ("B", &typed[1])];
+        let arms = arms.map(|(label, typed)| (label.to_owned(), typed.clone()));
+        comparison_plan(&args, (&plan, &arms), (&typed, 1), true, false, true)
     }
 
     /// Tried: slices of 20 s with --minutes 10 planned 2.4 h, and said nothing of it.

@@ -10,6 +10,7 @@ mod facts;
 mod io;
 mod load;
 mod machine;
+mod places;
 mod pooled;
 mod recorded;
 mod rounds;
@@ -27,7 +28,7 @@ use pgassay_engine::rundir::{self, RunWriter};
 use pgassay_engine::runner::Ended;
 use pgassay_engine::workload::sessions::Recordings;
 use pgassay_model::comparison::{ComparisonPlan, Typed, launch_order};
-use pgassay_model::plan::{Arm, Experiment, Stage};
+use pgassay_model::plan::{Arm, DriverConfig, Experiment, Stage};
 use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EventKind, RunEnd, RunHeader};
 use pgassay_model::stage::StageId;
@@ -40,6 +41,7 @@ use pgassay_sys::stop::Stop;
 pub use self::load::metric;
 use self::load::{Load, add_settings};
 use self::machine::Watch;
+use self::places::Placed;
 use self::rounds::Measuring;
 use self::servers::{Servers, Surroundings};
 use self::typed::{dump, refuse_guests, refuse_load, refuse_writes, typed};
@@ -172,24 +174,27 @@ fn measured(
         .as_deref()
         .map(|name| Resumed::find(&root, name))
         .transpose()?;
-    let mut typed = match &resume {
-        Some(resumed) => resumed.comparison.typed.clone(),
-        None => typed(args)?,
-    };
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     let load = match &resume {
         Some(resumed) => Load::recorded(&resumed.header.experiment)?,
         None => Load::new(args, &machine, terminal)?,
     };
     metric(args.metric, load.replay())?;
+    let Placed { mut typed, places } = match &resume {
+        Some(resumed) => Placed {
+            typed: resumed.comparison.typed.clone(),
+            places: resumed.comparison.places,
+        },
+        None => places::place(args, &load, typed(args)?, &machine)?,
+    };
     if let Load::InServer(call) = &load {
         refuse_guests(&typed, call.primitive)?;
     }
     add_settings(&mut typed, &load.settings(&machine));
-    let same = typed.windows(2).all(|pair| pair[0] == pair[1]);
-    let mut arms: Vec<(String, Typed)> = LABELS
-        .iter()
-        .map(|label| (*label).to_owned())
+    let targets = places::targets(&typed, places);
+    let same = typed[..targets].windows(2).all(|pair| pair[0] == pair[1]);
+    let mut arms: Vec<(String, Typed)> = places::labels(&typed, places)
+        .into_iter()
         .zip(typed.iter().cloned())
         .collect();
     if !same {
@@ -243,7 +248,7 @@ fn measured(
             }
         }
     };
-    if args.sequential && (counts.len() > 1 || typed.len() > 2) {
+    if args.sequential && (counts.len() > 1 || targets > 2) {
         bail!(
             Failure::usage("--sequential decides one question: two targets at one client count")
                 .with_remedy("name one number with --clients, or leave --sequential out")
@@ -286,6 +291,7 @@ fn measured(
             terminal.warn(&format!("{label}: {differs}"));
         }
     }
+    places::announce(&arms, terminal);
 
     let (experiment, comparison) = match &resume {
         Some(resumed) => (
@@ -304,9 +310,16 @@ fn measured(
                     Stage::wire(StageId::Load, plan)
                 }
             };
-            servers.refuse_full_disk(&stage)?;
-            let of = (&stage.plan, arms.len());
-            let comparison = budget::comparison_plan(args, of, &typed, same, guests, kept)?;
+            let bytes = match &stage.driver {
+                DriverConfig::Pgio(pgio) => {
+                    vec![u64::from(pgio.tables) * pgio.rows * 8192; servers.launched()]
+                }
+                _ => places::bytes(&stage.plan, &arms[..servers.launched().min(arms.len())]),
+            };
+            servers.refuse_full_disk(&bytes)?;
+            let of = (&stage.plan, arms.as_slice());
+            let comparison =
+                budget::comparison_plan(args, of, (&typed, places), same, guests, kept)?;
             let experiment = Experiment {
                 observe: args.observe.names(),
                 from: machines.as_ref().map(from::names).unwrap_or_default(),
@@ -442,7 +455,7 @@ fn described(arms: &[(String, Typed)], servers: &mut Servers, load: bool) -> Vec
             typed: shown(&typed.target),
             load,
             settings: record::pairs(&typed.settings),
-            axes: Vec::new(),
+            axes: places::values(typed, label),
         }
     });
     each.collect()

@@ -29,8 +29,8 @@ use pgassay_sys::stop::Stop;
 
 use super::budget::{FEWEST_OF_LAUNCH, FEWEST_PAIRS, LEAST_LAUNCHES, least_pairs};
 use super::load::Load;
-use super::servers::{Server, Servers, Surroundings};
-use super::{BETWEEN, POWER, about, io};
+use super::servers::{Servers, Surroundings};
+use super::{BETWEEN, POWER, about, io, places};
 use crate::commands::alone::Company;
 use crate::commands::progress::Progress;
 use crate::commands::recorder::Recorder;
@@ -178,9 +178,12 @@ impl Measuring {
             };
             let mut ended = self.launch(launch, &mut servers, &measured, terminal);
             if let Ok(Ended::Complete) = ended {
-                let mut each = servers.up();
-                let hold = |s: &mut Server| conditions::check(&mut s.subject, &self.plan.workload);
-                ended = each.try_for_each(hold).map(|()| Ended::Complete);
+                let held = (0..servers.arms_up())
+                    .zip(self.plans())
+                    .try_for_each(|(arm, plan)| {
+                        conditions::check(servers.subject(arm), &plan.workload)
+                    });
+                ended = held.map(|()| Ended::Complete);
             }
             let cleaned = servers.clean_up();
             if let Some(words) = servers.last_words() {
@@ -238,11 +241,12 @@ impl Measuring {
     ) -> anyhow::Result<Ended> {
         let mut progress = Progress::new(terminal, 100);
         let (plan, stop) = (&self.plan, &self.stop);
+        let plans = self.plans();
         if let Some(agents) = &self.agents {
             servers.find_from(agents, &plan.workload)?;
         }
         match &self.load {
-            Load::Wire(_) => servers.fill(&plan.workload, &progress, stop)?,
+            Load::Wire(_) => servers.fill(&plans, &progress, stop)?,
             Load::InServer(call) => {
                 progress.say("compiling the functions for the servers");
                 servers.fill_inside(call, self.around.common.scratch.as_deref())?;
@@ -254,7 +258,7 @@ impl Measuring {
             self.writer
                 .append_event(EventKind::Launched { arm: arm as u32 })?;
             if launch == 0 && matches!(self.load, Load::Wire(_)) {
-                let facts = servers.arm_facts(arm, &self.plan.workload)?;
+                let facts = servers.arm_facts(arm, &plans[arm].workload)?;
                 self.writer.write_fact(&format!("arm-{arm}"), &facts)?;
             }
         }
@@ -301,13 +305,20 @@ impl Measuring {
         ended
     }
 
+    /// The plan as each arm has it.
+    fn plans(&self) -> Vec<Plan> {
+        let each = self.arms.iter();
+        each.map(|(_, typed)| places::of_arm(&self.plan, typed))
+            .collect()
+    }
+
     /// What runs the slices of all arms.
     fn driver(&self, servers: &mut Servers, labels: &[String]) -> anyhow::Result<Box<dyn Driver>> {
         let (plan, stop) = (self.plan.clone(), self.stop.clone());
         Ok(match &self.load {
             Load::Wire(_) => Box::new(Wire {
                 arms: servers.arms(
-                    &plan,
+                    &self.plans(),
                     labels,
                     self.observers,
                     (self.agents.as_ref(), &self.recordings),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use pgassay_engine::agents::Agents;
 use pgassay_engine::drivers::Watched;
 use pgassay_engine::drivers::in_server::{InServerArm, Sessions};
@@ -11,9 +11,8 @@ use pgassay_engine::workload::inserver::{self, Call, Knobs};
 use pgassay_engine::workload::pgbench_tables::Made;
 use pgassay_engine::workload::pgio::tables;
 use pgassay_engine::workload::sessions::Recordings;
-use pgassay_engine::workload::{self, setup};
+use pgassay_engine::workload::setup;
 use pgassay_model::comparison::{ArmFacts, Typed};
-use pgassay_model::plan::{DriverConfig, Stage};
 use pgassay_model::server::Origin;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_model::{Failure, Plan};
@@ -150,14 +149,19 @@ impl Servers {
         Ok(most)
     }
 
-    /// Refuses where the disk can't hold the tables of all servers.
+    /// How many of the servers were launched.
+    pub fn launched(&self) -> usize {
+        let servers = self.servers.iter().flatten();
+        servers.filter(|s| s.subject.data_dir().is_some()).count()
+    }
+
+    /// Refuses where the disk can't hold the tables of all launched servers, so many bytes of each.
     ///
     /// # Errors
     /// With the bytes needed and those that are free.
-    pub fn refuse_full_disk(&self, stage: &Stage) -> anyhow::Result<()> {
-        let servers = || self.servers.iter().flatten();
-        let launched = || servers().filter_map(|s| s.subject.data_dir());
-        let Some(dir) = launched().next() else {
+    pub fn refuse_full_disk(&self, bytes: &[u64]) -> anyhow::Result<()> {
+        let servers = self.servers.iter().flatten();
+        let Some(dir) = servers.filter_map(|s| s.subject.data_dir()).next() else {
             return Ok(());
         };
         let Ok(disk) = rustix::fs::statvfs(&dir) else {
@@ -165,13 +169,10 @@ impl Servers {
         };
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         // As much WAL as data, and what a new cluster and its WAL segments take.
-        let plan = &stage.plan.workload;
-        let bytes = match &stage.driver {
-            DriverConfig::Pgio(pgio) => u64::from(pgio.tables) * pgio.rows * 8192,
-            _ => workload::bytes(plan),
-        };
-        let each = 2 * bytes + (100 << 20);
-        let needed = each.saturating_mul(launched().count() as u64);
+        let each = bytes
+            .iter()
+            .map(|bytes| bytes.saturating_mul(2).saturating_add(100 << 20));
+        let needed = each.fold(0, u64::saturating_add);
         if free < needed {
             return Err(Failure::target(format!(
                 "no space: the servers need {} MB below {}, where {} MB are free",
@@ -179,7 +180,7 @@ impl Servers {
                 dir.display(),
                 free / 1_000_000
             ))
-            .with_remedy("choose another place with --scratch DIR, or a smaller --scale, --warehouses or --size")
+            .with_remedy("choose another place with --scratch DIR, a smaller --scale, --warehouses or --size, or vary less at a time")
             .into());
         }
         Ok(())
@@ -190,14 +191,16 @@ impl Servers {
     ///
     /// # Errors
     /// Where a server refuses, or somebody asked for a stop.
-    pub fn fill(
-        &mut self,
-        plan: &WorkloadPlan,
-        progress: &Progress,
-        stop: &Stop,
-    ) -> anyhow::Result<()> {
+    pub fn fill(&mut self, plans: &[Plan], progress: &Progress, stop: &Stop) -> anyhow::Result<()> {
         let count = self.servers.iter().flatten().count();
-        for (index, server) in self.up().enumerate() {
+        let first = |server: usize| self.of_arm.iter().position(|of| *of == server);
+        let arms: Vec<Option<usize>> = (0..self.servers.len()).map(first).collect();
+        let servers = arms.iter().zip(&mut self.servers);
+        let up = servers.filter_map(|(arm, server)| Some(((*arm)?, server.as_mut()?)));
+        for (index, (arm, server)) in up.enumerate() {
+            let Some(Plan { workload: plan, .. }) = plans.get(arm) else {
+                bail!("a server without a plan");
+            };
             progress.say(format!(
                 "filling the tables, server {} of {count}",
                 index + 1
@@ -221,7 +224,7 @@ impl Servers {
         for server in self.up() {
             let subject = &mut server.subject;
             let Some(cluster) = &subject.cluster else {
-                anyhow::bail!("a launched target has a cluster");
+                bail!("a launched target has a cluster");
             };
             let installation = cluster.installation().clone();
             let extension = Extension::compiled_for(&installation, scratch).map_err(explain)?;
@@ -299,14 +302,15 @@ impl Servers {
     /// Where a control session can't be had, or an agent can't prepare its clients.
     pub fn arms(
         &mut self,
-        plan: &Plan,
+        plans: &[Plan],
         labels: &[String],
         observers: Choice,
         (agents, recordings): (Option<&Agents>, &Recordings),
         stop: &Stop,
     ) -> anyhow::Result<Vec<WireArm>> {
         (0..self.of_arm.len())
-            .map(|arm| {
+            .zip(plans)
+            .map(|(arm, plan)| {
                 let watched = self.watched(arm, observers)?;
                 let subject = self.subject(arm);
                 let owned = subject.cluster.is_some();

@@ -66,6 +66,7 @@ pub fn typed(args: &CompareArgs) -> anyhow::Result<Vec<Typed>> {
                     .as_deref()
                     .filter(|_| spec.is_launched())
                     .map(shown),
+                ..Typed::default()
             })
         })
         .collect()
@@ -90,7 +91,7 @@ pub fn refuse_load(args: &CompareArgs, arms: &[(String, Typed)]) -> anyhow::Resu
             !(typed.environment.is_empty() && typed.cpus.is_empty() && typed.wrap.is_empty());
         if given && !spec.is_launched() {
             bail!(Failure::usage(format!(
-                "{label} runs already: --env, --cpus and --wrap are for launched servers"
+                "{label} runs already: --env, --cpus-all and --wrap are for launched servers"
             )));
         }
         if !spec.is_launched() && args.launches.is_some_and(|n| n > 1) {

@@ -111,6 +111,7 @@ impl Made {
             most_pairs: self.pairs,
             looks: vec![],
             same: self.same,
+            places: 1,
             typed: (0..compared)
                 .map(|i| Typed {
                     target: "temp".into(),

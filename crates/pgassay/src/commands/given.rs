@@ -8,10 +8,12 @@ use pgassay_model::Failure;
 use pgassay_model::axis::AxisValue;
 use pgassay_sys::programs::in_path;
 
-use crate::cli::args::MeasureArgs;
 use crate::cli::axes::AxesArgs;
+use crate::cli::clients::ScaleList;
 use crate::cli::load::Pin;
 
+/// Servers that are up at once.
+const MOST_SERVERS: usize = 32;
 /// Where the kernel lists memory nodes.
 const NODES: &str = "/sys/devices/system/node";
 
@@ -103,7 +105,7 @@ struct Giving<'a> {
 /// How an axis is asked for, and what its values mean.
 struct Way {
     axis: &'static str,
-    asked: fn(&AxesArgs, &MeasureArgs) -> Vec<AxisValue>,
+    asked: fn(&AxesArgs, Option<&ScaleList>) -> Vec<AxisValue>,
     give: fn(&str, &mut Giving) -> Result<(), Failure>,
 }
 
@@ -145,7 +147,7 @@ const WAYS: &[Way] = &[
     },
     Way {
         axis: "scale",
-        asked: |_, measure| match &measure.scale {
+        asked: |_, scale| match scale {
             // One scale is that of all.
             Some(list) if list.0.len() > 1 => {
                 let values = list.0.iter();
@@ -190,9 +192,9 @@ fn number(axis: &str, text: &str) -> Result<u32, Failure> {
 
 /// The values of each axis that was asked for, in the order of the axes; a value that is
 /// there twice, `1GB,1024MB`, counts once.
-pub fn asked(axes: &AxesArgs, measure: &MeasureArgs) -> Vec<Vec<AxisValue>> {
+pub fn asked(axes: &AxesArgs, scale: Option<&ScaleList>) -> Vec<Vec<AxisValue>> {
     let each = WAYS.iter().map(|way| {
-        let mut values = (way.asked)(axes, measure);
+        let mut values = (way.asked)(axes, scale);
         let mut seen: Vec<AxisValue> = Vec::new();
         values.retain(|value| {
             let same = |other: &AxisValue| match (other.number, value.number) {
@@ -206,6 +208,40 @@ pub fn asked(axes: &AxesArgs, measure: &MeasureArgs) -> Vec<Vec<AxisValue>> {
         values
     });
     each.filter(|values| !values.is_empty()).collect()
+}
+
+/// Refuses more servers than can be up at once: one of each target for each combination of values.
+///
+/// # Errors
+/// With how many there would be.
+pub fn refuse_many(axes: &[Vec<AxisValue>], targets: usize) -> Result<(), Failure> {
+    let servers = axes.iter().map(Vec::len).product::<usize>() * targets;
+    if servers <= MOST_SERVERS {
+        return Ok(());
+    }
+    let mut each: Vec<String> = axes.iter().map(|values| values.len().to_string()).collect();
+    if targets > 1 {
+        each.push(format!("{targets} targets"));
+    }
+    Err(Failure::usage(format!(
+        "{} values make {servers} servers, and at most {MOST_SERVERS} are up at once",
+        each.join(" × ")
+    ))
+    .with_remedy("vary less at a time"))
+}
+
+/// Where a server runs, for an announcement: `: CPUs 0,1, through numactl --membind=0`.
+pub fn placed(cpus: &[usize], wrap: &str) -> String {
+    let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
+    let on = match list.len() {
+        0 => String::new(),
+        1 => format!(": CPU {}", list[0]),
+        _ => format!(": CPUs {}", list.join(",")),
+    };
+    match wrap {
+        "" => on,
+        wrap => format!("{on}, through {wrap}"),
+    }
 }
 
 /// What a server with these values is launched with.
@@ -420,7 +456,7 @@ mod tests {
             shared_buffers: vec![size("1GB"), size("1024MB"), size("2GB"), size("1GB")],
             ..AxesArgs::default()
         };
-        let asked = asked(&axes, &MeasureArgs::default());
+        let asked = asked(&axes, None);
         let values: Vec<&str> = asked[0].iter().map(|value| value.value.as_str()).collect();
         assert_eq!(values, ["1GB", "2GB"]);
     }

@@ -1,9 +1,6 @@
 //! `pgassay run` over more than clients: a launched server for each value of each axis, all of them up
 //! at once and loaded in turn, so that drift of the machine falls on all alike.
 
-mod given;
-mod room;
-
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -28,9 +25,10 @@ use pgassay_server::TargetSpec;
 use pgassay_sys::affinity;
 use pgassay_sys::stop::Stop;
 
-use self::given::{Given, Machine, given};
 use super::alone::{self, Company};
+use super::buffers::refuse_buffers;
 use super::compare::servers::{Servers, Surroundings};
+use super::given::{self, Given, Machine, given};
 use super::measure::{Request, conclude, exit_of, kept_in_part, left_out, nothing_measured};
 use super::progress::{Progress, minutes};
 use super::recorder::Recorder;
@@ -42,8 +40,6 @@ use crate::cli::measure::{self, Concurrency};
 use crate::exit::Exit;
 use crate::terminal::Terminal;
 
-/// Servers that are up at once.
-const MOST_SERVERS: usize = 32;
 /// Connections beside the load: two control sessions and a few to spare.
 const BESIDE: u32 = 6;
 /// Seconds that making and starting a server takes, about.
@@ -55,7 +51,7 @@ const FILLED_A_SECOND: f64 = 60e6;
 pub fn are_asked(args: &RunArgs, recorded: Option<&Experiment>) -> bool {
     match recorded {
         Some(experiment) => experiment.has_axes(),
-        None => !given::asked(&args.axes, &args.measure).is_empty(),
+        None => !given::asked(&args.axes, args.measure.scale.as_ref()).is_empty(),
     }
 }
 
@@ -110,8 +106,11 @@ pub fn run(
     // Before anything is launched: what this machine does not have is refused at once.
     let client = client_cpus(request, &concurrency)?;
     let wanted = wanted(args, recorded, &Machine::here(&client, host.cpu_quota)?)?;
-    let given: Vec<&Given> = wanted.iter().map(|server| &server.given).collect();
-    room::refuse_buffers(&request.target.settings, &given, host.usable_memory_bytes())?;
+    let settings: Vec<Vec<String>> = wanted
+        .iter()
+        .map(|server| [&request.target.settings[..], &server.given.settings].concat())
+        .collect();
+    refuse_buffers(&settings, host.usable_memory_bytes())?;
     quiet::look(request.measure.wait_quiet, terminal, stop)?;
     let agents = match &machines {
         Some(list) => {
@@ -175,7 +174,11 @@ pub fn run(
         .map(|server| of_server(experiment.plan(), &server.given))
         .collect();
     announce_load(experiment.plan(), &plans, terminal);
-    room::refuse_full_disk(&mut servers, &plans)?;
+    let bytes: Vec<u64> = plans
+        .iter()
+        .map(|plan| workload::bytes(&plan.workload))
+        .collect();
+    servers.refuse_full_disk(&bytes)?;
     let mut header = record::header(request.command, global, experiment.clone());
     let mut writer = request.again.open(&root, &mut header)?;
     let deferred = stop.defer();
@@ -239,26 +242,14 @@ fn wanted(
     let all: Vec<Vec<AxisValue>> = match recorded {
         Some(experiment) => experiment.arms.iter().map(|arm| arm.axes.clone()).collect(),
         None => {
-            let axes = given::asked(&args.axes, &args.measure);
-            let servers: usize = axes.iter().map(Vec::len).product();
-            if servers > MOST_SERVERS {
-                let each: Vec<String> =
-                    axes.iter().map(|values| values.len().to_string()).collect();
-                bail!(
-                    Failure::usage(format!(
-                        "{} values make {servers} servers, and at most {MOST_SERVERS} are up at once",
-                        each.join(" × ")
-                    ))
-                    .with_remedy("vary less at a time")
-                );
-            }
+            let axes = given::asked(&args.axes, args.measure.scale.as_ref());
+            given::refuse_many(&axes, 1)?;
             axis::product(&axes)
         }
     };
     let each = all.into_iter().map(|values| {
-        let words: Vec<String> = values.iter().map(AxisValue::words).collect();
         Ok(Wanted {
-            label: words.join(", "),
+            label: axis::in_words(&values),
             given: given(&values, machine)?,
             values,
         })
@@ -273,19 +264,8 @@ fn announce_servers(wanted: &[Wanted], terminal: &mut Terminal) {
     ));
     for server in wanted {
         let Given { cpus, wrap, .. } = &server.given;
-        let on = match cpus.as_slice() {
-            [] => String::new(),
-            cpus => {
-                let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
-                let noun = if list.len() == 1 { "CPU" } else { "CPUs" };
-                format!(": {noun} {}", list.join(","))
-            }
-        };
-        let through = match wrap.as_str() {
-            "" => String::new(),
-            wrap => format!(", through {wrap}"),
-        };
-        terminal.announce(&format!("  {}{on}{through}", server.label));
+        let where_to = given::placed(cpus, wrap);
+        terminal.announce(&format!("  {}{where_to}", server.label));
     }
 }
 
