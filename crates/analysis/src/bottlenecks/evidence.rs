@@ -132,7 +132,7 @@ impl<'a> RunEvidence<'a> {
     }
 
     /// Whether clients of ours begin a transaction as soon as the one before has ended.
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.ours.is_some_and(|work| {
             let dials = &work.dials;
             let sleeps = work.scripts.iter().any(|s| s.text.contains("\\sleep"));

@@ -16,6 +16,7 @@ mod memory;
 mod objects;
 mod others;
 mod pages;
+mod placement;
 mod plans;
 mod processor;
 pub(super) mod reference;
@@ -105,6 +106,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     commits::DETECTORS,
     cpus::DETECTORS,
     scaling::DETECTORS,
+    placement::DETECTORS,
     plans::DETECTORS,
     spilling::DETECTORS,
     objects::DETECTORS,

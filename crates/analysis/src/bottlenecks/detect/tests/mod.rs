@@ -2,5 +2,6 @@
 
 pub(super) mod budget;
 mod gains;
+mod placement;
 mod samples;
 pub(crate) mod scaling;
