@@ -2,18 +2,22 @@
 
 use std::collections::BTreeSet;
 
+use pgassay_model::axis::{self, AXES, AxisValue};
 use serde::{Deserialize, Serialize};
 
-use super::plan::{LabPlan, Measure, Operand, PLAN_SCHEMA, Range, StagePlan, Test};
+use super::plan::{ArmPlan, LabPlan, Measure, Operand, PLAN_SCHEMA, Range, StagePlan, Test};
 use crate::metrics::MetricId;
 
 /// The largest plan that is read, in bytes.
 pub const LARGEST: usize = 1 << 20;
-/// The most clients, arms, stages and points of one stage.
+/// The most clients, CPUs, arms, stages and points of one stage.
 const MOST_CLIENTS: u32 = 100_000;
-const MOST_ARMS: usize = 8;
+const MOST_CPUS: u32 = 65_536;
+const MOST_ARMS: usize = 24;
 const MOST_STAGES: usize = 100;
 const MOST_POINTS: usize = 1000;
+/// Arms of one comparison.
+const MOST_COMPARED: usize = 8;
 /// Arms of one comparison whose settings may differ: as many as compare has flags for.
 const MOST_SET: usize = 3;
 /// The longest slice, in seconds.
@@ -89,13 +93,14 @@ fn check(plan: &LabPlan) -> Vec<String> {
                 arm.name
             ));
         }
-        let words = [&arm.target, &arm.variant, &arm.host];
+        let words = [&arm.target, &arm.variant, &arm.host, &arm.processor];
         for word in words.into_iter().flatten() {
             if word.starts_with('-') {
                 say(format!("arm `{}`: `{word}` begins with a hyphen", arm.name));
             }
         }
     }
+    of_placed(plan, &mut say);
     for stage in &plan.stages {
         of_stage(plan, stage, &mut say);
     }
@@ -151,6 +156,9 @@ fn of_stage(plan: &LabPlan, stage: &StagePlan, say: &mut impl FnMut(String)) {
         Measure::Compare if arms.len() < 2 => {
             say("compare takes two arms or more; one arm is for run".to_owned());
         }
+        Measure::Compare if arms.len() > MOST_COMPARED => {
+            say(format!("compare takes {MOST_COMPARED} arms at most"));
+        }
         Measure::Run if arms.len() != 1 => say(format!(
             "run takes one arm, and there are {}; several are for compare",
             arms.len()
@@ -175,6 +183,7 @@ fn of_stage(plan: &LabPlan, stage: &StagePlan, say: &mut impl FnMut(String)) {
             arm.name
         ));
     }
+    of_hosts(plan, stage, &mut say);
     if stage.measure != Measure::Compare {
         let arms = arms.iter().filter_map(|name| plan.arm(name));
         for arm in arms.filter(|arm| arm.is_given()) {
@@ -211,6 +220,7 @@ fn of_stage(plan: &LabPlan, stage: &StagePlan, say: &mut impl FnMut(String)) {
     if legs(stage).len() * stage.clients.len().max(1) > MOST_POINTS {
         say(format!("more than {MOST_POINTS} points"));
     }
+    of_places(plan, stage, &mut say);
     if let Some(seconds) = stage.seconds
         && !(0.01..=LONGEST).contains(&seconds)
     {
@@ -221,6 +231,78 @@ fn of_stage(plan: &LabPlan, stage: &StagePlan, say: &mut impl FnMut(String)) {
     }
     if !(stage.weight > 0.0 && stage.weight <= 1000.0) {
         say(format!("weight {}: above 0, to 1000", stage.weight));
+    }
+}
+
+/// Arms with CPUs in two ways.
+fn of_placed(plan: &LabPlan, say: &mut impl FnMut(String)) {
+    let twice = |arm: &&ArmPlan| arm.placed.is_some() && !arm.cpus.is_empty();
+    for arm in plan.arms.iter().filter(twice) {
+        say(format!(
+            "arm `{}`: name cpus or placed, and not both",
+            arm.name
+        ));
+    }
+}
+
+/// Arms of another processor.
+fn of_hosts(plan: &LabPlan, stage: &StagePlan, say: &mut impl FnMut(String)) {
+    let arms = plan.arms_of(stage).into_iter();
+    let arms: Vec<&ArmPlan> = arms.filter_map(|name| plan.arm(name)).collect();
+    let (foreign, native): (Vec<&ArmPlan>, Vec<&ArmPlan>) =
+        arms.iter().partition(|arm| arm.host.is_some());
+    let runs = matches!(stage.measure, Measure::Compare | Measure::Run);
+    if let (Some(arm), true) = (foreign.first(), runs) {
+        say(format!(
+            "arm `{}` is of another processor: it is for inspect and count",
+            arm.name
+        ));
+    }
+    if let (Some(_), Some(arm), Measure::Count) = (foreign.first(), native.first(), stage.measure) {
+        say(format!(
+            "arm `{}` has no host, and the other arm has one: instructions of two processors' servers are counted \
+             in emulators, both of them",
+            arm.name
+        ));
+    }
+    if let Some(arm) = native.iter().find(|arm| arm.processor.is_some()) {
+        say(format!("arm `{}` has a processor and no host", arm.name));
+    }
+}
+
+/// CPUs, threads and memory nodes of a stage's servers.
+fn of_places(plan: &LabPlan, stage: &StagePlan, say: &mut impl FnMut(String)) {
+    if !stage.places_servers() {
+        return;
+    }
+    if !matches!(stage.measure, Measure::Compare | Measure::Run) {
+        say("cpus, smt and numa are for compare and run".to_owned());
+    }
+    for cpus in &stage.cpus {
+        if *cpus == 0 || *cpus > MOST_CPUS {
+            say(format!("{cpus} cpus: 1 to {MOST_CPUS}"));
+        }
+    }
+    for smt in &stage.smt {
+        if !["on", "off", "only-first"].contains(&smt.as_str()) {
+            say(format!("smt `{smt}`: on, off or only-first"));
+        }
+    }
+    for numa in &stage.numa {
+        if !["interleave", "local"].contains(&numa.as_str()) && numa.parse::<u32>().is_err() {
+            say(format!(
+                "numa `{numa}`: a node's number, interleave or local"
+            ));
+        }
+    }
+    let arms = plan.arms_of(stage).into_iter();
+    for arm in arms.filter_map(|name| plan.arm(name)) {
+        if arm.is_placed() {
+            say(format!(
+                "arm `{}` has CPUs or a wrap of its own, and the stage chooses both by cpus, smt or numa",
+                arm.name
+            ));
+        }
     }
 }
 
@@ -243,45 +325,83 @@ pub struct Leg {
     /// shared_buffers, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_buffers: Option<String>,
+    /// The number of CPUs that its servers are kept on, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
+    /// Which threads of the cores they get, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smt: Option<String>,
+    /// Which memory nodes they have, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<String>,
 }
 
 impl Leg {
-    /// `scale 10, shared_buffers 1GB`; empty where the stage has neither.
+    /// Its value of each axis that it has one of, in the order of the axes.
+    pub fn values(&self) -> Vec<AxisValue> {
+        let scale = self.scale.map(|scale| scale.to_string());
+        let cpus = self.cpus.map(|cpus| cpus.to_string());
+        let each = AXES.iter().filter_map(|axis| {
+            let value = match axis.id {
+                "numa" => self.numa.clone(),
+                "smt" => self.smt.clone(),
+                "shared-buffers" => self.shared_buffers.clone(),
+                "scale" => scale.clone(),
+                _ => cpus.clone(),
+            }?;
+            Some(AxisValue {
+                axis: axis.id.to_owned(),
+                number: value.parse().ok(),
+                value,
+            })
+        });
+        each.collect()
+    }
+
+    /// `shared_buffers 1GB, scale 10`; empty where the stage has no axis.
     pub fn words(&self) -> String {
-        let scale = self.scale.map(|scale| format!("scale {scale}"));
-        let buffers = self.shared_buffers.as_ref();
-        let buffers = buffers.map(|size| format!("shared_buffers {size}"));
-        let parts: Vec<String> = scale.into_iter().chain(buffers).collect();
-        parts.join(", ")
+        axis::in_words(&self.values())
     }
 
     /// Whether an operand speaks of it.
     pub fn is_of(&self, operand: &Operand) -> bool {
-        operand.scale.is_none_or(|scale| self.scale == Some(scale))
-            && operand
-                .shared_buffers
-                .as_ref()
-                .is_none_or(|size| self.shared_buffers.as_ref() == Some(size))
+        fn fits<T: PartialEq>(wanted: &Option<T>, is: &Option<T>) -> bool {
+            wanted.is_none() || wanted == is
+        }
+        fits(&operand.scale, &self.scale)
+            && fits(&operand.shared_buffers, &self.shared_buffers)
+            && fits(&operand.cpus, &self.cpus)
+            && fits(&operand.smt, &self.smt)
+            && fits(&operand.numa, &self.numa)
     }
 }
 
 /// Every combination of a stage's axes.
 pub fn legs(stage: &StagePlan) -> Vec<Leg> {
-    let scales: Vec<Option<u32>> = match stage.scale.as_slice() {
-        [] => vec![None],
-        scales => scales.iter().copied().map(Some).collect(),
-    };
-    let buffers: Vec<Option<String>> = match stage.shared_buffers.as_slice() {
-        [] => vec![None],
-        sizes => sizes.iter().cloned().map(Some).collect(),
-    };
-    let of = |scale: Option<u32>| {
-        buffers.iter().map(move |shared_buffers| Leg {
-            scale,
-            shared_buffers: shared_buffers.clone(),
+    let mut legs = vec![Leg::default()];
+    vary(&mut legs, &stage.numa, |leg, numa| leg.numa = numa);
+    vary(&mut legs, &stage.smt, |leg, smt| leg.smt = smt);
+    vary(&mut legs, &stage.scale, |leg, scale| leg.scale = scale);
+    vary(&mut legs, &stage.shared_buffers, |leg, size| {
+        leg.shared_buffers = size
+    });
+    vary(&mut legs, &stage.cpus, |leg, cpus| leg.cpus = cpus);
+    legs
+}
+
+/// Each leg once for each value, where there are values.
+fn vary<T: Clone>(legs: &mut Vec<Leg>, values: &[T], set: impl Fn(&mut Leg, Option<T>)) {
+    if values.is_empty() {
+        return;
+    }
+    let each = legs.iter().flat_map(|leg| {
+        values.iter().map(|value| {
+            let mut leg = leg.clone();
+            set(&mut leg, Some(value.clone()));
+            leg
         })
-    };
-    scales.into_iter().flat_map(of).collect()
+    });
+    *legs = each.collect();
 }
 
 fn of_test(plan: &LabPlan, test: &Test, say: &mut impl FnMut(String)) {
@@ -358,7 +478,7 @@ fn of_operand(plan: &LabPlan, operand: &Operand, say: &mut impl FnMut(String)) {
         let found = legs(stage).iter().filter(|leg| leg.is_of(operand)).count();
         if found != 1 {
             say(format!(
-                "{found} parts of stage `{}` are meant: name its scale or shared-buffers as the stage does",
+                "{found} parts of stage `{}` are meant: name its scale, shared-buffers, cpus, smt or numa as the stage does",
                 stage.id
             ));
         }

@@ -505,6 +505,12 @@ fn of_counts(counts: &Counts, arm: usize, quantity: &str) -> Result<Found, Strin
             .locked
             .map(pick)
             .ok_or("what was counted does not tell locked instructions")?,
+        "exclusive" | "lse" => match quantity {
+            "lse" => counted.single,
+            _ => counted.exclusive,
+        }
+        .map(pick)
+        .ok_or("atomics are told apart under emulation only")?,
         other => return Err(format!("{other} was not counted")),
     };
     // As far as the first arm differed from itself.

@@ -184,6 +184,9 @@ fn operand(stage: &str, arm: &str, clients: Clients, quantity: &str) -> Operand 
         clients,
         scale: None,
         shared_buffers: None,
+        cpus: None,
+        smt: None,
+        numa: None,
     }
 }
 

@@ -78,9 +78,13 @@ pub struct ArmPlan {
     /// --variant` takes it, such as `lse` or `no-outline-atomics cflags=-O3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
-    /// The triplet that a variant is cross-built for, to be inspected: `aarch64-linux-gnu`.
+    /// The triplet of another processor, `aarch64-linux-gnu`: a variant is cross-built for it, of `temp` the archived
+    /// one for it is fetched. Such an arm is inspected, or counted in an emulator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// The model of that processor that is emulated where it is counted: `cortex-a53`, `max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
     /// Settings, `name=value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
@@ -90,6 +94,9 @@ pub struct ArmPlan {
     /// The CPUs that it is kept on in comparisons; all where none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u32>,
+    /// Instead of numbers of CPUs: which of those that a machine has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placed: Option<Placed>,
     /// The command that it is started through in comparisons, such as `numactl --interleave=all`; empty
     /// where none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -99,13 +106,26 @@ pub struct ArmPlan {
 impl ArmPlan {
     /// Whether it has an environment, CPUs or a wrapping command of its own.
     pub fn is_given(&self) -> bool {
-        !(self.environment.is_empty() && self.cpus.is_empty() && self.wrap.is_empty())
+        !self.environment.is_empty() || self.is_placed()
+    }
+
+    /// Whether its CPUs, or how it is started, are its own.
+    pub fn is_placed(&self) -> bool {
+        !self.cpus.is_empty() || self.placed.is_some() || !self.wrap.is_empty()
     }
 
     /// Whether it differs in more than what is launched.
     pub fn has_own(&self) -> bool {
         !self.settings.is_empty() || self.is_given()
     }
+}
+
+/// Which CPUs of whatever machine an arm is kept on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placed {
+    /// All but the last, which is left to the load; on a machine with one CPU, that.
+    AllButOne,
 }
 
 /// How a stage measures.
@@ -116,7 +136,8 @@ pub enum Measure {
     Compare,
     /// One arm: `pgassay run`.
     Run,
-    /// Two arms by counted instructions of one session: `pgassay compare --by instructions`.
+    /// Two arms by counted instructions of one session: `pgassay compare --by instructions`; arms with a `host` in
+    /// an emulator, with the atomics that they execute.
     Count,
     /// The executables of its arms, which are not run: `pgassay inspect`.
     Inspect,
@@ -157,6 +178,16 @@ pub struct StagePlan {
     /// Sizes of shared_buffers, such as `1GB`; each is measured by itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared_buffers: Vec<String>,
+    /// Numbers of CPUs that the servers are kept on; each is measured by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<u32>,
+    /// Which threads of the cores the servers get: `on`, `off`, `only-first`; each is measured by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub smt: Vec<String>,
+    /// On which memory node the servers run and have their memory: its number, `interleave`, `local`; each is
+    /// measured by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub numa: Vec<String>,
     /// Settings for all its arms, `name=value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
@@ -319,8 +350,8 @@ pub struct Operand {
     /// The arm.
     pub arm: String,
     /// A metric such as `throughput` or `p99`; `query-cpu:WAY` of query loops, `amplification:WAY` and
-    /// `execution:WAY` of scattered reads, `pgio-reads-per-session`; of counts `instructions`, `locked`; of
-    /// inspected builds `lse`, `exclusive`, `outline-calls`.
+    /// `execution:WAY` of scattered reads, `pgio-reads-per-session`; of counts `instructions`, `locked`, and
+    /// under emulation `lse`, `exclusive`; of inspected builds `lse`, `exclusive`, `outline-calls`.
     #[serde(default = "throughput")]
     pub quantity: String,
     /// At how many clients.
@@ -332,6 +363,15 @@ pub struct Operand {
     /// At which size of shared_buffers, where the stage has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_buffers: Option<String>,
+    /// On how many CPUs, where the stage has several numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
+    /// With which threads of the cores, where the stage has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smt: Option<String>,
+    /// On which memory nodes, where the stage has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<String>,
 }
 
 /// At how many clients.
@@ -434,6 +474,13 @@ impl Needs {
         }
         lacks.extend(self.besides.clone());
         (!lacks.is_empty()).then(|| lacks.join(", "))
+    }
+}
+
+impl StagePlan {
+    /// Whether it chooses the CPUs of its servers.
+    pub fn places_servers(&self) -> bool {
+        !(self.cpus.is_empty() && self.smt.is_empty() && self.numa.is_empty())
     }
 }
 

@@ -23,6 +23,7 @@ pub fn fit(plan: &LabPlan, host: &HostSummary) -> (LabPlan, Vec<String>) {
             named => named,
         };
         clients(stage, host, &mut left_out);
+        cpus(stage, host, &mut left_out);
         scales(stage, arms, host, &mut left_out);
     }
     (fitted, left_out)
@@ -70,6 +71,30 @@ fn clients(stage: &mut StagePlan, host: &HostSummary, left_out: &mut Vec<String>
             stage.id
         ));
     }
+}
+
+/// Leaves out numbers of CPUs that the machine does not have.
+fn cpus(stage: &mut StagePlan, host: &HostSummary, left_out: &mut Vec<String>) {
+    let here = host.cpus.unwrap_or(1);
+    let beyond: Vec<String> = stage
+        .cpus
+        .iter()
+        .filter(|cpus| **cpus > here)
+        .map(u32::to_string)
+        .collect();
+    if beyond.is_empty() {
+        return;
+    }
+    stage.cpus.retain(|cpus| *cpus <= here);
+    if stage.cpus.is_empty() {
+        stage.cpus.push(here);
+    }
+    left_out.push(format!(
+        "{}: {} CPUs; this machine has {}",
+        stage.id,
+        beyond.join(", "),
+        number::counted(here, "CPU")
+    ));
 }
 
 /// Takes scales down to what fits into memory beside each other.

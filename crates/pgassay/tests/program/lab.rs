@@ -73,7 +73,7 @@ fn the_built_in_labs_are_listed_right_and_outlined() {
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_schema(&json, "labs-1.json");
     let labs = json["labs"].as_array().unwrap();
-    assert_eq!(labs.len(), 5);
+    assert_eq!(labs.len(), 6);
     for lab in labs {
         let name = lab["name"].as_str().unwrap();
         let checked = runs.run(&["lab", name, "--check"]);

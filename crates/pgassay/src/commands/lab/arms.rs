@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pgassay_analysis::lab::LabPlan;
 use pgassay_analysis::lab::evidence::CodeCounts;
 use pgassay_analysis::lab::plan::{ArmPlan, Measure};
+use pgassay_engine::count::Emulator;
 use pgassay_server::inspection::gather;
 use pgassay_server::{Installations, TargetSpec};
 use pgassay_sys::stop::Stop;
@@ -82,6 +83,9 @@ impl Arms {
         {
             return Ok(target);
         }
+        if let Some(host) = &arm.host {
+            return self.foreign(target, &spec, host);
+        }
         match spec.installation(&self.at_hand) {
             Ok(_) => Ok(target),
             Err(_) if spec.stand_in().is_some() && self.stand_in => Ok(target),
@@ -89,6 +93,29 @@ impl Arms {
                 "{target} is not installed; --stand-in fetches an archived one"
             )),
             Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Arms {
+    /// A target that is a server of another processor.
+    fn foreign(&self, target: String, spec: &TargetSpec, host: &str) -> Result<String, String> {
+        let emulator: Emulator = host.parse()?;
+        match spec.programs() {
+            Ok(Some(_)) => return Ok(target),
+            Ok(None) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        match spec.stand_in_for(emulator.machine()) {
+            Some(_) if self.stand_in => Ok(target),
+            Some(_) => Err(format!(
+                "{target} for {} is no server of this machine; --stand-in fetches an archived one",
+                emulator.machine()
+            )),
+            None => Err(format!(
+                "no archive of {target} for {} is known",
+                emulator.machine()
+            )),
         }
     }
 }

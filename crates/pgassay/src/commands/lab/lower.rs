@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use pgassay_analysis::lab::check::{Leg, is_script};
-use pgassay_analysis::lab::plan::{ArmPlan, Measure, StagePlan};
+use pgassay_analysis::lab::plan::{ArmPlan, Measure, Placed, StagePlan};
 use pgassay_analysis::lab::scale::BYTES_PER_SCALE;
+use pgassay_sys::affinity;
 
 use crate::cli::lab::LabArgs;
 
@@ -63,7 +64,12 @@ impl Lowered<'_> {
         let stage = self.stage;
         match stage.measure {
             Measure::Compare => flag("--minutes", format!("{:.2}", self.takes())),
-            Measure::Count => flag("--by", "instructions".to_owned()),
+            Measure::Count => {
+                flag("--by", "instructions".to_owned());
+                if let Some(hosts) = self.hosts() {
+                    flag("--host", hosts);
+                }
+            }
             _ => {}
         }
         if !stage.clients.is_empty() && stage.measure != Measure::Count {
@@ -85,6 +91,14 @@ impl Lowered<'_> {
         }
         if let Some(scale) = self.leg.scale {
             flag("--scale", scale.to_string());
+        }
+        for (name, value) in [("--smt", &self.leg.smt), ("--numa", &self.leg.numa)] {
+            if let Some(value) = value {
+                flag(name, value.clone());
+            }
+        }
+        if let Some(cpus) = self.leg.cpus {
+            flag("--cpus", cpus.to_string());
         }
         if let Some(protocol) = &stage.protocol {
             flag("--protocol", protocol.clone());
@@ -126,8 +140,11 @@ impl Lowered<'_> {
                 for variable in &arm.environment {
                     flag(env, variable.clone());
                 }
-                if !arm.cpus.is_empty() {
-                    let list: Vec<String> = arm.cpus.iter().map(u32::to_string).collect();
+                let list = match arm.placed {
+                    Some(Placed::AllButOne) => all_but_one(),
+                    None => arm.cpus.iter().map(u32::to_string).collect(),
+                };
+                if !list.is_empty() {
                     flag(cpus, list.join(","));
                 }
                 if !arm.wrap.is_empty() {
@@ -142,6 +159,20 @@ impl Lowered<'_> {
             words.push("--stand-in".to_owned());
         }
         words
+    }
+
+    /// The processors that its arms are emulated on; none where they are of this machine's.
+    fn hosts(&self) -> Option<String> {
+        let each = self.arms.iter().map(|arm| {
+            let host = arm.host.as_deref()?;
+            Some(match &arm.processor {
+                Some(model) => format!("{host}:{model}"),
+                None => host.to_owned(),
+            })
+        });
+        let mut each: Vec<String> = each.collect::<Option<_>>()?;
+        each.dedup();
+        (!each.is_empty()).then(|| each.join(","))
     }
 
     /// The workload, a script by its path.
@@ -210,6 +241,14 @@ impl Lowered<'_> {
         let scale = u64::from(self.leg.scale.unwrap_or(10));
         servers * (CLUSTER_BYTES + scale * BYTES_PER_SCALE)
     }
+}
+
+/// The CPUs that we may run on without the last; none where there is one, or nothing is known.
+fn all_but_one() -> Vec<String> {
+    let mut cpus = affinity::allowed_cpus().unwrap_or_default();
+    cpus.sort_unstable();
+    cpus.pop();
+    cpus.iter().map(usize::to_string).collect()
 }
 
 #[cfg(test)]

@@ -20,6 +20,10 @@ const BUILT_IN: &[(&str, &str)] = &[
         "page-size",
         include_str!("../../../../../labs/page-size.toml"),
     ),
+    (
+        "placement",
+        include_str!("../../../../../labs/placement.toml"),
+    ),
     ("power8", include_str!("../../../../../labs/power8.toml")),
 ];
 
