@@ -39,7 +39,7 @@ echo "disk $device held to $megabytes MB a second by $group"
 # What runs in the group ends before the group is removed.
 (
 	echo "$BASHPID" >"$group/cgroup.procs"
-	exec "$program" run scattered-read --runs "$work/runs" --rows 200000 --trials 3 --json
+	exec "$program" run scattered-read --runs "$work/runs" --size 128MB --only sequential,bitmap --trials 3 --json
 ) >"$work/report.json"
 python3 - "$work/report.json" "$megabytes" <<'PYTHON'
 import json, sys
