@@ -20,6 +20,8 @@ NAME = "pgassay-query" if len(sys.argv) > 2 else "pgassay"
 TARGETS = ("x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl", "powerpc64le-unknown-linux-musl")
 # Crates that name their licence but bring no text of it: everything that they may be used under.
 WITHOUT_TEXT = {"Apache-2.0", "MIT", "Zlib"}
+# Crates that bring no text, and the one of the same repository and licence that does.
+TEXT_OF = {"alloc-stdlib": "alloc-no-stdlib"}
 
 
 def cargo(*words):
@@ -63,6 +65,7 @@ def texts(package):
 def licences():
     packages, wanted, _ = metadata()
     others = [packages[i] for i in wanted if packages[i]["source"]]
+    by_name = {package["name"]: package for package in others}
     by_text = {}
     without = []
     print(f"{NAME} is made of these crates, each under the licence named beside it.\n")
@@ -73,6 +76,9 @@ def licences():
             sys.exit(f"{name} names no licence")
         print(f"{name}: {expression or package['license_file']}")
         found = texts(package)
+        other = by_name.get(TEXT_OF.get(package["name"]))
+        if not found and other and other["license"] == expression and other["repository"] == package["repository"]:
+            found = texts(other)
         if not found:
             words = set((expression or "").replace("/", " ").replace("(", " ").replace(")", " ").split())
             if not words & WITHOUT_TEXT:

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Builds what is published, into dist/: for each processor a tar.gz, a Python wheel, a .deb and an .rpm
-# of one program; and once an SBOM and SHA256SUMS.
+# of one program; and once an SBOM and SHA256SUMS. For x86_64 also a tar.gz of pgassay-query, which answers SQL for
+# pgassay query, in an archive of its own.
 #
 #   scripts/dist.sh [PROCESSOR...]      x86_64, aarch64, ppc64le; all by default
 #
@@ -85,6 +86,27 @@ build() { # processor: sets target, glibc, libc, tags, zig, program
     }
 }
 
+# pgassay-query with its licences and SBOM, in an archive of its own.
+query_engine() { # processor
+    choose "$1"
+    use_zig
+    RUSTFLAGS="$flags $linking" cargo zigbuild --release --locked --manifest-path engines/query/Cargo.toml --target "$target$glibc"
+    local name=pgassay-query-$version-$1-linux
+    local tree=target/dist/$name
+    mkdir -p "$tree"/{bin,share/doc/pgassay-query}
+    cp "target/$target/release/pgassay-query" "$tree/bin/"
+    cp LICENSE-APACHE LICENSE-MIT "$tree/"
+    scripts/components.py licences engines/query >"$tree/share/doc/pgassay-query/LICENSES-OF-CRATES"
+    scripts/components.py sbom engines/query >"dist/pgassay-query-$version.cdx.json"
+    archive "$name" pgassay-query
+}
+
+archive() { # tree below target/dist, its program
+    find "target/dist/$1" -type f -exec chmod 644 {} + && chmod 755 "target/dist/$1/bin/$2"
+    tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+        -C target/dist -c "$1" | gzip -9 -n >"dist/$1.tar.gz"
+}
+
 # What is the same for every processor: manual page, completions, licences. The program that runs here
 # writes them.
 build "$own"
@@ -109,12 +131,11 @@ for processor; do
     cp -R "$share/." "$tree/share/"
     cp LICENSE-APACHE LICENSE-MIT README.md CHANGELOG.md "$tree/"
     cp ext/LICENSE "$tree/LICENSE-EXTENSION"
-    find "$tree" -type f -exec chmod 644 {} + && chmod 755 "$tree/bin/pgassay"
-    tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
-        -C target/dist -c "$name" | gzip -9 -n >"dist/$name.tar.gz"
+    archive "$name" pgassay
 
     scripts/wheel.py "$program" "$tags" dist "$tree/share"
     scripts/system-packages.sh "$tree" "$processor" "$libc" dist
+    [ "$processor" != x86_64 ] || query_engine x86_64
 done
 cd dist
 large=$(find . -maxdepth 1 -name 'pgassay*' ! -name '*-vendored.tar.gz' -size +25M)
