@@ -73,6 +73,12 @@ query-engine: ## build pgassay-query, which answers SQL for pgassay query, and p
 	$(CARGO) build --manifest-path engines/query/Cargo.toml --release --locked
 	install -D -m 755 engines/query/target/release/pgassay-query target/release/pgassay-query
 
+.PHONY: slurm-test
+slurm-test: ## as root: runs in jobs, load from jobs and pgassay deploy's script on a Slurm of one node (needs slurmd, slurmctld, munge)
+	@scripts/bootstrap.sh test
+	$(CARGO) build --workspace --locked --bin pgassay
+	scripts/test-slurm.sh target/debug/pgassay
+
 .PHONY: records-test
 records-test: ## tables of runs: ten questions to pgassay-query, DuckDB and Spark (needs Java), answered alike; Apache Otava
 	@scripts/bootstrap.sh test
