@@ -1,5 +1,7 @@
 //! What a statement is to a transaction.
 
+use pgassay_text::sql;
+
 use crate::log::message::Statement;
 
 /// Whether a statement is no work by itself: it begins or ends a transaction, or sets something of the session.
@@ -41,7 +43,8 @@ pub(crate) fn kind_of(statement: &Statement) -> Kind {
 }
 
 fn kind(text: &str) -> Kind {
-    let mut words = text
+    // What frameworks write in front, such as the page that asked, is no word of the statement.
+    let mut words = text[sql::before_token(text)..]
         .split(|c: char| !(c.is_alphanumeric() || c == '_'))
         .filter(|word| !word.is_empty())
         .map(str::to_ascii_lowercase);
@@ -69,5 +72,31 @@ fn kind(text: &str) -> Kind {
         | "call" | "savepoint" | "release" | "lock" | "notify" | "do" => Kind::Work,
         "" => Kind::Setting,
         other => utility(&other.to_ascii_uppercase()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_is_known_by_its_first_word_behind_comments() {
+        for text in [
+            "SELECT 1",
+            "/* page 12: begin */ SELECT 1",
+            "-- commit\n  /* a /* b */ c */ select 1",
+            "(SELECT 1)",
+        ] {
+            assert!(is_work(text), "{text}");
+        }
+        for text in [
+            "/* select */ BEGIN",
+            "-- select\nCOMMIT",
+            "-- ping",
+            "/* never ends",
+        ] {
+            assert!(is_frame(text), "{text}");
+        }
+        assert!(!is_work("/* select */ VACUUM t") && !is_frame("/* select */ VACUUM t"));
     }
 }

@@ -36,6 +36,21 @@ pub fn block_comment(bytes: &[u8]) -> Option<usize> {
     Some(at)
 }
 
+/// Blanks and comments up to the first token; all of the text where it has none, or a comment does not end.
+pub fn before_token(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    loop {
+        let rest = &bytes[at..];
+        at += match rest {
+            [b, ..] if b.is_ascii_whitespace() => 1,
+            [b'-', b'-', ..] => line_comment(rest),
+            [b'/', b'*', ..] => block_comment(rest).unwrap_or(rest.len()),
+            _ => return at,
+        };
+    }
+}
+
 /// A string or a name, from its quote to the last one: doubled, the quote stands for itself, and so does one behind a
 /// backslash where there are `escapes`. None where it does not end.
 pub fn quoted(bytes: &[u8], escapes: bool) -> Option<usize> {
