@@ -20,6 +20,7 @@ mod field {
 /// Lines of a record that is not whole.
 #[derive(Default)]
 pub(super) struct Lines {
+    parser: Parser,
     part: Vec<u8>,
     /// Whether a quote is open at its end.
     open: bool,
@@ -28,7 +29,7 @@ pub(super) struct Lines {
 impl Lines {
     pub fn line(&mut self, line: &[u8], counts: &mut Counts, found: &mut dyn FnMut(Record)) {
         let quotes = line.iter().filter(|b| **b == b'"').count();
-        if self.open && quotes.is_multiple_of(2) && is_whole(line) {
+        if self.open && quotes.is_multiple_of(2) && is_whole(&mut self.parser, line) {
             // What was before it was cut: within a field its quotes would be doubled.
             self.forget(counts);
         }
@@ -47,7 +48,7 @@ impl Lines {
             }
             return;
         }
-        match record(&self.part) {
+        match self.parser.record(&self.part) {
             Some(record) => {
                 counts.records += 1;
                 found(record);
@@ -64,17 +65,65 @@ impl Lines {
 }
 
 /// Whether a line is a record by itself.
-fn is_whole(line: &[u8]) -> bool {
-    line.first().is_some_and(u8::is_ascii_digit) && record(line).is_some()
+fn is_whole(parser: &mut Parser, line: &[u8]) -> bool {
+    line.first().is_some_and(u8::is_ascii_digit) && parser.record(line).is_some()
 }
 
-fn record(bytes: &[u8]) -> Option<Record> {
-    let mut reader = csv::ReaderBuilder::new();
-    let mut reader = reader.has_headers(false).flexible(true).from_reader(bytes);
-    let mut fields = csv::ByteRecord::new();
-    if !reader.read_byte_record(&mut fields).ok()? || fields.len() < field::LEAST {
-        return None;
+/// The library's reader, which is kept from record to record: making one takes longer than a record does.
+#[derive(Default)]
+struct Parser {
+    reader: Option<csv::Reader<Fed>>,
+    fields: csv::ByteRecord,
+    /// Bytes that were given to the reader.
+    given: u64,
+}
+
+/// What the reader reads: one record and the line break behind it.
+#[derive(Default)]
+struct Fed {
+    bytes: Vec<u8>,
+    at: usize,
+    /// Whether more was asked for than there was.
+    ended: bool,
+}
+
+impl std::io::Read for Fed {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = std::io::Read::read(&mut &self.bytes[self.at..], into)?;
+        self.at += read;
+        self.ended |= read == 0;
+        Ok(read)
     }
+}
+
+impl Parser {
+    /// The first record in these bytes.
+    fn record(&mut self, bytes: &[u8]) -> Option<Record> {
+        let reader = self.reader.get_or_insert_with(|| {
+            let mut reader = csv::ReaderBuilder::new();
+            let reader = reader.has_headers(false).flexible(true);
+            self.given = 0;
+            reader.from_reader(Fed::default())
+        });
+        let fed = reader.get_mut();
+        fed.bytes.clear();
+        fed.bytes.extend_from_slice(bytes);
+        fed.bytes.push(b'\n');
+        fed.at = 0;
+        self.given += fed.bytes.len() as u64;
+        let read = reader.read_byte_record(&mut self.fields);
+        // It stands at its end, or before what is left of these bytes: the next begins anew.
+        if reader.get_ref().ended || reader.position().byte() != self.given {
+            self.reader = None;
+        }
+        match read {
+            Ok(true) if self.fields.len() >= field::LEAST => of_fields(&self.fields),
+            _ => None,
+        }
+    }
+}
+
+fn of_fields(fields: &csv::ByteRecord) -> Option<Record> {
     let text = |at: usize| {
         let bytes = fields.get(at).unwrap_or_default();
         String::from_utf8_lossy(bytes).into_owned()

@@ -67,7 +67,7 @@ pub struct Reader {
 }
 
 enum Lines {
-    Csv(csv::Lines),
+    Csv(Box<csv::Lines>),
     Json,
     Stderr(Box<stderr::Lines>),
 }
@@ -76,7 +76,7 @@ impl Reader {
     /// A reader of that format.
     pub fn new(format: &Format) -> Self {
         let lines = match format {
-            Format::Csv => Lines::Csv(csv::Lines::default()),
+            Format::Csv => Lines::Csv(Box::default()),
             Format::Json => Lines::Json,
             Format::Stderr(prefix) => Lines::Stderr(Box::new(stderr::Lines::new(prefix.clone()))),
         };
