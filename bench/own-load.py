@@ -2,7 +2,8 @@
 """Proof of `pgassay workload` and of the verdict by statement, on two versions of PostgreSQL.
 
     bench/own-load.py PGASSAY BIN-A BIN-B [PAIRS]     60 pairs
-    bench/own-load.py PGASSAY --log MB                a log of so many MB: MB/s and peak memory
+    bench/own-load.py PGASSAY --log MB [csv|stderr]
+                                                      a log of so many MB on standard input: MB/s and peak memory
 
 BIN-A and BIN-B are directories with initdb, psql and pg_dump; BIN-B's version is the same or newer.
 A known mix of twelve statements over a made database runs on A. It is recorded both ways, and each
@@ -222,42 +223,138 @@ def proof(pgassay, bin_a, bin_b, pairs):
     sys.exit(0 if good else 1)
 
 
-def log(pgassay, megabytes):
-    """A csvlog of 64 sessions that interleave, with transactions, texts and long statements."""
-    place = tempfile.mkdtemp(prefix="own-load-log-", dir="/var/tmp")
+HOUR, BLOCK = b"@@@@-@@-@@ @@", b"%%%%%%%%"  # what differs from block to block
+TABLES_OF_LOG, COLUMNS = 40, ["id", "customer", "state", "total", "placed", "note", "code", "kind"]
+
+
+def literal(drawn):
+    return drawn.choice([
+        lambda: str(drawn.randrange(10 ** drawn.randrange(1, 10))),
+        lambda: "'" + "".join(drawn.choice("abcdefgh äöü€ 'xyz").replace("'", "''") for _ in range(drawn.randrange(1, 40))) + "'",
+        lambda: f"'2026-{drawn.randrange(1, 13):02}-{drawn.randrange(1, 29):02}'",
+        lambda: f"{drawn.random() * 1000:.2f}",
+        lambda: "NULL",
+    ])()
+
+
+def kinds(drawn):
+    """Some 300 kinds of statements: each a function from a way to write a value to a text."""
+    def one():
+        table, columns = f"t{drawn.randrange(TABLES_OF_LOG)}", drawn.sample(COLUMNS, 4)
+        a, b, c, d = columns
+        return drawn.choice([
+            lambda v: f"SELECT {a}, {b} FROM {table} WHERE {c} = {v()}",
+            lambda v: f"SELECT count(*)\n  FROM {table}\n WHERE {a} = {v()} AND {b} > {v()}\n   AND {c} IS NOT NULL",
+            lambda v: f"/* page {drawn.randrange(1000)} */ SELECT * FROM {table} x JOIN {table}_more y USING (id) WHERE x.{a} = {v()} ORDER BY {d} LIMIT 10",
+            lambda v: f"SELECT {a} FROM {table} WHERE {b} IN ({', '.join(v() for _ in range(drawn.randrange(1, 9)))})",
+            lambda v: f"UPDATE {table} SET {a} = {v()}, {b} = {v()} WHERE {c} = {v()}",
+            lambda v: f"INSERT INTO {table} ({a}, {b}, {c}) VALUES ({v()}, {v()}, {v()})",
+            lambda v: f"DELETE FROM {table} WHERE {a} = {v()} AND {b} < {v()}",
+        ])
+    return [one() for _ in range(300)]
+
+
+def block(form, drawn, statements):
+    """An hour of 3,000 sessions, 200 at a time: transactions, parameters, failures, long statements, other lines."""
+    records, waiting = [], list(range(3000))
+    active = [[waiting.pop(), drawn.randrange(5, 60)] for _ in range(200)]
+
+    def record(session, severity, text, more=(), detail=""):
+        # Within the hour, in order.
+        records.append((session, severity, text, more, detail))
+
+    while active:
+        at = drawn.randrange(len(active))
+        session, left = active[at]
+        took = lambda: f"duration: {drawn.expovariate(1):.3f} ms  "
+        choice = drawn.random()
+        texts = [drawn.choice(statements) for _ in range(drawn.choice([1, 1, 1, 3, 5]))]
+        if len(texts) > 1:
+            record(session, "LOG", took() + "statement: BEGIN")
+        for text in texts:
+            if choice < 0.6:
+                record(session, "LOG", took() + "statement: " + text(lambda: literal(drawn)))
+            elif choice < 0.97:
+                values, number = [], [0]
+
+                def place():
+                    number[0] += 1
+                    value = literal(drawn)
+                    values.append(f"${number[0]} = " + (value if value == "NULL" or value[0] == "'" else f"'{value}'"))
+                    return f"${number[0]}"
+                body = text(place)
+                record(session, "LOG", took() + f"execute S_{drawn.randrange(9)}: " + body, (), "parameters: " + ", ".join(values))
+            elif choice < 0.98:
+                record(session, "ERROR", "canceling statement due to user request", (), "")
+            elif choice < 0.9999:
+                rows = ", ".join(f"({literal(drawn)}, {literal(drawn)})" for _ in range(drawn.randrange(10, 400)))
+                record(session, "LOG", took() + f"statement: INSERT INTO bulk VALUES {rows}")
+            else:
+                record(session, "LOG", took() + "statement: INSERT INTO big VALUES ('" + "x" * 1_000_000 + "')")
+        if len(texts) > 1:
+            record(session, "LOG", took() + "statement: " + ("COMMIT" if drawn.random() < 0.97 else "ROLLBACK"))
+        active[at][1] -= 1
+        if active[at][1] == 0:
+            if waiting:
+                active[at] = [waiting.pop(), drawn.randrange(5, 60)]
+            else:
+                active.pop(at)
+    out = []
+    for n, (session, severity, text, _, detail) in enumerate(records):
+        ms = n * 3_599_999 // len(records)
+        stamp = f"{HOUR.decode()}:{ms // 60000:02}:{ms // 1000 % 60:02}.{ms % 1000:03}"
+        if form == "csv":
+            quoted, more = text.replace('"', '""'), detail.replace('"', '""')
+            out.append(f'{stamp} UTC,"app","shop",{1000 + session},"[local]",{BLOCK.decode()}.{session:x},{n},"SELECT",'
+                       f'2026-09-21 00:00:00 UTC,{session}/{n},0,{severity},{"57014" if severity == "ERROR" else "00000"},"{quoted}",'
+                       f'{chr(34) + more + chr(34) if more else ""},,,,,,,,"web"\n')
+        else:
+            head = f"{stamp} UTC [{1000 + session}] app@shop "
+            out.append(head + f"{severity}:  " + text.replace("\n", "\n\t") + "\n")
+            if detail:
+                out.append(head + "DETAIL:  " + detail + "\n")
+            if n % 5000 == 0:
+                out.append("Nov 24 10:00:00 host kernel: a line of another program\n")
+    return "".join(out).encode()
+
+
+def log(pgassay, megabytes, form):
+    """A log of thousands of sessions and some 300 kinds of statements, on standard input: an hour is made, and
+    each further one is it with another hour and other sessions, so that nothing is stored."""
+    place = tempfile.mkdtemp(prefix="own-load-log-", dir=os.environ.get("TMPDIR", "/var/tmp"))
     try:
-        path, drawn, second = place + "/big.csv", random.Random(1), 0
-        with open(path, "w", encoding="utf-8") as out:
-            while out.tell() < megabytes * 1_000_000:
-                lines = []
-                for n in range(2000):
-                    session = drawn.randrange(64)
-                    times, text, values = MIX[drawn.randrange(12)]
-                    text = text.format(*values(drawn.randrange(1_000_000)))
-                    block = ["BEGIN", text, f"SELECT total FROM orders WHERE id = {n}", "COMMIT"] if n % 5 == 0 else [text]
-                    for statement in block:
-                        second += 1
-                        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(1_790_000_000 + second // 1000))
-                        body = f"duration: {drawn.random():.3f} ms  statement: {statement}".replace('"', '""')
-                        lines.append(f'{stamp}.{second % 1000:03} UTC,"app","shop",{1000 + session},"[local]",{session:x}.{session:x},'
-                                     f'{second},"SELECT",2026-09-21 00:00:00 UTC,{session}/{second},0,LOG,00000,"{body}",,,,,,,,,"shop"\n')
-                out.write("".join(lines))
-        size = os.path.getsize(path)
-        begin = time.monotonic()
-        done = subprocess.run([pgassay, "workload", "from-log", path, "--to", place + "/big.sql", "--json"],
-                              capture_output=True, text=True, check=True)
-        seconds = time.monotonic() - begin
+        drawn = random.Random(1)
+        hour = block(form, drawn, kinds(drawn))
+        words = [pgassay, "workload", "from-log", "-", "--to", place + "/big.sql", "--json"]
+        words += ["--log-format", form] + (["--prefix", "%m [%p] %q%u@%d "] if form == "stderr" else [])
+        begin, size, n = time.monotonic(), 0, 0
+        with open(place + "/said", "w+", encoding="utf-8") as said, \
+                subprocess.Popen(words, stdin=subprocess.PIPE, stdout=said, stderr=subprocess.PIPE) as running:
+            while size < megabytes * 1_000_000:
+                stamp = time.strftime("%Y-%m-%d %H", time.gmtime(1_790_000_000 + 3600 * n)).encode()
+                part = hour.replace(HOUR, stamp).replace(BLOCK, b"%08x" % n)
+                running.stdin.write(part)
+                size, n = size + len(part), n + 1
+            running.stdin.close()
+            complaint = running.stderr.read().decode()
+            if running.wait() != 0:
+                sys.exit(complaint)
+            seconds = time.monotonic() - begin
+            said.seek(0)
+            made = json.load(said)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        made = json.loads(done.stdout)
-        print(f"{size / 1e6:.0f} MB in {seconds:.1f} s: {size / 1e6 / seconds:.1f} MB/s ({used.ru_utime + used.ru_stime:.1f} s of CPU), "
-              f"peak memory {used.ru_maxrss / 1024:.0f} MiB, {len(made['scripts'])} scripts, load {os.getloadavg()[0]:.1f}")
+        print(f"{form}: {size / 1e6:.0f} MB in {n} hours, {made['statements']} statements, in {seconds:.1f} s: {size / 1e6 / seconds:.1f} MB/s "
+              f"({used.ru_utime + used.ru_stime:.1f} s of CPU), peak memory {used.ru_maxrss / 1024:.0f} MiB, "
+              f"{len(made['scripts'])} scripts, load {os.getloadavg()[0]:.1f}")
+        for left in made["left_out"]:
+            print("  left out:", left)
     finally:
         shutil.rmtree(place)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4 and sys.argv[2] == "--log":
-        log(os.path.abspath(sys.argv[1]), int(sys.argv[3]))
+    if len(sys.argv) in (4, 5) and sys.argv[2] == "--log":
+        log(os.path.abspath(sys.argv[1]), int(sys.argv[3]), (sys.argv + ["csv"])[4])
     elif len(sys.argv) in (4, 5):
         proof(os.path.abspath(sys.argv[1]), *sys.argv[2:4], int((sys.argv + ["60"])[4]) if len(sys.argv) == 5 else 60)
     else:
