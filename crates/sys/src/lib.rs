@@ -37,6 +37,20 @@ pub mod shrunk;
 #[cfg(target_arch = "x86_64")]
 pub mod step;
 pub mod stop;
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+))]
+pub mod streams;
+// As with `gather`.
+#[cfg(not(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    target_arch = "riscv64"
+)))]
+#[path = "no_streams.rs"]
+pub mod streams;
 pub mod tally;
 pub mod tracing;
 pub mod trust;
