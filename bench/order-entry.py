@@ -131,7 +131,7 @@ def rows_of_pgassay(server, program, warehouses, runs):
     target = f"host=127.0.0.1 port={PORT} user=postgres dbname=postgres"
     begin = time.monotonic()
     subprocess.run([program, "run", script, target, "--load", "-s", str(warehouses), "--clients", "1", "--time", "0.1",
-                    "--trials", "1", "--quiet", "--runs", runs], check=True, capture_output=True)
+                    "--trials", "1", "--quiet", "--is-copy", "--runs", runs], check=True, stdout=subprocess.DEVNULL)
     took = time.monotonic() - begin
     with open(server.place + "/log", encoding="utf-8") as log:
         found = re.findall(r"rows (\w+) (\d+)", log.read())
