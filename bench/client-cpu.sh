@@ -23,7 +23,7 @@ bin=${BIN:-$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1)}
 export LC_ALL=C
 
 if [ -z "${OURS:-}" ]; then
-	cargo build --quiet --release --manifest-path "$project/Cargo.toml" -p pgassay --example client_load
+	cargo build --quiet --release --manifest-path "$project/Cargo.toml" -p pgassay-load --example client_load
 	OURS=$project/target/release/examples/client_load
 fi
 

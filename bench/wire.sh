@@ -13,7 +13,7 @@ shift || true
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=(tls tpcb paced many)
 if [ -z "${OURS:-}" ]; then
-	cargo build --quiet --release --manifest-path "$project/Cargo.toml" -p pgassay --example client_load
+	cargo build --quiet --release --manifest-path "$project/Cargo.toml" -p pgassay-load --example client_load
 	OURS=$project/target/release/examples/client_load
 fi
 start_server "-c shared_buffers=512MB -c max_connections=300 -c autovacuum=off -c listen_addresses=127.0.0.1 -c port=${PORT:-54329}"

@@ -62,7 +62,9 @@ pub(super) struct Client {
     pub wire: Wire,
     /// Bytes that the socket did not take yet.
     pub unsent: Vec<u8>,
-    /// Whether epoll watches for room to send.
+    /// Bytes that came when the last slice was over.
+    pub arrived: Vec<u8>,
+    /// Whether the kernel is to tell of room to send.
     pub watches_room: bool,
     pub phase: Phase,
     pub status: TxStatus,
@@ -141,6 +143,7 @@ impl Client {
             transport: None,
             wire: Wire::default(),
             unsent: Vec::new(),
+            arrived: Vec::new(),
             watches_room: false,
             phase: Phase::Parked,
             status: TxStatus::Idle,
@@ -176,6 +179,7 @@ impl Client {
             .map_err(io::Error::other)?;
         self.transport = Some(connection.transport);
         self.unsent = Vec::new();
+        self.arrived = Vec::new();
         self.watches_room = false;
         self.status = TxStatus::Idle;
         self.in_pipeline = false;

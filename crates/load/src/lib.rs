@@ -4,7 +4,7 @@
 //! ```text
 //! Program + Conninfo -> Engine --resize--> clients --run_slice--> SliceResult
 //!                                 |
-//!            thread: Worker { epoll, clients: Client { Wire, place in the script } }
+//!            thread: Worker { ring or epoll, clients: Client { Wire, place in the script } }
 //! ```
 //! One loop serves every kind of load. A schedule yields intended starts, the interpreter
 //! (`advance`, with `captured` and `failing`) moves a client from one wait to the next, the wire state machine says when an
@@ -48,6 +48,7 @@ mod saying;
 mod schedule;
 pub mod script;
 mod socket;
+mod streams;
 mod tally;
 mod timers;
 mod wire;
@@ -60,7 +61,7 @@ pub use latency::Latency;
 pub use merged::merged;
 pub use options::{
     Edge, Entry, Event, Journal, Journals, Length, Listener, OnError, Options, Outcome, Passed,
-    Pause, Progress, Says, Share, SliceSpec, Tone,
+    Pause, Progress, Says, Serving, Share, SliceSpec, Tone,
 };
 pub use peer::Peer;
 pub use replay::{Execution, Pace, Replay, lanes};

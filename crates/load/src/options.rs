@@ -70,6 +70,20 @@ pub struct Pause {
     pub thinking: Duration,
 }
 
+/// How a load thread's sockets are served, as far as the kernel allows it: each kind falls back to the
+/// one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Serving {
+    /// Each message is received, and sent, by a call of its own.
+    Calls,
+    /// The same, but clients whose answers came together send together.
+    Together,
+    /// What comes and what is sent goes through a ring of io_uring. Those over TLS, and those that
+    /// connect for each transaction, send together.
+    #[default]
+    Ring,
+}
+
 /// How an engine's clients behave.
 #[derive(Clone)]
 pub struct Options {
@@ -113,8 +127,8 @@ pub struct Options {
     pub prepare_apart: bool,
     /// What hears of every transaction.
     pub journal: Option<Journals>,
-    /// Whether clients whose answers came together send together, where the kernel allows it.
-    pub gather: bool,
+    /// How sockets are served.
+    pub serving: Serving,
 }
 
 impl Default for Options {
@@ -138,7 +152,7 @@ impl Default for Options {
             says: Says::default(),
             prepare_apart: false,
             journal: None,
-            gather: true,
+            serving: Serving::default(),
         }
     }
 }

@@ -68,7 +68,7 @@ impl Worker<'_> {
             return;
         };
         let handed = if outbox.ends.len() > 1 {
-            self.hand_over(&mut outbox)
+            self.gather(&mut outbox)
         } else {
             Ok(()) // the plain send below does as well
         };
@@ -103,7 +103,7 @@ impl Worker<'_> {
         }
     }
 
-    fn hand_over(&mut self, outbox: &mut Outbox) -> io::Result<()> {
+    fn gather(&mut self, outbox: &mut Outbox) -> io::Result<()> {
         let mut messages = Vec::with_capacity(MOST);
         let mut start = 0;
         for &(i, end) in &outbox.ends {

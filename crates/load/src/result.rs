@@ -248,7 +248,7 @@ pub struct Calls {
     pub send: u64,
     /// epoll_wait, sleeps and timers
     pub wait: u64,
-    /// io_uring_enter, each with the sends of several clients
+    /// io_uring_enter: the sends of several clients, or those and the wait for what comes
     pub enter: u64,
     /// how many sends those were: 0 where the kernel refuses io_uring
     pub gathered: u64,

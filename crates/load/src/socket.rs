@@ -2,7 +2,9 @@
 
 use std::io;
 
+use pgassay_sys::streams::LONGEST;
 use rustix::event::epoll;
+use rustix::net::Shutdown;
 
 use super::outbox::LONGEST_GATHERED;
 use super::wire::{Fed, WireError};
@@ -37,6 +39,10 @@ impl Worker<'_> {
             return;
         };
         let waiting = !client.unsent.is_empty();
+        if !waiting && self.streams.is_some() && (1..=LONGEST).contains(&self.out.len()) {
+            self.send_by_ring(i);
+            return;
+        }
         if !waiting
             && (1..=LONGEST_GATHERED).contains(&self.out.len())
             && transport.can_seal()
@@ -85,7 +91,18 @@ impl Worker<'_> {
         if failed {
             // Why is in what the server sent before it went.
             client.unsent.clear();
+            if self.streams.is_some() {
+                // The ring reads that, and then comes to the end that this makes.
+                let _ = rustix::net::shutdown(transport.as_fd(), Shutdown::Both);
+                return;
+            }
             self.readable(i, true);
+            return;
+        }
+        if self.streams.is_some() {
+            if wants_room {
+                self.await_room(i);
+            }
             return;
         }
         if wants_room != client.watches_room
@@ -131,7 +148,7 @@ impl Worker<'_> {
         }
     }
 
-    fn take_in(&mut self, i: usize, mut bytes: &[u8]) {
+    pub(super) fn take_in(&mut self, i: usize, mut bytes: &[u8]) {
         // All that has come is read before the client goes on: what follows the last answer that
         // was asked for is no answer to what is asked next.
         loop {
@@ -169,7 +186,7 @@ impl Worker<'_> {
         self.drive(i);
     }
 
-    fn end_of_stream(&mut self, i: usize, how: &str) {
+    pub(super) fn end_of_stream(&mut self, i: usize, how: &str) {
         let reason = match self.clients[i].wire.pending_failure() {
             Some(failure) => {
                 let client = &self.clients[i];

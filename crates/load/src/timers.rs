@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::io;
+use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
 use rustix::time::{
@@ -75,16 +76,10 @@ impl Worker<'_> {
         }
     }
 
-    /// Sets the timer to the first waiting client; returns how long epoll may wait.
-    pub(super) fn arm_timer(&mut self) -> io::Result<Timespec> {
-        let short = Timespec {
-            tv_sec: 0,
-            tv_nsec: ATTENTION.as_nanos() as i64,
-        };
-        let Some(Reverse((first, _))) = self.timers.peek() else {
-            // In a closed loop the end is seen with the next answer.
-            return Ok(short);
-        };
+    /// How long nothing is due by itself, and when the first thing is.
+    fn idle(&self) -> Option<(u64, u64)> {
+        // In a closed loop the end is seen with the next answer.
+        let Reverse((first, _)) = self.timers.peek()?;
         let now = self.shared.now();
         // The end comes a moment after it was planned for.
         let end = match self.control.planned_end {
@@ -95,7 +90,25 @@ impl Worker<'_> {
             true => *first,
             false => end.min(*first),
         };
-        if first <= now {
+        Some((first.saturating_sub(now), first))
+    }
+
+    /// How long this thread may wait for its sockets.
+    pub(super) fn longest_wait(&self) -> Duration {
+        let idle = self.idle().map(|(left, _)| Duration::from_nanos(left));
+        idle.unwrap_or(ATTENTION).min(ATTENTION)
+    }
+
+    /// Sets the timer to the first waiting client; returns how long epoll may wait.
+    pub(super) fn arm_timer(&mut self) -> io::Result<Timespec> {
+        let short = Timespec {
+            tv_sec: 0,
+            tv_nsec: ATTENTION.as_nanos() as i64,
+        };
+        let Some((left, first)) = self.idle() else {
+            return Ok(short);
+        };
+        if left == 0 {
             return Ok(Timespec {
                 tv_sec: 0,
                 tv_nsec: 0,
@@ -120,7 +133,6 @@ impl Worker<'_> {
         };
         if self.timer_at != first {
             self.timer_at = first;
-            let left = first - now;
             let value = Timespec {
                 tv_sec: (left / 1_000_000_000) as i64,
                 tv_nsec: (left % 1_000_000_000) as i64,

@@ -4,8 +4,9 @@
 //! epoll_wait for as many answers as have come meanwhile, one reading of the clock a transaction.
 //! Edge-triggered epoll makes that possible: an answer that has been read to its ReadyForQuery needs
 //! no further recv to find out that there is no more. Clients whose answers came together send
-//! together, by io_uring where the kernel allows it (`outbox`). A thread with a single client over a plain
-//! socket needs no epoll at all and blocks in recv.
+//! together, by io_uring where the kernel allows it (`outbox`). Where plain sockets can be served by a
+//! ring altogether (`streams`), one call a round does it all. Without a ring, a thread with a single client over
+//! a plain socket needs no epoll either and blocks in recv.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,7 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::client::{Client, Phase, Wait};
 use super::encode::Run;
 use super::live::{Handed, Live};
-use super::options::{Entry, Event, Journal, Length, Options, Outcome, SliceSpec};
+use super::options::{Entry, Event, Journal, Length, Options, Outcome, Serving, SliceSpec};
 use super::outbox::Outbox;
 use super::replay::Replayer;
 use super::result::{CONNECTION, Calls, SliceResult};
@@ -32,6 +33,7 @@ use super::tally::{Ended, Tally};
 use super::wire::TxStatus;
 use crate::script::{Program, Random, Value};
 use pgassay_pgwire::Connector;
+use pgassay_sys::streams::Streams;
 
 /// How long a thread may sleep without looking at the stop flag.
 pub(super) const ATTENTION: Duration = Duration::from_millis(40);
@@ -122,6 +124,8 @@ pub(super) struct Worker<'a> {
     pub(super) epoll: Option<OwnedFd>,
     /// What is sent together, while events are handled.
     pub(super) outbox: Option<Outbox>,
+    /// The ring that serves the sockets in place of epoll.
+    pub(super) streams: Option<Streams>,
     pub(super) timer: Option<OwnedFd>,
     pub(super) timer_at: u64,
     pub(super) buffer: Vec<u8>,
@@ -188,6 +192,7 @@ impl<'a> Worker<'a> {
             calls: Calls::default(),
             epoll: None,
             outbox: None,
+            streams: None,
             timer: None,
             timer_at: 0,
             buffer: vec![0; BUFFER],
@@ -196,13 +201,13 @@ impl<'a> Worker<'a> {
 
     /// Serves the clients until the slice is over.
     pub fn run(mut self) -> SliceResult {
-        let outcome = if self.may_block() {
-            self.run_blocking()
-        } else {
-            self.run_epoll()
+        let outcome = match self.ring() {
+            Some(streams) => self.run_ring(streams),
+            None if self.may_block() => self.run_blocking(),
+            None => self.run_epoll(),
         };
         if let Err(error) = outcome {
-            // Without epoll nobody can be served.
+            // Without that nobody can be served.
             let reason = format!("the load thread can't wait for its sockets: {error}");
             for i in 0..self.clients.len() {
                 self.lose(i, &reason);
@@ -269,7 +274,7 @@ impl<'a> Worker<'a> {
         matches!(self.spec.length, Length::Transactions(n) if self.clients[i].done >= n)
     }
 
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         for i in 0..self.clients.len() {
             let client = &mut self.clients[i];
             if !client.is_usable(self.shared.options.reconnect) {
@@ -289,7 +294,12 @@ impl<'a> Worker<'a> {
             if !leftovers && client.status != TxStatus::Idle {
                 self.rollback(i, false);
             }
-            self.drive(i);
+            let arrived = std::mem::take(&mut self.clients[i].arrived);
+            if arrived.is_empty() {
+                self.drive(i);
+            } else {
+                self.take_in(i, &arrived);
+            }
             self.send(i);
         }
     }
@@ -339,7 +349,7 @@ impl<'a> Worker<'a> {
         for i in 0..self.clients.len() {
             self.watch(i)?;
         }
-        let mut outbox = Outbox::new(self.shared.options.gather);
+        let mut outbox = Outbox::new(self.shared.options.serving != Serving::Calls);
         self.begin();
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         while self.active > 0 && !self.must_leave() {
@@ -391,7 +401,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Whether to leave what is under way: on a stop, or when the time for answers is up.
-    fn must_leave(&mut self) -> bool {
+    pub(super) fn must_leave(&mut self) -> bool {
         if self.control.stop.load(Ordering::Relaxed) {
             return true;
         }
@@ -425,6 +435,10 @@ impl<'a> Worker<'a> {
             self.active -= 1;
         }
         client.phase = Phase::Gone;
+        if let Some(streams) = &mut self.streams {
+            // Where it fails, the next wait does.
+            let _ = streams.cancel(i as u32);
+        }
         client.detach();
         let id = client.id;
         if let Some(listener) = &self.shared.options.listener {

@@ -189,6 +189,26 @@ impl FakeServer {
         })
     }
 
+    /// The same with as many connections at a time as there are scripts.
+    pub fn crowd(scripts: Vec<Vec<Step>>) -> io::Result<FakeServer> {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        let port = listener.local_addr()?.port();
+        let thread = std::thread::spawn(move || {
+            std::thread::scope(|scope| {
+                for script in &scripts {
+                    let Ok((stream, _)) = listener.accept() else {
+                        return;
+                    };
+                    scope.spawn(move || play(Peer::Tcp(stream), script));
+                }
+            });
+        });
+        Ok(FakeServer {
+            port,
+            thread: Some(thread),
+        })
+    }
+
     /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port

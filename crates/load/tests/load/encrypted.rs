@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use pgassay_load::{Engine, Gaps, Options, Protocol, Schedule, SliceSpec};
+use pgassay_load::{Engine, Gaps, Options, Protocol, Schedule, Serving, SliceSpec};
 
 use crate::pg_support::{Server, give, succeed};
 use crate::support::{program, run, run_script, seconds, transactions};
@@ -32,17 +32,17 @@ fn server() -> Server {
 fn records_go_out_together() {
     let server = server();
     let mut transactions_of = Vec::new();
-    for gather in [true, false] {
+    for serving in [Serving::Ring, Serving::Calls] {
         let options = Options {
             threads: Some(1),
-            gather,
+            serving,
             ..Options::default()
         };
         let conninfo = server.tcp("user=owner sslmode=require");
         let result = run_script(conninfo, "SELECT 1;\n", options, 24, &transactions(200));
         assert_eq!(result.lost_count, 0, "{result:?}");
         let calls = result.system_calls();
-        let rings = gather && pgassay_sys::gather::Gathered::new().is_ok();
+        let rings = serving == Serving::Ring && pgassay_sys::gather::Gathered::new().is_ok();
         assert_eq!(calls.gathered > 0, rings, "{calls:?}");
         transactions_of.push(result.transactions);
     }

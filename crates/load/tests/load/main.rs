@@ -11,6 +11,7 @@ mod pg_support;
 mod real;
 mod replay;
 mod same_work;
+mod serving;
 mod shares;
 #[path = "../support/mod.rs"]
 mod support;

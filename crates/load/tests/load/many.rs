@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pgassay_load::script::Program;
-use pgassay_load::{Engine, Options, Peer, Protocol};
+use pgassay_load::{Engine, Options, Peer, Protocol, Serving};
 use pgassay_pgwire::Conninfo;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -134,10 +134,10 @@ fn statements_go_out_together() {
     let directory = std::env::temp_dir().join(format!("pga-gather-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let peer = Peer::listen(&directory).unwrap();
-    for gather in [true, false] {
+    for serving in [Serving::Calls, Serving::Together, Serving::Ring] {
         let options = Options {
             threads: Some(1),
-            gather,
+            serving,
             ..Options::default()
         };
         let program = Program::builtin("select-only").unwrap();
@@ -146,9 +146,17 @@ fn statements_go_out_together() {
         let result = run(&mut engine, &transactions(200));
         assert_eq!((result.transactions, result.lost_count), (12_800, 0));
         let calls = result.system_calls();
-        let rings = gather && pgassay_sys::gather::Gathered::new().is_ok();
+        let rings = serving != Serving::Calls && pgassay_sys::gather::Gathered::new().is_ok();
         assert_eq!(calls.gathered > 0, rings, "{calls:?}");
         assert!(calls.enter <= calls.gathered / 2, "{calls:?}");
+        if serving == Serving::Ring && pgassay_sys::streams::Streams::new().is_ok() {
+            // Nothing but the ring's calls.
+            assert_eq!(
+                (calls.receive, calls.send, calls.wait),
+                (0, 0, 0),
+                "{calls:?}"
+            );
+        }
     }
     drop(peer);
     std::fs::remove_dir_all(&directory).unwrap();

@@ -25,7 +25,8 @@ use crate::exit::Exit;
 use crate::terminal::{ClosedPipe, Terminal};
 use pgassay_load::script::{BUILTINS, Builtin, Program, Value, find_builtin};
 use pgassay_load::{
-    Edge, Engine, Event, Gaps, Length, OnError, Options, Progress, Says, Schedule, SliceSpec, Tone,
+    Edge, Engine, Event, Gaps, Length, OnError, Options, Progress, Says, Schedule, Serving,
+    SliceSpec, Tone,
 };
 use pgassay_pgwire::{Conninfo, Session, connect};
 use pgassay_sys::stop::Stop;
@@ -379,7 +380,7 @@ fn measure(job: &Job<'_>, terminal: &mut Terminal, stop: &Stop) -> Result<Exit> 
         journal: args
             .log
             .then(|| journal::journals(args, job.seed, log_failure.clone(), stop.flag().clone())),
-        gather: true,
+        serving: Serving::default(),
     };
     let connecting = Instant::now();
     let mut engine = Engine::new(job.conninfo.clone(), job.program.clone(), options);

@@ -5,28 +5,31 @@
 //! client_load CONNINFO SCRIPT CLIENTS SECONDS [THREADS] [PROTOCOL] [RATE] [TRANSACTIONS]
 //! ```
 //! SCRIPT is a built-in script's name or a file. The line is JSON, times in nanoseconds.
-//! With NO_GATHER in the environment every statement is sent by itself.
+//! SERVING in the environment is how sockets are served: `calls`, `together`, or `ring`, the default.
 
+use std::error::Error;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
 use pgassay_load::script::{Program, Value};
-use pgassay_load::{Edge, Engine, Event, Gaps, Length, Options, Protocol, Schedule, SliceSpec};
+use pgassay_load::{
+    Edge, Engine, Event, Gaps, Length, Options, Protocol, Schedule, Serving, SliceSpec,
+};
 use pgassay_pgwire::Conninfo;
 
-fn main() -> Result<()> {
+fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [conninfo, script, clients, seconds, rest @ ..] = args.as_slice() else {
-        bail!(
+        return Err(
             "usage: client_load CONNINFO SCRIPT CLIENTS SECONDS [THREADS] [PROTOCOL] [RATE] [TRANSACTIONS]"
+                .into(),
         );
     };
     let conninfo = Conninfo::parse(conninfo)?;
     let program = match Program::builtin(script) {
         Ok(program) => program,
         Err(_) => {
-            let text = std::fs::read_to_string(script).with_context(|| script.clone())?;
+            let text = std::fs::read_to_string(script).map_err(|e| format!("{script}: {e}"))?;
             let mut program = Program::new();
             program.add(script, &text, 1)?;
             program
@@ -36,7 +39,7 @@ fn main() -> Result<()> {
         None | Some("prepared") => Protocol::Prepared,
         Some("extended") => Protocol::Extended,
         Some("simple") => Protocol::Simple,
-        Some(other) => bail!("no protocol {other}"),
+        Some(other) => return Err(format!("no protocol {other}").into()),
     };
     let rate: f64 = rest.get(2).map_or(Ok(0.0), |r| r.parse())?;
     let transactions: u64 = rest.get(3).map_or(Ok(0), |r| r.parse())?;
@@ -47,7 +50,11 @@ fn main() -> Result<()> {
     let options = Options {
         protocol,
         threads: rest.first().map(|t| t.parse()).transpose()?,
-        gather: std::env::var_os("NO_GATHER").is_none(),
+        serving: match std::env::var("SERVING").as_deref() {
+            Ok("calls") => Serving::Calls,
+            Ok("together") => Serving::Together,
+            _ => Serving::Ring,
+        },
         variables: vec![("scale".to_owned(), Value::Int(scale))],
         listener: Some(std::sync::Arc::new(|event: Event<'_>| {
             if let Event::Said(_, line) = event {
