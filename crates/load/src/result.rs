@@ -244,11 +244,11 @@ pub struct ThreadUse {
 pub struct Calls {
     /// recv
     pub receive: u64,
-    /// send
+    /// send, or an io_uring_enter with one message
     pub send: u64,
-    /// epoll_wait, sleeps and timers
+    /// epoll_wait, sleeps and timers, or an io_uring_enter that only waits
     pub wait: u64,
-    /// io_uring_enter: the sends of several clients, or those and the wait for what comes
+    /// io_uring_enter with the sends of several clients
     pub enter: u64,
     /// how many sends those were: 0 where the kernel refuses io_uring
     pub gathered: u64,

@@ -41,11 +41,10 @@ impl Worker<'_> {
         while self.active > 0 && !self.must_leave() {
             self.now = None;
             let most = self.longest_wait();
-            self.calls.enter += 1;
+            self.count_call();
             let Some(streams) = &mut self.streams else {
                 break;
             };
-            self.calls.gathered += streams.messages() as u64;
             streams.wait(most)?;
             self.handle()?;
             if !self.timers.is_empty() {
@@ -144,13 +143,24 @@ impl Worker<'_> {
 
     /// Sends what waits for the next call, now.
     fn hand_over(&mut self) -> io::Result<()> {
+        if self.streams.as_ref().is_some_and(|s| s.messages() > 0) {
+            self.count_call();
+        }
         match &mut self.streams {
-            Some(streams) if streams.messages() > 0 => {
-                self.calls.enter += 1;
-                self.calls.gathered += streams.messages() as u64;
-                streams.hand_over()
-            }
+            Some(streams) if streams.messages() > 0 => streams.hand_over(),
             _ => Ok(()),
+        }
+    }
+
+    /// Counts the call that follows by what it does: it waits, sends one message, or sends several.
+    fn count_call(&mut self) {
+        match self.streams.as_ref().map_or(0, Streams::messages) {
+            0 => self.calls.wait += 1,
+            1 => self.calls.send += 1,
+            several => {
+                self.calls.enter += 1;
+                self.calls.gathered += several as u64;
+            }
         }
     }
 
