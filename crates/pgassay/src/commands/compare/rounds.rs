@@ -254,11 +254,11 @@ impl Measuring {
             Load::Pgio(config) => servers.fill_pgio(config, plan.seed, &progress, stop)?,
             Load::ScatteredRead(_) => servers.fill_scattered(&plan.workload, &progress, stop)?,
         }
-        for arm in 0..servers.arms_up() {
+        for (arm, plan) in (0..servers.arms_up()).zip(&plans) {
             self.writer
                 .append_event(EventKind::Launched { arm: arm as u32 })?;
             if launch == 0 && matches!(self.load, Load::Wire(_)) {
-                let facts = servers.arm_facts(arm, &plans[arm].workload)?;
+                let facts = servers.arm_facts(arm, &plan.workload)?;
                 self.writer.write_fact(&format!("arm-{arm}"), &facts)?;
             }
         }
