@@ -1,5 +1,5 @@
 //! Events of several processors: what is asked for by what the kernel describes there, and what comes of the
-//! readings. `pmu/` has a file for each; all but that of a virtual machine are made from documentation.
+//! readings. `pmu/` has a file for each, made from documentation.
 
 use std::collections::BTreeMap;
 use std::fs;
