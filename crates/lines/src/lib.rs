@@ -12,6 +12,8 @@ pub mod account;
 pub mod code;
 pub mod difference;
 pub mod document;
+#[cfg(target_arch = "x86_64")]
+pub mod emulated;
 pub mod gathered;
 pub mod images;
 pub mod loops;

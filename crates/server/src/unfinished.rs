@@ -40,6 +40,7 @@ pub(super) fn sweep(scratch: &Scratch, temporary: &Path) -> Vec<(PathBuf, Option
     let root = scratch.root();
     [
         (root.to_path_buf(), "counting-"),
+        (root.to_path_buf(), "emulated-"),
         (root.join("extensions"), "building-"),
         (root.join("archives"), ".unpacking-"),
         (temporary.to_path_buf(), "pgassay-perf-"),

@@ -14,7 +14,7 @@ pub(super) fn refuse_emulated(pid: u32) -> Result<(), Failure> {
             "process {pid} executes {name}, not the server itself: its memory would be the \
              emulator's"
         ))
-        .with_remedy("a server of this machine's own architecture"));
+        .with_remedy("name the server's installation: pgassay lines DIRECTORY runs one of another processor under the emulator itself"));
     }
     Ok(())
 }

@@ -16,11 +16,14 @@ Examples:
   pgassay lines -w buffer-hit:hot-block         a loop inside the server, an operation
   pgassay lines temp:15 temp:18 --stand-in      what a version adds and takes off
   pgassay lines --workload mine.sql --html lines.html
+  pgassay lines /srv/arm64/usr/lib/postgresql/15   a server of another processor, emulated
   pgassay lines 'host=/run/postgresql dbname=app' --load
 
 A session of the server is stepped, instruction by instruction: it is some 100,000 times slower
 meanwhile, and holds the locks that it takes for as long. Needs root, or to be the server's user.";
 
+/// The emulator's processor that has all instructions it knows.
+pub const EMULATED_CPU: &str = "max";
 /// Sessions that are recorded.
 const SESSIONS: u32 = 2;
 /// Sessions at which transfers are computed.
@@ -55,9 +58,13 @@ pub struct LinesArgs {
         default_value = AT
     )]
     pub at: super::clients::ClientList,
-    /// Bytes of a cache line [default: this machine's]
+    /// Bytes of a cache line [default: this machine's, or that of the server's processor]
     #[arg(long, value_name = "BYTES", value_parser = line)]
     pub line_size: Option<u64>,
+    /// The processor that the emulator is to be for a server of another one: cortex-a72 has no LSE,
+    /// power9 …
+    #[arg(long, value_name = "NAME", default_value = EMULATED_CPU)]
+    pub emulated_cpu: String,
     /// Scale of the pgbench tables, 100,000 rows each; warehouses of order-entry
     #[arg(long, short = 's', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub scale: u32,
@@ -124,6 +131,7 @@ impl LinesArgs {
             sessions: SESSIONS,
             at: AT.parse().map_err(|why: String| Failure::usage(why))?,
             line_size: None,
+            emulated_cpu: EMULATED_CPU.to_owned(),
             scale: args.slices.one_scale()?.unwrap_or(1),
             seed: args.slices.seed,
             settings: args.settings.clone(),

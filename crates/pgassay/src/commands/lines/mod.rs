@@ -28,7 +28,10 @@ use crate::exit::Exit;
 use crate::secrets;
 use crate::terminal::Terminal;
 
+mod emulated;
 mod inside;
+
+use emulated::Emulated;
 
 /// Transactions of each recorded session where nobody said how many.
 const TRANSACTIONS: u32 = 20;
@@ -182,6 +185,14 @@ fn record(
         .map_or("temp", String::as_str)
         .parse()
         .map_err(explain)?;
+    let emulated = Emulated::of(&spec, args)?;
+    let spec = emulated.as_ref().map_or(spec, Emulated::spec);
+    if emulated.is_some() && matches!(work, Work::Loop(_)) {
+        bail!(Failure::usage(
+            "a loop inside the server is compiled for it, which pgassay does for this machine's processor only"
+        )
+        .with_remedy("a workload that a client sends, such as select-only"));
+    }
     if !spec.is_launched() && !args.load {
         bail!(
             Failure::usage("lines puts a load on a running server, and steps a session of its own")
@@ -206,6 +217,11 @@ fn record(
     let opened = Subject::open(&spec, &flags, 1 << 30, args.sessions + 4, stop);
     progress.clear();
     let mut subject = opened?;
+    // Its sockets lie in the server's directory: they are closed before it goes.
+    let mut emulated = emulated;
+    if let Some((emulated, cluster)) = emulated.as_ref().zip(subject.cluster.as_ref()) {
+        subject.shown = emulated.shown(cluster);
+    }
     terminal.announce(&format!("server: {}", subject.shown));
     let postmaster = subject.scene.postmaster.clone().map_err(|why| {
         Failure::target(format!("its sessions can't be stepped: {why}"))
@@ -256,7 +272,7 @@ fn record(
     let made = subject.make_tables(plan, &mut |share| progress.share(share), stop)?;
     let recorded = recorded(
         &mut subject,
-        postmaster,
+        (postmaster, emulated.as_mut()),
         plan,
         seed,
         (args, keep),
@@ -274,7 +290,7 @@ fn record(
 /// What is done between making the tables and removing them.
 fn recorded(
     subject: &mut Subject,
-    postmaster: u32,
+    (postmaster, mut emulated): (u32, Option<&mut Emulated>),
     plan: &WorkloadPlan,
     seed: u64,
     (args, keep): (&LinesArgs, Option<u64>),
@@ -306,13 +322,17 @@ fn recorded(
             drain: DRAIN,
             ..Options::default()
         };
-        let mut engine = Engine::new(conninfo.clone(), workload::program(plan)?, options);
+        let to = match (&mut emulated, &subject.cluster) {
+            (Some(emulated), Some(cluster)) => emulated.next_gate(&conninfo, cluster)?,
+            _ => conninfo.clone(),
+        };
+        let mut engine = Engine::new(to, workload::program(plan)?, options);
         engine.resize(1)?;
         let own_pid = backend_of(subject.session()?, &name)?;
         let process = Process::find(postmaster, own_pid)?;
         let seed = seed.wrapping_add(u64::from(number));
         execute(&mut engine, WARMING, !seed, stop)?;
-        if number == 0 {
+        if number == 0 && emulated.is_none() {
             let before = cpu_ns(process.pid);
             execute(&mut engine, TIMED, !seed, stop)?;
             let both = before.zip(cpu_ns(process.pid));
@@ -328,13 +348,17 @@ fn recorded(
             ),
         );
         let transactions = u64::from(transactions);
-        let (sequence, found) =
-            session::step(process, &server, transactions, stop.flag(), &mut || {
-                execute(&mut engine, transactions, seed, stop)
-            })?;
+        let client = &mut || execute(&mut engine, transactions, seed, stop);
+        let (sequence, found) = match &emulated {
+            Some(emulated) => emulated.record(process, &server, transactions, stop, client)?,
+            None => session::step(process, &server, transactions, stop.flag(), client)?,
+        };
         seen.doubts.extend(found);
         seen.sequences.push(sequence);
         engines.push(engine);
+    }
+    if let Some(emulated) = emulated {
+        seen.emulated = Some((emulated.method(), emulated.line_bytes()));
     }
     seen.told(subject, &plan.name, seed, (args, keep), progress)
 }
@@ -345,6 +369,8 @@ struct Seen {
     sequences: Vec<Sequence>,
     doubts: Vec<String>,
     cpu_us: Option<f64>,
+    /// How another processor's sessions were recorded, and its bytes of a line.
+    emulated: Option<(String, u64)>,
 }
 
 impl Seen {
@@ -361,7 +387,14 @@ impl Seen {
         self.doubts.dedup();
         let server = Server::ask(subject.session()?)?;
         progress.say("replaying");
-        let line_bytes = args.line_size.or(line_of_this_machine()).unwrap_or(64);
+        let (method, line_of_it) = match self.emulated {
+            Some((method, bytes)) => (method, Some(bytes)),
+            None => (
+                "Sessions of the server stepped by ptrace".to_owned(),
+                line_of_this_machine(),
+            ),
+        };
+        let line_bytes = args.line_size.or(line_of_it).unwrap_or(64);
         let replay = Replay::new(&self.sequences, line_bytes);
         let mut counts = args.at.0.clone();
         counts.sort_unstable();
@@ -375,7 +408,7 @@ impl Seen {
             target: subject.shown.clone(),
             version: server.version,
             workload: workload.to_owned(),
-            method: "Sessions of the server stepped by ptrace".to_owned(),
+            method,
             seed,
             line_bytes,
             cpu_us: self.cpu_us,

@@ -1,0 +1,175 @@
+//! Which processor a server's program is for, and what it takes to emulate it.
+
+use std::path::{Path, PathBuf};
+
+use object::elf::{EM_AARCH64, EM_PPC64, EM_X86_64, ET_DYN, FileHeader64, Machine};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, read};
+use pgassay_model::Failure;
+use pgassay_sys::map::Mapped;
+
+/// A processor whose programs can be recorded under the emulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Processor {
+    /// As Linux calls it: `aarch64`.
+    pub name: &'static str,
+    /// The emulator's program.
+    pub emulator: &'static str,
+    /// Bytes of a cache line of most of its kind.
+    pub line_bytes: u64,
+    machine: Machine,
+}
+
+const PROCESSORS: [Processor; 3] = [
+    Processor {
+        name: "aarch64",
+        emulator: "qemu-aarch64",
+        line_bytes: 64,
+        machine: EM_AARCH64,
+    },
+    Processor {
+        name: "ppc64le",
+        emulator: "qemu-ppc64le",
+        line_bytes: 128,
+        machine: EM_PPC64,
+    },
+    Processor {
+        name: "x86_64",
+        emulator: "qemu-x86_64",
+        line_bytes: 64,
+        machine: EM_X86_64,
+    },
+];
+
+/// A program of another processor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreign {
+    /// What it is for.
+    pub processor: Processor,
+    /// The directory in which its libraries lie as they would lie in `/`.
+    pub root: PathBuf,
+}
+
+impl Foreign {
+    /// What a program needs to be emulated; `None` for one of this machine's processor, or what is
+    /// no program.
+    ///
+    /// # Errors
+    /// Where it is of another processor, and can't be emulated.
+    pub fn of(program: &Path) -> Result<Option<Self>, Failure> {
+        let Ok(file) = Mapped::open(program) else {
+            return Ok(None);
+        };
+        let Ok(header) = FileHeader64::<Endianness>::parse(&file[..]) else {
+            return Ok(None);
+        };
+        let Ok(endian) = header.endian() else {
+            return Ok(None);
+        };
+        let machine = header.e_machine(endian);
+        let processor = PROCESSORS.into_iter().find(|p| p.machine == machine);
+        if processor.is_some_and(|p| p.name == std::env::consts::ARCH) {
+            return Ok(None);
+        }
+        let Some(processor) = processor.filter(|_| endian == Endianness::Little) else {
+            return Err(Failure::target(format!(
+                "{}: its processor is none whose sessions can be recorded",
+                program.display()
+            ))
+            .with_remedy("a server for this machine, for aarch64 or for ppc64le"));
+        };
+        if header.e_type(endian) != ET_DYN {
+            return Err(Failure::target(format!(
+                "{}: is linked to fixed addresses, which the emulator moves",
+                program.display()
+            ))
+            .with_remedy("build it as a position-independent executable (-pie)"));
+        }
+        let interpreter = interpreter(header, endian, &file[..]);
+        let interpreter = interpreter.ok_or_else(|| {
+            Failure::target(format!("{}: is linked statically", program.display()))
+        })?;
+        match root(program, &interpreter, processor.name) {
+            Some(root) => Ok(Some(Self { processor, root })),
+            None => Err(Failure::target(format!(
+                "{} is for {}, and its {interpreter} is not found in any directory above it",
+                program.display(),
+                processor.name
+            ))
+            .with_remedy(format!(
+                "unpack the server's packages with all they depend on into one directory, or \
+                 install the cross compiler's C library (Debian: libc6-{}-cross)",
+                match processor.name {
+                    "aarch64" => "arm64",
+                    _ => "ppc64el",
+                }
+            ))),
+        }
+    }
+}
+
+fn interpreter(
+    header: &FileHeader64<Endianness>,
+    endian: Endianness,
+    data: &[u8],
+) -> Option<String> {
+    let programs = header.program_headers(endian, data).ok()?;
+    let named = programs.iter().find_map(|p| {
+        let found: read::Result<Option<&[u8]>> = p.interpreter(endian, data);
+        found.ok().flatten()
+    })?;
+    Some(String::from_utf8_lossy(named).into_owned())
+}
+
+/// The nearest directory above the program that holds its interpreter, or the cross compiler's.
+fn root(program: &Path, interpreter: &str, name: &str) -> Option<PathBuf> {
+    let interpreter = interpreter.trim_start_matches('/');
+    let cross = match name {
+        "ppc64le" => "powerpc64le",
+        name => name,
+    };
+    let cross = PathBuf::from(format!("/usr/{cross}-linux-gnu"));
+    let above = program.ancestors().skip(1).map(Path::to_path_buf);
+    let mut roots = above.filter(|dir| *dir != Path::new("/")).chain([cross]);
+    roots.find(|dir| dir.join(interpreter).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_this_machine_is_not_foreign() {
+        let us = std::env::current_exe().unwrap();
+        assert_eq!(Foreign::of(&us).unwrap(), None);
+        assert_eq!(Foreign::of(Path::new("/nowhere")).unwrap(), None);
+        assert_eq!(Foreign::of(Path::new("/proc/self/maps")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_program_without_its_libraries_is_refused_with_the_remedy() {
+        let dir = std::env::temp_dir().join(format!("pgassay-foreign-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        // EM_S390, which nobody emulates here.
+        program[18..20].copy_from_slice(&22_u16.to_le_bytes());
+        let path = dir.join("postgres");
+        std::fs::write(&path, &program).unwrap();
+        let refused = Foreign::of(&path).unwrap_err();
+        assert!(
+            refused.message.contains("none whose sessions"),
+            "{}",
+            refused.message
+        );
+        // POWER's, with the name of an interpreter that is nowhere.
+        program[18..20].copy_from_slice(&21_u16.to_le_bytes());
+        let of = b"/lib64/ld-linux-x86-64.so.2";
+        if let Some(at) = program.windows(of.len()).position(|w| w == of) {
+            program[at..at + 6].copy_from_slice(b"/none4");
+        }
+        std::fs::write(&path, &program).unwrap();
+        let refused = Foreign::of(&path).unwrap_err();
+        assert!(refused.message.contains("ppc64le"), "{}", refused.message);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
