@@ -183,6 +183,9 @@ impl Worker<'_> {
             return;
         }
         if self.tally.per_command() {
+            if let Some(journal) = &mut self.journal {
+                journal.command_begins();
+            }
             let now = self.now();
             self.clients[i].command_started = now;
         }
@@ -387,6 +390,9 @@ impl Worker<'_> {
             let client = &self.clients[i];
             let took = now.saturating_sub(client.command_started);
             self.tally.command(client.script, client.command, took);
+            if let Some(journal) = &mut self.journal {
+                journal.command_ended(client.script, client.command);
+            }
         }
         self.clients[i].command += 1;
         self.clients[i].phase = Phase::Command;

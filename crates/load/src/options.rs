@@ -313,6 +313,12 @@ impl Passed {
 pub trait Journal: Send {
     /// A transaction has ended, or was left out.
     fn ended(&mut self, entry: &Entry<'_>);
+
+    /// A command is about to be sent or executed; told where statements are measured one by one.
+    fn command_begins(&mut self) {}
+
+    /// The command that has begun, at this place of this script, has ended well; told likewise.
+    fn command_ended(&mut self, _script: usize, _command: usize) {}
 }
 
 /// Makes a load thread's journal; its argument is the thread's number.

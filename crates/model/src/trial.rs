@@ -104,6 +104,9 @@ pub struct Trial {
     /// By script of the plan, where there are several or statements are measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scripts: Vec<ScriptRecord>,
+    /// Why the CPU time of statements was not measured, where that was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_metered: Option<String>,
     /// The machines that gave the load, where that was said with `--from`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MachineRecord>,
@@ -211,6 +214,22 @@ pub struct StatementRecord {
     /// Its latencies, a histogram like the trial's; none where it never ran.
     #[serde(default)]
     pub latency: Option<String>,
+    /// What it took of the server's CPUs when a session ran it with no load beside it; none where that was
+    /// not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<StatementCpu>,
+}
+
+/// CPU time of a statement in the server, over so many executions by one session, one at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct StatementCpu {
+    /// Executions that ended well.
+    pub executions: u64,
+    /// CPU time of the session's process, nanoseconds.
+    pub own_ns: u64,
+    /// CPU time of children of the server's first process that ended meanwhile, in ticks of 10 ms: its parallel
+    /// workers, and whatever else ended then.
+    pub ended_ticks: u64,
 }
 
 fn is_zero(n: &u64) -> bool {

@@ -36,7 +36,7 @@ use pgassay_model::storage::Storage;
 use pgassay_pgwire::Session;
 
 pub use pmu::Events;
-pub use server::{Known, processes};
+pub use server::{Known, childrens_ticks, processes};
 pub use waits::WaitSampler;
 pub use watch::{Choice, Observers};
 

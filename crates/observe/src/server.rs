@@ -327,7 +327,7 @@ pub(super) fn parent_of(pid: u32) -> Option<u32> {
 
 /// CPU time in ticks that a process' children had used when they ended, user and system
 /// together, by the text of its /proc/PID/stat.
-pub(super) fn childrens_ticks(stat: &str) -> Option<u64> {
+pub fn childrens_ticks(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     // The state is field 3, cutime 16 and cstime 17 (proc_pid_stat(5)).
     let mut fields = after_name.split_ascii_whitespace().skip(13);

@@ -9,7 +9,7 @@ use pgassay_model::reading::{Reading, Sample};
 use serde_json::Value;
 
 /// Ticks a second in /proc/stat: fixed at 100 for user space on every architecture of Linux.
-const TICKS_PER_SECOND: f64 = 100.0;
+pub const TICKS_PER_SECOND: f64 = 100.0;
 
 /// CPU time of all the server's processes, nanoseconds.
 ///

@@ -29,6 +29,7 @@ pub mod map;
 pub mod output;
 pub mod perf;
 pub mod private;
+pub mod process_clock;
 pub mod programs;
 #[cfg(target_arch = "x86_64")]
 pub mod registers;

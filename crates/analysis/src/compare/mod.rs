@@ -10,6 +10,7 @@ pub mod recorded;
 mod beyond;
 mod pairs;
 mod plans;
+mod statement_cpu;
 mod statements;
 mod words;
 
@@ -58,6 +59,7 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
             let forecast = pairs::floor_of_pairs(&noise, metric)
                 .and_then(|floor| forecast(&floor, comparison.delta, comparison.power));
             let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().filter_map(|p| p.both(metric)).unzip();
+            let statements = statements::of_pairs(run, comparison, arm, point);
             results.push(model::PointResult {
                 arm,
                 label: run.header.experiment.arms[arm as usize].label.clone(),
@@ -68,7 +70,8 @@ pub fn conclude(run: &RecordedRun) -> Option<Compare> {
                 a: summarize_positive(&a),
                 b: summarize_positive(&b),
                 forecast,
-                statements: statements::of_pairs(run, comparison, arm, point),
+                statements_cpu: statement_cpu::held(run, comparison, (arm, point), &statements),
+                statements,
                 pairs,
                 noise,
             });

@@ -75,6 +75,36 @@ pub struct PointResult {
     /// first, then those that run otherwise or got faster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub statements: Vec<StatementResult>,
+    /// The statements' CPU time held against the server's; none where statements were not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statements_cpu: Option<StatementsCpu>,
+}
+
+/// What all statements take of the server's CPUs one at a time, against what the server used under the load.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct StatementsCpu {
+    /// CPU time of each statement times its calls, of all CPU time of the server in the same slices, A's first:
+    /// 1 where the statements account for all of it. None where a statement or the server was not measured.
+    pub accounted: (Option<f64>, Option<f64>),
+    /// Why statements have no CPU time, where that is so.
+    pub unavailable: Option<String>,
+    /// What qualifies the statements' CPU time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
+}
+
+/// CPU time of a statement in the server, by a session that ran it with no load beside it, after each slice.
+#[derive(Debug, Clone, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct StatementCpu {
+    /// An execution at A, microseconds, over its slices; parallel workers included.
+    pub a: Option<Estimate>,
+    /// The same at the other.
+    pub b: Option<Estimate>,
+    /// The other against A, in pairs that drew the same values. All statements of the comparison are one
+    /// family; none where no pair has it on both sides.
+    pub compared: Option<Comparison>,
+    /// How often it was executed for that, A's first.
+    pub executions: (u64, u64),
 }
 
 /// One statement at one client count, the other arm against A.
@@ -106,6 +136,9 @@ pub struct StatementResult {
     pub time_share: (f64, f64),
     /// How the servers run it; none where they could not be asked on both sides.
     pub plan: Option<StatementPlan>,
+    /// CPU time in the server; none where it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<StatementCpu>,
 }
 
 /// How two servers run a statement.
@@ -130,9 +163,20 @@ impl StatementResult {
         self.compared.as_ref().map(|compared| compared.verdict)
     }
 
-    /// Whether its latency was shown to differ, or its plan does.
+    /// The other's CPU time against A's.
+    pub fn cpu_compared(&self) -> Option<&Comparison> {
+        self.cpu.as_ref()?.compared.as_ref()
+    }
+
+    /// What was decided of its CPU time.
+    pub fn cpu_verdict(&self) -> Option<Verdict> {
+        self.cpu_compared().map(|compared| compared.verdict)
+    }
+
+    /// Whether its latency or its CPU time was shown to differ, or its plan does.
     pub fn changed(&self) -> bool {
-        matches!(self.verdict(), Some(Verdict::Slower | Verdict::Faster)) || self.plan_changed()
+        let differs = |verdict| matches!(verdict, Some(Verdict::Slower | Verdict::Faster));
+        differs(self.verdict()) || differs(self.cpu_verdict()) || self.plan_changed()
     }
 
     /// Whether the servers run it otherwise.

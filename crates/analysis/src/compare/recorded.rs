@@ -114,6 +114,7 @@ pub fn compare_recorded(
             noise: Vec::new(),
             forecast: None,
             statements: Vec::new(),
+            statements_cpu: None,
         });
     }
     if results.is_empty() {

@@ -7,7 +7,7 @@ use pgassay_model::trial::{StatementRecord, Trial};
 use pgassay_model::warning::Warning;
 
 use super::model::{PointResult, StatementPlan, StatementResult};
-use super::{pairs, plans};
+use super::{pairs, plans, statement_cpu};
 use crate::stats::family::judge_family;
 use crate::stats::verdict::Direction;
 use crate::stats::{
@@ -88,18 +88,21 @@ pub(super) fn of_pairs(
                 continue;
             }
             let place = (script_index, command);
-            let (mut a, mut b) = (Side::default(), Side::default());
-            let launches = by_launch(comparison, &trials, place, (&mut a, &mut b));
-            let noise = by_launch(
-                comparison,
-                &noise,
-                place,
-                (&mut Side::default(), &mut Side::default()),
-            );
+            let mut sides = [Side::default(), Side::default()];
+            let launches = by_launch(comparison, &trials, place, &mut |side, record| {
+                sides[side].add(record)
+            });
+            let mut equal = [Side::default(), Side::default()];
+            let floor = by_launch(comparison, &noise, place, &mut |side, record| {
+                equal[side].add(record)
+            });
+            let [a, b] = sides;
             if a.calls() + b.calls() + a.failures + b.failures == 0 {
                 continue;
             }
             let of_statement = || planned.iter().filter(|pair| pair.place == Some(place));
+            let parallel = statement_cpu::parallel(of_statement());
+            let cpu = statement_cpu::of_statement(comparison, (&trials, &noise), place, parallel);
             // With some values only they may run it otherwise.
             let plan = of_statement().find(|pair| pair.changed());
             let plan = plan.or_else(|| of_statement().next());
@@ -112,7 +115,7 @@ pub(super) fn of_pairs(
                     text: text.clone(),
                     a: summarize_positive(&a.means),
                     b: summarize_positive(&b.means),
-                    compared: compared(&launches, &noise, comparison),
+                    compared: compared(&launches, &floor, comparison),
                     p99_us: (a.p99_us(), b.p99_us()),
                     calls: (a.calls(), b.calls()),
                     failures: (a.failures, b.failures),
@@ -121,6 +124,7 @@ pub(super) fn of_pairs(
                         a: pair.a.clone(),
                         b: pair.b.clone(),
                     }),
+                    cpu,
                 },
             ));
         }
@@ -137,20 +141,18 @@ pub(super) fn of_pairs(
         .collect()
 }
 
-/// Mean latencies of a statement on both sides, each launch's together; `sides` take the slices in.
-fn by_launch(
+/// What `value` makes of a statement's record on both sides (0 is A's), each launch's together.
+pub(super) fn by_launch(
     comparison: &ComparisonPlan,
     trials: &[(u32, [&Trial; 2])],
     place: (u32, u32),
-    (a, b): (&mut Side, &mut Side),
+    value: &mut dyn FnMut(usize, &StatementRecord) -> Option<f64>,
 ) -> Vec<Vec<(f64, f64)>> {
     let mut launches: Vec<(u32, Vec<(f64, f64)>)> = Vec::new();
     for (round, [of_a, of_b]) in trials {
-        let means = (
-            record(of_a, place).and_then(|record| a.add(record)),
-            record(of_b, place).and_then(|record| b.add(record)),
-        );
-        let (Some(x), Some(y)) = means else { continue };
+        let mut of = |side, trial| record(trial, place).and_then(|record| value(side, record));
+        let (x, y) = (of(0, of_a), of(1, of_b));
+        let (Some(x), Some(y)) = (x, y) else { continue };
         let launch = comparison.launch_of(*round);
         match launches.last_mut() {
             Some((last, pairs)) if *last == launch => pairs.push((x, y)),
@@ -165,9 +167,9 @@ fn record(trial: &Trial, (script, command): (u32, u32)) -> Option<&StatementReco
     script.statements.get(command as usize)
 }
 
-/// Latency as the whole is compared: by pairs, or by launches where there are several, and held against
-/// what the statement's latency does between equal servers, where these were measured.
-fn compared(
+/// A time of a statement as the whole is compared: by pairs, or by launches where there are several, and held
+/// against what it does between equal servers, where these were measured.
+pub(super) fn compared(
     launches: &[Vec<(f64, f64)>],
     noise: &[Vec<(f64, f64)>],
     comparison: &ComparisonPlan,
@@ -193,24 +195,34 @@ fn compared(
     Some(compared)
 }
 
-/// Holm's correction over all statements, points and arms; then those that changed come first.
+/// Holm's correction over all statements, points and arms, for latency and for CPU time; then those that changed
+/// come first.
 pub(super) fn judge(results: &mut [PointResult]) {
-    let all = || results.iter().flat_map(|result| &result.statements);
-    let mut family: Vec<Comparison> = all().filter_map(|s| s.compared.clone()).collect();
-    if family.len() > 1 {
-        judge_family(&mut family);
-    }
-    let mut judged = family.into_iter();
+    judge_by(results, |statement| statement.compared.as_mut());
+    judge_by(results, |statement| {
+        statement.cpu.as_mut()?.compared.as_mut()
+    });
     for result in results {
-        for statement in &mut result.statements {
-            if statement.compared.is_some() {
-                statement.compared = judged.next();
-            }
-        }
         result.statements.sort_by(|x, y| {
             let keys = (rank(x), rank(y));
             keys.0.cmp(&keys.1).then(weight(y).total_cmp(&weight(x)))
         });
+    }
+}
+
+/// One figure of all statements as one family.
+fn judge_by(
+    results: &mut [PointResult],
+    figure: fn(&mut StatementResult) -> Option<&mut Comparison>,
+) {
+    let statements = results.iter_mut().flat_map(|result| &mut result.statements);
+    let mut figures: Vec<&mut Comparison> = statements.filter_map(figure).collect();
+    let mut family: Vec<Comparison> = figures.iter().map(|one| (**one).clone()).collect();
+    if family.len() > 1 {
+        judge_family(&mut family);
+    }
+    for (one, judged) in figures.iter_mut().zip(family) {
+        **one = judged;
     }
 }
 
@@ -220,6 +232,7 @@ fn rank(statement: &StatementResult) -> u8 {
         (Some(Verdict::Slower), _) => 0,
         (_, true) => 1,
         (Some(Verdict::Faster), _) => 2,
+        _ if statement.changed() => 2,
         _ => 3,
     }
 }

@@ -107,7 +107,7 @@ fn statements(compare: &Compare) -> Option<String> {
     all.retain(|(_, statement)| statement.changed());
     if all.is_empty() {
         return Some(format!(
-            "None of {n} {of} was shown to take longer or less, and none is planned otherwise."
+            "None of {n} {of} was shown to take more or less time, and none is planned otherwise."
         ));
     }
     let named = all.iter().take(NAMED).map(|(result, statement)| {
@@ -159,9 +159,37 @@ fn what_changed(statement: &StatementResult) -> String {
         }
     });
     let took = took.unwrap_or_else(|| "did not run on both".to_owned());
+    let took = match cpu_changed(statement) {
+        Some(cpu) if matches!(statement.verdict(), Some(Verdict::Slower | Verdict::Faster)) => {
+            format!("{took} and {cpu}")
+        }
+        Some(cpu) => format!("{took}, but takes {cpu}"),
+        None => took,
+    };
     match statement.plan.as_ref().filter(|plan| plan.changed()) {
         Some(plan) => format!("{took}, by {} instead of {}", plan.b, plan.a),
         None => took,
+    }
+}
+
+/// `takes 12% more CPU time (+9% to +15%)`, where that was shown.
+fn cpu_changed(statement: &StatementResult) -> Option<String> {
+    let ratio = &statement.cpu_compared()?.ratio;
+    let ends = format!("{} to {}", signed(ratio.low), signed(ratio.high));
+    match statement.cpu_verdict()? {
+        Verdict::Slower if ratio.estimate >= 2.0 => Some(format!(
+            "{:.1} times the CPU time ({:.1} to {:.1})",
+            ratio.estimate, ratio.low, ratio.high
+        )),
+        Verdict::Slower => Some(format!(
+            "{} more CPU time ({ends})",
+            percent(ratio.estimate - 1.0)
+        )),
+        Verdict::Faster => Some(format!(
+            "{} less CPU time ({ends})",
+            percent(1.0 - ratio.estimate)
+        )),
+        _ => None,
     }
 }
 

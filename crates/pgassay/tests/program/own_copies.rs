@@ -293,6 +293,19 @@ fn a_dozen_statements_run_on_a_copy_as_on_the_original() {
                 "{file}, {text}"
             );
             calls += statement["calls"][1].as_f64().unwrap();
+            // Rare ones, too, are executed by themselves; the time of each is that of a process.
+            let cpu = &statement["cpu"];
+            let executions = &cpu["executions"];
+            assert!(
+                executions[0].as_u64() > Some(0) && executions[1].as_u64() > Some(0),
+                "{text}: {cpu}"
+            );
+            assert!(cpu["a"]["estimate"].as_f64() > Some(1.0), "{text}: {cpu}");
+        }
+        let accounted = &compared["results"][0]["statements_cpu"]["accounted"];
+        for side in 0..2 {
+            let share = accounted[side].as_f64().unwrap();
+            assert!((0.1..10.0).contains(&share), "{file}: {accounted}");
         }
         assert!(calls > 200.0, "{file}: {calls}");
         let all: usize = MIX.iter().map(|(_, times, _)| times).sum();

@@ -3,7 +3,7 @@
 use pgassay_analysis::compare::model::{PointResult, StatementResult};
 use pgassay_analysis::compare::{Compare, in_short, word};
 use pgassay_analysis::metrics::P99;
-use pgassay_analysis::stats::Verdict;
+use pgassay_analysis::stats::{Estimate, Verdict};
 
 use super::place;
 use super::verdict::{change, ends, p_value};
@@ -49,8 +49,15 @@ pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
         1 => String::new(),
         n => format!(" The {n} are one family of their own (Holm's correction)."),
     };
+    let cpu = match has_cpu(&rows) {
+        true => {
+            " CPU time is that of the server, of a session that ran the statements one at a time after each slice, with \
+             no load beside it, and the same values on both sides; parallel workers to 10 ms."
+        }
+        false => "",
+    };
     let caption = format!(
-        "Mean latency of each statement in the same pairs, against A, by the rule of the verdict.{family} \
+        "Mean latency of each statement in the same pairs, against A, by the rule of the verdict.{family}{cpu} \
          Plans are those of EXPLAIN before the load, with up to three rows of the workload's values."
     );
     let mut blocks = vec![Block::Table(table(compare, caption, first, Some(notes)))];
@@ -74,6 +81,7 @@ pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
         let caption = "Statements that the servers would run otherwise.".to_owned();
         blocks.push(Block::Table(Table::new(caption, columns, rows)));
     }
+    blocks.extend(cpu_held(compare).map(Block::Text));
     if rows.len() > first.len() {
         blocks.push(Block::Text(format!(
             "All {} are in the full report.",
@@ -86,6 +94,36 @@ pub fn section(compare: &Compare, notes: &mut Notes) -> Option<Section> {
         depth: Depth::Titled,
         blocks,
     })
+}
+
+/// Whether CPU time of any was measured.
+fn has_cpu(rows: &[Row<'_>]) -> bool {
+    rows.iter().any(|(_, statement)| statement.cpu.is_some())
+}
+
+/// What the statements' CPU time comes to, against the server's.
+fn cpu_held(compare: &Compare) -> Option<String> {
+    let several = compare.results.len() > 1;
+    let lines = compare.results.iter().filter_map(|result| {
+        let held = result.statements_cpu.as_ref()?;
+        let at = match several {
+            true => format!("{}: ", place(compare, result)),
+            false => String::new(),
+        };
+        if !result.statements.iter().any(|s| s.cpu.is_some()) {
+            let why = held.unavailable.as_deref()?;
+            return Some(format!(
+                "{at}CPU time by statement was not measured: {why}."
+            ));
+        }
+        let said = match held.warnings.first() {
+            Some(warning) => warning.text.clone(),
+            None => held.in_words(),
+        };
+        Some(format!("{at}{said}."))
+    });
+    let lines: Vec<String> = lines.collect();
+    (!lines.is_empty()).then(|| lines.join(" "))
 }
 
 /// The whole list, where it is longer.
@@ -123,6 +161,17 @@ fn table(
         Column::figures("A", "µs", 3),
         Column::figures("the other", "µs", 3),
         Column::figures("p", "", 5),
+    ]);
+    let cpu = has_cpu(rows);
+    if cpu {
+        columns.extend([
+            Column::figures("CPU time", "of A", 1),
+            Column::figures("its interval", "", 2),
+            Column::figures("CPU at A", "µs", 3),
+            Column::figures("CPU, other", "µs", 3),
+        ]);
+    }
+    columns.extend([
         Column::figures("time at A", "% of all", 2),
         Column::figures("p99 at A", "µs", 6),
         Column::figures("p99, other", "µs", 6),
@@ -158,6 +207,24 @@ fn table(
             Cell::plain_or_missing(statement.a.as_ref().map(|a| micros(a.estimate))),
             Cell::plain_or_missing(statement.b.as_ref().map(|b| micros(b.estimate))),
             Cell::plain_or_missing(compared.map(p_value)),
+        ]);
+        if cpu {
+            let measured = statement.cpu.as_ref();
+            let each = |side: Option<&Estimate>| side.map(|each| micros(each.estimate));
+            let mut against = Cell::plain_or_missing(statement.cpu_compared().map(change));
+            if let (Some(compared), Some(notes)) = (statement.cpu_compared(), notes.as_deref_mut())
+            {
+                let about = format!("the CPU time of {}", in_short(&statement.text));
+                against = against.marked(notes.marks(&compared.ratio.warnings, &about));
+            }
+            row.extend([
+                against,
+                Cell::plain_or_missing(statement.cpu_compared().map(ends)),
+                Cell::plain_or_missing(each(measured.and_then(|cpu| cpu.a.as_ref()))),
+                Cell::plain_or_missing(each(measured.and_then(|cpu| cpu.b.as_ref()))),
+            ]);
+        }
+        row.extend([
             Cell::plain(format!("{:.1}", 100.0 * statement.time_share.0)),
             Cell::plain_or_missing(p99_a.map(micros)),
             Cell::plain_or_missing(p99_b.map(micros)),

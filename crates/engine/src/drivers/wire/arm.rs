@@ -9,6 +9,7 @@ use pgassay_pgwire::{ConnectError, Connector, Conninfo, Session};
 use pgassay_sys::stop::Stop;
 
 use super::giver::{Giver, no_connection};
+use super::metered::Metered;
 use super::plan::engine_options;
 use crate::agents::{Agents, Outside, Trouble};
 use crate::drivers::{Arm, Watched};
@@ -21,6 +22,10 @@ pub struct WireArm {
     /// The server's name, where there are several.
     pub label: Option<String>,
     pub(super) giver: Giver,
+    /// What measures the CPU time of statements after each slice, where that is wanted.
+    pub(super) metered: Option<Metered>,
+    /// How the load connects.
+    load: Conninfo,
     pub(super) watched: Watched,
     /// Whether the server is ours to vacuum and to checkpoint.
     owned: bool,
@@ -71,12 +76,23 @@ impl WireArm {
         Ok(Self {
             label: None,
             giver,
+            metered: None,
+            load: conninfo,
             watched,
             owned,
             connector,
             idle: Vec::new(),
             acquainted: false,
         })
+    }
+
+    /// Has the CPU time of each statement measured after each slice, by one more session.
+    ///
+    /// # Errors
+    /// Where the workload's scripts are wrong.
+    pub fn meter_statements(&mut self, plan: &Plan, stop: &Stop) -> anyhow::Result<()> {
+        self.metered = Metered::new(plan, &self.load, stop)?;
+        Ok(())
     }
 
     /// What could be looked at, when the load is over.

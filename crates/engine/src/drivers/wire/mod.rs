@@ -3,6 +3,7 @@
 mod agent;
 mod arm;
 mod giver;
+mod metered;
 mod plan;
 mod record;
 
@@ -113,6 +114,12 @@ impl Wire {
             return Err(TrialFailure::ServerDied(reason.clone()));
         }
         let (samples, observed) = seen.unwrap_or_default();
+        let mut recorded = record(&result, &plan.workload);
+        if let Some(metered) = &mut arm.metered {
+            let scripts = &mut recorded.scripts;
+            let measured = metered.measure(plan, slice, &mut arm.watched.scene, scripts);
+            recorded.not_metered = measured.err();
+        }
         keep(Trial {
             started: format!("{started:.3}"),
             samples,
@@ -120,7 +127,7 @@ impl Wire {
             observed,
             settled_ms: settled.map(|took| took.as_secs_f64() * 1000.0),
             machines,
-            ..record(&result, &plan.workload)
+            ..recorded
         })
         .map_err(TrialFailure::Other)?;
         if self.checkpoints {

@@ -73,6 +73,7 @@ fn script_records(result: &SliceResult, workload: &WorkloadPlan) -> Vec<ScriptRe
                 .map(|command| StatementRecord {
                     failures: command.failures,
                     latency: command.latency.as_ref().and_then(kept),
+                    cpu: None,
                 })
                 .collect(),
         })

@@ -318,6 +318,7 @@ impl Servers {
                 let conninfo = subject.conninfo_of_load(&plan.workload);
                 let mut load = WireArm::new(plan, &conninfo, watched, owned, source, stop)?;
                 load.label = labels.get(arm).cloned();
+                load.meter_statements(plan, stop)?;
                 Ok(load)
             })
             .collect()

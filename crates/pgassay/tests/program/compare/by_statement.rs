@@ -8,7 +8,7 @@ use pgassay_analysis::stats::simulate::{self, normal};
 use pgassay_model::comparison::ArmFacts;
 use pgassay_model::reading::Reading;
 use pgassay_model::record::RecordedRun;
-use pgassay_model::trial::{ScriptRecord, StatementRecord};
+use pgassay_model::trial::{ScriptRecord, StatementCpu, StatementRecord};
 use pgassay_model::workload::ScriptPlan;
 use pgassay_report::TextStyle;
 use serde_json::Value;
@@ -52,6 +52,7 @@ fn run(factors: [f64; 3], index_lost: bool) -> RecordedRun {
             StatementRecord {
                 failures: 0,
                 latency: Some(histogram(factor * (0.02 * normal(&mut rng)).exp())),
+                cpu: None,
             }
         };
         let first = vec![StatementRecord::default(), statement(factors[0])];
@@ -183,7 +184,7 @@ fn equal_statements_are_not_said_to_differ() {
     let said = compare.headline.join("\n");
     assert!(
         said.contains(
-            "None of 3 statements was shown to take longer or less, and none is planned otherwise."
+            "None of 3 statements was shown to take more or less time, and none is planned otherwise."
         ),
         "{said}"
     );
@@ -198,7 +199,7 @@ fn a_statement_that_fails_on_one_side_is_listed() {
         if trial.slice.arm == 1 {
             trial.scripts[1].statements[1] = StatementRecord {
                 failures: 7,
-                latency: None,
+                ..StatementRecord::default()
             };
         }
     }
@@ -210,4 +211,131 @@ fn a_statement_that_fails_on_one_side_is_listed() {
         .expect("listed");
     assert_eq!((update.verdict(), update.failures), (None, (0, 420)));
     assert_eq!(update.calls, (300, 0));
+}
+
+/// CPU time of the statements of [`run`], of which the first takes so many times as much at B; where
+/// `workers` is given so many ticks of other processes ended with each execution of it.
+fn metered(run: &mut RecordedRun, factor: f64, workers: Option<u64>) {
+    let mut rng = simulate::rng(12);
+    for trial in &mut run.trials {
+        for (script, record) in trial.scripts.iter_mut().enumerate() {
+            for (command, statement) in record.statements.iter_mut().enumerate() {
+                let first = (script, command) == (0, 1);
+                let factor = if first && trial.slice.arm == 1 {
+                    factor
+                } else {
+                    1.0
+                };
+                let each = 50_000.0 * factor * (0.02 * normal(&mut rng)).exp();
+                statement.cpu = statement.latency.is_some().then(|| StatementCpu {
+                    executions: 4,
+                    own_ns: (4.0 * each) as u64,
+                    ended_ticks: workers.filter(|_| first).map_or(0, |ticks| 4 * ticks),
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn the_cpu_time_of_a_statement_has_a_verdict_of_its_own() {
+    let mut run = run([1.0, 1.0, 1.0], false);
+    metered(&mut run, 1.5, Some(1));
+    let compare = concluded(&run);
+    let result = &compare.results[0];
+    let first = &result.statements[0];
+    assert!(first.text.starts_with("SELECT name"), "{}", first.text);
+    assert_ne!(first.verdict(), Some(Verdict::Slower));
+    assert_eq!(first.cpu_verdict(), Some(Verdict::Slower));
+    let cpu = first.cpu.as_ref().expect("measured");
+    let (a, ratio) = (
+        cpu.a.as_ref().expect("slices"),
+        &cpu.compared.as_ref().expect("pairs").ratio,
+    );
+    // No plan has workers: what ended meanwhile was something else.
+    assert!((a.estimate - 50.0).abs() < 2.0, "{a:?}");
+    assert!(
+        ratio.low < 1.5 && ratio.high > 1.5 && ratio.low > 1.4,
+        "{ratio:?}"
+    );
+    assert_eq!(cpu.executions, (240, 240));
+    for other in &result.statements[1..] {
+        assert_ne!(other.cpu_verdict(), Some(Verdict::Slower));
+        assert!(other.cpu_compared().expect("pairs").p_family.is_some());
+    }
+    // 5 calls a slice of each of three statements, against 40 µs for each of its transactions.
+    let held = result.statements_cpu.as_ref().expect("held");
+    let of_a = run.trials.iter().filter(|trial| trial.slice.arm == 0);
+    let (slices, transactions) =
+        of_a.fold((0, 0), |(n, sum), trial| (n + 1, sum + trial.transactions));
+    let expected = (3.0 * 5.0 * 50.0) / (40.0 * transactions as f64 / f64::from(slices));
+    let share = held.accounted.0.expect("both were measured");
+    assert!(
+        (share / expected - 1.0).abs() < 0.05,
+        "{share} for {expected}"
+    );
+    assert_eq!(held.warnings.len(), 1, "{held:?}");
+    let said = compare.headline.join("\n");
+    assert!(said.contains("more CPU time"), "{said}");
+    let style = TextStyle {
+        width: 200,
+        color: false,
+        unicode: true,
+    };
+    let text = pgassay_report::text(&compare, &style);
+    assert!(
+        text.contains("One at a time") && text.contains("One at a time, the statements take"),
+        "{text}"
+    );
+    assert!(pgassay_report::html(&compare).contains("CPU at A"));
+}
+
+#[test]
+fn parallel_workers_count_where_a_plan_has_them() {
+    let mut run = run([1.0, 1.0, 1.0], false);
+    metered(&mut run, 1.0, Some(1));
+    for facts in run.arm_facts.values_mut() {
+        let plans = facts
+            .plans
+            .text()
+            .expect("plans")
+            .replace("Index Scan", "Gather");
+        facts.plans = Reading::Text(plans);
+    }
+    let compare = concluded(&run);
+    let statements = &compare.results[0].statements;
+    let of = |begins: &str| {
+        let found = statements.iter().find(|s| s.text.starts_with(begins));
+        let cpu = found.expect("listed").cpu.as_ref().expect("measured");
+        cpu.a.as_ref().expect("slices").estimate
+    };
+    // A tick is 10 ms.
+    assert!(
+        (of("SELECT name") - 10_050.0).abs() < 5.0,
+        "{}",
+        of("SELECT name")
+    );
+    assert!(of("UPDATE") < 60.0);
+}
+
+#[test]
+fn why_cpu_time_is_missing_is_said() {
+    let mut run = run([1.0, 1.0, 1.0], false);
+    for trial in &mut run.trials {
+        trial.not_metered = Some("the server runs on another machine".to_owned());
+    }
+    let compare = concluded(&run);
+    let style = TextStyle {
+        width: 200,
+        color: false,
+        unicode: true,
+    };
+    let text = pgassay_report::text(&compare, &style);
+    assert!(
+        text.contains(
+            "CPU time by statement was not measured: the server runs on another machine."
+        ),
+        "{text}"
+    );
+    assert!(!text.contains("CPU at A"));
 }
