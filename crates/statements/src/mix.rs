@@ -9,8 +9,10 @@ use crate::template::{Seen, Template};
 
 /// Most kinds of transactions that are told apart.
 const MOST_KINDS: usize = 20_000;
-/// Bytes of values that are kept of all kinds together.
-const MOST_BYTES: usize = 256 << 20;
+/// Bytes of memory for the values that are kept of all kinds together.
+const MOST_BYTES: usize = 512 << 20;
+/// Bytes of a row beside its values.
+const ROW: usize = size_of::<Vec<Seen>>() + 16;
 
 /// A statement with its values.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,6 +108,7 @@ pub struct Mix {
     places: HashMap<Vec<Template>, usize>,
     entries: Vec<Entry>,
     samples: usize,
+    most_bytes: usize,
     bytes: usize,
     random: Xoshiro256PlusPlus,
 }
@@ -117,6 +120,7 @@ impl Mix {
             places: HashMap::new(),
             entries: Vec::new(),
             samples: samples.max(1),
+            most_bytes: MOST_BYTES,
             bytes: 0,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
         }
@@ -159,21 +163,23 @@ impl Mix {
             entry.thinks += 1;
             entry.thought_us += think as f64;
         }
-        let row: Vec<Seen> = values.into_iter().flatten().collect();
+        let mut row: Vec<Seen> = values.into_iter().flatten().collect();
+        row.shrink_to_fit();
         if row.is_empty() {
             return Some(place);
         }
         // A sample without replacement of a stream of unknown length (Vitter's algorithm R).
-        let full =
-            entry.rows.len() >= self.samples || (self.bytes > MOST_BYTES && !entry.rows.is_empty());
-        let size: usize = row.iter().map(Seen::bytes).sum();
+        let full = entry.rows.len() >= self.samples
+            || (self.bytes > self.most_bytes && !entry.rows.is_empty());
+        let bytes = |row: &[Seen]| ROW + row.iter().map(Seen::bytes).sum::<usize>();
+        let size = bytes(&row);
         if !full {
             self.bytes += size;
             entry.rows.push(row);
         } else {
             let at = self.random.random_range(0..entry.count) as usize;
             if let Some(there) = entry.rows.get_mut(at) {
-                self.bytes = self.bytes + size - there.iter().map(Seen::bytes).sum::<usize>();
+                self.bytes = self.bytes + size - bytes(there);
                 *there = row;
             }
         }
@@ -183,5 +189,37 @@ impl Mix {
     /// The kinds, in the order in which they were first seen.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_values_take_the_memory_that_they_take() {
+        let mut mix = Mix::new(1, 1000);
+        mix.most_bytes = 100_000;
+        for n in 0..20_000_u32 {
+            let step = Step {
+                template: Template::plain(format!("SELECT {}", n % 50)),
+                values: vec![Seen::Number("7".to_owned()), Seen::Text("ab".to_owned())],
+                prepared: false,
+            };
+            mix.add(Transaction {
+                steps: vec![step],
+                took_us: 1,
+                think_us: None,
+            });
+        }
+        let kept = |entry: &Entry| entry.rows.len();
+        // A row takes at least three allocations of 24 bytes and their three descriptions of as many.
+        let rows: usize = mix.entries().iter().map(kept).sum();
+        assert!(rows * 144 <= 110_000, "{rows}");
+        assert!(mix.entries().iter().all(|entry| kept(entry) > 0));
+        assert_eq!(
+            mix.entries().iter().map(|entry| entry.count).sum::<u64>(),
+            20_000
+        );
     }
 }

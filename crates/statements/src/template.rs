@@ -39,12 +39,13 @@ impl Seen {
         }
     }
 
-    /// Bytes that it takes.
+    /// Bytes of memory that it takes: of a short value its text is the least part.
     pub fn bytes(&self) -> usize {
-        match self {
-            Self::Null => 4,
-            Self::Number(text) | Self::Text(text) => text.len(),
-        }
+        let text = match self {
+            Self::Null => 0,
+            Self::Number(text) | Self::Text(text) => text.len().next_multiple_of(16) + 16,
+        };
+        size_of::<Self>() + text
     }
 }
 
