@@ -3,8 +3,9 @@
 
     bench/records.py test PROGRAM [spark]          121 runs: all questions, known answers, damaged files
     bench/records.py size PROGRAM RUNS PLACE [RUNS-DIR]
-                                                   how long it takes, and how much it is; varied are two
-                                                   short runs, and those of a directory
+                                                   how long it takes, and how much it is; varied are three
+                                                   short runs, and those of a directory. 7 GB of PLACE at most
+                                                   are runs that wait to be exported
 
 Asked are DuckDB, `pgassay query` on each engine that is there, and Spark on a local cluster of processes.
 """
@@ -29,6 +30,8 @@ HERE = Path(__file__).resolve().parent.parent
 QUERIES = sorted((HERE / "crates/records/queries").glob("*.sql"))
 # Runs of a batch, which is of its own days.
 BATCH, DAYS = 1000, 10
+# Batches that wait to be exported: 170 MB each.
+AHEAD = 40
 
 
 def answers(ask):
@@ -97,31 +100,58 @@ def test(program, engine):
             session.stop()
 
 
+def make(runs, place, others=None):
+    """Generates batches of runs, as many ahead as the disk is to hold."""
+    place = Path(place)
+    # Of twelve one is a comparison.
+    kinds = {True: [], False: []}
+    for path in found(place / "recorded") + (found(others) if others else []):
+        template = Template(path)
+        kinds[template.header["command"] == "compare"].append(template)
+    for batch, first in enumerate(range(0, runs, BATCH)):
+        made, making = place / f"batch-{batch:04d}", place / "making"
+        if made.exists():
+            continue
+        while len(list(place.glob("batch-*"))) >= AHEAD:
+            time.sleep(0.2)
+        shutil.rmtree(making, ignore_errors=True)
+        chance, begin = random.Random(first), BEGIN + timedelta(days=batch * DAYS)
+        for number in range(first, min(first + BATCH, runs)):
+            some = kinds[number % 12 == 0]
+            some[number // 12 % len(some)].vary(number, begin, DAYS, making, chance)
+        making.rename(made)
+
+
 def size(program, runs, place, others=None):
     """Batches of runs are generated, exported, and removed."""
     place = Path(place)
     place.mkdir(parents=True, exist_ok=True)
-    recorded = record(program, str(place / "recorded")) + (found(others) if others else [])
-    # Of twelve one is a comparison.
-    kinds = {True: [], False: []}
-    for path in recorded:
-        template = Template(path)
-        kinds[template.header["command"] == "compare"].append(template)
-    chance, tables, seconds, peak = random.Random(1), place / "tables", 0.0, 0
-    for first in range(0, runs, BATCH):
-        begin = BEGIN + timedelta(days=first // BATCH * DAYS)
-        for number in range(first, min(first + BATCH, runs)):
-            some = kinds[number % 12 == 0]
-            some[number // 12 % len(some)].vary(number, begin, DAYS, place / "runs", chance)
-        began = time.monotonic()
-        export(program, place / "runs", tables)
+    if not (place / "recorded").is_dir():
+        record(program, str(place / "recorded"))
+    maker = subprocess.Popen([sys.executable, __file__, "make", str(runs), str(place), *([others] if others else [])])
+    tables, seconds, cpu, peak, done = place / "tables", 0.0, 0.0, 0, 0
+    for batch in range(-(-runs // BATCH)):
+        made = place / f"batch-{batch:04d}"
+        while not made.exists():
+            if maker.poll() not in (None, 0):
+                sys.exit("no runs were generated")
+            time.sleep(0.05)
+        began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        export(program, made, tables)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds += time.monotonic() - began
-        peak = max(peak, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-        shutil.rmtree(place / "runs")
+        cpu += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        peak = max(peak, after.ru_maxrss)
+        done += sum(1 for _ in made.glob("*/*"))
+        shutil.rmtree(made)
+        if batch % 10 == 9:
+            print(f"{done} runs in {seconds:.0f} s, CPU {cpu:.0f} s, at most {peak / 1024:.0f} MiB, "
+                  f"load {os.getloadavg()}", flush=True)
+    maker.wait()
     lines(place / "lines.json")
     subprocess.run([program, "export", place / "lines.json", "--parquet", tables, "--quiet"], check=True)
-    print(f"{runs} runs exported in {seconds:.0f} s: {runs / seconds:.0f} a second; at most {peak / 1024:.0f} MiB; "
-          f"load {os.getloadavg()}")
+    print(f"{done} runs exported in {seconds:.0f} s: {done / seconds:.0f} a second; {1000 * cpu / done:.2f} ms of CPU "
+          f"each; at most {peak / 1024:.0f} MiB in a process; load {os.getloadavg()}", flush=True)
     for table in TABLES:
         files = glob.glob(f"{tables}/{table}/*/*.parquet")
         print(f"{table}: {sum(map(os.path.getsize, files)) / 1e6:.1f} MB in {len(files)} files")
@@ -161,6 +191,8 @@ def main():
     match sys.argv[1:]:
         case ["test", program, *engine]:
             test(program, engine[0] if engine else "")
+        case ["make", runs, place, *others]:
+            make(int(runs), place, *others)
         case ["size", program, runs, place, *others]:
             size(program, int(runs), place, *others)
         case ["time", program, tables, name]:

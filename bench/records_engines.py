@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-TABLES = ["runs", "servers", "settings", "points", "trials", "metrics", "pairs", "findings", "lines"]
+TABLES = ["runs", "servers", "settings", "points", "trials", "metrics", "pairs", "findings",
+          "hosts", "audits", "traits", "lines"]
 
 
 def duck(tables, memory=None):

@@ -6,8 +6,8 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use pgassay_model::observed::Observed;
 use pgassay_model::reading::Sample;
+use pgassay_model::record::RecordedRun;
 use pgassay_model::samplers;
-use pgassay_model::server::ServerFacts;
 use pgassay_model::storage::Storage;
 use pgassay_model::trial::{ScriptRecord, Trial};
 use pgassay_readings::pmu::{self, Counts};
@@ -22,21 +22,32 @@ const FEWEST_COMMITS: u64 = 100;
 /// Bytes of a block where the server's own size is not known.
 const BLOCK_SIZE: u64 = 8192;
 
-/// What a trial's samples are read with: its server's storage and settings.
-#[derive(Debug, Clone, Copy, Default)]
+/// What a trial's samples are read with.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Server<'a> {
     /// What lies under the data directory, where that was recorded.
     pub storage: Option<&'a Storage>,
-    /// Its settings.
-    pub facts: Option<&'a ServerFacts>,
+    /// Bytes of one of its blocks. All settings are read for it: once, and not for each trial.
+    pub block_size: u64,
 }
 
-impl Server<'_> {
-    /// Bytes of one of its blocks.
-    pub fn block_size(&self) -> u64 {
-        self.facts
-            .and_then(server::block_size)
-            .unwrap_or(BLOCK_SIZE)
+impl<'a> Server<'a> {
+    /// A server of a run.
+    pub fn of(run: &'a RecordedRun, arm: u32) -> Self {
+        let size = run.servers.get(&arm).and_then(server::block_size);
+        Self {
+            storage: run.storage.get(&arm),
+            block_size: size.unwrap_or(BLOCK_SIZE),
+        }
+    }
+}
+
+impl Default for Server<'_> {
+    fn default() -> Self {
+        Self {
+            storage: None,
+            block_size: BLOCK_SIZE,
+        }
     }
 }
 
@@ -72,7 +83,7 @@ impl<'a> TrialView<'a> {
                 .samples
                 .get(samplers::HOST_STAT)
                 .and_then(samples::host_cpu),
-            reads: figures(&record.samples, server.storage, server.block_size()),
+            reads: figures(&record.samples, server.storage, server.block_size),
             events: record
                 .samples
                 .get(samplers::SERVER_EVENTS)

@@ -147,10 +147,7 @@ fn analyse_stage(scope: &Scope, stage: &Stage, host: &HostSummary) -> StageAnaly
         let of_arm = scope.trials_on(stage.id, index);
         let trials: Vec<&Trial> = of_arm.filter(|t| t.counts()).collect();
         let facts = run.servers.get(&index);
-        let server = Server {
-            storage: run.storage.get(&index),
-            facts,
-        };
+        let server = Server::of(run, index);
         let (trials, left_out) = disturbed::left(&plan, trials, server);
         let said = points::Said {
             skipped: &skipped,

@@ -10,7 +10,7 @@ use crate::trial_view::Server;
 /// storage. The figures themselves are metrics of the points.
 pub fn analyse(trials: &[&Trial], server: Server) -> Option<ReadsAnalysis> {
     let storage = server.storage?;
-    let block_size = server.block_size();
+    let block_size = server.block_size;
     let mut unseen: Vec<String> = Vec::new();
     for trial in trials {
         let read = figures(&trial.samples, Some(storage), block_size);

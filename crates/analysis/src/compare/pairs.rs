@@ -22,12 +22,13 @@ pub fn pairs(
     point: u32,
 ) -> Vec<Pair> {
     let trials = side_by_side(run, comparison, phase, other, point).into_iter();
+    let servers = [0, other].map(|arm| Server::of(run, arm));
     trials
         .map(|(round, [a, b])| Pair {
             launch: comparison.launch_of(round),
             round,
             a_first: a.slice.index < b.slice.index,
-            metrics: both(&values(run, a), &values(run, b)),
+            metrics: both(&values(a, servers[0]), &values(b, servers[1])),
         })
         .collect()
 }
@@ -62,11 +63,7 @@ pub fn side_by_side<'r>(
         .collect()
 }
 
-fn values(run: &RecordedRun, trial: &Trial) -> BTreeMap<MetricId, f64> {
-    let server = Server {
-        storage: run.storage.get(&trial.slice.arm),
-        facts: run.servers.get(&trial.slice.arm),
-    };
+fn values(trial: &Trial, server: Server) -> BTreeMap<MetricId, f64> {
     metrics::of_trial(&TrialView::of(trial, server))
 }
 

@@ -4,7 +4,10 @@ mod lines;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -60,48 +63,37 @@ pub fn export(
     let progress = Progress::new(terminal, 1000);
     let at_once = thread::available_parallelism().map_or(1, |n| n.get().min(MOST_AT_ONCE));
     let mut said: Vec<String> = Vec::new();
-    for (n, chunk) in sources.chunks(at_once).enumerate() {
+    read_all(&sources, at_once, of, &known, &mut |n, source, read| {
         if stop.asked() {
-            break;
+            return Ok(ControlFlow::Break(()));
         }
         progress.step(
-            (n * at_once) as f64 / sources.len() as f64,
-            format!("run {} of {}", n * at_once + 1, sources.len()),
+            n as f64 / sources.len() as f64,
+            format!("run {} of {}", n + 1, sources.len()),
         );
-        // Analysing takes the time; the rows are added in the runs' order.
-        let read: Vec<Read> = thread::scope(|scope| {
-            let known = &known;
-            let handles: Vec<_> = chunk
-                .iter()
-                .map(|source| scope.spawn(move || source.read(of, known)))
-                .collect();
-            let joined = handles.into_iter().map(|handle| handle.join());
-            joined.map(|read| read.unwrap_or(Read::Fault)).collect()
-        });
-        for (source, read) in chunk.iter().zip(read) {
-            let place = source.path().display();
-            match read {
-                Read::Rows(rows) => match archive.add(&rows).map_err(explain)? {
-                    Added::New => counts.new += 1,
-                    Added::Replaced => counts.replaced += 1,
-                    Added::Unchanged => counts.unchanged += 1,
-                    Added::Twice => said.push(format!(
-                        "left out: {place}: another run of this name was exported before it"
-                    )),
-                },
-                Read::Known => counts.unchanged += 1,
-                Read::Running => counts.running += 1,
-                Read::Not(why) => {
-                    counts.unread += 1;
-                    said.push(format!("left out: {why}"));
-                }
-                Read::Fault => {
-                    counts.unread += 1;
-                    said.push(format!("left out: {place}: analysing it failed"));
-                }
+        let place = source.path().display();
+        match read {
+            Read::Rows(rows) => match archive.add(&rows).map_err(explain)? {
+                Added::New => counts.new += 1,
+                Added::Replaced => counts.replaced += 1,
+                Added::Unchanged => counts.unchanged += 1,
+                Added::Twice => said.push(format!(
+                    "left out: {place}: another run of this name was exported before it"
+                )),
+            },
+            Read::Known => counts.unchanged += 1,
+            Read::Running => counts.running += 1,
+            Read::Not(why) => {
+                counts.unread += 1;
+                said.push(format!("left out: {why}"));
+            }
+            Read::Fault => {
+                counts.unread += 1;
+                said.push(format!("left out: {place}: analysing it failed"));
             }
         }
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     archive.finish().map_err(explain)?;
     progress.clear();
     for text in said {
@@ -119,6 +111,40 @@ pub fn export(
     Ok(match counts.unread {
         0 => Exit::Done,
         _ => Exit::Partial,
+    })
+}
+
+/// Reads all of them, several at a time, since analysing takes the time, and gives them in their order. No
+/// reader is further ahead than its next run.
+fn read_all(
+    sources: &[Source],
+    at_once: usize,
+    of: Of,
+    known: &BTreeSet<String>,
+    take: &mut dyn FnMut(usize, &Source, Read) -> anyhow::Result<ControlFlow<()>>,
+) -> anyhow::Result<()> {
+    thread::scope(|scope| {
+        let readers: Vec<mpsc::Receiver<Read>> = (0..at_once)
+            .map(|first| {
+                let (sender, receiver) = mpsc::sync_channel(0);
+                scope.spawn(move || {
+                    for source in sources.iter().skip(first).step_by(at_once) {
+                        let read = catch_unwind(AssertUnwindSafe(|| source.read(of, known)));
+                        if sender.send(read.unwrap_or(Read::Fault)).is_err() {
+                            break;
+                        }
+                    }
+                });
+                receiver
+            })
+            .collect();
+        for (n, source) in sources.iter().enumerate() {
+            let read = readers[n % at_once].recv().unwrap_or(Read::Fault);
+            if take(n, source, read)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
     })
 }
 
