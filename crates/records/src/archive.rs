@@ -16,10 +16,10 @@ use parquet::errors::ParquetError;
 use pgassay_sys::output;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::TABLES;
 use crate::file::{self, Unread, Writing};
 use crate::rows::Rows;
-use crate::schema::{Column, Kind, TableSpec, Value};
+use crate::schema::{Column, Kind, Table, TableSpec, Value};
+use crate::{TABLES, VERSION};
 
 /// What became of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,8 +141,15 @@ const fn runs(columns: &'static [Column]) -> TableSpec {
 
 /// What tells which runs are there, and whether they came out otherwise.
 const KNOWN: TableSpec = runs(&[text("run"), text("content")]);
-/// What tells which are complete.
-const COMPLETE: TableSpec = runs(&[text("run"), text("state")]);
+/// What tells which are complete, in tables of this version.
+const COMPLETE: TableSpec = runs(&[
+    text("run"),
+    text("state"),
+    Column {
+        kind: Kind::Int,
+        ..text("schema_version")
+    },
+]);
 
 /// The files of a table, a day each, in their order.
 pub(crate) fn files(dir: &Path, table: &str) -> Vec<PathBuf> {
@@ -157,6 +164,24 @@ pub(crate) fn files(dir: &Path, table: &str) -> Vec<PathBuf> {
         .collect();
     files.sort();
     files
+}
+
+/// Every row of a table's file; what is wrong with one, damages it.
+pub(crate) fn rows<T: Table>(
+    path: &Path,
+    mut of: impl FnMut(T) -> Result<(), String>,
+) -> Result<(), Error> {
+    let read = file::read(path, T::SPEC, |columns| {
+        let mut taken = Ok(());
+        columns.each(|values| {
+            if taken.is_ok() {
+                let row = T::of(values).ok_or_else(|| "a text in it is not UTF-8".to_owned());
+                taken = row.and_then(&mut of);
+            }
+        });
+        taken.map_err(Unread::Damaged)
+    });
+    read.map_err(unread(path))
 }
 
 impl Archive {
@@ -243,7 +268,7 @@ impl Archive {
         })
     }
 
-    /// The runs of all days that are there and were complete.
+    /// The runs of all days that are there, were complete, and need not be exported again.
     ///
     /// # Errors
     /// Where a file can't be read.
@@ -252,7 +277,15 @@ impl Archive {
         for path in files(&self.dir, COMPLETE.name) {
             let read = file::read(&path, COMPLETE, |columns| {
                 columns.each(|row| {
-                    if let [Value::Text(run), Value::Text("complete")] = row {
+                    let [
+                        Value::Text(run),
+                        Value::Text("complete"),
+                        Value::Int(version),
+                    ] = row
+                    else {
+                        return;
+                    };
+                    if *version >= VERSION {
                         all.insert((*run).to_owned());
                     }
                 });
@@ -313,7 +346,7 @@ impl Archive {
                 let file = day.file(&self.dir, *spec)?;
                 let mut refused = None;
                 let read = file::read(&place, *spec, |columns| {
-                    let taken = file.writing.add(|all| all.take(columns, &kept));
+                    let taken = file.writing.take(columns, &kept);
                     taken.map_err(|error| {
                         let said = error.to_string();
                         refused = Some(unwritten(&file.path)(error));

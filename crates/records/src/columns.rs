@@ -1,7 +1,5 @@
 //! Rows of a table, kept by column until there are enough for a row group.
 
-use std::collections::HashSet;
-
 use parquet::data_type::ByteArray;
 
 use crate::schema::{Kind, TableSpec, Value};
@@ -143,28 +141,6 @@ impl Columns {
             column.push(*value);
         }
         self.rows += 1;
-    }
-
-    /// Appends those rows of others whose run is to be kept.
-    pub fn take(&mut self, others: &Self, kept: &HashSet<String>) {
-        let run = self.spec.columns.iter().position(|c| c.name == "run");
-        let columns: Vec<Vec<Value<'_>>> = others.columns.iter().map(Filled::values).collect();
-        let mut row = Vec::with_capacity(columns.len());
-        for n in 0..others.rows {
-            row.clear();
-            row.extend(
-                columns
-                    .iter()
-                    .map(|c| c.get(n).copied().unwrap_or(Value::Null)),
-            );
-            let stays = match run.and_then(|run| row.get(run)) {
-                Some(Value::Text(run)) => kept.contains(*run),
-                _ => false,
-            };
-            if stays {
-                self.push(&row);
-            }
-        }
     }
 
     /// The rows one by one.

@@ -1,5 +1,6 @@
 //! One Parquet file of one table: written a row group at a time, and read back so.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +17,12 @@ use parquet::schema::types::{Type, TypePtr};
 
 use crate::columns::{Columns, Data};
 use crate::rows::VERSION;
-use crate::schema::{Column, Kind, TableSpec};
+use crate::schema::{Column, Kind, TableSpec, Value};
 
 /// Rows of a row group: what is kept in memory of a table.
 const GROUP: usize = 1 << 16;
+/// Rows of a row group that are read: one is held in memory as a whole.
+const MOST: usize = 16 * GROUP;
 /// The key of the tables' version in a file's metadata.
 const KEY: &str = "pgassay.records";
 /// The key of the table's name.
@@ -84,6 +87,22 @@ impl Writing {
             true => self.flush(),
             false => Ok(()),
         }
+    }
+
+    /// Adds those rows of others whose run is to be kept.
+    pub fn take(&mut self, others: &Columns, kept: &HashSet<String>) -> Result<()> {
+        let run = others.spec.columns.iter().position(|c| c.name == "run");
+        let mut taken = Ok(());
+        others.each(|row| {
+            let stays = match run.and_then(|run| row.get(run)) {
+                Some(Value::Text(run)) => kept.contains(*run),
+                _ => false,
+            };
+            if stays && taken.is_ok() {
+                taken = self.add(|columns| columns.push(row));
+            }
+        });
+        taken
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -182,6 +201,9 @@ pub(crate) fn read(
     for number in 0..reader.num_row_groups() {
         let group = reader.get_row_group(number)?;
         let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+        if rows > MOST {
+            return Err(Unread::Damaged(format!("it has {rows} rows in a group")));
+        }
         let mut columns = Columns::new(spec);
         columns.rows = rows;
         for (column, filled) in spec.columns.iter().zip(&mut columns.columns) {

@@ -8,6 +8,7 @@ mod archive;
 mod columns;
 mod content;
 mod file;
+mod hosts;
 mod measured;
 mod past;
 mod queries;
@@ -17,6 +18,7 @@ pub mod tables;
 mod values;
 
 pub use archive::{Added, Archive, Error};
+pub use hosts::{HOST_TABLES, Hosts, hosts};
 pub use past::{Past, is_archive, past, understood};
 pub use queries::{QUERIES, Query};
 pub use rows::{Of, Rows, VERSION};

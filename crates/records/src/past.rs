@@ -7,10 +7,11 @@ use pgassay_analysis::history;
 use pgassay_analysis::metrics::MetricId;
 use pgassay_analysis::stats::Estimate;
 
-use crate::archive::{Error, files, unread};
+use crate::archive::{Error, files, rows, unread};
 use crate::file;
 use crate::schema::Table;
 use crate::tables::{Metric, Run, Server};
+use crate::values::written;
 
 pub use pgassay_analysis::history::Past;
 
@@ -33,15 +34,10 @@ pub fn understood(dir: &Path) -> Result<(), Error> {
 /// Every row of a table, day by day.
 fn each<T: Table>(dir: &Path, mut of: impl FnMut(T)) -> Result<(), Error> {
     for path in files(dir, T::SPEC.name) {
-        let read = file::read(&path, T::SPEC, |columns| {
-            columns.each(|values| {
-                if let Some(row) = T::of(values) {
-                    of(row);
-                }
-            });
+        rows(&path, |row| {
+            of(row);
             Ok(())
-        });
-        read.map_err(unread(&path))?;
+        })?;
     }
     Ok(())
 }
@@ -54,11 +50,10 @@ pub fn past(dir: &Path) -> Result<Vec<Past>, Error> {
     let mut runs: BTreeMap<String, (Past, String)> = BTreeMap::new();
     let mut alone: BTreeSet<String> = BTreeSet::new();
     each(dir, |run: Run| {
-        let started = jiff::Timestamp::from_microsecond(run.started.0).unwrap_or_default();
         let past = Past {
             entry: history::Entry {
                 run: run.run.clone(),
-                started: started.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
+                started: written(run.started),
                 server: String::new(),
             },
             work: run.work,

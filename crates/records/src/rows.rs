@@ -6,6 +6,7 @@ use pgassay_analysis::analyse;
 use pgassay_analysis::causes::finding_of;
 use pgassay_analysis::compare::{self, Compare};
 use pgassay_analysis::diagnose;
+use pgassay_analysis::fleet;
 use pgassay_analysis::summary::Summary;
 use pgassay_analysis::{Analysis, curves};
 use pgassay_model::record::RecordedRun;
@@ -13,11 +14,13 @@ use pgassay_model::record::RecordedRun;
 use crate::content::Content;
 use crate::measured;
 use crate::schema::{Table, Value};
-use crate::tables::{Finding, Line, Metric, Pair, Point, Run, Server, Setting, Time, Trial};
-use crate::values::{finite, int, time, word};
+use crate::tables::{
+    Audit, Finding, Host, Line, Metric, Pair, Point, Run, Server, Setting, Time, Trait, Trial,
+};
+use crate::values::{finite, int, json, time, word};
 
 /// Version of the tables. Columns are only ever added; this counts what an older reader could not read.
-pub const VERSION: i64 = 1;
+pub const VERSION: i64 = 2;
 
 /// What is not in a run itself.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +50,12 @@ pub struct Rows {
     pub pairs: Vec<Pair>,
     /// What was found.
     pub findings: Vec<Finding>,
+    /// Its machine and first server, as fleets are compared; none of a recording without a host.
+    pub host: Option<Host>,
+    /// What its audit judged.
+    pub audits: Vec<Audit>,
+    /// What its machine and first server are like.
+    pub traits: Vec<Trait>,
     /// Shared cache lines.
     pub lines: Vec<Line>,
 }
@@ -67,6 +76,7 @@ impl Rows {
         };
         let id = analysis.run.id.as_str();
         let curves = curves::of(analysis);
+        let host = fleet::Host::of_run("", "", run, analysis);
         let mut rows = Self {
             run: run_row(run, analysis, &summary, started, of),
             servers: servers(id, analysis),
@@ -76,6 +86,9 @@ impl Rows {
             metrics: measured::metrics(id, analysis, &curves),
             pairs: compared.as_ref().map(|c| pairs(id, c)).unwrap_or_default(),
             findings: findings(id, analysis),
+            host: Some(host_row(id, &host)),
+            audits: audits(id, analysis),
+            traits: traits(id, host.traits),
             lines: Vec::new(),
         };
         rows.seal();
@@ -104,6 +117,9 @@ impl Rows {
         all(&self.metrics, &mut of);
         all(&self.pairs, &mut of);
         all(&self.findings, &mut of);
+        all(self.host.as_slice(), &mut of);
+        all(&self.audits, &mut of);
+        all(&self.traits, &mut of);
         all(&self.lines, &mut of);
         all(std::slice::from_ref(&self.run), &mut of);
     }
@@ -287,5 +303,55 @@ fn finding_row(
         expected_gain: None,
         gain_at_most: finding.gain_at_most.and_then(finite),
         remedy: steps.join("\n"),
+        steps: json(&finding.remedy),
     }
+}
+
+fn host_row(run: &str, host: &fleet::Host) -> Host {
+    let measured = host.measured.as_ref();
+    let rate = measured.map(|measured| &measured.rate);
+    Host {
+        run: run.to_owned(),
+        machine_id: host.machine.clone(),
+        server: host.server.clone(),
+        cpu: host.kind.cpu.clone(),
+        cpus: host.kind.cpus.map(int),
+        major: host.kind.postgres.clone(),
+        role: word(host.kind.role),
+        audited: host.audited,
+        diagnosed: host.diagnosed,
+        incomplete: host.incomplete.clone(),
+        work: measured.map(|measured| measured.work.clone()),
+        clients: measured.map(|measured| int(measured.clients)),
+        throughput: rate.and_then(|rate| finite(rate.estimate)),
+        low: rate.and_then(|rate| finite(rate.low)),
+        high: rate.and_then(|rate| finite(rate.high)),
+        level: rate.and_then(|rate| finite(rate.level)),
+        trials: rate.map(|rate| int(rate.n)),
+        unit: measured.map(|measured| measured.unit.clone()),
+        warnings: rate.and_then(|rate| json(&rate.warnings)),
+    }
+}
+
+fn audits(run: &str, analysis: &Analysis) -> Vec<Audit> {
+    let results = analysis.check.iter().flat_map(|check| &check.results);
+    results
+        .map(|result| Audit {
+            run: run.to_owned(),
+            id: result.id.clone(),
+            outcome: word(result.outcome),
+            saw: result.saw.clone(),
+        })
+        .collect()
+}
+
+fn traits(run: &str, traits: BTreeMap<String, String>) -> Vec<Trait> {
+    let traits = traits.into_iter();
+    traits
+        .map(|(name, value)| Trait {
+            run: run.to_owned(),
+            name,
+            value,
+        })
+        .collect()
 }

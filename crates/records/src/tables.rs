@@ -277,6 +277,80 @@ table! {
         gain_at_most: Option<f64>,
         /// The steps of the remedy, a line each.
         remedy: String,
+        /// The same as JSON: a list of objects with `kind` (`shell`, `sql`, `advice`) and `text`. Null where tables of
+        /// version 1 have it.
+        steps: Option<String>,
+    }
+}
+
+table! {
+    /// One row for each run: what `pgassay fleet` holds against other hosts, of its machine and first server.
+    "hosts" => Host {
+        /// Name of the run.
+        run: String,
+        /// Hash of the machine's identity, equal in all its runs; null where nothing says.
+        machine_id: Option<String>,
+        /// Which of the machine's servers: its port and data directory; null for one that pgassay launched.
+        server: Option<String>,
+        /// The CPU's name, or the architecture where that is not known.
+        cpu: Option<String>,
+        /// Logical CPUs.
+        cpus: Option<i64>,
+        /// PostgreSQL's major version.
+        major: Option<String>,
+        /// What the server is for: `primary`, `standby`, `throw-away`, `unknown`, `no-server`.
+        role: String,
+        /// Whether an audit was made.
+        audited: bool,
+        /// Whether a load was looked at for what holds the server back.
+        diagnosed: bool,
+        /// Why the audit is not whole.
+        incomplete: Option<String>,
+        /// What gave its highest throughput: workload, scale and protocol.
+        work: Option<String>,
+        /// Clients, or sessions, at which that was reached.
+        clients: Option<i64>,
+        /// The highest throughput.
+        throughput: Option<f64>,
+        /// Low end of its interval.
+        low: Option<f64>,
+        /// High end of it.
+        high: Option<f64>,
+        /// What part of repetitions that interval holds.
+        level: Option<f64>,
+        /// Trials that it rests on.
+        trials: Option<i64>,
+        /// Its unit, such as `tps`.
+        unit: Option<String>,
+        /// Warnings about it, as JSON.
+        warnings: Option<String>,
+    }
+}
+
+table! {
+    /// One row for each entry of the catalogue that a run's audit judged, whatever became of it.
+    "audits" => Audit {
+        /// Name of the run.
+        run: String,
+        /// The bottleneck's id in the catalogue.
+        id: String,
+        /// `finding`, `passed`, `not-applicable` or `could-not-see`.
+        outcome: String,
+        /// What was seen, or why nothing was.
+        saw: String,
+    }
+}
+
+table! {
+    /// One row for each trait of a run's machine and of its first server, by which hosts of a kind are compared: kernel,
+    /// CPU features, mitigations, build; settings of a server that pgassay did not launch.
+    "traits" => Trait {
+        /// Name of the run.
+        run: String,
+        /// What it is.
+        name: String,
+        /// How it is there.
+        value: String,
     }
 }
 
@@ -325,6 +399,9 @@ pub const TABLES: &[TableSpec] = &[
     Metric::SPEC,
     Pair::SPEC,
     Finding::SPEC,
+    Host::SPEC,
+    Audit::SPEC,
+    Trait::SPEC,
     Line::SPEC,
     Run::SPEC,
 ];

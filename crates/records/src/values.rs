@@ -1,6 +1,7 @@
 //! What analyses have, as columns have it.
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::tables::Time;
 
@@ -16,6 +17,24 @@ pub(crate) fn word(of: impl Serialize) -> String {
         Ok(serde_json::Value::String(word)) => word.replace('_', "-"),
         _ => String::new(),
     }
+}
+
+/// The value of an enum that a word stands for, where there is one.
+pub(crate) fn of_word<T: DeserializeOwned>(word: &str) -> Option<T> {
+    serde_json::from_value(serde_json::Value::String(word.to_owned())).ok()
+}
+
+/// A time as runs have it.
+pub(crate) fn written(time: Time) -> String {
+    let at = jiff::Timestamp::from_microsecond(time.0).unwrap_or_default();
+    at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// A list as JSON; none of an empty one.
+pub(crate) fn json<T: Serialize>(list: &[T]) -> Option<String> {
+    serde_json::to_string(list)
+        .ok()
+        .filter(|_| !list.is_empty())
 }
 
 /// A number that may be missing, where it is one.

@@ -14,8 +14,8 @@ use datafusion::prelude::SessionContext;
 use url::Url;
 
 /// The tables that `pgassay export` writes; crates/records describes them.
-pub(crate) const TABLES: [&str; 9] = [
-    "runs", "servers", "settings", "points", "trials", "metrics", "pairs", "findings", "lines",
+pub(crate) const TABLES: [&str; 12] = [
+    "runs", "servers", "settings", "points", "trials", "metrics", "pairs", "findings", "hosts", "audits", "traits", "lines",
 ];
 
 /// The files of a table, a day each, in their order.

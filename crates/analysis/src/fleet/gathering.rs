@@ -7,7 +7,7 @@ use super::document::{
     Example, Fleet, FleetFinding, FleetHost, LeftOut, SCHEMA, Share, Superseded,
 };
 use super::groups;
-use super::host::{Found, Host, KindKey, Measured, Source, Unused};
+use super::host::{Found, Host, Identity, KindKey, Measured, Source, Unused};
 use super::kinds;
 use crate::bottlenecks::{self, Severity};
 
@@ -21,13 +21,6 @@ pub struct Gathering {
     left_out: Vec<LeftOut>,
     left_out_counts: BTreeMap<Unused, u32>,
     words: Words,
-}
-
-/// Which host, and which server of it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Identity {
-    machine: String,
-    server: Option<String>,
 }
 
 /// All that was collected of a host. What counts is decided once all is there, so that it does not
@@ -51,8 +44,7 @@ struct Older {
 
 impl Collections {
     fn add(&mut self, mut member: Member) {
-        let rank = |host: &Host| (host.audited, host.collected.clone(), host.place.clone());
-        if rank(&member.host) > rank(&self.newest.host) {
+        if member.host.rank() > self.newest.host.rank() {
             std::mem::swap(&mut self.newest, &mut member);
         }
         self.others.push(member.into());
@@ -83,7 +75,7 @@ impl Collections {
         if let Some(n) = last {
             let other = &mut others[n];
             member.host.measured = other.measured.take();
-            if other.source == Source::Run {
+            if other.source != Source::Facts {
                 others.remove(n);
             }
         }
@@ -155,13 +147,7 @@ impl Gathering {
             .into_iter()
             .map(|(name, value)| (self.words.number(name), self.words.number(value)))
             .collect();
-        let identity = Identity {
-            machine: host.machine.clone().map_or_else(
-                || format!("origin {}", host.origin),
-                |machine| format!("machine {machine}"),
-            ),
-            server: host.server.clone(),
-        };
+        let identity = host.identity();
         let member = Member { host, traits };
         match self.hosts.entry(identity) {
             Entry::Occupied(mut known) => known.get_mut().add(member),

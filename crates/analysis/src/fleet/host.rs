@@ -68,6 +68,15 @@ pub enum Source {
     Facts,
     /// A recorded run.
     Run,
+    /// A run in the tables that `pgassay export` wrote.
+    Tables,
+}
+
+/// Which host it is, and which server of it: its collections have the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    pub(super) machine: String,
+    pub(super) server: Option<String>,
 }
 
 /// What makes hosts of one kind.
@@ -229,12 +238,8 @@ impl Host {
             let of_stage = stage.diagnosis.iter().flat_map(|d| &d.findings);
             of_stage.map(|finding| (finding, &stage.plan.workload.name))
         });
-        // What a profile consists of is no bottleneck.
-        let by_loads = by_loads.filter(|(finding, _)| {
-            bottlenecks::find(&finding.id).is_some_and(|entry| entry.id == finding.id)
-        });
         for (finding, under) in by_loads {
-            host.shown_by_load(finding, under);
+            host.shown_by_load(Found::of(finding, Some(under)));
         }
         host.diagnosed = analysis
             .stages
@@ -253,13 +258,34 @@ impl Host {
     }
 
     /// Adds what a load showed, whether or not the audit had found it.
-    pub(super) fn shown_by_load(&mut self, finding: &Finding, under: &str) {
-        // What the audit saw nothing of was not passed for that.
-        self.passed.remove(&finding.id);
-        match self.found.iter_mut().find(|f| f.id == finding.id) {
-            Some(known) => known.under = Some(cut(under)),
-            None => self.found.push(Found::of(finding, Some(under))),
+    pub fn shown_by_load(&mut self, found: Found) {
+        // What a profile consists of is no bottleneck.
+        if bottlenecks::find(&found.id).is_none_or(|entry| entry.id != found.id) {
+            return;
         }
+        // What the audit saw nothing of was not passed for that.
+        self.passed.remove(&found.id);
+        match self.found.iter_mut().find(|f| f.id == found.id) {
+            Some(known) => known.under = found.under,
+            None => self.found.push(found),
+        }
+    }
+
+    /// Which host it is.
+    pub fn identity(&self) -> Identity {
+        let machine = match &self.machine {
+            Some(machine) => format!("machine {machine}"),
+            None => format!("origin {}", self.origin),
+        };
+        Identity {
+            machine,
+            server: self.server.clone(),
+        }
+    }
+
+    /// Of the collections of a host the one of the highest rank counts.
+    pub fn rank(&self) -> (bool, &str, &str) {
+        (self.audited, &self.collected, &self.place)
     }
 
     fn of(name: String, place: String, facts: &Facts, report: Option<&CheckReport>) -> Self {
@@ -294,7 +320,7 @@ impl Host {
 }
 
 impl Found {
-    fn of(finding: &Finding, under: Option<&str>) -> Self {
+    pub(super) fn of(finding: &Finding, under: Option<&str>) -> Self {
         Self {
             id: finding.id.clone(),
             severity: finding.severity,
@@ -372,8 +398,8 @@ fn kind(facts: &Facts, seen: &FactView) -> KindKey {
     }
 }
 
-/// As much of a text as is kept; two long ones that differ stay different.
-pub(super) fn cut(text: &str) -> String {
+/// As much of a text as is kept of a host; two long ones that differ stay different.
+pub fn cut(text: &str) -> String {
     let Some((at, _)) = text.char_indices().nth(LONGEST) else {
         return text.to_owned();
     };

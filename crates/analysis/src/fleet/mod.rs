@@ -20,4 +20,4 @@ pub use document::{
     OddTrait, SCHEMA, Share, Superseded,
 };
 pub use gathering::Gathering;
-pub use host::{Found, Host, KindKey, Measured, Role, Source, Unused};
+pub use host::{Found, Host, Identity, KindKey, Measured, Role, Source, Unused, cut};

@@ -127,8 +127,8 @@ fn what_a_load_shows_was_not_passed() {
     let shown = results.find_map(|result| result.finding).unwrap();
     let mut one = host("db1");
     one.passed.insert(shown.id.clone());
-    one.shown_by_load(&shown, "tpcb-like");
-    one.shown_by_load(&shown, "select-only");
+    one.shown_by_load(Found::of(&shown, Some("tpcb-like")));
+    one.shown_by_load(Found::of(&shown, Some("select-only")));
     let fleet = fleet([one]);
     let [found] = fleet.findings.as_slice() else {
         panic!("{:?}", fleet.findings);

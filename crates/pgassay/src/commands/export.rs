@@ -114,6 +114,9 @@ pub fn export(
     })
 }
 
+/// Takes what was read of a source by its number, and says whether to go on.
+type Take<'a> = dyn FnMut(usize, &Source, Read) -> anyhow::Result<ControlFlow<()>> + 'a;
+
 /// Reads all of them, several at a time, since analysing takes the time, and gives them in their order. No
 /// reader is further ahead than its next run.
 fn read_all(
@@ -121,7 +124,7 @@ fn read_all(
     at_once: usize,
     of: Of,
     known: &BTreeSet<String>,
-    take: &mut dyn FnMut(usize, &Source, Read) -> anyhow::Result<ControlFlow<()>>,
+    take: &mut Take,
 ) -> anyhow::Result<()> {
     thread::scope(|scope| {
         let readers: Vec<mpsc::Receiver<Read>> = (0..at_once)

@@ -261,8 +261,8 @@ fn appending_again_changes_nothing_and_another_result_replaces_the_rows() {
     let tables = TABLES.len();
     assert_eq!(
         before.len(),
-        1 + tables + 7,
-        "all of one day, 7 with rows of another, the lock: {before:?}"
+        1 + tables + 8,
+        "all of one day, 8 with rows of another, the lock: {before:?}"
     );
     assert_eq!(write(dir, &[&a, &c]), [Added::Unchanged; 2]);
     assert_eq!(files(dir), before);

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use assert_cmd::Command;
 use serde_json::{Value, json};
 
+use crate::runs::Runs;
+use crate::serve;
+
 /// A directory that goes with the test.
 struct Fleet(PathBuf);
 
@@ -318,4 +321,143 @@ fn a_directory_without_hosts_is_the_users_to_mend() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// What of a document says where it was read from.
+fn without_source(mut document: Value) -> Value {
+    for host in document["hosts"].as_array_mut().unwrap() {
+        for key in ["place", "source"] {
+            host[key].take();
+        }
+    }
+    for old in document["superseded"].as_array_mut().unwrap() {
+        for key in ["place", "by"] {
+            old[key].take();
+        }
+    }
+    document
+}
+
+/// Eight hosts with two runs each, real ones with an audit beside them: from the runs' directories and from
+/// the tables that `export` made of them the answer is the same.
+#[test]
+fn hosts_in_tables_are_those_of_the_runs() {
+    let recorded = Runs::new("fleet-tables");
+    let run = serve::measured(&recorded);
+    let fleet = Fleet::new("of-runs");
+    let tables = Fleet::new("of-tables");
+    let place = tables.0.join("years");
+    for n in 0..8 {
+        for (day, fsync) in [(20, "off"), (21, if n == 3 { "off" } else { "on" })] {
+            let id = format!("202611{day}T00000{n}Z-select-only-aaaa");
+            let to = fleet.0.join(format!("db{n}/runs/{id}"));
+            serve::copy(&run, &to);
+            let header = fs::read(to.join("run.json")).unwrap();
+            let mut header: Value = serde_json::from_slice(&header).unwrap();
+            header["id"] = id.into();
+            header["started"] = format!("2026-11-{day}T00:00:0{n}.000Z").into();
+            fs::write(to.join("run.json"), header.to_string()).unwrap();
+            let audit = facts(|facts| {
+                // One in two says which machine it is, and the others are known by their names.
+                match n % 2 {
+                    0 => is_machine(facts, &format!("{n}")),
+                    _ => drop(
+                        facts["host"]
+                            .as_object_mut()
+                            .unwrap()
+                            .remove("identity of the machine"),
+                    ),
+                }
+                set(facts, "fsync", fsync);
+                if n == 6 {
+                    facts["host"]["/proc/sys/kernel/osrelease"] = json!({ "text": "5.4.0-odd" });
+                }
+            });
+            fs::write(to.join("facts/check.json"), audit.to_string()).unwrap();
+        }
+        let of_host = fleet.0.join(format!("db{n}"));
+        let words = [
+            "export",
+            of_host.join("runs").to_str().unwrap(),
+            "--parquet",
+            place.to_str().unwrap(),
+            "--host",
+        ]
+        .map(str::to_owned);
+        let output = Command::new(env!("CARGO_BIN_EXE_pgassay"))
+            .args(words)
+            .arg(format!("db{n}"))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+    }
+    let (code, of_runs) = fleet.json();
+    assert_eq!(code, 0);
+    let (code, of_tables) = tables.json();
+    assert_eq!(code, 0);
+    let findings = of_tables["findings"].as_array().unwrap();
+    let fsync = findings.iter().find(|finding| finding["id"] == "fsync-off");
+    let fsync = fsync.expect("it was planted");
+    assert_eq!(strings(&fsync["on"]), ["db3"]);
+    assert_eq!(fsync["hosts"], json!({ "n": 1, "of": 8 }));
+    let odd = of_tables["kinds"][0]["odd"].as_array().unwrap();
+    assert!(odd.iter().any(|odd| odd["value"] == "5.4.0-odd"), "{odd:?}");
+    assert_eq!(of_tables["hosts"][0]["source"], "tables");
+    assert_eq!(of_tables["superseded"].as_array().unwrap().len(), 8);
+    assert_eq!(without_source(of_runs), without_source(of_tables.clone()));
+
+    // Beside a newer collection of a host its run in the tables is the older one.
+    tables.host("db0.json", |facts| {
+        is_machine(facts, "0");
+        facts["collected"] = "2026-11-22T00:00:00.000Z".into();
+    });
+    let (_, both) = tables.json();
+    let hosts = both["hosts"].as_array().unwrap();
+    let db0 = hosts.iter().find(|host| host["name"] == "db0").unwrap();
+    assert_eq!((hosts.len(), &db0["source"]), (8, &json!("facts")));
+    fs::remove_file(tables.0.join("db0.json")).unwrap();
+
+    // Strangers' tables are whole and in bounds, or none of them counts.
+    let file = |table: &str| place.join(format!("{table}/date=2026-11-21/{table}.parquet"));
+    let refused = |because: &str| {
+        let (code, _, err) = tables.run(&[]);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains(because), "{because}: {err}");
+        assert!(!err.contains("panicked"), "{err}");
+    };
+    for table in ["runs", "hosts", "audits", "findings", "traits"] {
+        let whole = fs::read(file(table)).unwrap();
+        for bad in [&b""[..], &whole[..whole.len() / 2], &[0; 4096]] {
+            fs::write(file(table), bad).unwrap();
+            refused(&format!("{table}.parquet"));
+        }
+        // Headers and pages that lie.
+        for n in 0..40 {
+            let mut lying = whole.clone();
+            let at = match n % 2 {
+                0 => 4 + n * 7,
+                _ => whole.len() - 9 - n * 13,
+            };
+            lying[at.min(whole.len() - 5)] ^= 0xff;
+            fs::write(file(table), lying).unwrap();
+            let (code, _, err) = tables.run(&["--json"]);
+            assert!(matches!(code, 0 | 2), "{table} {n}: {code} {err}");
+            assert!(!err.contains("panicked"), "{table} {n}: {err}");
+        }
+        fs::write(file(table), &whole).unwrap();
+    }
+    let elsewhere = fleet.0.join("hosts.parquet");
+    fs::rename(file("hosts"), &elsewhere).unwrap();
+    symlink(&elsewhere, file("hosts")).unwrap();
+    refused("a link");
+    fs::remove_file(file("hosts")).unwrap();
+    // As if an older pgassay had exported that day.
+    let (code, _, err) = tables.run(&[]);
+    assert_eq!(code, 4, "{err}");
+    let (_, document) = tables.json();
+    let why = document["left_out"][0]["why"].as_str().unwrap();
+    assert!(
+        why.contains("exported 8 runs") && why.contains("export them again"),
+        "{why}"
+    );
 }

@@ -126,6 +126,9 @@ fn of_account(account: &Account, recorded: jiff::Timestamp, of: Of) -> Rows {
         metrics: Vec::new(),
         pairs: Vec::new(),
         findings: Vec::new(),
+        host: None,
+        audits: Vec::new(),
+        traits: Vec::new(),
         lines,
     };
     rows.seal();

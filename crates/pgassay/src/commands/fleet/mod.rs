@@ -38,7 +38,7 @@ const LARGE: u64 = 4 << 20;
 pub fn fleet(args: &FleetArgs, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<Exit> {
     let mut gathering = Gathering::default();
     let progress = Progress::new(terminal, 1000);
-    progress.say("looking for collected facts and runs");
+    progress.say("looking for collected facts, runs and tables");
     let mut items = Vec::new();
     for path in &args.paths {
         walk::find(path, &mut items, &mut gathering, stop)?;
@@ -104,9 +104,11 @@ fn steps(args: &FleetArgs, fleet: &Fleet) -> Vec<String> {
     });
     if let Some(host) = worst {
         let place = pgassay_text::shell_word(&host.place);
-        steps.push(match host.source {
-            Source::Facts => format!("pgassay check {place}"),
-            Source::Run => format!("pgassay report {place}"),
+        steps.extend(match host.source {
+            Source::Facts => Some(format!("pgassay check {place}")),
+            Source::Run => Some(format!("pgassay report {place}")),
+            // The run itself may be anywhere.
+            Source::Tables => None,
         });
     }
     if args.show.html.is_none() {
@@ -130,7 +132,7 @@ fn read_all(
     let ended = AtomicBool::new(false);
     let large = Mutex::new(());
     thread::scope(|scope| {
-        let (sender, receiver) = mpsc::sync_channel::<(&Item, Result<Host, Refused>)>(readers);
+        let (sender, receiver) = mpsc::sync_channel::<(&Item, Vec<Result<Host, Refused>>)>(readers);
         for _ in 0..readers {
             let sender = sender.clone();
             let (upcoming, ended, large) = (&upcoming, &ended, &large);
@@ -140,23 +142,27 @@ fn read_all(
                         break;
                     };
                     let alone = (item.bytes > LARGE).then(|| large.lock());
-                    let host = read::host(item);
+                    let hosts = read::hosts(item);
                     drop(alone);
-                    if sender.send((item, host)).is_err() {
+                    if sender.send((item, hosts)).is_err() {
                         break;
                     }
                 }
             });
         }
         drop(sender);
-        for (n, (item, host)) in receiver.iter().enumerate() {
+        for (n, (item, hosts)) in receiver.iter().enumerate() {
             if stop.asked() {
                 ended.store(true, Ordering::Relaxed);
                 bail!(Failure::interrupted());
             }
-            match host {
-                Ok(host) => gathering.add(host),
-                Err(Refused { because, why }) => gathering.leave_out(item.place(), because, why),
+            for host in hosts {
+                match host {
+                    Ok(host) => gathering.add(host),
+                    Err(Refused { because, why }) => {
+                        gathering.leave_out(item.place(), because, why);
+                    }
+                }
             }
             let text = format!("reading host {} of {}", n + 1, items.len());
             progress.step((n + 1) as f64 / items.len() as f64, text);

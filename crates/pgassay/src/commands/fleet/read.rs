@@ -6,15 +6,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use pgassay_analysis::analyse;
 use pgassay_analysis::fleet::{Host, Unused};
+use pgassay_analysis::number::counted;
+use pgassay_analysis::{analyse, compare};
 use pgassay_engine::rundir;
 use pgassay_model::facts::{FACTS_SCHEMA, Facts};
+use pgassay_records as records;
 use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::walk::Item;
+use super::walk::{Item, What};
 
 /// Larger files are no facts: those of a large machine take under 2 MiB.
 const LARGEST_FACTS: u64 = 16 << 20;
@@ -39,17 +41,40 @@ fn refused<T>(because: Unused, why: impl Into<String>) -> Result<T, Refused> {
     Err(Refused { because, why })
 }
 
-/// Reads a host. Nothing that is in a file ends more than that file.
-pub(super) fn host(item: &Item) -> Result<Host, Refused> {
-    catch_unwind(AssertUnwindSafe(|| match item.is_run {
-        true => of_run(item),
-        false => of_file(item),
-    }))
-    .unwrap_or_else(|_| refused(Unused::Damaged, "pgassay fails on it: please report that"))
-    .map(|host| Host {
-        origin: item.origin.clone(),
-        ..host
+/// Reads a host, or those of tables. Nothing that is in a file ends more than that file.
+pub(super) fn hosts(item: &Item) -> Vec<Result<Host, Refused>> {
+    let read = catch_unwind(AssertUnwindSafe(|| match item.what {
+        What::Run => vec![of_run(item)],
+        What::File => vec![of_file(item)],
+        What::Tables => of_tables(item),
+    }));
+    read.unwrap_or_else(|_| {
+        vec![refused(
+            Unused::Damaged,
+            "pgassay fails on it: please report that",
+        )]
     })
+}
+
+/// All hosts of a directory of tables, or why none.
+fn of_tables(item: &Item) -> Vec<Result<Host, Refused>> {
+    match records::hosts(&item.path, &item.origin) {
+        Ok(read) => {
+            let outdated = (read.outdated > 0).then(|| {
+                let n = counted(read.outdated, "run");
+                let why = format!("an older pgassay exported {n} of it: export them again");
+                refused(Unused::Unreadable, why)
+            });
+            read.hosts.into_iter().map(Ok).chain(outdated).collect()
+        }
+        Err(error) => {
+            let because = match &error {
+                records::Error::Newer { .. } => Unused::Newer,
+                records::Error::Write { .. } | records::Error::Damaged { .. } => Unused::Damaged,
+            };
+            vec![refused(because, error.to_string())]
+        }
+    }
 }
 
 fn of_file(item: &Item) -> Result<Host, Refused> {
@@ -97,7 +122,10 @@ fn of_file(item: &Item) -> Result<Host, Refused> {
         },
     };
     drop(text);
-    Ok(Host::of_facts(&item.name, item.place(), &facts))
+    Ok(Host {
+        origin: item.origin.clone(),
+        ..Host::of_facts(&item.name, item.place(), &facts)
+    })
 }
 
 fn is_marked(text: &[u8]) -> bool {
@@ -157,6 +185,13 @@ fn of_run(item: &Item) -> Result<Host, Refused> {
     if run.host.is_empty() && run.check.is_none() {
         return refused(Unused::Damaged, "nothing of its machine was recorded");
     }
-    let analysis = analyse(&run);
-    Ok(Host::of_run(&item.name, item.place(), &run, &analysis))
+    // As the tables have it.
+    let analysis = match compare::conclude(&run) {
+        Some(compared) => compared.analysis,
+        None => analyse(&run),
+    };
+    Ok(Host {
+        origin: item.origin.clone(),
+        ..Host::of_run(&item.name, item.place(), &run, &analysis)
+    })
 }

@@ -7,23 +7,35 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use pgassay_analysis::fleet::{Gathering, Unused};
 use pgassay_model::Failure;
+use pgassay_records::{HOST_TABLES, TABLES, is_archive};
 use pgassay_sys::stop::Stop;
 
 /// Directories within directories that are looked into.
 const DEEPEST: usize = 16;
+/// Larger files are no table of a day.
+const LARGEST_TABLE: u64 = 256 << 20;
+
+/// What kind of thing is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    File,
+    /// A run's directory.
+    Run,
+    /// A directory of exported tables.
+    Tables,
+}
 
 /// What may be a host's.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Item {
-    /// The file, or a run's directory.
+    /// The file or directory.
     pub(super) path: PathBuf,
-    /// Whether it is a run's.
-    pub(super) is_run: bool,
+    pub(super) what: What,
     /// What its host is called.
     pub(super) name: String,
     /// Where that name lies: what is called the same elsewhere is another host.
     pub(super) origin: String,
-    /// How large it is; of a run all that is read of it.
+    /// How large it is; of a run and of tables all that is read of it.
     pub(super) bytes: u64,
 }
 
@@ -84,12 +96,16 @@ impl Finding<'_> {
             let (name, origin) = self.root.host(dir, true);
             self.items.push(Item {
                 path: dir.to_owned(),
-                is_run: true,
+                what: What::Run,
                 name,
                 origin,
                 bytes: bytes_of_run(dir),
             });
             return Ok(());
+        }
+        let is_tables = is_archive(dir);
+        if is_tables {
+            self.tables(dir);
         }
         let entries = match fs::read_dir(dir) {
             Ok(entries) => entries,
@@ -110,6 +126,7 @@ impl Finding<'_> {
                 continue;
             };
             match meta.file_type() {
+                _ if is_tables && is_table(&path) => {}
                 kind if kind.is_dir() && depth < DEEPEST => self.directory(&path, depth + 1)?,
                 kind if kind.is_dir() => {
                     let why = format!("it lies in more than {DEEPEST} directories");
@@ -129,11 +146,24 @@ impl Finding<'_> {
         let (name, origin) = self.root.host(path, false);
         self.items.push(Item {
             path: path.to_owned(),
-            is_run: false,
+            what: What::File,
             name,
             origin,
             bytes: meta.size(),
         });
+    }
+
+    fn tables(&mut self, dir: &Path) {
+        match bytes_of_tables(dir) {
+            Ok(bytes) => self.items.push(Item {
+                path: dir.to_owned(),
+                what: What::Tables,
+                name: String::new(),
+                origin: format!("{:?}", fs::canonicalize(dir).as_deref().unwrap_or(dir)),
+                bytes,
+            }),
+            Err((path, because, why)) => self.leave_out(&path, because, &why),
+        }
     }
 
     fn leave_out(&mut self, path: &Path, because: Unused, why: &str) {
@@ -225,6 +255,49 @@ fn bytes_of_run(dir: &Path) -> u64 {
         let length = is_read.then(|| file.metadata().map_or(0, |meta| meta.len()));
         bytes.saturating_add(length.unwrap_or_default())
     })
+}
+
+/// Whether a path is that of one of the tables.
+fn is_table(path: &Path) -> bool {
+    let mut names = TABLES.iter().map(|table| table.name);
+    names.any(|name| path.file_name().is_some_and(|last| last == name))
+}
+
+/// How large the tables that are read are. They are files in directories: what a link leads to is somebody else's.
+fn bytes_of_tables(dir: &Path) -> Result<u64, (PathBuf, Unused, String)> {
+    let mut bytes = 0_u64;
+    for table in HOST_TABLES {
+        let place = dir.join(table);
+        let meta = match fs::symlink_metadata(&place) {
+            Ok(meta) => meta,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => return Err((place, Unused::Unreadable, e.to_string())),
+        };
+        let no_file = |path: &Path| {
+            let why = "a link, or neither a file nor a directory".to_owned();
+            (path.to_owned(), Unused::NoFile, why)
+        };
+        if !meta.is_dir() {
+            return Err(no_file(&place));
+        }
+        let unreadable = |e: std::io::Error| (place.clone(), Unused::Unreadable, e.to_string());
+        for day in fs::read_dir(&place).map_err(unreadable)?.flatten() {
+            let file = day.path().join(format!("{table}.parquet"));
+            let Ok(meta) = fs::symlink_metadata(&file) else {
+                continue;
+            };
+            if !meta.is_file() || !day.file_type().is_ok_and(|kind| kind.is_dir()) {
+                return Err(no_file(&file));
+            }
+            if meta.size() > LARGEST_TABLE {
+                let (mib, most) = (meta.size() >> 20, LARGEST_TABLE >> 20);
+                let why = format!("it has {mib} MiB; up to {most} are read of a table and day");
+                return Err((file, Unused::TooLarge, why));
+            }
+            bytes = bytes.saturating_add(meta.size());
+        }
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]
