@@ -62,7 +62,7 @@ pub struct GlobalArgs {
     #[arg(long, global = true, value_name = "DIR")]
     pub runs: Option<PathBuf>,
     /// Carry the command out on another machine: ssh://HOST, or exec:COMMAND (kubectl exec -i …,
-    /// docker exec -i …, srun …)
+    /// docker exec -i …, srun --unbuffered …)
     #[arg(long, global = true, value_name = "PLACE")]
     pub on: Option<String>,
     /// The program to copy to the other machine, if that is of another architecture

@@ -153,6 +153,15 @@ fn greet(place: &Place, carrier: &Carrier, script: &str) -> anyhow::Result<Met> 
     }
 }
 
+/// Whether it is Slurm's srun, which waits for the end of a line before it passes anything on.
+fn holds_lines_back(words: &[String]) -> bool {
+    let program = words
+        .iter()
+        .find(|word| word.rsplit('/').next() == Some("srun"));
+    let passes_all = |word: &String| word == "-u" || word == "--unbuffered";
+    program.is_some() && !words.iter().any(passes_all)
+}
+
 fn unreached(place: &Place, refused: &Refused, said: &str) -> Failure {
     let (remedy, why) = match refused {
         Refused::TooOld { .. } => (
@@ -167,6 +176,9 @@ fn unreached(place: &Place, refused: &Refused, said: &str) -> Failure {
             let remedy = match place {
                 Place::Ssh { destination, .. } => {
                     format!("try it alone: ssh {} true", pgassay_text::shell_word(destination))
+                }
+                Place::Exec { words } if holds_lines_back(words) => {
+                    "srun passes on whole lines only: write srun --unbuffered".to_owned()
                 }
                 Place::Exec { words } => {
                     format!("try it alone: {} sh -c true", pgassay_text::shell(words))
