@@ -111,10 +111,7 @@ pub(super) fn held(
 
 /// CPU time of the server within a trial's window, microseconds.
 fn server_us(run: &RecordedRun, trial: &Trial) -> Option<f64> {
-    let server = Server {
-        storage: run.storage.get(&trial.slice.arm),
-        facts: run.servers.get(&trial.slice.arm),
-    };
+    let server = Server::of(run, trial.slice.arm);
     let view = TrialView::of(trial, server);
     Some(view.server_cpus? * view.seconds * 1e6)
 }
