@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Spoils a throw-away server in many ways, asks pgassay what is wrong, mends it, and measures again.
 
-    bench/spoilt.py PGASSAY [--only ID…] [--sound] [--bin DIR] [--keep FILE]
+    bench/spoilt.py PGASSAY [--only ID…] [--sound] [--bin DIR] [--keep FILE] [--entries MODULE]
     bench/spoilt.py PGASSAY --again FILE [--only ID…]
 
 For each entry of spoilt_entries.py: a database of its own on a server of PostgreSQL with sound settings, what spoils
@@ -11,11 +11,15 @@ if it is found, but not so; else *missed*, or *no effect* if mending gains nothi
 expected where it was, marked <= where only a bound was given) is held against the gain that came. With --sound, the servers that have nothing wrong: every finding above "low" that
 is not allowed there is wrong.
 
+Entries of another module (--entries spoilt_blind) may tell cause and remedy in words instead of ids: then the first
+page of each diagnosis is written into FILE.d as text, with the cause below it, for a reader to judge.
+
 Needs no network. As root the server runs as the user postgres. Timings are short: what is compared are shares and
 ratios, and a busy machine moves them.
 """
 
 import argparse
+import importlib
 import json
 import os
 import pathlib
@@ -27,7 +31,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from spoilt_entries import ENTRIES, SOUND  # noqa: E402
+from spoilt_entries import SOUND  # noqa: E402
 
 SOUND_SETTINGS = dict(
     shared_buffers="256MB", effective_cache_size="1GB", effective_io_concurrency="16", max_wal_size="4GB",
@@ -157,10 +161,20 @@ class Bench:
             shutil.copytree(last, self.keep / of, dirs_exist_ok=True)
         return json.loads(done.stdout)
 
+    def page(self, entry):
+        """What a user reads first, beside what is wrong in truth."""
+        done = subprocess.run([self.pgassay, "--quiet", "diagnose", "last", "--runs", str(self.runs)],
+                              capture_output=True, text=True, timeout=60, check=False)
+        if self.keep:
+            (self.keep / f"{entry['id']}.txt").write_text(
+                f"{done.stdout}\n\n--- the cause: {entry['cause']}\n--- what mends it: {entry['mends']}\n")
+
     def spoilt(self, entry):
         self.open(entry)
         before = self.run(entry, entry["load"], entry.get("args", []), entry.get("beside"))
         seen = self.diagnosis(entry["id"])
+        if "expect" not in entry:
+            self.page(entry)
         if any(key.startswith("mend_") and key != "mend_load" and key != "mend_args" and key != "mend_beside" for key in entry):
             self.server.start(entry.get("mend_settings", {}), entry.get("mend_preload", entry.get("preload", "pg_stat_statements")))
         if entry.get("mend"):
@@ -186,6 +200,9 @@ def judge(entry, seen, before, after):
     result = dict(id=entry["id"], area=entry["area"], before=before, after=after, explained=seen.get("explained"), said=None,
                   gain=after / before if before > 0 else None,
                   top=[f"{f['id']}{'?' if f['confidence'] == 'low' else ''}" for f in weighty[:4]])
+    if "expect" not in entry:
+        result["verdict"], result["why"] = "to judge" if after >= 1.1 * before else "no effect", ""
+        return result
     judged = []
     # What other programs take of a shared machine is no finding about the server.
     ranked = [f for f in weighty if f["id"] != "cpu-others"]
@@ -219,10 +236,10 @@ def judge(entry, seen, before, after):
     return result
 
 
-def again(pgassay, kept, only):
+def again(pgassay, kept, only, entries):
     """Runs that were kept, diagnosed anew, beside the gains that came then."""
     for result in json.loads(pathlib.Path(kept).read_text())["spoilt"]:
-        entry = next((e for e in ENTRIES if e["id"] == result["id"]), None)
+        entry = next((e for e in entries if e["id"] == result["id"]), None)
         if entry is None or "error" in result or (only and entry["id"] not in only):
             continue
         run = pathlib.Path(kept + ".d") / entry["id"]
@@ -255,6 +272,8 @@ def show_spoilt(results):
               f"{' '.join(r['top'])}{'  [' + r['why'] + ']' if r['why'] else ''}")
     done = [r for r in results if "error" not in r]
     count = lambda verdict: sum(r["verdict"] == verdict for r in done)  # noqa: E731
+    if count("to judge"):
+        print(f"\nto be judged by a reader: {count('to judge')}")
     print(f"\nnamed {count('named')}, in part {count('in part')}, missed {count('missed')}, no effect {count('no effect')} of {len(done)}"
           f"{'; failed ' + str(len(results) - len(done)) if len(done) < len(results) else ''}")
     both = [r for r in done if r["verdict"] == "named" and r["said"] and r["gain"]]
@@ -286,14 +305,16 @@ def main():
     parser.add_argument("--work", default="/var/tmp", help="where the server lies")
     parser.add_argument("--keep", help="a file for all results as JSON, the runs and their diagnoses in FILE.d")
     parser.add_argument("--again", metavar="FILE", help="measure nothing: diagnose the runs that --keep FILE kept anew")
+    parser.add_argument("--entries", default="spoilt_entries", help="the module in bench/ whose entries are tried (spoilt_blind)")
     args = parser.parse_args()
+    spoilt_entries = importlib.import_module(args.entries).ENTRIES
     if args.again:
-        return show_spoilt(list(again(args.pgassay, args.again, args.only)))
+        return show_spoilt(list(again(args.pgassay, args.again, args.only, spoilt_entries)))
     chosen = lambda entries: [e for e in entries if not args.only or e["id"] in args.only]  # noqa: E731
     bench = Bench(args)
     results, sound = [], []
     try:
-        for how, entries, into in ((bench.spoilt, chosen(ENTRIES), results),
+        for how, entries, into in ((bench.spoilt, chosen(spoilt_entries), results),
                                    (bench.sound, chosen(SOUND) if args.sound else [], sound)):
             for entry in entries:
                 try:
