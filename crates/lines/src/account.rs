@@ -250,7 +250,8 @@ pub fn account(sequences: &[Sequence], subject: Subject, transfers: Vec<Transfer
     let unresolved: u64 = sequences.iter().map(|s| s.unresolved).sum();
     if unresolved > 0 {
         doubts.push(format!(
-            "{unresolved} gathers or scatters by vectors of addresses are not counted"
+            "{unresolved} instructions whose addresses are not seen are not counted: gathers, scatters, blocks \
+             zeroed at once; whether their memory is shared is not known"
         ));
     }
     let unseen: u64 = sequences.iter().map(|s| s.unseen_calls).sum();

@@ -15,6 +15,8 @@ pub struct Processor {
     pub name: &'static str,
     /// The emulator's program.
     pub emulator: &'static str,
+    /// The model it is to be where nobody named one; qemu's `max` is not there for POWER.
+    pub cpu: &'static str,
     /// Bytes of a cache line of most of its kind.
     pub line_bytes: u64,
     machine: Machine,
@@ -24,18 +26,21 @@ const PROCESSORS: [Processor; 3] = [
     Processor {
         name: "aarch64",
         emulator: "qemu-aarch64",
+        cpu: "max",
         line_bytes: 64,
         machine: EM_AARCH64,
     },
     Processor {
         name: "ppc64le",
         emulator: "qemu-ppc64le",
+        cpu: "power9",
         line_bytes: 128,
         machine: EM_PPC64,
     },
     Processor {
         name: "x86_64",
         emulator: "qemu-x86_64",
+        cpu: "max",
         line_bytes: 64,
         machine: EM_X86_64,
     },
@@ -90,6 +95,9 @@ impl Foreign {
             Failure::target(format!("{}: is linked statically", program.display()))
         })?;
         match root(program, &interpreter, processor.name) {
+            Some(root) if !root.join(relative(&interpreter)).exists() => {
+                Err(leads_out(&root, &root.join(relative(&interpreter))))
+            }
             Some(root) => Ok(Some(Self { processor, root })),
             None => Err(Failure::target(format!(
                 "{} is for {}, and its {interpreter} is not found in any directory above it",
@@ -123,7 +131,7 @@ fn interpreter(
 
 /// The nearest directory above the program that holds its interpreter, or the cross compiler's.
 fn root(program: &Path, interpreter: &str, name: &str) -> Option<PathBuf> {
-    let interpreter = interpreter.trim_start_matches('/');
+    let interpreter = relative(interpreter);
     let cross = match name {
         "ppc64le" => "powerpc64le",
         name => name,
@@ -131,7 +139,32 @@ fn root(program: &Path, interpreter: &str, name: &str) -> Option<PathBuf> {
     let cross = PathBuf::from(format!("/usr/{cross}-linux-gnu"));
     let above = program.ancestors().skip(1).map(Path::to_path_buf);
     let mut roots = above.filter(|dir| *dir != Path::new("/")).chain([cross]);
-    roots.find(|dir| dir.join(interpreter).exists())
+    let is_absolute = |link: &Path| link.read_link().is_ok_and(|to| to.is_absolute());
+    roots.find(|dir| {
+        let loader = dir.join(interpreter);
+        loader.exists() || is_absolute(&loader)
+    })
+}
+
+/// The refusal of a link that leads to what would be there if `root` were `/`.
+fn leads_out(root: &Path, link: &Path) -> Failure {
+    let to = link.read_link().unwrap_or_default();
+    let inside = root.join(to.strip_prefix("/").unwrap_or(&to));
+    Failure::target(format!(
+        "{} leads to {}, which is not here",
+        link.display(),
+        to.display()
+    ))
+    .with_remedy(format!(
+        "make the link relative: ln -sfnr {} {}",
+        inside.display(),
+        link.display()
+    ))
+}
+
+/// A path below a root.
+fn relative(path: &str) -> &str {
+    path.trim_start_matches('/')
 }
 
 #[cfg(test)]
@@ -170,6 +203,25 @@ mod tests {
         std::fs::write(&path, &program).unwrap();
         let refused = Foreign::of(&path).unwrap_err();
         assert!(refused.message.contains("ppc64le"), "{}", refused.message);
+        // Where it is a link to an absolute path, as in Debian's libc6 for ppc64el.
+        std::fs::create_dir(dir.join("none4")).unwrap();
+        let link = dir.join("none4/ld-linux-x86-64.so.2");
+        std::os::unix::fs::symlink("/none4/ld.so", &link).unwrap();
+        let refused = Foreign::of(&path).unwrap_err();
+        let (to, link) = (dir.join("none4/ld.so"), link.display());
+        let remedy = refused.remedy.unwrap();
+        assert!(
+            remedy.ends_with(&format!("ln -sfnr {} {link}", to.display())),
+            "{remedy}"
+        );
+        std::fs::write(&to, "").unwrap();
+        std::fs::remove_file(dir.join("none4/ld-linux-x86-64.so.2")).unwrap();
+        std::os::unix::fs::symlink("ld.so", dir.join("none4/ld-linux-x86-64.so.2")).unwrap();
+        let foreign = Foreign::of(&path).unwrap().unwrap();
+        assert_eq!(
+            (foreign.processor.cpu, foreign.root),
+            ("power9", dir.clone())
+        );
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

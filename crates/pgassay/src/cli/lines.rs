@@ -22,8 +22,6 @@ Examples:
 A session of the server is stepped, instruction by instruction: it is some 100,000 times slower
 meanwhile, and holds the locks that it takes for as long. Needs root, or to be the server's user.";
 
-/// The emulator's processor that has all instructions it knows.
-pub const EMULATED_CPU: &str = "max";
 /// Sessions that are recorded.
 const SESSIONS: u32 = 2;
 /// Sessions at which transfers are computed.
@@ -62,9 +60,9 @@ pub struct LinesArgs {
     #[arg(long, value_name = "BYTES", value_parser = line)]
     pub line_size: Option<u64>,
     /// The processor that the emulator is to be for a server of another one: cortex-a72 has no LSE,
-    /// power9 …
-    #[arg(long, value_name = "NAME", default_value = EMULATED_CPU)]
-    pub emulated_cpu: String,
+    /// power8 … [default: max for arm64, power9 for ppc64le]
+    #[arg(long, value_name = "NAME")]
+    pub emulated_cpu: Option<String>,
     /// Scale of the pgbench tables, 100,000 rows each; warehouses of order-entry
     #[arg(long, short = 's', value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub scale: u32,
@@ -131,7 +129,7 @@ impl LinesArgs {
             sessions: SESSIONS,
             at: AT.parse().map_err(|why: String| Failure::usage(why))?,
             line_size: None,
-            emulated_cpu: EMULATED_CPU.to_owned(),
+            emulated_cpu: None,
             scale: args.slices.one_scale()?.unwrap_or(1),
             seed: args.slices.seed,
             settings: args.settings.clone(),

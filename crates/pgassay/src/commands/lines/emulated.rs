@@ -91,9 +91,12 @@ impl Emulated {
             account.give(&record).map_err(explain)?;
         }
         let emulated = Self {
-            foreign,
             bin_dir,
-            cpu: args.emulated_cpu.clone(),
+            cpu: match &args.emulated_cpu {
+                Some(cpu) => cpu.clone(),
+                None => foreign.processor.cpu.to_owned(),
+            },
+            foreign,
             control,
             gates: Vec::new(),
             place,
@@ -219,7 +222,7 @@ impl Emulated {
 
 /// A flag that is for servers of other processors only.
 fn no_cpu(args: &LinesArgs) -> anyhow::Result<Option<Emulated>> {
-    if args.emulated_cpu != crate::cli::lines::EMULATED_CPU {
+    if args.emulated_cpu.is_some() {
         bail!(
             Failure::usage("--emulated-cpu is for a server of another processor")
                 .with_remedy("name the directory of its installation, or leave the flag out")
