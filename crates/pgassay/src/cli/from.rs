@@ -83,6 +83,12 @@ impl FromStr for FromList {
     }
 }
 
+impl fmt::Display for FromList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.names().join(","))
+    }
+}
+
 impl FromList {
     /// As they are recorded.
     pub fn names(&self) -> Vec<String> {
@@ -126,6 +132,15 @@ pub struct ListenAt {
     pub address: IpAddr,
     /// The first port that is tried.
     pub port: Option<u16>,
+}
+
+impl fmt::Display for ListenAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            Some(port) => SocketAddr::new(self.address, port).fmt(f),
+            None => self.address.fmt(f),
+        }
+    }
 }
 
 impl FromStr for ListenAt {
@@ -199,6 +214,9 @@ mod tests {
             text.parse::<ListenAt>()
                 .map(|at| (at.address.to_string(), at.port))
         };
+        for same in ["10.0.0.5", "10.0.0.5:6000", "fd00::5", "[fd00::5]:6000"] {
+            assert_eq!(same.parse::<ListenAt>().unwrap().to_string(), same);
+        }
         assert_eq!(at("10.0.0.5").unwrap(), ("10.0.0.5".into(), None));
         assert_eq!(
             at("10.0.0.5:6000").unwrap(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
+use super::from::{FromList, ListenAt};
 use super::show::ShowArgs;
 
 /// Arguments of `pgassay lab`.
@@ -14,6 +15,7 @@ Examples:
   pgassay lab power8 --dry-run        what it would measure, how long, how much disk
   pgassay lab power8 --stand-in       about ten minutes, fitted into this machine
   pgassay lab lse --source postgresql-17.6.tar.bz2 --minutes 30
+  pgassay lab power8 --from ssh://c1,ssh://c2     the clients on machines of their own
   pgassay lab mine.toml --check
   pgassay lab --resume last
   pgassay lab --report last --html lab.html
@@ -56,6 +58,14 @@ pub struct LabArgs {
     /// Use the archived PostgreSQL from Maven Central where a version is not installed
     #[arg(long)]
     pub stand_in: bool,
+    /// Machines that the load of clients comes from, as `pgassay run` takes them: local (the servers'),
+    /// ssh://user@host, exec:COMMAND, separated by commas; what runs inside the servers has no clients
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["list", "check", "show", "report"])]
+    pub from: Option<FromList>,
+    /// Where the servers listen for the load of other machines [default: the address by which ssh came, a free
+    /// port]
+    #[arg(long, value_name = "ADDRESS[:PORT]", conflicts_with_all = ["list", "check", "show", "report"])]
+    pub listen: Option<ListenAt>,
     /// Let a plan from a file run scripts of its own, or set what makes the server run programs
     #[arg(long)]
     pub allow_commands: bool,

@@ -173,3 +173,67 @@ fn a_lab_is_measured_and_each_statement_judged() {
         "its run is whole: {said}"
     );
 }
+
+#[test]
+fn the_clients_of_a_lab_are_where_they_are_named_also_after_an_interruption() {
+    let runs = Runs::new("lab-from");
+    let path = plan(&runs, PLAN);
+    let refused = |words: &[&str], says: &str| {
+        let output = runs.run(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(says), "{says}: {said}");
+    };
+    refused(&["lab", &path, "--from", "here"], "ssh://HOST");
+    refused(&["lab", &path, "--listen", "127.0.0.1"], "--from LIST");
+    let outline = runs.run(&["lab", &path, "--from", "local", "--dry-run"]);
+    let outline = text(&outline.stdout);
+    let from: Vec<&str> = outline
+        .lines()
+        .filter(|line| line.contains("--from local"))
+        .collect();
+    assert!(
+        from.iter().any(|line| line.contains("select-only")),
+        "{outline}"
+    );
+
+    let words = [
+        "lab",
+        &path,
+        "--from",
+        "local",
+        "--minutes",
+        "0.2",
+        "--json",
+    ];
+    let output = runs.run(&words);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let labs = runs.0.join("labs");
+    let dir = fs::read_dir(&labs).unwrap().next().unwrap().unwrap().path();
+    let run = fs::read_dir(dir.join("01-reads"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    let header: Value = serde_json::from_slice(&fs::read(run.join("run.json")).unwrap()).unwrap();
+    assert!(
+        header.to_string().contains("\"from\":[\"local\"]"),
+        "{header:#}"
+    );
+
+    let file = dir.join("lab.json");
+    let record = fs::read_to_string(&file).unwrap();
+    fs::write(&file, record.replacen("\"done\"", "\"pending\"", 1)).unwrap();
+    fs::remove_dir_all(&run).unwrap();
+    refused(
+        &["lab", "--resume", "last", "--from", "ssh://c1"],
+        "the load from local",
+    );
+    let words = ["lab", "--resume", "last", "--minutes", "0.2"];
+    let resumed = runs.run(&words);
+    let said = text(&resumed.stderr);
+    assert_eq!(resumed.status.code(), Some(0), "{said}");
+    assert!(said.contains("load from local"), "{said}");
+}

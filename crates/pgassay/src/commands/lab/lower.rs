@@ -7,6 +7,7 @@ use pgassay_analysis::lab::plan::{ArmPlan, Measure, Placed, StagePlan};
 use pgassay_analysis::lab::scale::BYTES_PER_SCALE;
 use pgassay_sys::affinity;
 
+use crate::cli::kinds::Kind;
 use crate::cli::lab::LabArgs;
 
 /// Seconds of a trial where a stage does not say.
@@ -152,6 +153,11 @@ impl Lowered<'_> {
                 }
             }
         }
+        if self.has_clients() {
+            for (name, value) in machines(args) {
+                flag(name, value);
+            }
+        }
         if let Some(scratch) = &args.scratch {
             flag("--scratch", scratch.display().to_string());
         }
@@ -159,6 +165,16 @@ impl Lowered<'_> {
             words.push("--stand-in".to_owned());
         }
         words
+    }
+
+    /// Whether clients over the wire give its load.
+    pub fn has_clients(&self) -> bool {
+        let measured = matches!(self.stage.measure, Measure::Compare | Measure::Run);
+        measured
+            && matches!(
+                Kind::of(&self.stage.workload),
+                Kind::Clients | Kind::OrderEntry
+            )
     }
 
     /// The processors that its arms are emulated on; none where they are of this machine's.
@@ -243,6 +259,13 @@ impl Lowered<'_> {
     }
 }
 
+/// The flags that say which machines the load of clients comes from.
+pub fn machines(args: &LabArgs) -> Vec<(&'static str, String)> {
+    let from = args.from.iter().map(|list| ("--from", list.to_string()));
+    let listen = args.listen.iter().map(|at| ("--listen", at.to_string()));
+    from.chain(listen).collect()
+}
+
 /// The CPUs that we may run on without the last; none where there is one, or nothing is known.
 fn all_but_one() -> Vec<String> {
     let mut cpus = affinity::allowed_cpus().unwrap_or_default();
@@ -261,6 +284,10 @@ mod tests {
 
     /// Minutes of each part of a plan on two CPUs, and what it is lowered to.
     fn parts(name: &str, minutes: f64) -> Vec<(f64, Vec<String>)> {
+        parts_of(name, minutes, &LabArgs::default())
+    }
+
+    fn parts_of(name: &str, minutes: f64, args: &LabArgs) -> Vec<(f64, Vec<String>)> {
         let host = HostSummary {
             cpus: Some(2),
             ..HostSummary::default()
@@ -268,7 +295,10 @@ mod tests {
         let (plan, _) = scale::fit(&plans::find(name).unwrap().plan, &host);
         let measured = |stage: &StagePlan| stage.measure != Measure::Inspect;
         let weights = plan.stages.iter().filter(|stage| measured(stage));
-        let all: f64 = weights.map(|stage| stage.weight).sum();
+        // Each combination of a stage's axes weighs as much as the stage.
+        let all: f64 = weights
+            .map(|stage| stage.weight * check::legs(stage).len() as f64)
+            .sum();
         let mut parts = Vec::new();
         for stage in &plan.stages {
             let arms = plan.arms_of(stage).into_iter();
@@ -283,10 +313,14 @@ mod tests {
                     minutes: minutes * stage.weight / all,
                     beside: None,
                 };
-                parts.push((lowered.takes(), lowered.command(&LabArgs::default())));
+                parts.push((lowered.takes(), lowered.command(args)));
             }
         }
         parts
+    }
+
+    fn is_counted(command: &[String]) -> bool {
+        command.iter().any(|word| word == "--by")
     }
 
     #[test]
@@ -299,9 +333,35 @@ mod tests {
     }
 
     #[test]
+    fn load_of_other_machines_is_that_of_clients() {
+        let args = LabArgs {
+            from: Some("local,exec:srun -n1 a".parse().unwrap()),
+            listen: Some("10.0.0.5:6000".parse().unwrap()),
+            ..LabArgs::default()
+        };
+        let mut with = 0;
+        for (_, command) in parts_of("power8", 10.0, &args) {
+            let at = command.iter().position(|word| word == "--from");
+            let clients = command.iter().any(|word| word == "select-only") && !is_counted(&command);
+            assert_eq!(at.is_some(), clients, "{command:?}");
+            if let Some(at) = at {
+                let words = &command[at + 1..at + 4];
+                assert_eq!(
+                    words,
+                    ["local,exec:srun -n1 a", "--listen", "10.0.0.5:6000"]
+                );
+                with += 1;
+            }
+        }
+        assert!(with > 0);
+    }
+
+    #[test]
     fn a_part_whose_share_is_too_short_takes_the_least_that_shows_anything() {
         for (minutes, command) in parts("power8", 0.1) {
             match command[0].as_str() {
+                // Counting takes as long as it takes.
+                "compare" if is_counted(&command) => {}
                 "compare" => {
                     let at = command.iter().position(|word| word == "--minutes");
                     assert_eq!(command[at.unwrap() + 1], format!("{minutes:.2}"));

@@ -27,7 +27,7 @@ use pgassay_model::{Failure, FailureKind};
 use pgassay_sys::stop::Stop;
 
 use self::arms::Arms;
-use self::lower::Lowered;
+use self::lower::{Lowered, machines};
 use self::outline::{Labs, Outline};
 use self::record::{PartRecord, Record, State};
 use super::far;
@@ -35,6 +35,7 @@ use super::files::page_of_run;
 use super::show::{next, show};
 use crate::cli;
 use crate::cli::args::GlobalArgs;
+use crate::cli::from::{FromList, Source};
 use crate::cli::lab::LabArgs;
 use crate::exit::Exit;
 use crate::terminal::Terminal;
@@ -57,6 +58,7 @@ pub fn lab(
         next(&args.output, step.as_slice(), terminal);
         return Ok(Exit::Done);
     }
+    refuse_machines(args)?;
     let root = rundir::root(global.runs.as_deref())?;
     if let Some(name) = &args.report {
         let (dir, record) = record::find(&root, name)?;
@@ -78,7 +80,8 @@ pub fn lab(
                     .with_remedy("pgassay lab --report renders it")
             );
         }
-        return measure(&mut record, &dir, args, global, terminal, stop);
+        let args = with_machines(args, &record)?;
+        return measure(&mut record, &dir, &args, global, terminal, stop);
     }
     let Some(given) = &args.plan else {
         bail!(Failure::usage("no lab is named").with_remedy("pgassay lab --list lists them"));
@@ -119,6 +122,7 @@ pub fn lab(
         started: rundir::now(),
         seconds: 0.0,
         pgassay_version: env!("CARGO_PKG_VERSION").to_owned(),
+        load_from: args.from.as_ref().map(FromList::names).unwrap_or_default(),
         parts: Vec::new(),
         plan,
         left_out,
@@ -140,6 +144,48 @@ pub fn lab(
     rundir::replace_file(&dir.join("plan.toml"), named.text.as_bytes())?;
     record.write(&dir)?;
     measure(&mut record, &dir, args, global, terminal, stop)
+}
+
+/// Refuses machines of the load that a lab can't have.
+fn refuse_machines(args: &LabArgs) -> anyhow::Result<()> {
+    let mut sources = args.from.iter().flat_map(|list| &list.0);
+    if sources.any(|source| *source == Source::Here) {
+        bail!(
+            Failure::usage("the stream to `here` serves one measurement, and a lab has several")
+                .with_remedy(
+                    "--from ssh://HOST, exec:COMMAND or local; or run the stages that --dry-run shows, one by one"
+                )
+        );
+    }
+    if args.listen.is_some() && args.from.is_none() && args.resume.is_none() {
+        bail!(
+            Failure::usage("--listen is for load that comes from other machines")
+                .with_remedy("name them with --from LIST")
+        );
+    }
+    Ok(())
+}
+
+/// The arguments with the machines that the lab was begun with: its stages are of one kind.
+fn with_machines(args: &LabArgs, record: &Record) -> anyhow::Result<LabArgs> {
+    let mut args = args.clone();
+    match &args.from {
+        Some(list) if list.names() != record.load_from => {
+            let began = match record.load_from.is_empty() {
+                true => "the measuring process".to_owned(),
+                false => record.load_from.join(","),
+            };
+            bail!(
+                Failure::usage(format!("{} began with the load from {began}", record.id))
+                    .with_remedy("go on with the same, or begin the lab anew")
+            );
+        }
+        None if !record.load_from.is_empty() => {
+            args.from = Some(FromList::recorded(&record.load_from)?);
+        }
+        _ => {}
+    }
+    Ok(args)
 }
 
 /// Lowers each part of each stage; the minutes that all may take, and the most bytes on disk at once.
@@ -284,7 +330,8 @@ fn measure(
             record.parts[number].command = lowered.command(args);
         }
         let part = &record.parts[number];
-        let state = one(part, record, &dir.join(&part.place), global, terminal, stop)?;
+        let place = dir.join(&part.place);
+        let state = one(part, record, &place, args, global, terminal, stop)?;
         if let State::Failed(why) | State::Impossible(why) = &state {
             terminal.complain(&format!("{}: {why}", record.parts[number].stage));
         }
@@ -331,6 +378,7 @@ fn one(
     part: &PartRecord,
     record: &Record,
     place: &Path,
+    args: &LabArgs,
     global: &GlobalArgs,
     terminal: &mut Terminal,
     stop: &Stop,
@@ -346,7 +394,8 @@ fn one(
         )?;
         return Ok(State::Done);
     }
-    trust::refuse_command(&part.command)?;
+    let machines = machines(args);
+    trust::refuse_command(&part.command, &machines)?;
     let mut command = part.command.clone();
     if measure == Measure::Count {
         command.push("--json".to_owned());
@@ -357,10 +406,14 @@ fn one(
         if whole == Some(RunState::Complete) {
             return Ok(State::Done);
         }
-        // Nothing but how the server is had is typed again.
+        // Nothing but how the server is had, and where its load is from, is typed again.
         let stand_in = command.iter().filter(|word| *word == "--stand-in").cloned();
         let resumed = [&command[0], "--resume", &name].map(str::to_owned);
-        command = resumed.into_iter().chain(stand_in).collect();
+        let from = machines
+            .into_iter()
+            .filter(|(name, _)| command.iter().any(|word| word == name));
+        let from = from.flat_map(|(name, value)| [name.to_owned(), value]);
+        command = resumed.into_iter().chain(stand_in).chain(from).collect();
     }
     let (exit, said) = match carry_out(&command, place, global, terminal, stop) {
         Ok(done) => done,

@@ -45,6 +45,9 @@ pub struct Record {
     pub left_out: Vec<String>,
     /// The machine.
     pub host: HostSummary,
+    /// The machines that the load of clients comes from; none where it is the measuring process.
+    #[serde(default)]
+    pub load_from: Vec<String>,
     /// What is measured, in this order.
     pub parts: Vec<PartRecord>,
 }

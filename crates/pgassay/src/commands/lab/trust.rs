@@ -24,11 +24,19 @@ const RUN_PROGRAMS: &[&str] = &[
     "ssl_passphrase_command",
 ];
 
-/// Refuses a recorded command that no plan is lowered to: a lab's directory may be somebody else's.
+/// Refuses a recorded command that no plan is lowered to: a lab's directory may be somebody else's. Of the machines
+/// of the load those that were typed now (`machines`, flag by flag) are allowed.
 ///
 /// # Errors
 /// Naming the command.
-pub fn refuse_command(command: &[String]) -> anyhow::Result<()> {
+pub fn refuse_command(
+    command: &[String],
+    machines: &[(&'static str, String)],
+) -> anyhow::Result<()> {
+    let typed = |n: usize| {
+        let mut flags = machines.iter();
+        flags.any(|(name, value)| command[n] == *name && command.get(n + 1) == Some(value))
+    };
     let measures = ["compare", "run"].contains(&command.first().map_or("", String::as_str));
     let odd = |word: &String| {
         [
@@ -36,13 +44,15 @@ pub fn refuse_command(command: &[String]) -> anyhow::Result<()> {
             "--allow-shell",
             "--drop-caches",
             "--from",
+            "--listen",
             "--html",
             "--output",
         ]
         .iter()
         .any(|flag| word.starts_with(flag))
     };
-    if measures && !command.iter().any(odd) {
+    let mut words = command.iter().enumerate();
+    if measures && !words.any(|(n, word)| odd(word) && !typed(n)) {
         return Ok(());
     }
     bail!(Failure::usage(format!(
