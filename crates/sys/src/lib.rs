@@ -31,6 +31,7 @@ pub mod perf;
 pub mod private;
 pub mod process_clock;
 pub mod programs;
+pub mod qemu;
 #[cfg(target_arch = "x86_64")]
 pub mod registers;
 pub mod resident;

@@ -2,14 +2,12 @@
 //! processes executes.
 
 use std::fmt::{self, Display};
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use pgassay_model::Failure;
-use pgassay_sys::programs::in_path;
+use pgassay_sys::qemu::{self, AARCH64, Lacking, PPC64LE, Processor};
 
 use super::callgrind::Profile;
 
@@ -18,38 +16,13 @@ const PLUGIN: &str = include_str!("emulator.c");
 /// Begin of the names of the files that it writes, each with the process' number.
 pub const WRITTEN: &str = "emulator.";
 
-/// A processor whose instructions the plugin tells apart.
-#[derive(Debug, PartialEq, Eq)]
-struct Machine {
-    /// As `uname -m` and qemu name it.
-    name: &'static str,
-    /// What it is called elsewhere.
-    also: &'static [&'static str],
-    /// The triplet below which cross-compilers have its C library.
-    triplet: &'static str,
-    /// Debian's package of that library.
-    package: &'static str,
-}
-
-const MACHINES: [Machine; 2] = [
-    Machine {
-        name: "aarch64",
-        also: &["arm64"],
-        triplet: "aarch64-linux-gnu",
-        package: "libc6-arm64-cross",
-    },
-    Machine {
-        name: "ppc64le",
-        also: &["powerpc64le", "ppc64el"],
-        triplet: "powerpc64le-linux-gnu",
-        package: "libc6-ppc64el-cross",
-    },
-];
+/// The processors whose instructions the plugin tells apart.
+const MACHINES: [Processor; 2] = [AARCH64, PPC64LE];
 
 /// The processor that a server is emulated on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Emulator {
-    machine: &'static Machine,
+    machine: Processor,
     /// The model, as `qemu-… -cpu help` lists them; the emulator's own choice where none.
     cpu: Option<String>,
     /// Where the server's libraries are; the cross-compilers' where none is named.
@@ -66,10 +39,9 @@ impl FromStr for Emulator {
             None => (text, None),
         };
         let name = host.split('-').next().unwrap_or_default();
-        let mut known = MACHINES.iter();
-        let machine = known.find(|machine| machine.name == name || machine.also.contains(&name));
-        let Some(machine) = machine else {
-            let names: Vec<&str> = MACHINES.iter().map(|machine| machine.name).collect();
+        let mut known = MACHINES.into_iter();
+        let Some(machine) = known.find(|machine| machine.is_called(name)) else {
+            let names = MACHINES.map(|machine| machine.name);
             return Err(format!(
                 "`{host}` is no processor whose instructions are counted under emulation; there are {}",
                 names.join(" and ")
@@ -121,19 +93,16 @@ impl Emulator {
     /// # Errors
     /// Where the emulator, a compiler or the processor's libraries are not here.
     pub fn prepare(&self, dir: &Path, out: &Path) -> anyhow::Result<Through> {
-        let program = format!("qemu-{}", self.machine.name);
-        let qemu = in_path(&program).ok_or_else(|| {
-            Failure::target(format!(
-                "servers for {} are counted in qemu's user emulator, and {program} is not here",
+        let qemu = self.machine.find().map_err(|lacking| {
+            let why = format!(
+                "servers for {} are counted in qemu's user emulator, and",
                 self.machine.name
-            ))
-            .with_remedy(
-                "Debian and Ubuntu: apt-get install qemu-user (the static one takes no plugins)",
-            )
+            );
+            failure(&why, lacking)
         })?;
         let sysroot = match &self.sysroot {
             Some(sysroot) => sysroot.clone(),
-            None => PathBuf::from("/usr").join(self.machine.triplet),
+            None => self.machine.cross_root(),
         };
         if !sysroot.join("lib").is_dir() && !sysroot.join("lib64").is_dir() {
             bail!(
@@ -144,7 +113,7 @@ impl Emulator {
                 ))
                 .with_remedy(format!(
                     "Debian and Ubuntu: apt-get install {}; or name the root of a system for it with --sysroot DIR",
-                    self.machine.package
+                    self.machine.cross_package()
                 ))
             );
         }
@@ -168,27 +137,15 @@ impl Emulator {
 
 /// Compiles the plugin into `dir`.
 fn compile(dir: &Path) -> anyhow::Result<PathBuf> {
-    let source = dir.join("emulator.c");
-    let plugin = dir.join("emulator.so");
-    fs::write(&source, PLUGIN)?;
-    let compiler = ["cc", "gcc", "clang"].iter().find_map(|name| in_path(name));
-    let compiler = compiler.ok_or_else(|| {
-        Failure::target("the emulator's counter is compiled here, and there is no C compiler")
-            .with_remedy("Debian and Ubuntu: apt-get install gcc libc6-dev")
-    })?;
-    let output = Command::new(&compiler)
-        .args(["-O2", "-shared", "-fPIC", "-o"])
-        .arg(&plugin)
-        .arg(&source)
-        .output()
-        .with_context(|| compiler.display().to_string())?;
-    if !output.status.success() {
-        bail!(Failure::target(format!(
-            "the emulator's counter does not compile: {}",
-            String::from_utf8_lossy(&output.stderr).trim_end()
-        )));
+    Ok(qemu::compile(dir, "emulator", PLUGIN)
+        .map_err(|lacking| failure("the emulator's counter is compiled here:", lacking))?)
+}
+
+fn failure(why: &str, lacking: Lacking) -> Failure {
+    Failure {
+        remedy: lacking.remedy.map(str::to_owned),
+        ..Failure::target(format!("{why} {}", lacking.what))
     }
-    Ok(plugin)
 }
 
 /// What a process wrote at its end; none where it is not that.
@@ -206,6 +163,9 @@ pub fn counts(text: &str) -> Option<Profile> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::process::Command;
+
     use super::*;
 
     #[test]

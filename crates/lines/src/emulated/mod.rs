@@ -12,12 +12,12 @@ pub mod processor;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pgassay_model::Failure;
+use pgassay_sys::qemu;
 
 use self::control::Control;
 use self::events::Events;
@@ -36,23 +36,10 @@ const MOST: u64 = 2 << 30;
 /// # Errors
 /// Where there is no C compiler, or it does not compile.
 pub fn compile(dir: &Path) -> Result<PathBuf, Failure> {
-    let (source, plugin) = (dir.join("plugin.c"), dir.join("plugin.so"));
-    let failed = |why: String| Failure::target(format!("the emulator's plugin: {why}"));
-    fs::write(&source, PLUGIN).map_err(|e| failed(format!("{}: {e}", source.display())))?;
-    let compiled = Command::new("cc")
-        .args(["-O2", "-shared", "-fPIC", "-pthread", "-o"])
-        .args([&plugin, &source])
-        .output()
-        .map_err(|error| {
-            failed(format!("no C compiler, cc: {error}"))
-                .with_remedy("Debian and Ubuntu: apt-get install gcc libc6-dev")
-        })?;
-    match compiled.status.success() {
-        true => Ok(plugin),
-        false => Err(failed(
-            String::from_utf8_lossy(&compiled.stderr).into_owned(),
-        )),
-    }
+    qemu::compile(dir, "plugin", PLUGIN).map_err(|lacking| Failure {
+        remedy: lacking.remedy.map(str::to_owned),
+        ..Failure::target(format!("the emulator's plugin: {}", lacking.what))
+    })
 }
 
 /// Records what `client` has a process do, which is one that waits for its client under the emulator

@@ -7,14 +7,13 @@ use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, read};
 use pgassay_model::Failure;
 use pgassay_sys::map::Mapped;
+use pgassay_sys::qemu::{self, AARCH64, PPC64LE, X86_64};
 
 /// A processor whose programs can be recorded under the emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Processor {
-    /// As Linux calls it: `aarch64`.
-    pub name: &'static str,
-    /// The emulator's program.
-    pub emulator: &'static str,
+    /// What the emulator calls it.
+    pub qemu: qemu::Processor,
     /// The model it is to be where nobody named one; qemu's `max` is not there for POWER.
     pub cpu: &'static str,
     /// Bytes of a cache line of most of its kind.
@@ -24,22 +23,19 @@ pub struct Processor {
 
 const PROCESSORS: [Processor; 3] = [
     Processor {
-        name: "aarch64",
-        emulator: "qemu-aarch64",
+        qemu: AARCH64,
         cpu: "max",
         line_bytes: 64,
         machine: EM_AARCH64,
     },
     Processor {
-        name: "ppc64le",
-        emulator: "qemu-ppc64le",
+        qemu: PPC64LE,
         cpu: "power9",
         line_bytes: 128,
         machine: EM_PPC64,
     },
     Processor {
-        name: "x86_64",
-        emulator: "qemu-x86_64",
+        qemu: X86_64,
         cpu: "max",
         line_bytes: 64,
         machine: EM_X86_64,
@@ -73,7 +69,7 @@ impl Foreign {
         };
         let machine = header.e_machine(endian);
         let processor = PROCESSORS.into_iter().find(|p| p.machine == machine);
-        if processor.is_some_and(|p| p.name == std::env::consts::ARCH) {
+        if processor.is_some_and(|p| p.qemu.name == std::env::consts::ARCH) {
             return Ok(None);
         }
         let Some(processor) = processor.filter(|_| endian == Endianness::Little) else {
@@ -94,7 +90,7 @@ impl Foreign {
         let interpreter = interpreter.ok_or_else(|| {
             Failure::target(format!("{}: is linked statically", program.display()))
         })?;
-        match root(program, &interpreter, processor.name) {
+        match root(program, &interpreter, &processor) {
             Some(root) if !root.join(relative(&interpreter)).exists() => {
                 Err(leads_out(&root, &root.join(relative(&interpreter))))
             }
@@ -102,15 +98,12 @@ impl Foreign {
             None => Err(Failure::target(format!(
                 "{} is for {}, and its {interpreter} is not found in any directory above it",
                 program.display(),
-                processor.name
+                processor.qemu.name
             ))
             .with_remedy(format!(
                 "unpack the server's packages with all they depend on into one directory, or \
-                 install the cross compiler's C library (Debian: libc6-{}-cross)",
-                match processor.name {
-                    "aarch64" => "arm64",
-                    _ => "ppc64el",
-                }
+                 install the cross compiler's C library (Debian: {})",
+                processor.qemu.cross_package()
             ))),
         }
     }
@@ -130,13 +123,9 @@ fn interpreter(
 }
 
 /// The nearest directory above the program that holds its interpreter, or the cross compiler's.
-fn root(program: &Path, interpreter: &str, name: &str) -> Option<PathBuf> {
+fn root(program: &Path, interpreter: &str, processor: &Processor) -> Option<PathBuf> {
     let interpreter = relative(interpreter);
-    let cross = match name {
-        "ppc64le" => "powerpc64le",
-        name => name,
-    };
-    let cross = PathBuf::from(format!("/usr/{cross}-linux-gnu"));
+    let cross = processor.qemu.cross_root();
     let above = program.ancestors().skip(1).map(Path::to_path_buf);
     let mut roots = above.filter(|dir| *dir != Path::new("/")).chain([cross]);
     let is_absolute = |link: &Path| link.read_link().is_ok_and(|to| to.is_absolute());

@@ -18,7 +18,6 @@ use pgassay_server::account::Account;
 use pgassay_server::scratch::Scratch;
 use pgassay_server::{Cluster, TargetSpec};
 use pgassay_sys::private;
-use pgassay_sys::programs::in_path;
 use pgassay_sys::stop::Stop;
 use pgassay_text::shell_word;
 
@@ -66,16 +65,14 @@ impl Emulated {
         let Some(foreign) = Foreign::of(&bin_dir.join("postgres"))? else {
             return no_cpu(args);
         };
-        let name = foreign.processor.emulator;
-        let emulator = in_path(name).ok_or_else(|| {
-            Failure::target(format!(
-                "{} is for {}, and {name} is not here",
+        let emulator = foreign.processor.qemu.find().map_err(|lacking| Failure {
+            remedy: lacking.remedy.map(str::to_owned),
+            ..Failure::target(format!(
+                "{} is for {}, and {}",
                 bin_dir.display(),
-                foreign.processor.name
+                foreign.processor.qemu.name,
+                lacking.what
             ))
-            .with_remedy(
-                "Debian and Ubuntu: apt-get install qemu-user; qemu-user-static takes no plugins",
-            )
         })?;
         let scratch = Scratch::open(args.scratch.as_deref()).map_err(explain)?;
         let place = private::Directory::make(scratch.root(), "emulated")?;
@@ -161,7 +158,7 @@ impl Emulated {
             "PostgreSQL {} of {}, for {}",
             cluster.installation().version,
             self.bin_dir.display(),
-            self.foreign.processor.name
+            self.foreign.processor.qemu.name
         )
     }
 
@@ -169,7 +166,8 @@ impl Emulated {
     pub fn method(&self) -> String {
         format!(
             "Sessions of the server recorded under {} -cpu {}",
-            self.foreign.processor.emulator, self.cpu
+            self.foreign.processor.qemu.emulator(),
+            self.cpu
         )
     }
 
