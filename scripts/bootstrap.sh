@@ -265,6 +265,7 @@ if [ "$purpose" = test ]; then
     fi
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || missing "PgBouncer, a connection pooler" pgbouncer
     [ -x /usr/sbin/sshd ] || missing "OpenSSH's server, for commands on another machine" openssh-server
+    have valgrind || missing "valgrind, which sees the same accesses to memory in another way" valgrind
     have qemu-x86_64 || missing "qemu's user emulator, whose plugins record accesses to memory" qemu-user
     have ip || missing "ip, which makes a network to be cut" iproute2
     ! have python3 || python3 -c 'import ensurepip' 2>/dev/null ||
