@@ -14,7 +14,7 @@ use std::{fs, io};
 
 use pgassay_model::observed::Cost;
 use pgassay_model::observed::stacks::{StackRecord, SymbolTable};
-use pgassay_sys::perf::{self, Event, Options, Record, Ring, Sample, Whose};
+use pgassay_sys::perf::{self, Event, Options, Rate, Record, Ring, Sample, Whose};
 
 use super::cpu::thread_ns;
 use super::images::{Images, Place};
@@ -72,23 +72,23 @@ impl PerfSampler {
     /// # Errors
     /// Why there is nothing to sample with, and what would help.
     pub fn start_at(postmaster: u32, frequency_hz: u32) -> Result<Self, String> {
-        Self::start_of(Event::CPU_CLOCK, postmaster, frequency_hz)
+        Self::start_of(Event::CPU_CLOCK, postmaster, Rate::Hz(frequency_hz))
     }
 
     /// The same of another event than the clock: how often it happened is kept with each chain.
     ///
     /// # Errors
     /// Why there is nothing to sample with, and what would help.
-    pub fn start_of(event: Event, postmaster: u32, frequency_hz: u32) -> Result<Self, String> {
+    pub fn start_of(event: Event, postmaster: u32, rate: Rate) -> Result<Self, String> {
         let images = Images::of(postmaster)?;
-        let (rings, everybody) = open(event, postmaster, frequency_hz)?;
+        let (rings, everybody) = open(event, postmaster, rate)?;
         let shared = Arc::new(Shared::default());
         let mut work = Work {
             shared: Arc::clone(&shared),
             rings,
             everybody,
             event,
-            frequency_hz,
+            rate,
             images,
             ours: HashSet::new(),
             others: HashSet::new(),
@@ -165,11 +165,11 @@ impl Drop for PerfSampler {
 }
 
 /// Opens a ring for each CPU; true where everybody is watched.
-fn open(event: Event, postmaster: u32, frequency: u32) -> Result<(Vec<Ring>, bool), String> {
+fn open(event: Event, postmaster: u32, rate: Rate) -> Result<(Vec<Ring>, bool), String> {
     let cpus = online_cpus();
     let options = |kernel| Options {
         event,
-        frequency,
+        rate,
         stack_bytes: if perf::COPIES_STACKS { STACK_BYTES } else { 0 },
         kernel,
         pages: PAGES,
@@ -233,7 +233,7 @@ struct Work {
     rings: Vec<Ring>,
     everybody: bool,
     event: Event,
-    frequency_hz: u32,
+    rate: Rate,
     images: Images,
     /// Processes of the server, and those that are not.
     ours: HashSet<u32>,
@@ -269,7 +269,7 @@ impl Work {
     /// Samples until the window ends.
     fn watch(&mut self, window: Instant) -> (StackRecord, Cost) {
         let begun = thread_ns();
-        let period = Duration::from_secs(1) * BATCH / self.frequency_hz.max(1);
+        let period = Duration::from_secs(1) * BATCH / self.rate.hz().unwrap_or(FREQUENCY_HZ).max(1);
         // Process numbers are used again: who is who is asked anew in each window.
         self.ours.clear();
         self.others.clear();
@@ -307,7 +307,10 @@ impl Work {
             server_ns: 0,
             statements: 0,
         };
-        (folder.record(&self.images, self.frequency_hz), cost)
+        (
+            folder.record(&self.images, self.rate.hz().unwrap_or(0)),
+            cost,
+        )
     }
 
     fn each_ring(&self, call: impl Fn(&Ring) -> io::Result<()>) {

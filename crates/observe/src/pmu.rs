@@ -13,7 +13,7 @@ use pgassay_model::samplers;
 use pgassay_readings::pmu::events::{self, Mode, Plan, Planned, PlannedGroup};
 use pgassay_readings::pmu::head;
 use pgassay_readings::pmu::unit::{Encoded, Unit};
-use pgassay_sys::perf::{self, Counted, Counter, Event};
+use pgassay_sys::perf::{self, Counted, Counter, Event, Rate};
 
 use super::Sampler;
 use super::perf::refused;
@@ -32,7 +32,17 @@ const DEVICES: &str = "/sys/bus/event_source/devices";
 /// A longer file of a unit describes no event.
 const LONGEST: u64 = 4096;
 /// Samples a second of an event's happening that are taken on each CPU.
-pub(super) const SAMPLES_HZ: u32 = 49;
+const SAMPLES_HZ: u32 = 49;
+/// Happenings of an event of the kernel for one sample: they come in bursts.
+const SAMPLED_EVERY: u32 = 199;
+
+/// How often the event of that name is sampled.
+pub(super) fn rate(name: &str) -> Rate {
+    match name.starts_with(events::SOFTWARE) {
+        true => Rate::Every(SAMPLED_EVERY),
+        false => Rate::Hz(SAMPLES_HZ),
+    }
+}
 
 /// The events of a server that are counted; none before they are first read.
 #[derive(Debug, Default)]

@@ -157,7 +157,7 @@ impl Observers {
     /// Starts to sample the events that are to be had; why others are not is told with their counts.
     fn sample_events(&mut self, postmaster: u32) {
         for (name, event) in pmu::sampled(postmaster) {
-            match PerfSampler::start_of(event, postmaster, pmu::SAMPLES_HZ) {
+            match PerfSampler::start_of(event, postmaster, pmu::rate(&name)) {
                 Ok(sampler) => self.events.push((name, sampler)),
                 Err(why) => self.missing(PMU, format!("{name} by class: {why}")),
             }

@@ -94,13 +94,33 @@ pub struct Count {
     pub running_ns: u64,
 }
 
+/// How often an event is sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rate {
+    /// So many times a second of CPU time, or of the event's happening: the kernel finds the number of happenings
+    /// between two samples, which takes it some.
+    Hz(u32),
+    /// At each of so many happenings: for events that come in bursts, after which the kernel's choice is far off.
+    Every(u32),
+}
+
+impl Rate {
+    /// Samples a second, where that is what was asked for.
+    pub fn hz(self) -> Option<u32> {
+        match self {
+            Self::Hz(hz) => Some(hz),
+            Self::Every(_) => None,
+        }
+    }
+}
+
 /// What is sampled.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Which event.
     pub event: Event,
-    /// Samples a second of CPU time; of an event other than the clock as many a second of its happening.
-    pub frequency: u32,
+    /// How often.
+    pub rate: Rate,
     /// Bytes of a user stack copied with each sample, with the registers, so that callers can be
     /// found by unwind tables; 0 leaves it to the kernel to follow frame pointers.
     pub stack_bytes: u32,

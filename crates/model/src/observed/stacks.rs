@@ -11,7 +11,7 @@ pub const KERNEL: &str = "[kernel]";
 /// The call chains of one window, folded a second.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StackRecord {
-    /// Samples a second of CPU time that were asked for.
+    /// Samples a second of CPU time that were asked for; 0 where one was at each so many happenings.
     pub frequency_hz: u32,
     /// Files that addresses lie in, by build id where they have one, else by path.
     pub objects: Vec<String>,

@@ -9,7 +9,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use perf::bindings as abi;
 use perf_event_open_sys as perf;
 
-use super::{COPIES_STACKS, Event, Options, REGISTERS, Record, Registers, Sample, Whose};
+use super::{COPIES_STACKS, Event, Options, REGISTERS, Rate, Record, Registers, Sample, Whose};
 
 /// One CPU's buffer of samples.
 #[derive(Debug)]
@@ -255,8 +255,13 @@ fn open(cpu: u32, whose: Whose, options: &Options) -> io::Result<OwnedFd> {
             | abi::PERF_SAMPLE_PERIOD
             | abi::PERF_SAMPLE_CALLCHAIN,
     );
-    attr.__bindgen_anon_1.sample_freq = options.frequency.into();
-    attr.set_freq(1);
+    match options.rate {
+        Rate::Hz(hz) => {
+            attr.__bindgen_anon_1.sample_freq = hz.into();
+            attr.set_freq(1);
+        }
+        Rate::Every(happenings) => attr.__bindgen_anon_1.sample_period = happenings.max(1).into(),
+    }
     attr.set_disabled(1);
     attr.set_exclude_idle(1);
     attr.set_exclude_hv(1);
@@ -317,7 +322,7 @@ mod tests {
     fn sample_self(stack_bytes: u32) -> Vec<(u32, usize, Option<usize>)> {
         let options = Options {
             event: Event::CPU_CLOCK,
-            frequency: 999,
+            rate: Rate::Hz(999),
             stack_bytes,
             kernel: false,
             pages: 64,
@@ -372,7 +377,7 @@ mod tests {
     fn a_process_that_is_not_there_is_an_error() {
         let options = Options {
             event: Event::CPU_CLOCK,
-            frequency: 99,
+            rate: Rate::Hz(99),
             stack_bytes: 0,
             kernel: false,
             pages: 8,

@@ -14,7 +14,7 @@ use pgassay_server::huge_pages;
 use pgassay_server::packages::{self, Part};
 use pgassay_server::settings::default_shared_buffers;
 use pgassay_sys::gather::Gathered;
-use pgassay_sys::perf::{Event, Options, Ring, Whose, paranoid};
+use pgassay_sys::perf::{Event, Options, Rate, Ring, Whose, paranoid};
 use pgassay_sys::programs::in_path;
 use pgassay_sys::tracing;
 
@@ -42,7 +42,7 @@ const CONTAINER: &str = "in a container: start it with --cap-add PERFMON, and wi
 fn perf() -> Finding {
     let options = Options {
         event: Event::CPU_CLOCK,
-        frequency: 99,
+        rate: Rate::Hz(99),
         stack_bytes: 0,
         kernel: true,
         pages: 8,
