@@ -109,7 +109,7 @@ search-rates: ## simulate how often the search for the causes of a change errs
 histories: build ## search HISTORIES histories of PostgreSQL's source for planted slowdowns, in PLACE
 	bench/histories.py $(PROGRAM) $(PLACE) $(HISTORIES)
 
-calibrate-real: build ## run COMPARISONS comparisons of equal servers, MINUTES each, and replay them
+calibrate-real: build ## run COMPARISONS comparisons of equal servers, and a quarter of slower ones twice, MINUTES each; replay them
 	$(CARGO) --with bench/calibrate-real.sh $(PROGRAM) $(COMPARISONS) $(MINUTES)
 
 purity: ## verify by CPU samples that primitives measure what they claim
