@@ -274,7 +274,7 @@ impl Work {
         self.ours.clear();
         self.others.clear();
         let mut folder = Folder {
-            counts_happenings: self.event != Event::CPU_CLOCK,
+            counts_events: self.event != Event::CPU_CLOCK,
             ..Folder::default()
         };
         self.each_ring(Ring::enable);
@@ -388,8 +388,8 @@ struct Folder {
     chains: Vec<Vec<u32>>,
     chain_index: HashMap<Vec<u32>, u32>,
     seconds: Vec<HashMap<u32, u32>>,
-    counts_happenings: bool,
-    happenings: HashMap<u32, u64>,
+    counts_events: bool,
+    event_counts: HashMap<u32, u64>,
     lost: u64,
 }
 
@@ -416,9 +416,9 @@ impl Folder {
             self.seconds.resize_with(second + 1, HashMap::new);
         }
         *self.seconds[second].entry(index).or_default() += 1;
-        if self.counts_happenings {
-            let happenings = self.happenings.entry(index).or_default();
-            *happenings = happenings.saturating_add(period);
+        if self.counts_events {
+            let event_counts = self.event_counts.entry(index).or_default();
+            *event_counts = event_counts.saturating_add(period);
         }
     }
 
@@ -445,15 +445,15 @@ impl Folder {
                 counts
             })
             .collect();
-        let mut happenings: Vec<(u32, u64)> = self.happenings.into_iter().collect();
-        happenings.sort_unstable();
+        let mut event_counts: Vec<(u32, u64)> = self.event_counts.into_iter().collect();
+        event_counts.sort_unstable();
         StackRecord {
             frequency_hz,
             objects,
             frames,
             chains: self.chains,
             seconds,
-            happenings,
+            event_counts,
             lost: self.lost,
             callers: if perf::COPIES_STACKS {
                 "unwind tables"

@@ -31,9 +31,9 @@ pub const SAMPLERS: &[Sampler] = &[Sampler {
 const DEVICES: &str = "/sys/bus/event_source/devices";
 /// A longer file of a unit describes no event.
 const LONGEST: u64 = 4096;
-/// Samples a second of an event's happening that are taken on each CPU.
+/// Samples a second of an event that are taken on each CPU.
 const SAMPLES_HZ: u32 = 49;
-/// Happenings of an event of the kernel for one sample: they come in bursts.
+/// Occurrences of a kernel event for one sample: they come in bursts.
 const SAMPLED_EVERY: u32 = 199;
 
 /// How often the event of that name is sampled.

@@ -97,10 +97,10 @@ pub struct Count {
 /// How often an event is sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rate {
-    /// So many times a second of CPU time, or of the event's happening: the kernel finds the number of happenings
+    /// So many times a second of CPU time, or of the event's occurrences: the kernel finds the number of them
     /// between two samples, which takes it some.
     Hz(u32),
-    /// At each of so many happenings: for events that come in bursts, after which the kernel's choice is far off.
+    /// At each of so many occurrences: for events that come in bursts, after which the kernel's choice is far off.
     Every(u32),
 }
 
@@ -157,7 +157,7 @@ pub struct Registers {
 pub struct Sample<'r> {
     /// The process.
     pub pid: u32,
-    /// For how many happenings of the event it stands; of the clock nanoseconds.
+    /// For how many occurrences of the event it stands; of the clock nanoseconds.
     pub period: u64,
     /// Addresses in the kernel, innermost first.
     pub kernel: Vec<u64>,

@@ -104,7 +104,7 @@ pub struct EventClasses {
 pub struct EventClass {
     /// The class.
     pub class: Class,
-    /// Of all its happenings, 0 to 1.
+    /// Of all its occurrences, 0 to 1.
     pub share: f64,
 }
 

@@ -5,7 +5,7 @@ use pgassay_model::observed::stacks::{KERNEL, StackRecord, SymbolTable};
 use pgassay_readings::profile::{Frame, Profile, UNKNOWN, Unit};
 
 /// The profile of several windows together: each chain weighs its samples, or of an event other than the
-/// clock its happenings.
+/// clock its occurrences.
 pub fn profile<'r>(
     records: impl Iterator<Item = &'r StackRecord>,
     symbols: &SymbolTable,
@@ -21,11 +21,11 @@ pub fn profile<'r>(
             .collect();
         let samples = record.seconds.iter().flatten();
         let samples = samples.map(|(chain, samples)| (*chain, f64::from(*samples)));
-        let happenings = record.happenings.iter();
-        let happenings = happenings.map(|(chain, happenings)| (*chain, *happenings as f64));
-        let weights: Vec<(u32, f64)> = match record.happenings.is_empty() {
+        let event_counts = record.event_counts.iter();
+        let event_counts = event_counts.map(|(chain, count)| (*chain, *count as f64));
+        let weights: Vec<(u32, f64)> = match record.event_counts.is_empty() {
             true => samples.collect(),
-            false => happenings.collect(),
+            false => event_counts.collect(),
         };
         for (chain, weight) in weights {
             let Some(chain) = record.chains.get(chain as usize) else {
@@ -81,7 +81,7 @@ mod tests {
             frames: vec![(0, 0x105), (0, 0x200), (1, 7), (2, 5), (9, 9)],
             chains: vec![vec![0, 1], vec![2, 1], vec![3], vec![4]],
             seconds: vec![vec![(0, 2)], vec![(1, 1), (2, 1), (3, 1), (88, 1)]],
-            happenings: Vec::new(),
+            event_counts: Vec::new(),
             lost: 3,
             callers: "frame pointers".into(),
         };

@@ -11,7 +11,7 @@ pub const KERNEL: &str = "[kernel]";
 /// The call chains of one window, folded a second.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct StackRecord {
-    /// Samples a second of CPU time that were asked for; 0 where one was at each so many happenings.
+    /// Samples a second of CPU time that were asked for; 0 where one was at each so many occurrences.
     pub frequency_hz: u32,
     /// Files that addresses lie in, by build id where they have one, else by path.
     pub objects: Vec<String>,
@@ -23,9 +23,9 @@ pub struct StackRecord {
     /// One entry a second: index of the chain, samples.
     pub seconds: Vec<Vec<(u32, u32)>>,
     /// How often the sampled event happened in each chain, where that is no time on a CPU: index of the chain,
-    /// happenings.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub happenings: Vec<(u32, u64)>,
+    /// occurrences.
+    #[serde(default, alias = "happenings", skip_serializing_if = "Vec::is_empty")]
+    pub event_counts: Vec<(u32, u64)>,
     /// Samples that the kernel had no room for.
     #[serde(default)]
     pub lost: u64,

@@ -260,7 +260,7 @@ fn open(cpu: u32, whose: Whose, options: &Options) -> io::Result<OwnedFd> {
             attr.__bindgen_anon_1.sample_freq = hz.into();
             attr.set_freq(1);
         }
-        Rate::Every(happenings) => attr.__bindgen_anon_1.sample_period = happenings.max(1).into(),
+        Rate::Every(events) => attr.__bindgen_anon_1.sample_period = events.max(1).into(),
     }
     attr.set_disabled(1);
     attr.set_exclude_idle(1);

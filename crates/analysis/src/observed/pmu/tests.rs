@@ -60,7 +60,7 @@ fn a_class_has_its_own_instructions_a_cycle() {
             frames: vec![(0, 0x110), (0, 0x210)],
             chains: vec![vec![0], vec![1]],
             seconds: vec![vec![(0, 100), (1, 100)]],
-            happenings: vec![(0, in_lock), (1, in_executor)],
+            event_counts: vec![(0, in_lock), (1, in_executor)],
             ..StackRecord::default()
         },
     };
