@@ -1,17 +1,19 @@
 //! A comparison over more than clients: a server for each target at each combination of values, and what each
 //! of them is launched and loaded with.
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use pgassay_analysis::host::HostSummary;
 use pgassay_engine::workload;
 use pgassay_model::axis::{self, AxisValue};
 use pgassay_model::comparison::Typed;
 use pgassay_model::{Failure, Plan};
 use pgassay_server::TargetSpec;
+use pgassay_sys::affinity;
 
 use super::LABELS;
 use super::load::Load;
 use crate::cli::compare::CompareArgs;
+use crate::cli::measure::Concurrency;
 use crate::commands::buffers::refuse_buffers;
 use crate::commands::given::{Machine, asked, given, placed, refuse_many};
 use crate::commands::subject::explain;
@@ -37,10 +39,9 @@ pub fn place(
 ) -> anyhow::Result<Placed> {
     let axes = asked(&args.axes, args.slices.scale.as_ref());
     if axes.is_empty() {
-        return Ok(Placed {
-            typed: targets,
-            places: 1,
-        });
+        let mut typed = targets;
+        keep_apart(args, load, &mut typed, host)?;
+        return Ok(Placed { typed, places: 1 });
     }
     for typed in &targets {
         let spec: TargetSpec = typed.target.parse().map_err(explain)?;
@@ -115,6 +116,45 @@ pub fn place(
     Ok(Placed { typed, places })
 }
 
+/// Gives the clients CPUs of their own, and launched servers the others, as `--pin` asks.
+fn keep_apart(
+    args: &CompareArgs,
+    load: &Load,
+    targets: &mut [Typed],
+    host: &HostSummary,
+) -> anyhow::Result<()> {
+    let Some(pin) = &args.dials.pin else {
+        return Ok(());
+    };
+    if !matches!(load, Load::Wire(_)) {
+        bail!(
+            Failure::usage("--pin is for clients over the wire, such as select-only")
+                .with_remedy("--cpus-all 0,1 keeps every server on these CPUs")
+        );
+    }
+    if args.given.places() {
+        bail!(
+            Failure::usage(
+                "--pin gives every server the CPUs that the clients leave, and --cpus-a, --cpus-all and --wrap choose them, too"
+            )
+            .with_remedy("leave out the one or the other")
+        );
+    }
+    let allowed = affinity::allowed_cpus().context("the CPUs that we may use")?;
+    let flags = args.slices.measured(&[], false);
+    let threads = Concurrency::of(&flags, host.cpus.unwrap_or(1)).threads;
+    let clients = pin.client_cpus(&allowed, threads as usize)?;
+    for typed in targets {
+        let spec: TargetSpec = typed.target.parse().map_err(explain)?;
+        if spec.is_launched() {
+            let left = allowed.iter().filter(|cpu| !clients.contains(cpu));
+            typed.cpus = left.copied().collect();
+        }
+        typed.client_cpus.clone_from(&clients);
+    }
+    Ok(())
+}
+
 /// Every arm's name: `B`, or `B, 2 CPUs` where more than clients is varied.
 pub fn labels(typed: &[Typed], places: u32) -> Vec<String> {
     let targets = targets(typed, places);
@@ -152,13 +192,20 @@ pub fn values(typed: &Typed, label: &str) -> Vec<AxisValue> {
     }
 }
 
-/// Says on which CPUs and through which command servers run, where an axis chose it.
+/// Says on which CPUs and through which command servers run, where an axis or `--pin` chose it.
 pub fn announce(arms: &[(String, Typed)], terminal: &mut Terminal) {
-    for (label, typed) in arms.iter().filter(|(_, typed)| !typed.axes.is_empty()) {
+    let chosen = |typed: &Typed| !(typed.axes.is_empty() && typed.client_cpus.is_empty());
+    for (label, typed) in arms.iter().filter(|(_, typed)| chosen(typed)) {
         let where_to = placed(&typed.cpus, &typed.wrap);
         if !where_to.is_empty() {
             terminal.announce(&format!("  {label}{where_to}"));
         }
+    }
+    let pinned = arms.iter().find(|(_, typed)| typed.axes.is_empty());
+    if let Some(clients) = pinned.map(|(_, typed)| &typed.client_cpus)
+        && !clients.is_empty()
+    {
+        terminal.announce(&format!("load threads on CPUs {clients:?}"));
     }
 }
 

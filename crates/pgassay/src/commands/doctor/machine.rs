@@ -16,6 +16,7 @@ use pgassay_server::settings::default_shared_buffers;
 use pgassay_sys::gather::Gathered;
 use pgassay_sys::perf::{Event, Options, Rate, Ring, Whose, paranoid};
 use pgassay_sys::programs::in_path;
+use pgassay_sys::streams::Streams;
 use pgassay_sys::tracing;
 
 /// All of them. Takes a second, in which it is seen how busy the machine is.
@@ -108,21 +109,25 @@ fn perf_by(
 fn io_uring() -> Finding {
     io_uring_by(
         Gathered::new().map(drop),
+        Streams::new().map(drop),
         read("/proc/sys/kernel/io_uring_disabled").as_deref(),
     )
 }
 
-fn io_uring_by(made: io::Result<()>, disabled: Option<&str>) -> Finding {
+/// By whether the ring that sends and the one that receives could be made.
+fn io_uring_by(sends: io::Result<()>, receives: io::Result<()>, disabled: Option<&str>) -> Finding {
     const ID: &str = "io_uring";
-    match (made, disabled) {
-        (Ok(()), _) => Finding::ok(ID, "available"),
-        (Err(error), disabled) => {
-            let finding = Finding::lacking(
-                ID,
-                State::Limited,
-                format!("not available: {error}"),
-                "the clients use more CPU time per transaction",
-            );
+    const USE: &str = "the clients use more CPU time per transaction";
+    match (sends, receives, disabled) {
+        (Ok(()), Ok(()), _) => Finding::ok(ID, "available for sending and receiving"),
+        (Ok(()), Err(error), _) => {
+            let state = format!("for sending only; receiving: {error}");
+            Finding::lacking(ID, State::Limited, state, USE)
+                .advised("kernels before 6.1 lack what receiving by a ring needs")
+        }
+        (Err(error), _, disabled) => {
+            let state = format!("not available: {error}");
+            let finding = Finding::lacking(ID, State::Limited, state, USE);
             match disabled {
                 Some("1" | "2") => finding.fixed_by("sysctl -w kernel.io_uring_disabled=0"),
                 _ => finding.advised(
@@ -375,13 +380,25 @@ mod tests {
 
     #[test]
     fn io_uring_is_switched_on_where_it_was_switched_off() {
-        assert_eq!(io_uring_by(Ok(()), Some("2")).state, State::Ok);
-        let off = io_uring_by(refused(), Some("2"));
+        assert_eq!(io_uring_by(Ok(()), Ok(()), Some("2")).state, State::Ok);
+        let off = io_uring_by(refused(), refused(), Some("2"));
         assert_eq!(
             off.fix.as_deref(),
             Some("sysctl -w kernel.io_uring_disabled=0")
         );
-        assert!(io_uring_by(refused(), None).fix.is_none());
+        assert!(io_uring_by(refused(), refused(), None).fix.is_none());
+    }
+
+    #[test]
+    fn a_kernel_that_only_sends_by_a_ring_is_told() {
+        let sends = io_uring_by(Ok(()), refused(), None);
+        assert_eq!(sends.state, State::Limited);
+        assert!(
+            sends.found.starts_with("for sending only"),
+            "{}",
+            sends.found
+        );
+        assert!(sends.advice.is_some_and(|advice| advice.contains("6.1")));
     }
 
     #[test]

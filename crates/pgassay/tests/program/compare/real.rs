@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Stdio;
 
 use pgassay_server::Installations;
+use pgassay_sys::affinity::allowed_cpus;
 use serde_json::Value;
 
 use super::assert_schema;
@@ -41,11 +42,27 @@ fn settings_are_compared_and_the_exit_code_is_the_verdict() {
         "--seed",
         "7",
     ];
+    // The load apart from the servers, where that is possible.
+    let cpus = allowed_cpus().unwrap();
+    let mut args = args.to_vec();
+    if cpus.len() > 1 {
+        args.push("--pin");
+    }
     let output = runs.run(&with(&args));
     let said = text(&output.stderr);
     let json: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
     assert_schema(&json, "compare-1.json");
+    if let [others @ .., last] = cpus.as_slice()
+        && !others.is_empty()
+    {
+        assert!(
+            said.contains(&format!("load threads on CPUs [{last}]")),
+            "{said}"
+        );
+        let list: Vec<String> = others.iter().map(usize::to_string).collect();
+        assert!(said.contains(&format!("{}\n", list.join(","))), "{said}");
+    }
     let expected = match json["verdict"].as_str().expect("a verdict") {
         "faster" | "equivalent" => 0,
         "slower" => 1,
