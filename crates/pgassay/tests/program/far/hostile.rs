@@ -7,7 +7,7 @@ use pgassay_far::frame;
 use pgassay_far::hello::{OLDEST, PROTOCOL};
 use serde_json::{Value, json};
 
-use super::{at, refused};
+use super::refused;
 use crate::runs::{Runs, text};
 
 /// A far side that says these frames, after a proper beginning, and then waits.
