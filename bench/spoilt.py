@@ -138,7 +138,8 @@ class Bench:
                 time.sleep(0.7)
             command = [self.pgassay, "--quiet", "run", str(script), self.server.where(entry.get("role", "postgres")), "--load", "--is-copy",
                        "--runs", str(self.runs), "-c", str(entry.get("clients", 4)), "-T", str(entry.get("time", 2)), "--warmup",
-                       str(entry.get("warmup", 0.5)), "--trials", "2", "--observe", "all", "--json", *args]
+                       str(entry.get("warmup", 0.5)), "--trials", "2", "--observe", "all", "--json",
+                       *(["--protocol", entry["protocol"]] if "protocol" in entry else []), *args]
             done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
         finally:
             if other:
