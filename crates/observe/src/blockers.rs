@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use pgassay_model::observed::blockers::Holder;
+use pgassay_model::observed::blockers::{Holder, NOTIFY};
 use pgassay_pgwire::Session;
 
 use pgassay_text::normalise::normalise;
@@ -15,26 +15,48 @@ const ASKED: u32 = 20;
 /// A look that takes longer is the last one.
 const TOO_LONG: Duration = Duration::from_millis(100);
 
+/// What a session waits to lock, in words. An object of another database has no name here, and before 14
+/// the function that describes objects fails for one that is gone.
+fn locked(major: u32) -> String {
+    let described = match major {
+        14.. => "pg_describe_object(l.classid, l.objid, l.objsubid::int)",
+        _ => "l.classid::regclass || ' ' || l.objid",
+    };
+    format!(
+        "CASE WHEN l.locktype = 'object' AND l.database = 0 AND l.objid = 0 \
+           AND l.classid = 'pg_database'::regclass THEN '{NOTIFY}' \
+         WHEN l.database NOT IN (0, (SELECT oid FROM pg_database WHERE datname = current_database())) \
+           THEN l.locktype || ' of another database' \
+         WHEN l.locktype = 'relation' THEN (SELECT format('%I.%I', n.nspname, c.relname) \
+           FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = l.relation) \
+         WHEN l.locktype = 'object' THEN {described} END"
+    )
+}
+
 /// Whom those first in line wait for. `pg_blocking_pids` gives 0 for a prepared transaction. Only one of
 /// those who wait for a row waits for the transaction that holds it, so these come first.
-fn question(uncompiled: &str) -> String {
+fn question(uncompiled: &str, major: u32) -> String {
+    let locked = locked(major);
     format!(
         "BEGIN READ ONLY; {uncompiled}SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 1000; \
          WITH waiting AS (SELECT pid, wait_event FROM pg_stat_get_activity(NULL) \
            WHERE wait_event_type = 'Lock' AND wait_event <> 'extend' \
            ORDER BY wait_event <> 'transactionid' LIMIT {ASKED}), \
-         pairs AS (SELECT w.wait_event AS awaited, b.pid \
-           FROM waiting w, unnest(pg_blocking_pids(w.pid)) b(pid)), \
+         wanted AS (SELECT DISTINCT ON (l.pid) l.pid, {locked} AS object FROM pg_locks l \
+           WHERE NOT l.granted AND l.locktype IN ('relation', 'object') \
+           AND l.pid IN (SELECT pid FROM waiting)), \
+         pairs AS (SELECT w.wait_event AS awaited, coalesce(o.object, '') AS object, b.pid \
+           FROM waiting w LEFT JOIN wanted o ON o.pid = w.pid, unnest(pg_blocking_pids(w.pid)) b(pid)), \
          held AS (SELECT pid, max(mode) FILTER (WHERE mode = 'AccessExclusiveLock') AS whole, max(mode) AS strong \
            FROM pg_locks WHERE granted AND locktype = 'relation' AND pid IN (SELECT pid FROM pairs) \
            AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') GROUP BY 1) \
          SELECT p.awaited, CASE WHEN p.pid = 0 THEN 'prepared transaction' ELSE coalesce(a.state, '') END, \
            coalesce(a.wait_event_type || ':' || a.wait_event, ''), coalesce(a.query, ''), \
            coalesce(a.application_name, ''), coalesce(h.whole, h.strong, ''), count(*), \
-           max(extract(epoch FROM clock_timestamp() - a.xact_start)) \
+           max(extract(epoch FROM clock_timestamp() - a.xact_start)), p.object \
          FROM pairs p LEFT JOIN pg_stat_get_activity(NULL) a ON a.pid = p.pid \
          LEFT JOIN held h ON h.pid = p.pid \
-         WHERE p.pid = 0 OR a.pid IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6; ROLLBACK"
+         WHERE p.pid = 0 OR a.pid IS NOT NULL GROUP BY 1, 2, 3, 4, 5, 6, p.object; ROLLBACK"
     )
 }
 
@@ -65,7 +87,7 @@ impl Looking {
     pub fn ask(&mut self, session: &mut Session) -> Result<Vec<Holder>, String> {
         let begun = Instant::now();
         self.next = None;
-        let question = question(session.uncompiled());
+        let question = question(session.uncompiled(), session.major().unwrap_or(0));
         let results = session.query(&question).map_err(|error| {
             let _ = session.execute("ROLLBACK");
             error.to_string()
@@ -91,9 +113,11 @@ fn holder(row: Vec<Option<String>>) -> Option<Holder> {
         mode,
         pairs,
         oldest,
-    ] = <[Option<String>; 8]>::try_from(row).ok()?;
+        object,
+    ] = <[Option<String>; 9]>::try_from(row).ok()?;
     Some(Holder {
         awaited: awaited?,
+        object: object?,
         state: state?,
         waits_at: waits_at?,
         statement: normalise(&query?).text,

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use pgassay_model::observed::growth::{Grown, GrowthRecord};
+use pgassay_model::observed::growth::{Grown, GrowthRecord, HoldsHorizon};
 use pgassay_pgwire::{QueryError, ResultSet, Session};
+use pgassay_text::normalise::normalise;
 
 /// Rows of a view that are kept.
 const KEPT: usize = 30;
@@ -94,6 +95,23 @@ const STATE: &[&str] = &[
 /// Columns that only name something.
 const NAMES: &[&str] = &["name", "of", "relid", "schemaname", "relname"];
 
+/// What keeps dead rows: sessions' snapshots and transactions, prepared transactions, slots. A statement
+/// that has just begun keeps none that count, and vacuum is no session whose snapshot keeps rows.
+const HORIZON: &str = "SELECT * FROM ( \
+    SELECT 'session' AS kind, pid::text AS name, \
+      greatest(age(backend_xmin), age(backend_xid)) AS transactions, \
+      extract(epoch FROM clock_timestamp() - xact_start) AS seconds, state, application_name AS application, \
+      query AS statement, false AS catalogs_only \
+    FROM pg_stat_get_activity(NULL) \
+    WHERE (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND pid <> pg_backend_pid() \
+      AND xact_start IS NOT NULL AND coalesce(query, '') NOT LIKE 'autovacuum:%' \
+    UNION ALL SELECT 'prepared transaction', gid, age(transaction), \
+      extract(epoch FROM clock_timestamp() - prepared), '', '', '', false FROM pg_prepared_xacts \
+    UNION ALL SELECT 'replication slot', slot_name::text, greatest(age(xmin), age(catalog_xmin)), NULL, '', '', \
+      plugin::text, xmin IS NULL FROM pg_replication_slots \
+      WHERE xmin IS NOT NULL OR catalog_xmin IS NOT NULL) held \
+    ORDER BY transactions DESC LIMIT 5";
+
 type Rows = BTreeMap<String, (Option<String>, BTreeMap<String, f64>)>;
 
 /// What stood in the views at the beginning of a window.
@@ -101,6 +119,7 @@ type Rows = BTreeMap<String, (Option<String>, BTreeMap<String, f64>)>;
 pub struct Stood {
     statements: Result<Rows, String>,
     views: Vec<Result<Rows, String>>,
+    horizon: Result<Vec<HoldsHorizon>, String>,
 }
 
 impl Stood {
@@ -116,6 +135,7 @@ impl Stood {
                     _ => ask(session, view.sql),
                 })
                 .collect(),
+            horizon: answer(session, HORIZON).map(|answer| held(answer.unwrap_or_default())),
         }
     }
 
@@ -127,6 +147,10 @@ impl Stood {
                 record.statements = grown(&then, now, &["total_exec_time", "total_time"]);
             }
             (Err(why), _) | (_, Err(why)) => record.unread.push(why),
+        }
+        match now.horizon {
+            Ok(held) => record.horizon = held,
+            Err(why) => record.unread.push(format!("what holds dead rows: {why}")),
         }
         let views = self.views.into_iter().zip(now.views);
         for (view, (then, now)) in VIEWS.iter().zip(views) {
@@ -187,6 +211,10 @@ fn statements(session: &mut Session) -> Result<Rows, String> {
 
 /// A question's rows. It is rolled back, so that it is no commit among those that are counted.
 fn ask(session: &mut Session, sql: &str) -> Result<Rows, String> {
+    Ok(answer(session, sql)?.map(rows).unwrap_or_default())
+}
+
+fn answer(session: &mut Session, sql: &str) -> Result<Option<ResultSet>, String> {
     let wrapped = format!(
         "BEGIN READ ONLY; {}SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 3000; \
          SET LOCAL lock_timeout = 200; {sql}; ROLLBACK",
@@ -201,10 +229,34 @@ fn ask(session: &mut Session, sql: &str) -> Result<Rows, String> {
             return Err(error.to_string());
         }
     };
-    let answer = results
-        .into_iter()
-        .find(|result| !result.columns.is_empty());
-    Ok(answer.map(rows).unwrap_or_default())
+    let mut results = results.into_iter();
+    Ok(results.find(|result| !result.columns.is_empty()))
+}
+
+fn held(answer: ResultSet) -> Vec<HoldsHorizon> {
+    let one = |row: Vec<Option<String>>| {
+        let [
+            kind,
+            name,
+            transactions,
+            seconds,
+            state,
+            application,
+            statement,
+            catalogs_only,
+        ] = <[Option<String>; 8]>::try_from(row).ok()?;
+        Some(HoldsHorizon {
+            kind: kind?,
+            name: name?,
+            transactions: transactions?.parse().ok()?,
+            seconds: seconds.and_then(|seconds| seconds.parse().ok()),
+            state: state.unwrap_or_default(),
+            application: application.unwrap_or_default(),
+            statement: normalise(&statement.unwrap_or_default()).text,
+            catalogs_only: catalogs_only.as_deref() == Some("t"),
+        })
+    };
+    answer.rows.into_iter().filter_map(one).collect()
 }
 
 fn rows(answer: ResultSet) -> Rows {

@@ -178,7 +178,7 @@ fn add_catalogues(session: &mut Session, plan: &mut Plan) {
         .flatten()
         .and_then(|bytes| bytes.parse().ok());
     plan.relations = relations(session, plan).unwrap_or_default();
-    plan.functions = functions(session, plan).unwrap_or_default();
+    (plan.functions, plan.volatile) = functions(session, plan).unwrap_or_default();
 }
 
 /// Whether planning somebody's statement runs no code of theirs with our rights.
@@ -238,6 +238,7 @@ fn node(value: &Value, depth: usize) -> Node {
         conditions: CONDITIONS.iter().filter_map(condition).collect(),
         sort_key: words("Sort Key"),
         relationship: text("Parent Relationship"),
+        join: text("Join Type"),
         subplans_removed: value["Subplans Removed"].as_f64(),
         rows: figure("Plan Rows"),
         actual_rows: value["Actual Rows"].as_f64(),
@@ -374,7 +375,11 @@ fn called(expression: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn functions(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, String>> {
+/// By name, the language of each function that interprets, and how ALTER FUNCTION names those that are
+/// VOLATILE. Functions in SQL that still stand in a plan were not inlined.
+type Called = (BTreeMap<String, String>, BTreeMap<String, String>);
+
+fn functions(session: &mut Session, plan: &Plan) -> Option<Called> {
     let all = plan.root.all();
     let conditions = all.iter().flat_map(|(_, node)| node.conditions.values());
     let mut names: Vec<&str> = conditions.flat_map(|condition| called(condition)).collect();
@@ -384,19 +389,31 @@ fn functions(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Stri
         return None;
     }
     let names: Vec<String> = names.iter().map(|name| literal(name)).collect();
+    // With no schema in the search path, oid::regprocedure names its own.
     let found = session
         .catalog_rows(&format!(
-            "SELECT DISTINCT p.proname, l.lanname FROM pg_catalog.pg_proc p \
-             JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
-             WHERE p.proname IN ({}) AND l.lanname NOT IN ('internal', 'c', 'sql')",
+            "SELECT DISTINCT ON (p.proname) p.proname, l.lanname, \
+             CASE WHEN p.provolatile = 'v' THEN p.oid::pg_catalog.regprocedure::text END \
+             FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_language l ON l.oid = p.prolang \
+             JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
+             WHERE p.proname IN ({}) AND l.lanname NOT IN ('internal', 'c') \
+             AND n.nspname NOT IN ('pg_catalog', 'information_schema') \
+             ORDER BY p.proname, l.lanname = 'sql'",
             names.join(", ")
         ))
         .ok()?;
-    let pair = |row: Vec<Option<String>>| match <[Option<String>; 2]>::try_from(row) {
-        Ok([Some(name), Some(language)]) => Some((name, language)),
-        _ => None,
-    };
-    Some(found.rows.into_iter().filter_map(pair).collect())
+    let mut called = Called::default();
+    for row in found.rows {
+        let Ok([Some(name), Some(language), volatile]) = <[Option<String>; 3]>::try_from(row)
+        else {
+            continue;
+        };
+        if let Some(signature) = volatile {
+            called.1.insert(name.clone(), signature);
+        }
+        called.0.insert(name, language);
+    }
+    Some(called)
 }
 
 /// Drops select lists that call nothing of interest: they are long, and are the statement's text

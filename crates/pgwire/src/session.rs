@@ -292,12 +292,17 @@ impl Session {
     /// What, before a question in the same transaction or message, keeps the server from compiling it
     /// (JIT, from 11 on): where a server compiles whatever it is asked, each question takes a second.
     pub fn uncompiled(&self) -> &'static str {
-        let version = self.parameter("server_version").unwrap_or_default();
-        let major = version.split(|c: char| !c.is_ascii_digit()).next();
-        match major.and_then(|major| major.parse().ok()) {
-            Some(11_u32..) => "SET LOCAL jit = off; ",
+        match self.major() {
+            Some(11..) => "SET LOCAL jit = off; ",
             _ => "",
         }
+    }
+
+    /// The server's version up to the first point: 15, and 9 of 9.6; none where it did not say.
+    pub fn major(&self) -> Option<u32> {
+        let version = self.parameter("server_version")?;
+        let major = version.split(|c: char| !c.is_ascii_digit()).next();
+        major.and_then(|major| major.parse().ok())
     }
 
     /// A search_path that finds what is in `schema` first, and then what this session finds now.

@@ -178,6 +178,8 @@ pub struct Circumstances {
     pub server_of_busy: Option<f64>,
 }
 
+/// A measured gain below this is light, whatever its kind of finding may bring elsewhere.
+pub(super) const LITTLE: f64 = 0.1;
 /// CPUs are full from this share of them on.
 pub(super) const FULL: f64 = 0.85;
 
@@ -246,6 +248,14 @@ impl Finding {
             Some(under.gain(seen.basis, seen.share? * part, cpu))
         };
         let gain = of(1.0);
+        let severity = seen.severity.unwrap_or(entry.severity);
+        let severity = match gain {
+            // Unless it is want of CPUs that makes it little.
+            Some((gain, false)) if gain < LITTLE && !entry.invalidates_results => {
+                severity.min(Severity::Low)
+            }
+            _ => severity,
+        };
         let (expected, rests_on) = seen
             .expected
             .and_then(|expected| Some((of(expected.part)?.0, expected.rests_on)))
@@ -262,7 +272,7 @@ impl Finding {
             id: entry.id.to_owned(),
             title: entry.title.to_owned(),
             family: entry.family,
-            severity: seen.severity.unwrap_or(entry.severity),
+            severity,
             confidence,
             basis: seen.basis,
             saw,
@@ -496,6 +506,14 @@ impl Observation {
     /// The same, accounting for this share of the sessions' time in transactions.
     pub(super) fn covers(mut self, share: f64) -> Self {
         self.covers = Some(share);
+        self
+    }
+
+    /// The same, led by another sentence.
+    pub(super) fn leading(mut self, saw: impl Into<String>) -> Self {
+        let known = std::mem::replace(&mut self.saw, saw.into());
+        let known = known.trim_end_matches('.').to_owned();
+        self.evidence.insert(0, known);
         self
     }
 

@@ -133,6 +133,7 @@ pub(crate) fn load(evidence: &Evidence) -> Vec<Finding> {
         }
         Some(finding)
     }));
+    detect::behind_cause(evidence, &mut findings);
     let place = evidence.place().cloned().unwrap_or_default();
     for finding in &mut findings {
         origin::fit(&mut finding.remedy, &place, |name| {

@@ -15,6 +15,9 @@
 //! Gains know how much room the CPUs leave ([`super::finding::Circumstances`]): where they are
 //! full, removing a wait brings next to nothing, and what takes CPU time ranks above it.
 //!
+//! A symptom stands behind a cause whose gain is at least half of its own: full CPUs behind the
+//! statement that fills them.
+//!
 //! What a load of ours causes itself, such as the queue for the few rows that it changes, is no
 //! cause at all; the diagnosis lists it behind its other findings.
 //!
@@ -31,6 +34,8 @@ use super::{Entry, find};
 /// of the time goes there, it still stands before what is moderate and only known, and behind
 /// what is grave.
 const EXPECTED_LEFT: f64 = 0.15;
+/// The gain from which on a cause may be that of the symptoms beside it.
+const CAUSE: f64 = 0.1;
 /// The gain of a measured finding that cannot say one.
 const UNSAID: f64 = 0.05;
 
@@ -71,13 +76,21 @@ pub struct Cause {
 
 /// Orders the findings of one load in the same way, the audit left aside.
 pub(crate) fn order(findings: &mut [Finding], workload: Option<&str>) {
+    // A symptom whose cause may be among the others stands behind it: one that is about as large.
+    let is_cause = |f: &&Finding| f.symptom_of.is_none() && f.confidence > Confidence::Low;
+    let causes = findings.iter().filter(is_cause);
+    let largest = causes
+        .map(|f| measured_gain(f, workload))
+        .fold(0.0, f64::max);
     let key = |finding: &Finding| {
         let gain = measured_gain(finding, workload);
-        (invalidates(&finding.id), gain, finding.confidence)
+        let shown = finding.symptom_of.is_some() && largest >= CAUSE && largest >= 0.5 * gain;
+        (invalidates(&finding.id), !shown, gain, finding.confidence)
     };
     findings.sort_by(|a, b| {
         let (a, b) = (key(a), key(b));
-        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)).then(b.2.cmp(&a.2))
+        let first = b.0.cmp(&a.0).then(b.1.cmp(&a.1));
+        first.then(b.2.total_cmp(&a.2)).then(b.3.cmp(&a.3))
     });
 }
 

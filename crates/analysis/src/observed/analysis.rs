@@ -338,6 +338,8 @@ fn grown<'r>(records: impl Iterator<Item = &'r GrowthRecord>) -> Option<GrowthRe
         slru: all(|r| &r.slru),
         functions: all(|r| &r.functions),
         catalogs: all(|r| &r.catalogs),
+        // What was still there when the last window ended.
+        horizon: last.horizon.clone(),
         unread: last.unread.clone(),
     })
 }

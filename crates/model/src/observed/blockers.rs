@@ -3,6 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The lock that all who notify take before they commit, whatever their database (async.c).
+pub const NOTIFY: &str = "the queue of NOTIFY";
+
 /// What was seen of those that hold others up.
 #[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
 pub struct BlockerRecord {
@@ -20,6 +23,10 @@ pub struct BlockerRecord {
 pub struct Holder {
     /// What those behind it waited for: `transactionid`, `tuple`, `relation` …
     pub awaited: String,
+    /// What is locked, where its lock names it: `public.job`, or the lock that NOTIFY commits under
+    /// ([`NOTIFY`]); empty for rows, and where nothing was seen.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub object: String,
     /// Its state as pg_stat_activity has it, or `prepared transaction`.
     pub state: String,
     /// What it waited for itself, `Lock:relation`; empty where it did not wait.
@@ -55,6 +62,7 @@ impl Holder {
         let key = |of: &Self| {
             (
                 of.awaited.clone(),
+                of.object.clone(),
                 of.state.clone(),
                 of.waits_at.clone(),
                 of.statement.clone(),

@@ -29,9 +29,38 @@ pub struct GrowthRecord {
     /// The server's own catalogues, by pg_stat_sys_tables: what creating and dropping things writes there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub catalogs: Vec<Grown>,
+    /// What kept dead rows from being removed as the window ended, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub horizon: Vec<HoldsHorizon>,
     /// What was not read, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
+}
+
+/// Something with an old snapshot or an old transaction: rows that died since stay for it.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct HoldsHorizon {
+    /// `session`, `prepared transaction`, `replication slot`.
+    pub kind: String,
+    /// A session's process, or its name.
+    pub name: String,
+    /// Transactions that began since.
+    pub transactions: f64,
+    /// Its transaction's age in seconds; none for a slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// A session's state.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub state: String,
+    /// `application_name`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub application: String,
+    /// A session's statement without literals, or its last one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub statement: String,
+    /// Whether rows of the catalogues alone stay for it (a logical slot's `catalog_xmin`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub catalogs_only: bool,
 }
 
 /// A row of a statistics view over a window.

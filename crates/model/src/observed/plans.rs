@@ -34,6 +34,9 @@ pub struct Plan {
     /// Functions in its conditions that are written in a procedural language, with it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub functions: BTreeMap<String, String>,
+    /// Those of them that are VOLATILE, each as `ALTER FUNCTION` names it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub volatile: BTreeMap<String, String>,
 }
 
 /// A node of a plan. Conditions are without literals.
@@ -60,6 +63,9 @@ pub struct Node {
     /// How it stands to its parent: `SubPlan`, `InitPlan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relationship: Option<String>,
+    /// What a join keeps: `Inner`, `Left`, `Semi`, `Anti`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub join: Option<String>,
     /// Subplans of an append that were not needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subplans_removed: Option<f64>,

@@ -74,10 +74,19 @@ pub fn headline(diagnosis: &Diagnosis) -> Vec<String> {
     headline
 }
 
+/// The gain from which on a finding is a headline beside others.
+const HEADLINE: f64 = 0.1;
+
 fn of_findings(diagnosis: &Diagnosis) -> Vec<String> {
+    let much = diagnosis
+        .findings
+        .iter()
+        .any(|f| f.severity > Severity::Low && f.gain().is_some_and(|gain| gain >= HEADLINE));
     let weighty = || {
         let findings = diagnosis.findings.iter();
         let weighty = findings.filter(|f| f.severity > Severity::Info || !f.basis.is_measured());
+        // Beside what brings much, what brings little is no headline.
+        let weighty = weighty.filter(|f| !much || f.gain().is_none_or(|gain| gain >= HEADLINE));
         // What was proved is said already.
         weighty.filter(|f| !f.id.starts_with("differs-from-reference/"))
     };

@@ -1,11 +1,11 @@
 //! More work than a statement's result is worth: rows read and thrown away, indexes written that nobody
-//! reads, processes started for a few rows; and commits that queue to notify.
+//! reads, processes started for a few rows.
 
 use super::hits::{Hit, Left, Part, joined, with_plans};
 use super::plans::reads_whole;
-use super::{Detector, run, tenths, waits};
+use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
-use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity, StepKind};
+use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
 use crate::observed::statements::StatementTime;
 use crate::profile::Work;
 use pgassay_model::observed::growth::Grown;
@@ -15,7 +15,6 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("rows-discarded", discarded),
     run("indexes-unread", unread),
     run("parallel-for-little", parallel),
-    run("notify-queue", notify),
 ];
 
 /// Rows read by each scan below which it does not matter how many are thrown away.
@@ -292,48 +291,6 @@ fn parallel(evidence: &Evidence) -> Option<Observation> {
     joined(&run, hits)
 }
 
-fn notify(evidence: &Evidence) -> Option<Observation> {
-    let run = evidence.run?;
-    let is = |kind: &str, event: &str| kind == "Lock" && event == "object";
-    let share = run.wait_share(is).filter(|share| *share >= 0.1)?;
-    let seen = run.observed?.statements.as_ref()?;
-    // Whoever has notified takes the lock of all databases at commit.
-    let at = |s: &StatementTime| -> f64 {
-        s.waits
-            .iter()
-            .filter(|w| w.name == "Lock:object")
-            .map(|w| w.sessions)
-            .sum()
-    };
-    let ends = |s: &StatementTime| {
-        let verb = s
-            .text
-            .split(|c: char| !c.is_alphabetic())
-            .next()
-            .unwrap_or_default();
-        ["COMMIT", "END", "NOTIFY"]
-            .iter()
-            .any(|v| v.eq_ignore_ascii_case(verb))
-            || s.text.contains("pg_notify")
-    };
-    let all: f64 = seen.statements.iter().map(at).sum();
-    let committing: f64 = seen.statements.iter().filter(|s| ends(s)).map(at).sum();
-    if committing < 0.5 * all || all <= 0.0 {
-        return None;
-    }
-    let saw = format!(
-        "Transactions that notify commit one after another: {} of {} is spent in the queue for the lock that NOTIFY takes.",
-        tenths(share),
-        run.whole()
-    );
-    Some(
-        Observation::measured(Basis::WaitTime, Some(share), saw)
-            .severity(Severity::High)
-            .confidence(Confidence::High)
-            .all_seen(waits::who(&run, is)),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -541,26 +498,5 @@ mod tests {
                 .text
                 .contains("max_parallel_workers_per_gather")
         );
-    }
-
-    #[test]
-    fn commits_that_queue_for_the_lock_of_all_databases_notify() {
-        let of = |text: &str| {
-            found(
-                text,
-                Node::default(),
-                RelationFacts::default(),
-                0.0,
-                (vec![("Lock", "object", 4.0)], "Lock:object"),
-                &[],
-            )
-        };
-        let findings = of("COMMIT");
-        assert!(one(&findings, "notify-queue").gain_at_most.unwrap() > 0.3);
-        assert!(
-            findings.iter().all(|f| !f.id.starts_with("wait-event")),
-            "{findings:#?}"
-        );
-        assert!(of("DROP TABLE x").iter().all(|f| f.id != "notify-queue"));
     }
 }

@@ -1,6 +1,7 @@
 //! Who holds the locks that sessions queue for: a transaction that does nothing, one that is
 //! prepared, a change of the schema, or the same statements as those in the queue.
 
+use super::gentler::{command, gentler};
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
@@ -208,8 +209,13 @@ fn schema_changes(evidence: &Evidence) -> Option<Observation> {
     if tables < NOTABLE || locks_tables(&queue) {
         return None;
     }
+    let command = command(&change.statement);
     let saw = format!(
-        "Sessions queue behind a change of the schema{}: {} of {}.",
+        "Sessions queue behind {}{}: {} of {}.",
+        match command {
+            "" => "a change of the schema",
+            command => command,
+        },
         from(change),
         tenths(tables),
         run.whole()
@@ -241,14 +247,24 @@ fn schema_changes(evidence: &Evidence) -> Option<Observation> {
              pg_stat_activity WHERE wait_event_type = 'Lock'",
         );
     }
-    Some(
-        seen.sql("SET lock_timeout = '2s';   -- in the session that changes the schema; try again until it succeeds")
-            .advice(
-                "take the form that locks less: CREATE INDEX CONCURRENTLY, ADD CONSTRAINT … NOT VALID and then \
-                 VALIDATE, ADD COLUMN without a volatile default, VACUUM without FULL",
-            ),
-    )
+    if !change.object.is_empty() {
+        seen = seen.seen(format!("what they wait for: {}", change.object));
+    }
+    let own = gentler(&change.statement);
+    // A change that waits itself holds the others up for as long as it waits.
+    let seen = match (own, change.is_link()) {
+        (Some(own), false) => seen.advice(own).sql(TIMEOUT),
+        (Some(own), true) => seen.sql(TIMEOUT).advice(own),
+        (None, _) => seen.sql(TIMEOUT).advice(
+            "take the form that locks less: CREATE INDEX CONCURRENTLY, ADD CONSTRAINT … NOT VALID and then \
+             VALIDATE, ADD COLUMN without a volatile default, VACUUM without FULL",
+        ),
+    };
+    Some(seen)
 }
+
+const TIMEOUT: &str =
+    "SET lock_timeout = '2s';   -- in the session that takes the lock; try again until it succeeds";
 
 /// LOCK TABLE in the load's own transactions.
 fn whole_tables(evidence: &Evidence) -> Option<Observation> {
@@ -378,9 +394,9 @@ mod tests {
             waits_at: at.into(),
             statement: statement.into(),
             application: "app".into(),
-            mode: String::new(),
             pairs,
             oldest_s: Some(age),
+            ..Holder::default()
         }
     }
 
@@ -500,6 +516,36 @@ mod tests {
         assert!(
             found.iter().all(|f| f.id != "idle-in-transaction"),
             "{found:#?}"
+        );
+    }
+
+    #[test]
+    fn the_remedy_is_for_the_command_that_was_seen() {
+        let of = |statement: &str| {
+            let mut holds = holder("relation", "active", "", statement, 30, 0.05);
+            holds.mode = "AccessExclusiveLock".into();
+            let found = ids("relation", &[holds]);
+            let queue = one(&found, "schema-change-queue");
+            (queue.saw.clone(), queue.remedy[0].text.clone())
+        };
+        let (saw, remedy) = of("REFRESH MATERIALIZED VIEW sums");
+        assert!(
+            saw.contains("behind REFRESH MATERIALIZED VIEW (application app)"),
+            "{saw}"
+        );
+        assert!(remedy.contains("VIEW CONCURRENTLY"), "{remedy}");
+        assert!(of("VACUUM FULL t").1.contains("without FULL"));
+        assert!(
+            of("create index on t (a)")
+                .1
+                .starts_with("CREATE INDEX CONCURRENTLY")
+        );
+        // Whatever it is that goes on after the change.
+        assert!(of("SELECT 1").0.contains("a change of the schema"));
+        assert!(
+            of("REINDEX INDEX CONCURRENTLY i")
+                .1
+                .contains("lock_timeout")
         );
     }
 

@@ -1,20 +1,27 @@
 //! The CPUs: whether they are all busy while sessions wait for one, and what takes them.
 
+use pgassay_model::observed::plans::{Node, Plan};
+
+use super::hits::weighty;
 use super::{Detector, facts, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::fact_view::{FactView, Moment};
 use crate::bottlenecks::finding::{
-    Basis, Confidence, FULL, Judged, NotJudged, Observation, Severity, passed,
+    Basis, Confidence, FULL, Finding, Judged, NotJudged, Observation, Severity, passed,
 };
 use crate::metrics;
+use crate::observed::statements::StatementTime;
 use crate::profile::Summary;
 
 pub(super) const DETECTORS: &[Detector] = &[
-    run("cpu-saturated", saturated),
-    facts("cpu-saturated", saturated_now),
+    run(SATURATED, saturated),
+    facts(SATURATED, saturated_now),
     run("cpu-others", taken),
     facts("cpu-others", taken_now),
 ];
+
+/// The entry of full CPUs.
+const SATURATED: &str = "cpu-saturated";
 
 /// The share of the sessions' time that waits for a CPU, from which on it is worth a finding.
 const NOTABLE: f64 = 0.1;
@@ -63,7 +70,12 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
             if waiting < if full { NOTABLE } else { MUCH } {
                 return None;
             }
+            // Sessions that queue for a lock are let go together, and wait for a CPU in between.
+            let in_bursts = run.wait_share(|kind, _| kind == "Lock").unwrap_or(0.0) >= NOTABLE;
             let confined = busy < CONFINED * cpus;
+            if confined && in_bursts {
+                return None;
+            }
             let saw = if !confined {
                 let saturated = if full {
                     "saturated"
@@ -105,7 +117,7 @@ fn saturated(evidence: &Evidence) -> Option<Observation> {
         }
         None => return None,
     };
-    let seen = seen.seen(takers(&run, others));
+    let seen = seen.seen(takers(&run, others)).all_seen(statements(&run));
     Some(match evidence.profile {
         Some(profile) => seen.all_seen(spent(profile)),
         None => seen.seen("no CPU samples, which would name what takes them (--observe perf)"),
@@ -212,6 +224,99 @@ fn takers(run: &RunEvidence, others: f64) -> String {
     format!(
         "the server keeps {server:.2} CPUs busy, the load's client {client:.2}, other programs {others:.2}"
     )
+}
+
+/// Statements that are named with what they take.
+const STATEMENTS: usize = 3;
+/// The share of the sessions' CPU time from which on one is.
+const MUCH_CPU: f64 = 0.1;
+
+/// The statements that the sessions' CPU time goes to, and the busiest nodes of their plans.
+fn statements(run: &RunEvidence) -> Vec<String> {
+    let mut those: Vec<&StatementTime> = weighty(run).filter(|s| s.cpu_share >= MUCH_CPU).collect();
+    those.sort_by(|a, b| b.cpu_share.total_cmp(&a.cpu_share));
+    let named = those.into_iter().take(STATEMENTS);
+    named
+        .flat_map(|statement| {
+            let goes = format!(
+                "{} of the sessions' CPU time goes to: {}",
+                tenths(statement.cpu_share.min(1.0)),
+                statement.named()
+            );
+            let plan = statement.plan.as_ref();
+            let busiest = plan.map(busiest).filter(|nodes| !nodes.is_empty());
+            let rows =
+                busiest.map(|nodes| format!("its plan's busiest nodes: {}", nodes.join(", ")));
+            std::iter::once(goes).chain(rows)
+        })
+        .collect()
+}
+
+/// Nodes of a plan that are named, and rows below which none is.
+const NODES: usize = 3;
+const FEW_ROWS: f64 = 100.0;
+
+/// The nodes of a plan that have most rows, as the planner expects.
+fn busiest(plan: &Plan) -> Vec<String> {
+    let rows = |node: &Node| {
+        let filtered = node.kind == "Seq Scan" && node.conditions.contains_key("Filter");
+        let facts = node.relation.as_ref().and_then(|t| plan.relations.get(t));
+        let read = facts.and_then(|facts| facts.rows).filter(|_| filtered);
+        read.unwrap_or(node.rows) * plan.root.times(node).unwrap_or(1.0)
+    };
+    let all = plan.root.all().into_iter();
+    // What only hands on has the rows of what is below it.
+    let own =
+        all.filter(|(_, node)| !matches!(node.kind.as_str(), "Hash" | "Materialize" | "Gather"));
+    let mut nodes: Vec<(f64, &Node)> = own.map(|(_, node)| (rows(node), node)).collect();
+    nodes.retain(|(rows, _)| *rows >= FEW_ROWS);
+    nodes.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let named = nodes.into_iter().take(NODES);
+    named
+        .map(|(rows, node)| match &node.relation {
+            Some(relation) => format!("{} on {relation} {rows:.0} rows", node.kind),
+            None => format!("{} {rows:.0} rows", node.kind),
+        })
+        .collect()
+}
+
+/// Full CPUs are what a cause shows itself by that takes their time: then they are its symptom.
+pub fn behind_cause(evidence: &Evidence, findings: &mut [Finding]) {
+    let others = evidence.run.and_then(|run| {
+        let busy = run.point.estimate(metrics::MACHINE_CPUS)?.estimate;
+        let cpus = f64::from(run.host.cpus?);
+        Some(run.other_cpus()? >= 0.25 * busy || busy < CONFINED * cpus)
+    });
+    // Who else takes them is no cause of the server's, and one that is confined has another.
+    if others.unwrap_or(false) {
+        return;
+    }
+    let takes = |f: &&Finding| {
+        matches!(f.basis, Basis::Statements | Basis::CpuSamples)
+            && f.id != SATURATED
+            && f.symptom_of.is_none()
+            && f.confidence >= Confidence::Medium
+            && f.severity >= Severity::Medium
+    };
+    let gain = |f: &Finding| f.gain().unwrap_or(0.0);
+    let most = findings
+        .iter()
+        .filter(takes)
+        .max_by(|a, b| gain(a).total_cmp(&gain(b)));
+    let Some((of, cause)) = most.map(|f| (gain(f), format!("{} ({})", f.title, f.id))) else {
+        return;
+    };
+    let saturated = findings
+        .iter_mut()
+        .find(|f| f.id == SATURATED && f.symptom_of.is_none());
+    if let Some(saturated) = saturated.filter(|s| of >= 0.5 * gain(s)) {
+        saturated.saw = format!(
+            "{}, a symptom of: {cause}.",
+            saturated.saw.trim_end_matches('.')
+        );
+        saturated.confidence = saturated.confidence.min(Confidence::Medium);
+        saturated.symptom_of = Some(cause);
+    }
 }
 
 /// What the server's CPU time goes to.

@@ -10,65 +10,12 @@ use crate::profile::{Class, Work};
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("round-trips", between_statements),
-    run("connections-opened", connections),
     run("deadlocks", deadlocks),
     run("temporary-tables", temporary_tables),
     run("statistics-missing", statistics),
     samples("detoasting", detoasting),
     run("detoasting", out_of_line),
 ];
-
-/// Sessions a second from which on opening them is worth a look.
-const MANY_SESSIONS: f64 = 5.0;
-/// Transactions of a session below which it was opened for next to nothing.
-const FEW_TRANSACTIONS: f64 = 10.0;
-
-/// Transactions of a session up to which hardly anything but its executor's time is not its opening's.
-const ONE_OR_TWO: f64 = 3.0;
-
-/// Functions in which a process of a session begins: the rest is its statements.
-const OPENING: &[&str] = &[
-    "InitPostgres",
-    "BackendStartup",
-    "BackendInitialize",
-    "PerformAuthentication",
-];
-
-fn connections(evidence: &Evidence) -> Option<Observation> {
-    let run = evidence.run?;
-    let counters = run.observed?.counters.as_ref()?;
-    // pg_stat_database counts them from 14 on.
-    let opened = counters.database_rate("sessions")?;
-    let done = counters.database_rate("xact_commit")? + counters.database_rate("xact_rollback")?;
-    if opened < MANY_SESSIONS || done > FEW_TRANSACTIONS * opened {
-        return None;
-    }
-    let share = evidence.profile.map(|profile| {
-        let of = |name: &&str| profile.function(name).map_or(0.0, |f| f.total_share);
-        let opening = OPENING.iter().map(of).fold(0.0, f64::max);
-        // A session of a transaction or two does little but begin, fill its caches, and end.
-        match done <= ONE_OR_TWO * opened {
-            true => opening.max(1.0 - profile.class(Class::Executor)),
-            false => opening,
-        }
-    });
-    let saw = format!(
-        "{opened:.0} sessions are opened each second, each for {:.1} transactions.",
-        done / opened
-    );
-    let seen = match share {
-        Some(share) if share >= 0.02 => Observation::of_samples(share, saw).seen(format!(
-            "{} of the CPU samples are in starting and ending sessions rather than in statements",
-            tenths(share)
-        )),
-        _ => Observation::measured(Basis::Counters, None, saw),
-    };
-    let ended = run.budget().and_then(|budget| budget.ended_on_cpu);
-    let seen = seen.severity(Severity::High).all_seen(ended.map(|cpus| {
-        format!("processes that ended within the measured time kept {cpus:.2} CPUs busy")
-    }));
-    Some(seen)
-}
 
 /// The share of their time in transactions that sessions wait for their client from which on it is named.
 const BETWEEN: f64 = 0.25;
@@ -395,22 +342,6 @@ pub(super) mod tests {
             }],
             other_sessions: 0.0,
         }
-    }
-
-    #[test]
-    fn sessions_for_one_transaction_each_are_found_and_lasting_ones_are_not() {
-        let of = |sessions: f64| {
-            found_with(vec![], move |observed: &mut PointObserved| {
-                observed.counters = counters(&[("sessions", sessions), ("xact_commit", 4000.0)]);
-            })
-        };
-        let found = of(4000.0);
-        assert!(
-            one(&found, "connections-opened")
-                .saw
-                .contains("1000 sessions")
-        );
-        assert!(of(4.0).iter().all(|f| f.id != "connections-opened"));
     }
 
     #[test]

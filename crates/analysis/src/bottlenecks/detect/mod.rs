@@ -8,11 +8,17 @@ mod blockers;
 mod build;
 mod checkpoints;
 mod commits;
+mod conditions;
+mod connections;
 mod cpus;
 mod database;
 mod failures;
+mod functions;
+mod gentler;
 mod hits;
+mod late;
 mod memory;
+mod notify;
 mod objects;
 mod others;
 mod pages;
@@ -33,11 +39,13 @@ mod statements;
 mod storage;
 #[cfg(test)]
 pub(crate) mod tests;
+mod updates;
 mod volume;
 mod waits;
 mod wal;
 mod writes;
 
+pub use cpus::behind_cause;
 pub use others::look as others;
 
 use super::evidence::Evidence;
@@ -108,6 +116,7 @@ const FUNCTIONS: &[&[Detector]] = &[
     scaling::DETECTORS,
     placement::DETECTORS,
     plans::DETECTORS,
+    late::DETECTORS,
     spilling::DETECTORS,
     objects::DETECTORS,
     blockers::DETECTORS,
@@ -115,6 +124,10 @@ const FUNCTIONS: &[&[Detector]] = &[
     database::DETECTORS,
     failures::DETECTORS,
     amounts::DETECTORS,
+    notify::DETECTORS,
+    functions::DETECTORS,
+    updates::DETECTORS,
+    connections::DETECTORS,
 ];
 
 /// What looks at one kind of evidence for an entry.

@@ -1,13 +1,14 @@
 //! What the server's own counters of tables and indexes show of a run.
 
-use pgassay_model::observed::growth::{Grown, GrowthRecord};
+use pgassay_model::observed::growth::{Grown, GrowthRecord, HoldsHorizon};
 
 use super::{Detector, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
 use crate::observed::statements::StatementTime;
 
-pub(super) const DETECTORS: &[Detector] = &[run("autovacuum-behind", dead_rows_met)];
+pub(super) const DETECTORS: &[Detector] =
+    &[run("autovacuum-behind", behind), run("horizon-held", held)];
 
 /// Dead rows below this are nothing to speak of.
 const FEW_DEAD: f64 = 1000.0;
@@ -35,7 +36,93 @@ struct Met<'a> {
     statement: Option<&'a StatementTime>,
 }
 
-fn dead_rows_met(evidence: &Evidence) -> Option<Observation> {
+/// The part of a table's dead rows that something must hold to be why they are there.
+const MOSTLY: f64 = 0.5;
+/// Transactions that began since, below which something is not old.
+const OLD: f64 = 500.0;
+
+/// What keeps a table's dead rows from being removed: as many of them as died in the transactions since.
+fn holder<'a>(run: &RunEvidence<'a>, table: &Grown) -> Option<&'a HoldsHorizon> {
+    let observed = run.observed?;
+    let dead = table.stands("n_dead_tup")?;
+    let died = table.by("n_tup_upd") + table.by("n_tup_del");
+    let counters = observed.counters.as_ref();
+    let done = counters.and_then(|c| Some(c.database_rate("xact_commit")? * c.seconds));
+    // Those that write nothing have no number, and are counted in vain.
+    let of_each = done.map_or(1.0, |done| died / done.max(1.0));
+    let mut held = observed.growth.as_ref()?.horizon.iter();
+    held.find(|held| {
+        let since = held.transactions * of_each;
+        !held.catalogs_only && held.transactions >= OLD && since >= MOSTLY * dead
+    })
+}
+
+fn behind(evidence: &Evidence) -> Option<Observation> {
+    let (seen, worst) = dead_rows_met(evidence)?;
+    // No vacuum removes what is held.
+    if holder(&evidence.run?, worst).is_some() {
+        return None;
+    }
+    Some(
+        seen.sql(format!("VACUUM (ANALYZE, VERBOSE) {};", worst.name))
+            .advice(
+                "see that autovacuum comes often enough: ALTER TABLE … SET (autovacuum_vacuum_scale_factor = \
+                 0, autovacuum_vacuum_threshold = 1000)",
+            )
+            .advice(
+                "if VACUUM says that dead rows cannot be removed yet, something old holds them: see \
+                 pgassay check --explain horizon-held",
+            ),
+    )
+}
+
+fn held(evidence: &Evidence) -> Option<Observation> {
+    let (seen, worst) = dead_rows_met(evidence)?;
+    let held = holder(&evidence.run?, worst)?;
+    let age = held
+        .seconds
+        .map_or_else(String::new, |s| format!(", open for {s:.0} s"));
+    let from = match held.application.as_str() {
+        "" => String::new(),
+        name => format!(", application {name}"),
+    };
+    let mut seen = seen.leading(format!(
+        "The {} {}{from}{age} keeps the dead rows of {}: {:.0} transactions began since.",
+        held.kind, held.name, worst.name, held.transactions
+    ));
+    if !held.statement.is_empty() {
+        let last = match held.state.as_str() {
+            "active" => "it executes",
+            _ => "its last statement",
+        };
+        seen = seen.seen(format!("it is {}; {last}: {}", held.state, held.statement));
+    }
+    let literal = held.name.replace('\'', "''");
+    let seen = match held.kind.as_str() {
+        "session" => seen
+            .sql(format!(
+                "SELECT pg_terminate_backend({});   -- or have it commit; then VACUUM {}",
+                held.name, worst.name
+            ))
+            .advice(
+                "commit as soon as the rows are read; take long reports to a standby or a copy, or read them with \
+                 READ COMMITTED in short transactions; idle_in_transaction_session_timeout and, from 17 on, \
+                 transaction_timeout end what was forgotten",
+            ),
+        "prepared transaction" => seen.sql(format!(
+            "ROLLBACK PREPARED '{literal}';   -- in its database; or COMMIT PREPARED. Then VACUUM {}",
+            worst.name
+        )),
+        _ => seen.sql(format!(
+            "SELECT pg_drop_replication_slot('{literal}');   -- if it is no longer read; then VACUUM {}",
+            worst.name
+        )),
+    };
+    Some(seen)
+}
+
+/// The table whose dead rows cost most, and what was seen of that; without steps.
+fn dead_rows_met<'a>(evidence: &Evidence<'a>) -> Option<(Observation, &'a Grown)> {
     let run = evidence.run?;
     let growth = run.observed?.growth.as_ref()?;
     let met = growth
@@ -75,17 +162,7 @@ fn dead_rows_met(evidence: &Evidence) -> Option<Observation> {
     if let Some(statement) = worst.statement {
         seen = seen.seen(format!("the one with the most time: {}", statement.named()));
     }
-    Some(
-        seen.sql(format!("VACUUM (ANALYZE, VERBOSE) {};", table.name))
-            .advice(
-                "see that autovacuum comes often enough: ALTER TABLE … SET (autovacuum_vacuum_scale_factor = \
-                 0, autovacuum_vacuum_threshold = 1000)",
-            )
-            .advice(
-                "if VACUUM says that dead rows cannot be removed yet, something old holds them: see \
-                 pgassay check --explain horizon-held",
-            ),
-    )
+    Some((seen, table))
 }
 
 fn met<'a>(run: &RunEvidence<'a>, growth: &GrowthRecord, table: &'a Grown) -> Option<Met<'a>> {
@@ -102,13 +179,16 @@ fn met<'a>(run: &RunEvidence<'a>, growth: &GrowthRecord, table: &'a Grown) -> Op
         .indexes
         .iter()
         .filter(|i| i.of.as_deref() == Some(&table.name));
-    // The view of tables counts the blocks of its indexes, too; that of indexes may be cut.
-    let of_indexes: f64 = of
-        .map(|index| index.by("idx_blks_hit") + index.by("idx_blks_read"))
-        .sum();
+    // The view of tables counts the blocks of its indexes, too; that of indexes may be cut. What nobody scans
+    // is only written, and a dead row does not make that dearer.
+    let blocks_of = |index: &Grown| index.by("idx_blks_hit") + index.by("idx_blks_read");
+    let (scanned, written_only): (Vec<&Grown>, Vec<&Grown>) =
+        of.partition(|index| index.by("idx_scan") > 0.0);
+    let of_scanned: f64 = scanned.into_iter().map(blocks_of).sum();
+    let of_others: f64 = written_only.into_iter().map(blocks_of).sum();
     let counted = table.by("idx_blks_hit") + table.by("idx_blks_read");
     let heap = table.by("heap_blks_hit") + table.by("heap_blks_read");
-    let blocks = heap + counted.max(of_indexes);
+    let blocks = heap + (counted - of_others).max(of_scanned);
     let written = table.by("n_tup_ins") + table.by("n_tup_upd") + table.by("n_tup_del");
     let found = table.by("idx_tup_fetch") + table.by("seq_tup_read");
     let sound = SOUND * scans + found + OF_A_WRITE * written;
@@ -144,4 +224,115 @@ fn names(text: &str, word: &str) -> bool {
     let of_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut words = text.split(|c| !of_word(c));
     words.any(|w| w.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::tests::budget::{found_with, one};
+    use super::*;
+    use crate::bottlenecks::Finding;
+    use crate::observed::statements::StatementAnalysis;
+
+    fn grown(name: &str, of: Option<&str>, counters: &[(&str, f64)], dead: f64) -> Grown {
+        Grown {
+            name: name.into(),
+            of: of.map(str::to_owned),
+            grown: counters
+                .iter()
+                .map(|(k, v)| ((*k).to_owned(), *v))
+                .collect(),
+            state: BTreeMap::from([
+                ("n_dead_tup".to_owned(), dead),
+                ("n_live_tup".to_owned(), 4000.0),
+            ]),
+        }
+    }
+
+    /// `public.job` is scanned by an index, which takes these blocks; another is only written.
+    fn found(scanned: f64, written: f64, horizon: Vec<HoldsHorizon>) -> Vec<Finding> {
+        let table = grown(
+            "public.job",
+            None,
+            &[
+                ("idx_scan", 2760.0),
+                ("idx_tup_fetch", 2760.0),
+                ("idx_blks_hit", scanned + written),
+                ("heap_blks_hit", 6994.0),
+                ("n_tup_upd", 2474.0),
+            ],
+            2474.0,
+        );
+        let of = Some("public.job");
+        let read = [("idx_scan", 2760.0), ("idx_blks_hit", scanned)];
+        let indexes = vec![
+            grown("public.job_pkey", of, &read, 0.0),
+            grown("public.job_text", of, &[("idx_blks_hit", written)], 0.0),
+        ];
+        found_with(vec![], move |observed| {
+            observed.statements = Some(StatementAnalysis {
+                statements: vec![StatementTime {
+                    text: "UPDATE job SET v = $1 WHERE id = $2".into(),
+                    sightings: 90,
+                    share: 0.9,
+                    cpu_share: 0.9,
+                    running: 1.0,
+                    ..StatementTime::default()
+                }],
+                ..StatementAnalysis::default()
+            });
+            observed.growth = Some(GrowthRecord {
+                tables: vec![table],
+                indexes,
+                horizon,
+                ..GrowthRecord::default()
+            });
+        })
+    }
+
+    #[test]
+    fn an_index_that_is_only_written_meets_no_dead_rows() {
+        let written = found(8800.0, 1_390_000.0, vec![]);
+        assert!(
+            written.iter().all(|f| f.id != "autovacuum-behind"),
+            "{written:#?}"
+        );
+        let scanned = found(1_390_000.0, 2000.0, vec![]);
+        let step = &one(&scanned, "autovacuum-behind").remedy[0];
+        assert!(step.text.starts_with("VACUUM"), "{step:?}");
+    }
+
+    #[test]
+    fn dead_rows_that_something_old_holds_are_its_and_no_vacuums() {
+        let session = |transactions: f64, catalogs_only: bool| HoldsHorizon {
+            kind: "session".into(),
+            name: "4711".into(),
+            transactions,
+            seconds: Some(12.0),
+            state: "active".into(),
+            application: "report".into(),
+            statement: "SELECT pg_sleep($1)".into(),
+            catalogs_only,
+        };
+        let findings = found(1_390_000.0, 0.0, vec![session(9000.0, false)]);
+        let held = one(&findings, "horizon-held");
+        assert!(
+            held.saw.contains("session 4711, application report"),
+            "{}",
+            held.saw
+        );
+        assert!(held.remedy[0].text.contains("pg_terminate_backend(4711)"));
+        assert!(held.gain_expected.is_some());
+        assert!(
+            findings.iter().all(|f| f.id != "autovacuum-behind"),
+            "{findings:#?}"
+        );
+        // One that has just begun, and one that keeps rows of the catalogues alone, hold nothing of these.
+        for other in [session(3.0, false), session(9000.0, true)] {
+            let findings = found(1_390_000.0, 0.0, vec![other]);
+            one(&findings, "autovacuum-behind");
+            assert!(findings.iter().all(|f| f.id != "horizon-held"));
+        }
+    }
 }

@@ -121,6 +121,7 @@ fn at_wait(run: &RunEvidence, wait: &Wait) -> Option<Named> {
         ));
     }
     if wait.kind == "Lock" {
+        seen = seen.all_seen(locked(run, &wait.event));
         seen = seen.sql(
             "SELECT pid, pg_blocking_pids(pid), wait_event, query FROM pg_stat_activity \
              WHERE wait_event_type = 'Lock'   -- while it happens: who waits for whom",
@@ -132,6 +133,19 @@ fn at_wait(run: &RunEvidence, wait: &Wait) -> Option<Named> {
         title: format!("Waits at {name}"),
         seen,
     })
+}
+
+/// What is locked that sessions wait for at this event, that of most of them first.
+fn locked(run: &RunEvidence, event: &str) -> Option<String> {
+    let holders = &run.observed?.blockers.as_ref()?.holders;
+    let mut objects: Vec<&str> = holders
+        .iter()
+        .filter(|h| h.awaited == event && !h.object.is_empty())
+        .map(|h| h.object.as_str())
+        .collect();
+    objects.dedup();
+    objects.truncate(3);
+    (!objects.is_empty()).then(|| format!("what is locked: {}", objects.join(", ")))
 }
 
 fn unnamed(run: &RunEvidence) -> Option<Named> {

@@ -1,28 +1,28 @@
 //! What the plans of the statements show on which the sessions spent their time.
 
+use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
+use super::conditions::{Compared, Served, compared, served};
 use super::hits::{Hit, Left, Part, joined, weighty, with_plans};
-use super::{Detector, run, tenths};
+use super::{Detector, run};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, Severity, StepKind};
 use crate::observed::statements::StatementTime;
-use crate::profile::Work;
 
 pub(super) const DETECTORS: &[Detector] = &[
     run("sequential-scan", sequential_scans),
     run("partitions-not-pruned", unpruned),
-    run("function-per-row", functions),
     run("planning-longer", planning),
     run("rows-misestimated", misestimated),
 ];
 
 /// A scan's part of its plan's cost below which it does not matter.
-const MINOR: f64 = 0.3;
+pub(super) const MINOR: f64 = 0.3;
 /// A table of fewer rows is read whole in no time.
-const FEW_ROWS: f64 = 10_000.0;
+pub(super) const FEW_ROWS: f64 = 10_000.0;
 /// The part of a table's rows that a selective condition leaves at most.
-const SELECTIVE: f64 = 0.01;
+pub(super) const SELECTIVE: f64 = 0.01;
 /// Fewer partitions are no burden.
 const FEW_PARTITIONS: u32 = 8;
 
@@ -68,7 +68,20 @@ fn scan<'a>(
         return None;
     }
     let read = read_by_scans(run, table);
-    let column = compared(filter, facts);
+    // Its plan under other values, or another statement's, was executed.
+    let calls = statement.counters.as_ref().map_or(0.0, |c| c.calls);
+    if read.is_none() && calls >= 10.0 && grown(run, table).is_some() {
+        return None;
+    }
+    let by = served(filter, facts);
+    // With the values at hand the planner does without the alternatives that do not hold.
+    if by == Served::ByValues && read.is_none() {
+        return None;
+    }
+    let column = match by {
+        Served::Part(part) => compared(part, facts),
+        _ => None,
+    };
     let saw = format!(
         "{table} is read whole, {rows:.0} rows, for about {matching:.0} that match {filter}.",
     );
@@ -79,15 +92,18 @@ fn scan<'a>(
             "{scans:.0} sequential scans of {table} in the measured time, {each:.0} rows each"
         ));
     }
-    let forbidden = forbidden(run, column.as_ref(), facts);
+    let forbidden = match by {
+        Served::ByValues => generic(run),
+        _ => forbidden(run, column.as_ref(), facts),
+    };
     evidence.extend(
         forbidden
             .iter()
             .map(|name| format!("{name} = {}", run.setting(name).unwrap_or_default())),
     );
-    let steps = match forbidden.as_slice() {
-        [] => vec![remedy(table, filter, column.as_ref(), facts)],
-        // Fitted afterwards to where they are set.
+    // Fitted afterwards to where they are set.
+    let mut steps: Vec<(StepKind, String)> = match forbidden.as_slice() {
+        [] => Vec::new(),
         names => vec![(
             StepKind::Sql,
             names
@@ -97,6 +113,32 @@ fn scan<'a>(
                 .collect::<String>(),
         )],
     };
+    let volatile = volatile_in(plan, filter);
+    match (&by, volatile) {
+        (Served::Part(_), Some((name, signature))) if forbidden.is_empty() => steps.push((
+            StepKind::Sql,
+            stable(name, signature) + ", and no index serves a comparison with it",
+        )),
+        (Served::Part(_), _) if forbidden.is_empty() => {
+            steps.push(remedy(table, filter, column.as_ref(), facts));
+        }
+        (Served::Part(_), _) => {}
+        (Served::Alternatives(ways), _) => steps.extend(each_way(table, ways, facts)),
+        (Served::ByValues, _) => steps.push((
+            StepKind::Advice,
+            format!(
+                "leave the conditions that are not set out of the statement: in {filter} an alternative looks at no \
+                 column, so that no index can serve a plan that is made without the values (a generic plan)"
+            ),
+        )),
+        (Served::Nothing, _) => steps.push((
+            StepKind::Advice,
+            format!(
+                "no index serves {filter}: write it as a comparison of a column with a value, or NOT EXISTS in the \
+                 place of NOT IN"
+            ),
+        )),
+    }
     Some(Hit {
         statement,
         part,
@@ -112,8 +154,8 @@ fn scan<'a>(
     })
 }
 
-/// Rows that a scan gives, as they were counted: where it is all of the plan, they are the statement's.
-fn counted(
+/// Rows that a node gives, as they were counted: where it is all of the plan, they are the statement's.
+pub(super) fn counted(
     statement: &StatementTime,
     plan: &Plan,
     (parent, node): (Option<&Node>, &Node),
@@ -177,6 +219,54 @@ fn forbidden(
     }
 }
 
+/// The setting that has plans made without the values.
+fn generic(run: &RunEvidence) -> Vec<&'static str> {
+    const MODE: &str = "plan_cache_mode";
+    match run.setting(MODE) {
+        Some("force_generic_plan") => vec![MODE],
+        _ => Vec::new(),
+    }
+}
+
+/// A function that is called in an expression and is VOLATILE, and how ALTER FUNCTION names it.
+fn volatile_in<'p>(plan: &'p Plan, expression: &str) -> Option<(&'p str, &'p str)> {
+    let mut volatile = plan.volatile.iter();
+    let found = volatile.find(|(name, _)| expression.contains(&format!("{name}(")));
+    found.map(|(name, signature)| (name.as_str(), signature.as_str()))
+}
+
+/// The step that lets the planner evaluate a function once.
+pub(super) fn stable(name: &str, signature: &str) -> String {
+    format!(
+        "ALTER FUNCTION {signature} STABLE;   -- if it changes nothing: {name} is VOLATILE, so it is called for each row"
+    )
+}
+
+/// Indexes for alternatives that each have one of their own; a bitmap joins them.
+fn each_way(table: &str, ways: &[&str], facts: &RelationFacts) -> Vec<(StepKind, String)> {
+    let lacking = ways.iter().filter_map(|way| match compared(way, facts) {
+        Some(Compared::Column(column)) => {
+            let name = Some(column.trim_matches('"').to_owned());
+            let mut indexes = facts.indexes.iter();
+            let served = indexes.any(|i| i.valid && !i.partial && i.first == name);
+            (!served).then(|| format!("CREATE INDEX CONCURRENTLY ON {table} ({column});"))
+        }
+        Some(Compared::Expression(expression)) => Some(format!(
+            "CREATE INDEX CONCURRENTLY ON {table} (({expression}));"
+        )),
+        _ => None,
+    });
+    let lacking: Vec<String> = lacking.collect();
+    match lacking.as_slice() {
+        [] => vec![(
+            StepKind::Advice,
+            "write the alternatives as statements of their own, joined by UNION, so that each takes its index"
+                .to_owned(),
+        )],
+        some => vec![(StepKind::Sql, some.join(" "))],
+    }
+}
+
 /// Whether a statement's plan reads a table whole for a few rows.
 pub(super) fn reads_whole(evidence: &Evidence, statement: &StatementTime, plan: &Plan) -> bool {
     let mut all = plan.root.all().into_iter();
@@ -190,98 +280,20 @@ fn is_guess(expected: f64, rows: f64, compared: Option<&Compared>) -> bool {
     !of_column && (expected - 0.005 * rows).abs() <= 1.0 + 0.0001 * rows
 }
 
-/// Sequential scans of a table over the windows, and rows of each.
-fn read_by_scans(run: &RunEvidence, table: &str) -> Option<(f64, f64)> {
+fn grown<'a>(run: &RunEvidence<'a>, table: &str) -> Option<&'a Grown> {
     let growth = run.observed?.growth.as_ref()?;
-    let grown = growth.tables.iter().find(|t| t.name == table)?;
+    growth.tables.iter().find(|t| t.name == table)
+}
+
+/// Sequential scans of a table over the windows, and rows of each.
+pub(super) fn read_by_scans(run: &RunEvidence, table: &str) -> Option<(f64, f64)> {
+    let grown = grown(run, table)?;
     let scans = grown.by("seq_scan");
     (scans > 0.0).then(|| (scans, grown.by("seq_tup_read") / scans))
 }
 
-/// What a condition compares.
-#[derive(Debug, PartialEq)]
-enum Compared {
-    /// A column as it is.
-    Column(String),
-    /// A column in another type.
-    Cast(String),
-    /// An expression over columns.
-    Expression(String),
-}
-
-/// What stands left of the first `=` of a filter.
-fn compared(filter: &str, facts: &RelationFacts) -> Option<Compared> {
-    let (left, _) = filter.split_once(" = ")?;
-    let operand = last_operand(left);
-    let bare = |text: &str| -> Option<String> {
-        let name = text.trim_start_matches('(').trim_end_matches(')');
-        if name.contains('(') {
-            return None;
-        }
-        let name = name.rsplit_once('.').map_or(name, |(_, name)| name);
-        let plain = name.trim_matches('"');
-        facts
-            .columns
-            .iter()
-            .any(|c| c == plain)
-            .then(|| name.to_owned())
-    };
-    if let Some(column) = bare(operand) {
-        return Some(Compared::Column(column));
-    }
-    if let Some((column, to)) = operand.rsplit_once("::")
-        && let Some(column) = bare(column)
-    {
-        // Indexes on varchar and char columns are used for these.
-        let is_text = facts
-            .texts
-            .iter()
-            .any(|text| text == column.trim_matches('"'));
-        let same = is_text && matches!(to, "text" | "bpchar" | "character varying");
-        return Some(match same {
-            true => Compared::Column(column),
-            false => Compared::Cast(column),
-        });
-    }
-    operand
-        .contains('(')
-        .then(|| Compared::Expression(unqualified(operand, facts)))
-}
-
-/// An expression as an index has it: its columns without the table's name.
-fn unqualified(expression: &str, facts: &RelationFacts) -> String {
-    let of_word = |c: char| c.is_alphanumeric() || c == '_' || c == '"';
-    let mut parts = expression.split_inclusive('.').peekable();
-    let mut text = String::new();
-    while let Some(part) = parts.next() {
-        let next = parts.peek().map_or("", |next| *next);
-        let word = &next[..next.find(|c| !of_word(c)).unwrap_or(next.len())];
-        let column = facts.columns.iter().any(|c| c == word.trim_matches('"'));
-        let qualifier = part.trim_end_matches('.').trim_end_matches(of_word);
-        match column && part.ends_with('.') {
-            true => text.push_str(qualifier),
-            false => text.push_str(part),
-        }
-    }
-    text
-}
-
-/// The last balanced operand of a text: what `(a.x > 1) AND (lower(a.mail)` ends with.
-fn last_operand(text: &str) -> &str {
-    let mut depth = 0_i32;
-    for (at, c) in text.char_indices().rev() {
-        match c {
-            ')' => depth += 1,
-            '(' if depth == 0 => return &text[at + 1..],
-            '(' => depth -= 1,
-            _ => {}
-        }
-    }
-    text
-}
-
 /// What makes the scan unnecessary.
-fn remedy(
+pub(super) fn remedy(
     table: &str,
     filter: &str,
     compared: Option<&Compared>,
@@ -388,56 +400,6 @@ fn unpruned(evidence: &Evidence) -> Option<Observation> {
     joined(&run, hits)
 }
 
-fn functions(evidence: &Evidence) -> Option<Observation> {
-    let run = evidence.run?;
-    let hits = with_plans(&run, |statement, plan| {
-        plan.functions.iter().find_map(|(function, language)| {
-            let call = format!("{function}(");
-            let (_, node) = plan.root.all().into_iter().find(|(_, node)| {
-                node.conditions.values().any(|condition| condition.contains(&call))
-            })?;
-            let facts = node.relation.as_ref().and_then(|t| plan.relations.get(t));
-            let reach = match node.conditions.get("Filter") {
-                Some(filter) if filter.contains(&call) && node.index.is_none() => {
-                    facts.and_then(|facts| facts.rows).unwrap_or(node.rows)
-                }
-                _ => node.rows,
-            };
-            if reach < 100.0 {
-                return None;
-            }
-            let share = evidence.profile.and_then(|profile| {
-                let mut objects = profile.objects.iter();
-                let found = objects.find(|o| o.object.starts_with(language.as_str()))?;
-                Some(found.share)
-            });
-            // With its callees: what is executed inside it.
-            let inside = evidence
-                .profile
-                .and_then(|profile| profile.within(Work::Procedural));
-            let part = inside.map_or(Part::of_all(1.0), |share| Part::of_samples(statement, share));
-            Some(Hit {
-                statement,
-                part,
-                left: None,
-                saw: format!(
-                    "{function}, written in {language}, is called for each of about {reach:.0} rows."
-                ),
-                confidence: match share {
-                    Some(share) if share >= 0.02 => Confidence::High,
-                    _ => Confidence::Medium,
-                },
-                evidence: share
-                    .map(|share| format!("{} of the CPU samples in {language}", tenths(share)))
-                    .into_iter()
-                    .collect(),
-                steps: Vec::new(),
-            })
-        })
-    });
-    joined(&run, hits)
-}
-
 fn planning(evidence: &Evidence) -> Option<Observation> {
     let run = evidence.run?;
     let hits = weighty(&run)
@@ -526,39 +488,5 @@ mod tests {
         assert!(!is_guess(1.0, 20_000.0, Some(&expression)));
         let column = Compared::Column("id".to_owned());
         assert!(!is_guess(100.0, 20_000.0, Some(&column)));
-    }
-
-    fn facts() -> RelationFacts {
-        RelationFacts {
-            columns: ["id", "mail", "Odd"].map(str::to_owned).to_vec(),
-            texts: vec!["mail".to_owned()],
-            ..RelationFacts::default()
-        }
-    }
-
-    #[test]
-    fn what_a_filter_compares_is_found() {
-        let of = |filter: &str| compared(filter, &facts());
-        let column = |name: &str| Some(Compared::Column(name.to_owned()));
-        assert_eq!(of("(t.id = $1)"), column("id"));
-        assert_eq!(of("((t.mail)::text = $1::text)"), column("mail"));
-        assert_eq!(of("((t.x > $1) AND (t.\"Odd\" = $2))"), column("\"Odd\""));
-        assert_eq!(
-            of("((t.id)::text = $1)"),
-            Some(Compared::Cast("id".to_owned()))
-        );
-        assert_eq!(
-            of("((t.id)::numeric = $1)"),
-            Some(Compared::Cast("id".to_owned()))
-        );
-        assert_eq!(
-            of("(lower((t.mail)::text) = $1::text)"),
-            Some(Compared::Expression("lower((mail)::text)".to_owned()))
-        );
-        assert_eq!(
-            of("(public.f(t.id, t.\"Odd\") = 3)"),
-            Some(Compared::Expression("public.f(id, \"Odd\")".to_owned()))
-        );
-        assert_eq!(of("(t.id > $1)"), None);
     }
 }

@@ -1,9 +1,9 @@
 //! What lies behind a statement that writes: foreign keys that refer to its table, triggers for each
-//! row, versions of rows that go into new pages; and tables that are read whole by a statement in
-//! whose plan they do not stand.
+//! row; and tables that are read whole by a statement in whose plan they do not stand.
 
 use std::collections::BTreeSet;
 
+use super::conditions::words;
 use super::hits::{Hit, Part, joined, weighty, with_plans};
 use super::plans::by_index;
 use super::{Detector, run, tenths};
@@ -17,14 +17,13 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("foreign-key-unindexed", foreign_keys),
     run("trigger-per-row", triggers),
     run("scans-within-functions", inner_scans),
-    run("updates-not-hot", not_hot),
 ];
 
 /// A table of fewer rows is read whole in no time.
 const FEW_ROWS: f64 = 10_000.0;
 
 /// A table that a statement writes, with what the catalogues say of it.
-fn written<'p>(
+pub(super) fn written<'p>(
     plan: &'p Plan,
     operations: &[&str],
 ) -> Option<(&'p Node, &'p str, &'p RelationFacts)> {
@@ -39,13 +38,13 @@ fn written<'p>(
     })
 }
 
-fn table<'a>(run: &RunEvidence<'a>, name: &str) -> Option<&'a Grown> {
+pub(super) fn table<'a>(run: &RunEvidence<'a>, name: &str) -> Option<&'a Grown> {
     let growth = run.observed?.growth.as_ref()?;
     growth.tables.iter().find(|t| t.name == name)
 }
 
 /// The share of the CPU samples within some work; none where no sample is.
-fn within(evidence: &Evidence, work: Work) -> Option<f64> {
+pub(super) fn within(evidence: &Evidence, work: Work) -> Option<f64> {
     evidence.profile?.within(work)
 }
 
@@ -163,6 +162,34 @@ fn triggers(evidence: &Evidence) -> Option<Observation> {
     joined(&run, hits)
 }
 
+/// Scans for each call of a statement below which they are not its own.
+const OF_CALLS: f64 = 0.1;
+/// Statements that read tables whole without a plan that anybody sees.
+const MAINTENANCE: &[&str] = &[
+    "ALTER", "ANALYZE", "CLUSTER", "COPY", "CREATE", "REFRESH", "REINDEX", "VACUUM",
+];
+
+/// Whether another session was seen that may have read a table: one that holds others up, or the horizon,
+/// with a statement that names it or that reads tables for its own ends.
+fn read_by_others(run: &RunEvidence, table: &str) -> bool {
+    let Some(observed) = run.observed else {
+        return false;
+    };
+    let bare = table.rsplit('.').next().unwrap_or(table).trim_matches('"');
+    let holders = observed.blockers.iter().flat_map(|b| &b.holders);
+    let horizon = observed.growth.iter().flat_map(|g| &g.horizon);
+    let all = observed.statements.iter().flat_map(|s| &s.statements);
+    let mut seen = holders
+        .map(|h| h.statement.as_str())
+        .chain(horizon.map(|h| h.statement.as_str()))
+        .chain(all.filter(|s| s.plan.is_none()).map(|s| s.text.as_str()));
+    seen.any(|statement| {
+        let verb = words(statement).next().unwrap_or_default();
+        let maintains = MAINTENANCE.iter().any(|m| m.eq_ignore_ascii_case(verb));
+        maintains || words(statement).any(|word| word.eq_ignore_ascii_case(bare))
+    })
+}
+
 /// Tables that are read whole again and again, and stand in no plan of a statement that was seen: a
 /// function, a trigger, a constraint or a policy reads them.
 fn inner_scans(evidence: &Evidence) -> Option<Observation> {
@@ -198,6 +225,13 @@ fn inner_scans(evidence: &Evidence) -> Option<Observation> {
     let scans = worst.by("seq_scan");
     let each = worst.by("seq_tup_read") / scans;
     let statement = weighty.first()?;
+    // Far fewer scans than calls are another session's, or of a way that is seldom taken.
+    let calls = weighty
+        .iter()
+        .filter_map(|s| Some(s.counters.as_ref()?.calls));
+    if calls.fold(0.0, f64::max) * OF_CALLS > scans || read_by_others(&run, &worst.name) {
+        return None;
+    }
     // What such functions execute, by CPU samples; what the statement itself does stays.
     let inside = within(evidence, Work::Nested).or_else(|| within(evidence, Work::Procedural));
     let part = inside.map_or(Part::of_all(1.0), |share| {
@@ -234,76 +268,19 @@ fn inner_scans(evidence: &Evidence) -> Option<Observation> {
     )
 }
 
-/// Updates below which their share of HOT ones is chance.
-const MANY_UPDATES: f64 = 1000.0;
-
-fn not_hot(evidence: &Evidence) -> Option<Observation> {
-    let run = evidence.run?;
-    let hits = with_plans(&run, |statement, plan| {
-        let (_, name, facts) = written(plan, &["Update"])?;
-        let seen = table(&run, name)?;
-        let (updates, hot) = (seen.by("n_tup_upd"), seen.by("n_tup_hot_upd"));
-        let indexes = facts.indexes.len();
-        if updates < MANY_UPDATES || hot >= 0.5 * updates || indexes < 2 {
-            return None;
-        }
-        let moved = seen.by("n_tup_newpage_upd");
-        // Rows that found no room on their page (from 16 on), or whose indexed column changed.
-        let for_room = moved >= 0.5 * (updates - hot);
-        let mut steps = Vec::new();
-        if for_room || moved == 0.0 {
-            steps.push((
-                StepKind::Sql,
-                format!("ALTER TABLE {name} SET (fillfactor = 80);   -- for new pages; VACUUM FULL or pg_repack for those there are"),
-            ));
-        }
-        if !for_room {
-            steps.push((
-                StepKind::Sql,
-                format!(
-                    "SELECT indexrelname, idx_scan FROM pg_stat_user_indexes WHERE relid = '{}'::regclass ORDER BY \
-                     idx_scan;   -- drop indexes that nobody reads and whose columns are updated",
-                    name.replace('\'', "''")
-                ),
-            ));
-        }
-        // What goes into the indexes, by CPU samples, with their log.
-        let part = within(evidence, Work::IndexEntries)
-            .map_or(Part::UNKNOWN, |share| Part::of_samples(statement, share));
-        Some(Hit {
-            statement,
-            part,
-            left: None,
-            saw: format!(
-                "Of {updates:.0} updates of {name} only {} are HOT: the others write into all of its {indexes} indexes.",
-                tenths(hot / updates)
-            ),
-            confidence: Confidence::Medium,
-            evidence: if moved > 0.0 {
-                vec![format!(
-                    "{moved:.0} of them moved the row to another page for want of room"
-                )]
-            } else {
-                Vec::new()
-            },
-            steps,
-        })
-    });
-    joined(&run, hits)
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use super::super::tests::budget::{found_with, one};
     use crate::bottlenecks::Finding;
     use crate::observed::PointObserved;
-    use crate::observed::statements::{StatementAnalysis, StatementTime};
+    use crate::observed::statements::{Counters, StatementAnalysis, StatementTime};
+    use pgassay_model::observed::blockers::{BlockerRecord, Holder};
     use pgassay_model::observed::growth::{Grown, GrowthRecord};
-    use pgassay_model::observed::plans::{IndexFacts, Node, Plan, ReferenceFacts, RelationFacts};
+    use pgassay_model::observed::plans::{Node, Plan, ReferenceFacts, RelationFacts};
 
-    fn grown(name: &str, counters: &[(&str, f64)]) -> Grown {
+    pub(in super::super) fn grown(name: &str, counters: &[(&str, f64)]) -> Grown {
         Grown {
             name: name.into(),
             grown: counters
@@ -315,7 +292,20 @@ mod tests {
     }
 
     /// A statement that takes most of the time, writing `public.t`, of which this is known.
-    fn found(operation: &str, facts: RelationFacts, tables: Vec<Grown>) -> Vec<Finding> {
+    pub(in super::super) fn found(
+        operation: &str,
+        facts: RelationFacts,
+        tables: Vec<Grown>,
+    ) -> Vec<Finding> {
+        found_beside(operation, facts, tables, |_| {})
+    }
+
+    pub(in super::super) fn found_beside(
+        operation: &str,
+        facts: RelationFacts,
+        tables: Vec<Grown>,
+        edit: impl FnOnce(&mut PointObserved),
+    ) -> Vec<Finding> {
         let plan = Plan {
             root: Node {
                 kind: "ModifyTable".into(),
@@ -346,6 +336,7 @@ mod tests {
                 tables,
                 ..GrowthRecord::default()
             });
+            edit(observed);
         })
     }
 
@@ -414,33 +405,37 @@ mod tests {
     }
 
     #[test]
-    fn updates_that_are_not_hot_name_what_stands_in_their_way() {
-        let facts = || RelationFacts {
-            indexes: vec![IndexFacts::default(), IndexFacts::default()],
-            ..RelationFacts::default()
+    fn scans_of_another_session_are_not_laid_to_the_statement() {
+        let plan = |calls: f64, statement: &str| {
+            let holder = Holder {
+                awaited: "relation".into(),
+                statement: statement.into(),
+                pairs: 20,
+                ..Holder::default()
+            };
+            let scans = vec![grown(
+                "public.log",
+                &[("seq_scan", 41.0), ("seq_tup_read", 6e6)],
+            )];
+            found_beside("Insert", RelationFacts::default(), scans, move |observed| {
+                observed.statements.as_mut().unwrap().statements[0].counters = Some(Counters {
+                    calls,
+                    ..Counters::default()
+                });
+                observed.blockers = Some(BlockerRecord {
+                    looks: 5,
+                    holders: vec![holder],
+                    unread: None,
+                });
+            })
         };
-        let of = |moved: f64, hot: f64| {
-            let counters = [
-                ("n_tup_upd", 5000.0),
-                ("n_tup_hot_upd", hot),
-                ("n_tup_newpage_upd", moved),
-            ];
-            found("Update", facts(), vec![grown("public.t", &counters)])
-        };
-        let full = of(4000.0, 500.0);
-        // Without CPU samples nobody knows what the indexes take: that is no gain of nothing.
-        assert_eq!(one(&full, "updates-not-hot").gain_at_most, None);
+        let has = |findings: &[Finding]| findings.iter().any(|f| f.id == "scans-within-functions");
+        assert!(has(&plan(40.0, "UPDATE u SET v = $1")));
         assert!(
-            one(&full, "updates-not-hot").remedy[0]
-                .text
-                .contains("fillfactor")
+            !has(&plan(54_000.0, "UPDATE u SET v = $1")),
+            "41 scans in 54000 calls"
         );
-        let indexed = of(100.0, 500.0);
-        assert!(
-            one(&indexed, "updates-not-hot").remedy[0]
-                .text
-                .contains("pg_stat_user_indexes")
-        );
-        assert!(of(0.0, 4500.0).iter().all(|f| f.id != "updates-not-hot"));
+        assert!(!has(&plan(40.0, "REFRESH MATERIALIZED VIEW sums")));
+        assert!(!has(&plan(40.0, "SELECT count(*) FROM log")));
     }
 }

@@ -1,6 +1,7 @@
 //! Findings by the time budget: gains that the CPUs leave room for, CPUs that are full, and
 //! whatever else takes a tenth of the time.
 
+use pgassay_model::server::Origin;
 use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
 use pgassay_readings::profile::Profile;
 
@@ -8,11 +9,13 @@ use super::scaling;
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Finding, Severity};
 use crate::bottlenecks::load;
+use crate::measured::ServerSummary;
 use crate::observed::PointObserved;
 use crate::observed::budget::{Budget, OffCpu, Wait};
 use crate::observed::counters::ServerCounters;
 use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::profile::summarise;
+use crate::server::{Setting, SettingsOf};
 use crate::stats::Estimate;
 use crate::{analyse, metrics};
 
@@ -30,6 +33,8 @@ struct Seen {
     listing: &'static str,
     /// The clients' script.
     script: &'static str,
+    /// Settings of the server: name, value, source; of the role `app` in the database `shop`.
+    settings: &'static [(&'static str, &'static str, &'static str)],
 }
 
 const QUIET: Seen = Seen {
@@ -42,6 +47,7 @@ const QUIET: Seen = Seen {
     held_back: 0.0,
     listing: "",
     script: "SELECT 1;",
+    settings: &[],
 };
 
 fn estimate(value: f64) -> Estimate {
@@ -71,9 +77,50 @@ pub(in crate::bottlenecks::detect) fn found_with(
     found_as(&seen, edit)
 }
 
+/// The same with settings, and without waits.
+pub(in crate::bottlenecks::detect) fn found_with_settings(
+    settings: &'static [(&'static str, &'static str, &'static str)],
+    edit: impl FnOnce(&mut PointObserved),
+) -> Vec<Finding> {
+    found_as(&Seen { settings, ..QUIET }, edit)
+}
+
+/// The same on two full CPUs, on which the server's sessions keep 1.9 and 4 wait for one.
+pub(in crate::bottlenecks::detect) fn found_on_full_cpus(
+    edit: impl FnOnce(&mut PointObserved),
+) -> Vec<Finding> {
+    let full = Seen {
+        on_cpu: 1.9,
+        ready: 4.0,
+        idle: 0.0,
+        busy: 2.0,
+        ..QUIET
+    };
+    found_as(&full, edit)
+}
+
 fn found_as(seen: &Seen, edit: impl FnOnce(&mut PointObserved)) -> Vec<Finding> {
     let mut analysis = analyse(&scaling::run(0.0, |_| 0.8));
     analysis.host.cpus = Some(2);
+    if !seen.settings.is_empty() {
+        let all_settings = seen.settings.iter().map(|(name, value, source)| Setting {
+            name: (*name).to_owned(),
+            value: (*value).to_owned(),
+            source: (*source).to_owned(),
+        });
+        analysis.arms[0].server = Some(ServerSummary {
+            origin: Origin::Running,
+            version: String::new(),
+            version_num: Some(180_000),
+            executable: String::new(),
+            settings: Vec::new(),
+            all_settings: all_settings.collect(),
+            place: SettingsOf {
+                role: Some("app".into()),
+                database: Some("shop".into()),
+            },
+        });
+    }
     let mut did = analysis.stages.remove(0).arms.remove(0);
     let mut observed = did.observed.take().unwrap().points.pop().unwrap();
     let waiting: f64 = seen.waits.iter().map(|(_, _, sessions)| sessions).sum();

@@ -5,3 +5,4 @@ mod gains;
 mod placement;
 mod samples;
 pub(crate) mod scaling;
+mod statements;

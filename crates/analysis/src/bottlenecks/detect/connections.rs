@@ -1,0 +1,146 @@
+//! Sessions that come and go, and who opens them.
+
+use super::{Detector, hits, run, tenths, waits};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Basis, Observation, Severity};
+use crate::profile::Class;
+
+pub(super) const DETECTORS: &[Detector] = &[run("connections-opened", connections)];
+
+/// Sessions a second from which on opening them is worth a look.
+const MANY_SESSIONS: f64 = 5.0;
+/// Transactions of a session below which it was opened for next to nothing.
+const FEW_TRANSACTIONS: f64 = 10.0;
+
+/// Transactions of a session up to which hardly anything but its executor's time is not its opening's.
+const ONE_OR_TWO: f64 = 3.0;
+
+/// Functions in which a process of a session begins: the rest is its statements.
+const OPENING: &[&str] = &[
+    "InitPostgres",
+    "BackendStartup",
+    "BackendInitialize",
+    "PerformAuthentication",
+];
+
+fn connections(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let counters = run.observed?.counters.as_ref()?;
+    // pg_stat_database counts them from 14 on.
+    let opened = counters.database_rate("sessions")?;
+    let done = counters.database_rate("xact_commit")? + counters.database_rate("xact_rollback")?;
+    if opened < MANY_SESSIONS || done > FEW_TRANSACTIONS * opened {
+        return None;
+    }
+    let share = evidence.profile.map(|profile| {
+        let of = |name: &&str| profile.function(name).map_or(0.0, |f| f.total_share);
+        let opening = OPENING.iter().map(of).fold(0.0, f64::max);
+        // A session of a transaction or two does little but begin, fill its caches, and end.
+        match done <= ONE_OR_TWO * opened {
+            true => opening.max(1.0 - profile.class(Class::Executor)),
+            false => opening,
+        }
+    });
+    let saw = format!(
+        "{opened:.0} sessions are opened each second, each for {:.1} transactions.",
+        done / opened
+    );
+    let seen = match share {
+        Some(share) if share >= 0.02 => Observation::of_samples(share, saw).seen(format!(
+            "{} of the CPU samples are in starting and ending sessions rather than in statements",
+            tenths(share)
+        )),
+        _ => Observation::measured(Basis::Counters, None, saw),
+    };
+    let ended = run.budget().and_then(|budget| budget.ended_on_cpu);
+    let seen = by_server(&run, seen);
+    let seen = seen.severity(Severity::High).all_seen(ended.map(|cpus| {
+        format!("processes that ended within the measured time kept {cpus:.2} CPUs busy")
+    }));
+    Some(seen)
+}
+
+/// Waits of a session for a server that it has called itself: dblink and postgres_fdw, by one name before 17.
+fn calls_server(kind: &str, event: &str) -> bool {
+    kind == "Extension"
+        && (event == "Extension" || event.starts_with("Dblink") || event.starts_with("PostgresFdw"))
+}
+
+/// The share of the sessions' time in such waits from which on they open the sessions themselves.
+const CALLING: f64 = 0.05;
+
+/// Sessions that sessions of the server open are told apart from an application's: no pool stands between.
+fn by_server(run: &RunEvidence, seen: Observation) -> Observation {
+    let share = run.wait_share(calls_server).unwrap_or(0.0);
+    if share < CALLING {
+        return seen;
+    }
+    let written = hits::weighty(run).filter_map(|s| s.plan.as_ref());
+    let triggers = written
+        .flat_map(|plan| plan.relations.iter())
+        .flat_map(|(table, facts)| {
+            let of = facts.triggers.iter();
+            of.map(move |t| format!("{} on {table} (function {})", t.name, t.function))
+        });
+    let triggers: Vec<String> = triggers.collect();
+    let seen = seen
+        .means(
+            "A session that calls another server, or its own, by dblink or postgres_fdw opens a session there: a \
+             process is forked, authenticated, fills its caches, and ends, while the first waits for it.",
+        )
+        .seen(format!(
+            "sessions wait in an extension for {} of {}: they open sessions themselves (dblink, postgres_fdw)",
+            tenths(share),
+            run.whole()
+        ))
+        .all_seen(waits::who(run, calls_server));
+    let seen = match triggers.is_empty() {
+        true => seen,
+        false => seen.seen(format!("triggers of its tables: {}", triggers.join(", "))),
+    };
+    seen.advice(
+        "do it in the same transaction with a plain statement where the other database is this one: an INSERT in the \
+         place of dblink_exec",
+    )
+    .advice(
+        "else keep the connection: a named one (dblink_connect once a session, then dblink_exec with its name), or a \
+         foreign table, whose connection postgres_fdw keeps (keep_connections); PgBouncer does not help here",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::database::tests::counters;
+    use super::super::tests::budget::{found_with, one};
+    use crate::observed::PointObserved;
+
+    #[test]
+    fn sessions_for_one_transaction_each_are_found_and_lasting_ones_are_not() {
+        let of = |sessions: f64| {
+            found_with(vec![], move |observed: &mut PointObserved| {
+                observed.counters = counters(&[("sessions", sessions), ("xact_commit", 4000.0)]);
+            })
+        };
+        let found = of(4000.0);
+        assert!(
+            one(&found, "connections-opened")
+                .saw
+                .contains("1000 sessions")
+        );
+        assert!(of(4.0).iter().all(|f| f.id != "connections-opened"));
+    }
+
+    #[test]
+    fn sessions_that_the_server_opens_itself_need_no_pool() {
+        let of = |waits| {
+            let findings = found_with(waits, |observed: &mut PointObserved| {
+                observed.counters = counters(&[("sessions", 1000.0), ("xact_commit", 2000.0)]);
+            });
+            one(&findings, "connections-opened").remedy[0].text.clone()
+        };
+        let by_dblink = of(vec![("Extension", "Extension", 2.0)]);
+        assert!(by_dblink.contains("same transaction"), "{by_dblink}");
+        assert!(of(vec![("Extension", "DblinkConnect", 2.0)]).contains("same transaction"));
+        assert!(of(vec![]).contains("pool"));
+    }
+}

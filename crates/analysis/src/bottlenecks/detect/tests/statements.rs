@@ -1,0 +1,196 @@
+//! Statements whose plans tell what is wrong: what their findings say, and what stands behind them.
+
+use std::collections::BTreeMap;
+
+use super::super::database::tests::statement;
+use super::budget::{found_on_full_cpus, found_with, found_with_settings, one};
+use crate::bottlenecks::finding::{
+    Basis, Circumstances, Confidence, Finding, Observation, Severity,
+};
+use crate::bottlenecks::order;
+use crate::observed::PointObserved;
+use pgassay_model::observed::growth::{Grown, GrowthRecord};
+use pgassay_model::observed::plans::{IndexFacts, Node, Plan, RelationFacts};
+
+/// A plan that reads `public.t` of 100000 rows whole for 10 that match.
+fn scan(filter: &str) -> Plan {
+    let index = |first: &str| IndexFacts {
+        name: format!("t_{first}"),
+        first: Some(first.to_owned()),
+        valid: true,
+        ..IndexFacts::default()
+    };
+    Plan {
+        root: Node {
+            kind: "Seq Scan".into(),
+            relation: Some("public.t".into()),
+            conditions: BTreeMap::from([("Filter".to_owned(), filter.to_owned())]),
+            rows: 10.0,
+            cost: 4000.0,
+            ..Node::default()
+        },
+        relations: BTreeMap::from([(
+            "public.t".to_owned(),
+            RelationFacts {
+                rows: Some(100_000.0),
+                columns: ["a", "b", "c"].map(str::to_owned).to_vec(),
+                indexes: vec![index("a"), index("b")],
+                ..RelationFacts::default()
+            },
+        )]),
+        ..Plan::default()
+    }
+}
+
+/// With this many sequential scans in the run.
+fn seen(plan: Plan, scans: f64) -> impl FnOnce(&mut PointObserved) {
+    move |observed| {
+        observed.statements = Some(statement("SELECT 1 FROM t", Some(plan)));
+        let counters = [("seq_scan", scans), ("seq_tup_read", 1e5 * scans)];
+        let grown = counters.iter().filter(|(_, by)| *by > 0.0);
+        observed.growth = Some(GrowthRecord {
+            tables: vec![Grown {
+                name: "public.t".into(),
+                grown: grown.map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+                ..Grown::default()
+            }],
+            ..GrowthRecord::default()
+        });
+    }
+}
+
+fn steps(plan: Plan) -> Vec<String> {
+    let findings = found_with(vec![], seen(plan, 300.0));
+    let steps = &one(&findings, "sequential-scan").remedy;
+    steps.iter().map(|step| step.text.clone()).collect()
+}
+
+const BY_VALUES: &str = "((($1 = $2) OR (t.a = $3)) AND (($4 = $5) OR (t.b = $6)))";
+
+#[test]
+fn no_index_is_advised_that_could_not_serve() {
+    let of = |filter: &str| steps(scan(filter)).join("; ");
+    for filter in [
+        BY_VALUES,
+        "(NOT (hashed SubPlan 1))",
+        "(t.c <> $1)",
+        "(t.c = t.a)",
+    ] {
+        assert!(
+            !of(filter).contains("CREATE INDEX"),
+            "{filter}: {}",
+            of(filter)
+        );
+    }
+    assert!(
+        of(BY_VALUES).contains("without the values"),
+        "{}",
+        of(BY_VALUES)
+    );
+    // One that has the column needs none; the part that no index serves yet gets one.
+    assert_eq!(
+        of("((t.a = $1) OR (t.c = $2))"),
+        "CREATE INDEX CONCURRENTLY ON public.t (c);"
+    );
+    assert!(of("((t.a = $1) OR (t.b = $2))").contains("UNION"));
+    assert_eq!(
+        of("((($1 = $2) OR (t.a = $3)) AND (t.c = $4))"),
+        "CREATE INDEX CONCURRENTLY ON public.t (c);"
+    );
+}
+
+#[test]
+fn generic_plans_are_taken_back_where_they_were_forced() {
+    let settings = &[("plan_cache_mode", "force_generic_plan", "database user")];
+    let findings = found_with_settings(settings, seen(scan(BY_VALUES), 300.0));
+    let step = &one(&findings, "sequential-scan").remedy[0].text;
+    assert_eq!(
+        step,
+        "ALTER ROLE app IN DATABASE shop RESET plan_cache_mode;   -- for new sessions"
+    );
+    // The plan that is asked for is generic; with the values at hand another one is made.
+    let never = found_with(vec![], seen(scan(BY_VALUES), 0.0));
+    assert!(
+        never.iter().all(|f| f.id != "sequential-scan"),
+        "{never:#?}"
+    );
+}
+
+#[test]
+fn a_volatile_function_in_a_comparison_is_told_of_stable() {
+    let mut plan = scan("(t.a = today())");
+    plan.volatile = BTreeMap::from([("today".to_owned(), "public.today()".to_owned())]);
+    let steps = steps(plan);
+    assert!(
+        steps[0].starts_with("ALTER FUNCTION public.today() STABLE;"),
+        "{steps:?}"
+    );
+}
+
+#[test]
+fn full_cpus_name_the_statement_and_stand_behind_its_cause() {
+    let mut findings = found_on_full_cpus(seen(scan("(t.c = $1)"), 300.0));
+    order(&mut findings, None);
+    let ids: Vec<&str> = findings.iter().map(|f| f.id.as_str()).collect();
+    let at = |id: &str| ids.iter().position(|known| *known == id).unwrap();
+    assert!(at("sequential-scan") < at("cpu-saturated"), "{ids:?}");
+    let full = one(&findings, "cpu-saturated");
+    assert!(
+        full.symptom_of
+            .as_deref()
+            .unwrap()
+            .contains("sequential-scan"),
+        "{full:#?}"
+    );
+    assert_eq!(full.confidence, Confidence::Medium);
+    let evidence = full.evidence.join("; ");
+    assert!(evidence.contains("SELECT 1 FROM t"), "{evidence}");
+    assert!(
+        evidence.contains("Seq Scan on public.t 100000 rows"),
+        "{evidence}"
+    );
+    // Without a cause they are what is found.
+    let alone = found_on_full_cpus(|_| {});
+    assert_eq!(one(&alone, "cpu-saturated").symptom_of, None);
+}
+
+#[test]
+fn a_symptom_much_larger_than_any_cause_stays_before_it() {
+    let finding = |id: &str, share: f64, symptom: bool| {
+        let seen = Observation::measured(Basis::WaitTime, Some(share), "seen");
+        let seen = match symptom {
+            true => seen.symptom_of("something"),
+            false => seen,
+        };
+        Finding::new(
+            crate::bottlenecks::find(id).unwrap(),
+            seen,
+            Circumstances::default(),
+        )
+    };
+    let ordered = |cause: f64| {
+        let mut both = [
+            finding("wal-flush", 0.9, true),
+            finding("hot-row", cause, false),
+        ];
+        order(&mut both, None);
+        both[0].id.clone()
+    };
+    assert_eq!(ordered(0.2), "wal-flush");
+    assert_eq!(ordered(0.5), "hot-row");
+}
+
+#[test]
+fn a_gain_below_a_tenth_is_light_unless_the_cpus_make_it_so() {
+    let of = |share: f64, busy: f64| {
+        let seen = Observation::measured(Basis::WaitTime, Some(share), "seen");
+        let under = Circumstances {
+            busy: Some(busy),
+            ..Circumstances::default()
+        };
+        Finding::new(crate::bottlenecks::find("hot-row").unwrap(), seen, under).severity
+    };
+    assert_eq!(of(0.05, 0.2), Severity::Low);
+    assert!(of(0.3, 0.2) > Severity::Low);
+    assert!(of(0.6, 0.95) > Severity::Low);
+}
