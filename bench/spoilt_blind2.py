@@ -401,36 +401,6 @@ SELECT name, plan FROM profile WHERE id = :i;
 """,
 )
 
-entry(
-    id="feed-rewrites-all", area="workload",
-    cause="The feed sends the whole catalogue each time, and INSERT … ON CONFLICT DO UPDATE writes every row anew although "
-          "nothing has changed in it: new row versions, index entries, WAL and work for vacuum, for no change.",
-    mends="Write only what differs: join the feed with the table first and send the differences (or ON CONFLICT DO UPDATE … "
-          "WHERE (c.name, …) IS DISTINCT FROM (EXCLUDED.name, …), which still locks each row).",
-    spoil="""
-CREATE TABLE catalogue (sku int PRIMARY KEY, name text NOT NULL, price int NOT NULL, stock int NOT NULL);
-INSERT INTO catalogue SELECT g, 'Article ' || g, g % 500, g % 30 FROM generate_series(1, 20000) g;
-CREATE INDEX ON catalogue (name);
-CREATE INDEX ON catalogue (price);
-CREATE INDEX ON catalogue (stock);
-VACUUM ANALYZE catalogue;
-""",
-    load="""
-\\set s random(1, 19900)
-INSERT INTO catalogue (sku, name, price, stock)
-  SELECT g, 'Article ' || g, g % 500, g % 30 FROM generate_series((:s)::int, (:s)::int + 99) g
-  ON CONFLICT (sku) DO UPDATE SET name = EXCLUDED.name, price = EXCLUDED.price, stock = EXCLUDED.stock;
-""",
-    mend_load="""
-\\set s random(1, 19900)
-INSERT INTO catalogue (sku, name, price, stock)
-  SELECT g, f.name, f.price, f.stock FROM generate_series((:s)::int, (:s)::int + 99) g
-   CROSS JOIN LATERAL (VALUES ('Article ' || g, g % 500, g % 30)) f (name, price, stock)
-    LEFT JOIN catalogue c ON c.sku = g WHERE (c.name, c.price, c.stock) IS DISTINCT FROM (f.name, f.price, f.stock)
-  ON CONFLICT (sku) DO UPDATE SET name = EXCLUDED.name, price = EXCLUDED.price, stock = EXCLUDED.stock;
-""",
-)
-
 # --------------------------------------------------------------- replication
 
 entry(
@@ -498,4 +468,24 @@ SELECT avg(points), stddev(points) FROM scoring WHERE grp = :g;
     mend="""
 COPY (SELECT 1) TO PROGRAM 'cat >/dev/null; taskset -cp 0-$(($(nproc --all) - 1)) $(head -n 1 postmaster.pid) >/dev/null';
 """,
+)
+
+entry(
+    id="strace-left-attached", area="machine",
+    cause="strace -f, started to look into a fault, is still attached to the postmaster; it follows every new backend, each of "
+          "which stops twice at every system call and waits until the tracer lets it go on.",
+    mends="End the strace (or gdb, or agent that traces by ptrace; TracerPid in /proc/PID/status names it); look with perf or "
+          "eBPF instead, for a short time.",
+    spoil="""
+CREATE TABLE phone (id int PRIMARY KEY, number text NOT NULL);
+INSERT INTO phone SELECT g, '+41 ' || g FROM generate_series(1, 50000) g;
+VACUUM ANALYZE phone;
+""",
+    load="""
+\\set i random(1, 50000)
+SELECT number FROM phone WHERE id = :i;
+""",
+    # Where strace is not installed there is no effect.
+    beside=SHELL + "\\! strace -f -o /dev/null -p $(head -n 1 $PGHOST/../data/postmaster.pid)\n",
+    mend_beside="SELECT pg_sleep(1);\n",
 )
