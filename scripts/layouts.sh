@@ -5,6 +5,11 @@
 #
 #   ./configure --without-readline --without-zlib && make -C src/backend generated-headers
 #   scripts/layouts.sh DIR > crates/lines/layouts/15.txt
+#
+# Where a release's source is not to be had: DIR/src/include with the headers that it installs for extensions,
+# and of each file below what comes before its first function. The result must then be compared with what the
+# release's programs access (gdb: "disassemble GetRedoRecPtr", BackendPidGetProcWithLock, ProcGlobalShmemSize,
+# BackendStatusShmemSize, ProcSignalShmemSize, CheckpointerShmemSize, SetStartupBufferPinWaitBufId).
 set -eu
 tree=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,7 +21,7 @@ look() {
     file=$tree/src/backend/$1
     shift
     [ -f "$file" ] || return 0
-    gcc -g -O0 -D_GNU_SOURCE -I"$tree/src/include" -I"$(dirname "$file")" -c "$file" -o "$work/o.o" 2>/dev/null || return 0
+    gcc -g -O0 -fno-eliminate-unused-debug-types -D_GNU_SOURCE -I"$tree/src/include" -I"$(dirname "$file")" -c "$file" -o "$work/o.o" 2>/dev/null || return 0
     WANTED="$*" gdb -batch -nx -x "$here/layouts.py" "$work/o.o" 2>/dev/null
 }
 look storage/lmgr/proc.c PGPROC PROC_HDR PGXACT
@@ -54,6 +59,9 @@ if not single:
         found = re.match(r"(\w+?)Lock\s+(\d+)", line)
         if found:
             single[int(found[2])] = found[1]
+if not single:
+    for name, value in re.findall(r"#define (\w+)Lock \(&MainLWLockArray\[(\d+)\]\.lock\)", read("src/include/storage/lwlocknames.h")):
+        single[int(value)] = name
 individual = max(single) + 1
 for value, name in sorted(single.items()):
     print("tranche %d %s" % (value, name))

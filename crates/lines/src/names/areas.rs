@@ -32,7 +32,7 @@ impl Survey<'_> {
         for region in self.allocations.iter().chain(&self.regions) {
             let name = match region.shape {
                 Shape::Buckets { .. } => format!("{}: buckets", region.structure),
-                Shape::Locks(_) => "LWLock array".to_owned(),
+                Shape::Locks { .. } => "LWLock array".to_owned(),
                 _ => region.structure.clone(),
             };
             areas.push(Area {

@@ -4,12 +4,50 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Releases whose structures were looked at.
-const FILES: &[(u32, &str)] = &[
-    (13, include_str!("../../layouts/13.txt")),
-    (15, include_str!("../../layouts/15.txt")),
-    (17, include_str!("../../layouts/17.txt")),
-    (18, include_str!("../../layouts/18.txt")),
+/// A release whose structures were looked at.
+struct Release {
+    /// `server_version_num` without the minor release: 90600, 130000.
+    number: u32,
+    name: &'static str,
+    layouts: &'static str,
+}
+
+const RELEASES: &[Release] = &[
+    Release {
+        number: 90_600,
+        name: "9.6",
+        layouts: include_str!("../../layouts/9.6.txt"),
+    },
+    Release {
+        number: 130_000,
+        name: "13",
+        layouts: include_str!("../../layouts/13.txt"),
+    },
+    Release {
+        number: 140_000,
+        name: "14",
+        layouts: include_str!("../../layouts/14.txt"),
+    },
+    Release {
+        number: 150_000,
+        name: "15",
+        layouts: include_str!("../../layouts/15.txt"),
+    },
+    Release {
+        number: 160_000,
+        name: "16",
+        layouts: include_str!("../../layouts/16.txt"),
+    },
+    Release {
+        number: 170_000,
+        name: "17",
+        layouts: include_str!("../../layouts/17.txt"),
+    },
+    Release {
+        number: 180_000,
+        name: "18",
+        layouts: include_str!("../../layouts/18.txt"),
+    },
 ];
 
 /// A structure.
@@ -54,26 +92,30 @@ impl Layout {
 #[derive(Debug, Clone, Default)]
 pub struct Layouts {
     /// The major release that they are from.
-    pub release: u32,
+    pub release: &'static str,
     /// Whether the server is of that release.
     pub exact: bool,
     structures: BTreeMap<String, Rc<Layout>>,
     tranches: BTreeMap<u32, String>,
+    /// Single locks by number, of releases where these have no tranche of their own.
+    singles: BTreeMap<u32, String>,
     /// Individual locks; partitions of buffers, of locks, of predicate locks.
     pub fixed: [u64; 4],
 }
 
 impl Layouts {
-    /// Those of the release nearest to a server's, by its `server_version_num`.
+    /// Those of a server's release, by its `server_version_num`; else of the next one, or of the newest.
     pub fn of(version_num: u32) -> Self {
-        let major = version_num / 10_000;
-        // What 14 and 16 brought is in the release after them, as far as it lies in shared memory.
-        let from = FILES.iter().find(|(file, _)| *file >= major);
-        let (file, text) = from.or(FILES.last()).copied().unwrap_or((0, ""));
+        let minor = if version_num < 100_000 { 100 } else { 10_000 };
+        let number = version_num / minor * minor;
+        let from = RELEASES.iter().find(|release| release.number >= number);
+        let Some(release) = from.or(RELEASES.last()) else {
+            return Self::default();
+        };
         Self {
-            release: file,
-            exact: file == major,
-            ..Self::parse(text)
+            release: release.name,
+            exact: release.number == number,
+            ..Self::parse(release.layouts)
         }
     }
 
@@ -99,6 +141,9 @@ impl Layouts {
                 }
                 ["tranche", _, name] => {
                     all.tranches.insert(number(1) as u32, (*name).to_owned());
+                }
+                ["lock", _, name] => {
+                    all.singles.insert(number(1) as u32, (*name).to_owned());
                 }
                 ["fixed", ..] => all.fixed = [number(1), number(2), number(3), number(4)],
                 [_, _, _, name] => {
@@ -139,6 +184,20 @@ impl Layouts {
     pub fn tranche(&self, id: u32) -> Option<&str> {
         self.tranches.get(&id).map(String::as_str)
     }
+
+    /// The single lock at a place of the main array, if the tranche that stands there bears it out: its own
+    /// from PostgreSQL 10 on, none before.
+    pub fn single(&self, place: u64, tranche: u32) -> Option<&str> {
+        let place = u32::try_from(place).ok()?;
+        if u64::from(place) >= self.fixed[0] {
+            return None;
+        }
+        match self.singles.is_empty() {
+            true if tranche == place => self.tranche(tranche),
+            false if tranche == 0 => self.singles.get(&place).map(String::as_str),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -147,9 +206,10 @@ mod tests {
 
     #[test]
     fn every_release_has_what_names_are_made_from() {
-        for (major, _) in FILES {
-            let layouts = Layouts::of(major * 10_000 + 3);
-            assert!(layouts.exact && layouts.release == *major);
+        for release in RELEASES {
+            let major = release.name;
+            let layouts = Layouts::of(release.number + 3);
+            assert!(layouts.exact && layouts.release == major);
             for name in [
                 "PGPROC",
                 "PROC_HDR",
@@ -175,16 +235,19 @@ mod tests {
                 .filter(|id| layouts.tranche(*id) == Some("BufferMapping"))
                 .collect();
             assert_eq!(mapping.len(), 1, "{major}");
-            assert_eq!(layouts.tranche(4), Some("ProcArray"), "{major}");
+            let own = if release.number < 100_000 { 0 } else { 4 };
+            assert_eq!(layouts.single(4, own), Some("ProcArray"), "{major}");
+            assert_eq!(layouts.single(4, 7), None, "{major}");
         }
     }
 
     #[test]
     fn neighbours_stand_in_and_say_so() {
-        let sixteen = Layouts::of(160_004);
-        assert!(!sixteen.exact && sixteen.release == 17);
-        assert!(!Layouts::of(90_624).exact && !Layouts::of(190_000).exact);
-        assert_eq!(Layouts::of(190_000).release, 18);
+        let eleven = Layouts::of(110_022);
+        assert!(!eleven.exact && eleven.release == "13");
+        assert!(Layouts::of(90_624).exact && !Layouts::of(90_524).exact);
+        let later = Layouts::of(210_000);
+        assert!(!later.exact && later.release == "18");
     }
 
     #[test]

@@ -8,10 +8,12 @@
 pub mod areas;
 pub mod hash;
 pub mod layout;
+mod locks;
 pub mod memory;
 mod region;
 pub mod relations;
 mod resolve;
+mod sessions;
 pub mod survey;
 
 pub use survey::{Session, Survey};

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::layout::Layout;
 
-/// Bytes from one lightweight lock to the next (LWLOCK_PADDED_SIZE).
+/// Bytes from one lock for insertion into the WAL to the next.
 pub(super) const LOCK: u64 = 128;
 
 /// Marks the table of buffers among the elements of tables.
@@ -31,8 +31,8 @@ pub(super) enum Shape {
         what: &'static str,
         own: Option<u64>,
     },
-    /// Lightweight locks, 128 bytes each.
-    Locks(Vec<String>),
+    /// Lightweight locks.
+    Locks { stride: u64, names: Vec<String> },
     /// Headers of the buffers.
     Descriptors(Rc<Layout>),
     /// The buffers themselves.

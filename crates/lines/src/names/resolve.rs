@@ -1,7 +1,7 @@
 //! From an address to its name.
 
 use super::layout::Layout;
-use super::region::{BUFFERS, LOCK, Region, Shape, find, label};
+use super::region::{BUFFERS, Region, Shape, find, label};
 use super::survey::Survey;
 use super::{Name, Own, hash};
 
@@ -160,15 +160,15 @@ impl Survey<'_> {
                     });
                 }
             }
-            Shape::Locks(names) => {
+            Shape::Locks { stride, names } => {
                 name.element = names
-                    .get((offset / LOCK) as usize)
+                    .get((offset / stride) as usize)
                     .cloned()
                     .unwrap_or_default();
                 let tranche = name.element.split(' ').next().unwrap_or_default();
                 name.group = format!("LWLock {tranche}");
                 if let Some(layout) = self.layouts.get("LWLock") {
-                    name.field = field(&layout, offset % LOCK);
+                    name.field = field(&layout, offset % stride);
                 }
             }
             Shape::Descriptors(layout) => {

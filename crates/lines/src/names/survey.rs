@@ -8,6 +8,7 @@ use super::layout::{Layout, Layouts};
 use super::memory::Memory;
 use super::region::{BUFFERS, Inner, LOCK, Region, Shape};
 use super::relations::Relations;
+use super::sessions::Status;
 
 /// What is known of the session that is recorded.
 #[derive(Debug, Clone, Default)]
@@ -38,12 +39,12 @@ pub struct Survey<'a> {
     /// Elements of tables in use: length, number of the table and of the bucket.
     pub(super) elements: BTreeMap<u64, (u64, usize, Option<u64>)>,
     pub(super) tables: Vec<(String, u64)>,
+    /// The session's own entry in the array of statuses.
+    pub(super) status: Option<Status>,
     /// What could not be believed.
     pub doubts: Vec<String>,
 }
 
-/// Locks of extensions beside the server's own.
-const MOST_LOCKS: u64 = 1 << 16;
 /// PGShmemHeader.index (storage/pg_shmem.h), the same since 9.4.
 const INDEX: u64 = 32;
 /// ShmemIndexEnt: a name of 48 bytes, then address and size (storage/shmem.h).
@@ -61,6 +62,7 @@ impl<'a> Survey<'a> {
             allocations: Vec::new(),
             elements: BTreeMap::new(),
             tables: Vec::new(),
+            status: None,
             doubts: Vec::new(),
         };
         survey.index();
@@ -72,27 +74,27 @@ impl<'a> Survey<'a> {
         survey
     }
 
-    fn variable(&self, name: &str) -> Option<u64> {
+    pub(super) fn variable(&self, name: &str) -> Option<u64> {
         self.memory.u64(*self.session.variables.get(name)?)
     }
 
-    fn number(&self, name: &str) -> Option<u64> {
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
         let value = self.memory.u32(*self.session.variables.get(name)?)?;
         Some(u64::from(value))
     }
 
     /// The number of the session among all, from 0.
-    fn own_number(&self) -> Option<u64> {
+    pub(super) fn own_number(&self) -> Option<u64> {
         self.number("MyProcNumber")
             .or_else(|| self.number("MyBackendId")?.checked_sub(1))
     }
 
     /// Layouts of another release are believed only where memory bears them out.
-    fn sure(&self, name: &str) -> Option<Rc<Layout>> {
+    pub(super) fn sure(&self, name: &str) -> Option<Rc<Layout>> {
         self.layouts.exact.then(|| self.layouts.get(name)).flatten()
     }
 
-    fn add(&mut self, start: u64, length: u64, structure: &str, shape: Shape) {
+    pub(super) fn add(&mut self, start: u64, length: u64, structure: &str, shape: Shape) {
         self.regions.push(Region {
             start,
             end: start.saturating_add(length),
@@ -119,15 +121,18 @@ impl<'a> Survey<'a> {
             );
             return;
         };
-        for (element, _) in &table.elements {
+        let entry = |(element, _): &(u64, u64)| {
             let entry = element + hash::KEY;
-            let (Some(name), Some(address), Some(size)) = (
-                self.memory.text(entry),
-                self.memory.u64(entry + INDEX_NAME),
-                self.memory.u64(entry + INDEX_NAME + 8),
-            ) else {
-                continue;
-            };
+            let address = self.memory.u64(entry + INDEX_NAME)?;
+            let size = self.memory.u64(entry + INDEX_NAME + 8)?;
+            Some((self.memory.text(entry)?, address, size))
+        };
+        let entries: Vec<_> = table.elements.iter().filter_map(entry).collect();
+        let statuses = entries
+            .iter()
+            .find(|(name, ..)| name == "Backend Status Array");
+        self.status = statuses.and_then(|(_, start, size)| self.find_status(*start, *size));
+        for (name, address, size) in entries {
             self.allocation(&name, address, size);
         }
         let index = self.memory.u64(start + INDEX).unwrap_or_default();
@@ -190,8 +195,18 @@ impl<'a> Survey<'a> {
                 what: "session",
                 own: None,
             },
-            "Backend Status Array" => self.statuses(start, size),
-            "Backend Activity Buffer" => self.texts(start, size),
+            // Up to 12, without a header.
+            "ProcSignalSlots" => match self.sure("ProcSignalSlot") {
+                Some(layout) => Shape::Row {
+                    stride: layout.size,
+                    layout: Some(layout),
+                    what: "session",
+                    own,
+                },
+                None => Shape::Whole,
+            },
+            "Backend Status Array" => self.statuses(),
+            "Backend Activity Buffer" => self.texts(size),
             "PMSignalState" => {
                 let flags = Inner {
                     member: "PMChildFlags",
@@ -256,6 +271,7 @@ impl<'a> Survey<'a> {
             "serializable",
         ]
         .contains(&name)
+            || name.ends_with(" Ctl") && name != "XLOG Ctl"
     }
 
     /// The headers' numbers stand in them: all must be right.
@@ -274,56 +290,6 @@ impl<'a> Survey<'a> {
         self.doubts
             .push("buffers' headers do not look as expected".to_owned());
         Shape::Whole
-    }
-
-    fn statuses(&mut self, start: u64, size: u64) -> Shape {
-        let entry = self.variable("MyBEEntry");
-        let layout = self.layouts.get("PgBackendStatus");
-        let right = |layout: &Rc<Layout>| {
-            let pid = layout.offset("st_procpid")? + entry?;
-            let own = entry?.checked_sub(start)?;
-            let found = self.memory.u32(pid)? == self.session.pid;
-            (found && own % layout.size == 0 && size.is_multiple_of(layout.size))
-                .then(|| own / layout.size)
-        };
-        match layout.as_ref().and_then(right).zip(layout) {
-            Some((own, layout)) => Shape::Row {
-                stride: layout.size,
-                layout: Some(layout),
-                what: "session",
-                own: Some(own),
-            },
-            None => {
-                self.doubts
-                    .push("sessions' status entries do not look as expected".to_owned());
-                Shape::Whole
-            }
-        }
-    }
-
-    /// The texts of the sessions' statements, in the order of their status entries.
-    fn texts(&self, start: u64, size: u64) -> Shape {
-        let stride = self.number("pgstat_track_activity_query_size").unwrap_or(0);
-        let entry = self.variable("MyBEEntry");
-        let layout = self
-            .layouts
-            .get("PgBackendStatus")
-            .filter(|_| self.layouts.exact);
-        let text = layout
-            .and_then(|layout| layout.offset("st_activity_raw"))
-            .zip(entry)
-            .and_then(|(at, entry)| self.memory.u64(entry + at));
-        match text {
-            Some(text) if text >= start && stride > 0 && size.is_multiple_of(stride) => {
-                Shape::Row {
-                    stride,
-                    layout: None,
-                    what: "session",
-                    own: Some((text - start) / stride),
-                }
-            }
-            _ => Shape::Whole,
-        }
     }
 
     /// The locks for insertion into the WAL, behind a pointer in XLogCtl.
@@ -347,158 +313,6 @@ impl<'a> Survey<'a> {
                 },
             );
         }
-    }
-
-    /// Which of the PGPROC structures is the session's.
-    fn own_process(&self) -> Option<u64> {
-        let layout = self.layouts.get("PGPROC")?;
-        let first = self.memory.u64(self.variable("ProcGlobal")?)?;
-        let own = self.variable("MyProc")?.checked_sub(first)?;
-        let pid = layout.offset("pid")? + self.variable("MyProc")?;
-        let right = own % layout.size == 0 && self.memory.u32(pid)? == self.session.pid;
-        right.then(|| own / layout.size)
-    }
-
-    /// PGPROC, and the arrays beside it.
-    fn processes(&mut self) {
-        let (Some(global), Some(hdr)) = (self.variable("ProcGlobal"), self.layouts.get("PROC_HDR"))
-        else {
-            self.doubts
-                .push("the server exports no ProcGlobal".to_owned());
-            return;
-        };
-        let at = |name: &str| self.memory.u64(global + hdr.offset(name)?);
-        let count = hdr
-            .offset("allProcCount")
-            .and_then(|at| self.memory.u32(global + at))
-            .map_or(0, u64::from);
-        let (Some(first), Some(own), Some(layout)) = (
-            at("allProcs"),
-            self.own_process(),
-            self.layouts.get("PGPROC"),
-        ) else {
-            self.doubts
-                .push("processes' structures do not look as expected".to_owned());
-            return;
-        };
-        let row = |stride, layout, own| Shape::Row {
-            stride,
-            layout,
-            what: "session",
-            own,
-        };
-        // In the order of the sessions' numbers where each keeps one; dense from 14 on.
-        let place = layout
-            .offset("pgxactoff")
-            .and_then(|at| self.memory.u32(first + own * layout.size + at))
-            .map(u64::from);
-        let mut found = vec![(
-            first,
-            count * layout.size,
-            "PGPROC",
-            row(layout.size, Some(Rc::clone(&layout)), Some(own)),
-        )];
-        for (member, name, stride) in [
-            ("xids", "ProcGlobal->xids", 4),
-            ("subxidStates", "ProcGlobal->subxidStates", 2),
-            ("statusFlags", "ProcGlobal->statusFlags", 1),
-        ] {
-            if let Some(start) = at(member) {
-                found.push((start, count * stride, name, row(stride, None, place)));
-            }
-        }
-        if let (Some(start), Some(transactions)) = (at("allPgXact"), self.layouts.get("PGXACT")) {
-            let size = transactions.size;
-            found.push((
-                start,
-                count * size,
-                "PGXACT",
-                row(size, Some(transactions), Some(own)),
-            ));
-        }
-        // From 18 on, a session's fast-path locks lie in arrays of their own, the bits first.
-        let next = (own + 1) % count.max(1);
-        let apart = |m: &&super::layout::Member| m.name == "fpLockBits" && m.size == 8;
-        let bits = layout.members.iter().find(apart).filter(|_| {
-            let relations = layout.members.iter().find(|m| m.name == "fpRelId");
-            relations.is_some_and(|member| member.size == 8)
-        });
-        if let Some(bits) = bits {
-            let of = |number: u64| self.memory.u64(first + number * layout.size + bits.offset);
-            if let Some((mine, other)) = of(own).zip(of(next)) {
-                let stride = mine.abs_diff(other) / own.abs_diff(next).max(1);
-                let base = mine.checked_sub(own * stride);
-                if let Some(base) = base.filter(|_| stride > 0 && stride < 1 << 20) {
-                    let name = "fast-path locks";
-                    found.push((base, count * stride, name, row(stride, None, Some(own))));
-                }
-            }
-        }
-        let numbers = self.own_number();
-        for (start, length, name, shape) in found {
-            self.add(start, length, name, shape);
-        }
-        self.signals(numbers);
-    }
-
-    /// A session's slot for signals begins behind the header's barrier count.
-    fn signals(&mut self, own: Option<u64>) {
-        let Some(layout) = self.sure("ProcSignalSlot") else {
-            return;
-        };
-        let slots = self
-            .allocations
-            .iter_mut()
-            .find(|a| a.structure == "ProcSignal");
-        if let Some(slots) = slots {
-            let (start, end) = (slots.start, slots.end);
-            slots.shape = Shape::Whole;
-            self.regions.push(Region {
-                start: start + 8,
-                end,
-                structure: "ProcSignal".to_owned(),
-                shape: Shape::Row {
-                    stride: layout.size,
-                    layout: Some(layout),
-                    what: "session",
-                    own,
-                },
-            });
-        }
-    }
-
-    /// The main array of lightweight locks.
-    fn locks(&mut self) {
-        let Some(first) = self.variable("MainLWLockArray") else {
-            self.doubts
-                .push("the server exports no MainLWLockArray".to_owned());
-            return;
-        };
-        let mut names = Vec::new();
-        let mut numbers: BTreeMap<u16, u32> = BTreeMap::new();
-        let fixed: u64 = self.layouts.fixed.iter().sum();
-        for number in 0..MOST_LOCKS {
-            let Some(tranche) = self.memory.u16(first + number * LOCK) else {
-                break;
-            };
-            // Behind the server's own come those of extensions, then other memory.
-            let known = self.layouts.tranche(u32::from(tranche)).map(str::to_owned);
-            let single = u64::from(tranche) < self.layouts.fixed[0];
-            let exact = self.layouts.exact;
-            if number >= fixed && (known.is_some() || tranche == 0 || tranche > 4096) {
-                break;
-            }
-            let count = numbers.entry(tranche).or_default();
-            let name = match known.filter(|_| exact || number >= self.layouts.fixed[0]) {
-                Some(name) if single => name,
-                Some(name) => format!("{name} {count}"),
-                None => format!("tranche {tranche} {count}"),
-            };
-            *count += 1;
-            names.push(name);
-        }
-        let length = names.len() as u64 * LOCK;
-        self.add(first, length, "LWLock", Shape::Locks(names));
     }
 
     /// Structures that a variable leads to, before they were in the index.
