@@ -71,6 +71,29 @@ impl Processor {
         })
     }
 
+    /// Whether it is this machine's.
+    pub fn is_here(&self) -> bool {
+        // The compiler calls ppc64le powerpc64.
+        self.is_called(std::env::consts::ARCH)
+            || cfg!(all(target_arch = "powerpc64", target_endian = "little")) && *self == PPC64LE
+    }
+
+    /// What Rust calls it.
+    pub fn rust_target(&self) -> String {
+        let architecture = self.triplet.split('-').next().unwrap_or(self.name);
+        format!("{architecture}-unknown-linux-gnu")
+    }
+
+    /// The C compiler for it, as cross compilers are called.
+    pub fn cross_compiler(&self) -> String {
+        format!("{}-gcc", self.triplet)
+    }
+
+    /// Debian's package of that compiler, which brings the C library.
+    pub fn cross_compiler_package(&self) -> String {
+        format!("gcc-{}", self.triplet.replace('_', "-"))
+    }
+
     /// Where the cross compilers' C library is, as it would be in `/`.
     pub fn cross_root(&self) -> PathBuf {
         Path::new("/usr").join(self.triplet)
@@ -82,14 +105,19 @@ impl Processor {
     }
 }
 
-/// Compiles a plugin into `dir`, where its source is put, too: `NAME.c` and `NAME.so`.
+/// What plugins include as `plugin.h`: qemu's interface, and what an instruction does to memory.
+const HEADER: &str = include_str!("qemu/plugin.h");
+
+/// Compiles a plugin into `dir`, where its source is put, too: `NAME.c`, `plugin.h` and `NAME.so`.
 ///
 /// # Errors
 /// Where there is no C compiler, or it does not compile.
 pub fn compile(dir: &Path, name: &str, text: &str) -> Result<PathBuf, Lacking> {
     let lacking = |what: String| Lacking { what, remedy: None };
     let [source, plugin] = ["c", "so"].map(|kind| dir.join(format!("{name}.{kind}")));
-    fs::write(&source, text).map_err(|e| lacking(format!("{}: {e}", source.display())))?;
+    for (path, text) in [(&source, text), (&dir.join("plugin.h"), HEADER)] {
+        fs::write(path, text).map_err(|e| lacking(format!("{}: {e}", path.display())))?;
+    }
     let mut compilers = ["cc", "gcc", "clang"].iter();
     let compiler = compilers.find_map(|name| in_path(name)).ok_or(Lacking {
         what: "there is no C compiler".to_owned(),
@@ -124,6 +152,10 @@ mod tests {
             );
         }
         assert_eq!(X86_64.cross_package(), "libc6-amd64-cross");
+        assert_eq!(PPC64LE.rust_target(), "powerpc64le-unknown-linux-gnu");
+        assert_eq!(X86_64.cross_compiler_package(), "gcc-x86-64-linux-gnu");
+        let here = [AARCH64, PPC64LE, X86_64].map(|p| p.is_here());
+        assert!(here.iter().filter(|here| **here).count() <= 1);
     }
 
     #[test]

@@ -1,8 +1,6 @@
 /*
  * Records the shared memory that one process under qemu's user emulator accesses: a plugin
- * written against version 1 of the interface (QEMU documentation, "QEMU TCG Plugins"), that
- * of qemu 4.2 to 8.2. Its few declarations are repeated here, because Debian does not
- * package the header.
+ * over plugin.h.
  *
  *   qemu-aarch64 -plugin plugin.so,control=FILE PROGRAM...
  *
@@ -10,62 +8,16 @@
  * process is recorded from the end of a wait for its client to when it is told not to be;
  * it writes FILE.events, which events.rs reads. For programs of 64 bits that can lie
  * anywhere, the emulator uses its own addresses for theirs; the reader makes sure of it.
- *
- * Instructions are told apart by their encodings: aarch64, Arm Architecture Reference
- * Manual, C4.1, "Loads and Stores"; ppc64le, Power ISA, Book II, 4.6.2; x86_64, by prefix.
  */
+#include "plugin.h"
+
 #include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-typedef uint64_t qemu_plugin_id_t;
-typedef uint32_t qemu_plugin_meminfo_t;
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-typedef struct
-{
-	const char *target_name;
-	struct
-	{
-		int			min,
-					cur;
-	}			version;
-	bool		system_emulation;
-} qemu_info_t;
-enum
-{
-	NO_REGISTERS = 0,			/* QEMU_PLUGIN_CB_NO_REGS */
-	READ_AND_WRITE = 3			/* QEMU_PLUGIN_MEM_RW */
-};
-
-typedef void (*executed_cb) (unsigned int, void *);
-void		qemu_plugin_register_vcpu_tb_trans_cb(qemu_plugin_id_t, void (*) (qemu_plugin_id_t, struct qemu_plugin_tb *));
-void		qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, executed_cb, int, void *);
-void		qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *, executed_cb, int, void *);
-void		qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *,
-											 void (*) (unsigned int, qemu_plugin_meminfo_t, uint64_t, void *), int, int, void *);
-void		qemu_plugin_register_vcpu_syscall_cb(qemu_plugin_id_t,
-												 void (*) (qemu_plugin_id_t, unsigned int, int64_t, uint64_t, uint64_t, uint64_t,
-														   uint64_t, uint64_t, uint64_t, uint64_t, uint64_t));
-void		qemu_plugin_register_vcpu_syscall_ret_cb(qemu_plugin_id_t, void (*) (qemu_plugin_id_t, unsigned int, int64_t, int64_t));
-size_t		qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
-const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
-size_t		qemu_plugin_insn_size(const struct qemu_plugin_insn *);
-uint64_t	qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
-unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t);
-bool		qemu_plugin_mem_is_store(qemu_plugin_meminfo_t);
-
-int			qemu_plugin_version __attribute__((visibility("default"))) = 1;
 
 /* What happened; the numbers are those of events.rs. */
 enum kind
@@ -97,12 +49,6 @@ struct control
 	}			shared[32];
 };
 
-/* What an instruction is, as far as memory goes. */
-enum class
-{
-	PLAIN, EXCLUSIVE, LOCKED, CALLS, RETURNS, HIDDEN
-};
-
 struct instruction
 {
 	uint64_t	pc;
@@ -129,7 +75,6 @@ static const struct block *current;
 static bool recording,
 			returned;
 static uint32_t self;
-static enum {AARCH64, PPC64LE, X86_64} machine;
 
 static void
 flush(void)
@@ -193,13 +138,15 @@ on_memory(unsigned int cpu, qemu_plugin_meminfo_t info, uint64_t address, void *
 		return;
 	store = qemu_plugin_mem_is_store(info);
 	kind = store ? STORE : LOAD;
-	if (instruction->what == LOCKED)
+	if (instruction->what == IS_ATOMIC)
 	{
 		if (!store)
 			return;				/* reads and writes at once: told once, by its store */
 		kind = ATOMIC;
 	}
-	else if (instruction->what == EXCLUSIVE)
+	else if (instruction->what == IS_EXCLUSIVE_LOAD)
+		kind = EXCLUSIVE_LOAD;
+	else if (instruction->what == IS_EXCLUSIVE_STORE)
 		kind = store ? EXCLUSIVE_STORE : EXCLUSIVE_LOAD;
 	emit(kind, executed + instruction->index, instruction->pc, address, 1u << qemu_plugin_mem_size_shift(info));
 }
@@ -211,96 +158,12 @@ on_flow(unsigned int cpu, void *data)
 
 	if (!recording)
 		return;
-	if (instruction->what == CALLS)
+	if (instruction->what == IS_CALL)
 		emit(CALL, executed + instruction->index, instruction->pc, instruction->after, 0);
-	else if (instruction->what == RETURNS)
+	else if (instruction->what == IS_RETURN)
 		returned = true;
 	else
 		emit(UNRESOLVED, executed + instruction->index, instruction->pc, 0, 0);
-}
-
-static enum class
-of_aarch64(uint32_t word)
-{
-	if ((word & 0x3f000000) == 0x08000000)
-	{
-		bool		o2 = word >> 23 & 1,
-					o1 = word >> 21 & 1;
-
-		if (o2)
-			return o1 ? LOCKED : PLAIN; /* CAS; LDAR, STLR */
-		if (o1 && !(word >> 31))
-			return LOCKED;		/* CASP */
-		return EXCLUSIVE;
-	}
-	/* opc 100 with o3 = 1 is LDAPR, an acquiring load */
-	if ((word & 0x3f200c00) == 0x38200000)
-		return (word >> 12 & 0xf) == 0xc ? PLAIN : LOCKED;
-	if ((word & 0xfc000000) == 0x94000000 || (word & 0xfffff01f) == 0xd63f0000 ||
-		(word & 0xfffff800) == 0xd63f0800)
-		return CALLS;
-	if ((word & 0xfffffc1f) == 0xd65f0000 || (word & 0xfffffbff) == 0xd65f0bff)
-		return RETURNS;
-	if ((word & 0xffffffe0) == 0xd50b7420)
-		return HIDDEN;			/* DC ZVA */
-	return PLAIN;
-}
-
-static enum class
-of_ppc64le(uint32_t word)
-{
-	uint32_t	primary = word >> 26,
-				extended = word >> 1 & 0x3ff;
-
-	if (primary == 31)
-		switch (extended)
-		{
-			case 20: case 52: case 84: case 116: case 276: /* l[wbdhq]arx */
-			case 150: case 182: case 214: case 694: case 726: /* st[wqdbh]cx. */
-				return EXCLUSIVE;
-			case 1014:
-				return HIDDEN;	/* dcbz */
-		}
-	if ((primary == 18 || primary == 16 || (primary == 19 && (extended == 16 || extended == 528))) && (word & 1))
-		return CALLS;
-	if (word == 0x4e800020)
-		return RETURNS;
-	return PLAIN;
-}
-
-static enum class
-of_x86_64(const uint8_t *bytes, size_t length)
-{
-	size_t		at = 0;
-	bool		lock = false;
-
-	while (at < length && (bytes[at] == 0x66 || bytes[at] == 0x67 || bytes[at] == 0xf2 || bytes[at] == 0xf3 ||
-						   bytes[at] == 0xf0 || (bytes[at] & 0xf0) == 0x40 || bytes[at] == 0x64 || bytes[at] == 0x65 ||
-						   bytes[at] == 0x2e || bytes[at] == 0x3e))
-		lock |= bytes[at++] == 0xf0;
-	if (lock)
-		return LOCKED;
-	if (at + 1 < length && (bytes[at] == 0x86 || bytes[at] == 0x87) && bytes[at + 1] < 0xc0)
-		return LOCKED;			/* xchg with memory */
-	if (at < length && (bytes[at] == 0xe8 || (bytes[at] == 0xff && at + 1 < length && (bytes[at + 1] >> 3 & 7) == 2)))
-		return CALLS;
-	if (at < length && (bytes[at] == 0xc3 || bytes[at] == 0xc2))
-		return RETURNS;
-	return PLAIN;
-}
-
-static enum class
-class_of(const struct qemu_plugin_insn *insn)
-{
-	size_t		length = qemu_plugin_insn_size(insn);
-	uint32_t	word = 0;
-
-	if (machine == X86_64)
-		return of_x86_64(qemu_plugin_insn_data(insn), length);
-	if (length < sizeof word)
-		return PLAIN;
-	memcpy(&word, qemu_plugin_insn_data(insn), sizeof word);
-	return machine == AARCH64 ? of_aarch64(word) : of_ppc64le(word);
 }
 
 static void
@@ -325,7 +188,7 @@ on_translation(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 		if (i == 0)
 			block->first = instruction->pc;
 		qemu_plugin_register_vcpu_mem_cb(insn, on_memory, NO_REGISTERS, READ_AND_WRITE, instruction);
-		if (instruction->what >= CALLS)
+		if (instruction->what >= IS_CALL)
 			qemu_plugin_register_vcpu_insn_exec_cb(insn, on_flow, NO_REGISTERS, instruction);
 	}
 	qemu_plugin_register_vcpu_tb_exec_cb(tb, on_block, NO_REGISTERS, block);
@@ -442,13 +305,7 @@ qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char
 {
 	int			fd;
 
-	if (strcmp(info->target_name, "aarch64") == 0)
-		machine = AARCH64;
-	else if (strcmp(info->target_name, "ppc64le") == 0)
-		machine = PPC64LE;
-	else if (strcmp(info->target_name, "x86_64") == 0)
-		machine = X86_64;
-	else
+	if (!machine_is(info->target_name))
 		return -1;
 	if (argc < 1 || strncmp(argv[0], "control=", 8) != 0)
 		return -1;
