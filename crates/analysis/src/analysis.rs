@@ -6,6 +6,7 @@
 
 use std::sync::LazyLock;
 
+use pgassay_model::kernel_counts::KernelCounts;
 use pgassay_model::plan::Plan;
 use pgassay_model::primitives::Compiled;
 use pgassay_model::scattered::ScatteredPlan;
@@ -58,6 +59,9 @@ pub struct Analysis {
     /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub query_cost: Option<QueryCost>,
+    /// What kernels execute on other processors, counted under an emulator; no time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_counts: Option<KernelCounts>,
     /// The audit of host and server, where one was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckReport>,

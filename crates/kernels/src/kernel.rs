@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::session::{Locks, PinsHeld};
+
 /// One operation, and what must hold after many of them.
 pub trait Kernel: Send + Sync {
     /// Does the operation once. `me` is the calling thread, and counts what it met.
@@ -18,6 +20,16 @@ pub trait Kernel: Send + Sync {
         operations
     }
 
+    /// Does it so often. A loop of the form's own, as [`Self::repeat`] is, so that it is counted as it is
+    /// measured; how often is hidden from the compiler, so that no loop is unrolled and another not.
+    fn times(&self, me: &mut Me, operations: u64) {
+        let mut left = operations;
+        while std::hint::black_box(left) > 0 {
+            self.operate(me);
+            left -= 1;
+        }
+    }
+
     /// Checks, after all threads have ended, that `operations` operations left what they must.
     ///
     /// # Errors
@@ -30,12 +42,18 @@ pub trait Kernel: Send + Sync {
 pub struct Me {
     /// Its number, from 0.
     pub slot: usize,
+    /// The socket that it runs on, where that is known.
+    pub socket: u32,
     /// Operations that met another thread: a lock that was taken, a compare-and-swap that failed.
     pub contended: u64,
     /// Sleeps in a spinlock's back-off, or for a lock.
     pub sleeps: u64,
     /// Turns that a spinlock waits before it sleeps; adapts as s_lock's does.
     pub(crate) spins_per_delay: u32,
+    /// The LWLocks that it holds.
+    pub(crate) locks: Locks,
+    /// The pins.
+    pub(crate) pins: PinsHeld,
     random: u64,
     sink: u64,
 }
@@ -45,9 +63,12 @@ impl Me {
     pub fn new(slot: usize, seed: u64) -> Self {
         let mut me = Self {
             slot,
+            socket: 0,
             contended: 0,
             sleeps: 0,
             spins_per_delay: 100,
+            locks: Locks::default(),
+            pins: PinsHeld::default(),
             random: seed ^ (slot as u64 + 1).wrapping_mul(0xD134_2543_DE82_EF95),
             sink: 0,
         };

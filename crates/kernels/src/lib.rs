@@ -13,13 +13,15 @@ mod catalogue;
 mod forms;
 mod kernel;
 pub mod placement;
+mod session;
+pub mod source;
 mod sync;
 #[cfg(not(feature = "loom"))]
 mod transfer;
 #[cfg(not(feature = "loom"))]
 mod trial;
 
-pub use catalogue::{FORMS, Form, Standing, find};
+pub use catalogue::{Form, Of, Standing, find, forms};
 pub use kernel::{Kernel, Me};
 #[cfg(not(feature = "loom"))]
 pub use transfer::{CoreToCore, Pair, Progress, core_to_core};

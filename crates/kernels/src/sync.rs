@@ -12,6 +12,12 @@ pub(crate) use loom::{
     sync::{Condvar, Mutex},
 };
 
+/// A spinlock's word: a byte on x86-64, an int elsewhere (s_lock.h, `slock_t`).
+#[cfg(target_arch = "x86_64")]
+pub(crate) type SpinWord = AtomicU8;
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) type SpinWord = AtomicU32;
+
 /// One turn of a loop that waits for another thread: PAUSE on x86-64, ISB on arm64.
 #[inline(always)]
 pub(crate) fn relax() {

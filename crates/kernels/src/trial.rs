@@ -1,5 +1,6 @@
 //! Threads on one kernel, released together, for a while.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
@@ -11,6 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::catalogue::Form;
 use crate::kernel::{Kernel, Me};
+use crate::placement;
 use crate::sync::Padded;
 
 /// How often a stop is looked for.
@@ -88,6 +90,12 @@ pub enum KernelError {
         /// What does not hold.
         what: String,
     },
+    /// It is another processor's.
+    #[error("this processor has no {form}")]
+    NotHere {
+        /// The form's family and name.
+        form: String,
+    },
     /// A stop was asked for.
     #[error("interrupted")]
     Interrupted,
@@ -97,6 +105,8 @@ pub enum KernelError {
 struct Common<'a> {
     kernel: &'a dyn Kernel,
     conditions: &'a Conditions,
+    /// Of each CPU, its socket.
+    sockets: HashMap<usize, u32>,
     gate: Padded<AtomicU8>,
     ready: Padded<AtomicUsize>,
     over: Padded<AtomicBool>,
@@ -109,10 +119,13 @@ struct Common<'a> {
 /// # Errors
 /// See [`KernelError`].
 pub fn run(form: &Form, conditions: &Conditions, stop: &Stop) -> Result<Vec<Outcome>, KernelError> {
-    let kernel = (form.make)(conditions.threads);
+    let kernel = form
+        .make(conditions.threads)
+        .ok_or_else(|| KernelError::NotHere { form: form.title() })?;
     let common = Common {
         kernel: &*kernel,
         conditions,
+        sockets: sockets(),
         gate: Padded(AtomicU8::new(SHUT)),
         ready: Padded(AtomicUsize::new(0)),
         over: Padded(AtomicBool::new(false)),
@@ -198,6 +211,9 @@ impl Common<'_> {
             }
         }
         let mut me = Me::new(slot, self.conditions.seed);
+        if let Some(cpu) = cpus.get(slot % cpus.len().max(1)) {
+            me.socket = *self.sockets.get(cpu).unwrap_or(&0);
+        }
         let switches = switches();
         let (began, cpu) = (Instant::now(), thread_cpu_ns());
         let operations = self
@@ -222,6 +238,12 @@ impl Common<'_> {
     }
 }
 
+/// The socket of each CPU, as far as the system tells.
+fn sockets() -> HashMap<usize, u32> {
+    let cpus = placement::here().unwrap_or_default();
+    cpus.iter().map(|at| (at.cpu, at.socket)).collect()
+}
+
 /// The calling thread's switches so far: those that it made, and those that were forced on it.
 fn switches() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
@@ -244,7 +266,7 @@ fn thread_cpu_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FORMS;
+    use crate::catalogue::forms;
 
     fn conditions(threads: usize) -> Conditions {
         Conditions {
@@ -256,9 +278,22 @@ mod tests {
         }
     }
 
+    fn own() -> &'static Form {
+        forms().next().expect("there are forms")
+    }
+
+    #[test]
+    fn a_form_of_another_processor_is_refused() {
+        let Some(foreign) = forms().find(|form| !form.is_here()) else {
+            panic!("every processor lacks a form");
+        };
+        let error = run(foreign, &conditions(1), &Stop::new()).unwrap_err();
+        assert!(error.to_string().contains(foreign.name), "{error}");
+    }
+
     #[test]
     fn every_form_leaves_what_its_operations_must() {
-        for form in FORMS {
+        for form in forms().filter(|form| form.is_here()) {
             for threads in [1, 2, 5] {
                 let outcomes = run(form, &conditions(threads), &Stop::new())
                     .unwrap_or_else(|error| panic!("{}: {error}", form.title()));
@@ -279,7 +314,7 @@ mod tests {
             cpus: vec![1022],
             ..conditions(2)
         };
-        let error = run(&FORMS[0], &far, &Stop::new()).unwrap_err();
+        let error = run(own(), &far, &Stop::new()).unwrap_err();
         assert!(error.to_string().contains("CPU 1022"), "{error}");
     }
 
@@ -291,7 +326,7 @@ mod tests {
             window: Duration::from_secs(3600),
             ..conditions(2)
         };
-        let error = run(&FORMS[0], &long, &stop).unwrap_err();
+        let error = run(own(), &long, &stop).unwrap_err();
         assert!(matches!(error, KernelError::Interrupted), "{error}");
     }
 }

@@ -8,6 +8,7 @@ pub mod comparison;
 pub mod explain;
 pub mod facts;
 pub mod failure;
+pub mod kernel_counts;
 pub mod live;
 pub mod machines;
 pub mod observed;

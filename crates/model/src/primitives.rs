@@ -61,6 +61,28 @@ pub struct KernelsPlan {
     /// Turns of private arithmetic after each operation.
     #[serde(default)]
     pub think: u32,
+    /// What is counted under emulators, where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulated: Option<EmulatedPlan>,
+}
+
+/// What is counted of kernels under emulators: no time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
+pub struct EmulatedPlan {
+    /// The processors.
+    pub processors: Vec<String>,
+    /// The forms, `FAMILY` or `FAMILY:NAME`; all if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forms: Vec<String>,
+}
+
+impl EmulatedPlan {
+    /// Whether a form is among them.
+    pub fn has(&self, form: &str) -> bool {
+        let family = form.split(':').next();
+        let is = |wanted: &String| wanted == form || Some(wanted.as_str()) == family;
+        self.forms.is_empty() || self.forms.iter().any(is)
+    }
 }
 
 impl KernelsPlan {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::facts::Facts;
+use crate::kernel_counts::KernelCounts;
 use crate::observed::stacks::SymbolTable;
 use crate::pgio::PgioCounters;
 use crate::plan::{Plan, Stage};
@@ -44,6 +45,8 @@ pub struct RecordedRun {
     pub arm_facts: BTreeMap<u32, ArmFacts>,
     /// `facts/query-cost.json`, where a query's way was sampled.
     pub query_cost: Option<QueryCostRecord>,
+    /// `facts/kernel-counts.json`, where kernels were counted under an emulator.
+    pub kernel_counts: Option<KernelCounts>,
     /// `facts/pgio-counters.json`.
     pub pgio_counters: Option<PgioCounters>,
     /// All whole lines of `events.jsonl`.

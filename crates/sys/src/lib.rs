@@ -8,7 +8,7 @@ pub mod affinity;
 pub mod arguments;
 pub mod bound;
 pub mod cpuid;
-#[cfg(target_arch = "aarch64")]
+#[cfg(any(target_arch = "aarch64", target_arch = "powerpc64"))]
 pub mod exclusive;
 #[cfg(any(
     target_arch = "x86_64",
@@ -27,6 +27,7 @@ pub mod gather;
 pub mod input;
 pub mod map;
 pub mod output;
+pub mod pairs;
 pub mod perf;
 pub mod private;
 pub mod process_clock;

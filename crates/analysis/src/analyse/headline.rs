@@ -85,6 +85,9 @@ fn sentences(analysis: &Analysis, whole: bool) -> Vec<String> {
             0,
             match analysis.run.state {
                 RunState::Running => "Nothing is measured yet.".to_owned(),
+                _ if analysis.kernel_counts.is_some() => {
+                    "Kernels were counted under an emulator; nothing was timed.".to_owned()
+                }
                 _ if load.plan.points.is_empty() => {
                     "No load was put on the server; this is what could be seen.".to_owned()
                 }

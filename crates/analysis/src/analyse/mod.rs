@@ -108,6 +108,7 @@ pub(crate) fn analyse_within(scope: &Scope) -> Analysis {
             .query_cost
             .as_ref()
             .map(|record| query_cost::analyse(scope.trials_of(StageId::QueryCost), record)),
+        kernel_counts: run.kernel_counts.clone(),
         check: audit(run),
         pgio: pgio(scope),
         scattered_read: scattered(scope),

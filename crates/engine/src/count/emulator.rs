@@ -136,9 +136,9 @@ impl Emulator {
 }
 
 /// Compiles the plugin into `dir`.
-fn compile(dir: &Path) -> anyhow::Result<PathBuf> {
-    Ok(qemu::compile(dir, "emulator", PLUGIN)
-        .map_err(|lacking| failure("the emulator's counter is compiled here:", lacking))?)
+pub(super) fn compile(dir: &Path) -> Result<PathBuf, Failure> {
+    qemu::compile(dir, "emulator", PLUGIN)
+        .map_err(|lacking| failure("the emulator's counter is compiled here:", lacking))
 }
 
 fn failure(why: &str, lacking: Lacking) -> Failure {

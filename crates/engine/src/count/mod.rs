@@ -12,6 +12,7 @@ pub mod callgrind;
 pub mod counter;
 pub mod emulator;
 pub mod gate;
+pub mod kernels;
 pub mod query_ways;
 
 pub use callgrind::Profile;

@@ -43,6 +43,7 @@ pub fn read(dir: &Path) -> anyhow::Result<RecordedRun> {
         comparison: optional(dir, "facts/comparison.json", &mut damage),
         arm_facts: Default::default(),
         query_cost: optional(dir, "facts/query-cost.json", &mut damage),
+        kernel_counts: optional(dir, "facts/kernel-counts.json", &mut damage),
         pgio_counters: optional(dir, "facts/pgio-counters.json", &mut damage),
         end: optional(dir, "end.json", &mut damage),
         running: is_running(dir),

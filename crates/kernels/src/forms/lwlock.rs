@@ -3,6 +3,8 @@
 //!
 //! Who does not get it queues, tries once more, and sleeps until it is woken; it then tries again.
 
+use std::marker::PhantomData;
+
 use super::spinlock::increment;
 use super::word::same;
 use crate::kernel::{Kernel, Me};
@@ -32,16 +34,141 @@ pub(crate) enum Mode {
     Exclusive,
 }
 
-/// How shared holders are counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counting {
-    /// By compare-and-swap, as PostgreSQL does.
-    CompareAndSwap,
-    /// Proposed: added first, and taken back if the lock was held exclusively.
-    FetchAdd,
-    /// The same decision within an exclusive load and store (arm64).
-    #[cfg(all(target_arch = "aarch64", not(feature = "loom")))]
-    ExclusivePair,
+/// How holders are counted.
+pub(crate) trait Counting: Sized + Send + Sync + 'static {
+    /// One try to hold it; whether it was had.
+    fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool;
+
+    /// Subtracts from the state; what is left.
+    #[inline(always)]
+    fn subtract(state: &AtomicU32, by: u32) -> u32 {
+        state.fetch_sub(by, Ordering::SeqCst) - by
+    }
+}
+
+/// What a mode can't be had beside, and what it adds.
+#[inline(always)]
+fn wants(mode: Mode) -> (u32, u32) {
+    match mode {
+        Mode::Shared => (EXCLUSIVE, SHARED),
+        Mode::Exclusive => (HELD, EXCLUSIVE),
+    }
+}
+
+/// LWLockAttemptLock: by a compare-and-swap, which gives what it found.
+#[inline(always)]
+fn attempt_by(
+    state: &AtomicU32,
+    mode: Mode,
+    compare_and_swap: impl Fn(&AtomicU32, u32, u32) -> Result<(), u32>,
+) -> bool {
+    let (blocked_by, adds) = wants(mode);
+    let mut was = state.load(Ordering::Relaxed);
+    loop {
+        let free = was & blocked_by == 0;
+        // Also where it is taken: the swap is the barrier that orders the look.
+        let wanted = if free { was + adds } else { was };
+        match compare_and_swap(state, was, wanted) {
+            Ok(()) => return free,
+            Err(is) => was = is,
+        }
+        crate::sync::spin();
+    }
+}
+
+/// By compare-and-swap, as PostgreSQL does and the compiler makes it.
+pub(crate) struct ByCompareAndSwap;
+
+impl Counting for ByCompareAndSwap {
+    #[inline(always)]
+    fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool {
+        attempt_by(&lock.state, mode, |state, was, now| {
+            state
+                .compare_exchange(was, now, Ordering::SeqCst, Ordering::Relaxed)
+                .map(drop)
+        })
+    }
+}
+
+/// Proposed: who wants to share is added first, and taken back if the lock was held exclusively.
+pub(crate) struct ByFetchAdd;
+
+impl Counting for ByFetchAdd {
+    #[inline(always)]
+    fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool {
+        if mode == Mode::Exclusive {
+            return attempt_by(&lock.state, mode, |state, was, now| {
+                state
+                    .compare_exchange(was, now, Ordering::SeqCst, Ordering::Relaxed)
+                    .map(drop)
+            });
+        }
+        let was = lock.state.fetch_add(SHARED, Ordering::SeqCst);
+        if was & EXCLUSIVE == 0 {
+            return true;
+        }
+        // Who came meanwhile in vain may have to be woken: as after any release.
+        lock.after_release(lock.state.fetch_sub(SHARED, Ordering::SeqCst) - SHARED);
+        false
+    }
+}
+
+/// By this processor's own instructions.
+#[cfg(all(
+    any(target_arch = "aarch64", target_arch = "powerpc64"),
+    not(feature = "loom")
+))]
+pub(crate) mod counting {
+    use super::{AtomicU32, Counting, LwLock, Mode, attempt_by, wants};
+    use pgassay_sys::exclusive;
+
+    /// A compare-and-swap made of an exclusive pair.
+    pub(crate) struct ByPairs;
+
+    impl Counting for ByPairs {
+        #[inline(always)]
+        fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool {
+            attempt_by(&lock.state, mode, exclusive::compare_and_swap_32)
+        }
+
+        #[inline(always)]
+        fn subtract(state: &AtomicU32, by: u32) -> u32 {
+            exclusive::subtract_32(state, by) - by
+        }
+    }
+
+    /// Proposed: decided between the exclusive load and its store.
+    pub(crate) struct WithinPair;
+
+    impl Counting for WithinPair {
+        #[inline(always)]
+        fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool {
+            let (blocked_by, adds) = wants(mode);
+            exclusive::add_unless(&lock.state, adds, blocked_by)
+        }
+
+        #[inline(always)]
+        fn subtract(state: &AtomicU32, by: u32) -> u32 {
+            exclusive::subtract_32(state, by) - by
+        }
+    }
+
+    /// CASAL and LDADDAL.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) struct ByLse;
+
+    #[cfg(target_arch = "aarch64")]
+    impl Counting for ByLse {
+        #[inline(always)]
+        fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool {
+            attempt_by(&lock.state, mode, exclusive::lse::compare_and_swap_32)
+        }
+
+        #[inline(always)]
+        fn subtract(state: &AtomicU32, by: u32) -> u32 {
+            exclusive::lse::subtract_32(state, by) - by
+        }
+    }
 }
 
 /// Where a thread waits.
@@ -74,16 +201,16 @@ impl Waiter {
 }
 
 /// The lock, its list, and the places of those who may wait.
-pub(crate) struct LwLock {
+pub(crate) struct LwLock<C = ByCompareAndSwap> {
     state: AtomicU32,
     head: AtomicU32,
     tail: AtomicU32,
     waiters: Box<[Padded<Waiter>]>,
-    counting: Counting,
+    counting: PhantomData<C>,
 }
 
-impl LwLock {
-    pub(crate) fn new(threads: usize, counting: Counting) -> Self {
+impl<C: Counting> LwLock<C> {
+    pub(crate) fn new(threads: usize) -> Self {
         Self {
             state: AtomicU32::new(RELEASE_OK),
             head: AtomicU32::new(NONE),
@@ -96,58 +223,30 @@ impl LwLock {
                     semaphore: (Mutex::new(0), Condvar::new()),
                 })
             }),
-            counting,
+            counting: PhantomData,
         }
     }
 
-    /// One try; whether it was had.
-    #[inline(always)]
+    /// Its name among those that a thread holds.
+    fn name(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// LWLockAttemptLock. A call, as in the server.
+    #[inline(never)]
     fn attempt(&self, mode: Mode) -> bool {
-        let (blocked_by, adds) = match mode {
-            Mode::Shared => (EXCLUSIVE, SHARED),
-            Mode::Exclusive => (HELD, EXCLUSIVE),
-        };
-        if mode == Mode::Shared && self.counting != Counting::CompareAndSwap {
-            return self.attempt_otherwise();
-        }
-        let mut was = self.state.load(Ordering::Relaxed);
-        loop {
-            let free = was & blocked_by == 0;
-            // Also where it is taken: the swap is the barrier that orders the look.
-            let wanted = if free { was + adds } else { was };
-            match self
-                .state
-                .compare_exchange_weak(was, wanted, Ordering::SeqCst, Ordering::Relaxed)
-            {
-                Ok(_) => return free,
-                Err(is) => was = is,
-            }
-            crate::sync::spin();
-        }
+        C::attempt(self, mode)
     }
 
-    #[inline(always)]
-    fn attempt_otherwise(&self) -> bool {
-        #[cfg(all(target_arch = "aarch64", not(feature = "loom")))]
-        if self.counting == Counting::ExclusivePair {
-            return pgassay_sys::exclusive::add_unless(&self.state, SHARED, EXCLUSIVE);
-        }
-        let was = self.state.fetch_add(SHARED, Ordering::SeqCst);
-        if was & EXCLUSIVE == 0 {
-            return true;
-        }
-        // Who came meanwhile in vain may have to be woken: as after any release.
-        self.after_release(self.state.fetch_sub(SHARED, Ordering::SeqCst) - SHARED);
-        false
-    }
-
-    /// Acquires it.
-    #[inline(always)]
+    /// LWLockAcquire: it then stands in the session's notes.
+    #[inline(never)]
     pub(crate) fn acquire(&self, mode: Mode, me: &mut Me) {
+        me.locks.hold_off();
         if !self.attempt(mode) {
             me.contended += 1;
             self.acquire_slowly(mode, me);
         }
+        me.locks.note(self.name(), mode == Mode::Exclusive);
     }
 
     #[cold]
@@ -169,15 +268,25 @@ impl LwLock {
         }
     }
 
-    /// Releases it.
-    #[inline(always)]
-    pub(crate) fn release(&self, mode: Mode) {
-        let held = match mode {
-            Mode::Shared => SHARED,
-            Mode::Exclusive => EXCLUSIVE,
+    /// LWLockReleaseClearVar of those who insert WAL, up to 15: what stands beside the lock is cleared under
+    /// the lock of its list.
+    #[inline(never)]
+    pub(crate) fn release_and_clear(&self, beside: &AtomicU64, me: &mut Me) {
+        self.lock_list();
+        beside.store(0, Ordering::Relaxed);
+        self.unlock_list();
+        self.release(me);
+    }
+
+    /// LWLockRelease: in the mode in which it is held.
+    #[inline(never)]
+    pub(crate) fn release(&self, me: &mut Me) {
+        let held = match me.locks.forget(self.name()) {
+            false => SHARED,
+            true => EXCLUSIVE,
         };
-        let left = self.state.fetch_sub(held, Ordering::SeqCst) - held;
-        self.after_release(left);
+        self.after_release(C::subtract(&self.state, held));
+        me.locks.resume();
     }
 
     #[inline(always)]
@@ -315,30 +424,28 @@ impl LwLock {
     }
 }
 
-/// An LWLock acquired and released; exclusively, a word on another line is changed meanwhile.
-pub(crate) struct Held {
-    lock: Padded<LwLock>,
+/// An LWLock acquired and released, of a hundred times so many exclusively; then a word on another line is
+/// changed meanwhile.
+pub(crate) struct Held<C, const EXCLUSIVE_PERCENT: usize> {
+    lock: Padded<LwLock<C>>,
     word: Padded<AtomicU64>,
-    /// Of a hundred operations so many are exclusive.
-    exclusive_percent: usize,
     exclusive: Padded<AtomicU64>,
 }
 
-impl Held {
-    pub(crate) fn new(threads: usize, counting: Counting, exclusive_percent: usize) -> Self {
+impl<C: Counting, const EXCLUSIVE_PERCENT: usize> Held<C, EXCLUSIVE_PERCENT> {
+    pub(crate) fn new(threads: usize) -> Self {
         Self {
-            lock: Padded(LwLock::new(threads, counting)),
+            lock: Padded(LwLock::new(threads)),
             word: Padded::default(),
-            exclusive_percent,
             exclusive: Padded::default(),
         }
     }
 }
 
-impl Kernel for Held {
+impl<C: Counting, const EXCLUSIVE_PERCENT: usize> Kernel for Held<C, EXCLUSIVE_PERCENT> {
     #[inline(always)]
     fn operate(&self, me: &mut Me) {
-        let exclusively = match self.exclusive_percent {
+        let exclusively = match EXCLUSIVE_PERCENT {
             0 => false,
             100 => true,
             percent => me.below(100) < percent,
@@ -346,13 +453,13 @@ impl Kernel for Held {
         if exclusively {
             self.lock.acquire(Mode::Exclusive, me);
             increment(&self.word);
-            self.lock.release(Mode::Exclusive);
-            if self.exclusive_percent < 100 {
+            self.lock.release(me);
+            if EXCLUSIVE_PERCENT < 100 {
                 self.exclusive.fetch_add(1, Ordering::Relaxed);
             }
         } else {
             self.lock.acquire(Mode::Shared, me);
-            self.lock.release(Mode::Shared);
+            self.lock.release(me);
         }
     }
 
@@ -361,7 +468,7 @@ impl Kernel for Held {
         if state & (HELD | HAS_WAITERS | LIST_LOCKED) != 0 {
             return Err(format!("the lock is left as {state:#x}"));
         }
-        let must = match self.exclusive_percent {
+        let must = match EXCLUSIVE_PERCENT {
             0 => 0,
             100 => operations,
             _ => self.exclusive.load(Ordering::Relaxed),

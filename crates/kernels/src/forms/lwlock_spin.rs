@@ -42,8 +42,13 @@ impl HeldBySpinlock {
         *self.free.0.lock().unwrap_or_else(|p| p.into_inner())
     }
 
-    #[inline(always)]
+    fn name(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    #[inline(never)]
     fn acquire(&self, me: &mut Me) {
+        me.locks.hold_off();
         loop {
             self.counts.spinlock.lock(me);
             let held_exclusively = self.counts.exclusive.load(Ordering::Relaxed) != 0;
@@ -60,6 +65,7 @@ impl HeldBySpinlock {
                 };
                 count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 self.counts.spinlock.unlock();
+                me.locks.note(self.name(), self.exclusive);
                 return;
             }
             let waiting = &self.counts.waiting;
@@ -79,10 +85,11 @@ impl HeldBySpinlock {
         }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn release(&self, me: &mut Me) {
+        let exclusive = me.locks.forget(self.name());
         self.counts.spinlock.lock(me);
-        let count = match self.exclusive {
+        let count = match exclusive {
             true => &self.counts.exclusive,
             false => &self.counts.shared,
         };
@@ -97,6 +104,7 @@ impl HeldBySpinlock {
         if wake {
             self.free.1.notify_all();
         }
+        me.locks.resume();
     }
 }
 

@@ -4,7 +4,7 @@
 //! held shared; from 14 it reads a dense array of transaction ids (dc7420c2c9 and those before it), and
 //! where nothing has ended since the last, the snapshot is taken as it was (623a9ba79b).
 
-use super::lwlock::{Counting, LwLock, Mode};
+use super::lwlock::{LwLock, Mode};
 use super::word::same;
 use crate::kernel::{Kernel, Me};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Padded, many};
@@ -60,7 +60,7 @@ impl Snapshots {
             AtomicU32::new((number * 37 % BACKENDS) as u32)
         });
         Self {
-            lock: Padded(LwLock::new(threads, Counting::CompareAndSwap)),
+            lock: Padded(LwLock::new(threads)),
             order,
             shown: many(BACKENDS, Shown::default),
             dense: many(BACKENDS, AtomicU32::default),
@@ -102,7 +102,7 @@ impl Snapshots {
             last.running.store(self.running(), Ordering::Relaxed);
             last.completed.store(completed, Ordering::Relaxed);
         }
-        self.lock.release(Mode::Shared);
+        self.lock.release(me);
     }
 
     #[inline(always)]
@@ -113,7 +113,7 @@ impl Snapshots {
         self.dense[mine].store(0, Ordering::Relaxed);
         let completed = self.completed.load(Ordering::Relaxed);
         self.completed.store(completed + 1, Ordering::Relaxed);
-        self.lock.release(Mode::Exclusive);
+        self.lock.release(me);
     }
 }
 

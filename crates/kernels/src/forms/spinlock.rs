@@ -1,8 +1,10 @@
 //! Spinlocks: PostgreSQL's test-and-set with s_lock's back-off.
 
+use std::marker::PhantomData;
+
 use super::word::same;
 use crate::kernel::{Kernel, Me};
-use crate::sync::{AtomicU8, AtomicU64, Ordering, Padded, give_back, relax, sleep_us, spin};
+use crate::sync::{AtomicU64, Ordering, Padded, SpinWord, give_back, relax, sleep_us, spin};
 
 /// s_lock's limits of the turns before a sleep.
 const FEWEST_SPINS: u32 = 10;
@@ -22,25 +24,88 @@ pub(crate) enum Retry {
     SwapNoHint,
 }
 
-/// A lock of one byte.
-#[derive(Debug)]
-pub(crate) struct Spinlock {
-    taken: AtomicU8,
-    retry: Retry,
+/// How a lock is taken: by which instructions.
+pub(crate) trait Take: Send + Sync + 'static {
+    /// Tries once; whether it was had.
+    fn take(word: &SpinWord) -> bool;
 }
 
-impl Spinlock {
+/// By a swap, as the compiler makes it for this processor.
+pub(crate) struct BySwap;
+
+impl Take for BySwap {
+    #[inline(always)]
+    fn take(word: &SpinWord) -> bool {
+        word.swap(1, Ordering::Acquire) == 0
+    }
+}
+
+/// By this processor's own instructions.
+#[cfg(all(
+    any(target_arch = "aarch64", target_arch = "powerpc64"),
+    not(feature = "loom")
+))]
+pub(crate) mod take {
+    use super::Take;
+    use crate::sync::SpinWord;
+    use pgassay_sys::exclusive;
+
+    /// By an exclusive pair.
+    pub(crate) struct ByPair;
+
+    impl Take for ByPair {
+        #[inline(always)]
+        fn take(word: &SpinWord) -> bool {
+            exclusive::take(word)
+        }
+    }
+
+    /// By a reserving load that is said to be a lock's.
+    #[cfg(target_arch = "powerpc64")]
+    pub(crate) struct ByHintedPair;
+
+    #[cfg(target_arch = "powerpc64")]
+    impl Take for ByHintedPair {
+        #[inline(always)]
+        fn take(word: &SpinWord) -> bool {
+            exclusive::take_hinted(word)
+        }
+    }
+
+    /// By SWPA.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) struct ByLse;
+
+    #[cfg(target_arch = "aarch64")]
+    impl Take for ByLse {
+        #[inline(always)]
+        fn take(word: &SpinWord) -> bool {
+            exclusive::lse::take(word)
+        }
+    }
+}
+
+/// A lock of one word.
+#[derive(Debug)]
+pub(crate) struct Spinlock<T = BySwap> {
+    taken: SpinWord,
+    retry: Retry,
+    take: PhantomData<T>,
+}
+
+impl<T: Take> Spinlock<T> {
     pub(crate) fn new(retry: Retry) -> Self {
         Self {
-            taken: AtomicU8::new(0),
+            taken: SpinWord::new(0),
             retry,
+            take: PhantomData,
         }
     }
 
     /// Acquires it.
     #[inline(always)]
     pub(crate) fn lock(&self, me: &mut Me) {
-        if self.taken.swap(1, Ordering::Acquire) != 0 {
+        if !self.try_lock() {
             me.contended += 1;
             self.wait(me);
         }
@@ -49,7 +114,7 @@ impl Spinlock {
     /// Tries once to acquire it.
     #[inline(always)]
     pub(crate) fn try_lock(&self) -> bool {
-        self.taken.swap(1, Ordering::Acquire) == 0
+        T::take(&self.taken)
     }
 
     /// Releases it.
@@ -96,15 +161,15 @@ impl Spinlock {
 }
 
 /// A spinlock acquired and released, a word on its line changed meanwhile.
-pub(crate) struct Guarded(Padded<(Spinlock, AtomicU64)>);
+pub(crate) struct Guarded<T = BySwap>(Padded<(Spinlock<T>, AtomicU64)>);
 
-impl Guarded {
+impl<T: Take> Guarded<T> {
     pub(crate) fn new(retry: Retry) -> Self {
         Self(Padded((Spinlock::new(retry), AtomicU64::new(0))))
     }
 }
 
-impl Kernel for Guarded {
+impl<T: Take> Kernel for Guarded<T> {
     #[inline(always)]
     fn operate(&self, me: &mut Me) {
         let (lock, word) = &self.0.0;

@@ -6,16 +6,24 @@
 use super::spinlock::{Retry, Spinlock};
 use super::word::same;
 use crate::kernel::{Kernel, Me};
-use crate::sync::{AtomicU64, Ordering, Padded, many};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, Padded, many};
 
 /// Buffers under the hand: the figure is only where it starts again.
 const BUFFERS: u64 = 16_384;
+
+/// No buffer is free.
+const NONE_FREE: u32 = u32::MAX;
 
 /// How the hand moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Spinlock,
     FetchAdd,
+    /// With all that StrategyGetBuffer does before: whether the background writer waits, an allocation
+    /// counted; and up to 18 a look at the list of free buffers.
+    GetBuffer {
+        free_list: bool,
+    },
     /// So many at once.
     Batch(u64),
 }
@@ -27,9 +35,17 @@ struct Batch {
     end: AtomicU64,
 }
 
+/// What lies beside the hand.
+#[derive(Default)]
+struct Beside {
+    allocations: AtomicU32,
+    first_free: AtomicU32,
+    writer: AtomicU32,
+}
+
 /// The hand, and the batches of the threads.
 pub(crate) struct ClockHand {
-    hand: Padded<(Spinlock, AtomicU64)>,
+    hand: Padded<(Spinlock, AtomicU64, Beside)>,
     batches: Box<[Padded<Batch>]>,
     way: Way,
 }
@@ -37,7 +53,15 @@ pub(crate) struct ClockHand {
 impl ClockHand {
     pub(crate) fn new(threads: usize, way: Way) -> Self {
         Self {
-            hand: Padded((Spinlock::new(Retry::TestFirst), AtomicU64::new(0))),
+            hand: Padded((
+                Spinlock::new(Retry::TestFirst),
+                AtomicU64::new(0),
+                Beside {
+                    first_free: AtomicU32::new(NONE_FREE),
+                    writer: AtomicU32::new(NONE_FREE),
+                    ..Beside::default()
+                },
+            )),
             batches: many(threads, Padded::default),
             way,
         }
@@ -47,7 +71,7 @@ impl ClockHand {
 impl Kernel for ClockHand {
     #[inline(always)]
     fn operate(&self, me: &mut Me) {
-        let (spinlock, hand) = &*self.hand;
+        let (spinlock, hand, beside) = &*self.hand;
         let victim = match self.way {
             Way::Spinlock => {
                 spinlock.lock(me);
@@ -57,6 +81,14 @@ impl Kernel for ClockHand {
                 at
             }
             Way::FetchAdd => hand.fetch_add(1, Ordering::SeqCst),
+            Way::GetBuffer { free_list } => {
+                std::hint::black_box(beside.writer.load(Ordering::Relaxed));
+                beside.allocations.fetch_add(1, Ordering::SeqCst);
+                if free_list {
+                    std::hint::black_box(beside.first_free.load(Ordering::Relaxed));
+                }
+                hand.fetch_add(1, Ordering::SeqCst)
+            }
             Way::Batch(size) => {
                 let Batch { at, end } = &*self.batches[me.slot];
                 let mut mine = at.load(Ordering::Relaxed);

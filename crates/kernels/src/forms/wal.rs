@@ -1,10 +1,11 @@
 //! Space in the WAL reserved.
 //!
 //! From 9.4 the position moves under the spinlock insertpos_lck, and the copy is made under one of eight
-//! insertion locks (9a20a9b21b). That is so in 18, too. Proposed: the position moves by a
-//! fetch-and-add.
+//! insertion locks (9a20a9b21b). That is so in 18, too. How far an insertion is stands beside its lock, and is
+//! cleared as that is released: up to 15 under the lock of its list, from 16 by a swap (71e4cc6b8e).
+//! Proposed: the position moves by a fetch-and-add.
 
-use super::lwlock::{Counting, LwLock, Mode};
+use super::lwlock::{LwLock, Mode};
 use super::spinlock::{Retry, Spinlock};
 use super::word::same;
 use crate::kernel::{Kernel, Me};
@@ -19,16 +20,33 @@ const WORDS: usize = RECORD as usize / 8;
 /// Words of each thread's stretch of the WAL buffers.
 const BUFFER: usize = 1024;
 
+/// How space is reserved, and what is done with how far an insertion is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Under a spinlock; cleared under the lock of the insertion lock's list.
+    ClearedUnderLock,
+    /// Under a spinlock; cleared by a swap.
+    ClearedBySwap,
+    /// By a fetch-and-add; cleared by a swap.
+    FetchAdd,
+}
+
+/// A lock of those who insert, and how far its holder is.
+struct Insertion {
+    lock: LwLock,
+    inserting_at: AtomicU64,
+}
+
 /// The position, the locks, and where the records go.
 pub(crate) struct Reservation {
     position: Padded<(Spinlock, AtomicU64, AtomicU64)>,
-    locks: Box<[Padded<LwLock>]>,
+    locks: Box<[Padded<Insertion>]>,
     buffers: Box<[Padded<Box<[AtomicU64]>>]>,
-    by_fetch_add: bool,
+    way: Way,
 }
 
 impl Reservation {
-    pub(crate) fn new(threads: usize, by_fetch_add: bool) -> Self {
+    pub(crate) fn new(threads: usize, way: Way) -> Self {
         Self {
             position: Padded((
                 Spinlock::new(Retry::TestFirst),
@@ -36,10 +54,13 @@ impl Reservation {
                 AtomicU64::new(0),
             )),
             locks: many(LOCKS, || {
-                Padded(LwLock::new(threads, Counting::CompareAndSwap))
+                Padded(Insertion {
+                    lock: LwLock::new(threads),
+                    inserting_at: AtomicU64::new(0),
+                })
             }),
             buffers: many(threads, || Padded(many(BUFFER, AtomicU64::default))),
-            by_fetch_add,
+            way,
         }
     }
 }
@@ -47,10 +68,10 @@ impl Reservation {
 impl Kernel for Reservation {
     #[inline(always)]
     fn operate(&self, me: &mut Me) {
-        let lock = &self.locks[me.slot % LOCKS];
+        let Insertion { lock, inserting_at } = &*self.locks[me.slot % LOCKS];
         lock.acquire(Mode::Exclusive, me);
         let (spinlock, current, previous) = &*self.position;
-        let at = if self.by_fetch_add {
+        let at = if self.way == Way::FetchAdd {
             current.fetch_add(RECORD, Ordering::SeqCst)
         } else {
             spinlock.lock(me);
@@ -65,7 +86,13 @@ impl Kernel for Reservation {
         for word in 0..WORDS {
             buffer[(from + word) % BUFFER].store(at, Ordering::Relaxed);
         }
-        lock.release(Mode::Exclusive);
+        match self.way {
+            Way::ClearedUnderLock => lock.release_and_clear(inserting_at, me),
+            Way::ClearedBySwap | Way::FetchAdd => {
+                inserting_at.swap(0, Ordering::SeqCst);
+                lock.release(me);
+            }
+        }
     }
 
     fn proof(&self, operations: u64) -> Result<(), String> {

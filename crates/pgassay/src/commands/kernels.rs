@@ -5,15 +5,19 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use pgassay_analysis::analyse;
 use pgassay_analysis::number;
+use pgassay_engine::count::kernels as counted;
 use pgassay_engine::drivers::kernels::{self, Kernels};
 use pgassay_engine::rundir;
 use pgassay_engine::runner::{self, Ended, Schedule};
-use pgassay_kernels::placement;
+use pgassay_kernels::{Form, placement};
 use pgassay_model::Failure;
+use pgassay_model::kernel_counts::KernelCounts;
 use pgassay_model::plan::{Arm, DriverConfig, Experiment, Plan, Stage};
-use pgassay_model::primitives::KernelsPlan;
+use pgassay_model::primitives::{EmulatedPlan, KernelsPlan};
 use pgassay_model::stage::StageId;
 use pgassay_observe::host;
+use pgassay_server::scratch::Scratch;
+use pgassay_sys::private;
 use pgassay_sys::stop::Stop;
 
 use super::again::Again;
@@ -22,6 +26,7 @@ use super::progress::{Progress, minutes};
 use super::quiet;
 use super::record;
 use super::recorder::Recorder;
+use super::subject::explain;
 use crate::cli::args::{GlobalArgs, RunArgs};
 use crate::cli::measure::Concurrency;
 use crate::exit::Exit;
@@ -85,16 +90,30 @@ pub fn run(
     let mut header = record::header("run", global, experiment.clone());
     let mut writer = again.open(&root, &mut header)?;
     writer.write_fact("host", &facts)?;
+    let before = rundir::read(writer.dir())?;
+    if let Some(emulated) = &plan.emulated
+        && before.kernel_counts.is_none()
+    {
+        let counts = count(emulated, terminal, stop)?;
+        writer.write_fact("kernel-counts", &counts)?;
+    }
+    if again.experiment().is_none() {
+        for said in not_measured(&args.kernels.chosen()?.elsewhere, plan) {
+            terminal.announce(&said);
+        }
+    }
     let trials = stage.plan.points.len() * stage.plan.trials as usize;
-    terminal.announce(&format!(
-        "kernels: {} trials of {:.2} s of {} at each thread count: about {}",
-        stage.plan.trials,
-        stage.plan.window_ms as f64 / 1e3,
-        number::counted(plan.variants.len() as u32, "form"),
-        minutes(Duration::from_secs_f64(
-            stage.plan.load_seconds() + trials as f64 * BETWEEN
-        ))
-    ));
+    if trials > 0 {
+        terminal.announce(&format!(
+            "kernels: {} trials of {:.2} s of {} at each thread count: about {}",
+            stage.plan.trials,
+            stage.plan.window_ms as f64 / 1e3,
+            number::counted(plan.variants.len() as u32, "form"),
+            minutes(Duration::from_secs_f64(
+                stage.plan.load_seconds() + trials as f64 * BETWEEN
+            ))
+        ));
+    }
     let mut driver = Kernels {
         plan: KernelsPlan::clone(plan),
         points: stage.plan.points.clone(),
@@ -102,7 +121,7 @@ pub fn run(
         seed: stage.plan.seed,
         stop: stop.clone(),
     };
-    let measured = rundir::read(writer.dir())?.measured(StageId::Kernels);
+    let measured = before.measured(StageId::Kernels);
     let schedule = Schedule {
         stage: StageId::Kernels,
         slices: &stage.schedule(1),
@@ -122,7 +141,7 @@ pub fn run(
     // The lock is given up first, so that the run does not count as running.
     drop(writer);
     let analysis = analyse(&rundir::read(&dir)?);
-    if analysis.primitives.is_empty() {
+    if analysis.primitives.is_empty() && analysis.kernel_counts.is_none() {
         return Err(match ended {
             Ok(_) => Failure::interrupted().into(),
             Err(error) => error,
@@ -136,7 +155,11 @@ pub fn run(
 }
 
 fn stage(args: &RunArgs, cpus: Option<u32>) -> anyhow::Result<Stage> {
-    let forms = args.kernels.chosen()?;
+    let chosen = args.kernels.chosen()?;
+    let builds = args.kernels.builds()?;
+    for build in &builds {
+        build.look()?;
+    }
     let threads = Concurrency::of(&args.measure, cpus.unwrap_or(1)).clients;
     if let Some(many) = threads.iter().find(|threads| **threads > MOST) {
         bail!(
@@ -146,16 +169,23 @@ fn stage(args: &RunArgs, cpus: Option<u32>) -> anyhow::Result<Stage> {
             .with_remedy("fewer with --clients")
         );
     }
-    let variants: Vec<_> = forms.into_iter().map(kernels::variant).collect();
+    let variants: Vec<_> = chosen.here.into_iter().map(kernels::variant).collect();
+    let mut processors: Vec<String> = builds.iter().map(|b| b.processor().to_owned()).collect();
+    processors.dedup();
+    let emulated = (!builds.is_empty()).then(|| EmulatedPlan {
+        processors,
+        forms: args.kernels.forms.clone(),
+    });
     let here = placement::here()?;
     let plan = KernelsPlan {
         cpus: placement::Placement::from(args.kernels.placement).order(&here),
         think: args.kernels.think,
         variants,
+        emulated,
     };
     let points = plan.points(&threads);
     let window = args.measure.time.unwrap_or(WINDOW);
-    let affordable = BUDGET / points.len() as f64 / (window + BETWEEN);
+    let affordable = BUDGET / points.len().max(1) as f64 / (window + BETWEEN);
     let trials = (affordable as u32).clamp(6, 20);
     let seed = match args.measure.seed {
         Some(seed) => seed,
@@ -174,4 +204,53 @@ fn stage(args: &RunArgs, cpus: Option<u32>) -> anyhow::Result<Stage> {
         },
         driver: DriverConfig::Kernels(Box::new(plan)),
     })
+}
+
+/// What is said of forms that this processor lacks: a sentence for each that has them.
+fn not_measured(elsewhere: &[&Form], plan: &KernelsPlan) -> Vec<String> {
+    let emulated = plan
+        .emulated
+        .iter()
+        .flat_map(|emulated| &emulated.processors);
+    let emulated: Vec<&str> = emulated.map(String::as_str).collect();
+    let mut processors: Vec<&str> = elsewhere.iter().filter_map(|f| f.of.processor()).collect();
+    processors.sort_unstable();
+    processors.dedup();
+    let said = processors.into_iter().map(|processor| {
+        let of = elsewhere.iter().filter(|form| form.of.processor() == Some(processor));
+        let forms = number::counted(of.count() as u32, "form");
+        match emulated.contains(&processor) {
+            true => format!("{forms} of {processor} counted only, under an emulator: no time"),
+            false => format!(
+                "{forms} of {processor} not measured here; --emulate {processor} counts what they execute"
+            ),
+        }
+    });
+    said.collect()
+}
+
+/// Compiles the forms for each processor, and counts them under its emulator.
+fn count(
+    plan: &EmulatedPlan,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<KernelCounts> {
+    let mut counts = KernelCounts::default();
+    for name in &plan.processors {
+        for build in counted::builds(name)? {
+            terminal.announce(&format!(
+                "counting kernels on {}, emulated: instructions, no time",
+                build.title()
+            ));
+            let progress = Progress::new(terminal, 100);
+            progress.say("compiling the kernels".to_owned());
+            let scratch = Scratch::open(None).map_err(explain)?;
+            let dir = private::Directory::make(scratch.root(), "kernels")?;
+            let program = build.compile(dir.path())?;
+            let built = program.count(plan, stop, &mut |form| progress.say(form.to_owned()))?;
+            progress.clear();
+            counts.builds.push(built);
+        }
+    }
+    Ok(counts)
 }

@@ -15,6 +15,7 @@ mod evidence;
 pub(super) mod findings;
 mod glance;
 mod host;
+mod kernel_counts;
 mod latency;
 pub mod method;
 mod metric_table;
@@ -63,6 +64,7 @@ const SECTIONS: &[Make] = &[
     statements::section,
     summary::section,
     primitives::section,
+    kernel_counts::section,
     query_cost::section,
     pgio::section,
     scattered::section,

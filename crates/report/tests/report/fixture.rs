@@ -511,6 +511,7 @@ pub fn assay(clients: &[u32], rounds: u32) -> Analysis {
         primitives: vec![],
         primitives_compiled: None,
         query_cost: None,
+        kernel_counts: None,
         check: None,
         causes: vec![],
         warnings: vec![],
