@@ -154,6 +154,10 @@ ansible-test: build ## the Ansible collection on three hosts in namespaces, and 
 fleet-bench: build ## a fleet of a thousand hosts with planted findings and odd ones
 	bench/fleet.py $(PROGRAM) "$$(mktemp -d)/fleet"
 
+.PHONY: foreign-kernels
+foreign-kernels: build ## kernels on arm64 and POWER under qemu: whether they are right, and what they execute
+	scripts/foreign-kernels.sh $(PROGRAM)
+
 .PHONY: try-dist reproduce
 try-dist: ## the packages in dist/ as root: rpm systems, CI templates, images, arm64 and ppc64le under qemu
 	scripts/try-rpm.sh
