@@ -190,7 +190,8 @@ const SERVER: &[(Class, &str)] = &[
          ReleaseCachedPlan ScanKeywordLookup expression_tree_* eval_const_* preprocess_* \
          simplify_* estimate_* clause* restriction_selectivity get_*type* func_get_detail \
          FuncnameGetCandidates check_stack_depth lookup_type_cache AcquireExecutorLocks equal \
-         copyObjectImpl _copy* _equal* match_* generate_* examine_* eqsel* var_eq_const \
+         copyObjectImpl _copy* _equal* match_* generate_* examine_* eqsel* eqjoinsel* \
+         neqjoinsel scalarltsel scalargtsel scalarineqsel* scalararraysel* arraycontsel tsmatchsel var_eq_const \
          RangeVarGetRelid* relation_open* table_open index_open recomputeNamespacePath \
          addRangeTable* makeVar* fix_* JumbleQuery BuildCachedPlan choose_custom_plan ChoosePlan \
          oper coerce_* downcase_* truncate_identifier LookupFuncName*",

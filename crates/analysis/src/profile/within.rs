@@ -30,6 +30,8 @@ pub enum Work {
     Nested,
     /// Parsing statements, and looking up what their names mean.
     Parsing,
+    /// Planning statements, with what the planner reads and allocates.
+    Planning,
     /// Functions in interpreted languages, with what they execute.
     Procedural,
     /// Writing temporary files and reading them again.
@@ -41,8 +43,8 @@ pub enum Work {
 }
 
 use Work::{
-    Compiling, Detoasting, ForeignKeys, IndexEntries, Nested, Parsing, Procedural, TemporaryFiles,
-    Triggers, Workers,
+    Compiling, Detoasting, ForeignKeys, IndexEntries, Nested, Parsing, Planning, Procedural,
+    TemporaryFiles, Triggers, Workers,
 };
 
 const BEGUN_BY: &[(Work, &str)] = &[
@@ -65,6 +67,10 @@ const BEGUN_BY: &[(Work, &str)] = &[
     (
         Parsing,
         "pg_parse_query raw_parser parse_analyze* pg_analyze_and_rewrite* pg_rewrite_query",
+    ),
+    (
+        Planning,
+        "pg_plan_query pg_plan_queries standard_planner planner subquery_planner",
     ),
     (
         TemporaryFiles,
@@ -205,6 +211,10 @@ mod tests {
             (
                 "ServerLoop StartBackgroundWorker proc_exit do_exit@[kernel.kallsyms]",
                 vec![Workers],
+            ),
+            (
+                "PostgresMain exec_simple_query pg_plan_queries standard_planner eqjoinsel clear_page@[kernel.kallsyms]",
+                vec![Planning],
             ),
             ("do_group_exit@[kernel] exit_mmap@[kernel]", vec![Workers]),
             (

@@ -3,7 +3,7 @@
 use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
-use super::conditions::{Compared, Served, compared, served};
+use super::conditions::{Compared, Served, compared, served, words};
 use super::hits::{Hit, Left, Part, joined, weighty, with_plans};
 use super::{Detector, run};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
@@ -346,11 +346,31 @@ pub(super) fn remedy(
             StepKind::Sql,
             format!("CREATE INDEX CONCURRENTLY ON {table} (({expression}));"),
         ),
-        None => (
-            advice,
-            format!("create an index on {table} that serves the condition {filter}"),
-        ),
+        None => match begins_with_any(filter, facts) {
+            Some((column, index)) => (
+                advice,
+                format!(
+                    "{index} begins with {column} and is not used: VACUUM (ANALYZE) {table}, which also merges what a \
+                     GIN index keeps in its pending list, and compare its operator class with {filter}; if it does not \
+                     serve that, create one that does"
+                ),
+            ),
+            None => (
+                advice,
+                format!("create an index on {table} that serves the condition {filter}"),
+            ),
+        },
     }
+}
+
+/// A column that a condition names and a valid index of all rows begins with, and that index.
+fn begins_with_any<'p>(filter: &str, facts: &'p RelationFacts) -> Option<(&'p str, &'p str)> {
+    let mut whole = facts.indexes.iter().filter(|i| i.valid && !i.partial);
+    whole.find_map(|index| {
+        let column = index.first.as_deref()?;
+        let named = words(filter).any(|word| word == column);
+        named.then_some((column, index.name.as_str()))
+    })
 }
 
 fn unpruned(evidence: &Evidence) -> Option<Observation> {

@@ -356,9 +356,13 @@ fn misses(evidence: &Evidence) -> Option<Observation> {
 
 fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
     let profile = evidence.profile?;
-    let share = profile.class(Class::ParseAndPlan);
+    let planning = profile.within(Work::Planning).unwrap_or(0.0);
+    // What the planner calls counts as its own: memory, the kernel, estimates of any type.
+    let within = planning + profile.within(Work::Parsing).unwrap_or(0.0);
+    let share = profile.class(Class::ParseAndPlan).max(within.min(1.0));
     let executor = profile.class(Class::Executor);
-    (profile.shows(share, 0.15) && share >= executor).then(|| {
+    let most = share >= executor || within >= 0.5;
+    (profile.shows(share, 0.15) && most).then(|| {
         let saw = format!(
             "Parsing and planning take {}, more than executing.",
             of_samples(share)
@@ -377,11 +381,52 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
                 tenths(share)
             ))
             .seen(format!("{} in the executor", tenths(executor)));
+        let seen = match evidence.run.filter(|_| planning >= 0.5 * share) {
+            Some(run) => dear_plans(&run, planning, seen),
+            None => seen,
+        };
         match evidence.run.filter(RunEvidence::prepares) {
             Some(run) => planned_anew(&run, seen),
             None => seen,
         }
     })
+}
+
+/// Settings that make planning dearer above these values, which the server comes with.
+const DEAR: &[(&str, f64)] = &[
+    ("default_statistics_target", 100.0),
+    ("from_collapse_limit", 8.0),
+    ("geqo_threshold", 12.0),
+    ("join_collapse_limit", 8.0),
+];
+
+/// Where planning itself takes the time, what makes it so dear.
+fn dear_plans(run: &RunEvidence, planning: f64, seen: Observation) -> Observation {
+    let raised = DEAR.iter().filter_map(|(name, comes_with)| {
+        let value: f64 = run.setting(name)?.parse().ok()?;
+        (value > *comes_with).then_some(*name)
+    });
+    let off = (run.setting("geqo") == Some("off")).then_some("geqo");
+    let names: Vec<&str> = raised.chain(off).collect();
+    let seen = seen.seen(format!("{} within the planner", tenths(planning)));
+    let seen = names.iter().fold(seen, |seen, name| {
+        let value = run.setting(name).unwrap_or_default();
+        let then = match *name {
+            "default_statistics_target" => {
+                "   -- then ANALYZE: plans compare the lists of common values"
+            }
+            _ => "",
+        };
+        seen.seen(format!("{name} = {value}")).sql(format!(
+            "ALTER SYSTEM RESET {name}; SELECT pg_reload_conf();{then}"
+        ))
+    });
+    if run.prepares() {
+        return seen;
+    }
+    seen.advice(
+        "Use prepared statements, so that a plan is kept; ask for the tables that are needed only",
+    )
 }
 
 /// Statements that are prepared are parsed once, but planned each time where the planner expects a plan

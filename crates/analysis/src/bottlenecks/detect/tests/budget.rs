@@ -85,6 +85,19 @@ pub(in crate::bottlenecks::detect) fn found_with_settings(
     found_as(&Seen { settings, ..QUIET }, edit)
 }
 
+/// What is found in CPU samples, beside settings.
+pub(in crate::bottlenecks::detect) fn found_in_samples(
+    listing: &'static str,
+    settings: &'static [(&'static str, &'static str, &'static str)],
+) -> Vec<Finding> {
+    let seen = Seen {
+        listing,
+        settings,
+        ..QUIET
+    };
+    found_as(&seen, |_| {})
+}
+
 /// The same on two full CPUs, on which the server's sessions keep 1.9 and 4 wait for one.
 pub(in crate::bottlenecks::detect) fn found_on_full_cpus(
     edit: impl FnOnce(&mut PointObserved),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::database::tests::statement;
-use super::budget::{found_on_full_cpus, found_with, found_with_settings, one};
+use super::budget::{found_in_samples, found_on_full_cpus, found_with, found_with_settings, one};
 use crate::bottlenecks::finding::{
     Basis, Circumstances, Confidence, Finding, Observation, Severity,
 };
@@ -100,6 +100,17 @@ fn no_index_is_advised_that_could_not_serve() {
 }
 
 #[test]
+fn an_index_that_is_there_and_not_used_is_named() {
+    let named = steps(scan("(t.a @@ $1)")).join("; ");
+    assert!(
+        named.contains("t_a begins with a and is not used: VACUUM"),
+        "{named}"
+    );
+    let none = steps(scan("(t.c @@ $1)")).join("; ");
+    assert!(none.starts_with("create an index"), "{none}");
+}
+
+#[test]
 fn generic_plans_are_taken_back_where_they_were_forced() {
     let settings = &[("plan_cache_mode", "force_generic_plan", "database user")];
     let findings = found_with_settings(settings, seen(scan(BY_VALUES), 300.0));
@@ -193,4 +204,38 @@ fn a_gain_below_a_tenth_is_light_unless_the_cpus_make_it_so() {
     assert_eq!(of(0.05, 0.2), Severity::Low);
     assert!(of(0.3, 0.2) > Severity::Low);
     assert!(of(0.6, 0.95) > Severity::Low);
+}
+
+/// Its own functions hold little of the planner's time: it calls estimates, allocates, and faults.
+#[test]
+fn planning_is_known_by_what_the_planner_calls_and_its_settings_are_named() {
+    let listing = "    70.00%  postgres  postgres  [.] texteq\n            |\n            ---standard_planner\n               \
+                   texteq\n    30.00%  postgres  postgres  [.] ExecScan\n";
+    let file = "configuration file";
+    let findings = found_in_samples(
+        listing,
+        Box::leak(Box::new([
+            ("default_statistics_target", "3000", file),
+            ("join_collapse_limit", "8", file),
+            ("geqo", "off", file),
+        ])),
+    );
+    let planning = one(&findings, "parse-and-plan");
+    assert!(
+        planning
+            .evidence
+            .iter()
+            .any(|e| e == "70.0 % within the planner"),
+        "{planning:#?}"
+    );
+    let steps: Vec<&str> = planning.remedy.iter().map(|s| s.text.as_str()).collect();
+    assert!(
+        steps[0].contains("RESET default_statistics_target") && steps[0].contains("ANALYZE"),
+        "{steps:?}"
+    );
+    assert!(steps[1].contains("RESET geqo;"), "{steps:?}");
+    assert!(
+        steps.iter().all(|s| !s.contains("join_collapse_limit")),
+        "{steps:?}"
+    );
 }
