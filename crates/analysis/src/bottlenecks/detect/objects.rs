@@ -7,8 +7,11 @@ use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
 use crate::observed::statements::StatementTime;
 
-pub(super) const DETECTORS: &[Detector] =
-    &[run("autovacuum-behind", behind), run("horizon-held", held)];
+pub(super) const DETECTORS: &[Detector] = &[
+    run("autovacuum-behind", behind),
+    run("horizon-held", held),
+    run("horizon-held", held_catalogs),
+];
 
 /// Dead rows below this are nothing to speak of.
 const FEW_DEAD: f64 = 1000.0;
@@ -97,28 +100,70 @@ fn held(evidence: &Evidence) -> Option<Observation> {
         };
         seen = seen.seen(format!("it is {}; {last}: {}", held.state, held.statement));
     }
+    let seen = end(seen, held, &format!("VACUUM {}", worst.name));
+    if held.kind != "session" {
+        return Some(seen);
+    }
+    let seen = seen.advice(
+        "commit as soon as the rows are read; take long reports to a standby or a copy, or read them with READ \
+         COMMITTED in short transactions; idle_in_transaction_session_timeout and, from 17 on, transaction_timeout \
+         end what was forgotten",
+    );
+    Some(seen)
+}
+
+/// What ends a holder of the horizon, and what then.
+fn end(seen: Observation, held: &HoldsHorizon, then: &str) -> Observation {
     let literal = held.name.replace('\'', "''");
-    let seen = match held.kind.as_str() {
-        "session" => seen
-            .sql(format!(
-                "SELECT pg_terminate_backend({});   -- or have it commit; then VACUUM {}",
-                held.name, worst.name
-            ))
-            .advice(
-                "commit as soon as the rows are read; take long reports to a standby or a copy, or read them with \
-                 READ COMMITTED in short transactions; idle_in_transaction_session_timeout and, from 17 on, \
-                 transaction_timeout end what was forgotten",
-            ),
+    match held.kind.as_str() {
+        "session" => seen.sql(format!(
+            "SELECT pg_terminate_backend({});   -- or have it commit; then {then}",
+            held.name
+        )),
         "prepared transaction" => seen.sql(format!(
-            "ROLLBACK PREPARED '{literal}';   -- in its database; or COMMIT PREPARED. Then VACUUM {}",
-            worst.name
+            "ROLLBACK PREPARED '{literal}';   -- in its database; or COMMIT PREPARED. Then {then}"
         )),
         _ => seen.sql(format!(
-            "SELECT pg_drop_replication_slot('{literal}');   -- if it is no longer read; then VACUUM {}",
-            worst.name
+            "SELECT pg_drop_replication_slot('{literal}');   -- if it is no longer read; then {then}"
         )),
-    };
-    Some(seen)
+    }
+}
+
+/// Rows of a catalogue that die in a run below which nobody changes it.
+const MANY_DIE: f64 = 100.0;
+
+/// Dead rows of a catalogue that something old holds: whoever creates, drops, truncates or analyses reads
+/// them. What that costs is not measured.
+fn held_catalogs(evidence: &Evidence) -> Option<Observation> {
+    let growth = evidence.run?.observed?.growth.as_ref()?;
+    let held = growth.horizon.iter().find(|h| h.transactions >= OLD)?;
+    let dead = |catalog: &Grown| catalog.stands("n_dead_tup").unwrap_or(0.0);
+    let died = |catalog: &Grown| catalog.by("n_tup_upd") + catalog.by("n_tup_del");
+    let bloated = growth.catalogs.iter().filter(|catalog| {
+        let live = catalog.stands("n_live_tup").unwrap_or(0.0);
+        died(catalog) >= MANY_DIE && dead(catalog) >= FEW_DEAD && dead(catalog) >= 2.0 * live
+    });
+    let worst = bloated.max_by(|a, b| dead(a).total_cmp(&dead(b)))?;
+    let saw = format!(
+        "The {} {} keeps the dead rows of the catalogues: {:.0} in {}, beside {:.0} live ones.",
+        held.kind,
+        held.name,
+        dead(worst),
+        worst.name,
+        worst.stands("n_live_tup").unwrap_or(0.0)
+    );
+    let seen = Observation::new(Severity::Medium, Confidence::Medium, saw)
+        .seen(format!("{:.0} transactions began since", held.transactions))
+        .seen(format!(
+            "{:.0} rows of {} died in the measured time",
+            died(worst),
+            worst.name
+        ));
+    let vacuum = format!("VACUUM pg_catalog.{}", worst.name);
+    Some(end(seen, held, &vacuum).advice(
+        "watch slots (pg_replication_slots: xmin, catalog_xmin, wal_status) and old transactions; \
+         max_slot_wal_keep_size limits what a slot that is left behind keeps of the log",
+    ))
 }
 
 /// The table whose dead rows cost most, and what was seen of that; without steps.
@@ -301,6 +346,42 @@ mod tests {
         let scanned = found(1_390_000.0, 2000.0, vec![]);
         let step = &one(&scanned, "autovacuum-behind").remedy[0];
         assert!(step.text.starts_with("VACUUM"), "{step:?}");
+    }
+
+    #[test]
+    fn a_slot_that_holds_rows_of_the_catalogues_is_named() {
+        let of = |transactions: f64, dead: f64| {
+            let slot = HoldsHorizon {
+                kind: "replication slot".into(),
+                name: "old".into(),
+                transactions,
+                catalogs_only: true,
+                ..HoldsHorizon::default()
+            };
+            let mut catalog = grown("pg_class", None, &[("n_tup_upd", 417.0)], dead);
+            catalog.state.insert("n_live_tup".into(), 418.0);
+            found_with(vec![], move |observed| {
+                observed.growth = Some(GrowthRecord {
+                    catalogs: vec![catalog],
+                    horizon: vec![slot],
+                    ..GrowthRecord::default()
+                });
+            })
+        };
+        let findings = of(3069.0, 6417.0);
+        let held = one(&findings, "horizon-held");
+        assert!(held.saw.contains("6417 in pg_class"), "{}", held.saw);
+        assert!(
+            held.remedy[0]
+                .text
+                .contains("pg_drop_replication_slot('old')")
+        );
+        for findings in [of(3069.0, 300.0), of(10.0, 6417.0)] {
+            assert!(
+                findings.iter().all(|f| f.id != "horizon-held"),
+                "{findings:#?}"
+            );
+        }
     }
 
     #[test]
