@@ -88,7 +88,9 @@ records-test: ## tables of runs: ten questions to pgassay-query, DuckDB and Spar
 	scripts/test-records.sh target/debug/pgassay spark
 
 .PHONY: own-load
-own-load: build ## twelve statements recorded both ways, run on the installed version and on 18, an index lost
+own-load: build ## twelve statements recorded both ways, run on the installed version and on 18, an index lost; statistics carried to 18
+	PGASSAY_TEST_18="$$(dirname "$$(scripts/postgres-of-debian.sh 18)")" \
+		$(CARGO) test -p pgassay --locked --test program -- --ignored --exact own_copies::a_copy_in_18_plans_by_the_originals_statistics
 	bench/own-load.py $(PROGRAM) "$$(pg_config --bindir)" \
 		"$$(dirname "$$(scripts/postgres-of-debian.sh 18)")" $(PAIRS)
 

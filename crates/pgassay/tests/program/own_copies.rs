@@ -421,6 +421,83 @@ fn a_lost_index_is_named() {
     );
 }
 
+/// Statistics that are older than the rows: what was rare when they were taken is usual now, so that a server that
+/// analyses its copy plans otherwise than the original.
+const OLD_STATISTICS: [&str; 4] = [
+    "INSERT INTO event SELECT g, CASE WHEN g % 50 = 0 THEN 'rare' ELSE 'usual' END FROM generate_series(1, 20000) g",
+    "CREATE INDEX event_kind ON event (kind)",
+    "VACUUM ANALYZE",
+    "UPDATE event SET kind = 'rare' WHERE id % 10 < 9",
+];
+
+/// The plans of the one statement in the original and in a copy of it in another server.
+fn plans(original: &str, other: &str, dir: &Path) -> [String; 2] {
+    let compared = json(
+        &[
+            "compare",
+            original,
+            other,
+            "--workload",
+            "rare.sql",
+            "--load",
+            "--from-database",
+            original,
+            "--clients",
+            "1",
+            "--pairs",
+            "6",
+            "--noise-pairs",
+            "2",
+            "--slice",
+            "0.05",
+            "--runs",
+            "runs",
+            "--json",
+        ],
+        dir,
+    );
+    let plan = &compared["results"][0]["statements"][0]["plan"];
+    ["a", "b"].map(|side| {
+        plan[side]
+            .as_str()
+            .unwrap_or_else(|| panic!("{compared:#}"))
+            .to_owned()
+    })
+}
+
+/// From 18 on a copy has the original's statistics, of whatever version that is. PGASSAY_TEST_18 is the directory of
+/// 18's programs.
+#[test]
+#[ignore = "needs PostgreSQL 18 beside the installed one: make own-load"]
+fn a_copy_in_18_plans_by_the_originals_statistics() {
+    let newer = std::env::var("PGASSAY_TEST_18").unwrap();
+    let server = Server::start(HBA, &[("autovacuum", "off")], |_| {});
+    let mut session = connect(&server.owner()).unwrap();
+    session.execute("CREATE DATABASE shop").unwrap();
+    let mut session = connect(&server.owner().with_dbname("shop")).unwrap();
+    session
+        .execute("CREATE TABLE event (id int PRIMARY KEY, kind text)")
+        .unwrap();
+    for statement in OLD_STATISTICS {
+        session.execute(statement).unwrap();
+    }
+    drop(session);
+    let folder = Folder::new("carried");
+    let dir = folder.0.as_path();
+    let script = "-- @without-pgbench-tables\nSELECT count(id) FROM event WHERE kind = 'rare';\n";
+    fs::write(dir.join("rare.sql"), script).unwrap();
+    let original = target(&server, "shop");
+    let [here, there] = plans(&original, &newer, dir);
+    assert!(here.contains("event_kind"), "{here}");
+    assert_eq!(here, there);
+    // One that is analysed knows better.
+    let [here, there] = plans(&original, "temp", dir);
+    assert!(
+        here.contains("event_kind") && there.contains("Seq Scan"),
+        "{here}, {there}"
+    );
+}
+
 #[test]
 fn copies_that_can_t_be_made_say_why() {
     let server = shop();
