@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use pgassay_analysis::stats::Verdict;
 use pgassay_model::{Failure, FailureKind};
+use pgassay_server::TargetError;
 
 use crate::terminal::{ClosedPipe, NotPrinted, Terminal};
 
@@ -101,4 +102,18 @@ pub fn report(error: &anyhow::Error, terminal: &mut Terminal) -> Exit {
         terminal.note(remedy);
     }
     failure.kind.into()
+}
+
+/// The exit code that a target's error carries.
+pub fn explain(error: TargetError) -> anyhow::Error {
+    let kind = error.kind();
+    let message = error.to_string();
+    // In the server's or the system's words, whichever of them met it.
+    let full = message.contains("No space left on device");
+    Failure {
+        kind,
+        message,
+        remedy: full.then(|| "make room, or choose another place with --scratch DIR".to_owned()),
+    }
+    .into()
 }

@@ -9,6 +9,7 @@
 pub mod cli;
 pub mod commands;
 pub mod exit;
+pub mod held;
 pub mod schemas;
 pub mod screen;
 pub mod secrets;

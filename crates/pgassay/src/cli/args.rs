@@ -7,7 +7,6 @@ use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand};
 
 use pgassay_model::storage::VolumeLimits;
 use pgassay_server::confinement::Confinement;
-use pgassay_server::copies::Dump;
 
 use super::axes::AxesArgs;
 use super::build::BuildArgs;
@@ -22,6 +21,7 @@ use super::kinds::{self, OF_CLIENTS, OF_SCALE, OF_SESSIONS};
 use super::load::LoadArgs;
 use super::page::PageArgs;
 use super::show::ShowArgs;
+use crate::held::Held;
 use crate::terminal::Verbosity;
 
 const EXAMPLES: &str = "\
@@ -197,8 +197,8 @@ pub struct TargetArgs {
     #[arg(long)]
     pub stand_in: bool,
     /// Have a launched server hold a copy of this database, for a workload on your own tables: pg_dump
-    /// reads it, and nothing in it is changed
-    #[arg(long, value_name = "CONNINFO")]
+    /// reads it, and nothing in it is changed. Or data made from a directory of `workload statistics`
+    #[arg(long, value_name = "CONNINFO|DIR")]
     pub from_database: Option<String>,
     /// What the provider of the data's volume allows: iops=3000,mbps=125; of one with burst credits
     /// also base-iops=600,credits=5400000. Reads that reach it are named
@@ -207,9 +207,9 @@ pub struct TargetArgs {
     /// Environment and CPUs of a launched server; flags of compare.
     #[arg(skip)]
     pub confinement: Confinement,
-    /// The dump of that database, where several servers share it.
+    /// What they hold, where several servers share it.
     #[arg(skip)]
-    pub dump: Option<Arc<Dump>>,
+    pub dump: Option<Arc<Held>>,
     /// How machines that give load reach the server.
     #[arg(skip)]
     pub outside: Ways,

@@ -86,8 +86,8 @@ pub struct BisectArgs {
     #[command(flatten)]
     pub given: GivenArgs,
     /// Have the servers hold a copy of this database, for a workload on your own tables: pg_dump reads it
-    /// once, and nothing in it is changed
-    #[arg(long, value_name = "CONNINFO")]
+    /// once, and nothing in it is changed. Or data made from a directory of `workload statistics`
+    #[arg(long, value_name = "CONNINFO|DIR")]
     pub from_database: Option<String>,
     /// What the clients do: select-only, tpcb-like, aggregate, FILE.sql and others of pgassay run
     #[arg(

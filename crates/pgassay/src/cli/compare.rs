@@ -149,8 +149,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// Have launched servers hold a copy of this database, for a workload on your own tables: pg_dump
-    /// reads it once, and nothing in it is changed
-    #[arg(long, value_name = "CONNINFO", conflicts_with_all = ["recorded", "pool"])]
+    /// reads it once, and nothing in it is changed. Or data made from a directory of `workload statistics`
+    #[arg(long, value_name = "CONNINFO|DIR", conflicts_with_all = ["recorded", "pool"])]
     pub from_database: Option<String>,
     /// Use the archived PostgreSQL from Maven Central where a version is not installed
     #[arg(long)]

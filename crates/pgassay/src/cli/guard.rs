@@ -106,8 +106,8 @@ pub struct GuardArgs {
     #[arg(long)]
     pub is_copy: bool,
     /// Have launched servers hold a copy of this database, for a workload on your own tables: pg_dump reads it
-    /// once for each workload, and nothing in it is changed
-    #[arg(long, value_name = "CONNINFO", conflicts_with = "bisect")]
+    /// once for each workload, and nothing in it is changed. Or data made from a directory of `workload statistics`
+    #[arg(long, value_name = "CONNINFO|DIR", conflicts_with = "bisect")]
     pub from_database: Option<String>,
     /// Environment, CPUs and wrapping command.
     #[command(flatten)]

@@ -13,6 +13,7 @@ Examples:
   pgassay workload from-log /var/log/postgresql/postgresql-17-main.log
   pgassay workload from-log log/*.csv --database shop --to shop.sql
   pgassay workload from-statements 'service=shop' --to shop.sql
+  pgassay workload statistics 'service=shop' --to shop.statistics --anonymise
   pgassay workload from-log log/*.csv --database shop --to shop.sql --sessions
   pgassay run shop.sql 'host=copy dbname=shop' --load
   pgassay run shop.sql 'host=copy dbname=shop' --load --is-copy --replay --speed 2
@@ -33,6 +34,8 @@ pub enum From {
     FromLog(FromLogArgs),
     /// From pg_stat_statements: the mix as counted, values drawn from tables and statistics
     FromStatements(FromStatementsArgs),
+    /// A database's schema and statistics, without a row of it: launched servers hold data that is made from them
+    Statistics(StatisticsArgs),
     /// A workload file in the form of another program: pgbench's scripts, or what pgreplay-go replays
     Export(ExportArgs),
 }
@@ -164,7 +167,52 @@ pub struct FromStatementsArgs {
     /// Count for so many seconds, instead of since the last reset
     #[arg(long = "for", value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub seconds: Option<u32>,
+    /// Draw values from the data that is made from these statistics, and read no row of the server: what
+    /// `workload statistics` wrote
+    #[arg(long, value_name = "DIR")]
+    pub statistics: Option<PathBuf>,
     /// Where it goes.
     #[command(flatten)]
     pub into: IntoArgs,
+}
+
+/// Arguments of `pgassay workload statistics`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Examples:
+  pgassay workload statistics 'service=shop' --to shop.statistics --anonymise
+  pgassay workload from-statements 'service=shop' --to shop.sql --statistics shop.statistics
+  pgassay compare temp:15 temp:18 --workload shop.sql --from-database shop.statistics
+
+No row is read: the directory has the schema (before.sql, after.sql) and what pg_stats says of each column
+(statistics.json). That holds values of your data, the most common ones and bounds of histograms: texts among them
+are replaced with --anonymise. Names, defaults, views and functions are in the schema as they are.")]
+pub struct StatisticsArgs {
+    /// The URI or conninfo of a running server; the database that it names is described
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// The directory that is made
+    #[arg(long, value_name = "DIR", default_value = "statistics")]
+    pub to: PathBuf,
+    /// Overwrite what is there
+    #[arg(long)]
+    pub force: bool,
+    /// Make so large a share of each table's rows; tables of 1,000 rows or fewer keep theirs
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = share)]
+    pub share: f64,
+    /// Replace each text by another of the same length, in the same order. Numbers and dates stay
+    #[arg(long)]
+    pub anonymise: bool,
+    /// Seed of what is made
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if share > 0.0 && share <= 100.0 => Ok(share),
+        _ => Err(format!(
+            "`{text}` is no share of the rows; write 0.1 for a tenth"
+        )),
+    }
 }

@@ -1,4 +1,4 @@
-//! `--from-database`: launched servers hold a copy of somebody's own database.
+//! `--from-database`: launched servers hold a copy of somebody's own database, or data made from its statistics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +11,10 @@ use pgassay_server::{Installation, Installations, TargetSpec};
 use pgassay_sys::stop::Stop;
 
 use super::subject::explain;
+use crate::held::Held;
+use crate::held::statistics::Statistics;
 
-/// Dumps the database that was named, for all servers that are launched of these targets.
+/// Dumps the database that was named, for all servers that are launched of these targets; or reads the statistics.
 ///
 /// # Errors
 /// Where none of them is launched, or it can't be dumped.
@@ -21,7 +23,7 @@ pub fn dump(
     targets: &[TargetSpec],
     scratch: Option<&Path>,
     stop: &Stop,
-) -> anyhow::Result<Arc<Dump>> {
+) -> anyhow::Result<Arc<Held>> {
     let launched: Vec<&TargetSpec> = targets.iter().filter(|spec| spec.is_launched()).collect();
     if launched.is_empty() {
         return Err(Failure::usage(
@@ -29,6 +31,11 @@ pub fn dump(
         )
         .with_remedy("name temp, temp:17, an installation or build:NAME, or leave it out")
         .into());
+    }
+    if Statistics::is_one(original) {
+        let statistics = Statistics::read(Path::new(original))?;
+        statistics.refuse_full_disk(launched.len(), scratch)?;
+        return Ok(Arc::new(Held::Made(Box::new(statistics))));
     }
     let at_hand = Installations::search();
     let found: Vec<(Option<Installation>, Option<u32>)> = launched
@@ -61,7 +68,7 @@ pub fn dump(
         stop: stop.flag(),
     };
     match Dump::take(&wanted) {
-        Ok(dump) => Ok(Arc::new(dump)),
+        Ok(dump) => Ok(Arc::new(Held::Copy(Box::new(dump)))),
         Err(_) if stop.asked() => Err(Failure::interrupted().into()),
         Err(error) => Err(explain(error)),
     }

@@ -19,14 +19,13 @@ use pgassay_server::archive::StandIn;
 use pgassay_server::inspection::live;
 use pgassay_server::scratch::Scratch;
 use pgassay_server::settings::{Settings, default_shared_buffers};
-use pgassay_server::{
-    Cluster, Installation, Installations, LaunchOptions, Listening, TargetError, TargetSpec,
-};
+use pgassay_server::{Cluster, Installation, Installations, LaunchOptions, Listening, TargetSpec};
 use pgassay_sys::stop::{Deferred, Stop};
 use serde_json::json;
 
 use super::{copies, far};
 use crate::cli::args::TargetArgs;
+pub use crate::exit::explain;
 
 /// A server that can be asked and, where we may, loaded.
 #[derive(Debug)]
@@ -120,10 +119,7 @@ impl Subject {
                 let cluster = Cluster::launch(&installation, &options)
                     .map_err(|error| interrupted_or(stop, explain(error)))?;
                 let socket = cluster.socket_dir().display().to_string();
-                let restored = dump.as_ref().map(|dump| {
-                    dump.restore(cluster.socket_dir(), cluster.port(), stop.flag())
-                        .map_err(|error| interrupted_or(stop, explain(error)))
-                });
+                let restored = dump.as_ref().map(|held| held.give(&cluster, stop));
                 let restored = restored.transpose()?.unwrap_or_default();
                 let database = match restored.database.as_str() {
                     "" => "postgres",
@@ -146,7 +142,7 @@ impl Subject {
                             None => String::new(),
                         },
                         match &dump {
-                            Some(dump) => format!(", with a copy of {}", dump.original()),
+                            Some(held) => format!(", {}", held.of()),
                             None => String::new(),
                         }
                     ) + &far::on_this(),
@@ -475,20 +471,6 @@ fn may_hold_secret(name: &str) -> bool {
     ]
     .iter()
     .any(|word| name.contains(word))
-}
-
-/// The exit code that a target's error carries.
-pub fn explain(error: TargetError) -> anyhow::Error {
-    let kind = error.kind();
-    let message = error.to_string();
-    // In the server's or the system's words, whichever of them met it.
-    let full = message.contains("No space left on device");
-    Failure {
-        kind,
-        message,
-        remedy: full.then(|| "make room, or choose another place with --scratch DIR".to_owned()),
-    }
-    .into()
 }
 
 fn interrupted_or(stop: &Stop, error: anyhow::Error) -> anyhow::Error {

@@ -6,7 +6,6 @@ use pgassay_model::Plan;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_observe::host;
 use pgassay_server::TargetSpec;
-use pgassay_server::copies::Dump;
 use pgassay_sys::stop::Stop;
 
 use crate::cli::args::TargetArgs;
@@ -16,6 +15,7 @@ use crate::commands::compare::BESIDE;
 use crate::commands::compare::servers::Surroundings;
 use crate::commands::copies;
 use crate::commands::subject::explain;
+use crate::held::Held;
 use crate::terminal::Terminal;
 
 /// The dump of which the servers get copies, where one was asked for; `recorded` is the database of which those of a
@@ -29,7 +29,7 @@ pub fn dump(
     servers: &[String],
     terminal: &mut Terminal,
     stop: &Stop,
-) -> anyhow::Result<Option<Arc<Dump>>> {
+) -> anyhow::Result<Option<Arc<Held>>> {
     let Some(original) = &args.from_database else {
         return match recorded {
             None => Ok(None),
@@ -43,7 +43,7 @@ pub fn dump(
 }
 
 /// What all servers of a search have in common.
-pub fn surroundings(args: &BisectArgs, clients: u32, dump: Option<Arc<Dump>>) -> Surroundings {
+pub fn surroundings(args: &BisectArgs, clients: u32, dump: Option<Arc<Held>>) -> Surroundings {
     let machine = pgassay_analysis::host::summarise(&host::facts(None));
     Surroundings {
         common: TargetArgs {

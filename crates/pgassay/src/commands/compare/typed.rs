@@ -7,7 +7,6 @@ use pgassay_model::Failure;
 use pgassay_model::comparison::Typed;
 use pgassay_model::workload::WorkloadPlan;
 use pgassay_server::TargetSpec;
-use pgassay_server::copies::Dump;
 use pgassay_sys::stop::Stop;
 
 use super::LABELS;
@@ -16,6 +15,7 @@ use crate::cli::compare::CompareArgs;
 use crate::commands::copies;
 use crate::commands::record::shown;
 use crate::commands::subject::explain;
+use crate::held::Held;
 use crate::terminal::Terminal;
 
 /// What was typed for each arm, checked as far as it goes without a server.
@@ -115,7 +115,7 @@ pub fn dump(
     arms: &[(String, Typed)],
     terminal: &mut Terminal,
     stop: &Stop,
-) -> anyhow::Result<Option<Arc<Dump>>> {
+) -> anyhow::Result<Option<Arc<Held>>> {
     let Some(original) = &args.from_database else {
         return match arms.iter().find_map(|(_, typed)| typed.copy_of.as_ref()) {
             None => Ok(None),
@@ -131,15 +131,7 @@ pub fn dump(
         args.scratch.as_deref(),
         stop,
     )?;
-    terminal.announce(&format!(
-        "copies of {} by pg_dump {}, {}",
-        dump.original(),
-        dump.tool_version(),
-        match dump.with_statistics() {
-            true => "with its statistics",
-            false => "analysed anew",
-        }
-    ));
+    terminal.announce(&dump.words());
     Ok(Some(dump))
 }
 

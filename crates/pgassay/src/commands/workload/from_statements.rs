@@ -15,8 +15,8 @@ use pgassay_statements::template::{Template, cast_typed};
 use pgassay_statements::write::{About, Draft, MOST_SCRIPTS, Values};
 use pgassay_sys::stop::Stop;
 
-use super::tables;
 use super::{finish, refuse_there, values as described};
+use super::{likely, tables};
 use crate::cli::workload::FromStatementsArgs;
 use crate::commands::progress::Progress;
 use crate::commands::record;
@@ -26,6 +26,8 @@ use crate::terminal::Terminal;
 
 /// Statements that are looked at.
 const LOOKED_AT: usize = 300;
+/// Why what asks for tables, sizes or settings is left out: programs like pg_dump and pgassay itself.
+const OF_SERVER: &str = "it asks about the server";
 /// How often Ctrl-C is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -39,6 +41,11 @@ struct Counted {
     /// Planning it can run no other role's functions with our rights.
     ours: bool,
 }
+
+/// A table's schema and name.
+pub(super) type Name = (String, String);
+/// The columns whose values are needed, by table.
+pub(super) type Wanted = BTreeMap<Name, BTreeSet<String>>;
 
 /// A statement that the server took.
 struct Understood {
@@ -59,6 +66,12 @@ pub fn from_statements(
     stop: &Stop,
 ) -> anyhow::Result<Exit> {
     refuse_there(&args.into)?;
+    if args.statistics.is_some() && args.into.anonymise {
+        bail!(
+            Failure::usage("--anonymise would make values of which the data that is made from the statistics has none")
+                .with_remedy("anonymise the statistics: pgassay workload statistics --anonymise")
+        );
+    }
     let spec: TargetSpec = args.target.parse().map_err(explain)?;
     let TargetSpec::Server(text) = spec else {
         bail!(
@@ -71,31 +84,17 @@ pub fn from_statements(
     let source = record::shown(&text);
     let counted = count(&mut session, args, terminal, stop)?;
     let file = args.into.to.display().to_string();
-    let origin = described(&args.into, "drawn from tables and statistics");
+    let origin = match &args.statistics {
+        Some(_) => described(&args.into, "drawn from data that is made from statistics"),
+        None => described(&args.into, "drawn from tables and statistics"),
+    };
     let mut made = Made::new(source, file, &origin, env!("CARGO_PKG_VERSION"));
     let understood = understand(&mut session, counted, &mut made, terminal, stop)?;
     let wanted = wanted(&understood);
-    terminal.announce(&format!(
-        "at most {} rows of each of {} tables are read",
-        args.into.samples,
-        wanted.len()
-    ));
-    let mut tables: BTreeMap<(String, String), Table> = BTreeMap::new();
-    for (name, columns) in wanted {
-        if stop.asked() {
-            return Err(Failure::interrupted().into());
-        }
-        match tables::read(
-            &mut session,
-            &name,
-            &columns,
-            args.into.samples,
-            args.into.seed,
-        ) {
-            Ok(table) => drop(tables.insert(name, table)),
-            Err(why) => terminal.note(&format!("{}.{}: {why}", name.0, name.1)),
-        }
-    }
+    let tables = match &args.statistics {
+        Some(dir) => likely::tables(dir, &wanted, args.into.samples)?,
+        None => read(&mut session, wanted, args, terminal, stop)?,
+    };
     let drafts = draw(understood, &tables, &mut made);
     if drafts.is_empty() {
         let most = made.left_out.iter().max_by_key(|one| one.statements);
@@ -118,6 +117,32 @@ pub fn from_statements(
         sessions: None,
     };
     finish(drafts, &about, made, None, &args.into, terminal)
+}
+
+/// Reads rows and statistics of the tables.
+fn read(
+    session: &mut Session,
+    wanted: Wanted,
+    args: &FromStatementsArgs,
+    terminal: &mut Terminal,
+    stop: &Stop,
+) -> anyhow::Result<BTreeMap<Name, Table>> {
+    terminal.announce(&format!(
+        "at most {} rows of each of {} tables are read",
+        args.into.samples,
+        wanted.len()
+    ));
+    let mut tables = BTreeMap::new();
+    for (name, columns) in wanted {
+        if stop.asked() {
+            return Err(Failure::interrupted().into());
+        }
+        match tables::read(session, &name, &columns, args.into.samples, args.into.seed) {
+            Ok(table) => drop(tables.insert(name, table)),
+            Err(why) => terminal.note(&format!("{}.{}: {why}", name.0, name.1)),
+        }
+    }
+    Ok(tables)
 }
 
 /// The counters, since the last reset or over the time that was asked for.
@@ -259,8 +284,11 @@ fn understand(
             Err("another role's, whose functions planning could run with your rights: connect as that role".to_owned())
         } else if !is_work(&one.query) {
             Err("no statement of a load".to_owned())
-        } else if one.query.contains("pg_catalog.") || one.query.contains("pg_stat_") {
-            Err("it asks about the server".to_owned())
+        } else if ["pg_catalog.", "pg_stat_", "pg_settings"]
+            .iter()
+            .any(|name| one.query.contains(name))
+        {
+            Err(OF_SERVER.to_owned())
         } else {
             plan(session, &one)
         };
@@ -292,8 +320,26 @@ fn plan(session: &mut Session, one: &Counted) -> Result<Planned, String> {
     }
     let _ = session.execute("DEALLOCATE ALL");
     let (types, plan) = asked?;
+    let (mut catalogs, mut others) = (0, 0);
+    relations(&plan, &mut catalogs, &mut others);
+    if catalogs > 0 && others == 0 {
+        return Err(OF_SERVER.to_owned());
+    }
     let roles = roles(&sql, &plan);
     Ok((template, types, roles, aggregates(&plan)))
+}
+
+/// Counts the relations of a plan, those of the system and others.
+fn relations(plan: &serde_json::Value, catalogs: &mut u32, others: &mut u32) {
+    if plan["Relation Name"].is_string() {
+        match plan["Schema"].as_str() {
+            Some("pg_catalog" | "information_schema") => *catalogs += 1,
+            _ => *others += 1,
+        }
+    }
+    for child in plan["Plans"].as_array().into_iter().flatten() {
+        relations(child, catalogs, others);
+    }
 }
 
 fn prepared_plan(
@@ -340,8 +386,8 @@ fn prepared_plan(
 }
 
 /// The columns whose values are needed, by table.
-fn wanted(understood: &[Understood]) -> BTreeMap<(String, String), BTreeSet<String>> {
-    let mut wanted: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
+fn wanted(understood: &[Understood]) -> Wanted {
+    let mut wanted = Wanted::new();
     for role in understood.iter().flat_map(|one| one.roles.values()) {
         if let Role::Compared(column, _) | Role::Inserted(column) | Role::Assigned(column) = role {
             let table = (column.schema.clone(), column.table.clone());

@@ -1,9 +1,12 @@
 //! `pgassay workload`: a workload file from what a server ran, and from it what other programs run.
 
+mod described;
 mod export;
 mod from_log;
 mod from_statements;
+mod likely;
 mod sessions;
+mod statistics;
 mod tables;
 
 use std::path::Path;
@@ -29,6 +32,7 @@ pub fn workload(args: &WorkloadArgs, terminal: &mut Terminal, stop: &Stop) -> an
     match &args.from {
         From::FromLog(args) => from_log::from_log(args, terminal, stop),
         From::FromStatements(args) => from_statements::from_statements(args, terminal, stop),
+        From::Statistics(args) => statistics::statistics(args, terminal, stop),
         From::Export(args) => export::export(args, terminal),
     }
 }
