@@ -368,12 +368,15 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
             of_samples(share)
         );
         let seen = Observation::of_samples(share, saw);
+        let planner = evidence.run.filter(|_| planning >= 0.5 * share);
+        let dear = planner.map_or_else(Vec::new, |run| dear_settings(&run));
         let seen = match profile.within(Work::Parsing) {
-            Some(parsing) => seen.expects(
+            // Without such settings most of the planning is gone, too.
+            Some(parsing) if dear.is_empty() => seen.expects(
                 parsing / share,
                 "parsing; planning is spared, too, where one plan does for all values",
             ),
-            None => seen,
+            _ => seen,
         };
         let seen = seen
             .seen(format!(
@@ -381,8 +384,8 @@ fn parse_and_plan(evidence: &Evidence) -> Option<Observation> {
                 tenths(share)
             ))
             .seen(format!("{} in the executor", tenths(executor)));
-        let seen = match evidence.run.filter(|_| planning >= 0.5 * share) {
-            Some(run) => dear_plans(&run, planning, seen),
+        let seen = match planner {
+            Some(run) => dear_plans(&run, &dear, planning, seen),
             None => seen,
         };
         match evidence.run.filter(RunEvidence::prepares) {
@@ -400,16 +403,19 @@ const DEAR: &[(&str, f64)] = &[
     ("join_collapse_limit", 8.0),
 ];
 
-/// Where planning itself takes the time, what makes it so dear.
-fn dear_plans(run: &RunEvidence, planning: f64, seen: Observation) -> Observation {
+fn dear_settings(run: &RunEvidence) -> Vec<&'static str> {
     let raised = DEAR.iter().filter_map(|(name, comes_with)| {
         let value: f64 = run.setting(name)?.parse().ok()?;
         (value > *comes_with).then_some(*name)
     });
     let off = (run.setting("geqo") == Some("off")).then_some("geqo");
-    let names: Vec<&str> = raised.chain(off).collect();
+    raised.chain(off).collect()
+}
+
+/// Where planning itself takes the time, what makes it so dear.
+fn dear_plans(run: &RunEvidence, dear: &[&str], planning: f64, seen: Observation) -> Observation {
     let seen = seen.seen(format!("{} within the planner", tenths(planning)));
-    let seen = names.iter().fold(seen, |seen, name| {
+    let seen = dear.iter().fold(seen, |seen, name| {
         let value = run.setting(name).unwrap_or_default();
         let then = match *name {
             "default_statistics_target" => {

@@ -228,6 +228,8 @@ fn planning_is_known_by_what_the_planner_calls_and_its_settings_are_named() {
             .any(|e| e == "70.0 % within the planner"),
         "{planning:#?}"
     );
+    // Nearly all of it goes with the settings: no less is expected.
+    assert_eq!(planning.gain_expected, None);
     let steps: Vec<&str> = planning.remedy.iter().map(|s| s.text.as_str()).collect();
     assert!(
         steps[0].contains("RESET default_statistics_target") && steps[0].contains("ANALYZE"),
