@@ -65,13 +65,7 @@ impl Place {
             let (authority, target) = rest.split_once('/').unwrap_or((rest, ""));
             (ssh(authority)?, target)
         } else if let Some(rest) = text.strip_prefix("exec:") {
-            // So that the place can be typed with nothing behind it.
-            let open = format!("{rest} ");
-            let (command, target) = match open.split_once(BETWEEN) {
-                Some((command, _)) => (command, rest.get(command.len() + BETWEEN.len()..)),
-                None => (rest, None),
-            };
-            let words = words(command)?;
+            let (words, target) = split(rest, true)?;
             if words.is_empty() {
                 return Err(BadPlace(
                     "exec: names no command; exec:docker exec -i NAME does".to_owned(),
@@ -172,19 +166,32 @@ fn ssh(authority: &str) -> Result<Place, BadPlace> {
 /// # Errors
 /// Where a quote is not closed.
 pub fn words(text: &str) -> Result<Vec<String>, BadPlace> {
+    split(text, false).map(|(words, _)| words)
+}
+
+/// The words of a command, if `marked` those before the first mark that stands outside of quotes, and what is
+/// behind it.
+fn split(text: &str, marked: bool) -> Result<(Vec<String>, Option<&str>), BadPlace> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
         match (quote, c) {
             (Some(open), c) if c == open => quote = None,
             (None, '\'' | '"') => {
                 quote = Some(c);
                 word.get_or_insert_default();
             }
-            (None | Some('"'), '\\') => word.get_or_insert_default().extend(chars.next()),
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None | Some('"'), '\\') => word
+                .get_or_insert_default()
+                .extend(chars.next().map(|(_, c)| c)),
+            (None, c) if c.is_whitespace() => {
+                words.extend(word.take());
+                if let Some(behind) = behind_mark(&text[at..]).filter(|_| marked) {
+                    return Ok((words, Some(behind)));
+                }
+            }
             (_, c) => word.get_or_insert_default().push(c),
         }
     }
@@ -192,7 +199,15 @@ pub fn words(text: &str) -> Result<Vec<String>, BadPlace> {
         return Err(BadPlace(format!("a quote is not closed in: {text}")));
     }
     words.extend(word);
-    Ok(words)
+    Ok((words, None))
+}
+
+/// What stands behind the mark, if a text begins with it; the text may end with it, too.
+fn behind_mark(text: &str) -> Option<&str> {
+    match text.strip_prefix(BETWEEN) {
+        None if text == BETWEEN.trim_end() => Some(""),
+        behind => behind,
+    }
 }
 
 /// A word that a POSIX shell, and [`words`], read back.
@@ -256,6 +271,12 @@ mod tests {
                 "host=/tmp",
             ),
             ("exec:x '//' y // temp", vec!["x", "//", "y"], "temp"),
+            ("exec:x 'a // b' // temp", vec!["x", "a // b"], "temp"),
+            (
+                "exec:x \"a' // \"// temp",
+                vec!["x", "a' // //", "temp"],
+                "",
+            ),
             ("exec:x // postgresql://h/d", vec!["x"], "postgresql://h/d"),
         ] {
             let (found, there) = Place::of_target(text).unwrap();
