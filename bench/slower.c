@@ -1,7 +1,7 @@
 /*
  * A known slowdown: each execution of a plan does extra work, as many iterations of
- * an empty loop as the setting slower.work specifies. Preloaded by bench/calibrate-real.sh, to
- * give real comparisons a real difference to detect.
+ * an empty loop as the setting slower.work specifies. Preloaded by
+ * bench/calibrate-real.sh, to give real comparisons a real difference to detect.
  */
 #include "postgres.h"
 
