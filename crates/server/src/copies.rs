@@ -12,6 +12,7 @@ use pgassay_pgwire::Conninfo;
 
 use super::database::{Database, Restored};
 use super::find::Installation;
+use super::original::{Original, unreachable, without};
 use super::scratch::{Home, Scratch};
 use super::tools::{self, Tools, name_original};
 use super::{TargetError, Version};
@@ -54,23 +55,18 @@ impl Dump {
     /// # Errors
     /// Where it can't be reached or read, there is no pg_dump that is new enough, or no space.
     pub fn take(wanted: &Wanted<'_>) -> Result<Self, TargetError> {
-        let conninfo = Conninfo::parse(wanted.original)
-            .map_err(|error| TargetError::Usage(error.to_string()))?;
-        let conninfo = conninfo.with_application_name("pgassay");
-        let shown = conninfo.redacted();
-        let unreachable =
-            |what: String| TargetError::NotFound(format!("the original ({shown}): {what}"));
-        let mut session =
-            pgassay_pgwire::connect(&conninfo).map_err(|error| unreachable(error.to_string()))?;
-        let asked = |error: pgassay_pgwire::QueryError| unreachable(error.to_string());
-        let number = session.value("SHOW server_version_num").map_err(asked)?;
-        let source: u32 = number.and_then(|n| n.parse().ok()).unwrap_or(0);
+        let Original {
+            conninfo,
+            shown,
+            version,
+            database,
+            mut session,
+        } = Original::open(wanted.original)?;
         let all = Tools::all(wanted.installations);
-        let tools = Tools::for_server(&all, source)?;
-        let database = Database::of(&mut session).map_err(asked)?;
+        let tools = Tools::for_server(&all, version)?;
         let bytes = session
             .catalog_value("SELECT pg_catalog.pg_database_size(pg_catalog.current_database())")
-            .map_err(asked)?;
+            .map_err(|error| unreachable(&shown, &error.to_string()))?;
         drop(session);
         let scratch = Scratch::open(wanted.scratch)?;
         scratch.refuse_memory()?;
@@ -88,15 +84,8 @@ impl Dump {
             statistics,
             shown,
         };
-        let mut command = dump.tools.command("pg_dump");
-        command
-            .args(["--no-owner", "--no-privileges", "--no-publications"])
-            .args([
-                "--no-subscriptions",
-                "--no-security-labels",
-                "--no-tablespaces",
-            ])
-            .arg("--compress=1");
+        let mut command = without(dump.tools.command("pg_dump"));
+        command.arg("--compress=1");
         dump.read(command, &dump.files(), &conninfo, wanted)?;
         if let Some(tools) = &dump.statistics {
             // By tools of their own: those of the original's version know best what its catalog holds, and what

@@ -25,6 +25,7 @@ pub mod inspection;
 pub mod launch;
 pub mod leftover;
 pub mod listen;
+mod original;
 pub mod packages;
 pub mod pgbuild;
 pub mod read_ahead;

@@ -2,11 +2,10 @@
 
 use std::fs;
 
-use pgassay_pgwire::Conninfo;
-
 use super::TargetError;
 use super::copies::Wanted;
 use super::database::Database;
+use super::original::{Original, unreachable, without};
 use super::scratch::{Home, Scratch};
 use super::tools::{self, Tools, name_original};
 
@@ -30,38 +29,22 @@ impl Schema {
     /// # Errors
     /// Where the database can't be reached or read, or there is no pg_dump that is new enough.
     pub fn take(wanted: &Wanted<'_>) -> Result<Self, TargetError> {
-        let conninfo = Conninfo::parse(wanted.original)
-            .map_err(|error| TargetError::Usage(error.to_string()))?;
-        let conninfo = conninfo.with_application_name("pgassay");
-        let shown = conninfo.redacted();
-        let unreachable =
-            |what: String| TargetError::NotFound(format!("the original ({shown}): {what}"));
-        let mut session =
-            pgassay_pgwire::connect(&conninfo).map_err(|error| unreachable(error.to_string()))?;
-        let asked = |error: pgassay_pgwire::QueryError| unreachable(error.to_string());
-        let number = session.value("SHOW server_version_num").map_err(asked)?;
-        let source: u32 = number.and_then(|n| n.parse().ok()).unwrap_or(0);
-        let mut database = Database::of(&mut session).map_err(asked)?;
+        let Original {
+            conninfo,
+            shown,
+            version,
+            mut database,
+            session,
+        } = Original::open(wanted.original)?;
         drop(session);
         database.without_own_settings();
-        let tools = Tools::for_server(&Tools::all(wanted.installations), source)?;
+        let tools = Tools::for_server(&Tools::all(wanted.installations), version)?;
         let home = Home::make(&Scratch::open(wanted.scratch)?, None)?;
         let section = |name: &str| {
             let file = home.data().join(name);
-            let mut command = tools.command("pg_dump");
+            let mut command = without(tools.command("pg_dump"));
             command
-                .args([
-                    "--schema-only",
-                    "--no-owner",
-                    "--no-privileges",
-                    "--no-publications",
-                    "--no-comments",
-                ])
-                .args([
-                    "--no-subscriptions",
-                    "--no-security-labels",
-                    "--no-tablespaces",
-                ])
+                .args(["--schema-only", "--no-comments"])
                 .arg(format!("--section={name}"))
                 .arg(format!("--file={}", file.display()));
             name_original(&mut command, wanted.original, &conninfo);
@@ -69,10 +52,10 @@ impl Schema {
             match ended_well {
                 true => fs::read_to_string(&file)
                     .map_err(|error| TargetError::place(&file, "can't be read", &error)),
-                false => Err(unreachable(format!(
-                    "pg_dump can't read the schema: {}",
-                    said.join("; ")
-                ))),
+                false => Err(unreachable(
+                    &shown,
+                    &format!("pg_dump can't read the schema: {}", said.join("; ")),
+                )),
             }
         };
         Ok(Self {
