@@ -6,8 +6,6 @@ use std::sync::Mutex;
 
 use anyhow::Context;
 use pgassay_engine::workload::parallel::{Underway, Work, workers};
-use pgassay_likeness::described::{Described, SCHEMA, Table};
-use pgassay_likeness::likeness::Likeness;
 use pgassay_model::Failure;
 use pgassay_pgwire::{Connector, Conninfo, QueryError, Session};
 use pgassay_server::Cluster;
@@ -15,6 +13,8 @@ use pgassay_server::copies::refuse_full_disk;
 use pgassay_server::database::{Database, Restored};
 use pgassay_server::schema::objects;
 use pgassay_server::scratch::Scratch;
+use pgassay_synthetic::described::{Described, SCHEMA, Table};
+use pgassay_synthetic::tables::SyntheticData;
 use pgassay_sys::stop::Stop;
 use pgassay_text::number::{count, counted};
 
@@ -162,10 +162,10 @@ impl Statistics {
             &mut restored.differs,
         )?;
         let checks = take_checks(&mut session)?;
-        let likeness = Likeness::new(&self.described);
-        restored.differs.extend(likeness.lacks.iter().cloned());
+        let synthetic = SyntheticData::new(&self.described);
+        restored.differs.extend(synthetic.lacks.iter().cloned());
         self.fill(
-            &likeness,
+            &synthetic,
             &Connector::new(&at(&self.database.name)),
             &mut restored,
             stop,
@@ -187,14 +187,14 @@ impl Statistics {
 
     fn fill(
         &self,
-        likeness: &Likeness<'_>,
+        synthetic: &SyntheticData<'_>,
         connector: &Connector,
         restored: &mut Restored,
         stop: &Stop,
     ) -> anyhow::Result<()> {
         let differs = Mutex::new(Vec::new());
-        let mut jobs: Vec<usize> = (0..likeness.tables().len()).collect();
-        jobs.sort_by_key(|at| std::cmp::Reverse(likeness.count(*at)));
+        let mut jobs: Vec<usize> = (0..synthetic.tables().len()).collect();
+        jobs.sort_by_key(|at| std::cmp::Reverse(synthetic.count(*at)));
         let work = Work {
             connector,
             workers: workers(
@@ -203,21 +203,22 @@ impl Statistics {
             ),
             jobs: &jobs,
             job: &|session, at, underway| {
-                let table = &likeness.tables()[*at];
-                let (rows, left_out) = copy(session, likeness, *at, underway).or_else(|error| {
-                    // Where the server refuses the rows, the others are made all the same.
-                    let refused = error
-                        .downcast_ref::<QueryError>()
-                        .is_some_and(|error| !error.is_fatal());
-                    if !refused || underway.must_end() {
-                        return Err(error);
-                    }
-                    add(
-                        &differs,
-                        format!("{}.{} is empty: {error}", table.schema, table.name),
-                    );
-                    Ok((0, 0))
-                })?;
+                let table = &synthetic.tables()[*at];
+                let (rows, left_out) =
+                    copy(session, synthetic, *at, underway).or_else(|error| {
+                        // Where the server refuses the rows, the others are made all the same.
+                        let refused = error
+                            .downcast_ref::<QueryError>()
+                            .is_some_and(|error| !error.is_fatal());
+                        if !refused || underway.must_end() {
+                            return Err(error);
+                        }
+                        add(
+                            &differs,
+                            format!("{}.{} is empty: {error}", table.schema, table.name),
+                        );
+                        Ok((0, 0))
+                    })?;
                 if left_out > 0 {
                     add(
                         &differs,
@@ -232,7 +233,7 @@ impl Statistics {
                 Ok(rows)
             },
             last: &|_| Ok(()),
-            rows: jobs.iter().map(|at| likeness.count(*at)).sum(),
+            rows: jobs.iter().map(|at| synthetic.count(*at)).sum(),
         };
         work.run(&mut |_| {}, stop)?;
         restored
@@ -251,11 +252,11 @@ fn add(differs: &Mutex<Vec<String>>, sentence: String) {
 /// Copies a table's rows; says how many, and how many were left out.
 fn copy(
     session: &mut Session,
-    likeness: &Likeness<'_>,
+    synthetic: &SyntheticData<'_>,
     at: usize,
     underway: &Underway<'_>,
 ) -> anyhow::Result<(u64, u64)> {
-    let table = &likeness.tables()[at];
+    let table = &synthetic.tables()[at];
     let columns: Vec<String> = table
         .columns
         .iter()
@@ -267,7 +268,7 @@ fn copy(
         quoted(&table.name),
         columns.join(", ")
     ))?;
-    let mut rows = likeness.rows(at);
+    let mut rows = synthetic.rows(at);
     let (mut text, mut pending, mut all) = (String::with_capacity(2 * CHUNK), 0, 0);
     for row in rows.by_ref() {
         for (n, value) in row.iter().enumerate() {

@@ -150,7 +150,7 @@ fn the_pure_crates_do_no_io() {
         "port",
         "readings",
         "report",
-        "likeness",
+        "synthetic",
         "statements",
         "text",
     ] {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pgassay_likeness::described::{Column, Described, Foreign, Point, SCHEMA, Table};
 use pgassay_model::Failure;
 use pgassay_pgwire::{QueryError, Session};
+use pgassay_synthetic::described::{Column, Described, Foreign, Point, SCHEMA, Table};
 use pgassay_sys::stop::Stop;
 
 /// Bytes out of line beyond which it is said that they are not made.

@@ -16,7 +16,7 @@ use pgassay_statements::write::{About, Draft, MOST_SCRIPTS, Values};
 use pgassay_sys::stop::Stop;
 
 use super::{finish, refuse_there, values as described};
-use super::{likely, tables};
+use super::{synthetic, tables};
 use crate::cli::workload::FromStatementsArgs;
 use crate::commands::progress::Progress;
 use crate::commands::record;
@@ -92,7 +92,7 @@ pub fn from_statements(
     let understood = understand(&mut session, counted, &mut made, terminal, stop)?;
     let wanted = wanted(&understood);
     let tables = match &args.statistics {
-        Some(dir) => likely::tables(dir, &wanted, args.into.samples)?,
+        Some(dir) => synthetic::tables(dir, &wanted, args.into.samples)?,
         None => read(&mut session, wanted, args, terminal, stop)?,
     };
     let drafts = draw(understood, &tables, &mut made);

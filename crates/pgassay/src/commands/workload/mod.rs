@@ -4,9 +4,9 @@ mod described;
 mod export;
 mod from_log;
 mod from_statements;
-mod likely;
 mod sessions;
 mod statistics;
+mod synthetic;
 mod tables;
 
 use std::path::Path;

@@ -3,13 +3,13 @@
 use std::fs;
 
 use anyhow::bail;
-use pgassay_likeness::anonymise;
-use pgassay_likeness::described::Described;
 use pgassay_model::Failure;
 use pgassay_pgwire::Conninfo;
 use pgassay_server::TargetSpec;
 use pgassay_server::copies::Wanted;
 use pgassay_server::schema::Schema;
+use pgassay_synthetic::anonymise;
+use pgassay_synthetic::described::Described;
 use pgassay_sys::stop::Stop;
 use pgassay_text::number::{count, counted};
 
@@ -147,6 +147,6 @@ fn said(described: &Described) -> String {
 }
 
 /// About as many bytes as a table's rows will take.
-fn made_bytes(described: &Described, table: &pgassay_likeness::described::Table) -> f64 {
+fn made_bytes(described: &Described, table: &pgassay_synthetic::described::Table) -> f64 {
     table.bytes as f64 * table.scaled(described.share) as f64 / table.rows.max(1) as f64
 }

@@ -15,7 +15,7 @@ const MOST_REFERRED: u64 = 20_000_000;
 
 /// All tables.
 #[derive(Debug)]
-pub struct Likeness<'a> {
+pub struct SyntheticData<'a> {
     described: &'a Described,
     made: Vec<Made<'a>>,
     /// Foreign keys that are not respected, in sentences.
@@ -31,7 +31,7 @@ struct Making<'a> {
     lacks: Vec<String>,
 }
 
-impl<'a> Likeness<'a> {
+impl<'a> SyntheticData<'a> {
     /// Makes the values of all columns, and the combinations that are referred to.
     pub fn new(described: &'a Described) -> Self {
         let named = described.tables.iter().enumerate();
@@ -424,8 +424,8 @@ mod tests {
         }
     }
 
-    fn all(likeness: &Likeness<'_>, table: usize) -> Vec<Vec<Option<String>>> {
-        let mut rows = likeness.rows(table);
+    fn all(synthetic: &SyntheticData<'_>, table: usize) -> Vec<Vec<Option<String>>> {
+        let mut rows = synthetic.rows(table);
         let made: Vec<_> = rows.by_ref().collect();
         assert_eq!(rows.left_out, 0, "{table}");
         made
@@ -434,18 +434,18 @@ mod tests {
     #[test]
     fn keys_are_unique_and_refer_to_what_is_there() {
         let described = shop();
-        let likeness = Likeness::new(&described);
-        assert_eq!(likeness.lacks, Vec::<String>::new());
+        let synthetic = SyntheticData::new(&described);
+        assert_eq!(synthetic.lacks, Vec::<String>::new());
         let some = |row: &Vec<Option<String>>, places: &[usize]| -> Vec<String> {
             places.iter().map(|at| row[*at].clone().unwrap()).collect()
         };
         let set = |table: usize, places: &[usize]| -> HashSet<Vec<String>> {
-            all(&likeness, table)
+            all(&synthetic, table)
                 .iter()
                 .map(|row| some(row, places))
                 .collect()
         };
-        assert_eq!(all(&likeness, 0).len(), 14_000);
+        assert_eq!(all(&synthetic, 0).len(), 14_000);
         assert_eq!(set(0, &[0, 1, 2, 3]).len(), 14_000);
         assert_eq!(set(1, &[0, 1, 2]).len(), 1600);
         assert_eq!(set(2, &[0, 1, 2]).len(), 1200);
@@ -454,14 +454,14 @@ mod tests {
         assert!(set(1, &[0, 1, 3]).is_subset(&set(2, &[0, 1, 2])));
         assert!(set(2, &[0, 1]).is_subset(&set(3, &[0, 1])));
         assert!(set(3, &[0]).is_subset(&set(4, &[0])));
-        let nulls = all(&likeness, 0)
+        let nulls = all(&synthetic, 0)
             .iter()
             .filter(|row| row[4].is_none())
             .count();
         assert_eq!(nulls, 3500);
-        let whole = all(&likeness, 0);
+        let whole = all(&synthetic, 0);
         let known: HashSet<&Vec<Option<String>>> = whole.iter().collect();
-        let picked = likeness.some(0, 100);
+        let picked = synthetic.some(0, 100);
         let keys: HashSet<Vec<String>> = known.iter().map(|row| some(row, &[0, 1, 2, 3])).collect();
         assert!(
             picked.len() == 100
@@ -475,13 +475,13 @@ mod tests {
     fn the_same_seed_gives_the_same_rows() {
         let (described, mut other) = (shop(), shop());
         assert_eq!(
-            all(&Likeness::new(&described), 1),
-            all(&Likeness::new(&shop()), 1)
+            all(&SyntheticData::new(&described), 1),
+            all(&SyntheticData::new(&shop()), 1)
         );
         other.seed = 6;
         assert_ne!(
-            all(&Likeness::new(&described), 1),
-            all(&Likeness::new(&other), 1)
+            all(&SyntheticData::new(&described), 1),
+            all(&SyntheticData::new(&other), 1)
         );
     }
 }

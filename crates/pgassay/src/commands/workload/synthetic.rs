@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pgassay_likeness::described;
-use pgassay_likeness::likeness::Likeness;
 use pgassay_statements::draw::{Column, Table};
+use pgassay_synthetic::described;
+use pgassay_synthetic::tables::SyntheticData;
 
 use super::from_statements::{Name, Wanted};
 use crate::held::statistics::Statistics;
@@ -20,19 +20,19 @@ pub(super) fn tables(
     samples: u32,
 ) -> anyhow::Result<BTreeMap<Name, Table>> {
     let statistics = Statistics::read(dir)?;
-    let likeness = Likeness::new(statistics.described());
+    let synthetic = SyntheticData::new(statistics.described());
     let mut tables = BTreeMap::new();
-    for (at, table) in likeness.tables().iter().enumerate() {
+    for (at, table) in synthetic.tables().iter().enumerate() {
         let name = (table.schema.clone(), table.name.clone());
         let Some(columns) = wanted.get(&name) else {
             continue;
         };
-        let rows = likeness.count(at);
+        let rows = synthetic.count(at);
         let places: Vec<usize> = columns
             .iter()
             .filter_map(|column| table.place(column))
             .collect();
-        let sample = likeness.some(at, u64::from(samples)).into_iter();
+        let sample = synthetic.some(at, u64::from(samples)).into_iter();
         let sample = sample
             .map(|row| places.iter().map(|place| row[*place].clone()).collect())
             .collect();
