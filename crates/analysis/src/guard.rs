@@ -92,6 +92,9 @@ pub struct Guarded {
     pub warnings: Vec<String>,
     /// Whether everything that was planned was measured.
     pub complete: bool,
+    /// What kept it from measuring the rest: HEAD can't be built, a server does not start or died.
+    #[serde(default)]
+    pub stopped: Option<String>,
     /// Seconds that everything might take.
     pub budget_seconds: f64,
     /// Seconds that it took.

@@ -41,10 +41,7 @@ impl Report for Guarded {
                 env!("CARGO_PKG_VERSION"),
                 super::number::duration(self.seconds)
             ),
-            alarms: match self.complete {
-                true => Vec::new(),
-                false => vec!["Measured in part: not all that was planned.".to_owned()],
-            },
+            alarms: alarms(self),
             headline: vec![headline(self)],
             sections: vec![Section {
                 id: "checks",
@@ -57,7 +54,19 @@ impl Report for Guarded {
     }
 }
 
+fn alarms(guarded: &Guarded) -> Vec<String> {
+    match &guarded.stopped {
+        _ if guarded.complete => Vec::new(),
+        None => vec!["Measured in part: not all that was planned.".to_owned()],
+        Some(why) if guarded.checks.is_empty() => vec![why.clone()],
+        Some(why) => vec![format!("Measured in part: {why}")],
+    }
+}
+
 fn headline(guarded: &Guarded) -> String {
+    if guarded.checks.is_empty() {
+        return "Nothing was measured.".to_owned();
+    }
     let count = |judged: Judged| match guarded.count(judged) {
         0 => None,
         n => Some(format!("{n} {}", judged.words())),
@@ -88,10 +97,16 @@ pub fn junit(guarded: &Guarded) -> String {
         "pgassay guard: {} against {}",
         guarded.head, guarded.base
     ));
+    let stopped: Vec<String> = guarded.stopped.iter().map(|why| line(why)).collect();
     let suite = html! {
         testsuites {
-            testsuite name=(name) tests=(guarded.checks.len()) failures=(failures)
-                skipped=(skipped) time=(format!("{:.1}", guarded.seconds)) {
+            testsuite name=(name) tests=(guarded.checks.len() + stopped.len()) failures=(failures)
+                errors=(stopped.len()) skipped=(skipped) time=(format!("{:.1}", guarded.seconds)) {
+                @for why in &stopped {
+                    testcase classname="guard" name="everything was measured" {
+                        error message=(why) { (why) }
+                    }
+                }
                 @for check in &guarded.checks {
                     testcase classname=(line(&check.workload)) name=(case(check)) {
                         @match check.judged {
@@ -150,7 +165,7 @@ mod tests {
             judged,
             run: None,
         };
-        let guarded = Guarded {
+        let mut guarded = Guarded {
             schema: String::new(),
             base: "a<b".to_owned(),
             head: "c".to_owned(),
@@ -162,12 +177,13 @@ mod tests {
             ],
             warnings: Vec::new(),
             complete: true,
+            stopped: None,
             budget_seconds: 60.0,
             seconds: 12.34,
         };
         let xml = junit(&guarded);
         assert!(
-            xml.contains("tests=\"3\" failures=\"1\" skipped=\"1\" time=\"12.3\""),
+            xml.contains("tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\" time=\"12.3\""),
             "{xml}"
         );
         assert!(xml.contains("c against a&lt;b"), "{xml}");
@@ -182,5 +198,15 @@ mod tests {
             text.contains("1 FAILED, 1 unclear, 1 passed of 3 checks"),
             "{text}"
         );
+        guarded.complete = false;
+        guarded.stopped = Some("the server <died>".to_owned());
+        let text = super::super::markdown(&guarded);
+        assert!(text.contains("Measured in part: the server"), "{text}");
+        guarded.checks.clear();
+        let xml = junit(&guarded);
+        assert!(xml.contains("tests=\"1\" failures=\"0\" errors=\"1\""), "{xml}");
+        assert!(xml.contains("<error message=\"the server &lt;died&gt;\">"), "{xml}");
+        let text = super::super::markdown(&guarded);
+        assert!(text.contains("Nothing was measured"), "{text}");
     }
 }

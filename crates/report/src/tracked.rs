@@ -155,6 +155,7 @@ mod tests {
             ],
             warnings: Vec::new(),
             complete: true,
+            stopped: None,
             budget_seconds: 60.0,
             seconds: 12.0,
         }

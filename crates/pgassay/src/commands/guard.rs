@@ -8,9 +8,9 @@ use anyhow::bail;
 use pgassay_analysis::guard::{self, Guarded, Judged, SCHEMA};
 use pgassay_analysis::metrics::MetricId;
 use pgassay_engine::runner::Ended;
-use pgassay_model::Failure;
+use pgassay_model::{Failure, FailureKind};
 use pgassay_report::tracked;
-use pgassay_server::pgbuild::commits::{self, History};
+use pgassay_server::pgbuild::commits;
 use pgassay_server::pgbuild::maker::native_machine;
 use pgassay_server::pgbuild::shared::CommitMade;
 use pgassay_server::pgbuild::{Builder, Place, Variant};
@@ -95,33 +95,35 @@ pub fn guard(
             None => "",
         }
     ));
-    let (targets, commit) = targets(args, terminal, stop)?;
     let mut guarding = Guarding {
         args,
         global,
-        targets,
         thresholds,
         deadline: started + Duration::from_secs_f64(args.minutes * 60.0),
         guarded: Guarded {
             schema: SCHEMA.to_owned(),
             base: shown(&args.base),
             head: shown(&args.head),
-            commit,
+            commit: None,
             checks: Vec::new(),
             warnings: Vec::new(),
             complete: true,
+            stopped: None,
             budget_seconds: args.minutes * 60.0,
             seconds: 0.0,
         },
     };
-    for (done, workload) in workloads.iter().enumerate() {
-        if !guarding.guarded.complete {
-            break;
-        }
-        terminal.announce(&format!("workload {workload}"));
-        guarding.one(workload, workloads.len() - done, terminal, stop)?;
-    }
+    // CI gets its files whatever kept it from measuring, unless that is the command line.
+    let kept = guarding.all(&workloads, terminal, stop);
     let mut guarded = guarding.guarded;
+    if let Err(error) = &kept {
+        let kind = Failure::of(error).map(|failure| failure.kind);
+        if matches!(kind, Some(FailureKind::Usage | FailureKind::Interrupted)) {
+            return kept.map(|()| Exit::Done);
+        }
+        guarded.complete = false;
+        guarded.stopped = Some(format!("{error:#}"));
+    }
     guarded.seconds = started.elapsed().as_secs_f64();
     if guarded.seconds > 1.1 * guarded.budget_seconds {
         guarded.warnings.push(format!(
@@ -143,6 +145,7 @@ pub fn guard(
         track(dir, &guarded)?;
     }
     show(&guarded, &args.show, terminal)?;
+    kept?;
     let step = next_of(args, &guarded);
     next(&args.show, step.as_slice(), terminal);
     if let (Some(file), Some(source)) = (&args.bisect, &args.source) {
@@ -184,54 +187,71 @@ fn exit_of(guarded: &Guarded) -> Exit {
     }
 }
 
-/// What is compared: as named, or the builds of two refs; and HEAD's commit.
-fn targets(
-    args: &GuardArgs,
-    terminal: &mut Terminal,
-    stop: &Stop,
-) -> anyhow::Result<([String; 2], Option<String>)> {
-    let Some(source) = &args.source else {
-        return Ok(([args.base.clone(), args.head.clone()], None));
-    };
-    let builder = Builder::find()?;
-    build::announce(&builder, terminal);
-    let place = builder.run(Place::open)?;
-    let spec = match args.variant.trim() {
-        "" => "plain",
-        spec => spec,
-    };
-    let variant = Variant::parse(&format!("bisect {spec}"), &native_machine(), false)?;
-    let history = builder.run(|| commits::pair(source, &args.base, &args.head, &place))?;
-    let mut made = |name: &str, commit: &str, history: &History| -> anyhow::Result<String> {
-        terminal.progress(&format!("building {name}"));
-        let made = builder.run(|| {
-            build::making(&place, args.jobs, terminal, stop, |maker| {
-                maker.make_commit(history, commit, &variant)
-            })
-        })?;
-        match made {
-            CommitMade::Made(record, ..) => Ok(format!("build:{}", record.name)),
-            CommitMade::Unbuildable(why) => {
-                bail!(Failure::target(format!("{name} can't be built: {why}")))
-            }
-        }
-    };
-    let head = history.at(1).id.clone();
-    let base = made(&args.base, &history.good.id, &history)?;
-    Ok(([base, made(&args.head, &head, &history)?], Some(head)))
-}
-
 /// What is known while workloads are measured.
 struct Guarding<'a> {
     args: &'a GuardArgs,
     global: &'a GlobalArgs,
-    targets: [String; 2],
     thresholds: Vec<(MetricId, f64)>,
     deadline: Instant,
     guarded: Guarded,
 }
 
 impl Guarding<'_> {
+    /// Measures each workload, until one can't be finished.
+    fn all(
+        &mut self,
+        workloads: &[String],
+        terminal: &mut Terminal,
+        stop: &Stop,
+    ) -> anyhow::Result<()> {
+        let targets = self.targets(terminal, stop)?;
+        for (done, workload) in workloads.iter().enumerate() {
+            if !self.guarded.complete {
+                break;
+            }
+            terminal.announce(&format!("workload {workload}"));
+            self.one(&targets, workload, workloads.len() - done, terminal, stop)?;
+        }
+        Ok(())
+    }
+
+    /// What is compared: as named, or the builds of two refs.
+    fn targets(&mut self, terminal: &mut Terminal, stop: &Stop) -> anyhow::Result<[String; 2]> {
+        let args = self.args;
+        let Some(source) = &args.source else {
+            return Ok([args.base.clone(), args.head.clone()]);
+        };
+        let builder = Builder::find()?;
+        build::announce(&builder, terminal);
+        let place = builder.run(Place::open)?;
+        let spec = match args.variant.trim() {
+            "" => "plain",
+            spec => spec,
+        };
+        let variant = Variant::parse(&format!("bisect {spec}"), &native_machine(), false)?;
+        let history = builder.run(|| commits::pair(source, &args.base, &args.head, &place))?;
+        let head = history.at(1).id.clone();
+        self.guarded.commit = Some(head.clone());
+        let mut made = |name: &str, commit: &str| -> anyhow::Result<String> {
+            terminal.progress(&format!("building {name}"));
+            let made = builder.run(|| {
+                build::making(&place, args.jobs, terminal, stop, |maker| {
+                    maker.make_commit(&history, commit, &variant)
+                })
+            })?;
+            match made {
+                CommitMade::Made(record, ..) => Ok(format!("build:{}", record.name)),
+                CommitMade::Unbuildable(why) => {
+                    bail!(Failure::target(format!("{name} can't be built: {why}")))
+                }
+            }
+        };
+        Ok([
+            made(&args.base, &history.good.id)?,
+            made(&args.head, &head)?,
+        ])
+    }
+
     /// Minutes that one of the workloads that are left may take.
     fn share(&self, left: usize) -> f64 {
         let seconds = self.deadline.saturating_duration_since(Instant::now());
@@ -239,11 +259,11 @@ impl Guarding<'_> {
     }
 
     /// compare's arguments for a workload.
-    fn compare(&self, workload: &str, minutes: f64) -> CompareArgs {
+    fn compare(&self, targets: &[String; 2], workload: &str, minutes: f64) -> CompareArgs {
         let args = self.args;
         let (metric, threshold) = self.thresholds.first().copied().unwrap_or_default();
         CompareArgs {
-            targets: self.targets.to_vec(),
+            targets: targets.to_vec(),
             workload: workload.to_owned(),
             dials: args.dials.clone(),
             settings: args.settings.clone(),
@@ -271,6 +291,7 @@ impl Guarding<'_> {
     /// Counts a workload within a part of its time.
     fn count(
         &mut self,
+        targets: &[String; 2],
         workload: &str,
         threshold: f64,
         minutes: f64,
@@ -282,7 +303,7 @@ impl Guarding<'_> {
             by: By::Instructions,
             clients: None,
             pairs: None,
-            ..self.compare(workload, minutes)
+            ..self.compare(targets, workload, minutes)
         };
         let counts = counts::count(&compare, Some(until), terminal, stop)?;
         self.guarded
@@ -295,6 +316,7 @@ impl Guarding<'_> {
     /// Measures one workload, of so many that are left.
     fn one(
         &mut self,
+        targets: &[String; 2],
         workload: &str,
         left: usize,
         terminal: &mut Terminal,
@@ -304,10 +326,10 @@ impl Guarding<'_> {
         if let Some(threshold) = self.args.instructions
             && !self.args.dials.workload(workload)?.writes
         {
-            self.count(workload, threshold, self.share(left), terminal, stop)?;
+            self.count(targets, workload, threshold, self.share(left), terminal, stop)?;
         }
         let rest = until.saturating_duration_since(Instant::now());
-        let compare = self.compare(workload, (rest.as_secs_f64() / 60.0).max(LEAST));
+        let compare = self.compare(targets, workload, (rest.as_secs_f64() / 60.0).max(LEAST));
         let Measured {
             concluded,
             run,
@@ -317,8 +339,7 @@ impl Guarding<'_> {
         } = match measure(&compare, self.global, terminal, stop) {
             // What other workloads showed is told all the same.
             Err(error) if !self.guarded.checks.is_empty() => {
-                terminal.complain(&format!("{workload}: {error:#}"));
-                self.guarded.complete = false;
+                self.stopped(workload, &error, terminal);
                 return Ok(());
             }
             measured => measured?,
@@ -333,11 +354,18 @@ impl Guarding<'_> {
                 self.guarded.warnings.push(warning.clone());
             }
         }
-        if let Err(error) = &ended {
-            terminal.complain(&format!("{workload}: {error:#}"));
-        }
         self.guarded.complete = matches!(ended, Ok(Ended::Complete));
+        if let Err(error) = &ended {
+            self.stopped(workload, error, terminal);
+        }
         finished
+    }
+
+    fn stopped(&mut self, workload: &str, error: &anyhow::Error, terminal: &mut Terminal) {
+        let why = format!("{workload}: {error:#}");
+        terminal.complain(&why);
+        self.guarded.complete = false;
+        self.guarded.stopped = Some(why);
     }
 }
 

@@ -106,6 +106,42 @@ fn a_slower_head_fails_and_ci_gets_its_files() {
 }
 
 #[test]
+fn a_head_that_does_not_start_is_told_to_ci_as_well() {
+    let runs = Runs::new("guard-no-start");
+    fs::create_dir_all(&runs.0).unwrap();
+    let file = |name: &str| runs.0.join(name).to_str().unwrap().to_owned();
+    let (junit, summary) = (file("guard.xml"), file("summary.md"));
+    let output = runs.run(&[
+        "guard",
+        "temp",
+        "temp",
+        "--set-b",
+        "shared_preload_libraries=there_is_no_such_library",
+        "--scale",
+        "1",
+        "--junit",
+        &junit,
+        "--markdown",
+        &summary,
+        "--json",
+    ]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"));
+    assert_schema(&json, "guard-1.json");
+    let stopped = json["stopped"].as_str().unwrap();
+    assert!(stopped.contains("there_is_no_such_library"), "{stopped}");
+    let xml = fs::read_to_string(&junit).unwrap();
+    assert!(xml.contains("errors=\"1\"") && xml.contains("there_is_no_such_library"), "{xml}");
+    let summary = fs::read_to_string(&summary).unwrap();
+    assert!(
+        summary.contains("Nothing was measured") && summary.contains("there_is_no_such_library"),
+        "{summary}"
+    );
+}
+
+#[test]
 fn what_is_no_guard_is_refused() {
     let runs = Runs::new("guard-refused");
     for (args, words) in [
