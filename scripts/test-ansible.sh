@@ -196,6 +196,7 @@ export ANSIBLE_COLLECTIONS_PATH="$work/collections" ANSIBLE_FORKS=3 ANSIBLE_LOCA
 ansible-playbook -i "$work/lab/inventory.yml" "$work/lab/playbook.yml"
 test -s "$work/lab/fetched/fleet.html"
 test -s "$work/lab/fetched/groups.html"
+"$program" compare-runs "$work/lab/fetched/old" "$work/lab/fetched/new" --json >"$work/groups.json"
 "$program" fleet "$work/lab/fetched" --json >"$work/fleet.json" || [ $? = 4 ]
 python3 - "$work" <<'PYTHON'
 import json, sys
@@ -211,6 +212,8 @@ assert not fleet["superseded"] or all(old["host"] in names for old in fleet["sup
 assert "Another Linux" in [group["value"] for group in distributions["groups"]], distributions
 runs = list((work / "lab/fetched").glob("*/*/runs/*/run.json"))
 assert len(runs) == 3, runs
+sides = [side["runs"] for side in json.loads((work / "groups.json").read_text())["sides"]]
+assert list(map(len, sides)) == [2, 1], sides
 print(f"hosts {names}, {len(runs)} runs, {len(fleet['findings'])} findings")
 PYTHON
 

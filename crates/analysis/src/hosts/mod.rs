@@ -31,7 +31,7 @@ pub const SCHEMA: &str = "pgassay/hosts/1";
 /// comparisons of a server with itself on a shared machine the largest showed 6 %.
 pub const APART: f64 = 0.10;
 
-/// One side: runs of one server on one machine.
+/// One side: runs of one server on one machine, or of a group of hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Given {
     /// Its runs, at least one.
@@ -82,11 +82,11 @@ pub struct Side {
     pub runs: Vec<String>,
     /// When the first of them began, UTC.
     pub started: String,
-    /// Processors and their number.
+    /// Processors and their number, of each kind among its hosts.
     pub processors: Option<String>,
-    /// Physical cores; logical CPUs where these are not known.
+    /// Physical cores; logical CPUs where these are not known. None where hosts differ.
     pub cores: Option<u32>,
-    /// The clock of its cores in GHz: as given, else what the kernel says.
+    /// The clock of its cores in GHz: as given, else what the kernel says. None where hosts differ.
     pub ghz: Option<f64>,
     /// What it costs.
     pub price: Option<Price>,
@@ -243,18 +243,21 @@ pub fn side_by_side(given: &[Given], run_spread: Option<f64>) -> Option<Hosts> {
 fn side((given, label): (&Given, &String)) -> Side {
     let first = given.runs.first();
     let arm = first.and_then(|run| run.arms.first());
-    let host = first.map(|run| &run.host);
+    let hosts = || given.runs.iter().map(|run| &run.host);
+    let mut processors: Vec<String> = hosts().filter_map(|host| host.processors()).collect();
+    processors.sort();
+    processors.dedup();
     let grades = given.runs.iter().filter_map(|run| run.quality.as_ref());
     let build = arm.and_then(|arm| arm.verdict.as_ref());
     Side {
         label: label.clone(),
         runs: given.runs.iter().map(|run| run.run.id.clone()).collect(),
         started: first.map_or_else(String::new, |run| run.run.started.clone()),
-        processors: host.and_then(|host| host.processors()),
-        cores: host.and_then(|host| host.cores.or(host.cpus)),
+        processors: (!processors.is_empty()).then(|| processors.join("; ")),
+        cores: common(hosts().filter_map(|host| host.cores.or(host.cpus))),
         ghz: given
             .ghz
-            .or_else(|| host.and_then(|host| host.cpu_hz).map(|hz| hz as f64 / 1e9)),
+            .or_else(|| common(hosts().filter_map(|host| host.cpu_hz)).map(|hz| hz as f64 / 1e9)),
         price: given.price.clone(),
         server: arm
             .and_then(|arm| arm.server.as_ref())
@@ -265,6 +268,12 @@ fn side((given, label): (&Given, &String)) -> Side {
             .max()
             .map(|grade| grade.name().to_owned()),
     }
+}
+
+/// What all have; none where they differ, or there is none.
+fn common<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.all(|value| value == first).then_some(first)
 }
 
 /// The scenarios of a side, each with what every run of it showed.

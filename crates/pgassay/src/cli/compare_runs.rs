@@ -10,6 +10,7 @@ use super::show::ShowArgs;
 #[command(after_help = "\
 Examples:
   pgassay compare-runs graviton-runs epyc-runs          two directories of runs, one a machine
+  pgassay compare-runs fetched/graviton fetched/epyc    two directories of hosts: HOST/runs/RUN
   pgassay compare-runs RUN-A RUN-B --html machines.html
   pgassay compare-runs RUN-A1,RUN-A2 RUN-B1,RUN-B2      several runs a side
   pgassay compare-runs RUN-A RUN-B --price-a '0.154 USD/h' --price-b '0.192 USD/h'
@@ -17,7 +18,7 @@ Examples:
 
 To measure servers against each other on one machine, interleaved and with a verdict: pgassay compare.")]
 pub struct CompareRunsArgs {
-    /// A machine's runs, A first: a run, several with commas between, or a directory of runs
+    /// A machine's runs, A first: a run, several with commas between, a directory of runs, or one of hosts
     #[arg(value_name = "RUNS", required = true, num_args = 2..=8)]
     pub sides: Vec<String>,
     /// What the machine of A costs, such as '0.154 USD/h'

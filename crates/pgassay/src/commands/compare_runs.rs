@@ -1,9 +1,12 @@
 //! `pgassay compare-runs`: machines side by side, by what was recorded on each.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use pgassay_analysis::axes::has_several_servers;
+use pgassay_analysis::history::Past;
 use pgassay_analysis::hosts::{Given, Price, side_by_side};
 use pgassay_analysis::{Analysis, analyse};
 use pgassay_engine::rundir::{self, catalogue};
@@ -17,6 +20,8 @@ use crate::terminal::Terminal;
 
 /// Runs of a directory that are taken at most: the newest.
 const MOST: usize = 64;
+/// Hosts of a directory that are taken at most.
+const MOST_HOSTS: usize = 256;
 
 /// Why a run over axes is not held against other machines.
 const VARIED: &str =
@@ -83,27 +88,11 @@ fn next_of(args: &CompareRunsArgs) -> Vec<String> {
 /// The runs that a side names.
 fn runs_of(root: &Path, side: &str, terminal: &mut Terminal) -> anyhow::Result<Vec<Analysis>> {
     let dir = Path::new(side);
-    let mut found = Vec::new();
     if dir.is_dir() && !dir.join("run.json").is_file() {
-        // A directory of runs: those that can't be read, or are measured now, are said and left out.
-        let listed = catalogue::list(dir)?;
-        for run in listed.iter().rev().take(MOST) {
-            match rundir::read(&dir.join(&run.id)) {
-                Ok(recorded) => match analyse(&recorded) {
-                    varied if has_several_servers(&varied.arms) => {
-                        terminal.warn(&format!("{} is left out: {VARIED}", run.id));
-                    }
-                    one => found.push(one),
-                },
-                Err(error) => terminal.warn(&format!("{} is left out: {error:#}", run.id)),
-            }
-        }
-        if listed.len() > MOST {
-            terminal.warn(&format!(
-                "{side} holds {} runs: the newest {MOST} are taken",
-                listed.len()
-            ));
-        }
+        let found = match hosts_of(dir) {
+            hosts if hosts.is_empty() => of_directory(dir, terminal)?,
+            hosts => of_hosts(dir, &hosts, terminal)?,
+        };
         if found.is_empty() {
             bail!(
                 Failure::usage(format!("{side} holds no run"))
@@ -112,6 +101,7 @@ fn runs_of(root: &Path, side: &str, terminal: &mut Terminal) -> anyhow::Result<V
         }
         return Ok(found);
     }
+    let mut found = Vec::new();
     for name in side.split(',').filter(|name| !name.is_empty()) {
         let run = analyse(&rundir::read(&catalogue::find(root, name)?)?);
         if has_several_servers(&run.arms) {
@@ -124,6 +114,83 @@ fn runs_of(root: &Path, side: &str, terminal: &mut Terminal) -> anyhow::Result<V
     }
     if found.is_empty() {
         bail!(Failure::usage(format!("{side:?} names no run")));
+    }
+    Ok(found)
+}
+
+/// A run of a directory; one that can't be read, is measured now, or has no one server is said and left out.
+fn read(run: &Path, terminal: &mut Terminal) -> Option<Analysis> {
+    let name = run.file_name().unwrap_or_default().display();
+    match rundir::read(run) {
+        Ok(recorded) => match analyse(&recorded) {
+            varied if has_several_servers(&varied.arms) => {
+                terminal.warn(&format!("{name} is left out: {VARIED}"));
+                None
+            }
+            one => Some(one),
+        },
+        Err(error) => {
+            terminal.warn(&format!("{name} is left out: {error:#}"));
+            None
+        }
+    }
+}
+
+/// The newest runs of a directory.
+fn of_directory(dir: &Path, terminal: &mut Terminal) -> anyhow::Result<Vec<Analysis>> {
+    let listed = catalogue::list(dir)?;
+    let newest = listed.iter().rev().take(MOST);
+    let found = newest.filter_map(|run| read(&dir.join(&run.id), terminal));
+    let found = found.collect();
+    if listed.len() > MOST {
+        terminal.warn(&format!(
+            "{} holds {} runs: the newest {MOST} are taken",
+            dir.display(),
+            listed.len()
+        ));
+    }
+    Ok(found)
+}
+
+/// The directories of hosts in one, each with runs of its own in `runs`, by name. No link is followed.
+fn hosts_of(dir: &Path) -> Vec<PathBuf> {
+    let is_directory = |path: &Path| fs::symlink_metadata(path).is_ok_and(|of| of.is_dir());
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let runs = entries
+        .map(|entry| entry.path())
+        .filter(|host| is_directory(host));
+    let runs = runs
+        .map(|host| host.join("runs"))
+        .filter(|runs| is_directory(runs));
+    let mut runs: Vec<PathBuf> = runs.collect();
+    runs.sort();
+    runs
+}
+
+/// Of each host the newest run of every work, so that none weighs more than another.
+fn of_hosts(
+    dir: &Path,
+    hosts: &[PathBuf],
+    terminal: &mut Terminal,
+) -> anyhow::Result<Vec<Analysis>> {
+    let mut found = Vec::new();
+    for runs in hosts.iter().take(MOST_HOSTS) {
+        let mut works = BTreeSet::new();
+        for run in catalogue::list(runs)?.iter().rev().take(MOST) {
+            let Some(run) = read(&runs.join(&run.id), terminal) else {
+                continue;
+            };
+            if works.insert((run.run.command.clone(), Past::of(&run).work)) {
+                found.push(run);
+            }
+        }
+    }
+    if hosts.len() > MOST_HOSTS {
+        terminal.warn(&format!(
+            "{} holds {} hosts: the first {MOST_HOSTS} are taken",
+            dir.display(),
+            hosts.len()
+        ));
     }
     Ok(found)
 }

@@ -141,6 +141,35 @@ fn machines_are_held_side_by_side_by_core_clock_and_price() {
     let all = runs.0.to_str().unwrap();
     let hosts = compared(&runs, &[name(&run), all]);
     assert_eq!(hosts["sides"][1]["runs"].as_array().unwrap().len(), 2);
+
+    // Or a group of hosts, of each of which its newest run counts.
+    let group = runs.0.join("group");
+    for (host, day, times) in [(1, 1, 40), (1, 2, 4), (2, 1, 4), (3, 1, 4), (4, 1, 4)] {
+        let id = format!("203001{day:02}T000000Z-select-only-{host:04}");
+        elsewhere(&run, &group.join(format!("db{host}/runs")).join(id), times);
+    }
+    fs::write(group.join("facts.json"), "{}").unwrap();
+    let group = group.to_str().unwrap();
+    let hosts = compared(&runs, &[name(&run), group]);
+    let side = &hosts["sides"][1];
+    assert_eq!(side["runs"].as_array().unwrap().len(), 4, "{side:#}");
+    assert_eq!(side["cores"], 8);
+    let most = &scenario(&hosts, "select-only, most")["gains"][0];
+    assert!(near(&most["ratio"]["estimate"], 4.0), "{most:#}");
+    // One that is another machine leaves no number of cores.
+    let id = "20300103T000000Z-select-only-0005";
+    let odd = Path::new(group).join("db5/runs").join(id);
+    copy(&run, &odd);
+    let header = fs::read_to_string(run.join("run.json")).unwrap();
+    fs::write(odd.join("run.json"), header.replace(name(&run), id)).unwrap();
+    let side = &compared(&runs, &[name(&run), group])["sides"][1];
+    assert_eq!(side["runs"].as_array().unwrap().len(), 5);
+    let alike = hosts["sides"][0]["cores"] == 8;
+    assert!(alike || side["cores"].is_null(), "{side:#}");
+    assert!(
+        side["processors"].as_str().unwrap().contains("; "),
+        "{side:#}"
+    );
 }
 
 #[test]

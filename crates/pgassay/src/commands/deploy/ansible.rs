@@ -58,21 +58,12 @@ pub(super) fn files(args: &AnsibleArgs, plan: &Plan) -> Files {
         &[0, 4],
     )];
     if (2..=8).contains(&args.groups.len()) && !plan.collects() {
-        // Runs of the first host of each group, newest as compare-runs takes them.
+        // A group is a side, with the newest runs of each of its hosts.
         let mut words = vec!["compare-runs".to_owned()];
-        words.extend(
-            args.groups
-                .iter()
-                .map(|group| format!("{fetched}/{group}/{{{{ groups['{group}'] | first }}}}/runs")),
-        );
+        words.extend(args.groups.iter().map(|group| format!("{fetched}/{group}")));
         words.extend(["--html".to_owned(), format!("{fetched}/groups.html")]);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        tasks.push(command(
-            "The groups' first hosts side by side",
-            &words,
-            &program,
-            &[0],
-        ));
+        tasks.push(command("The groups side by side", &words, &program, &[0]));
     }
     let read = map([
         ("name", text("Read the results")),
