@@ -16,6 +16,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
 use crate::columns::{Columns, Data};
+use crate::pages;
 use crate::rows::VERSION;
 use crate::schema::{Column, Kind, TableSpec, Value};
 
@@ -169,12 +170,13 @@ impl From<ParquetError> for Unread {
 }
 
 /// Opens a table's file, if this program knows its version of the tables.
-fn open(path: &Path) -> std::result::Result<SerializedFileReader<File>, Unread> {
-    let file = File::open(path).map_err(|error| Unread::Damaged(error.to_string()))?;
-    let reader = SerializedFileReader::new(file)?;
+fn open(path: &Path) -> std::result::Result<(SerializedFileReader<File>, File), Unread> {
+    let refused = |error: std::io::Error| Unread::Damaged(error.to_string());
+    let file = File::open(path).map_err(refused)?;
+    let reader = SerializedFileReader::new(file.try_clone().map_err(refused)?)?;
     match version(&reader) {
         Some(version) if version > VERSION => Err(Unread::Newer(version)),
-        Some(_) => Ok(reader),
+        Some(_) => Ok((reader, file)),
         None => Err(Unread::Damaged("pgassay did not write it".to_owned())),
     }
 }
@@ -191,7 +193,7 @@ pub(crate) fn read(
     spec: TableSpec,
     mut each: impl FnMut(&Columns) -> std::result::Result<(), Unread>,
 ) -> std::result::Result<(), Unread> {
-    let reader = open(path)?;
+    let (reader, file) = open(path)?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let names: Vec<&str> = schema
         .columns()
@@ -206,6 +208,7 @@ pub(crate) fn read(
         }
         let mut columns = Columns::new(spec);
         columns.rows = rows;
+        let mut left = pages::MOST_OF_GROUP;
         for (column, filled) in spec.columns.iter().zip(&mut columns.columns) {
             let Some(at) = names.iter().position(|name| *name == column.name) else {
                 if !column.nullable {
@@ -214,10 +217,16 @@ pub(crate) fn read(
                 filled.levels = vec![0; rows];
                 continue;
             };
-            let levels = match schema.column(at).max_def_level() {
-                0 => None,
-                _ => Some(&mut filled.levels),
+            let described = schema.column(at);
+            let levels = match (described.max_def_level(), described.max_rep_level()) {
+                (0, 0) => None,
+                (1, 0) => Some(&mut filled.levels),
+                _ => {
+                    let said = format!("its column {} is nested", column.name);
+                    return Err(Unread::Damaged(said));
+                }
             };
+            pages::check(&file, group.metadata().column(at), &mut left).map_err(Unread::Damaged)?;
             let read = match (group.get_column_reader(at)?, &mut filled.data) {
                 (ColumnReader::ByteArrayColumnReader(mut of), Data::Text(values)) => {
                     of.read_records(rows, levels, None, values)?

@@ -10,6 +10,7 @@ mod content;
 mod file;
 mod hosts;
 mod measured;
+mod pages;
 mod past;
 mod queries;
 mod rows;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use assert_cmd::Command;
 use serde_json::{Value, json};
 
+use crate::lying_pages::{LIES, lying};
 use crate::runs::Runs;
 use crate::serve;
 
@@ -443,6 +444,10 @@ fn hosts_in_tables_are_those_of_the_runs() {
             let (code, _, err) = tables.run(&["--json"]);
             assert!(matches!(code, 0 | 2), "{table} {n}: {code} {err}");
             assert!(!err.contains("panicked"), "{table} {n}: {err}");
+        }
+        for (size, values, said) in LIES {
+            fs::write(file(table), lying(&whole, size, values)).unwrap();
+            refused(said);
         }
         fs::write(file(table), &whole).unwrap();
     }

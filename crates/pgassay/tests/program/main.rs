@@ -35,6 +35,7 @@ mod lab;
 mod lines;
 mod live_view;
 mod loads;
+mod lying_pages;
 mod made_data;
 mod mcp;
 mod measuring;
