@@ -89,6 +89,12 @@ records-test: ## tables of runs: ten questions to pgassay-query, DuckDB and Spar
 	install -m 755 engines/query/target/debug/pgassay-query target/debug/pgassay-query
 	scripts/test-records.sh target/debug/pgassay spark
 
+.PHONY: trino-test
+trino-test: ## the ten questions to Trino, held against DuckDB's answers (needs Maven, and Java 24 or newer in JAVA_HOME)
+	@scripts/bootstrap.sh test
+	$(CARGO) build --workspace --locked --bin pgassay
+	scripts/test-trino.sh target/debug/pgassay
+
 .PHONY: own-load
 own-load: build ## twelve statements recorded both ways, run on the installed version and on 18, an index lost; statistics carried to 18
 	PGASSAY_TEST_18="$$(dirname "$$(scripts/postgres-of-debian.sh 18)")" \

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Generated runs, real recorded ones varied, as tables: do all engines answer alike, and how fast.
 
-    bench/records.py test PROGRAM [spark]          121 runs: all questions, known answers, damaged files
+    bench/records.py test PROGRAM [spark|trino]    121 runs: all questions, known answers, damaged files
     bench/records.py size PROGRAM RUNS PLACE [RUNS-DIR]
                                                    how long it takes, and how much it is; varied are three
                                                    short runs, and those of a directory. 7 GB of PLACE at most
                                                    are runs that wait to be exported
 
-Asked are DuckDB, `pgassay query` on each engine that is there, and Spark on a local cluster of processes.
+Asked are DuckDB, `pgassay query` on each engine that is there, Spark on a local cluster of processes, and the Trino
+of TRINO_HOME, with the Java of JAVA_HOME.
 """
 
 import glob
@@ -25,6 +26,7 @@ from pathlib import Path
 from records_damage import refused
 from records_engines import TABLES, duck, engines, hold, query, spark, without_java
 from records_runs import BEGIN, SLOW, Template, export, found, lines, record
+from records_trino import Trino
 
 HERE = Path(__file__).resolve().parent.parent
 QUERIES = sorted((HERE / "crates/records/queries").glob("*.sql"))
@@ -98,6 +100,12 @@ def test(program, engine):
             ask, session = spark(tables, 2)
             same("Spark with two workers", found, ask)
             session.stop()
+        if engine == "trino":
+            server = Trino(tables, place / "trino")
+            try:
+                same(f"Trino {server.version()}", found, server.ask)
+            finally:
+                server.stop()
 
 
 def make(runs, place, others=None):
@@ -162,6 +170,7 @@ def timed(program, tables):
     """The questions' times, and what they took of memory: each engine in a process of its own."""
     names = ["DuckDB", "DuckDB in 512 MiB", *(f"query {engine}" for engine in engines(program)[0])]
     names += [] if without_java() else ["Spark 1", "Spark 2"]
+    names += ["Trino"] if "TRINO_HOME" in os.environ else []
     for name in names:
         subprocess.run([sys.executable, __file__, "time", program, tables, name])
 
@@ -175,6 +184,9 @@ def timed_one(program, tables, name):
             ask = query(program, tables, engine)
         case ["Spark", workers]:
             ask, session = spark(tables, int(workers))
+        case ["Trino"]:
+            session = Trino(tables, tempfile.mkdtemp(prefix="pgassay-trino-"))
+            ask = session.ask
     times = [f"begin {time.monotonic() - began:.1f}"]
     for path in QUERIES:
         began = time.monotonic()
@@ -182,6 +194,8 @@ def timed_one(program, tables, name):
         times.append(f"{path.stem} {time.monotonic() - began:.2f}")
     if session:
         session.stop()
+    if name == "Trino":
+        shutil.rmtree(session.place)
     usage = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print(f"{name}, seconds: {', '.join(times)}; at most {max(usage) / 1024:.0f} MiB in a process; "
           f"load {os.getloadavg()}", flush=True)

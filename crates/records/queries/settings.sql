@@ -9,15 +9,17 @@ WITH ranked AS (
     FROM ranked WHERE quarter_ IN (1, 4) GROUP BY work, clients, quarter_ HAVING count(*) >= 5
 ), shares AS (
     SELECT k.work, k.clients, s.name, s.value,
-           sum(CASE WHEN k.quarter_ = 4 THEN 1.0 / z.runs ELSE 0.0 END) AS of_fast,
-           sum(CASE WHEN k.quarter_ = 1 THEN 1.0 / z.runs ELSE 0.0 END) AS of_slow
+           -- Counts, and one division: no engine rounds on the way.
+           coalesce(CAST(sum(CASE WHEN k.quarter_ = 4 THEN 1 ELSE 0 END) AS DOUBLE)
+                    / max(CASE WHEN k.quarter_ = 4 THEN z.runs END), 0) AS of_fast,
+           coalesce(CAST(sum(CASE WHEN k.quarter_ = 1 THEN 1 ELSE 0 END) AS DOUBLE)
+                    / max(CASE WHEN k.quarter_ = 1 THEN z.runs END), 0) AS of_slow
     FROM ranked k
     JOIN sizes z ON z.work = k.work AND z.clients = k.clients AND z.quarter_ = k.quarter_
     JOIN settings s ON s.run = k.run AND s.arm = 0
     GROUP BY k.work, k.clients, s.name, s.value
 )
-SELECT work, clients, name, value,
-       CAST(of_fast AS DOUBLE) AS of_fast, CAST(of_slow AS DOUBLE) AS of_slow
+SELECT work, clients, name, value, of_fast, of_slow
 FROM shares
 WHERE abs(of_fast - of_slow) > 0.25
 ORDER BY round(abs(of_fast - of_slow), 6) DESC, work, clients, name, value

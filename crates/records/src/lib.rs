@@ -16,6 +16,7 @@ mod queries;
 mod rows;
 mod schema;
 pub mod tables;
+mod trino;
 mod values;
 
 pub use archive::{Added, Archive, Error};
@@ -25,3 +26,4 @@ pub use queries::{QUERIES, Query};
 pub use rows::{Of, Rows, VERSION};
 pub use schema::{Column, Kind, Table, TableSpec};
 pub use tables::{TABLES, markdown};
+pub use trino::trino;

@@ -10,7 +10,7 @@ use pgassay_model::axis::AxisValue;
 use pgassay_model::record::RecordedRun;
 use pgassay_model::run::{EndState, EventKind};
 use pgassay_model::stage::StageId;
-use pgassay_records::{Added, Archive, Error, Of, QUERIES, Rows, TABLES, markdown, past};
+use pgassay_records::{Added, Archive, Error, Of, QUERIES, Rows, TABLES, markdown, past, trino};
 
 use crate::compare::fixture::Made;
 use crate::runs::Runs;
@@ -89,12 +89,17 @@ fn the_documentation_is_made_from_the_tables_and_the_queries() {
         let (_, after) = rest.split_once(&end).expect("its end is marked");
         whole = format!("{before}{begin}\n{made}{end}{after}");
     }
+    let statements = path.with_file_name("trino.sql");
     if std::env::var_os("BLESS").is_some() {
         fs::write(&path, &whole).unwrap();
+        fs::write(&statements, trino()).unwrap();
     } else {
+        let anew = "write it anew: BLESS=1, and read the difference";
+        assert_eq!(text, whole, "{anew}");
         assert_eq!(
-            text, whole,
-            "write it anew: BLESS=1, and read the difference"
+            fs::read_to_string(&statements).unwrap_or_default(),
+            trino(),
+            "{anew}"
         );
     }
 }
