@@ -20,6 +20,10 @@ pub const MACHINE_LATER: &str = "/proc/stat later";
 pub const PROCESSES_AT_FIRST: &str = "schedstat of the processes at first";
 /// The same later.
 pub const PROCESSES_LATER: &str = "schedstat of the processes later";
+/// Bytes that the server had written into its log at first.
+pub const LOG_AT_FIRST: &str = "bytes of the log at first";
+/// The same later.
+pub const LOG_LATER: &str = "bytes of the log later";
 /// Nanoseconds between the two.
 pub const NANOSECONDS_BETWEEN: &str = "nanoseconds between";
 

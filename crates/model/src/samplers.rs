@@ -56,6 +56,8 @@ pub const PG_STAT_CHECKPOINTER: &str = "pg_stat_checkpointer";
 /// Sampler: the row of `pg_stat_wal` (from 14 on) as JSON, and in it as `lsn` the bytes of log
 /// that were ever inserted.
 pub const PG_STAT_WAL: &str = "pg_stat_wal";
+/// Sampler: the bytes that the server has written into its log of messages, a number.
+pub const SERVER_LOG: &str = "server.log";
 /// Sampler: the lines of /proc/diskstats of the devices under the data
 /// directory, as read (Linux, Documentation/admin-guide/iostats.rst).
 pub const HOST_DISKSTATS: &str = "host.diskstats";

@@ -31,9 +31,10 @@ const VIEWS: &[View] = &[
         from: 0,
         sql: "SELECT format('%I.%I', s.schemaname, s.relname) AS name, s.*, i.heap_blks_read, \
               i.heap_blks_hit, i.idx_blks_read, i.idx_blks_hit, i.toast_blks_read, \
-              i.toast_blks_hit, c.relpages, c.reltuples \
+              i.toast_blks_hit, c.relpages, c.reltuples, c.relallvisible, t.relpages AS toast_pages, \
+              (c.relreplident = 'f')::int AS identity_full \
               FROM pg_stat_user_tables s JOIN pg_statio_user_tables i USING (relid) \
-              JOIN pg_class c ON c.oid = s.relid",
+              JOIN pg_class c ON c.oid = s.relid LEFT JOIN pg_class t ON t.oid = c.reltoastrelid",
         weight: &[
             "heap_blks_read",
             "heap_blks_hit",
@@ -91,6 +92,9 @@ const STATE: &[&str] = &[
     "n_ins_since_vacuum",
     "relpages",
     "reltuples",
+    "relallvisible",
+    "toast_pages",
+    "identity_full",
 ];
 /// Columns that only name something.
 const NAMES: &[&str] = &["name", "of", "relid", "schemaname", "relname"];

@@ -13,6 +13,7 @@ mod growth;
 pub mod host;
 mod images;
 mod io;
+mod log_size;
 mod logged;
 pub mod perf;
 mod perf_program;
@@ -35,6 +36,7 @@ use pgassay_model::samplers;
 use pgassay_model::storage::Storage;
 use pgassay_pgwire::Session;
 
+pub use log_size::log_bytes;
 pub use pmu::Events;
 pub use server::{Known, childrens_ticks, processes};
 pub use waits::WaitSampler;
@@ -99,6 +101,12 @@ pub const SAMPLERS: &[Sampler] = &[
         unit: "bytes and counters",
         explanation: "how much log was written, and how much of it whole pages",
         read: wal::wal,
+    },
+    Sampler {
+        id: samplers::SERVER_LOG,
+        unit: "bytes",
+        explanation: "how much the server wrote into its own log",
+        read: log_size::of_server,
     },
     Sampler {
         id: samplers::SERVER_PAGE_TABLES,

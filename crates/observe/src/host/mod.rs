@@ -41,6 +41,7 @@ const FILES: &[&str] = &[
     "/proc/sys/kernel/sched_autogroup_enabled",
     "/sys/kernel/debug/sched/preempt",
     "/etc/os-release",
+    "/etc/ld.so.preload",
     // Memory
     "/proc/meminfo",
     "/proc/swaps",

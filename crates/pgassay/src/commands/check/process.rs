@@ -45,6 +45,9 @@ pub fn read(postmaster: u32, processes: &[u32]) -> BTreeMap<String, Reading> {
             unavailable => unavailable,
         },
     );
+    put("tracers", tracers(processes));
+    put("scheduling", scheduling(postmaster));
+    put("environment", environment(postmaster));
     for field in ["VmPTE", "VmSwap"] {
         put(
             &format!("{field} of the processes"),
@@ -52,6 +55,113 @@ pub fn read(postmaster: u32, processes: &[u32]) -> BTreeMap<String, Reading> {
         );
     }
     facts
+}
+
+/// Who traces the server's processes by ptrace(2): a line `PID TRACER NAME USER` each, none where nobody does.
+fn tracers(processes: &[u32]) -> Reading {
+    let mut text = String::new();
+    let mut failure = None;
+    let mut seen = false;
+    for pid in processes {
+        match fs::read_to_string(format!("/proc/{pid}/status")) {
+            Ok(status) => {
+                seen = true;
+                let tracer = field(&status, "TracerPid").and_then(|pid| pid.parse::<u32>().ok());
+                if let Some(tracer) = tracer.filter(|tracer| *tracer != 0) {
+                    let (name, user) = who(tracer);
+                    let _ = writeln!(text, "{pid} {tracer} {name} {user}");
+                }
+            }
+            Err(e) => failure = Some(format!("/proc/{pid}/status: {e}")),
+        }
+    }
+    match (seen, failure) {
+        (false, Some(why)) => Reading::Unavailable(why),
+        (false, None) => Reading::Unavailable("the server has no process".into()),
+        (true, _) => Reading::Text(text),
+    }
+}
+
+/// The value of a line `NAME: VALUE …` of /proc/PID/status (proc_pid_status(5)), its first word.
+fn field<'t>(status: &'t str, name: &str) -> Option<&'t str> {
+    let mut lines = status.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.split_whitespace().next()
+}
+
+/// A process' name and its user's, `?` where it has gone.
+fn who(pid: u32) -> (String, String) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let name = field(&status, "Name").unwrap_or("?").to_owned();
+    let Some(uid) = field(&status, "Uid") else {
+        return (name, "?".to_owned());
+    };
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let user = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (user, _, of) = (fields.next()?, fields.next()?, fields.next()?);
+        (of == uid).then(|| user.to_owned())
+    });
+    (name, user.unwrap_or_else(|| format!("uid {uid}")))
+}
+
+/// How the kernel schedules the server's first process, and so all others: lines `nice N`, `policy N` (proc_pid_stat(5),
+/// sched(7)), and `autogroup N` where there is one with a nice value of its own.
+fn scheduling(postmaster: u32) -> Reading {
+    let stat = match fs::read_to_string(format!("/proc/{postmaster}/stat")) {
+        Ok(stat) => stat,
+        Err(e) => return Reading::Unavailable(format!("/proc/{postmaster}/stat: {e}")),
+    };
+    // The name may hold anything, blanks and brackets too; the fields after it are counted from the third on.
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .map_or("", |(_, rest)| rest)
+        .split_whitespace()
+        .collect();
+    let (Some(nice), Some(policy)) = (fields.get(19 - 3), fields.get(41 - 3)) else {
+        return Reading::Unavailable(format!("/proc/{postmaster}/stat has too few fields"));
+    };
+    let mut text = format!("nice {nice}\npolicy {policy}\n");
+    // `/autogroup-42 nice 0`
+    let group = fs::read_to_string(format!("/proc/{postmaster}/autogroup")).unwrap_or_default();
+    if let Some((_, nice)) = group.trim().rsplit_once(" nice ") {
+        let _ = writeln!(text, "autogroup {nice}");
+    }
+    Reading::Text(text)
+}
+
+/// Variables of the environment that change how libraries and memory work; others may be secrets.
+const VARIABLES: &[&str] = &[
+    "LD_PRELOAD",
+    "LD_AUDIT",
+    "LD_DEBUG",
+    "LD_BIND_NOW",
+    "GLIBC_TUNABLES",
+    "MALLOC_ARENA_MAX",
+    "MALLOC_CHECK_",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_PERTURB_",
+    "MALLOC_TOP_PAD_",
+    "MALLOC_TRIM_THRESHOLD_",
+];
+
+/// What of them the server was started with, `NAME=VALUE` a line (proc_pid_environ(5)).
+fn environment(postmaster: u32) -> Reading {
+    match fs::read(format!("/proc/{postmaster}/environ")) {
+        Ok(bytes) => Reading::Text(variables(&bytes)),
+        Err(e) => Reading::Unavailable(format!("/proc/{postmaster}/environ: {e}")),
+    }
+}
+
+fn variables(environ: &[u8]) -> String {
+    let text = String::from_utf8_lossy(environ);
+    let kept = text.split('\0').filter(|pair| {
+        let name = pair.split('=').next().unwrap_or_default();
+        VARIABLES.contains(&name)
+    });
+    kept.map(|pair| pair.replace('\n', " "))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// How long the CPUs of a running server are looked at.
@@ -62,7 +172,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 pub fn over_a_moment(postmaster: u32) -> BTreeMap<String, Reading> {
     let begun = Instant::now();
     let (machine, processes) = pgassay_observe::cpu_accounts(postmaster);
+    let log = pgassay_observe::log_bytes(postmaster);
     thread::sleep(MOMENT);
+    let log_later = pgassay_observe::log_bytes(postmaster);
     let (machine_later, processes_later) = pgassay_observe::cpu_accounts(postmaster);
     let elapsed = begun.elapsed().as_nanos().to_string();
     let named = |name: &str, reading| (name.to_owned(), reading);
@@ -71,6 +183,8 @@ pub fn over_a_moment(postmaster: u32) -> BTreeMap<String, Reading> {
         named(facts::MACHINE_LATER, machine_later),
         named(facts::PROCESSES_AT_FIRST, processes),
         named(facts::PROCESSES_LATER, processes_later),
+        named(facts::LOG_AT_FIRST, log),
+        named(facts::LOG_LATER, log_later),
         named(facts::NANOSECONDS_BETWEEN, Reading::Text(elapsed)),
     ])
 }
@@ -176,6 +290,32 @@ Size:                  4 kB
         assert!(kept.starts_with("7f0000000000-"), "{kept}");
         assert_eq!(kept.lines().count(), 4);
         assert_eq!(shared_entries(""), "");
+    }
+
+    #[test]
+    fn of_the_environment_only_what_changes_libraries_and_memory_is_kept() {
+        let environ =
+            b"PATH=/bin\0PGPASSWORD=secret\0LD_PRELOAD=/x/libjemalloc.so\0MALLOC_CHECK_=3\0";
+        assert_eq!(
+            variables(environ),
+            "LD_PRELOAD=/x/libjemalloc.so\nMALLOC_CHECK_=3"
+        );
+        assert_eq!(variables(b""), "");
+    }
+
+    #[test]
+    fn this_process_is_scheduled_and_traced_as_the_kernel_says() {
+        let own = std::process::id();
+        let scheduling = scheduling(own);
+        let text = scheduling.text().unwrap();
+        assert!(
+            text.starts_with("nice ") && text.contains("\npolicy "),
+            "{text}"
+        );
+        let (name, user) = who(own);
+        assert!(name != "?" && user != "?", "{name} {user}");
+        assert!(tracers(&[own]).text().is_some());
+        assert!(tracers(&[u32::MAX]).text().is_none());
     }
 
     #[test]

@@ -196,6 +196,44 @@ const QUESTIONS: &[Question] = &[
               FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid \
               WHERE s.n_dead_tup >= 1000 ORDER BY s.n_dead_tup DESC LIMIT 20",
     },
+    // Tables whose pages are mostly empty, by what their rows should take.
+    Question {
+        id: "empty_pages",
+        from: 0,
+        until: ANY,
+        sql: "SELECT format('%I.%I', n.nspname, c.relname) AS table, c.relpages AS pages, \
+              c.reltuples AS rows, c.relallvisible AS all_visible, s.width AS width, \
+              current_setting('block_size')::int AS block_size, \
+              coalesce(substring(c.reloptions::text FROM 'fillfactor=([0-9]+)')::int, 100) AS fillfactor, \
+              pg_stat_get_numscans(c.oid) AS scans \
+              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+              JOIN LATERAL (SELECT sum(p.avg_width) AS width FROM pg_stats p \
+                            WHERE p.schemaname = n.nspname AND p.tablename = c.relname) s ON true \
+              WHERE c.relkind IN ('r', 'm') AND c.relpages >= 500 AND c.reltuples > 0 \
+              AND s.width IS NOT NULL \
+              ORDER BY c.relpages::float8 * current_setting('block_size')::int \
+                       - c.reltuples * s.width DESC LIMIT 20",
+    },
+    // Tables that log the whole old row of each update and delete.
+    Question {
+        id: "identity_full",
+        from: 100_000,
+        until: ANY,
+        sql: "SELECT format('%I.%I', n.nspname, c.relname) AS table, c.reltuples AS rows, \
+              pg_table_size(c.oid) AS bytes, \
+              pg_stat_get_tuples_updated(c.oid) + pg_stat_get_tuples_deleted(c.oid) AS changed, \
+              EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary) AS has_primary_key, \
+              (SELECT quote_ident(x.relname) FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid \
+               WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indimmediate \
+               AND i.indpred IS NULL AND i.indexprs IS NULL AND NOT EXISTS ( \
+                 SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attnotnull \
+                 AND a.attnum = ANY (i.indkey)) LIMIT 1) AS key, \
+              EXISTS (SELECT FROM pg_publication p WHERE p.puballtables) \
+              OR EXISTS (SELECT FROM pg_publication_rel r WHERE r.prrelid = c.oid) AS published \
+              FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+              WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND c.relreplident = 'f' \
+              ORDER BY 4 DESC NULLS LAST LIMIT 20",
+    },
     Question {
         id: "standbys",
         from: 0,
