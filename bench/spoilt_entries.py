@@ -28,6 +28,8 @@ def accounts(rows=200000, more=""):
 
 
 KEYED = "ALTER TABLE account ADD PRIMARY KEY (id);"
+FIRST_ROW = ("BEGIN;\nUPDATE job SET n = n + 1 WHERE id = (SELECT id FROM job ORDER BY id LIMIT 1 FOR UPDATE%s);\n"
+             "SELECT pg_sleep(0.004);\nCOMMIT;\n")
 BY_ID = "\\set id random(1, 200000)\nSELECT balance FROM account WHERE id = :id;\n"
 
 ENTRIES = [
@@ -254,6 +256,27 @@ ENTRIES = [
                 + "SELECT pg_sleep(1);\nCOMMIT;",
          load="\\set id random(200, 2000)\nUPDATE account SET balance = balance + 1 WHERE id = :id;\nSELECT sum(balance) FROM account WHERE id < 150;\n",
          clients=8, expect=["subtransaction-lookups"], remedy=r"64", mend_beside=""),
+    dict(id="empty-pages", area="schema", spoil=accounts() + "DELETE FROM account WHERE id <= 199800; VACUUM ANALYZE account;",
+         load="SELECT max(balance) FROM account WHERE region = 7;\n", expect=["swollen-table"], remedy=r"FULL",
+         mend="VACUUM FULL ANALYZE account;"),
+    dict(id="first-row-queue", area="workload",
+         spoil="CREATE TABLE job (id bigserial PRIMARY KEY, n int); INSERT INTO job (n) SELECT 0 FROM generate_series(1, 500);"
+               "VACUUM ANALYZE job;",
+         load=FIRST_ROW % "", expect=["skip-locked"], remedy=r"SKIP LOCKED", mend_load=FIRST_ROW % " SKIP LOCKED"),
+    dict(id="pool-around", area="workload", args=["-M", "extended"], spoil=accounts(20000, KEYED),
+         load="\\set id random(1, 20000)\nSELECT 1;\nSET statement_timeout = 30000;\nSELECT balance FROM account WHERE id = :id;\n"
+              "DISCARD ALL;\n",
+         expect=["pool-checks"], remedy=r"test query|reset",
+         mend_load="\\set id random(1, 20000)\nSELECT balance FROM account WHERE id = :id;\n"),
+    dict(id="wal-buffers", area="settings", settings=dict(wal_buffers="32kB"), spoil="CREATE TABLE line (id bigserial, body text);",
+         load="INSERT INTO line (body) SELECT repeat('y', 500) FROM generate_series(1, 400);\n", expect=["wal-buffers-full"],
+         remedy=r"wal_buffers", mend_settings={}),
+    dict(id="old-rows-logged", area="settings", settings=dict(wal_level="logical"),
+         spoil="CREATE TABLE doc (id int PRIMARY KEY, n int, body text); ALTER TABLE doc REPLICA IDENTITY FULL;"
+               "INSERT INTO doc SELECT g, 0, (SELECT string_agg(md5(g || '.' || p), '') FROM generate_series(1, 1000) p)"
+               " FROM generate_series(1, 400) g; VACUUM ANALYZE doc;",
+         load="\\set id random(1, 400)\nUPDATE doc SET n = n + 1 WHERE id = :id;\n", expect=["replica-identity-full"],
+         remedy=r"REPLICA IDENTITY DEFAULT", mend="ALTER TABLE doc REPLICA IDENTITY DEFAULT;"),
 ]
 
 # Sound servers: whatever is found above "low" and is not allowed here is wrong.

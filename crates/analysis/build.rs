@@ -58,13 +58,14 @@ fn entry(path: &Path, table: &mut String) {
     }
     let _ = writeln!(
         table,
-        "], costs: &[{}], supersedes: &{:?}, expected_under: &{:?}, caused_by_workload: &{:?}, measured_by: &{:?}, \
+        "], costs: &[{}], supersedes: &{:?}, symptoms: &{:?}, expected_under: &{:?}, caused_by_workload: &{:?}, measured_by: &{:?}, \
          compare: &[{}], compare_under: {:?}, sources: &{:?}, why: {:?}, impact: {:?}, remedy: {:?} }},",
         page.list("costs")
             .iter()
             .map(|part| format!("Part::{}, ", variant(part)))
             .collect::<String>(),
         page.list("supersedes"),
+        page.list("symptoms"),
         page.list("expected_under"),
         page.list("caused_by_workload"),
         page.list("measured_by"),
@@ -94,6 +95,7 @@ const KEYS: &[&str] = &[
     "changes",
     "costs",
     "supersedes",
+    "symptoms",
     "expected_under",
     "caused_by_workload",
     "measured_by",

@@ -2,8 +2,7 @@
 
 use crate::analysis::Analysis;
 use crate::bottlenecks::{
-    Cause, Finding, Part, SeenBy, Severity, cause, find, invalidates, known_gain, measured_gain,
-    measures,
+    Cause, Finding, Part, SeenBy, Severity, cause, find, invalidates, known_gain, measures, weights,
 };
 use crate::check::CheckReport;
 use crate::measuring;
@@ -31,7 +30,8 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
             _ => SeenBy::SecondLoad,
         };
         let workload = stage.plan.workload.name.as_str();
-        for finding in &diagnosis.findings {
+        let weights = weights(&diagnosis.findings, Some(workload));
+        for (finding, weight) in diagnosis.findings.iter().zip(weights) {
             let entry = find(&finding.id);
             let own = entry.is_some_and(|e| e.caused_by_workload.contains(&workload));
             if own || finding.severity == Severity::Info {
@@ -42,7 +42,11 @@ pub fn causes(analysis: &Analysis) -> Vec<Cause> {
                 .iter()
                 .filter(|f| measures(finding).any(|id| id == f.id));
             let known = known.map(|f| known_gain(f)).fold(0.0, f64::max);
-            let gain = measured_gain(finding, Some(workload)).max(known);
+            // What is known of a symptom does not lift it above its cause.
+            let gain = match finding.cause {
+                Some(_) => weight,
+                None => weight.max(known),
+            };
             let cause = cause(finding, seen_by, Some(workload), gain);
             // Both loads may show the same: the one under which it costs more stands for it.
             match causes.iter_mut().find(|known| known.id == cause.id) {
@@ -129,8 +133,7 @@ pub fn with_audit(analysis: &Analysis, measured: &[Finding]) -> Vec<Finding> {
         .map(|stage| stage.plan.workload.name.as_str());
     let mut known = audit.into_iter().peekable();
     let mut findings = Vec::new();
-    for finding in measured {
-        let gain = measured_gain(finding, workload);
+    for (finding, gain) in measured.iter().zip(weights(measured, workload)) {
         while let Some((_, before)) = known.next_if(|(expected, before)| {
             !invalidates(&finding.id) && (*expected > gain || invalidates(&before.id))
         }) {

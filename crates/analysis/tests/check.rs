@@ -14,6 +14,7 @@ use pgassay_analysis::bottlenecks::{self, Compared};
 use pgassay_analysis::check::{self, Outcome, Severity, audited};
 use pgassay_model::facts::{Facts, Library, Place};
 use pgassay_model::reading::Reading;
+use pgassay_model::server::Origin;
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -51,6 +52,8 @@ struct Case {
     libraries: Option<Vec<Library>>,
     #[serde(default)]
     place: Option<Place>,
+    #[serde(default)]
+    origin: Option<Origin>,
     #[serde(default)]
     collected: Option<String>,
     expect: Outcome,
@@ -185,6 +188,9 @@ fn facts(case: &Case) -> Facts {
     }
     if let Some(place) = &case.place {
         facts.place = place.clone();
+    }
+    if case.origin.is_some() {
+        facts.origin.clone_from(&case.origin);
     }
     if let Some(collected) = &case.collected {
         facts.collected.clone_from(collected);

@@ -12,6 +12,7 @@ fn budget(on_cpu: f64, event: &str, waiting: f64) -> Budget {
         sessions: waiting,
         least: 0.9 * waiting,
         most: 1.1 * waiting,
+        woken: 0.0,
     };
     Budget {
         sessions: on_cpu + waiting,

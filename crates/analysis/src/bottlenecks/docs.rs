@@ -68,6 +68,7 @@ fn remarks(entry: &Entry) -> Vec<String> {
         remarks.push(format!("Measured by: {}.", runs.join(", ")));
     }
     for (loads, what) in [
+        (entry.symptoms, "Its symptoms may be"),
         (entry.expected_under, "Expected on any server under"),
         (entry.caused_by_workload, "Caused by the load itself under"),
     ] {

@@ -30,6 +30,8 @@ pub struct Entry {
     pub changes: &'static [Change],
     /// Entries of the audit whose cost this one measures when a load shows it.
     pub supersedes: &'static [&'static str],
+    /// Entries by which it shows itself: their findings rank below its own.
+    pub symptoms: &'static [&'static str],
     /// Our loads that show it on a well-configured server, too.
     pub expected_under: &'static [&'static str],
     /// Our loads that cause it themselves.

@@ -203,6 +203,15 @@ impl<'a> RunEvidence<'a> {
         Some(self.waits()?.share(|e| pick(&e.kind, &e.event)))
     }
 
+    /// The share of the sessions' time that would be gone with these waits: with that of the sessions that were
+    /// woken from them and waited for a CPU. Without a budget it is the share itself.
+    pub(super) fn share_without(&self, pick: impl Fn(&str, &str) -> bool) -> Option<f64> {
+        let of_budget = self
+            .budget()
+            .and_then(|budget| budget.share_with_woken(&pick));
+        of_budget.or_else(|| self.wait_share(pick))
+    }
+
     /// What shares of waits are shares of.
     pub(super) fn whole(&self) -> &'static str {
         match self.budget() {

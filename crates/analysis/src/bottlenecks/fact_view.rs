@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use pgassay_inspect::{Binary, Machine};
 use pgassay_model::facts::{self, Facts, Library, Place};
 use pgassay_model::reading::{Reading, Sample};
+use pgassay_model::server::Origin;
 use pgassay_readings::samples;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -356,6 +357,30 @@ impl<'a> FactView<'a> {
             })
         };
         read().map_or_else(|| could_not_see("what the CPUs did can't be read"), Ok)
+    }
+
+    /// Bytes of log that a running server wrote each second while it was looked at.
+    pub fn log_rate(&self) -> Result<f64, NotJudged> {
+        let number = |name: &str| -> Result<f64, NotJudged> {
+            let text = self.process(name)?;
+            text.parse()
+                .or_else(|_| could_not_see(format!("{name}: {text} is no number")))
+        };
+        let (then, now) = (number(facts::LOG_AT_FIRST)?, number(facts::LOG_LATER)?);
+        let seconds = number(facts::NANOSECONDS_BETWEEN)? / 1e9;
+        // A file that was begun anew meanwhile tells nothing.
+        match seconds > 0.0 && now >= then {
+            true => Ok((now - then) / seconds),
+            false => could_not_see("the server's log was begun anew"),
+        }
+    }
+
+    /// Refuses a server that pgassay launched: it runs as it was told to run.
+    pub fn runs_by_itself(&self) -> Result<(), NotJudged> {
+        match &self.facts.origin {
+            Some(Origin::Launched { .. }) => not_applicable("pgassay launched this server"),
+            _ => Ok(()),
+        }
     }
 
     /// What inspect saw in the server's executable.

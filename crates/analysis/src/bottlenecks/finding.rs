@@ -147,6 +147,9 @@ pub struct Finding {
     /// What it is a symptom of; none if it is a cause itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symptom_of: Option<String>,
+    /// The finding that it is a symptom of, by its id, where that was found, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
     /// Why it matters.
     pub why: String,
     /// How much it has been seen to matter elsewhere.
@@ -186,7 +189,7 @@ pub(super) const FULL: f64 = 0.85;
 impl Circumstances {
     /// The part of all time that would be won at most without this share, and whether it is
     /// less than the share for want of CPUs: what waits now would run then, and needs one. `of_cpu` is
-    /// the share of the server's CPU time that goes with a share of statements.
+    /// the share of the server's CPU time that goes with a share of statements or of waits.
     fn gain(&self, basis: Basis, share: f64, of_cpu: Option<f64>) -> (f64, bool) {
         let cycle = self.in_transactions.unwrap_or(1.0);
         let (gain, busy) = match basis {
@@ -199,7 +202,11 @@ impl Circumstances {
                 };
                 (gain, self.busy.map(|busy| busy * (1.0 - of_busy)))
             }
-            Basis::WaitTime => (share * cycle, self.busy),
+            // What queueing, sleeping and waking take of the CPUs is gone with the wait.
+            Basis::WaitTime => {
+                let freed = of_cpu.unwrap_or(0.0) * self.server_of_busy.unwrap_or(1.0);
+                (share * cycle, self.busy.map(|busy| busy * (1.0 - freed)))
+            }
             // Without the work, neither its waits nor its CPU time would be there. Of CPUs that are full
             // only the latter counts.
             Basis::Statements => {
@@ -283,6 +290,7 @@ impl Finding {
             limited_by_cpus: gain.is_some_and(|(_, limited)| limited),
             budget_share: seen.covers.or_else(|| seen.share.and_then(of_budget)),
             symptom_of: seen.symptom_of.map(str::to_owned),
+            cause: None,
             why: seen.why.unwrap_or_else(|| entry.why.to_owned()),
             impact: entry.impact.to_owned(),
             remedy,
@@ -418,7 +426,7 @@ pub struct Observation {
     pub(super) confidence: Confidence,
     pub(super) basis: Basis,
     pub(super) share: Option<f64>,
-    /// Of a share of statements, the share of the server's CPU time that goes with it.
+    /// Of a share of statements or of waits, the share of the server's CPU time that goes with it.
     pub(super) of_cpu: Option<f64>,
     /// What the remedy is expected to win of the share.
     pub(super) expected: Option<Expected>,
@@ -488,7 +496,7 @@ impl Observation {
         self
     }
 
-    /// The same, with the share of the server's CPU time that goes with a share of statements.
+    /// The same, with the share of the server's CPU time that goes with a share of statements or of waits.
     pub(super) fn of_cpu(mut self, share: f64) -> Self {
         self.of_cpu = Some(share);
         self

@@ -17,6 +17,7 @@ mod fact_view;
 pub(crate) mod finding;
 mod origin;
 mod rank;
+mod symptoms;
 mod version;
 mod wait_events;
 
@@ -28,7 +29,7 @@ pub use finding::{
     Basis, Confidence, Finding, Judged, NotJudged, Severity, Step, StepKind, Verdict,
 };
 pub use rank::{Cause, SeenBy};
-pub(crate) use rank::{cause, invalidates, known_gain, measured_gain, measures};
+pub(crate) use rank::{cause, invalidates, known_gain, measures, weights};
 pub(crate) use version::written;
 pub use version::{major, version_number};
 
@@ -133,7 +134,7 @@ pub(crate) fn load(evidence: &Evidence) -> Vec<Finding> {
         }
         Some(finding)
     }));
-    detect::behind_cause(evidence, &mut findings);
+    symptoms::link(evidence, &mut findings);
     let place = evidence.place().cloned().unwrap_or_default();
     for finding in &mut findings {
         origin::fit(&mut finding.remedy, &place, |name| {
@@ -197,6 +198,13 @@ mod tests {
                 assert!(
                     seen_by(other).contains(&detect::Kind::Audit),
                     "{}: {id} is no finding of an audit",
+                    entry.id
+                );
+            }
+            for id in entry.symptoms {
+                assert!(
+                    find(id).is_some_and(|other| other.id != entry.id),
+                    "{}: {id}",
                     entry.id
                 );
             }

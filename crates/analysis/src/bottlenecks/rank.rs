@@ -1,28 +1,24 @@
 //! What holds the server back most: one order over what the loads showed and what the audit
 //! knows. It is decided here and nowhere else.
 //!
-//! Each cause has an expected gain, the part of all time that may be won by removing it:
+//! The rule: the part of all time that removing a cause may win, as far as the CPUs have room for it, times how sure it
+//! is; and a symptom right below its cause.
 //!
-//! * what a load measured: its gain, times the confidence;
-//! * what the audit knows: what findings of its severity bring, times the confidence, and half
-//!   of that, since under these loads nobody has measured it. If a load did measure it, the two
-//!   are one cause, that of the load, and the half is no longer taken off. It can't bring more
-//!   than the time that the loads spent where its cost would lie: huge pages nothing where no
-//!   session is on a CPU, a larger cache nothing where no block is read;
-//! * what a load of ours shows on a well-configured server too, such as a commit's wait for the
-//!   disk: less, since it is no fault of this server.
+//! 1. *The part of all time* is what a load measured ([`Finding::gain`]). Gains know how much room the CPUs leave
+//!    ([`super::finding::Circumstances`]): where they are full, removing a wait brings next to nothing, and what takes
+//!    CPU time ranks above it. What a load of ours shows on a well-configured server too, such as a commit's wait for
+//!    the disk, counts less, since it is no fault of this server; what such a load causes itself, such as the queue for
+//!    the few rows that it changes, is no cause at all.
+//! 2. *How sure it is* is its confidence. Who sees a wait and not what is behind it is not sure.
+//! 3. *A symptom* never ranks above the finding that it is a symptom of ([`super::symptoms`]), and right below it where
+//!    it is as large. What only usually is a symptom of something that was not found keeps its place.
+//! 4. What makes all figures those of something else (a build with assertions, a client at its limit) stands before
+//!    everything, whatever it costs.
 //!
-//! Gains know how much room the CPUs leave ([`super::finding::Circumstances`]): where they are
-//! full, removing a wait brings next to nothing, and what takes CPU time ranks above it.
-//!
-//! A symptom stands behind a cause whose gain is at least half of its own: full CPUs behind the
-//! statement that fills them.
-//!
-//! What a load of ours causes itself, such as the queue for the few rows that it changes, is no
-//! cause at all; the diagnosis lists it behind its other findings.
-//!
-//! What makes all figures those of something else (a build with assertions, a client at its
-//! limit) stands before everything, whatever it costs.
+//! What the audit knows and no load measured has the gain that findings of its severity bring, times the confidence, and
+//! half of that. If a load did measure it, the two are one cause, that of the load, and the half is no longer taken off.
+//! It can't bring more than the time that the loads spent where its cost would lie: huge pages nothing where no session
+//! is on a CPU, a larger cache nothing where no block is read.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,8 +30,6 @@ use super::{Entry, find};
 /// of the time goes there, it still stands before what is moderate and only known, and behind
 /// what is grave.
 const EXPECTED_LEFT: f64 = 0.15;
-/// The gain from which on a cause may be that of the symptoms beside it.
-const CAUSE: f64 = 0.1;
 /// The gain of a measured finding that cannot say one.
 const UNSAID: f64 = 0.05;
 
@@ -75,23 +69,37 @@ pub struct Cause {
 }
 
 /// Orders the findings of one load in the same way, the audit left aside.
-pub(crate) fn order(findings: &mut [Finding], workload: Option<&str>) {
-    // A symptom whose cause may be among the others stands behind it: one that is about as large.
-    let is_cause = |f: &&Finding| f.symptom_of.is_none() && f.confidence > Confidence::Low;
-    let causes = findings.iter().filter(is_cause);
-    let largest = causes
-        .map(|f| measured_gain(f, workload))
-        .fold(0.0, f64::max);
-    let key = |finding: &Finding| {
-        let gain = measured_gain(finding, workload);
-        let shown = finding.symptom_of.is_some() && largest >= CAUSE && largest >= 0.5 * gain;
-        (invalidates(&finding.id), !shown, gain, finding.confidence)
+pub(crate) fn order(findings: &mut Vec<Finding>, workload: Option<&str>) {
+    let weights = weights(findings, workload);
+    let mut ranked: Vec<(f64, Finding)> = weights.into_iter().zip(findings.drain(..)).collect();
+    let key = |(weight, finding): &(f64, Finding)| {
+        let first = invalidates(&finding.id);
+        (first, *weight, finding.cause.is_none(), finding.confidence)
     };
-    findings.sort_by(|a, b| {
+    ranked.sort_by(|a, b| {
         let (a, b) = (key(a), key(b));
-        let first = b.0.cmp(&a.0).then(b.1.cmp(&a.1));
-        first.then(b.2.total_cmp(&a.2)).then(b.3.cmp(&a.3))
+        let first = b.0.cmp(&a.0).then(b.1.total_cmp(&a.1));
+        first.then(b.2.cmp(&a.2)).then(b.3.cmp(&a.3))
     });
+    findings.extend(ranked.into_iter().map(|(_, finding)| finding));
+}
+
+/// What each finding of a load weighs: what it measured times the confidence, a symptom no more than its cause.
+pub(crate) fn weights(findings: &[Finding], workload: Option<&str>) -> Vec<f64> {
+    let own: Vec<f64> = findings
+        .iter()
+        .map(|finding| measured_gain(finding, workload))
+        .collect();
+    let of_cause = |finding: &Finding| {
+        let cause = finding.cause.as_ref()?;
+        let at = findings.iter().position(|f| f.id == *cause)?;
+        Some(own[at])
+    };
+    findings
+        .iter()
+        .zip(&own)
+        .map(|(finding, own)| of_cause(finding).map_or(*own, |cause| own.min(cause)))
+        .collect()
 }
 
 pub(crate) fn invalidates(id: &str) -> bool {
@@ -133,7 +141,7 @@ fn weight(confidence: Confidence) -> f64 {
 }
 
 /// What a load measured, times the confidence.
-pub(crate) fn measured_gain(finding: &Finding, workload: Option<&str>) -> f64 {
+fn measured_gain(finding: &Finding, workload: Option<&str>) -> f64 {
     let listed = |pick: fn(&Entry) -> &'static [&'static str]| {
         let loads = find(&finding.id).map_or(&[][..], pick);
         workload.is_some_and(|workload| loads.contains(&workload))
@@ -161,4 +169,105 @@ pub(crate) fn known_gain(finding: &Finding) -> f64 {
         Severity::Info => 0.0,
     };
     gain * weight(finding.confidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::{Basis, Circumstances, Observation};
+    use super::*;
+
+    fn finding(id: &str, basis: Basis, share: f64, under: Circumstances) -> Finding {
+        let seen = Observation::measured(basis, Some(share), format!("{id}."));
+        Finding::new(find(id).unwrap(), seen, under)
+    }
+
+    fn waits(id: &str, share: f64, confidence: Confidence) -> Finding {
+        let mut finding = finding(id, Basis::WaitTime, share, Circumstances::default());
+        finding.confidence = confidence;
+        finding
+    }
+
+    fn ordered(mut findings: Vec<Finding>) -> Vec<String> {
+        order(&mut findings, None);
+        findings.into_iter().map(|f| f.id).collect()
+    }
+
+    /// Half of the time stood behind a seventh of it, because it usually is a symptom of something.
+    #[test]
+    fn the_larger_part_of_the_time_stands_first() {
+        let mut half = waits("wal-flush", 0.49, Confidence::Medium);
+        half.symptom_of = Some("many small commits".into());
+        let seventh = waits("round-trips", 0.14, Confidence::High);
+        assert_eq!(ordered(vec![seventh, half]), ["wal-flush", "round-trips"]);
+    }
+
+    #[test]
+    fn what_nobody_is_sure_of_counts_for_less() {
+        let sure = || waits("hot-row", 0.3, Confidence::High);
+        let of = |share, confidence| ordered(vec![waits("hot-page", share, confidence), sure()]);
+        assert_eq!(of(0.4, Confidence::Medium)[0], "hot-row");
+        assert_eq!(of(0.5, Confidence::Medium)[0], "hot-page");
+        assert_eq!(of(0.7, Confidence::Low)[0], "hot-row");
+    }
+
+    #[test]
+    fn a_symptom_stands_right_below_its_cause_and_above_what_is_less() {
+        let of = |cause: f64| {
+            let mut symptom = waits("wal-flush", 0.6, Confidence::Medium);
+            symptom.cause = Some("forced-checkpoints".into());
+            let cause = waits("forced-checkpoints", cause, Confidence::High);
+            ordered(vec![
+                waits("hot-page", 0.1, Confidence::High),
+                symptom,
+                cause,
+                waits("hot-row", 0.5, Confidence::High),
+            ])
+        };
+        let below = ["hot-row", "forced-checkpoints", "wal-flush", "hot-page"];
+        assert_eq!(of(0.4), below);
+        // Larger than the symptom, the cause stands above it by itself.
+        let above = ["forced-checkpoints", "hot-row", "wal-flush", "hot-page"];
+        assert_eq!(of(0.9), above);
+        // Of a finding that is not there it is nobody's.
+        let mut alone = waits("wal-flush", 0.6, Confidence::Medium);
+        alone.cause = Some("forced-checkpoints".into());
+        let found = ordered(vec![waits("hot-page", 0.1, Confidence::High), alone]);
+        assert_eq!(found, ["wal-flush", "hot-page"]);
+    }
+
+    #[test]
+    fn where_the_cpus_have_no_room_their_own_time_stands_above_waits() {
+        let under = |busy| Circumstances {
+            busy: Some(busy),
+            server_of_busy: Some(1.0),
+            ..Circumstances::default()
+        };
+        let of = |busy: f64| {
+            ordered(vec![
+                finding("hot-row", Basis::WaitTime, 0.6, under(busy)),
+                finding("detoasting", Basis::CpuSamples, 0.3, under(busy)),
+            ])
+        };
+        assert_eq!(of(0.2)[0], "hot-row");
+        assert_eq!(of(0.9)[0], "detoasting");
+    }
+
+    #[test]
+    fn what_makes_figures_those_of_something_else_stands_first() {
+        let assertions = waits("assertions", 0.01, Confidence::Medium);
+        let found = ordered(vec![waits("hot-row", 0.9, Confidence::High), assertions]);
+        assert_eq!(found, ["assertions", "hot-row"]);
+    }
+
+    #[test]
+    fn what_a_load_of_ours_does_everywhere_counts_for_little_and_what_it_causes_for_nothing() {
+        let of = |id: &str, workload| {
+            let findings = [waits(id, 0.5, Confidence::High)];
+            weights(&findings, workload)[0]
+        };
+        assert!((of("wal-flush", None) - 0.5).abs() < 1e-9);
+        let expected = of("wal-flush", Some("tpcb-like"));
+        assert!((expected - 0.5 * EXPECTED_LEFT).abs() < 1e-9, "{expected}");
+        assert_eq!(of("hot-row", Some("tpcb-like")), 0.0);
+    }
 }

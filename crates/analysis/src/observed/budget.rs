@@ -9,7 +9,8 @@
 //! for a CPU: its old event, or `idle`, stands in the view until it runs again. Where they claim
 //! more time off the CPU than there was, what they claim is scaled down to it, and each wait has
 //! bounds: all of the excess could be its own, or none; and beyond that what samples of so many looks
-//! can miss by in either direction.
+//! can miss by in either direction. What was taken off belongs to the wait all the same: without it nobody
+//! would be woken from it, nor be on a CPU within it. [`Wait::woken`] keeps it, and gains count it.
 //!
 //! Of processes that came and went within the windows (parallel workers, short sessions) the kernel
 //! leaves their CPU time alone. Where that is most of it, samples tell how many sessions there were,
@@ -96,6 +97,14 @@ pub struct Wait {
     pub least: f64,
     /// At most, if none is, with the 95 % error of sampling.
     pub most: f64,
+    /// Sessions that samples saw at it beyond [`Wait::sessions`]: woken and waiting for a CPU, or on one in
+    /// the system call that the event stands for.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub woken: f64,
+}
+
+fn is_nothing(sessions: &f64) -> bool {
+    *sessions == 0.0
 }
 
 impl Wait {
@@ -136,6 +145,14 @@ impl Budget {
                 .map(|w| w.sessions)
                 .sum(),
         )
+    }
+
+    /// The share that would be gone with the waits that `pick` picks: theirs, and that of the sessions that
+    /// were woken from them.
+    pub fn share_with_woken(&self, pick: impl Fn(&str, &str) -> bool) -> Option<f64> {
+        let waits = self.off.as_ref()?.waits.iter();
+        let picked = waits.filter(|w| pick(&w.kind, &w.event));
+        Some(self.share(picked.map(|w| w.sessions + w.woken).sum()))
     }
 }
 
@@ -350,6 +367,7 @@ fn divide(waits: &WaitAnalysis, sessions: f64, off_cpu: f64) -> Option<OffCpu> {
                 sessions: part(e.sessions),
                 least: (whole * e.sessions - excess - error).max(0.0),
                 most: (whole * e.sessions + error).min(off_cpu),
+                woken: (whole * e.sessions - part(e.sessions)).max(0.0),
             }
         })
         .collect();
@@ -453,6 +471,12 @@ mod tests {
         assert_eq!(off.waits[0].most, 0.25);
         assert!((off.excess - 1.65).abs() < 1e-9);
         assert!(budget.running() > 0.87, "{}", budget.running());
+        // Without the wait none of that would be: neither the sleep nor the queue for a CPU after it.
+        let woken = off.waits[0].woken;
+        assert!((off.waits[0].sessions + woken - 1.5).abs() < 1e-9);
+        let gone = budget.share_with_woken(|_, event| event == "WALWrite");
+        assert!((gone.unwrap() - 1.5 / budget.in_transactions()).abs() < 1e-9);
+        assert_eq!(budget.share_with_woken(|_, _| false), Some(0.0));
     }
 
     #[test]
@@ -471,6 +495,8 @@ mod tests {
         assert!((off.unnamed - 0.5).abs() < 1e-9, "{off:?}");
         assert!((off.client - 0.2).abs() < 1e-9);
         assert_eq!(off.waits.len(), 1);
+        // All that samples claim fits into the time off the CPU.
+        assert_eq!(off.waits[0].woken, 0.0);
         // 50 looks at 2 sessions tell a share of 0.35 to within 0.128.
         let error = 2.0 * sampling_error(0.35, 50);
         assert!((error - 0.2557).abs() < 1e-4, "{error}");

@@ -20,6 +20,9 @@ pub struct ServerCounters {
     /// Of the log: pg_stat_wal, from 14 on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub wal: BTreeMap<String, f64>,
+    /// Bytes that the server wrote into its log of messages; none where that was not seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages_bytes: Option<f64>,
 }
 
 impl ServerCounters {
@@ -40,8 +43,18 @@ pub fn analyse<'r>(
         sums.seconds += window_ns as f64 / 1e9;
         add(&mut sums.database, read.get(samplers::PG_STAT_DATABASE));
         add(&mut sums.wal, read.get(samplers::PG_STAT_WAL));
+        if let Some(bytes) = read.get(samplers::SERVER_LOG).and_then(grown) {
+            *sums.messages_bytes.get_or_insert(0.0) += bytes;
+        }
     }
     (!sums.database.is_empty() || !sums.wal.is_empty()).then_some(sums)
+}
+
+/// By how much a number grew; none where it went back: the file was begun anew.
+fn grown(sample: &Sample) -> Option<f64> {
+    let number = |text: Option<&str>| text?.trim().parse::<f64>().ok();
+    let by = number(sample.after.text())? - number(sample.before.text())?;
+    (by >= 0.0).then_some(by)
 }
 
 fn add(sums: &mut BTreeMap<String, f64>, sample: Option<&Sample>) {
@@ -77,13 +90,14 @@ mod tests {
             after: Reading::Text(now.to_owned()),
             elapsed_ns: 1,
         };
-        let window = BTreeMap::from([(
-            samplers::PG_STAT_DATABASE.to_owned(),
-            sample(
-                r#"{"datname": "a", "sessions": 3, "temp_bytes": 7, "numbackends": 9}"#,
-                r#"{"datname": "a", "sessions": 8, "temp_bytes": 7, "numbackends": 5}"#,
-            ),
-        )]);
+        let database = sample(
+            r#"{"datname": "a", "sessions": 3, "temp_bytes": 7, "numbackends": 9}"#,
+            r#"{"datname": "a", "sessions": 8, "temp_bytes": 7, "numbackends": 5}"#,
+        );
+        let window = BTreeMap::from([
+            (samplers::PG_STAT_DATABASE.to_owned(), database),
+            (samplers::SERVER_LOG.to_owned(), sample("100", "350\n")),
+        ]);
         let two = [(&window, 1_000_000_000), (&window, 1_000_000_000)];
         let sums = analyse(two.into_iter()).unwrap();
         assert_eq!(
@@ -92,6 +106,9 @@ mod tests {
         );
         assert_eq!(sums.database_rate("sessions"), Some(5.0));
         assert_eq!(sums.database_rate("temp_bytes"), Some(0.0));
+        assert_eq!(sums.messages_bytes, Some(500.0));
+        // A file that was begun anew within the window tells nothing.
+        assert_eq!(grown(&sample("900", "20")), None);
         assert_eq!(analyse([(&BTreeMap::new(), 1)].into_iter()), None);
     }
 }

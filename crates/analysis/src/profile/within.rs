@@ -26,6 +26,10 @@ pub enum Work {
     ForeignKeys,
     /// Entries of indexes, with their log.
     IndexEntries,
+    /// Waiting for row, table and other heavyweight locks: queueing, falling asleep, and waking the next one.
+    LockQueues,
+    /// Writing the log out and flushing it, with what that wakes.
+    LogFlush,
     /// Statements within functions, triggers and constraints.
     Nested,
     /// Parsing statements, and looking up what their names mean.
@@ -34,6 +38,8 @@ pub enum Work {
     Planning,
     /// Functions in interpreted languages, with what they execute.
     Procedural,
+    /// Waiting for synchronous standbys.
+    Standbys,
     /// Writing temporary files and reading them again.
     TemporaryFiles,
     /// Triggers other than those of foreign keys.
@@ -43,8 +49,8 @@ pub enum Work {
 }
 
 use Work::{
-    Compiling, Detoasting, ForeignKeys, IndexEntries, Nested, Parsing, Planning, Procedural,
-    TemporaryFiles, Triggers, Workers,
+    Compiling, Detoasting, ForeignKeys, IndexEntries, LockQueues, LogFlush, Nested, Parsing,
+    Planning, Procedural, Standbys, TemporaryFiles, Triggers, Workers,
 };
 
 const BEGUN_BY: &[(Work, &str)] = &[
@@ -63,6 +69,11 @@ const BEGUN_BY: &[(Work, &str)] = &[
         "ExecInsertIndexTuples index_insert btinsert _bt_doinsert hashinsert gininsert gistinsert \
          brininsert spginsert",
     ),
+    (
+        LockQueues,
+        "ProcSleep ProcLockWakeup ProcWakeup CheckDeadLock",
+    ),
+    (LogFlush, "XLogFlush"),
     (Nested, "SPI_execute* SPI_cursor_* fmgr_sql"),
     (
         Parsing,
@@ -72,6 +83,7 @@ const BEGUN_BY: &[(Work, &str)] = &[
         Planning,
         "pg_plan_query pg_plan_queries standard_planner planner subquery_planner",
     ),
+    (Standbys, "SyncRepWaitForLSN SyncRepReleaseWaiters"),
     (
         TemporaryFiles,
         "BufFile* LogicalTape* sts_puttuple sts_parallel_scan_next",
@@ -186,6 +198,18 @@ mod tests {
             (
                 "ExecModifyTable ExecInsertIndexTuples btinsert XLogInsert",
                 vec![IndexEntries],
+            ),
+            (
+                "CommitTransaction XLogFlush LWLockAcquireOrWait PGSemaphoreLock",
+                vec![LogFlush],
+            ),
+            (
+                "heap_update XactLockTableWait LockAcquire ProcSleep WaitLatch",
+                vec![LockQueues],
+            ),
+            (
+                "CommitTransaction SyncRepWaitForLSN WaitLatch",
+                vec![Standbys],
             ),
             (
                 "AfterTriggerEndQuery RI_FKey_noaction_del SPI_execute_snapshot heap_getnextslot",

@@ -107,6 +107,7 @@ fn a_badly_set_server_is_seen_through_its_file() {
         "log_min_duration_statement=0",
         "max_connections=600",
         "shared_buffers=64MB",
+        "wal_buffers=64kB",
         "primary_conninfo=host=nowhere password=hunter2",
     ];
     let mut line = vec!["collect", "--output", &file];
@@ -130,6 +131,7 @@ fn a_badly_set_server_is_seen_through_its_file() {
         "jit-small-queries",
         "statement-logging",
         "max-connections-unused",
+        "wal-buffers-full",
     ] {
         assert_eq!(outcome(&document, rule), "finding", "{rule}");
     }
@@ -138,6 +140,9 @@ fn a_badly_set_server_is_seen_through_its_file() {
         "full-page-writes-off",
         "snapshot-scalability",
         "executable-replaced",
+        "traced",
+        "replica-identity-full",
+        "swollen-table",
     ] {
         assert_eq!(outcome(&document, rule), "passed", "{rule}");
     }

@@ -6,6 +6,7 @@ mod architecture;
 mod assay;
 mod axes;
 mod behind_statements;
+mod behind_tables;
 mod bisect;
 mod budget;
 mod build;

@@ -153,6 +153,7 @@ fn command(analysis: &Analysis, counterpart: Counterpart) -> Option<Vec<String>>
         limited_by_cpus: false,
         budget_share: None,
         symptom_of: None,
+        cause: None,
         why: String::new(),
         impact: String::new(),
         remedy: Vec::new(),

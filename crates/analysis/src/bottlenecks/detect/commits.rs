@@ -1,8 +1,8 @@
-//! Commits that sleep before they flush the log (`commit_delay`).
+//! Commits that wait for the log: those that sleep first (`commit_delay`), and those of one short statement each.
 
 use super::waits::{self, MUCH, WAL_FLUSH, commits_sleep};
 use super::{Detector, run, tenths};
-use crate::bottlenecks::evidence::Evidence;
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Observation};
 
 pub(super) const DETECTORS: &[Detector] = &[run("commit-delay", delayed)];
@@ -67,9 +67,112 @@ fn without_sleep(asleep: f64, waiting: f64, flushing: f64) -> f64 {
     asleep + (waiting - flushing).max(0.0) * of_sleep
 }
 
+/// Writing statements of a run below which nothing is said of their number.
+const FEW_WRITES: f64 = 100.0;
+/// Rows of a statement up to which it is a short one.
+const FEW_ROWS: f64 = 2.0;
+/// The part of the writing statements that must commit by themselves.
+const MOSTLY: f64 = 0.8;
+
+/// Writing statements of which nearly each is a transaction of its own: several in one would wait once.
+pub(super) fn in_one_each(run: &RunEvidence, seen: Observation) -> Observation {
+    match alone(run) {
+        None => seen,
+        Some((writes, named)) => {
+            let remedy = crate::bottlenecks::find("wal-flush").map(|entry| entry.remedy);
+            let seen = seen
+                .seen(format!(
+                    "{writes:.0} writing statements in the measured time, nearly each a transaction of its own; the most \
+                     frequent: {named}"
+                ))
+                .advice(
+                    "where several of these statements belong together, send them in one transaction (BEGIN … COMMIT \
+                     around a batch; autocommit off), as one INSERT of many rows, or by COPY: one flush for all of them",
+                );
+            remedy.into_iter().fold(seen, Observation::advice)
+        }
+    }
+}
+
+/// How many writing statements there were and the most frequent of them, where each is short and commits by itself.
+fn alone(run: &RunEvidence) -> Option<(f64, String)> {
+    let observed = run.observed?;
+    let commits = *observed.counters.as_ref()?.database.get("xact_commit")?;
+    let statements = &observed.statements.as_ref()?.statements;
+    let counted = |verbs: &'static [&str]| {
+        let of = statements
+            .iter()
+            .filter(move |s| verbs.contains(&verb(&s.text).as_str()));
+        of.filter_map(|s| Some((s, s.counters.as_ref()?)))
+    };
+    let writing = || counted(&["INSERT", "UPDATE", "DELETE", "MERGE"]);
+    let writes: f64 = writing().map(|(_, c)| c.calls).sum();
+    let rows: f64 = writing().filter_map(|(_, c)| Some(c.calls * c.rows?)).sum();
+    let explicit: f64 = counted(&["COMMIT", "END"]).map(|(_, c)| c.calls).sum();
+    let short = rows <= FEW_ROWS * writes;
+    if writes < FEW_WRITES
+        || !short
+        || explicit > (1.0 - MOSTLY) * writes
+        || commits < MOSTLY * writes
+    {
+        return None;
+    }
+    let (first, _) = writing().max_by(|a, b| a.1.calls.total_cmp(&b.1.calls))?;
+    Some((writes, first.named()))
+}
+
+/// The word that a statement begins with, in capitals.
+pub(super) fn verb(text: &str) -> String {
+    let mut words = text.split(|c: char| !c.is_ascii_alphabetic());
+    words
+        .find(|word| !word.is_empty())
+        .unwrap_or_default()
+        .to_ascii_uppercase()
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::database::tests::counters;
+    use super::super::tests::budget::{found_with, one};
     use super::without_sleep;
+    use crate::observed::statements::{Counters, StatementAnalysis, StatementTime};
+
+    #[test]
+    fn many_commits_of_one_row_each_are_told_to_go_together() {
+        let of = |explicit: f64, rows: f64| {
+            let statement = |text: &str, calls: f64, rows: f64| StatementTime {
+                text: text.into(),
+                counters: Some(Counters {
+                    calls,
+                    rows: Some(rows),
+                    ..Counters::default()
+                }),
+                ..StatementTime::default()
+            };
+            let found = found_with(vec![("LWLock", "WALWrite", 4.0)], move |observed| {
+                observed.counters = counters(&[("xact_commit", 8000.0)]);
+                observed.statements = Some(StatementAnalysis {
+                    statements: vec![
+                        statement("INSERT INTO line VALUES ($1, ...)", 8000.0, rows),
+                        statement("COMMIT", explicit, 0.0),
+                    ],
+                    ..StatementAnalysis::default()
+                });
+            });
+            one(&found, "wal-flush").clone()
+        };
+        let alone = of(0.0, 1.0);
+        assert!(
+            alone.remedy[0].text.contains("one transaction"),
+            "{alone:#?}"
+        );
+        assert!(alone.remedy[1].text.contains("faster flush"), "{alone:#?}");
+        assert!(alone.evidence.join("; ").contains("INSERT INTO line"));
+        // Transactions that the application ends itself, and statements of many rows.
+        for other in [of(8000.0, 1.0), of(0.0, 500.0)] {
+            assert!(other.remedy[0].text.contains("faster flush"), "{other:#?}");
+        }
+    }
 
     #[test]
     fn who_waits_for_a_sleeper_waits_for_its_flush_too() {

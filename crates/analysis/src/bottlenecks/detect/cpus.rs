@@ -7,7 +7,7 @@ use super::{Detector, facts, run, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::fact_view::{FactView, Moment};
 use crate::bottlenecks::finding::{
-    Basis, Confidence, FULL, Finding, Judged, NotJudged, Observation, Severity, passed,
+    Basis, Confidence, FULL, Judged, NotJudged, Observation, Severity, passed,
 };
 use crate::metrics;
 use crate::observed::statements::StatementTime;
@@ -21,7 +21,7 @@ pub(super) const DETECTORS: &[Detector] = &[
 ];
 
 /// The entry of full CPUs.
-const SATURATED: &str = "cpu-saturated";
+pub const SATURATED: &str = "cpu-saturated";
 
 /// The share of the sessions' time that waits for a CPU, from which on it is worth a finding.
 const NOTABLE: f64 = 0.1;
@@ -280,43 +280,15 @@ fn busiest(plan: &Plan) -> Vec<String> {
         .collect()
 }
 
-/// Full CPUs are what a cause shows itself by that takes their time: then they are its symptom.
-pub fn behind_cause(evidence: &Evidence, findings: &mut [Finding]) {
+/// Whether what fills the CPUs is work of the server's own, so that full CPUs are what a cause shows itself by that
+/// takes their time. Who else takes them is no cause of the server's, and one that is confined has another.
+pub fn filled_by_own_work(evidence: &Evidence) -> bool {
     let others = evidence.run.and_then(|run| {
         let busy = run.point.estimate(metrics::MACHINE_CPUS)?.estimate;
         let cpus = f64::from(run.host.cpus?);
         Some(run.other_cpus()? >= 0.25 * busy || busy < CONFINED * cpus)
     });
-    // Who else takes them is no cause of the server's, and one that is confined has another.
-    if others.unwrap_or(false) {
-        return;
-    }
-    let takes = |f: &&Finding| {
-        matches!(f.basis, Basis::Statements | Basis::CpuSamples)
-            && f.id != SATURATED
-            && f.symptom_of.is_none()
-            && f.confidence >= Confidence::Medium
-            && f.severity >= Severity::Medium
-    };
-    let gain = |f: &Finding| f.gain().unwrap_or(0.0);
-    let most = findings
-        .iter()
-        .filter(takes)
-        .max_by(|a, b| gain(a).total_cmp(&gain(b)));
-    let Some((of, cause)) = most.map(|f| (gain(f), format!("{} ({})", f.title, f.id))) else {
-        return;
-    };
-    let saturated = findings
-        .iter_mut()
-        .find(|f| f.id == SATURATED && f.symptom_of.is_none());
-    if let Some(saturated) = saturated.filter(|s| of >= 0.5 * gain(s)) {
-        saturated.saw = format!(
-            "{}, a symptom of: {cause}.",
-            saturated.saw.trim_end_matches('.')
-        );
-        saturated.confidence = saturated.confidence.min(Confidence::Medium);
-        saturated.symptom_of = Some(cause);
-    }
+    !others.unwrap_or(false)
 }
 
 /// What the server's CPU time goes to.

@@ -16,7 +16,9 @@ mod failures;
 mod functions;
 mod gentler;
 mod hits;
+mod identity;
 mod late;
+mod logging;
 mod memory;
 mod notify;
 mod objects;
@@ -24,6 +26,8 @@ mod others;
 mod pages;
 mod placement;
 mod plans;
+mod pools;
+mod process;
 mod processor;
 pub(super) mod reference;
 mod releases;
@@ -41,11 +45,12 @@ mod storage;
 pub(crate) mod tests;
 mod updates;
 mod volume;
+mod waiting;
 mod waits;
 mod wal;
 mod writes;
 
-pub use cpus::behind_cause;
+pub use cpus::{SATURATED, filled_by_own_work};
 pub use others::look as others;
 
 use super::evidence::Evidence;
@@ -128,6 +133,10 @@ const FUNCTIONS: &[&[Detector]] = &[
     functions::DETECTORS,
     updates::DETECTORS,
     connections::DETECTORS,
+    identity::DETECTORS,
+    logging::DETECTORS,
+    process::DETECTORS,
+    pools::DETECTORS,
 ];
 
 /// What looks at one kind of evidence for an entry.

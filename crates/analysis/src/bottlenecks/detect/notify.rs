@@ -2,9 +2,10 @@
 
 use pgassay_model::observed::blockers::{Holder, NOTIFY};
 
+use super::waiting::waiting;
 use super::{Detector, run, tenths, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
-use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
+use crate::bottlenecks::finding::{Confidence, Observation, Severity};
 use crate::observed::statements::StatementTime;
 
 pub(super) const DETECTORS: &[Detector] = &[run("notify-queue", notify)];
@@ -79,7 +80,7 @@ fn notify(evidence: &Evidence) -> Option<Observation> {
         run.whole()
     );
     Some(
-        Observation::measured(Basis::WaitTime, Some(share), saw)
+        waiting(evidence, &run, (share, saw), is)
             .severity(Severity::High)
             .confidence(Confidence::High)
             .all_seen(waits::who(&run, is))

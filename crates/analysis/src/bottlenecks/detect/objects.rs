@@ -11,6 +11,7 @@ pub(super) const DETECTORS: &[Detector] = &[
     run("autovacuum-behind", behind),
     run("horizon-held", held),
     run("horizon-held", held_catalogs),
+    run("swollen-table", swollen),
 ];
 
 /// Dead rows below this are nothing to speak of.
@@ -22,8 +23,7 @@ const OF_A_WRITE: f64 = 12.0;
 /// The part of the blocks beyond what is sound, from which on it is worth a finding.
 const EXCESS: f64 = 0.5;
 
-/// A table whose scans look at many more blocks than their rows are on, and which has more dead
-/// rows than it should: a queue, mostly.
+/// A table whose scans look at many more blocks than their rows are on.
 struct Met<'a> {
     table: &'a Grown,
     /// Blocks for each scan of it.
@@ -166,16 +166,67 @@ fn held_catalogs(evidence: &Evidence) -> Option<Observation> {
     ))
 }
 
+/// Of the tables that are picked the one whose needless blocks cost most.
+fn worst<'a>(run: &RunEvidence<'a>, pick: impl Fn(&Grown) -> bool) -> Option<Met<'a>> {
+    let growth = run.observed?.growth.as_ref()?;
+    let tables = growth.tables.iter().filter(|table| pick(table));
+    let met = tables.filter_map(|table| met(run, growth, table));
+    met.max_by(|a, b| (a.share * a.excess).total_cmp(&(b.share * b.excess)))
+}
+
+/// More dead rows than a table should have.
+fn has_dead_rows(table: &Grown) -> bool {
+    let dead = table.stands("n_dead_tup").unwrap_or(0.0);
+    let live = table.stands("n_live_tup").unwrap_or(0.0);
+    dead >= FEW_DEAD && dead >= 0.2 * live
+}
+
+/// Pages of a table below which it does not matter how full they are.
+const FEW_PAGES: f64 = 100.0;
+/// The part of its pages that the last vacuum must have left without dead rows.
+const CLEAN: f64 = 0.9;
+
+/// Whether the last vacuum left hardly any rows on a table's pages: fewer than one on each, where the largest rows that
+/// a table keeps within its pages, a fourth of a page, would be three. (`relpages`, `reltuples` and `relallvisible` are
+/// of the same vacuum.)
+fn is_swollen(table: &Grown) -> bool {
+    let pages = table.stands("relpages").unwrap_or(0.0);
+    let rows = table.stands("reltuples").unwrap_or(f64::MAX);
+    let visible = table.stands("relallvisible").unwrap_or(0.0);
+    pages >= FEW_PAGES && (0.0..pages).contains(&rows) && visible >= CLEAN * pages
+}
+
+/// A table that was large once, and whose scans go through all the pages that it had then.
+fn swollen(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let worst = worst(&run, is_swollen)?;
+    let table = worst.table;
+    let pages = table.stands("relpages").unwrap_or(0.0);
+    let rows = table.stands("reltuples").unwrap_or(0.0);
+    let saw = format!(
+        "{} has {rows:.0} rows on {pages:.0} pages, which are mostly empty: each scan looks at {:.0} blocks for \
+         {:.1} rows.",
+        table.name, worst.a_scan, worst.rows
+    );
+    Some(
+        worst
+            .seen(&run, saw)
+            .sql(format!(
+                "VACUUM (FULL, ANALYZE) {};   -- locks it until it is rewritten; pg_repack rewrites it beside its readers \
+                 and writers, and so does REPACK CONCURRENTLY from 19 on",
+                table.name
+            ))
+            .advice(
+                "VACUUM without FULL frees only pages at the end of a table; where it fills and empties again and again, \
+                 take partitions and drop them, or TRUNCATE",
+            ),
+    )
+}
+
 /// The table whose dead rows cost most, and what was seen of that; without steps.
 fn dead_rows_met<'a>(evidence: &Evidence<'a>) -> Option<(Observation, &'a Grown)> {
     let run = evidence.run?;
-    let growth = run.observed?.growth.as_ref()?;
-    let met = growth
-        .tables
-        .iter()
-        .filter_map(|table| met(&run, growth, table));
-    let worst = met.max_by(|a, b| (a.share * a.excess).total_cmp(&(b.share * b.excess)))?;
-    let share = worst.share * worst.excess;
+    let worst = worst(&run, |table| has_dead_rows(table) && !is_swollen(table))?;
     let table = worst.table;
     let (dead, live) = (
         table.stands("n_dead_tup").unwrap_or(0.0),
@@ -186,36 +237,41 @@ fn dead_rows_met<'a>(evidence: &Evidence<'a>) -> Option<(Observation, &'a Grown)
          stand beside {live:.0} live ones.",
         table.name, worst.a_scan, worst.rows
     );
-    let mut seen = Observation::measured(Basis::Statements, Some(worst.share), saw)
-        .of_cpu(worst.cpu_share)
-        .covers(share)
-        .expects(
-            worst.excess,
-            "the blocks that scans of a sound table would not look at",
-        )
-        .severity(if share >= 0.3 {
-            Severity::High
-        } else {
-            Severity::Medium
-        })
-        .confidence(Confidence::High)
-        .seen(format!(
-            "{} of {} goes to statements that name it",
-            tenths(worst.share),
-            run.whole()
-        ));
-    if let Some(statement) = worst.statement {
-        seen = seen.seen(format!("the one with the most time: {}", statement.named()));
+    Some((worst.seen(&run, saw), table))
+}
+
+impl Met<'_> {
+    /// A finding of it; without steps.
+    fn seen(&self, run: &RunEvidence, saw: String) -> Observation {
+        let share = self.share * self.excess;
+        let seen = Observation::measured(Basis::Statements, Some(self.share), saw)
+            .of_cpu(self.cpu_share)
+            .covers(share)
+            .expects(
+                self.excess,
+                "the blocks that scans of a sound table would not look at",
+            )
+            .severity(if share >= 0.3 {
+                Severity::High
+            } else {
+                Severity::Medium
+            })
+            .confidence(Confidence::High)
+            .seen(format!(
+                "{} of {} goes to statements that name it",
+                tenths(self.share),
+                run.whole()
+            ));
+        match self.statement {
+            Some(statement) => {
+                seen.seen(format!("the one with the most time: {}", statement.named()))
+            }
+            None => seen,
+        }
     }
-    Some((seen, table))
 }
 
 fn met<'a>(run: &RunEvidence<'a>, growth: &GrowthRecord, table: &'a Grown) -> Option<Met<'a>> {
-    let dead = table.stands("n_dead_tup")?;
-    let live = table.stands("n_live_tup").unwrap_or(0.0);
-    if dead < FEW_DEAD || dead < 0.2 * live {
-        return None;
-    }
     let scans = table.by("idx_scan") + table.by("seq_scan");
     if scans < 1.0 {
         return None;
@@ -346,6 +402,69 @@ mod tests {
         let scanned = found(1_390_000.0, 2000.0, vec![]);
         let step = &one(&scanned, "autovacuum-behind").remedy[0];
         assert!(step.text.starts_with("VACUUM"), "{step:?}");
+    }
+
+    /// `public.online` has 200 rows on so many pages, of which vacuum left so many clean, and is read whole.
+    fn read_whole(pages: f64, clean: f64, dead: f64) -> Vec<Finding> {
+        let scans = 50.0;
+        let mut table = grown(
+            "public.online",
+            None,
+            &[
+                ("seq_scan", scans),
+                ("seq_tup_read", 200.0 * scans),
+                ("heap_blks_hit", pages * scans),
+            ],
+            dead,
+        );
+        for (name, value) in [
+            ("n_live_tup", 200.0),
+            ("relpages", pages),
+            ("reltuples", 200.0),
+            ("relallvisible", clean),
+        ] {
+            table.state.insert(name.into(), value);
+        }
+        found_with(vec![], move |observed| {
+            observed.statements = Some(StatementAnalysis {
+                statements: vec![StatementTime {
+                    text: "SELECT who FROM online WHERE app = $1".into(),
+                    sightings: 90,
+                    share: 0.9,
+                    cpu_share: 0.9,
+                    running: 1.0,
+                    ..StatementTime::default()
+                }],
+                ..StatementAnalysis::default()
+            });
+            observed.growth = Some(GrowthRecord {
+                tables: vec![table],
+                ..GrowthRecord::default()
+            });
+        })
+    }
+
+    #[test]
+    fn a_table_whose_pages_are_empty_is_rewritten_and_not_vacuumed() {
+        // Its counters may still tell of the rows that the last vacuum removed.
+        for dead in [0.0, 499_800.0] {
+            let findings = read_whole(9000.0, 9000.0, dead);
+            let swollen = one(&findings, "swollen-table");
+            assert!(swollen.remedy[0].text.contains("FULL"), "{swollen:#?}");
+            assert!(swollen.gain_expected.unwrap() > 0.8 * swollen.gain_at_most.unwrap());
+            assert!(findings.iter().all(|f| f.id != "autovacuum-behind"));
+        }
+        // Pages that vacuum has not left clean may hold dead rows.
+        let dirty = read_whole(9000.0, 100.0, 499_800.0);
+        one(&dirty, "autovacuum-behind");
+        // Rows that fill their pages, or hardly any page.
+        for sound in [
+            read_whole(4.0, 4.0, 0.0),
+            read_whole(90.0, 90.0, 0.0),
+            dirty,
+        ] {
+            assert!(sound.iter().all(|f| f.id != "swollen-table"), "{sound:#?}");
+        }
     }
 
     #[test]

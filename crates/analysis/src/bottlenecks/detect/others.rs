@@ -3,7 +3,7 @@
 //! Waits are shares of the budget, libraries and functions shares of CPU samples. What a rule has
 //! found already is left to it.
 
-use super::{tenths, waits};
+use super::{tenths, waiting, waits};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Finding, Observation, Severity};
 use crate::bottlenecks::wait_events;
@@ -50,7 +50,7 @@ pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
     let found: Vec<&str> = findings.iter().map(|f| f.id.as_str()).collect();
     let found = found.as_slice();
     if let Some(run) = &evidence.run {
-        named.extend(waits(run, found));
+        named.extend(waits(evidence, run, found));
         // Commits that sleep do so at no wait event.
         if !found.contains(&"commit-delay") {
             named.extend(unnamed(run));
@@ -64,16 +64,18 @@ pub fn look(evidence: &Evidence, findings: &[Finding]) -> Vec<Named> {
     named
 }
 
-fn waits(run: &RunEvidence, found: &[&str]) -> Vec<Named> {
+fn waits(evidence: &Evidence, run: &RunEvidence, found: &[&str]) -> Vec<Named> {
     let Some(off) = run.budget().and_then(|budget| budget.off.as_ref()) else {
         return Vec::new();
     };
     let known = |wait: &&Wait| !waits::is_covered(&wait.kind, &wait.event, found);
     let waits = off.waits.iter().filter(known);
-    waits.filter_map(|wait| at_wait(run, wait)).collect()
+    waits
+        .filter_map(|wait| at_wait(evidence, run, wait))
+        .collect()
 }
 
-fn at_wait(run: &RunEvidence, wait: &Wait) -> Option<Named> {
+fn at_wait(evidence: &Evidence, run: &RunEvidence, wait: &Wait) -> Option<Named> {
     let budget = run.budget()?;
     let share = budget.share(wait.sessions);
     let sampled = run.waits()?;
@@ -99,7 +101,8 @@ fn at_wait(run: &RunEvidence, wait: &Wait) -> Option<Named> {
         Some(_) => Severity::Low,
         None => Severity::Medium,
     };
-    let mut seen = Observation::measured(Basis::WaitTime, Some(share), saw)
+    let at = |kind: &str, event: &str| kind == wait.kind && event == wait.event;
+    let mut seen = waiting::waiting(evidence, run, (share, saw), at)
         .severity(severity)
         .confidence(Confidence::Medium)
         .seen(format!(
@@ -109,9 +112,7 @@ fn at_wait(run: &RunEvidence, wait: &Wait) -> Option<Named> {
             wait.most,
             run.clients()
         ))
-        .all_seen(waits::who(run, |kind, event| {
-            kind == wait.kind && event == wait.event
-        }));
+        .all_seen(waits::who(run, at));
     if let Some(meaning) = meaning {
         seen = seen.symptom_of(meaning.symptom_of);
     }

@@ -36,7 +36,15 @@ pub(super) struct LockRow {
     /// What it looks like, before the share.
     saw: &'static str,
     when: fn(&Evidence) -> bool,
+    /// The waits for it, by type and names.
+    waits: &'static [(&'static str, &'static [&'static str])],
 }
+
+/// The share of the sessions' time at a lock's waits below which nobody queues for it.
+const QUEUED: f64 = 0.005;
+/// CPUs that the server keeps busy below which its processes do not take a lock's cache line from each other often
+/// enough to make taking it dear.
+const FEW_CPUS: f64 = 4.0;
 
 /// All of these.
 pub(super) const LOCKS: &[LockRow] = &[
@@ -45,24 +53,29 @@ pub(super) const LOCKS: &[LockRow] = &[
         lock: Lock::WalInsertion,
         saw: "Inserting into the log is contended",
         when: |_| true,
+        waits: &[("LWLock", &["WALInsert"])],
     },
     LockRow {
         entry: "buffer-mapping-locks",
         lock: Lock::MappingPartition,
         saw: "The buffer mapping partitions are contended",
         when: |_| true,
+        waits: &[("LWLock", &["BufferMapping"])],
     },
     LockRow {
         entry: "fast-path-locks",
         lock: Lock::LockManager,
         saw: "The lock manager's partitions are contended",
         when: |_| true,
+        waits: &[("LWLock", &["LockManager", "LockFastPath"])],
     },
     LockRow {
         entry: "lwlock-wait-list",
         lock: Lock::WaitList,
         saw: "The wait lists of LWLocks are contended",
         when: |_| true,
+        // Who waits for a wait list spins, whatever the lock.
+        waits: &[("LWLock", &[])],
     },
     LockRow {
         entry: "proc-array-lock",
@@ -70,10 +83,24 @@ pub(super) const LOCKS: &[LockRow] = &[
         saw: "The lock of the list of running transactions is contended",
         // Before it is a part of what a snapshot costs.
         when: |evidence| !evidence.is_before(140_000),
+        waits: &[("LWLock", &["ProcArray"])],
     },
 ];
 
 impl LockRow {
+    /// Whether it is seen that nobody queues for it: the samples are of taking it, which costs little each time.
+    fn is_only_taken(&self, evidence: &Evidence, profile: &Summary) -> bool {
+        let Some(run) = evidence.run.filter(|run| run.waits().is_some()) else {
+            return false;
+        };
+        let queued = run.wait_share(|kind, event| waits::is_of(kind, event, self.waits));
+        let server = run.server_cpus();
+        queued.is_some_and(|share| share < QUEUED)
+            && spinning(profile, self.lock) < QUEUED
+            && server > 0.0
+            && server < FEW_CPUS
+    }
+
     /// What the samples say of the lock.
     pub fn look(&self, evidence: &Evidence) -> Option<Observation> {
         let profile = evidence.profile?;
@@ -83,9 +110,27 @@ impl LockRow {
             share -= spinning(profile, self.lock);
         }
         (profile.shows(share, NOTABLE) && (self.when)(evidence)).then(|| {
-            Observation::of_samples(share, format!("{}: {}.", self.saw, of_samples(share)))
+            let only_taken = self.is_only_taken(evidence, profile);
+            let saw = match only_taken {
+                false => format!("{}: {}.", self.saw, of_samples(share)),
+                true => format!(
+                    "Taking the lock {:?} costs {}, and hardly anybody waits for it.",
+                    self.lock.title(),
+                    of_samples(share)
+                ),
+            };
+            let seen = Observation::of_samples(share, saw)
                 .all_seen(callers(profile, self.lock, true))
-                .all_seen(callers(profile, self.lock, false))
+                .all_seen(callers(profile, self.lock, false));
+            match only_taken {
+                false => seen,
+                true => seen
+                    .severity(Severity::Low)
+                    .confidence(Confidence::Low)
+                    .symptom_of(
+                        "statements that take it very many times: for each block, row or record",
+                    ),
+            }
         })
     }
 }

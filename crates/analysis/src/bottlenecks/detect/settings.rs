@@ -1,5 +1,6 @@
 //! Settings of the server and of the kernel that are found by their value alone: one row each.
 
+use super::shown;
 use crate::bottlenecks::fact_view::FactView;
 use crate::bottlenecks::finding::{
     Confidence, Judged, NotJudged, Observation, Severity, StepKind, not_applicable, passed,
@@ -174,6 +175,18 @@ const LEADS: &[(&str, &str)] = &[
     ("developer-settings", "Set for all sessions: "),
 ];
 
+/// What was measured of an entry's values.
+type Measured = fn(&FactView) -> Option<String>;
+
+/// Entries of which something was.
+const MEASURED: &[(&str, Measured)] = &[("statement-logging", |facts| {
+    let rate = facts.log_rate().ok().filter(|rate| *rate >= 1.0)?;
+    Some(format!(
+        "the server's log grew by {} a second",
+        shown(rate as u64)
+    ))
+})];
+
 /// Why an entry's values are fine, or no question, on this server.
 type Excuse = fn(&FactView) -> Result<Option<String>, NotJudged>;
 
@@ -248,7 +261,10 @@ fn of_rows(rows: &[Row], facts: &FactView) -> Judged {
             (_, n) => passed(format!("{n} settings are as they should be")),
         };
     };
-    let words: Vec<&str> = bad.iter().map(|(words, _)| words.as_str()).collect();
+    let measured = MEASURED.iter().filter(|(entry, _)| *entry == rows[0].entry);
+    let measured = measured.filter_map(|(_, measure)| measure(facts));
+    let words = bad.iter().map(|(words, _)| words.clone());
+    let words: Vec<String> = words.chain(measured).collect();
     let lead = LEADS.iter().find(|(entry, _)| *entry == rows[0].entry);
     let lead = lead.map_or("", |(_, lead)| lead);
     let saw = format!("{lead}{}.", words.join("; "));

@@ -4,8 +4,8 @@
 //! one, else of the time of sessions in a statement, at the largest client count of the run,
 //! where contention shows.
 
-use super::blockers;
-use super::tenths;
+use super::waiting::waiting;
+use super::{blockers, commits, tenths};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Basis, Confidence, Observation};
 use crate::bottlenecks::wait_events::{same_kind, same_name};
@@ -39,9 +39,12 @@ pub(super) struct Row {
     settings: &'static [&'static str],
     /// What else must hold.
     when: fn(&Evidence, &RunEvidence) -> bool,
+    /// What else is said of it.
+    more: fn(&RunEvidence, Observation) -> Observation,
 }
 
 const ALWAYS: fn(&Evidence, &RunEvidence) -> bool = |_, _| true;
+const NO_MORE: fn(&RunEvidence, Observation) -> Observation = |_, seen| seen;
 
 /// Waits for blocks that are read.
 const READS: &[(&str, &[&str])] = &[
@@ -69,7 +72,8 @@ pub(super) const ROWS: &[Row] = &[
             "many transactions that change the same rows, or one that stays open after its change",
         ),
         settings: &[],
-        when: |_, run| !blockers::is_told(run),
+        when: |_, run| !blockers::is_told(run) && !blockers::wants_the_first(run),
+        more: NO_MORE,
     },
     Row {
         entry: "relation-lock-queue",
@@ -81,6 +85,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         settings: &[],
         when: |_, run| !blockers::is_told(run),
+        more: NO_MORE,
     },
     Row {
         entry: "wal-flush",
@@ -90,6 +95,7 @@ pub(super) const ROWS: &[Row] = &[
         symptom_of: Some("many small commits, or a slow device under pg_wal"),
         settings: &["synchronous_commit", "fsync"],
         when: |_, run| !commits_sleep(run),
+        more: commits::in_one_each,
     },
     Row {
         entry: "synchronous-standbys",
@@ -99,6 +105,7 @@ pub(super) const ROWS: &[Row] = &[
         symptom_of: None,
         settings: &["synchronous_standby_names", "synchronous_commit"],
         when: ALWAYS,
+        more: NO_MORE,
     },
     Row {
         entry: "predicate-locks",
@@ -118,6 +125,7 @@ pub(super) const ROWS: &[Row] = &[
         symptom_of: None,
         settings: &["default_transaction_isolation"],
         when: ALWAYS,
+        more: NO_MORE,
     },
     Row {
         entry: "subtransaction-lookups",
@@ -135,6 +143,7 @@ pub(super) const ROWS: &[Row] = &[
         symptom_of: None,
         settings: &["subtransaction_buffers"],
         when: ALWAYS,
+        more: NO_MORE,
     },
     Row {
         entry: "multixact-lookups",
@@ -155,6 +164,7 @@ pub(super) const ROWS: &[Row] = &[
         symptom_of: None,
         settings: &["multixact_offset_buffers", "multixact_member_buffers"],
         when: ALWAYS,
+        more: NO_MORE,
     },
     Row {
         entry: "buffer-mapping-locks",
@@ -166,6 +176,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         settings: &["shared_buffers"],
         when: |_, run| missed(run).is_some_and(|m| m >= SOME_MISSES) && mapping_contended(run),
+        more: NO_MORE,
     },
     Row {
         entry: "shared-buffers-small",
@@ -177,6 +188,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         settings: &["shared_buffers"],
         when: |_, run| missed(run).is_some_and(|m| m >= SOME_MISSES) && !mapping_contended(run),
+        more: NO_MORE,
     },
     Row {
         entry: "hot-page",
@@ -189,6 +201,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         settings: &[],
         when: ALWAYS,
+        more: NO_MORE,
     },
     Row {
         entry: "relation-extension",
@@ -198,6 +211,7 @@ pub(super) const ROWS: &[Row] = &[
         symptom_of: Some("many sessions that insert into one table"),
         settings: &[],
         when: ALWAYS,
+        more: NO_MORE,
     },
     Row {
         entry: "wal-insertion-locks",
@@ -209,6 +223,7 @@ pub(super) const ROWS: &[Row] = &[
         ),
         settings: &["wal_level", "full_page_writes"],
         when: ALWAYS,
+        more: NO_MORE,
     },
     // Up to 13 it is held for as long as it takes to visit all connections.
     Row {
@@ -219,6 +234,7 @@ pub(super) const ROWS: &[Row] = &[
         symptom_of: None,
         settings: &["max_connections"],
         when: |evidence, _| evidence.is_before(140_000),
+        more: NO_MORE,
     },
     Row {
         entry: "proc-array-lock",
@@ -228,6 +244,7 @@ pub(super) const ROWS: &[Row] = &[
         symptom_of: Some("many sessions that begin, commit or take snapshots at once"),
         settings: &[],
         when: |evidence, _| !evidence.is_before(140_000),
+        more: NO_MORE,
     },
     Row {
         entry: "fast-path-locks",
@@ -241,6 +258,7 @@ pub(super) const ROWS: &[Row] = &[
             run.waits()
                 .is_some_and(|waits| waits.share(|e| e.kind == "Lock") < NOTABLE)
         },
+        more: NO_MORE,
     },
 ];
 
@@ -252,6 +270,7 @@ const QUEUES: &[&str] = &[
     "prepared-transaction-locks",
     "schema-change-queue",
     "advisory-lock-queue",
+    "skip-locked",
 ];
 /// Those that name who holds the locks that others wait for.
 const HOLDERS: &[&str] = &[
@@ -285,10 +304,12 @@ impl Row {
             let value = run.setting(name)?;
             Some(format!("{name} = {value}"))
         });
-        let mut seen = Observation::measured(Basis::WaitTime, Some(share), saw);
+        let has = |kind: &str, event: &str| self.has(kind, event);
+        let mut seen = waiting(evidence, &run, (share, saw), has);
         seen.symptom_of = self.symptom_of;
         Some(
-            seen.all_seen(each(&run, waits, |kind, event| self.has(kind, event)))
+            (self.more)(&run, seen)
+                .all_seen(each(&run, waits, |kind, event| self.has(kind, event)))
                 .all_seen(who(&run, |kind, event| self.has(kind, event)))
                 .seen(format!(
                     "with {}, {} looks at all sessions",
@@ -311,6 +332,9 @@ pub(super) fn is_covered(kind: &str, event: &str, found: &[&str]) -> bool {
     // Those who queue for one row's or table's lock queue for its partition, too.
     let queue = QUEUES.iter().any(|entry| found.contains(entry));
     if kind == "Lock" && event != "extend" && HOLDERS.iter().any(|entry| found.contains(entry)) {
+        return true;
+    }
+    if found.contains(&"skip-locked") && is(kind, event, "Lock", &["tuple", "transactionid"]) {
         return true;
     }
     if found.contains(&"advisory-lock-queue") && is(kind, event, "Lock", &["advisory"]) {

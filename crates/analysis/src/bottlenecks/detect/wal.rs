@@ -1,6 +1,8 @@
 //! WAL, checkpoints, durability: what costs, and what makes a measurement lie.
 
-use super::{Detector, facts, high_if, percent, shown};
+use super::waiting::waiting;
+use super::{Detector, facts, high_if, percent, run, shown, tenths};
+use crate::bottlenecks::evidence::Evidence;
 use crate::bottlenecks::fact_view::{FactView, Row, number, word};
 use crate::bottlenecks::finding::{
     Confidence, Judged, NotJudged, Observation, Severity, could_not_see, passed,
@@ -10,6 +12,7 @@ pub(super) const DETECTORS: &[Detector] = &[
     facts("forced-checkpoints", checkpoints),
     facts("max-wal-size-small", max_wal_size),
     facts("wal-buffers-full", wal_buffers),
+    run("wal-buffers-full", wal_buffers_in_a_run),
     facts("backend-writes", backend_writes),
 ];
 
@@ -81,7 +84,43 @@ fn max_wal_size(seen: &FactView) -> Judged {
         .found()
 }
 
+/// The most that the server takes by itself, a segment of the log (XLOGChooseNumBuffers, xlog.c).
+const SEGMENT: u64 = 16 << 20;
+
+/// Where somebody set it to a fraction of what the server would take by itself: how it says so, with that size.
+fn small_by_hand(seen: &FactView) -> Result<Option<(u64, u64)>, NotJudged> {
+    let source = seen
+        .setting("wal_buffers")?
+        .source
+        .as_deref()
+        .unwrap_or("default");
+    let by_hand = !matches!(source, "default" | "override");
+    let size = seen.bytes("wal_buffers")?;
+    let by_itself = (seen.bytes("shared_buffers")? / 32).min(SEGMENT);
+    Ok((by_hand && size < 1 << 20 && size * 4 <= by_itself).then_some((size, by_itself)))
+}
+
+/// Back to what the server takes by itself.
+const BY_ITSELF: &str =
+    "ALTER SYSTEM SET wal_buffers = -1;   -- then restart: 1/32 of shared_buffers, up to 16 MB";
+
 fn wal_buffers(seen: &FactView) -> Judged {
+    if let Some((size, by_itself)) = small_by_hand(seen)? {
+        let saw = format!(
+            "wal_buffers = {}, set by hand; by itself the server would take {}: a transaction's log does not fit, and \
+             sessions write it out while they insert.",
+            shown(size),
+            shown(by_itself)
+        );
+        let row = seen.row("wal").ok();
+        let full = row.and_then(|row| number(&row, "wal_buffers_full"));
+        return Observation::new(Severity::Medium, Confidence::High, saw)
+            .all_seen(
+                full.map(|full| format!("they were full {full:.0} times since the counters began")),
+            )
+            .sql(BY_ITSELF)
+            .found();
+    }
     let row = seen.row("wal")?;
     let (Some(full), Some(records)) = (
         number(&row, "wal_buffers_full"),
@@ -107,6 +146,75 @@ fn wal_buffers(seen: &FactView) -> Judged {
     )
     .sql("ALTER SYSTEM SET wal_buffers = '128MB';   -- then restart")
     .found()
+}
+
+/// The share of the sessions' time at the log's buffers from which on it is worth a finding.
+const NOTABLE: f64 = 0.1;
+/// The part of the log's pages that was written for want of room, from which on that is why they wait.
+const FOR_ROOM: f64 = 0.1;
+/// The size of the log's pages, unless the server was built with another (XLOG_BLCKSZ).
+const PAGE: f64 = 8192.0;
+
+/// Waits of sessions that want room in the log's buffers, or for those that make some.
+fn for_room(kind: &str, event: &str) -> bool {
+    let event = event.to_ascii_lowercase();
+    let lock = kind.starts_with("LWLock")
+        && ["walbufmapping", "walwrite", "walinsert"]
+            .iter()
+            .any(|l| event.starts_with(l));
+    lock || (kind == "IO" && event == "walwrite")
+}
+
+/// Bytes of a value as SHOW prints it.
+fn parsed(value: &str) -> Option<u64> {
+    let digits = value.chars().take_while(char::is_ascii_digit).count();
+    let number: u64 = value[..digits].parse().ok()?;
+    let unit = match value[digits..].trim() {
+        "kB" => 1 << 10,
+        "MB" => 1 << 20,
+        "GB" => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(unit)
+}
+
+fn wal_buffers_in_a_run(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let wal = &run.observed?.counters.as_ref()?.wal;
+    let full = *wal.get("wal_buffers_full")?;
+    let bytes = *wal.get("lsn").or_else(|| wal.get("wal_bytes"))?;
+    let page = run
+        .setting("wal_block_size")
+        .and_then(|size| size.parse().ok())
+        .unwrap_or(PAGE);
+    let part = (full * page / bytes.max(1.0)).min(1.0);
+    let share = run.wait_share(for_room)?;
+    if part < FOR_ROOM || share < NOTABLE {
+        return None;
+    }
+    let saw = format!(
+        "Sessions write the log out themselves, since its buffers are full: {} of the log's pages, and {} of {} is spent \
+         waiting for that.",
+        tenths(part),
+        tenths(share),
+        run.whole()
+    );
+    let (value, source) = evidence.value_and_source("wal_buffers").unzip();
+    let by_hand = source.is_some_and(|source| !matches!(source, "default" | "override"));
+    let small = value.and_then(parsed).is_some_and(|bytes| bytes < 1 << 20);
+    let seen = waiting(evidence, &run, (share, saw), for_room)
+        .expects(
+            part,
+            "the part of the log's pages that was written for want of room",
+        )
+        .severity(Severity::Medium)
+        .confidence(Confidence::High)
+        .seen(format!("wal_buffers_full grew by {full:.0} (pg_stat_wal)"))
+        .all_seen(value.map(|value| format!("wal_buffers = {value}")));
+    Some(match by_hand && small {
+        true => seen.sql(BY_ITSELF),
+        false => seen.sql("ALTER SYSTEM SET wal_buffers = '128MB';   -- then restart"),
+    })
 }
 
 fn backend_writes(seen: &FactView) -> Judged {
@@ -161,5 +269,55 @@ fn written(seen: &FactView) -> Result<(f64, f64), NotJudged> {
     ) {
         (Some(backend), Some(checkpoint), Some(clean)) => Ok((backend, checkpoint + clean)),
         _ => could_not_see("the server does not report who wrote its blocks"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::tests::budget::{found_with, one};
+    use crate::bottlenecks::Finding;
+    use crate::observed::counters::ServerCounters;
+
+    /// 4 sessions at the log, of which this many pages of 1000 were written for want of room.
+    fn found(full: f64, at: (&'static str, &'static str)) -> Vec<Finding> {
+        found_with(vec![(at.0, at.1, 4.0)], move |observed| {
+            observed.counters = Some(ServerCounters {
+                seconds: 4.0,
+                wal: [("lsn", 8192e3), ("wal_buffers_full", full)]
+                    .map(|(name, by)| (name.to_owned(), by))
+                    .into_iter()
+                    .collect::<BTreeMap<_, _>>(),
+                ..ServerCounters::default()
+            });
+        })
+    }
+
+    #[test]
+    fn buffers_that_run_full_are_the_cause_of_the_queue_for_the_log() {
+        let findings = found(900.0, ("LWLock", "WALWrite"));
+        let full = one(&findings, "wal-buffers-full");
+        assert!(
+            full.saw.contains("90.0 % of the log's pages"),
+            "{}",
+            full.saw
+        );
+        assert!(full.gain_expected.unwrap() > 0.85 * full.gain_at_most.unwrap());
+        let flush = one(&findings, "wal-flush");
+        assert_eq!(flush.cause.as_deref(), Some("wal-buffers-full"));
+    }
+
+    #[test]
+    fn commits_that_wait_for_their_flush_do_not_want_room() {
+        for findings in [
+            found(3.0, ("LWLock", "WALWrite")),
+            found(900.0, ("IO", "DataFileRead")),
+        ] {
+            assert!(
+                findings.iter().all(|f| f.id != "wal-buffers-full"),
+                "{findings:#?}"
+            );
+        }
     }
 }

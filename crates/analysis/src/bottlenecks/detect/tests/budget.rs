@@ -1,6 +1,8 @@
 //! Findings by the time budget: gains that the CPUs leave room for, CPUs that are full, and
 //! whatever else takes a tenth of the time.
 
+use std::sync::LazyLock;
+
 use pgassay_model::server::Origin;
 use pgassay_model::workload::{ScriptPlan, WorkloadPlan};
 use pgassay_readings::profile::Profile;
@@ -17,7 +19,7 @@ use crate::observed::waits::{WaitAnalysis, WaitEvent};
 use crate::profile::summarise;
 use crate::server::{Setting, SettingsOf};
 use crate::stats::Estimate;
-use crate::{analyse, metrics};
+use crate::{Analysis, analyse, metrics};
 
 /// What happened with 8 sessions, by the kernel's account and by samples.
 struct Seen {
@@ -50,14 +52,15 @@ const QUIET: Seen = Seen {
     settings: &[],
 };
 
+/// A run made up by the law of scaling, analysed once: the same for all tests.
+static RUN: LazyLock<Analysis> = LazyLock::new(|| analyse(&scaling::run(0.0, |_| 0.8)));
+
 fn estimate(value: f64) -> Estimate {
     Estimate {
         estimate: value,
         low: value,
         high: value,
-        ..analyse(&scaling::run(0.0, |_| 0.8)).stages[0].arms[0].points[0]
-            .throughput_tps
-            .clone()
+        ..RUN.stages[0].arms[0].points[0].throughput_tps.clone()
     }
 }
 
@@ -98,6 +101,24 @@ pub(in crate::bottlenecks::detect) fn found_in_samples(
     found_as(&seen, |_| {})
 }
 
+/// What is found with these waits where so many of two CPUs are busy, all but a tenth of one with the server, by these
+/// CPU samples.
+pub(in crate::bottlenecks::detect) fn found_on_cpus(
+    busy: f64,
+    waits: &'static [(&'static str, &'static str, f64)],
+    listing: &'static str,
+    edit: impl FnOnce(&mut PointObserved),
+) -> Vec<Finding> {
+    let seen = Seen {
+        waits,
+        on_cpu: busy - 0.1,
+        busy,
+        listing,
+        ..QUIET
+    };
+    found_as(&seen, edit)
+}
+
 /// The same on two full CPUs, on which the server's sessions keep 1.9 and 4 wait for one.
 pub(in crate::bottlenecks::detect) fn found_on_full_cpus(
     edit: impl FnOnce(&mut PointObserved),
@@ -113,7 +134,7 @@ pub(in crate::bottlenecks::detect) fn found_on_full_cpus(
 }
 
 fn found_as(seen: &Seen, edit: impl FnOnce(&mut PointObserved)) -> Vec<Finding> {
-    let mut analysis = analyse(&scaling::run(0.0, |_| 0.8));
+    let mut analysis = RUN.clone();
     analysis.host.cpus = Some(2);
     if !seen.settings.is_empty() {
         let all_settings = seen.settings.iter().map(|(name, value, source)| Setting {
@@ -144,6 +165,7 @@ fn found_as(seen: &Seen, edit: impl FnOnce(&mut PointObserved)) -> Vec<Finding> 
         sessions: *sessions,
         least: *sessions,
         most: *sessions,
+        woken: 0.0,
     };
     observed.budget = Some(Budget {
         sessions: seen.on_cpu + seen.ready + off_cpu,
@@ -268,13 +290,7 @@ fn page_faults_of_processes_that_come_and_go_are_a_symptom() {
     };
     let opened = of(true, 400.0);
     let faults = one(&opened, "page-faults");
-    assert!(
-        faults
-            .symptom_of
-            .as_deref()
-            .unwrap()
-            .contains("opened anew")
-    );
+    assert_eq!(faults.cause.as_deref(), Some("connections-opened"));
     assert!(!faults.remedy[0].text.contains("huge pages"), "{faults:#?}");
     // What is not the statements' own is the opening's.
     let opening = one(&opened, "connections-opened");

@@ -166,32 +166,6 @@ fn full_cpus_name_the_statement_and_stand_behind_its_cause() {
 }
 
 #[test]
-fn a_symptom_much_larger_than_any_cause_stays_before_it() {
-    let finding = |id: &str, share: f64, symptom: bool| {
-        let seen = Observation::measured(Basis::WaitTime, Some(share), "seen");
-        let seen = match symptom {
-            true => seen.symptom_of("something"),
-            false => seen,
-        };
-        Finding::new(
-            crate::bottlenecks::find(id).unwrap(),
-            seen,
-            Circumstances::default(),
-        )
-    };
-    let ordered = |cause: f64| {
-        let mut both = [
-            finding("wal-flush", 0.9, true),
-            finding("hot-row", cause, false),
-        ];
-        order(&mut both, None);
-        both[0].id.clone()
-    };
-    assert_eq!(ordered(0.2), "wal-flush");
-    assert_eq!(ordered(0.5), "hot-row");
-}
-
-#[test]
 fn a_gain_below_a_tenth_is_light_unless_the_cpus_make_it_so() {
     let of = |share: f64, busy: f64| {
         let seen = Observation::measured(Basis::WaitTime, Some(share), "seen");

@@ -1,0 +1,86 @@
+//! Rows, and advisory locks, that the load's own transactions queue for.
+
+use pgassay_model::observed::blockers::Holder;
+
+use super::super::tenths;
+use super::queue::{NOTABLE, Queue, from};
+use super::transactions::is_thinking;
+use super::{is_told, wants_the_first};
+use crate::bottlenecks::evidence::Evidence;
+use crate::bottlenecks::finding::Observation;
+
+/// Waits for rows.
+pub(super) fn of_rows(kind: &str, event: &str) -> bool {
+    kind == "Lock" && matches!(event, "tuple" | "transactionid")
+}
+
+pub(super) fn same_rows(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let queue = Queue::of(&run)?;
+    let rows = run.wait_share(of_rows)?;
+    if rows < NOTABLE || is_told(&run) || wants_the_first(&run) {
+        return None;
+    }
+    let of_row = |h: &Holder| matches!(h.awaited.as_str(), "tuple" | "transactionid");
+    let holder = queue.first(|h| of_row(h) && !h.is_link())?;
+    let thinking = queue.part(|h| of_row(h) && is_thinking(h));
+    let saw = format!(
+        "Sessions queue for the same rows: {} of {}.",
+        tenths(rows),
+        run.whole()
+    );
+    let mut seen = queue.seen_at(evidence, &run, (rows, saw), of_rows);
+    seen = seen.seen(match holder.is_idle() {
+        true => format!("who holds them has last sent: {}", holder.statement),
+        false if holder.waits_at.is_empty() => {
+            format!("who holds them executes: {}", holder.statement)
+        }
+        false => format!(
+            "who holds them is at {}, in: {}",
+            holder.waits_at, holder.statement
+        ),
+    });
+    if thinking >= 0.3 {
+        seen = seen
+            .seen(format!(
+                "in {} of what was seen the holder waited for its client's next statement",
+                tenths(thinking)
+            ))
+            .advice(
+                "send the statements of the transaction together, or in a function: the row is held for each \
+                 round trip between its change and the commit",
+            );
+    }
+    Some(seen.advice(
+        "spread the change over several rows and add them up when reading, or let one session apply queued \
+         changes; change the row last in the transaction",
+    ))
+}
+
+pub(super) fn advisory(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let queue = Queue::of(&run)?;
+    let at = |kind: &str, event: &str| kind == "Lock" && event == "advisory";
+    let share = run.wait_share(at)?;
+    if share < NOTABLE {
+        return None;
+    }
+    let holder = queue.first(|h| h.awaited == "advisory" && !h.is_link())?;
+    let doing = match (holder.is_idle(), holder.waits_at.as_str()) {
+        (true, _) => "is idle in a transaction".to_owned(),
+        _ if holder.state == "idle" => "is idle".to_owned(),
+        (false, "") => "runs".to_owned(),
+        (false, at) => format!("is at {at}"),
+    };
+    let saw = format!(
+        "Sessions queue for an advisory lock: {} of {}.",
+        tenths(share),
+        run.whole()
+    );
+    let seen = queue.seen_at(evidence, &run, (share, saw), at);
+    Some(seen.seen(format!(
+        "who holds it{} {doing}; its statement: {}",
+        from(holder),
+        holder.statement
+    )))
+}

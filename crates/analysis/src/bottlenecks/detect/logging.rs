@@ -1,0 +1,148 @@
+//! A log of messages that grows with every statement of a load.
+
+use super::{Detector, run, shown};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Basis, Confidence, Observation, Severity};
+
+pub(super) const DETECTORS: &[Detector] = &[run("statement-logging", written)];
+
+/// Bytes a second from which on a log is written all the time.
+const MUCH: f64 = 64.0 * 1024.0;
+/// Bytes for each transaction from which on each of them is logged.
+const EACH: f64 = 40.0;
+
+/// Settings that write a line for each statement or transaction: the values that do, and what is put in their place.
+const WRITES: &[(&str, &[&str], &str)] = &[
+    (
+        "log_statement",
+        &["all", "mod"],
+        "SET log_statement = 'ddl'",
+    ),
+    (
+        "log_min_duration_statement",
+        &["0", "0ms"],
+        "SET log_min_duration_statement = '250ms'",
+    ),
+    ("log_duration", &["on"], "RESET log_duration"),
+    ("log_statement_stats", &["on"], "RESET log_statement_stats"),
+    ("log_parser_stats", &["on"], "RESET log_parser_stats"),
+    ("log_planner_stats", &["on"], "RESET log_planner_stats"),
+    ("log_executor_stats", &["on"], "RESET log_executor_stats"),
+    (
+        "auto_explain.log_min_duration",
+        &["0", "0ms"],
+        "SET auto_explain.log_min_duration = '250ms'",
+    ),
+    (
+        "log_min_messages",
+        &["debug", "debug2", "debug3", "debug4", "debug5"],
+        "RESET log_min_messages",
+    ),
+];
+
+/// Those that are set so.
+fn set<'a>(run: &RunEvidence<'a>) -> Vec<(&'static str, &'a str, &'static str)> {
+    let rows = WRITES.iter().filter_map(|(name, values, instead)| {
+        let value = run.setting(name)?;
+        values.contains(&value).then_some((*name, value, *instead))
+    });
+    rows.collect()
+}
+
+fn written(evidence: &Evidence) -> Option<Observation> {
+    let run = evidence.run?;
+    let counters = run.observed?.counters.as_ref()?;
+    let bytes = counters.messages_bytes?;
+    let rate = bytes / counters.seconds;
+    let done = counters.database_rate("xact_commit")? + counters.database_rate("xact_rollback")?;
+    let each = rate / done.max(1.0);
+    if !rate.is_finite() || rate < MUCH || each < EACH {
+        return None;
+    }
+    let saw = format!(
+        "The server writes {} a second into its log, {} for each transaction.",
+        shown(rate as u64),
+        shown(each as u64)
+    );
+    // What it costs CPU samples say, where there are any.
+    let seen = Observation::measured(Basis::Counters, None, saw);
+    let set = set(&run);
+    if set.is_empty() {
+        return Some(
+            seen.severity(Severity::Medium)
+                .confidence(Confidence::Medium)
+                .shell("tail -n 50 THE_LOG   # what the lines are: errors of the application, or an extension's messages"),
+        );
+    }
+    let seen = seen.severity(Severity::Medium).confidence(Confidence::High);
+    Some(set.into_iter().fold(seen, |seen, (name, value, instead)| {
+        seen.seen(format!("{name} = {value}"))
+            .sql(format!("ALTER SYSTEM {instead}; SELECT pg_reload_conf();"))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::tests::budget::{found_with_settings, one};
+    use crate::bottlenecks::Finding;
+    use crate::observed::counters::ServerCounters;
+
+    /// 4000 transactions in 4 seconds, with so many bytes of log.
+    fn found(
+        bytes: Option<f64>,
+        settings: &'static [(&'static str, &'static str, &'static str)],
+    ) -> Vec<Finding> {
+        found_with_settings(settings, move |observed| {
+            observed.counters = Some(ServerCounters {
+                seconds: 4.0,
+                database: BTreeMap::from([("xact_commit".to_owned(), 4000.0)]),
+                messages_bytes: bytes,
+                ..ServerCounters::default()
+            });
+        })
+    }
+
+    const FILE: &str = "configuration file";
+
+    #[test]
+    fn a_log_of_every_statement_is_told_in_bytes_with_the_setting() {
+        let findings = found(
+            Some(4e6),
+            &[
+                ("log_statement", "all", FILE),
+                ("log_duration", "off", FILE),
+            ],
+        );
+        let log = one(&findings, "statement-logging");
+        assert!(
+            log.saw.contains("977 KiB a second") && log.saw.contains("1000 bytes for each"),
+            "{}",
+            log.saw
+        );
+        assert_eq!(log.remedy.len(), 1);
+        assert!(
+            log.remedy[0].text.contains("log_statement = 'ddl'"),
+            "{log:#?}"
+        );
+        // Without such a setting something else fills it.
+        let errors = found(Some(4e6), &[("log_statement", "none", "default")]);
+        assert!(
+            one(&errors, "statement-logging").remedy[0]
+                .text
+                .contains("tail")
+        );
+    }
+
+    #[test]
+    fn a_quiet_log_is_no_finding() {
+        for bytes in [None, Some(0.0), Some(20_000.0), Some(120_000.0)] {
+            let findings = found(bytes, &[("log_min_duration_statement", "250ms", FILE)]);
+            assert!(
+                findings.iter().all(|f| f.id != "statement-logging"),
+                "{bytes:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! How the server's processes are run: traced, niced, confined to some CPUs, with libraries put before their own.
+
+use super::{Detector, facts, medium_if};
+use crate::bottlenecks::fact_view::FactView;
+use crate::bottlenecks::finding::{
+    Confidence, Judged, Observation, Severity, could_not_see, passed,
+};
+
+pub(super) const DETECTORS: &[Detector] = &[
+    facts("traced", traced),
+    facts("server-niced", niced),
+    facts("cpu-affinity", affinity),
+    facts("preloaded-library", preloaded),
+];
+
+/// A value of a fact's lines `NAME VALUE`.
+fn value<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let mut lines = text.lines();
+    lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+}
+
+fn traced(seen: &FactView) -> Judged {
+    let lines: Vec<&str> = seen.process("tracers")?.lines().collect();
+    let Some(first) = lines.first() else {
+        return passed("no process of the server is traced");
+    };
+    let words: Vec<&str> = first.split(' ').collect();
+    let [_, tracer, name, user, ..] = words.as_slice() else {
+        return could_not_see("who traces the server's processes can't be read");
+    };
+    let saw = format!(
+        "{} of the server's processes are traced, by {name} (process {tracer}) of {user}: each stops at every system call or \
+         signal until the tracer lets it go on.",
+        lines.len()
+    );
+    Observation::new(Severity::High, Confidence::High, saw)
+        .shell(format!(
+            "kill {tracer}   # {name} lets go of them as it ends; SIGKILL is no way to end a debugger that has stopped them"
+        ))
+        .advice("look with perf trace or eBPF instead (bpftrace, bcc), which do not stop the process, and for a short time")
+        .found()
+}
+
+/// Scheduling policies in which a process gives way to all others (sched(7)).
+const GIVE_WAY: &[(&str, &str)] = &[("3", "SCHED_BATCH"), ("5", "SCHED_IDLE")];
+/// A machine is busy from this share of its CPUs on.
+const BUSY: f64 = 0.8;
+
+fn niced(seen: &FactView) -> Judged {
+    let text = seen.process("scheduling")?;
+    seen.runs_by_itself()?;
+    let number = |name: &str| value(text, name).and_then(|n| n.parse::<i32>().ok());
+    let (nice, group) = (
+        number("nice").unwrap_or(0),
+        number("autogroup").unwrap_or(0),
+    );
+    // Nice values are compared within an autogroup only, and it has one of its own.
+    let grouped = value(text, "autogroup").is_some()
+        && seen
+            .text("/proc/sys/kernel/sched_autogroup_enabled")
+            .unwrap_or("0")
+            == "1";
+    let policy = GIVE_WAY
+        .iter()
+        .find(|(number, _)| value(text, "policy") == Some(*number));
+    let mut said = Vec::new();
+    if let Some((_, policy)) = policy {
+        said.push(format!("the scheduling policy {policy}"));
+    }
+    if nice > 0 {
+        said.push(format!("nice {nice}"));
+    }
+    if grouped && group > 0 {
+        said.push(format!("nice {group} for its autogroup"));
+    }
+    if said.is_empty() {
+        return passed(format!("nice {nice}, an ordinary scheduling policy"));
+    }
+    let busy = seen.moment().is_ok_and(|moment| moment.busy >= BUSY);
+    let saw = format!(
+        "The server runs with {}: on busy CPUs it gives way to every other program.",
+        said.join(", ")
+    );
+    let mut found = Observation::new(medium_if(busy), Confidence::High, saw);
+    if nice > 0 {
+        found = found.shell(
+            "renice -n 0 -p $(pgrep -x postgres)   # now; and without nice, or with Nice=0, in the unit or script that starts it",
+        );
+    }
+    if policy.is_some() {
+        found = found.shell("for pid in $(pgrep -x postgres); do chrt -o -p 0 $pid; done   # CPUSchedulingPolicy= of its unit");
+    }
+    if grouped && group > 0 {
+        found = found.shell("echo 0 > /proc/$(pgrep -xo postgres)/autogroup");
+    }
+    found.found()
+}
+
+/// How many CPUs a list like `0-3,8` has.
+fn counted(list: &str) -> Option<u32> {
+    list.trim().split(',').try_fold(0, |sum: u32, range| {
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let (from, to): (u32, u32) = (from.parse().ok()?, to.parse().ok()?);
+        Some(sum + to.checked_sub(from)? + 1)
+    })
+}
+
+fn affinity(seen: &FactView) -> Judged {
+    let status = seen.process("status")?;
+    seen.runs_by_itself()?;
+    let allowed = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
+        .map(str::trim);
+    let online = seen.text("/sys/devices/system/cpu/online")?;
+    let (Some(list), Some(all)) = (allowed, counted(online)) else {
+        return could_not_see("the CPUs that the server may run on are unavailable");
+    };
+    let Some(own) = counted(list) else {
+        return could_not_see(format!("the CPUs {list} can't be read"));
+    };
+    let saw = format!("the server may run on {own} of {all} CPUs ({list})");
+    if own >= all {
+        return passed(saw);
+    }
+    // A container or slice is given its CPUs; who binds single processes is seldom meant to bind a server.
+    let mut sets = seen
+        .texts("/sys/fs/cgroup", "cpuset.cpus.effective")?
+        .chain(seen.texts("/sys/fs/cgroup", "cpuset.effective_cpus")?);
+    if let Some((file, _)) = sets.find(|(_, cpus)| counted(cpus) == Some(own)) {
+        return passed(format!("{saw}, which its control group has ({file})"));
+    }
+    let isolated = seen
+        .text("/sys/devices/system/cpu/isolated")
+        .unwrap_or_default();
+    if counted(isolated).is_some_and(|isolated| own >= all.saturating_sub(isolated)) {
+        return passed(format!(
+            "{saw}; the kernel keeps {isolated} apart (isolcpus)"
+        ));
+    }
+    Observation::new(
+        Severity::Medium,
+        Confidence::High,
+        format!("By CPU affinity {saw}, and its control group would let it run on more."),
+    )
+    .shell(format!(
+        "for pid in $(pgrep -x postgres); do taskset -cp {online} $pid; done   # now; and take CPUAffinity= out of its unit, or \
+         taskset and numactl out of what starts it"
+    ))
+    .found()
+}
+
+/// Allocators that are preloaded on purpose.
+const ALLOCATORS: &[&str] = &["jemalloc", "tcmalloc", "mimalloc", "hoard", "snmalloc"];
+/// Variables by which the C library checks or prints what it does, each at a cost for every call.
+const CHECKS: &[&str] = &["LD_AUDIT", "LD_DEBUG", "MALLOC_CHECK_", "MALLOC_PERTURB_"];
+
+fn preloaded(seen: &FactView) -> Judged {
+    let environment = seen.process("environment")?;
+    let variables: Vec<(&str, &str)> = environment
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .filter(|(_, value)| !value.is_empty())
+        .collect();
+    let checks: Vec<String> = variables
+        .iter()
+        .filter(|(name, value)| {
+            CHECKS.contains(name) || *name == "GLIBC_TUNABLES" && value.contains("malloc.check")
+        })
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    // Where the file is missing nothing is preloaded by it.
+    let by_file = seen.text("/etc/ld.so.preload").unwrap_or_default();
+    let by_variable = variables.iter().filter(|(name, _)| *name == "LD_PRELOAD");
+    let libraries: Vec<&str> = by_variable
+        .flat_map(|(_, value)| value.split([':', ' ']))
+        .chain(
+            by_file
+                .lines()
+                .filter(|line| !line.starts_with('#'))
+                .flat_map(str::split_whitespace),
+        )
+        .filter(|library| !library.is_empty())
+        .collect();
+    let foreign: Vec<&str> = libraries
+        .iter()
+        .copied()
+        .filter(|library| !ALLOCATORS.iter().any(|known| library.contains(known)))
+        .collect();
+    if checks.is_empty() && foreign.is_empty() {
+        return passed(match libraries.as_slice() {
+            [] => "no library is preloaded into the server, and the C library checks nothing"
+                .to_owned(),
+            some => format!("preloaded: {}, an allocator", some.join(", ")),
+        });
+    }
+    let mut said = Vec::new();
+    if !foreign.is_empty() {
+        said.push(format!(
+            "libraries are put before the server's own: {}",
+            foreign.join(", ")
+        ));
+    }
+    if !checks.is_empty() {
+        said.push(format!(
+            "the C library is told to check or print what it does: {}",
+            checks.join(", ")
+        ));
+    }
+    let mut found = Observation::new(
+        medium_if(!checks.is_empty()),
+        if checks.is_empty() {
+            Confidence::Low
+        } else {
+            Confidence::High
+        },
+        format!("In the server's processes {}.", said.join("; ")),
+    );
+    if !checks.is_empty() {
+        found = found.advice("take these variables out of the environment that the server is started in (its unit, or the \
+                              file `environment` of Debian's clusters), and restart it");
+    }
+    if !foreign.is_empty() {
+        found = found.advice(
+            "find out what needs them; how much of the CPU time is theirs, CPU samples say (pgassay diagnose, by program and \
+             library)",
+        );
+    }
+    found.found()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn lists_of_cpus_are_counted() {
+        for (list, expected) in [
+            ("0", Some(1)),
+            ("0-3,8", Some(5)),
+            ("2-1", None),
+            ("", None),
+            ("a", None),
+        ] {
+            assert_eq!(counted(list), expected, "{list}");
+        }
+    }
+}

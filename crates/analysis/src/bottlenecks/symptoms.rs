@@ -1,0 +1,154 @@
+//! Which findings are symptoms of others that were found beside them.
+//!
+//! A link is known in one of two ways: the page of the cause names the entry (`symptoms`), or the cause is work that
+//! is too much (a statement's, or CPU time's), which shows itself by full CPUs and by blocks looked up and read. A
+//! cause must be large enough to be behind it: at least half as large.
+
+use super::detect::{SATURATED, filled_by_own_work};
+use super::evidence::Evidence;
+use super::find;
+use super::finding::{Basis, Confidence, Finding, Severity};
+
+/// What a statement's work shows itself by, whatever is wrong with it.
+const OF_STATEMENTS: &[&str] = &[SATURATED, "buffer-mapping-locks", "shared-buffers-small"];
+/// The part of a symptom's gain that a cause must have.
+const LARGE_ENOUGH: f64 = 0.5;
+
+/// Whether one is what the other may show itself by.
+fn shows(cause: &Finding, symptom: &Finding) -> bool {
+    let entry = |finding: &Finding| find(&finding.id);
+    let named = entry(cause)
+        .zip(entry(symptom))
+        .is_some_and(|(cause, symptom)| cause.symptoms.contains(&symptom.id));
+    let symptom = symptom.id.as_str();
+    named
+        || match cause.basis {
+            Basis::Statements => OF_STATEMENTS.contains(&symptom),
+            Basis::CpuSamples => symptom == SATURATED,
+            _ => false,
+        }
+}
+
+/// Whether it says where its time goes, and not only that it goes.
+fn is_cause(finding: &Finding) -> bool {
+    finding.symptom_of.is_none()
+        && finding.id != SATURATED
+        && finding.confidence >= Confidence::Medium
+        && finding.severity > Severity::Info
+}
+
+/// Says of each symptom which of the other findings is its cause.
+pub(super) fn link(evidence: &Evidence, findings: &mut [Finding]) {
+    let gain = |finding: &Finding| finding.gain().unwrap_or(0.0);
+    let own_work = filled_by_own_work(evidence);
+    let found: Vec<Option<(String, String)>> = findings
+        .iter()
+        .map(|symptom| {
+            let causes = findings.iter().filter(|cause| {
+                cause.id != symptom.id
+                    && is_cause(cause)
+                    && shows(cause, symptom)
+                    && gain(cause) >= LARGE_ENOUGH * gain(symptom)
+                    && (symptom.id != SATURATED || own_work && cause.severity >= Severity::Medium)
+            });
+            let most = causes.max_by(|a, b| gain(a).total_cmp(&gain(b)))?;
+            Some((most.id.clone(), format!("{} ({})", most.title, most.id)))
+        })
+        .collect();
+    // One that is a symptom itself is nobody's cause.
+    let causes: Vec<bool> = found.iter().map(Option::is_none).collect();
+    let ids: Vec<String> = findings.iter().map(|f| f.id.clone()).collect();
+    let is_root = |id: &str| {
+        ids.iter()
+            .zip(&causes)
+            .any(|(known, root)| *root && known == id)
+    };
+    for (symptom, cause) in findings.iter_mut().zip(found) {
+        if let Some((id, named)) = cause.filter(|(id, _)| is_root(id)) {
+            symptom.becomes_symptom_of(id, named);
+        }
+    }
+}
+
+impl Finding {
+    /// The same as a symptom of another finding, which is surer than what such symptoms usually are of.
+    fn becomes_symptom_of(&mut self, id: String, named: String) {
+        let saw = match self.saw.split_once(", a symptom of ") {
+            Some((saw, _)) => saw,
+            None => self.saw.trim_end_matches('.'),
+        };
+        self.saw = format!("{saw}, a symptom of: {named}.");
+        self.confidence = self.confidence.min(Confidence::Medium);
+        self.symptom_of = Some(named);
+        self.cause = Some(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::{Circumstances, Observation};
+    use super::*;
+
+    fn finding(id: &str, basis: Basis, share: f64) -> Finding {
+        let seen = Observation::measured(basis, Some(share), format!("{id}."));
+        Finding::new(find(id).unwrap(), seen, Circumstances::default())
+    }
+
+    fn causes(mut findings: Vec<Finding>) -> Vec<Option<String>> {
+        link(&Evidence::default(), &mut findings);
+        findings.into_iter().map(|f| f.cause).collect()
+    }
+
+    #[test]
+    fn a_statements_work_is_the_cause_of_full_cpus_and_reads() {
+        let scan = || finding("sequential-scan", Basis::Statements, 0.6);
+        for symptom in OF_STATEMENTS {
+            let beside = finding(symptom, Basis::WaitTime, 0.5);
+            let found = causes(vec![beside, scan()]);
+            assert_eq!(
+                found,
+                [Some("sequential-scan".to_owned()), None],
+                "{symptom}"
+            );
+        }
+        // Commits wait for the log whatever statements read.
+        let found = causes(vec![finding("wal-flush", Basis::WaitTime, 0.5), scan()]);
+        assert_eq!(found, [None, None]);
+    }
+
+    #[test]
+    fn the_page_of_a_cause_names_its_symptoms() {
+        let flush = || finding("wal-flush", Basis::WaitTime, 0.5);
+        let forced = |share| finding("forced-checkpoints", Basis::WaitTime, share);
+        let found = causes(vec![flush(), forced(0.4)]);
+        assert_eq!(found, [Some("forced-checkpoints".to_owned()), None]);
+        // A small one is not what is behind it.
+        assert_eq!(causes(vec![flush(), forced(0.2)]), [None, None]);
+        // Nor is one of which nobody is sure, or one that is nobody's fault.
+        let mut unsure = forced(0.4);
+        unsure.confidence = Confidence::Low;
+        assert_eq!(causes(vec![flush(), unsure]), [None, None]);
+        let mut information = forced(0.4);
+        information.severity = Severity::Info;
+        assert_eq!(causes(vec![flush(), information]), [None, None]);
+    }
+
+    #[test]
+    fn what_was_supposed_gives_way_to_what_was_found() {
+        let mut findings = vec![
+            finding("wal-flush", Basis::WaitTime, 0.5),
+            finding("forced-checkpoints", Basis::WaitTime, 0.5),
+        ];
+        findings[0].saw = "Commits wait: 50.0 %, a symptom of many small commits.".into();
+        findings[0].symptom_of = Some("many small commits".into());
+        link(&Evidence::default(), &mut findings);
+        let saw = &findings[0].saw;
+        assert!(
+            saw.starts_with("Commits wait: 50.0 %, a symptom of: ")
+                && saw.ends_with("(forced-checkpoints)."),
+            "{saw}"
+        );
+        assert!(!saw.contains("many small commits"), "{saw}");
+        assert_eq!(findings[0].confidence, Confidence::Medium);
+    }
+}
