@@ -6,12 +6,14 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use process::Server;
 
 use super::account::Account;
 use super::confinement::Confinement;
@@ -24,16 +26,14 @@ use super::settings::Settings;
 use super::{TargetError, leftover::start_ticks};
 use pgassay_pgwire::{ConnectError, Conninfo};
 
+mod process;
+
 /// The number in the socket's name of a server that no other machine reaches.
 const PORT: u16 = 5432;
 /// How often a state is looked at while waiting for it.
 const POLL: Duration = Duration::from_millis(10);
 /// How long initdb may take, which copies some 40 MB.
 const INITDB: Duration = Duration::from_secs(600);
-/// How long a fast shutdown, which writes a checkpoint, may take.
-const FAST: Duration = Duration::from_secs(10);
-/// How long an immediate shutdown may take.
-const IMMEDIATE: Duration = Duration::from_secs(5);
 
 /// How a cluster is launched.
 #[derive(Debug, Clone)]
@@ -252,73 +252,6 @@ impl Cluster {
         self.home
             .remove()
             .map_err(|error| TargetError::place(&self.home.dir, "can't be removed", &error))
-    }
-}
-
-/// The server's first process; stopped on drop.
-#[derive(Debug)]
-struct Server {
-    child: Child,
-    /// Given back after the server has ended: fields are dropped after `drop`.
-    _huge_pages: Option<Reservation>,
-}
-
-impl Server {
-    /// Wakes processes that somebody stopped: a stopped one takes no shutdown, and one whose
-    /// postmaster is gone would stay for ever.
-    fn go_on(&self) {
-        self.to_children(Signal::CONT);
-        kill_process(Pid::from_child(&self.child), Signal::CONT).ok();
-    }
-
-    /// Sends a signal to the server's other processes, each of which has a group of its own.
-    fn to_children(&self, signal: Signal) {
-        let pid = self.child.id();
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        let children = children.unwrap_or_default();
-        let children = children.split_ascii_whitespace();
-        for pid in children.filter_map(|pid| pid.parse().ok()) {
-            if let Some(pid) = Pid::from_raw(pid) {
-                kill_process(pid, signal).ok();
-            }
-        }
-    }
-
-    /// Fast shutdown, then an immediate one, then SIGKILL.
-    fn stop(&mut self) -> io::Result<()> {
-        self.go_on();
-        for (signal, patience) in [
-            (Signal::INT, FAST),
-            (Signal::QUIT, IMMEDIATE),
-            (Signal::KILL, IMMEDIATE),
-        ] {
-            if self.child.try_wait()?.is_some() {
-                return Ok(());
-            }
-            if signal == Signal::KILL {
-                // One that is busy would not see that its parent is gone.
-                self.to_children(signal);
-            }
-            // The child is not yet reaped, so its pid is nobody else's.
-            kill_process(Pid::from_child(&self.child), signal).ok();
-            let until = Instant::now() + patience;
-            while Instant::now() < until {
-                if self.child.try_wait()?.is_some() {
-                    return Ok(());
-                }
-                std::thread::sleep(POLL);
-            }
-        }
-        Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            "not even SIGKILL ended it",
-        ))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop().ok();
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::check::Leg;
+use super::legs::Leg;
 use super::plan::{Clients, Named, Operand};
 use crate::analysis::Analysis;
 use crate::compare::Compare;

@@ -393,7 +393,7 @@ mod tests {
     use super::*;
     use crate::host::HostSummary;
     use crate::lab::evidence::{CodeCounts, Part, Shown};
-    use crate::lab::{check, parse};
+    use crate::lab::{legs::Leg, parse};
 
     fn estimate(low: f64, estimate: f64, high: f64) -> Estimate {
         Estimate {
@@ -519,7 +519,7 @@ test = { kind = "untested", why = "nobody knows" }
             },
             parts: vec![Part {
                 stage: "code".to_owned(),
-                leg: check::Leg::default(),
+                leg: Leg::default(),
                 arms: vec!["a".to_owned()],
                 shown: Shown::Inspected(vec![Ok(code)]),
             }],

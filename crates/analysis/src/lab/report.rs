@@ -5,9 +5,9 @@ use pgassay_model::stage::StageId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::check::Leg;
 use super::evidence::{Evidence, Part, Shown};
 use super::judge::{Checked, Outcome, judge, percent, wilson};
+use super::legs::Leg;
 use super::plan::{Clients, Figure, LabPlan, Named, Source};
 use crate::host::HostSummary;
 use crate::observed::WaitAnalysis;

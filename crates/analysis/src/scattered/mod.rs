@@ -10,6 +10,7 @@ mod amplification;
 pub mod bursts;
 mod headline;
 pub mod remedies;
+mod warnings;
 
 pub use amplification::{Cost, Shares, VariantAnalysis, analyse};
 pub use headline::headline;

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use pgassay_analysis::lab::check::{Leg, is_script};
+use pgassay_analysis::lab::check::is_script;
+use pgassay_analysis::lab::legs::Leg;
 use pgassay_analysis::lab::plan::{ArmPlan, Measure, Placed, StagePlan};
 use pgassay_analysis::lab::scale::BYTES_PER_SCALE;
 use pgassay_sys::affinity;
@@ -277,7 +278,8 @@ fn all_but_one() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use pgassay_analysis::host::HostSummary;
-    use pgassay_analysis::lab::{check, scale};
+    use pgassay_analysis::lab::legs::legs;
+    use pgassay_analysis::lab::scale;
 
     use super::super::plans;
     use super::*;
@@ -297,14 +299,14 @@ mod tests {
         let weights = plan.stages.iter().filter(|stage| measured(stage));
         // Each combination of a stage's axes weighs as much as the stage.
         let all: f64 = weights
-            .map(|stage| stage.weight * check::legs(stage).len() as f64)
+            .map(|stage| stage.weight * legs(stage).len() as f64)
             .sum();
         let mut parts = Vec::new();
         for stage in &plan.stages {
             let arms = plan.arms_of(stage).into_iter();
             let arms: Vec<&ArmPlan> = arms.filter_map(|arm| plan.arm(arm)).collect();
             let targets = vec!["temp".to_owned(); arms.len()];
-            for leg in check::legs(stage) {
+            for leg in legs(stage) {
                 let lowered = Lowered {
                     stage,
                     leg: &leg,

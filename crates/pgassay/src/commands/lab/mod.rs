@@ -18,9 +18,9 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::bail;
-use pgassay_analysis::lab::check::Leg;
+use pgassay_analysis::lab::legs::{Leg, legs};
 use pgassay_analysis::lab::plan::{ArmPlan, Measure, StagePlan};
-use pgassay_analysis::lab::{LabPlan, check, scale};
+use pgassay_analysis::lab::{LabPlan, scale};
 use pgassay_engine::rundir;
 use pgassay_model::run::RunState;
 use pgassay_model::{Failure, FailureKind};
@@ -192,7 +192,7 @@ fn with_machines(args: &LabArgs, record: &Record) -> anyhow::Result<LabArgs> {
 fn lower(record: &mut Record, arms: &Arms, args: &LabArgs) -> (f64, u64) {
     let plan = record.plan.clone();
     let all = plan.stages.iter();
-    let all = all.flat_map(|stage| check::legs(stage).into_iter().map(move |leg| (stage, leg)));
+    let all = all.flat_map(|stage| legs(stage).into_iter().map(move |leg| (stage, leg)));
     for (number, (stage, leg)) in all.enumerate() {
         let (part, lacking) = at_hand(&plan, stage, leg, number + 1, arms);
         if part.state == State::Pending {
