@@ -81,6 +81,9 @@ fn lwlocks() {
         "lwlock:shared, fetch-and-add",
         "lwlock:exclusive",
         "lwlock:shared, read-biased",
+        "lwlock:exclusive, list by spinlock",
+        "lwlock:exclusive, list by futex",
+        "lwlock:exclusive, one loop",
     ] {
         in_every_order(form, 1, 2);
     }

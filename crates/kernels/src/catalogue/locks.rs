@@ -9,7 +9,7 @@ use crate::forms::cna::Cna;
     not(feature = "loom")
 ))]
 use crate::forms::lwlock::counting;
-use crate::forms::lwlock::{ByCompareAndSwap, ByFetchAdd, Held};
+use crate::forms::lwlock::{AtOnce, ByCompareAndSwap, ByFetchAdd, Held};
 use crate::forms::lwlock_spin::HeldBySpinlock;
 use crate::forms::queue::{Mcs, Ticket};
 #[cfg(all(
@@ -18,6 +18,7 @@ use crate::forms::queue::{Mcs, Ticket};
 ))]
 use crate::forms::spinlock::take;
 use crate::forms::spinlock::{BySwap, Guarded, Retry};
+use crate::forms::wait_list::{ByFutex, BySpinlock};
 
 /// The rest of a spinlock's entry.
 const SPINLOCK: Form = Form {
@@ -183,6 +184,48 @@ pub(super) const LWLOCKS: &[Form] = &[
         operation: "Acquire and release an LWLock, one time in ten exclusively.",
         standing: Released("9.6 on (ab5194e6f6, 008608b9d5)"),
         make: Some(|threads| Box::new(Held::<ByCompareAndSwap, 10>::new(threads))),
+        ..LWLOCK
+    },
+    Form {
+        name: "exclusive, list by spinlock",
+        operation: "Acquire and release an LWLock exclusively; a spinlock beside guards the list of those who wait.",
+        standing: Released("9.5 (ab5194e6f6)"),
+        make: Some(|threads| Box::new(Held::<ByCompareAndSwap, 100, BySpinlock>::new(threads))),
+        ..LWLOCK
+    },
+    Form {
+        name: "10% exclusive, list by spinlock",
+        operation: "The same; nine times in ten in shared mode.",
+        standing: Released("9.5 (ab5194e6f6)"),
+        make: Some(|threads| Box::new(Held::<ByCompareAndSwap, 10, BySpinlock>::new(threads))),
+        ..LWLOCK
+    },
+    Form {
+        name: "exclusive, list by futex",
+        operation: "Acquire and release an LWLock exclusively; a futex guards the list of those who wait, so that who wants to change it sleeps.",
+        standing: Proposed("Okanovic 2026"),
+        make: Some(|threads| Box::new(Held::<ByCompareAndSwap, 100, ByFutex>::new(threads))),
+        ..LWLOCK
+    },
+    Form {
+        name: "10% exclusive, list by futex",
+        operation: "The same; nine times in ten in shared mode.",
+        standing: Proposed("Okanovic 2026"),
+        make: Some(|threads| Box::new(Held::<ByCompareAndSwap, 10, ByFutex>::new(threads))),
+        ..LWLOCK
+    },
+    Form {
+        name: "exclusive, one loop",
+        operation: "Acquire and release an LWLock exclusively; one loop of compare-and-swap takes it or locks the list of those who wait.",
+        standing: Proposed("Sokolov 2017"),
+        make: Some(|threads| Box::new(Held::<AtOnce, 100>::new(threads))),
+        ..LWLOCK
+    },
+    Form {
+        name: "10% exclusive, one loop",
+        operation: "The same; nine times in ten in shared mode.",
+        standing: Proposed("Sokolov 2017"),
+        make: Some(|threads| Box::new(Held::<AtOnce, 10>::new(threads))),
         ..LWLOCK
     },
     Form {

@@ -1,23 +1,20 @@
 //! The LWLock since 9.6: one word whose count of shared holders and exclusive bit change by compare-and-swap
-//! (ab5194e6f6, 9.5), and a wait list that a bit of the same word guards (008608b9d5).
+//! (ab5194e6f6, 9.5), and a wait list that a bit of the same word guards (008608b9d5, 9.6) or another lock.
 //!
 //! Who does not get it queues, tries once more, and sleeps until it is woken; it then tries again.
 
 use std::marker::PhantomData;
 
-use super::spinlock::increment;
+use super::spinlock::{Delay, increment};
+use super::wait_list::{InState, ListLock};
 use super::word::same;
 use crate::kernel::{Kernel, Me};
-use crate::sync::{
-    AtomicU8, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, Padded, fence, many, relax,
-};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, Padded, fence, many};
 
 /// Somebody waits.
 const HAS_WAITERS: u32 = 1 << 30;
 /// Who releases may wake; not while somebody who was woken has not yet tried.
 const RELEASE_OK: u32 = 1 << 29;
-/// The wait list is being changed.
-const LIST_LOCKED: u32 = 1 << 28;
 /// Held exclusively.
 const EXCLUSIVE: u32 = 1 << 24;
 /// One shared holder.
@@ -36,8 +33,11 @@ pub(crate) enum Mode {
 
 /// How holders are counted.
 pub(crate) trait Counting: Sized + Send + Sync + 'static {
+    /// Whether one loop either takes the lock or locks the list of those who wait.
+    const AT_ONCE: bool = false;
+
     /// One try to hold it; whether it was had.
-    fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool;
+    fn attempt<L: ListLock>(lock: &LwLock<Self, L>, mode: Mode, me: &mut Me) -> bool;
 
     /// Subtracts from the state; what is left.
     #[inline(always)]
@@ -81,7 +81,7 @@ pub(crate) struct ByCompareAndSwap;
 
 impl Counting for ByCompareAndSwap {
     #[inline(always)]
-    fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool {
+    fn attempt<L: ListLock>(lock: &LwLock<Self, L>, mode: Mode, _: &mut Me) -> bool {
         attempt_by(&lock.state, mode, |state, was, now| {
             state
                 .compare_exchange(was, now, Ordering::SeqCst, Ordering::Relaxed)
@@ -90,12 +90,53 @@ impl Counting for ByCompareAndSwap {
     }
 }
 
+/// Proposed: one loop of compare-and-swap that takes the lock where it is free, and else locks the list. Who does
+/// so has seen the lock taken, and need not try again.
+pub(crate) struct AtOnce;
+
+impl Counting for AtOnce {
+    const AT_ONCE: bool = true;
+
+    #[inline(always)]
+    fn attempt<L: ListLock>(lock: &LwLock<Self, L>, mode: Mode, me: &mut Me) -> bool {
+        let (blocked_by, adds) = wants(mode);
+        let mut was = lock.state.load(Ordering::Relaxed);
+        let mut delay: Option<Delay> = None;
+        let had = loop {
+            let free = was & blocked_by == 0;
+            if !free && was & L::BIT != 0 {
+                crate::sync::relax();
+                delay.get_or_insert_default().turn(me);
+                was = lock.state.load(Ordering::Relaxed);
+                continue;
+            }
+            let wanted = if free {
+                was + adds
+            } else {
+                was | L::BIT | HAS_WAITERS
+            };
+            match lock
+                .state
+                .compare_exchange(was, wanted, Ordering::SeqCst, Ordering::Relaxed)
+            {
+                Ok(_) => break free,
+                Err(is) => was = is,
+            }
+            crate::sync::spin();
+        };
+        if let Some(delay) = delay {
+            delay.finish(me);
+        }
+        had
+    }
+}
+
 /// Proposed: who wants to share is added first, and taken back if the lock was held exclusively.
 pub(crate) struct ByFetchAdd;
 
 impl Counting for ByFetchAdd {
     #[inline(always)]
-    fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool {
+    fn attempt<L: ListLock>(lock: &LwLock<Self, L>, mode: Mode, me: &mut Me) -> bool {
         if mode == Mode::Exclusive {
             return attempt_by(&lock.state, mode, |state, was, now| {
                 state
@@ -108,7 +149,7 @@ impl Counting for ByFetchAdd {
             return true;
         }
         // Who came meanwhile in vain may have to be woken: as after any release.
-        lock.after_release(lock.state.fetch_sub(SHARED, Ordering::SeqCst) - SHARED);
+        lock.after_release(lock.state.fetch_sub(SHARED, Ordering::SeqCst) - SHARED, me);
         false
     }
 }
@@ -119,7 +160,7 @@ impl Counting for ByFetchAdd {
     not(feature = "loom")
 ))]
 pub(crate) mod counting {
-    use super::{AtomicU32, Counting, LwLock, Mode, attempt_by, wants};
+    use super::{AtomicU32, Counting, ListLock, LwLock, Me, Mode, attempt_by, wants};
     use pgassay_sys::exclusive;
 
     /// A compare-and-swap made of an exclusive pair.
@@ -127,7 +168,7 @@ pub(crate) mod counting {
 
     impl Counting for ByPairs {
         #[inline(always)]
-        fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool {
+        fn attempt<L: ListLock>(lock: &LwLock<Self, L>, mode: Mode, _: &mut Me) -> bool {
             attempt_by(&lock.state, mode, exclusive::compare_and_swap_32)
         }
 
@@ -142,7 +183,7 @@ pub(crate) mod counting {
 
     impl Counting for WithinPair {
         #[inline(always)]
-        fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool {
+        fn attempt<L: ListLock>(lock: &LwLock<Self, L>, mode: Mode, _: &mut Me) -> bool {
             let (blocked_by, adds) = wants(mode);
             exclusive::add_unless(&lock.state, adds, blocked_by)
         }
@@ -160,7 +201,7 @@ pub(crate) mod counting {
     #[cfg(target_arch = "aarch64")]
     impl Counting for ByLse {
         #[inline(always)]
-        fn attempt(lock: &LwLock<Self>, mode: Mode) -> bool {
+        fn attempt<L: ListLock>(lock: &LwLock<Self, L>, mode: Mode, _: &mut Me) -> bool {
             attempt_by(&lock.state, mode, exclusive::lse::compare_and_swap_32)
         }
 
@@ -201,18 +242,20 @@ impl Waiter {
 }
 
 /// The lock, its list, and the places of those who may wait.
-pub(crate) struct LwLock<C = ByCompareAndSwap> {
+pub(crate) struct LwLock<C = ByCompareAndSwap, L = InState> {
     state: AtomicU32,
+    list: L,
     head: AtomicU32,
     tail: AtomicU32,
     waiters: Box<[Padded<Waiter>]>,
     counting: PhantomData<C>,
 }
 
-impl<C: Counting> LwLock<C> {
+impl<C: Counting, L: ListLock> LwLock<C, L> {
     pub(crate) fn new(threads: usize) -> Self {
         Self {
             state: AtomicU32::new(RELEASE_OK),
+            list: L::new(),
             head: AtomicU32::new(NONE),
             tail: AtomicU32::new(NONE),
             waiters: many(threads, || {
@@ -234,17 +277,21 @@ impl<C: Counting> LwLock<C> {
 
     /// LWLockAttemptLock. A call, as in the server.
     #[inline(never)]
-    fn attempt(&self, mode: Mode) -> bool {
-        C::attempt(self, mode)
+    fn attempt(&self, mode: Mode, me: &mut Me) -> bool {
+        C::attempt(self, mode, me)
     }
 
     /// LWLockAcquire: it then stands in the session's notes.
     #[inline(never)]
     pub(crate) fn acquire(&self, mode: Mode, me: &mut Me) {
         me.locks.hold_off();
-        if !self.attempt(mode) {
+        if !self.attempt(mode, me) {
             me.contended += 1;
-            self.acquire_slowly(mode, me);
+            if C::AT_ONCE {
+                self.wait_in_the_list(mode, me);
+            } else {
+                self.acquire_slowly(mode, me);
+            }
         }
         me.locks.note(self.name(), mode == Mode::Exclusive);
     }
@@ -252,29 +299,51 @@ impl<C: Counting> LwLock<C> {
     #[cold]
     fn acquire_slowly(&self, mode: Mode, me: &mut Me) {
         loop {
-            self.queue(mode, me.slot);
+            let list = self.list.lock(&self.state, me);
+            self.state.fetch_or(HAS_WAITERS, Ordering::SeqCst);
+            self.append(mode, me.slot);
+            self.unlock_list(list);
             // It may have been released before it was known that we wait.
-            if self.attempt(mode) {
-                self.dequeue(me.slot);
+            if self.attempt(mode, me) {
+                self.dequeue(me);
                 return;
             }
-            me.sleeps += 1;
-            self.waiters[me.slot].sleep();
-            self.waiters[me.slot].queued.store(0, Ordering::Relaxed);
-            self.state.fetch_or(RELEASE_OK, Ordering::SeqCst);
-            if self.attempt(mode) {
+            self.sleep(me);
+            if self.attempt(mode, me) {
                 return;
             }
         }
+    }
+
+    /// The same after an attempt that, in vain, locked the list by the state's bit.
+    #[cold]
+    fn wait_in_the_list(&self, mode: Mode, me: &mut Me) {
+        const { assert!(!C::AT_ONCE || L::BIT != 0) };
+        loop {
+            self.append(mode, me.slot);
+            self.state.fetch_and(!L::BIT, Ordering::SeqCst);
+            self.sleep(me);
+            if self.attempt(mode, me) {
+                return;
+            }
+        }
+    }
+
+    /// Until it is woken.
+    fn sleep(&self, me: &mut Me) {
+        me.sleeps += 1;
+        self.waiters[me.slot].sleep();
+        self.waiters[me.slot].queued.store(0, Ordering::Relaxed);
+        self.state.fetch_or(RELEASE_OK, Ordering::SeqCst);
     }
 
     /// LWLockReleaseClearVar of those who insert WAL, up to 15: what stands beside the lock is cleared under
     /// the lock of its list.
     #[inline(never)]
     pub(crate) fn release_and_clear(&self, beside: &AtomicU64, me: &mut Me) {
-        self.lock_list();
+        let list = self.list.lock(&self.state, me);
         beside.store(0, Ordering::Relaxed);
-        self.unlock_list();
+        self.unlock_list(list);
         self.release(me);
     }
 
@@ -285,34 +354,28 @@ impl<C: Counting> LwLock<C> {
             false => SHARED,
             true => EXCLUSIVE,
         };
-        self.after_release(C::subtract(&self.state, held));
+        self.after_release(C::subtract(&self.state, held), me);
         me.locks.resume();
     }
 
     #[inline(always)]
-    fn after_release(&self, left: u32) {
+    fn after_release(&self, left: u32, me: &mut Me) {
         let wake = HAS_WAITERS | RELEASE_OK;
         if left & wake == wake && left & HELD == 0 {
-            self.wake_waiters();
+            self.wake_waiters(me);
         }
     }
 
-    fn lock_list(&self) {
-        while self.state.fetch_or(LIST_LOCKED, Ordering::SeqCst) & LIST_LOCKED != 0 {
-            while self.state.load(Ordering::Relaxed) & LIST_LOCKED != 0 {
-                relax();
-            }
+    fn unlock_list(&self, list: L::Held<'_>) {
+        if L::BIT != 0 {
+            self.state.fetch_and(!L::BIT, Ordering::SeqCst);
         }
+        drop(list);
     }
 
-    fn unlock_list(&self) {
-        self.state.fetch_and(!LIST_LOCKED, Ordering::SeqCst);
-    }
-
-    fn queue(&self, mode: Mode, slot: usize) {
+    /// Puts a waiter at the end of the list, which the caller has locked.
+    fn append(&self, mode: Mode, slot: usize) {
         let mine = &self.waiters[slot];
-        self.lock_list();
-        self.state.fetch_or(HAS_WAITERS, Ordering::SeqCst);
         mine.queued.store(1, Ordering::Relaxed);
         mine.exclusive
             .store(u8::from(mode == Mode::Exclusive), Ordering::Relaxed);
@@ -324,22 +387,21 @@ impl<C: Counting> LwLock<C> {
                 .store(slot as u32, Ordering::Relaxed),
         }
         self.tail.store(slot as u32, Ordering::Relaxed);
-        self.unlock_list();
     }
 
     /// Leaves the list, or absorbs the wake-up that is already on its way.
-    fn dequeue(&self, slot: usize) {
-        let mine = &self.waiters[slot];
-        self.lock_list();
+    fn dequeue(&self, me: &mut Me) {
+        let mine = &self.waiters[me.slot];
+        let list = self.list.lock(&self.state, me);
         let on_the_list = mine.queued.load(Ordering::Relaxed) == 1;
         if on_the_list {
-            self.unlink(slot as u32);
+            self.unlink(me.slot as u32);
             mine.queued.store(0, Ordering::Relaxed);
             if self.head.load(Ordering::Relaxed) == NONE {
                 self.state.fetch_and(!HAS_WAITERS, Ordering::SeqCst);
             }
         }
-        self.unlock_list();
+        self.unlock_list(list);
         if !on_the_list {
             // Who took us off expects that we try again; we have it already, so others may be woken.
             self.state.fetch_or(RELEASE_OK, Ordering::SeqCst);
@@ -370,8 +432,8 @@ impl<C: Counting> LwLock<C> {
 
     /// Wakes the first waiter; if that one wants it shared, all others that do, too.
     #[cold]
-    fn wake_waiters(&self) {
-        self.lock_list();
+    fn wake_waiters(&self, me: &mut Me) {
+        let list = self.list.lock(&self.state, me);
         let mut woken = NONE;
         let mut last = NONE;
         let mut anybody_shared = false;
@@ -409,12 +471,13 @@ impl<C: Counting> LwLock<C> {
         let mut was = self.state.load(Ordering::Relaxed);
         while let Err(is) = self.state.compare_exchange_weak(
             was,
-            was & !(clear | LIST_LOCKED),
+            was & !(clear | L::BIT),
             Ordering::SeqCst,
             Ordering::Relaxed,
         ) {
             was = is;
         }
+        drop(list);
         fence(Ordering::SeqCst);
         while woken != NONE {
             let waiter = &self.waiters[woken as usize];
@@ -426,13 +489,13 @@ impl<C: Counting> LwLock<C> {
 
 /// An LWLock acquired and released, of a hundred times so many exclusively; then a word on another line is
 /// changed meanwhile.
-pub(crate) struct Held<C, const EXCLUSIVE_PERCENT: usize> {
-    lock: Padded<LwLock<C>>,
+pub(crate) struct Held<C, const EXCLUSIVE_PERCENT: usize, L = InState> {
+    lock: Padded<LwLock<C, L>>,
     word: Padded<AtomicU64>,
     exclusive: Padded<AtomicU64>,
 }
 
-impl<C: Counting, const EXCLUSIVE_PERCENT: usize> Held<C, EXCLUSIVE_PERCENT> {
+impl<C: Counting, const EXCLUSIVE_PERCENT: usize, L: ListLock> Held<C, EXCLUSIVE_PERCENT, L> {
     pub(crate) fn new(threads: usize) -> Self {
         Self {
             lock: Padded(LwLock::new(threads)),
@@ -442,7 +505,9 @@ impl<C: Counting, const EXCLUSIVE_PERCENT: usize> Held<C, EXCLUSIVE_PERCENT> {
     }
 }
 
-impl<C: Counting, const EXCLUSIVE_PERCENT: usize> Kernel for Held<C, EXCLUSIVE_PERCENT> {
+impl<C: Counting, const EXCLUSIVE_PERCENT: usize, L: ListLock> Kernel
+    for Held<C, EXCLUSIVE_PERCENT, L>
+{
     #[inline(always)]
     fn operate(&self, me: &mut Me) {
         let exclusively = match EXCLUSIVE_PERCENT {
@@ -465,7 +530,7 @@ impl<C: Counting, const EXCLUSIVE_PERCENT: usize> Kernel for Held<C, EXCLUSIVE_P
 
     fn proof(&self, operations: u64) -> Result<(), String> {
         let state = self.lock.state.load(Ordering::Relaxed);
-        if state & (HELD | HAS_WAITERS | LIST_LOCKED) != 0 {
+        if state & (HELD | HAS_WAITERS | L::BIT) != 0 {
             return Err(format!("the lock is left as {state:#x}"));
         }
         let must = match EXCLUSIVE_PERCENT {

@@ -12,5 +12,6 @@ pub(crate) mod rebuilt;
 pub(crate) mod snapshot;
 pub(crate) mod spinlock;
 pub(crate) mod victim;
+pub(crate) mod wait_list;
 pub(crate) mod wal;
 pub(crate) mod word;

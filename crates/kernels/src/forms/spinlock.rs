@@ -123,36 +123,55 @@ impl<T: Take> Spinlock<T> {
         give_back!(self.taken, 0);
     }
 
-    /// s_lock: turns, then a sleep of a millisecond that grows by a random factor of 1 to 2; whoever
-    /// had it without a sleep waits longer next time, whoever slept waits a little less.
     #[cold]
     fn wait(&self, me: &mut Me) {
-        let (mut turns, mut sleep) = (0, 0);
+        let mut delay = Delay::default();
         loop {
             match self.retry {
                 Retry::SwapNoHint => spin(),
                 Retry::Swap | Retry::TestFirst => relax(),
             }
-            turns += 1;
-            if turns >= me.spins_per_delay {
-                if sleep == 0 {
-                    sleep = SHORTEST_SLEEP;
-                }
-                sleep_us(sleep);
-                me.sleeps += 1;
-                sleep += (sleep as f64 * (me.next() >> 11) as f64 / (1u64 << 53) as f64) as u64;
-                if sleep > LONGEST_SLEEP {
-                    sleep = SHORTEST_SLEEP;
-                }
-                turns = 0;
-            }
+            delay.turn(me);
             let looks_taken =
                 self.retry == Retry::TestFirst && self.taken.load(Ordering::Relaxed) != 0;
             if !looks_taken && self.try_lock() {
                 break;
             }
         }
-        if sleep == 0 {
+        delay.finish(me);
+    }
+}
+
+/// The back-off of s_lock and of the lock of an LWLock's list (perform_spin_delay): turns, then a sleep of a
+/// millisecond that grows by a random factor of 1 to 2.
+#[derive(Debug, Default)]
+pub(crate) struct Delay {
+    turns: u32,
+    sleep: u64,
+}
+
+impl Delay {
+    /// One turn was in vain.
+    pub(crate) fn turn(&mut self, me: &mut Me) {
+        self.turns += 1;
+        if self.turns < me.spins_per_delay {
+            return;
+        }
+        if self.sleep == 0 {
+            self.sleep = SHORTEST_SLEEP;
+        }
+        sleep_us(self.sleep);
+        me.sleeps += 1;
+        self.sleep += (self.sleep as f64 * (me.next() >> 11) as f64 / (1u64 << 53) as f64) as u64;
+        if self.sleep > LONGEST_SLEEP {
+            self.sleep = SHORTEST_SLEEP;
+        }
+        self.turns = 0;
+    }
+
+    /// It was had: without a sleep, so the next sleep comes later; or after one, so it comes a little sooner.
+    pub(crate) fn finish(self, me: &mut Me) {
+        if self.sleep == 0 {
             me.spins_per_delay = (me.spins_per_delay + 100).min(MOST_SPINS);
         } else {
             me.spins_per_delay = (me.spins_per_delay - 1).max(FEWEST_SPINS);
