@@ -1,8 +1,9 @@
 //! `pgassay lines`: which shared cache lines a transaction takes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use pgassay_analysis::number;
 use pgassay_engine::rundir;
 use pgassay_engine::workload::{self, guest, inserver, setup};
 use pgassay_lines::account::{Account, Subject as Of, account};
@@ -33,12 +34,21 @@ mod inside;
 
 use emulated::Emulated;
 
-/// Transactions of each recorded session where nobody said how many.
+/// Transactions of each recorded session where nobody said how many: at most, and at least however long they are.
 const TRANSACTIONS: u32 = 20;
-/// Transactions before the session is stepped: caches of the session, hint bits, pages.
+const FEWEST_TRANSACTIONS: u32 = 2;
+/// Transactions before the session is stepped, at most: caches of the session, hint bits, pages.
 const WARMING: u64 = 200;
-/// Transactions over which CPU time is measured.
+/// Transactions over which CPU time is measured, at most.
 const TIMED: u64 = 2000;
+/// Transactions that show how long one takes.
+const FIRST: u64 = 5;
+/// Seconds that warming and timing may take each, of long transactions.
+const WARMING_SECONDS: f64 = 10.0;
+/// How much slower a session is while it is stepped: 100 selects of 28 µs took 94 s.
+const SLOWER: f64 = 35_000.0;
+/// Seconds of stepping, of all sessions together, where nobody said how many transactions.
+const PATIENCE_SECONDS: f64 = 300.0;
 /// How long a slice waits for answers at its end: a stepped transaction may take that long.
 const DRAIN: Duration = Duration::from_secs(3600);
 
@@ -276,7 +286,7 @@ fn record(
         plan,
         seed,
         (args, keep),
-        &progress,
+        (terminal, &progress),
         stop,
     );
     progress.clear();
@@ -294,7 +304,7 @@ fn recorded(
     plan: &WorkloadPlan,
     seed: u64,
     (args, keep): (&LinesArgs, Option<u64>),
-    progress: &Progress,
+    (terminal, progress): (&mut Terminal, &Progress),
     stop: &Stop,
 ) -> anyhow::Result<Account> {
     if subject.cluster.is_some() {
@@ -307,7 +317,7 @@ fn recorded(
         setup::read_in(subject.session()?)?;
     }
     let mut conninfo = subject.conninfo.with_options(setup::FIND_OURS);
-    let transactions = args.transactions.unwrap_or(TRANSACTIONS);
+    let mut transactions = args.transactions.unwrap_or(TRANSACTIONS);
     let mut seen = Seen::default();
     // Open until all are recorded: each has a place of its own in shared memory.
     let mut engines = Vec::new();
@@ -331,12 +341,32 @@ fn recorded(
         let own_pid = backend_of(subject.session()?, &name)?;
         let process = Process::find(postmaster, own_pid)?;
         let seed = seed.wrapping_add(u64::from(number));
-        execute(&mut engine, WARMING, !seed, stop)?;
+        let began = Instant::now();
+        execute(&mut engine, FIRST, !seed, stop)?;
+        let each = began.elapsed().as_secs_f64() / FIRST as f64;
+        let in_time = |most: u64| most.min((WARMING_SECONDS / each) as u64).max(1);
+        execute(&mut engine, in_time(WARMING), !seed, stop)?;
         if number == 0 && emulated.is_none() {
-            let before = cpu_ns(process.pid);
-            execute(&mut engine, TIMED, !seed, stop)?;
+            let (before, timed) = (cpu_ns(process.pid), in_time(TIMED));
+            execute(&mut engine, timed, !seed, stop)?;
             let both = before.zip(cpu_ns(process.pid));
-            seen.cpu_us = both.map(|(a, b)| b.saturating_sub(a) as f64 / TIMED as f64 / 1e3);
+            seen.cpu_us = both.map(|(a, b)| b.saturating_sub(a) as f64 / timed as f64 / 1e3);
+            let stepped = seen.cpu_us.map(|cpu_us| cpu_us * SLOWER / 1e6);
+            if let Some(stepped) = stepped {
+                transactions = args
+                    .transactions
+                    .unwrap_or_else(|| in_patience(stepped, args.sessions));
+                let seconds = stepped * f64::from(transactions) * f64::from(args.sessions);
+                progress.clear();
+                terminal.announce(&format!(
+                    "stepping {} through {}: about {} (a transaction takes {:.0} µs of CPU time, {} stepped)",
+                    number::counted(args.sessions, "session"),
+                    number::counted(transactions, "transaction"),
+                    number::duration(seconds),
+                    stepped / SLOWER * 1e6,
+                    number::duration(stepped),
+                ));
+            }
         }
         let server = Server::ask(subject.session()?)?;
         progress.step(
@@ -361,6 +391,12 @@ fn recorded(
         seen.emulated = Some((emulated.method(), emulated.line_bytes()));
     }
     seen.told(subject, &plan.name, seed, (args, keep), progress)
+}
+
+/// Transactions of each of so many sessions, so that stepping them all takes no more than some minutes.
+fn in_patience(stepped: f64, sessions: u32) -> u32 {
+    let each = PATIENCE_SECONDS / stepped / f64::from(sessions);
+    (each as u32).clamp(FEWEST_TRANSACTIONS, TRANSACTIONS)
 }
 
 /// What was recorded.
@@ -461,4 +497,17 @@ fn execute(engine: &mut Engine, transactions: u64, seed: u64, stop: &Stop) -> Re
         result.transactions,
         example.or(result.died).unwrap_or_default()
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_transactions_are_stepped_fewer_times() {
+        // A select, and an order of two milliseconds of CPU time.
+        assert_eq!(in_patience(28e-6 * SLOWER, 2), TRANSACTIONS);
+        assert_eq!(in_patience(2e-3 * SLOWER, 2), 2);
+        assert_eq!(in_patience(300e-6 * SLOWER, 2), 14);
+    }
 }
