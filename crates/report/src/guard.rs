@@ -204,8 +204,14 @@ mod tests {
         assert!(text.contains("Measured in part: the server"), "{text}");
         guarded.checks.clear();
         let xml = junit(&guarded);
-        assert!(xml.contains("tests=\"1\" failures=\"0\" errors=\"1\""), "{xml}");
-        assert!(xml.contains("<error message=\"the server &lt;died&gt;\">"), "{xml}");
+        assert!(
+            xml.contains("tests=\"1\" failures=\"0\" errors=\"1\""),
+            "{xml}"
+        );
+        assert!(
+            xml.contains("<error message=\"the server &lt;died&gt;\">"),
+            "{xml}"
+        );
         let text = super::super::markdown(&guarded);
         assert!(text.contains("Nothing was measured"), "{text}");
     }

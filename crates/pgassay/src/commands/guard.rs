@@ -326,7 +326,14 @@ impl Guarding<'_> {
         if let Some(threshold) = self.args.instructions
             && !self.args.dials.workload(workload)?.writes
         {
-            self.count(targets, workload, threshold, self.share(left), terminal, stop)?;
+            self.count(
+                targets,
+                workload,
+                threshold,
+                self.share(left),
+                terminal,
+                stop,
+            )?;
         }
         let rest = until.saturating_duration_since(Instant::now());
         let compare = self.compare(targets, workload, (rest.as_secs_f64() / 60.0).max(LEAST));
