@@ -26,6 +26,7 @@ mod unwind;
 mod waits;
 mod wal;
 mod watch;
+mod what_if;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -8,14 +8,15 @@
 //! could have its functions run with our rights: it is only explained where no such function can
 //! be its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
+use pgassay_model::observed::plans::{LeakyFacts, Node, Plan, RelationFacts};
 use pgassay_pgwire::{QueryError, Session};
 use serde_json::Value;
 
 use super::logged::Longest;
 use super::statements::Example;
+use super::what_if;
 use pgassay_text::normalise::normalise;
 
 /// Statements that have a plan.
@@ -33,9 +34,12 @@ const CONDITIONS: &[&str] = &[
     "TID Cond",
     "Order By",
     "Output",
+    // From 18 on.
+    "Window",
 ];
-/// What a select list shows; kept only where it calls procedural functions.
+/// What a select list shows; kept only where it calls procedural functions, and of these nodes.
 const OUTPUT: &str = "Output";
+const SHOWING: &[&str] = &["Aggregate", "WindowAgg"];
 /// Bytes of an expression that are looked at.
 const MOST_EXPRESSION: usize = 2000;
 /// Nodes below each other that are kept.
@@ -102,11 +106,38 @@ fn explain(
         ))
         .map_err(said)?;
     allowed(session, example)?;
+    let settings = what_if::settings(session);
     as_it_was_sent(session).map_err(said)?;
+    prepare(session, example)?;
+    *prepared = true;
+    let top = explained(session, example, version)?;
+    let mut plan = Plan {
+        root: node(&top["Plan"], 0),
+        planning_ms: top["Planning Time"].as_f64(),
+        ..Plan::default()
+    };
+    plan.alternatives = what_if::alternatives(session, &settings, &plan.root, |session| {
+        // The server keeps a generic plan, whatever settings become.
+        session.execute("DEALLOCATE pgassay_plan").map_err(said)?;
+        prepare(session, example)?;
+        let mut root = node(&explained(session, example, version)?["Plan"], 0);
+        drop_outputs(&mut root, &|_| false);
+        Ok(root)
+    });
+    add_catalogues(session, &mut plan);
+    session.execute("ROLLBACK").map_err(said)?;
+    keep_what_tells(&mut plan);
+    Ok(plan)
+}
+
+fn prepare(session: &mut Session, example: &Example) -> Result<(), String> {
     session
         .execute_single(&format!("PREPARE pgassay_plan AS {}", example.sql))
-        .map_err(said)?;
-    *prepared = true;
+        .map_err(|error| error.to_string())
+}
+
+/// What EXPLAIN says of the prepared statement.
+fn explained(session: &mut Session, example: &Example, version: u32) -> Result<Value, String> {
     let values = match example.normalised.parameters {
         0 => String::new(),
         n => format!("({})", vec!["NULL"; n as usize].join(", ")),
@@ -116,19 +147,11 @@ fn explain(
         .value(&format!(
             "EXPLAIN (FORMAT JSON, VERBOSE{summary}) EXECUTE pgassay_plan{values}"
         ))
-        .map_err(said)?
+        .map_err(|error| error.to_string())?
         .ok_or("EXPLAIN gave nothing")?;
-    let explained: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
-    let top = explained.get(0).ok_or("EXPLAIN gave nothing")?;
-    let mut plan = Plan {
-        root: node(&top["Plan"], 0),
-        planning_ms: top["Planning Time"].as_f64(),
-        ..Plan::default()
-    };
-    add_catalogues(session, &mut plan);
-    session.execute("ROLLBACK").map_err(said)?;
-    keep_what_tells(&mut plan);
-    Ok(plan)
+    let mut explained: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+    let top = explained.get_mut(0).ok_or("EXPLAIN gave nothing")?;
+    Ok(top.take())
 }
 
 /// A plan that the server logged, with what the catalogues say of it.
@@ -178,6 +201,7 @@ fn add_catalogues(session: &mut Session, plan: &mut Plan) {
         .flatten()
         .and_then(|bytes| bytes.parse().ok());
     plan.relations = relations(session, plan).unwrap_or_default();
+    leaky(session, plan);
     (plan.functions, plan.volatile) = functions(session, plan).unwrap_or_default();
 }
 
@@ -234,10 +258,13 @@ fn node(value: &Value, depth: usize) -> Node {
             Some(schema) => format!("{}.{}", quoted(schema), quoted(&name)),
             None => quoted(&name),
         }),
+        alias: text("Alias"),
         index: text("Index Name"),
         conditions: CONDITIONS.iter().filter_map(condition).collect(),
         sort_key: words("Sort Key"),
+        group_key: words("Group Key"),
         relationship: text("Parent Relationship"),
+        subplan: text("Subplan Name").filter(|name| name.starts_with("SubPlan")),
         join: text("Join Type"),
         subplans_removed: value["Subplans Removed"].as_f64(),
         rows: figure("Plan Rows"),
@@ -268,7 +295,7 @@ fn quoted(name: &str) -> String {
     }
 }
 
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -310,6 +337,9 @@ fn relations(session: &mut Session, plan: &Plan) -> Option<BTreeMap<String, Rela
                  'name', i.indexrelid::pg_catalog.regclass::text, \
                  'first', (SELECT a.attname FROM pg_catalog.pg_attribute a \
                            WHERE a.attrelid = c.oid AND a.attnum = i.indkey[0]), \
+                 'columns', coalesce((SELECT pg_catalog.json_agg(a.attname ORDER BY k.place) \
+                   FROM pg_catalog.unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place) \
+                   JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number), '[]'), \
                  'valid', i.indisvalid, 'partial', i.indpred IS NOT NULL, \
                  'constraint', i.indisunique OR i.indisexclusion, \
                  'scans', pg_catalog.pg_stat_get_numscans(i.indexrelid))) \
@@ -416,14 +446,71 @@ fn functions(session: &mut Session, plan: &Plan) -> Option<Called> {
     Some(called)
 }
 
+/// Adds which operators on columns under row-level security are not leakproof.
+fn leaky(session: &mut Session, plan: &mut Plan) {
+    let all = plan.root.all();
+    let conditions = all.iter().flat_map(|(_, node)| {
+        let shown = node.conditions.iter().filter(|(key, _)| *key != OUTPUT);
+        shown.map(|(_, condition)| condition.as_str())
+    });
+    let operators: BTreeSet<&str> = conditions.flat_map(operators).collect();
+    let operators: Vec<String> = operators.into_iter().map(literal).collect();
+    let secured = |(_, facts): &(&String, &RelationFacts)| !facts.policies.is_empty();
+    let tables = plan.relations.iter().filter(secured);
+    let tables: Vec<String> = tables
+        .map(|(name, _)| format!("({})", literal(name)))
+        .collect();
+    if operators.is_empty() || tables.is_empty() {
+        return;
+    }
+    let found = session.catalog_rows(&format!(
+        "SELECT DISTINCT v.name, a.attname, o.oprname, p.oid::pg_catalog.regprocedure::text \
+         FROM (VALUES {}) v(name) \
+         JOIN pg_catalog.pg_attribute a ON a.attrelid = pg_catalog.to_regclass(v.name) AND a.attnum > 0 \
+         JOIN pg_catalog.pg_operator o ON o.oprleft = a.atttypid \
+         JOIN pg_catalog.pg_proc p ON p.oid = o.oprcode \
+         WHERE NOT p.proleakproof AND o.oprname IN ({})",
+        tables.join(", "),
+        operators.join(", ")
+    ));
+    for row in found.map(|found| found.rows).unwrap_or_default() {
+        let Ok([Some(name), Some(column), Some(operator), Some(function)]) =
+            <[Option<String>; 4]>::try_from(row)
+        else {
+            continue;
+        };
+        if let Some(facts) = plan.relations.get_mut(&name) {
+            facts.leaky.push(LeakyFacts {
+                column,
+                operator,
+                function,
+            });
+        }
+    }
+}
+
+/// The operators in an expression: what is made of their characters between spaces.
+fn operators(expression: &str) -> impl Iterator<Item = &str> {
+    let of =
+        |word: &&str| !word.is_empty() && word.chars().all(|c| "+-*/<>=~!@#%^&|`?".contains(c));
+    expression.split(' ').filter(of)
+}
+
 /// Drops select lists that call nothing of interest: they are long, and are the statement's text
 /// again.
 fn keep_what_tells(plan: &mut Plan) {
     let functions = &plan.functions;
-    let mut left = vec![&mut plan.root];
+    let tells = |node: &Node| {
+        let calls = |text: &String| called(text).any(|name| functions.contains_key(name));
+        SHOWING.contains(&node.kind.as_str()) || node.conditions.get(OUTPUT).is_some_and(calls)
+    };
+    drop_outputs(&mut plan.root, &tells);
+}
+
+fn drop_outputs(root: &mut Node, tells: &dyn Fn(&Node) -> bool) {
+    let mut left = vec![root];
     while let Some(node) = left.pop() {
-        let tells = |text: &String| called(text).any(|name| functions.contains_key(name));
-        if !node.conditions.get(OUTPUT).is_some_and(tells) {
+        if !tells(node) {
             node.conditions.remove(OUTPUT);
         }
         left.extend(node.nodes.iter_mut());
@@ -438,6 +525,13 @@ mod tests {
     fn functions_are_words_before_a_parenthesis() {
         let names: Vec<&str> = called("(public.f(lower(t.é), (a + b)) = $1)").collect();
         assert_eq!(names, ["f", "lower"]);
+    }
+
+    #[test]
+    fn operators_stand_between_spaces() {
+        let found: Vec<&str> =
+            operators("((t.a @@ $1::tsquery) AND (t.b <> -1) AND (t.c = $2))").collect();
+        assert_eq!(found, ["@@", "<>", "="]);
     }
 
     #[test]

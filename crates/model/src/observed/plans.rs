@@ -37,6 +37,25 @@ pub struct Plan {
     /// Those of them that are VOLATILE, each as `ALTER FUNCTION` names it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub volatile: BTreeMap<String, String>,
+    /// Plans that the statement would have under other settings, as far as they cost less.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
+}
+
+/// A plan that a statement would have under another setting.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct Alternative {
+    /// The setting.
+    pub setting: String,
+    /// Its value when the statement's own plan was made, as `SHOW` has it.
+    pub value: String,
+    /// The value that was tried.
+    pub tried: String,
+    /// Whether that is the one that the server comes with.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_default: bool,
+    /// The topmost node of the plan under it.
+    pub root: Node,
 }
 
 /// A node of a plan. Conditions are without literals.
@@ -51,6 +70,9 @@ pub struct Node {
     /// `schema.name` of what it scans.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relation: Option<String>,
+    /// By which name the statement knows that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alias: Option<String>,
     /// The index that it uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
@@ -60,9 +82,15 @@ pub struct Node {
     /// What a sort sorts by.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sort_key: Vec<String>,
+    /// What an aggregate groups by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub group_key: Vec<String>,
     /// How it stands to its parent: `SubPlan`, `InitPlan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relationship: Option<String>,
+    /// How expressions name a subplan: `SubPlan 1`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subplan: Option<String>,
     /// What a join keeps: `Inner`, `Left`, `Semi`, `Anti`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub join: Option<String>,
@@ -114,6 +142,21 @@ pub struct RelationFacts {
     /// Its row-level security policies, by name, with their condition without literals.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub policies: BTreeMap<String, String>,
+    /// Where it has such policies: operators on its columns in conditions of the plan that are not leakproof,
+    /// so that they must not see a row before the policies do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaky: Vec<LeakyFacts>,
+}
+
+/// An operator on a column that is not leakproof.
+#[derive(Debug, Clone, Default, PartialEq, JsonSchema, Serialize, Deserialize)]
+pub struct LeakyFacts {
+    /// The column.
+    pub column: String,
+    /// The operator.
+    pub operator: String,
+    /// The function behind it, as `ALTER FUNCTION` names it.
+    pub function: String,
 }
 
 /// What the catalogues say of a trigger.
@@ -152,6 +195,9 @@ pub struct IndexFacts {
     pub name: String,
     /// Its first column; none where that is an expression.
     pub first: Option<String>,
+    /// Its columns in order, those of expressions left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<String>,
     /// Whether queries may use it.
     pub valid: bool,
     /// Whether it covers some rows only.
@@ -174,6 +220,7 @@ impl Node {
         let outer = self.nodes.first().map_or(1.0, |outer| outer.rows.max(1.0));
         self.nodes.iter().enumerate().find_map(|(at, child)| {
             let each = match (self.kind.as_str(), child.relationship.as_deref()) {
+                (_, Some("SubPlan")) if self.hashes(child) => 1.0,
                 (_, Some("SubPlan")) => {
                     self.rows
                         .max(1.0)
@@ -187,6 +234,21 @@ impl Node {
             };
             Some(each * child.times(wanted)?)
         })
+    }
+
+    /// Whether it puts the rows of a subplan into a hash table once.
+    pub fn hashes(&self, child: &Node) -> bool {
+        let Some(name) = &child.subplan else {
+            return false;
+        };
+        let hashed = format!("hashed {name}");
+        let of_it = |text: &String| {
+            text.match_indices(&hashed).any(|(at, _)| {
+                let behind = text[at + hashed.len()..].chars().next();
+                !behind.is_some_and(|c| c.is_ascii_digit())
+            })
+        };
+        self.conditions.values().any(of_it)
     }
 
     /// It and all below it, with its parent, from the top.
@@ -228,5 +290,27 @@ mod tests {
         assert_eq!(root.times(inner), Some(20.0));
         assert_eq!(root.times(&driving.nodes[0].nodes[0]), Some(20.0));
         assert_eq!(root.times(&Node::default()), None);
+    }
+
+    #[test]
+    fn a_hashed_subplan_is_executed_once() {
+        let hashing = |condition: &str| Node {
+            kind: "Seq Scan".into(),
+            rows: 500.0,
+            conditions: [("Filter".to_owned(), condition.to_owned())].into(),
+            nodes: vec![Node {
+                relationship: Some("SubPlan".into()),
+                subplan: Some("SubPlan 1".into()),
+                ..Node::default()
+            }],
+            ..Node::default()
+        };
+        let times = |condition| {
+            let node = hashing(condition);
+            node.times(&node.nodes[0])
+        };
+        assert_eq!(times("(NOT (hashed SubPlan 1))"), Some(1.0));
+        assert_eq!(times("(NOT (hashed SubPlan 12))"), Some(500.0));
+        assert_eq!(times("(NOT (SubPlan 1))"), Some(500.0));
     }
 }

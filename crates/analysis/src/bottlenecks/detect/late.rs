@@ -115,7 +115,7 @@ fn hit<'s>(
 }
 
 /// What a node reads, through nodes that only hand on.
-fn source(node: &Node) -> &Node {
+pub(super) fn source(node: &Node) -> &Node {
     let filtered = node.conditions.contains_key("Filter");
     match node.nodes.first() {
         Some(input) if PASSING.contains(&node.kind.as_str()) && !filtered => source(input),
@@ -133,7 +133,7 @@ fn tables(node: &Node) -> Vec<&str> {
 }
 
 /// Rows that a part of a plan reads, however few come out of it.
-fn read(node: &Node) -> f64 {
+pub(super) fn read(node: &Node) -> f64 {
     let rows = node.all().into_iter().map(|(_, n)| n.rows);
     rows.fold(0.0, f64::max)
 }

@@ -3,6 +3,7 @@
 //! An entry may have several, of several kinds. To add one, write a function in the file of
 //! its kind, or a row of a table, and name the entry beside it in that file's `DETECTORS`.
 
+mod alternatives;
 mod amounts;
 mod blockers;
 mod build;
@@ -13,6 +14,7 @@ mod connections;
 mod cpus;
 mod database;
 mod failures;
+mod forms;
 mod functions;
 mod gentler;
 mod hits;
@@ -31,12 +33,14 @@ mod process;
 mod processor;
 pub(super) mod reference;
 mod releases;
+mod repeats;
 mod run;
 mod samples;
 mod scaling;
 mod schema;
 mod sessions;
 mod settings;
+mod shapes;
 mod spilling;
 mod standbys;
 mod statements;
@@ -48,6 +52,7 @@ mod volume;
 mod waiting;
 mod waits;
 mod wal;
+mod whole;
 mod writes;
 
 pub use cpus::{SATURATED, filled_by_own_work};
@@ -122,6 +127,8 @@ const FUNCTIONS: &[&[Detector]] = &[
     placement::DETECTORS,
     plans::DETECTORS,
     late::DETECTORS,
+    alternatives::DETECTORS,
+    shapes::DETECTORS,
     spilling::DETECTORS,
     objects::DETECTORS,
     blockers::DETECTORS,

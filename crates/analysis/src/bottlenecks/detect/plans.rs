@@ -4,7 +4,9 @@ use pgassay_model::observed::growth::Grown;
 use pgassay_model::observed::plans::{Node, Plan, RelationFacts};
 
 use super::conditions::{Compared, Served, compared, served, words};
+use super::forms;
 use super::hits::{Hit, Left, Part, joined, weighty, with_plans};
+use super::shapes::{At, barrier};
 use super::{Detector, run};
 use crate::bottlenecks::evidence::{Evidence, RunEvidence};
 use crate::bottlenecks::finding::{Confidence, Observation, Severity, StepKind};
@@ -64,7 +66,22 @@ fn scan<'a>(
     };
     // Under a limit a scan may stop early.
     let may_stop = parent.is_some_and(|parent| parent.kind == "Limit");
-    if matching > SELECTIVE * rows || part < MINOR || may_stop {
+    // Of a function the planner takes a third of the rows to match (DEFAULT_INEQ_SEL, selfuncs.h).
+    let form = forms::known(filter);
+    let guessed = counted.is_none() && (node.rows - rows / 3.0).abs() <= 1.0 + 0.001 * rows;
+    let searches = guessed && form.as_ref().is_some_and(|form| form.searches);
+    if !searches && matching > SELECTIVE * rows || part < MINOR || may_stop {
+        return None;
+    }
+    // Row-level security keeps the condition from its index.
+    let at = At {
+        run,
+        statement,
+        plan,
+        parent,
+        node,
+    };
+    if barrier(&at).is_some() {
         return None;
     }
     let read = read_by_scans(run, table);
@@ -82,9 +99,12 @@ fn scan<'a>(
         Served::Part(part) => compared(part, facts),
         _ => None,
     };
-    let saw = format!(
-        "{table} is read whole, {rows:.0} rows, for about {matching:.0} that match {filter}.",
-    );
+    let saw = match searches {
+        true => format!("{table} is read whole, {rows:.0} rows, for those that match {filter}."),
+        false => format!(
+            "{table} is read whole, {rows:.0} rows, for about {matching:.0} that match {filter}."
+        ),
+    };
     let part = Part::of_work(evidence, statement, part);
     let mut evidence = Vec::new();
     if let Some((scans, each)) = read {
@@ -119,6 +139,12 @@ fn scan<'a>(
             StepKind::Sql,
             stable(name, signature) + ", and no index serves a comparison with it",
         )),
+        // An index on such an expression can't be made, or would serve this value alone.
+        (Served::Part(_), _)
+            if form.is_some() && !matches!(column, Some(Compared::Column(_))) =>
+        {
+            steps.extend(form.map(|form| (StepKind::Advice, form.instead.to_owned())));
+        }
         (Served::Part(_), _) if forbidden.is_empty() => {
             steps.push(remedy(table, filter, column.as_ref(), facts));
         }
@@ -142,9 +168,10 @@ fn scan<'a>(
     Some(Hit {
         statement,
         part,
-        left: by_index(rows, matching),
+        left: by_index(rows, matching).filter(|_| !searches),
         saw,
         confidence: match read {
+            _ if searches => Confidence::Medium,
             _ if counted.is_none() && is_guess(node.rows, rows, column.as_ref()) => Confidence::Low,
             Some((_, each)) if each >= 0.3 * rows => Confidence::High,
             _ => Confidence::Medium,

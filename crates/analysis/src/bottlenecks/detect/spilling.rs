@@ -56,7 +56,7 @@ fn spilling(evidence: &Evidence) -> Option<Observation> {
 }
 
 /// What gives a statement so many bytes, if the machine has them for all sessions that send it.
-fn more_memory(run: &RunEvidence, bytes: f64) -> (StepKind, String) {
+pub(super) fn more_memory(run: &RunEvidence, bytes: f64) -> (StepKind, String) {
     let megabytes = (bytes / 1048576.0).ceil().max(1.0);
     let active = run
         .waits()

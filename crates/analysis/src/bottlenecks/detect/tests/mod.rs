@@ -5,4 +5,5 @@ mod gains;
 mod placement;
 mod samples;
 pub(crate) mod scaling;
+mod shapes;
 mod statements;

@@ -1,0 +1,322 @@
+//! Plans under other settings that the planner takes to be much cheaper.
+
+use std::collections::BTreeMap;
+
+use pgassay_model::observed::plans::{Alternative, Node, Plan};
+
+use super::hits::{Hit, Left, Part, joined, with_plans};
+use super::plans::read_by_scans;
+use super::spilling::more_memory;
+use super::{Detector, run};
+use crate::bottlenecks::evidence::{Evidence, RunEvidence};
+use crate::bottlenecks::finding::{Confidence, Observation, StepKind};
+use crate::observed::statements::StatementTime;
+
+pub(super) const DETECTORS: &[Detector] = &[
+    run("plan-by-settings", |evidence| {
+        cheaper(evidence, |setting| setting != MEMORY)
+    }),
+    run("plan-by-memory", |evidence| {
+        cheaper(evidence, |setting| setting == MEMORY)
+    }),
+];
+
+/// The part of a plan's cost below which another is clearly cheaper.
+const CLEARLY: f64 = 2.0 / 3.0;
+/// A plan that costs less is not worth another.
+const CHEAP: f64 = 100.0;
+/// What a node that may not be used is said to cost up to 17 (`disable_cost`).
+const DISABLED: f64 = 1e10;
+/// The setting that bounds the memory of a node.
+const MEMORY: &str = "work_mem";
+
+/// The statements that have a cheaper plan under one of these settings.
+fn cheaper(evidence: &Evidence, of: fn(&str) -> bool) -> Option<Observation> {
+    let run = evidence.run?;
+    let hits = with_plans(&run, |statement, plan| {
+        let others = plan.alternatives.iter().filter(|a| of(&a.setting));
+        let hits = others.filter_map(|other| hit(evidence, &run, statement, plan, other));
+        // One that is surer before one that promises more.
+        let rank = |hit: &Hit| {
+            let left = hit.left.as_ref().map_or(1.0, |left| left.of_part);
+            (hit.confidence, 1.0 - left)
+        };
+        hits.max_by(|a, b| {
+            let (a, b) = (rank(a), rank(b));
+            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        })
+    });
+    // Statements may each have a setting of their own.
+    let steps: Vec<_> = hits.iter().flat_map(|hit| hit.steps.clone()).collect();
+    let mut seen = joined(&run, hits)?;
+    for (kind, text) in steps {
+        if of(MEMORY) || seen.remedy.iter().any(|step| step.text == text) {
+            continue;
+        }
+        seen = seen.step(kind, text);
+    }
+    Some(seen)
+}
+
+fn hit<'s>(
+    evidence: &Evidence,
+    run: &RunEvidence,
+    statement: &'s StatementTime,
+    plan: &Plan,
+    other: &Alternative,
+) -> Option<Hit<'s>> {
+    let (from, to) = (plan.root.cost % DISABLED, other.root.cost % DISABLED);
+    let ratio = to / from.max(f64::MIN_POSITIVE);
+    if from < CHEAP || ratio > CLEARLY {
+        return None;
+    }
+    let Alternative { setting, value, .. } = other;
+    let (gone, instead) = differences(&plan.root, &other.root);
+    let mut seen = Vec::new();
+    if !gone.is_empty() && !instead.is_empty() {
+        seen.push(format!(
+            "in the place of {}: {}",
+            gone.join(", "),
+            instead.join(", ")
+        ));
+    }
+    seen.push("costs are the planner's estimates, not times".to_owned());
+    let confidence;
+    let step;
+    if setting == MEMORY {
+        let spills = statement
+            .counters
+            .as_ref()
+            .and_then(|c| c.temp_blocks)
+            .is_some_and(|blocks| blocks >= 16.0);
+        let hashes = !hashes(&plan.root) && self::hashes(&other.root);
+        // A sort is taken to be dear where it would go to a file, and nobody saw one.
+        confidence = match (spills, hashes) {
+            (true, _) => Confidence::High,
+            (false, true) => Confidence::Medium,
+            _ => Confidence::Low,
+        };
+        step = more_memory(run, bytes(&other.tried)?);
+    } else {
+        // Whole reads that the other plan does not have, and that were counted.
+        let whole = gone
+            .iter()
+            .filter_map(|node| node.strip_prefix("Seq Scan on "));
+        let counted = whole.clone().any(|table| {
+            let rows = plan.relations.get(table).and_then(|facts| facts.rows);
+            let read = read_by_scans(run, table);
+            read.zip(rows)
+                .is_some_and(|((_, each), rows)| each >= 0.3 * rows)
+        });
+        confidence = match counted {
+            true => Confidence::High,
+            false => Confidence::Medium,
+        };
+        step = match other.is_default {
+            true => (
+                StepKind::Sql,
+                format!(
+                    "ALTER SYSTEM RESET {setting}; SELECT pg_reload_conf();   -- {}",
+                    other.tried
+                ),
+            ),
+            false => (
+                StepKind::Sql,
+                format!(
+                    "SET {setting} = {};   -- in the sessions that send it, for good by ALTER ROLE",
+                    other.tried
+                ),
+            ),
+        };
+    }
+    Some(Hit {
+        statement,
+        part: Part::of_work(evidence, statement, 1.0),
+        left: Left::new(
+            ratio,
+            format!(
+                "the planner's cost, {from:.0} with {setting} = {value} and {to:.0} with {}",
+                other.tried
+            ),
+        ),
+        saw: format!(
+            "{setting} = {value} is likely to make a plan dear: it costs {from:.0} by the planner's estimate, and {to:.0} with {setting} = {}.",
+            other.tried
+        ),
+        confidence,
+        evidence: seen,
+        steps: vec![step],
+    })
+}
+
+/// Whether a plan hashes a subplan.
+fn hashes(root: &Node) -> bool {
+    let all = root.all().into_iter();
+    all.filter_map(|(parent, node)| Some((parent?, node)))
+        .any(|(parent, node)| parent.hashes(node))
+}
+
+/// Bytes of a memory setting as we write it.
+fn bytes(setting: &str) -> Option<f64> {
+    let (number, unit) = setting.split_at(setting.find(|c: char| !c.is_ascii_digit())?);
+    let unit = match unit {
+        "kB" => 1024.0,
+        "MB" => 1_048_576.0,
+        _ => return None,
+    };
+    Some(number.parse::<f64>().ok()? * unit)
+}
+
+/// Nodes that are named on either side.
+const NAMED: usize = 3;
+
+/// The nodes of a plan that the other does not have, and those that it has instead.
+fn differences(from: &Node, to: &Node) -> (Vec<String>, Vec<String>) {
+    let (from, to) = (nodes(from), nodes(to));
+    let beyond = |these: &BTreeMap<String, (u32, f64)>, those: &BTreeMap<String, (u32, f64)>| {
+        let known = |name: &String| those.get(name).map_or(0, |(count, _)| *count);
+        let more = these
+            .iter()
+            .filter(|(name, (count, _))| *count > known(name));
+        let mut more: Vec<(&String, f64)> = more.map(|(name, (_, cost))| (name, *cost)).collect();
+        more.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let named = more.into_iter().take(NAMED);
+        named.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
+    (beyond(&from, &to), beyond(&to, &from))
+}
+
+/// The nodes of a plan in words, how often each is there and what it costs; scans before joins.
+fn nodes(root: &Node) -> BTreeMap<String, (u32, f64)> {
+    let mut named: BTreeMap<String, (u32, f64)> = BTreeMap::new();
+    for (_, node) in root.all() {
+        // What hands on, or is a part of the scan above it.
+        if matches!(
+            node.kind.as_str(),
+            "Hash" | "Materialize" | "Bitmap Index Scan"
+        ) {
+            continue;
+        }
+        let mut name = node.kind.clone();
+        if let Some(relation) = &node.relation {
+            name = format!("{name} on {relation}");
+        }
+        let entry = named.entry(name).or_default();
+        entry.0 += 1;
+        let scans = f64::from(u8::from(node.relation.is_some()));
+        entry.1 = entry.1.max(node.cost % DISABLED + scans * DISABLED);
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::database::tests::statement;
+    use super::super::tests::budget::{found_with_settings, one};
+    use super::*;
+    use crate::bottlenecks::Finding;
+    use crate::bottlenecks::finding::Severity;
+    use pgassay_model::observed::plans::RelationFacts;
+
+    fn node(kind: &str, relation: &str, cost: f64, nodes: Vec<Node>) -> Node {
+        Node {
+            kind: kind.into(),
+            relation: (!relation.is_empty()).then(|| relation.to_owned()),
+            cost,
+            rows: 10.0,
+            nodes,
+            ..Node::default()
+        }
+    }
+
+    fn whole(cost: f64) -> Node {
+        let scan = |table: &str| node("Seq Scan", table, cost / 2.0, vec![]);
+        node(
+            "Hash Join",
+            "",
+            cost,
+            vec![scan("public.a"), scan("public.b")],
+        )
+    }
+
+    fn few(cost: f64) -> Node {
+        let scan = |table: &str| node("Index Scan", table, cost / 2.0, vec![]);
+        node(
+            "Nested Loop",
+            "",
+            cost,
+            vec![scan("public.a"), scan("public.b")],
+        )
+    }
+
+    fn found(base: Node, setting: &str, tried: &str, is_default: bool, root: Node) -> Vec<Finding> {
+        let plan = Plan {
+            root: base,
+            relations: [("public.a".to_owned(), RelationFacts::default())].into(),
+            alternatives: vec![Alternative {
+                setting: setting.into(),
+                value: "1".into(),
+                tried: tried.into(),
+                is_default,
+                root,
+            }],
+            ..Plan::default()
+        };
+        found_with_settings(&[("join_collapse_limit", "1", "user")], |observed| {
+            observed.statements = Some(statement("SELECT 1", Some(plan)));
+        })
+    }
+
+    #[test]
+    fn a_setting_is_taken_back_where_it_was_set() {
+        let limit = "join_collapse_limit";
+        let found = found(whole(9000.0), limit, "8", true, few(30.0));
+        let finding = one(&found, "plan-by-settings");
+        assert_eq!(
+            finding.remedy[0].text,
+            "ALTER ROLE app RESET join_collapse_limit;   -- for new sessions"
+        );
+        assert!(
+            finding
+                .saw
+                .contains("costs 9000 by the planner's estimate, and 30 with")
+        );
+        assert_eq!(finding.confidence, Confidence::Medium);
+        assert!(
+            finding
+                .evidence
+                .iter()
+                .any(|e| e.contains("in the place of Seq Scan on public.a")),
+            "{:?}",
+            finding.evidence
+        );
+    }
+
+    #[test]
+    fn what_is_hardly_cheaper_is_no_finding() {
+        let has = |from: f64, to: f64| {
+            let found = found(whole(from), "enable_nestloop", "on", true, few(to));
+            found.iter().any(|f| f.id == "plan-by-settings")
+        };
+        assert!(has(9000.0, 3000.0));
+        assert!(!has(9000.0, 7000.0));
+        assert!(!has(50.0, 1.0));
+        // What a forbidden node is said to cost does not count.
+        assert!(!has(DISABLED + 9000.0, 8500.0));
+        assert!(has(DISABLED + 9000.0, 850.0));
+    }
+
+    #[test]
+    fn memory_without_a_file_seen_weighs_little() {
+        let sorted = |cost: f64| {
+            node(
+                "Sort",
+                "",
+                cost,
+                vec![node("Seq Scan", "public.a", 100.0, vec![])],
+            )
+        };
+        let found = found(sorted(9000.0), MEMORY, "64MB", false, sorted(3000.0));
+        assert_eq!(one(&found, "plan-by-memory").severity, Severity::Low);
+    }
+}

@@ -1,0 +1,260 @@
+//! Shapes of plans that need all rows to give a few: the first of each key, a page beside a window, the first in an
+//! order that no index has.
+
+use pgassay_model::observed::plans::Node;
+
+use super::conditions::{Compared, compared, conjuncts};
+use super::hits::Left;
+use super::late::{read, source};
+use super::plans::{FEW_ROWS, SELECTIVE, by_index};
+use super::shapes::{At, Shown, advice, column, is_served, quoted};
+use crate::bottlenecks::finding::{Confidence, StepKind};
+
+/// Whether an aggregate has no values but the smallest or the largest: the words that it calls.
+fn only_extremes(output: &str) -> bool {
+    let mut called = output.match_indices('(').filter_map(|(at, _)| {
+        let before = output[..at]
+            .rsplit(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .next()?;
+        (!before.is_empty()).then_some(before)
+    });
+    called.all(|name| matches!(name, "min" | "max" | "PARTIAL"))
+}
+
+/// DISTINCT, or the extremes of each key, over all rows of a table.
+pub(super) fn distinct(at: &At) -> Option<Shown> {
+    let node = at.node;
+    let is_distinct = match node.kind.as_str() {
+        "Unique" => true,
+        "Aggregate" => {
+            let output = node.conditions.get("Output")?;
+            !node.group_key.is_empty() && only_extremes(output)
+        }
+        _ => false,
+    };
+    // The last step of several tells how many keys there are.
+    let is_step = at.parent.is_some_and(|p| {
+        matches!(
+            p.kind.as_str(),
+            "Gather" | "Gather Merge" | "Unique" | "Aggregate"
+        )
+    });
+    if !is_distinct || is_step || node.conditions.contains_key("Filter") {
+        return None;
+    }
+    let entering = read(node.nodes.first()?);
+    let keys = node.rows;
+    if entering < FEW_ROWS || keys > SELECTIVE * entering {
+        return None;
+    }
+    // All of its rows, and no few of them that a condition picks.
+    let scans = node
+        .all()
+        .into_iter()
+        .map(|(_, n)| n)
+        .filter(|n| n.relation.is_some());
+    let scan = scans.max_by(|a, b| a.rows.total_cmp(&b.rows))?;
+    let facts = at.facts(scan)?;
+    let table = scan.relation.as_ref()?;
+    let picks = ["Filter", "Index Cond", "Recheck Cond"]
+        .iter()
+        .any(|c| scan.conditions.contains_key(*c));
+    let sorted = source_sort(node);
+    // What comes in the order of an index is sorted by nobody.
+    let used = scan.index.as_deref().and_then(|used| {
+        let mut indexes = facts.indexes.iter();
+        indexes.find(|i| i.name.rsplit('.').next() == Some(used))
+    });
+    let key = match node.group_key.first().or(sorted) {
+        Some(key) => column(key, facts)?,
+        None => used?.first.as_deref()?,
+    };
+    if picks || facts.rows.is_some_and(|rows| scan.rows < 0.5 * rows) {
+        return None;
+    }
+    let mut steps = vec![advice(format!(
+        "go from the keys: SELECT … FROM keys k CROSS JOIN LATERAL (SELECT … FROM {table} t WHERE t.{key} = k.{key} ORDER BY … \
+         LIMIT 1) l, with a table that has one row for each {key}, or the next key found by a recursive query (loose index scan)",
+        key = quoted(key)
+    ))];
+    if !is_served(facts, &[key]) {
+        let further = node
+            .nodes
+            .first()
+            .map_or(&[][..], |below| below.sort_key.as_slice());
+        let further = further
+            .iter()
+            .skip(1)
+            .filter_map(|k| Some((column(k, facts)?, k)));
+        let further: String = further
+            .map(|(name, k)| {
+                format!(
+                    ", {}{}",
+                    quoted(name),
+                    if k.contains(" DESC") { " DESC" } else { "" }
+                )
+            })
+            .collect();
+        steps.push((
+            StepKind::Sql,
+            format!(
+                "CREATE INDEX CONCURRENTLY ON {table} ({}{further});   -- which it needs",
+                quoted(key)
+            ),
+        ));
+    }
+    Some(Shown {
+        cost: at.cost(node),
+        left: by_index(entering, keys).map(|left| Left {
+            rests_on: format!(
+                "{entering:.0} rows are read for about {keys:.0} keys, which an index would lead to"
+            ),
+            ..left
+        }),
+        saw: format!(
+            "{entering:.0} rows are read, those of {table} among them, to keep one for each of about {keys:.0} values of {key}."
+        ),
+        steps,
+        seen: Vec::new(),
+        confidence: Confidence::Medium,
+    })
+}
+
+/// The first thing that a sort below sorts by.
+fn source_sort(node: &Node) -> Option<&String> {
+    let below = node.all().into_iter().map(|(_, n)| n);
+    below.filter_map(|n| n.sort_key.first()).next()
+}
+
+/// The windows of a statement's text, as far as they have no order: `OVER ()`, `OVER (PARTITION BY x)`.
+fn unordered_window(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let mut windows = lower.match_indices("over").filter_map(|(at, word)| {
+        let before = lower[..at].chars().next_back();
+        let within = lower[at + word.len()..].trim_start().strip_prefix('(')?;
+        let is_word = !before.is_some_and(|c| c.is_alphanumeric() || c == '_');
+        is_word.then(|| within[..within.find(')').unwrap_or(within.len())].to_owned())
+    });
+    windows.any(|window| !window.contains("order by"))
+}
+
+/// A window over all rows below a limit.
+pub(super) fn window(at: &At) -> Option<Shown> {
+    let node = at.node;
+    if node.kind != "Limit" {
+        return None;
+    }
+    let window = source(node.nodes.first()?);
+    let entering = window.nodes.first().map_or(window.rows, |below| below.rows);
+    if window.kind != "WindowAgg"
+        || node.rows > SELECTIVE * entering.max(1.0)
+        || entering < 0.1 * FEW_ROWS
+    {
+        return None;
+    }
+    // From 18 on the plan says what the window is; before, the statement's text.
+    let unordered = match window.conditions.get("Window") {
+        Some(of) => !of.contains("ORDER BY"),
+        None => unordered_window(&at.statement.text),
+    };
+    let what = window
+        .conditions
+        .get("Output")
+        .filter(|output| output.contains(" OVER "));
+    if !unordered || what.is_none() {
+        return None;
+    }
+    Some(Shown {
+        cost: at.cost(node).max(at.cost(window)),
+        left: by_index(entering, node.rows).map(|left| Left {
+            rests_on: format!(
+                "{entering:.0} rows go in for {:.0} that come out",
+                node.rows
+            ),
+            ..left
+        }),
+        saw: format!(
+            "{entering:.0} rows are read for the {:.0} that LIMIT leaves: a window without an order needs them all.",
+            node.rows
+        ),
+        steps: vec![advice(
+            "leave the window out of the page's statement (count(*) OVER ()): ask for one row more to know whether there is a \
+             next page, count in a statement of its own, seldom, or take an estimate (pg_class.reltuples, EXPLAIN)",
+        )],
+        seen: Vec::new(),
+        confidence: Confidence::Medium,
+    })
+}
+
+/// A sort of many rows of one table for the first few.
+pub(super) fn sort(at: &At) -> Option<Shown> {
+    let node = at.node;
+    if node.kind != "Limit" {
+        return None;
+    }
+    let mut below = node.nodes.first()?;
+    while matches!(below.kind.as_str(), "Gather Merge" | "Gather" | "Result") {
+        below = below.nodes.first()?;
+    }
+    let scan = below.nodes.first()?;
+    let is_scan = matches!(
+        scan.kind.as_str(),
+        "Seq Scan" | "Index Scan" | "Bitmap Heap Scan"
+    );
+    if below.kind != "Sort" || !is_scan || scan.rows < FEW_ROWS || node.rows > SELECTIVE * scan.rows
+    {
+        return None;
+    }
+    let (table, facts) = (scan.relation.as_ref()?, at.facts(scan)?);
+    // Each condition must be an equality with a column, or rows in the wanted order are thrown away.
+    let conditions = ["Filter", "Index Cond", "Recheck Cond"].iter();
+    let conditions = conditions.filter_map(|name| scan.conditions.get(*name));
+    let mut columns: Vec<String> = Vec::new();
+    for part in conditions.flat_map(|condition| conjuncts(condition)) {
+        match compared(part, facts)? {
+            Compared::Column(column) if !columns.contains(&column) => columns.push(column),
+            Compared::Column(_) => {}
+            _ => return None,
+        }
+    }
+    let mut names: Vec<String> = columns
+        .iter()
+        .map(|c| c.trim_matches('"').to_owned())
+        .collect();
+    for key in &below.sort_key {
+        let expression = key
+            .trim_end_matches(" NULLS FIRST")
+            .trim_end_matches(" NULLS LAST")
+            .trim_end_matches(" DESC");
+        // An expression needs an index of its own kind.
+        if expression.contains(['(', ' ', ':']) {
+            return None;
+        }
+        let name = column(expression, facts)?;
+        names.push(name.to_owned());
+        columns.push(format!("{}{}", quoted(name), &key[expression.len()..]));
+    }
+    let served = is_served(facts, &names.iter().map(String::as_str).collect::<Vec<_>>());
+    if served {
+        return None;
+    }
+    Some(Shown {
+        cost: at.cost(node),
+        left: by_index(scan.rows, node.rows),
+        saw: format!(
+            "{:.0} rows of {table} are sorted by {} for the first {:.0}.",
+            scan.rows,
+            below.sort_key.join(", "),
+            node.rows
+        ),
+        steps: vec![(
+            StepKind::Sql,
+            format!(
+                "CREATE INDEX CONCURRENTLY ON {table} ({});",
+                columns.join(", ")
+            ),
+        )],
+        seen: Vec::new(),
+        confidence: Confidence::Medium,
+    })
+}

@@ -1,0 +1,98 @@
+//! Causes that the shape of a plan or another setting tells, on a real server: each statement does more than
+//! its result is worth, and its mended form has no such finding.
+
+use crate::pg_support::Server;
+use crate::statements::{HBA, finding, the, watched};
+
+const TABLES: &str = "
+CREATE TABLE sensor AS SELECT g AS id FROM generate_series(1, 60) g;
+CREATE TABLE reading AS SELECT 1 + g % 60 AS sensor, g AS at, g % 331 AS value FROM generate_series(1, 120000) g;
+ALTER TABLE sensor ADD PRIMARY KEY (id);
+CREATE INDEX ON reading (sensor, at DESC);
+CREATE TABLE optout AS SELECT g * 3 AS id FROM generate_series(1, 50000) g;
+CREATE INDEX ON optout (id);
+CREATE TABLE recipient AS SELECT g AS id, g % 400 AS campaign FROM generate_series(1, 20000) g;
+CREATE INDEX ON recipient (campaign);
+CREATE TABLE buyer AS SELECT g AS id, 'b' || g AS mail FROM generate_series(1, 5000) g;
+ALTER TABLE buyer ADD PRIMARY KEY (id), ADD UNIQUE (mail);
+CREATE TABLE purchase AS SELECT g AS id, 1 + g % 5000 AS buyer FROM generate_series(1, 20000) g;
+ALTER TABLE purchase ADD PRIMARY KEY (id);
+CREATE INDEX ON purchase (buyer);
+CREATE TABLE line AS SELECT 1 + g % 20000 AS purchase, g / 20000 AS no, g % 90 AS amount FROM generate_series(0, 79999) g;
+ALTER TABLE line ADD PRIMARY KEY (purchase, no);
+CREATE TABLE link AS SELECT d * 100 + l * 2 + a AS child, d * 100 + (l + 1) * 2 + b AS parent
+  FROM generate_series(1, 300) d, generate_series(0, 10) l, generate_series(0, 1) a, generate_series(0, 1) b;
+ALTER TABLE link ADD PRIMARY KEY (child, parent);";
+
+/// What each statement is spoilt by, and its mended form. `#` is another number each time.
+const CASES: &[(&str, &str, &str)] = &[
+    (
+        "distinct-over-many",
+        "SELECT DISTINCT ON (r.sensor) r.sensor, r.at, r.value, # FROM reading r ORDER BY r.sensor, r.at DESC",
+        "SELECT s.id, r.at, r.value, # FROM sensor s CROSS JOIN LATERAL (SELECT at, value FROM reading WHERE sensor = s.id \
+         ORDER BY at DESC LIMIT 1) r",
+    ),
+    (
+        "window-below-limit",
+        "SELECT at, value, count(*) OVER () FROM reading WHERE sensor > # % 30 ORDER BY sensor DESC, at LIMIT 25",
+        "SELECT at, value FROM reading WHERE sensor = # % 30 ORDER BY at DESC LIMIT 26",
+    ),
+    (
+        "sort-below-limit",
+        "SELECT at, # FROM reading ORDER BY value DESC LIMIT 10",
+        "SELECT at, # FROM reading ORDER BY sensor, at DESC LIMIT 10",
+    ),
+    (
+        "subplan-per-row",
+        "SELECT id FROM recipient WHERE campaign = # % 400 AND id NOT IN (SELECT id FROM optout)",
+        "SELECT id FROM recipient r WHERE campaign = # % 400 AND NOT EXISTS (SELECT FROM optout o WHERE o.id = r.id)",
+    ),
+    (
+        "same-table-repeatedly",
+        "SELECT 'a', sum(value), # FROM reading WHERE value > 3 UNION ALL SELECT 'b', count(*), 0 FROM reading WHERE value < 300 \
+         UNION ALL SELECT 'c', max(value), 0 FROM reading WHERE value > 20 UNION ALL SELECT 'd', count(*), 0 FROM reading",
+        "SELECT count(*) FILTER (WHERE value < 300), sum(value) FILTER (WHERE value > 20), # FROM reading",
+    ),
+    (
+        "plan-by-settings",
+        "SELECT p.id, sum(l.amount) FROM line l JOIN purchase p ON p.id = l.purchase JOIN buyer b ON b.id = p.buyer \
+         WHERE b.mail = 'b#' GROUP BY p.id",
+        "SELECT p.id, sum(l.amount) FROM buyer b JOIN purchase p ON b.id = p.buyer JOIN line l ON p.id = l.purchase \
+         WHERE b.mail = 'b#' GROUP BY p.id",
+    ),
+    (
+        "recursion-repeats",
+        "WITH RECURSIVE g AS (SELECT parent FROM link WHERE child = 100 * (1 + # % 300) UNION ALL \
+         SELECT i.parent FROM g JOIN link i ON i.child = g.parent) SELECT count(*) FROM g",
+        "WITH RECURSIVE g AS (SELECT parent FROM link WHERE child = 100 * (1 + # % 300) UNION \
+         SELECT i.parent FROM g JOIN link i ON i.child = g.parent) SELECT count(*) FROM g",
+    ),
+];
+
+#[test]
+fn a_plans_shape_tells_the_cause_and_what_mends_it_is_no_finding() {
+    let settings = [
+        ("join_collapse_limit", "1"),
+        ("work_mem", "64kB"),
+        ("max_parallel_workers_per_gather", "0"),
+    ];
+    let server = Server::start(HBA, &settings, |_| {});
+    server.run(TABLES);
+    server.run("VACUUM ANALYZE");
+    let spoilt: Vec<&str> = CASES.iter().map(|(_, spoilt, _)| *spoilt).collect();
+    let seen = watched(&server, &spoilt);
+    for (id, _, _) in CASES {
+        let found = the(&seen, id);
+        assert_ne!(found["confidence"], "low", "{found:#}");
+    }
+    let setting = the(&seen, "plan-by-settings");
+    let remedy = setting["remedy"].to_string();
+    assert!(remedy.contains("join_collapse_limit"), "{setting:#}");
+    let mended: Vec<&str> = CASES.iter().map(|(_, _, mended)| *mended).collect();
+    let seen = watched(&server, &mended);
+    for (id, _, _) in CASES {
+        let found = finding(&seen, id);
+        let weighs = found.is_some_and(|f| f["severity"] != "low" && f["severity"] != "info");
+        assert!(!weighs, "{found:#?}");
+    }
+}
