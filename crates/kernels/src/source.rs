@@ -31,6 +31,7 @@ const FORMS: &[Part] = parts![
     "forms/snapshot.rs",
     "forms/spinlock.rs",
     "forms/victim.rs",
+    "forms/wait_list.rs",
     "forms/wal.rs",
     "forms/word.rs",
     "kernel.rs",
@@ -41,4 +42,21 @@ const FORMS: &[Part] = parts![
 /// All parts.
 pub fn parts() -> impl Iterator<Item = &'static Part> {
     FORMS.iter().chain(pgassay_sys::pairs::SOURCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_goes_with_the_program() {
+        let own = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        for dir in ["catalogue", "forms"] {
+            for file in std::fs::read_dir(own.join(dir)).unwrap() {
+                let name = file.unwrap().file_name().into_string().unwrap();
+                let path = format!("{dir}/{name}");
+                assert!(FORMS.iter().any(|(part, _)| **part == path), "{path}");
+            }
+        }
+    }
 }
