@@ -26,6 +26,9 @@ const SHORT: &[&str] = &[
     "3",
     "--set",
     "enable_bitmapscan=off",
+    // How much slower a table read whole is must not hang on whether other CPUs are free.
+    "--set",
+    "max_parallel_workers_per_gather=0",
     "--delta",
     "20%",
 ];

@@ -132,7 +132,8 @@ fn fact<T: DeserializeOwned>(dir: &Path, name: &str) -> anyhow::Result<Option<T>
 
 fn exit_of(outcome: Outcome, worse: Option<bool>) -> Exit {
     match (outcome, worse) {
-        (Outcome::Open, _) => Exit::Inconclusive,
+        // Causes were found, but whether all together make it worse is not shown.
+        (Outcome::Open, _) | (Outcome::Found, None) => Exit::Inconclusive,
         (_, Some(true)) => Exit::Found,
         _ => Exit::Done,
     }
