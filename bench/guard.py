@@ -108,7 +108,7 @@ def main():
         said = [f"{c['workload']} {c['metric']} {c['judged']}"
                 + (f" ({100 * c['change']['estimate']:+.1f} %)" if c["change"] else "") for c in document["checks"]]
         if document.get("stopped"):
-            said.append(document["stopped"][:120])
+            said.append(" ".join(document["stopped"].split())[-160:])
         found = "-"
         if (files / "commit.md").is_file():
             text = (files / "commit.md").read_text()
