@@ -25,7 +25,7 @@ use super::progress::minutes;
 use super::record::shown;
 use super::show::{next, refuse_page, show};
 use crate::cli::args::GlobalArgs;
-use crate::cli::bisect::BisectArgs;
+use crate::cli::bisect::{BisectArgs, ByArg};
 use crate::cli::compare::{By, CompareArgs};
 use crate::cli::guard::GuardArgs;
 use crate::cli::show::{Format, ShowArgs};
@@ -433,6 +433,7 @@ fn search(
         .cloned()
         .unwrap_or_else(|| failed.workload.clone());
     terminal.announce(&format!("{workload} failed: searching for the commit"));
+    let counted = failed.metric == "instructions";
     let bisect = BisectArgs {
         subjects: vec![source.to_owned()],
         good: Some(args.base.clone()),
@@ -442,12 +443,17 @@ fn search(
         settings: args.settings.clone(),
         workload,
         dials: args.dials.clone(),
+        // Counted under valgrind, as the check was; a metric of that name takes the processor's counter.
+        by: match counted {
+            true => ByArg::Instructions,
+            false => ByArg::default(),
+        },
         metric: MetricId::find(&failed.metric)
             .ok()
-            .filter(|m| *m != MetricId::default()),
+            .filter(|m| !counted && *m != MetricId::default()),
         minutes: args.bisect_minutes,
         pairs: 30,
-        clients: Some(failed.clients).filter(|_| failed.metric != "instructions"),
+        clients: Some(failed.clients).filter(|_| !counted),
         slices: args.slices.clone(),
         scratch: args.scratch.clone(),
         show: ShowArgs {
